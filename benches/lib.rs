@@ -1,4 +1,4 @@
-//! A session and the test target in one process, without sockets: what the benches drive.
+//! A session and the test target in one process, without sockets, for the benches.
 
 use std::io::IoSlice;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use iscsi_testkit::target::{ConnId, Target};
 
 const NAME: &str = "iqn.2026-01.org.example:disk";
 
-/// A logged-in session with its target.
+/// A session that is logged in, with its target.
 #[derive(Debug)]
 pub struct Pair {
     session: Session,
@@ -23,10 +23,10 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Logs in with the given offer to a RAM disk of 64 MiB.
+    /// Logs in to a RAM disk of 64 MiB with this offer.
     ///
     /// # Errors
-    /// When the login fails, as text.
+    /// The error of the login, as text.
     pub fn new(offer: Offer) -> Result<Self, String> {
         let name = |name: &str| IscsiName::parse(name).map_err(|error| error.to_string());
         let kind = SessionKind::Normal { target_name: name(NAME)? };
@@ -48,15 +48,15 @@ impl Pair {
         Ok(pair)
     }
 
-    /// Hands a command in.
+    /// Submits a command to the session.
     ///
     /// # Errors
-    /// When the session takes no more, as text.
+    /// The reason why the session does not accept the command, as text.
     pub fn submit(&mut self, command: Command) -> Result<Itt, String> {
         self.session.submit(command, self.now).map_err(|error| error.to_string())
     }
 
-    /// Moves bytes until all is said; returns how many commands have ended well.
+    /// Moves bytes between both sides until there are none. Returns the number of commands that succeeded.
     pub fn drive(&mut self) -> usize {
         let mut good = 0;
         loop {
@@ -69,8 +69,8 @@ impl Pair {
         }
     }
 
-    /// Only the session's part of sending: frames cut, offered as slices, and taken; returns the
-    /// bytes.
+    /// Executes only the session's part of sending: it cuts frames, returns them as slices, and counts them
+    /// as sent. Returns the number of bytes.
     pub fn transmit_only(&mut self) -> usize {
         let mut bytes = 0;
         while let Some(mut transmit) = self.session.poll_transmit(Cid(0), self.now) {

@@ -1,8 +1,8 @@
 # The rules of an initiator, checked on the decoded PDUs of one capture (see ci/check-capture for the columns).
 #
-# A frame may hold several PDUs. tshark then lists each field's values with commas between them, but a field is only
-# there for the PDUs that have it: which opcodes have which field is the table of BEGIN, and a list that does not come
-# out even is an error of its own.
+# A frame may hold several PDUs. Then tshark lists the values of each field separated by commas, but a PDU without a
+# field has no entry in the list. The table in BEGIN says which opcodes have which fields. A list whose length does
+# not match is an error of its own.
 
 BEGIN {
   two32 = 4294967296
@@ -11,7 +11,7 @@ BEGIN {
   carries("I", "00 01 02 04 06")
   carries("cmdsn", "00 01 02 03 04 06")
   carries("expstatsn", "00 01 02 03 04 05 06 10")
-  # Both ways.
+  # Fields of requests and responses.
   carries("ttt", "00 04 05 10 20 24 31")
   carries("itt", "00 01 02 03 04 05 06 10 20 21 22 23 24 25 26 31 32 3f")
   carries("length", "00 01 02 03 04 05 06 10 20 21 22 23 24 25 26 31 32 3f")
@@ -33,13 +33,13 @@ function fail(rule) {
   failures++
 }
 
-# Serial comparison (RFC 1982): whether a comes before b.
+# Serial comparison (RFC 1982): returns whether a comes before b.
 function before(a, b,    distance) {
   distance = (b - a + two32) % two32
   return distance > 0 && distance < two32 / 2
 }
 
-# Cuts the lists of one frame's fields, to be taken one PDU at a time.
+# Splits the lists of one frame's fields, so that they can be taken one PDU at a time.
 function load(field, text) {
   count[field] = text == "" ? 0 : split(text, list, ",")
   taken[field] = 0
@@ -57,7 +57,8 @@ function load_frame() {
   load("desired", $20)
 }
 
-# What tshark cannot read inside a SCSI payload is no fault of the PDU: it stumbles over VPD pages longer than it knows.
+# tshark's errors inside a SCSI payload are not errors of the PDU: it fails on VPD pages that are longer than it
+# expects.
 function malformed(text) {
   gsub(/\[Malformed Packet: SCSI\]|_ws\.malformed|,/, "", text)
   return text != ""
@@ -73,8 +74,8 @@ function check_frame_came_out_even(    field) {
     if (taken[field] != count[field]) fail("the decoder's columns do not align: " field " of " $8)
 }
 
-# CmdSN: one by one in wire order for queued requests; an immediate one carries the next number and leaves it
-# (RFC 7143 §4.2.2.1). Queued ones stay within the window the target has opened.
+# CmdSN: queued requests have consecutive numbers in wire order. An immediate request carries the next number and does
+# not consume it (RFC 7143 §4.2.2.1). Queued requests stay within the window that the target has opened.
 function check_cmdsn(    immediate, cmdsn) {
   cmdsn = pdu["cmdsn"]
   immediate = opcode == "0x03" || pdu["I"] == "1" || pdu["I"] == "True"
@@ -85,7 +86,7 @@ function check_cmdsn(    immediate, cmdsn) {
   next_cmdsn[stream] = immediate ? cmdsn : (cmdsn + 1) % two32
 }
 
-# ExpStatSN never goes back (RFC 7143 §4.2.2.2). Before the first answer there is nothing to expect.
+# ExpStatSN never decreases (RFC 7143 §4.2.2.2). Before the first answer there is nothing to check.
 function check_expstatsn() {
   if (!(stream in answered)) return
   if (stream in expstatsn && before(pdu["expstatsn"], expstatsn[stream]))
@@ -93,7 +94,7 @@ function check_expstatsn() {
   expstatsn[stream] = pdu["expstatsn"]
 }
 
-# A task tag is free again only when its task has been answered (RFC 7143 §11.2.1.8).
+# A task tag may be used again only after its task has been answered (RFC 7143 §11.2.1.8).
 function check_task_begins() {
   if (pdu["itt"] == none) return
   if ((stream, pdu["itt"]) in open_task) fail("task tag " pdu["itt"] " used while its task runs")
@@ -101,7 +102,7 @@ function check_task_begins() {
   if (opcode == "0x06") logout[stream, pdu["itt"]] = 1
 }
 
-# Data-Out: numbered from 0 in each sequence, to its end mark, within what the R2T asked (RFC 7143 §11.7).
+# Data-Out: numbered from 0 in each sequence up to its final bit, within the range of the R2T (RFC 7143 §11.7).
 function check_data_out(    sequence, end) {
   sequence = stream SUBSEP pdu["itt"] SUBSEP pdu["ttt"]
   if (pdu["datasn"] != next_datasn[sequence] + 0)
@@ -165,7 +166,7 @@ function note_response() {
 
 END {
   for (task in open_task) {
-    # Some targets end the connection instead of answering (the caller says which).
+    # Some targets end the connection instead of answering. The caller says which ones.
     if (closes && task in logout) continue
     split(task, part, SUBSEP)
     printf "frame %s, connection %s: task %s was never answered\n", open_task[task], part[1], part[2]

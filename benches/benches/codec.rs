@@ -1,4 +1,4 @@
-//! What it costs to encode and decode one header, and to checksum a data segment.
+//! Benchmarks of the codec: encoding and decoding a header, and the checksum of a data segment.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench may panic, and names itself")]
 
 use std::hint::black_box;
@@ -28,7 +28,7 @@ fn command() -> ScsiCommand {
     }
 }
 
-/// A header of the target with an opcode and plausible tags.
+/// Returns a header from the target with this opcode and plausible tags.
 fn from_target(opcode: u8) -> Header {
     let mut bytes = [0; Bhs::LEN];
     bytes[0] = opcode;

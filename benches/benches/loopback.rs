@@ -1,5 +1,5 @@
-//! What a disk delivers over TCP on this machine: the initiator on one thread, the test target on
-//! another. The target copies and checks all it gets, so compare figures with each other only.
+//! Benchmarks of a disk over TCP on this machine: the initiator on one thread, the test target on another.
+//! The target copies and checks all bytes, so compare the figures only with each other.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench may panic, and names itself")]
 
 use std::time::{Duration, Instant};
@@ -21,10 +21,10 @@ use tokio::task::JoinSet;
 
 const NAME: &str = "iqn.2026-01.org.example:disk";
 const KIB: usize = 1024;
-/// The size of the disk.
+/// Size of the disk in bytes.
 const DISK: usize = 64 * KIB * KIB;
 
-/// Requests of one length, so many at a time.
+/// Requests of `len` bytes, `depth` of them in flight.
 #[derive(Clone, Copy)]
 struct Load {
     len: usize,
@@ -43,7 +43,7 @@ const LOADS: [(&str, Load); 5] = [
 struct Testbed {
     near: Runtime,
     disk: Disk,
-    /// The last one up: its runtime carries the server.
+    /// Dropped last: this runtime runs the server.
     _far: Runtime,
     _server: Server,
 }
@@ -68,7 +68,7 @@ impl Testbed {
         Self { near, disk, _far: far, _server: server }
     }
 
-    /// The time of `count` requests.
+    /// Returns the time of `count` requests.
     fn time(&self, load: Load, count: u64, request: Request) -> Duration {
         self.near.block_on(async {
             let workers = load.depth.min(count);
@@ -81,7 +81,7 @@ impl Testbed {
     }
 }
 
-/// Which of the requests one worker makes.
+/// The requests of one worker.
 struct Turn {
     first: u64,
     step: u64,
@@ -89,7 +89,7 @@ struct Turn {
 }
 
 impl Turn {
-    /// The places of the requests on the disk.
+    /// Returns the offsets of the requests on the disk.
     fn offsets(self, len: usize) -> impl Iterator<Item = u64> {
         let places = (DISK / len) as u64;
         let step = usize::try_from(self.step).unwrap();
@@ -98,7 +98,7 @@ impl Turn {
 }
 
 type Run = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
-/// What one worker does.
+/// The work of one worker.
 type Request = fn(Disk, Load, Turn) -> Run;
 
 fn write(disk: Disk, load: Load, turn: Turn) -> Run {
@@ -159,7 +159,7 @@ fn bench(
 
 fn loopback(c: &mut Criterion) {
     let both: &[(&str, Request)] = &[("write", write), ("read", read)];
-    // What a read sends is a header, whatever the length of sends.
+    // A read sends only a header, so the length of sends does not matter.
     let writes = &both[..1];
     for (name, options, requests) in [
         ("plain", plain(), both),
@@ -168,7 +168,7 @@ fn loopback(c: &mut Criterion) {
     ] {
         let testbed = Testbed::new(options);
         let mut group = c.benchmark_group(format!("loopback, {name}"));
-        // A sample of few requests would be all beginning and end.
+        // With a few requests per sample, most of the time would be the start and the end.
         group.sampling_mode(SamplingMode::Flat).sample_size(10);
         group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
         for (name, request) in requests {

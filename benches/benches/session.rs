@@ -1,7 +1,7 @@
-//! What a command costs in the session, without sockets.
+//! Benchmarks of a command in the session, without sockets.
 //!
-//! `write, session alone` stops at the slices a driver would hand to the kernel; the others include
-//! the test target, which copies.
+//! `write, session alone` ends at the slices that a driver would pass to the kernel. The others include the
+//! test target, which copies.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench may panic, and names itself")]
 
 use bytes::{Bytes, BytesMut};

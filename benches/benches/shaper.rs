@@ -1,4 +1,4 @@
-//! What a request costs in a tree of classes that all have requests.
+//! Benchmarks of a request in a tree of classes that all have requests.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench may panic, and names itself")]
 
 use std::hint::black_box;
@@ -11,7 +11,8 @@ use iscsi_shaper::{Class, Grant, RateLimit, Tree};
 const BROTHERS: usize = 16;
 const LEN: u64 = 64 << 10;
 
-/// A tree of three levels with so many classes at the lowest, each of which has a request that waits.
+/// Returns a tree of three levels with `classes` classes on the lowest level. Each of them has a waiting
+/// request.
 fn tree(classes: usize, now: Instant) -> Tree {
     let mut tree = Tree::new(Class::new("10gbit".parse().unwrap()), now).unwrap();
     let middle = Class::new("500mbit".parse().unwrap()).with_ceil(RateLimit::Unlimited);
@@ -28,7 +29,7 @@ fn tree(classes: usize, now: Instant) -> Tree {
     tree
 }
 
-/// The next that may be sent, at the time when it may.
+/// Returns the next request that may be sent, and advances `now` to that time.
 fn next(tree: &mut Tree, now: &mut Instant) -> Grant {
     loop {
         if let Some(grant) = tree.poll_grant(*now) {
@@ -38,7 +39,7 @@ fn next(tree: &mut Tree, now: &mut Instant) -> Grant {
     }
 }
 
-/// A request is granted, and the next one of its class takes its place.
+/// Measures granting a request, after which the next one of its class waits.
 fn grant(c: &mut Criterion) {
     let mut group = c.benchmark_group("shaper, a request");
     for classes in [1, 16, 256] {

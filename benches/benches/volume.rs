@@ -1,5 +1,5 @@
-//! What it costs that a device is several: requests to a volume of two members beside the same to one member, over members
-//! that take no time, that copy, and that lie behind TCP on this machine. Compare figures with each other only.
+//! Benchmarks of volumes: requests to a volume of two members, and the same requests to one member. The
+//! members take no time, copy, or are behind TCP on this machine. Compare the figures only with each other.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench may panic, and names itself")]
 
 use std::io;
@@ -20,18 +20,18 @@ use tokio::task::JoinSet;
 
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
-/// The size of a member.
+/// Bytes of a member.
 const MEMBER: usize = 64 * MIB;
-/// The length of a request.
+/// Bytes of a request.
 const LEN: usize = MIB;
-/// How many of them are under way.
+/// Number of requests in flight.
 const DEPTH: u64 = 8;
 /// Bytes of a chunk.
 const CHUNKS: [(&str, usize); 2] = [("512 KiB", 512 * KIB), ("64 KiB", 64 * KIB)];
 
 const IN_ONE_PIECE: &str = ", members in one piece";
 
-/// A member that does nothing, or copies what is read and written.
+/// A member that does nothing, or that copies what is read and written.
 #[derive(Clone, Debug)]
 struct Nearby(Option<Arc<Mutex<Vec<u8>>>>);
 
@@ -81,11 +81,11 @@ fn volume<D: Device>(chunk: usize, members: [D; 2]) -> Volume<D> {
     Volume::new(Chunk::new(chunk as u64).unwrap(), members).unwrap()
 }
 
-/// The same volume with another way of reading: what lies on a member in one piece, and a copy to where it belongs.
+/// A volume that reads all data of a member in one piece, and copies them to their places.
 #[derive(Debug)]
 struct InOnePiece<D> {
     volume: Volume<D>,
-    /// Buffers that are used again.
+    /// Buffers for reuse.
     pool: Mutex<Vec<BytesMut>>,
 }
 
@@ -145,7 +145,7 @@ enum Work {
     Write,
 }
 
-/// Requests by several tasks, round and round over the device; how long they take.
+/// Sends `count` requests from several tasks, repeatedly over the device. Returns the time that they take.
 async fn time(device: &Arc<dyn Device>, count: u64, work: Work) -> Duration {
     let places = (MEMBER / LEN) as u64;
     let data = Bytes::from(vec![0x5a; LEN]);
@@ -168,11 +168,11 @@ async fn time(device: &Arc<dyn Device>, count: u64, work: Work) -> Duration {
     begin.elapsed()
 }
 
-/// Targets on threads of their own, and disks of them.
+/// Targets on separate threads, and disks of them.
 struct Testbed {
     near: Runtime,
     disks: Vec<Disk>,
-    /// The last one up: its runtime carries the servers.
+    /// Dropped last: this runtime runs the servers.
     _far: Runtime,
     _servers: Vec<Server>,
 }
@@ -206,7 +206,7 @@ impl Testbed {
     }
 }
 
-/// Reads and writes over one device after the other.
+/// Measures reads and writes on each device.
 fn compare(
     c: &mut Criterion,
     name: &str,
@@ -217,7 +217,7 @@ fn compare(
     group.throughput(Throughput::Bytes(LEN as u64)).sampling_mode(SamplingMode::Flat);
     for (kind, work) in [("read", Work::Read), ("write", Work::Write)] {
         for (device_name, device) in devices {
-            // It differs in how it reads.
+            // This device differs only in reads.
             if work == Work::Write && device_name.ends_with(IN_ONE_PIECE) {
                 continue;
             }
@@ -229,7 +229,7 @@ fn compare(
     group.finish();
 }
 
-/// One member, volumes of two by the length of their chunks, and those with the other way of reading.
+/// Returns one member, volumes of two members with different chunk sizes, and those that read in one piece.
 fn devices<D: Device + Clone + 'static>(members: [D; 2]) -> Vec<(String, Arc<dyn Device>)> {
     let mut devices: Vec<(String, Arc<dyn Device>)> =
         vec![("one member".to_owned(), Arc::new(members[0].clone()))];

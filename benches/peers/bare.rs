@@ -1,4 +1,4 @@
-//! What a TCP stream carries that is nothing but sends of many pieces: a header and its data, again and again.
+//! Measures a TCP stream without iSCSI: sends of a header and its data, repeatedly.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,13 +10,14 @@ use crate::Trouble;
 use crate::usage::Usage;
 use crate::words::{BareArgs, Direction};
 
-/// As long as the basic header segment of a PDU.
+/// Length of the basic header segment of a PDU.
 const HEADER: usize = 48;
 
-/// As the plan has it for a peer on this machine (`iscsi_tuner`): longer calls carry less.
+/// Bytes of the longest send, as in the plan for a peer on this machine (`iscsi_tuner`): longer ones are
+/// slower.
 const LONGEST_CALL: usize = 112 << 10;
 
-/// Moves the bytes between two threads, and returns what this end took.
+/// Moves the bytes between two threads. Returns the resources that this end used.
 pub(crate) fn run(args: &BareArgs) -> Result<Value, Trouble> {
     let (io, count) = (usize::try_from(args.io.0)?, args.bytes.0 / args.io.0.max(1));
     let buffers = usize::try_from(args.depth.max(1))?;
@@ -40,7 +41,7 @@ pub(crate) fn run(args: &BareArgs) -> Result<Value, Trouble> {
     Ok(taken)
 }
 
-/// Sends all, and waits until the other end has it.
+/// Sends all bytes, and waits until the other end has received them.
 fn send(mut socket: TcpStream, io: usize, count: u64) -> io::Result<()> {
     let (header, data) = ([0; HEADER], vec![0x5a; io]);
     for _ in 0..count {
@@ -55,7 +56,7 @@ fn send(mut socket: TcpStream, io: usize, count: u64) -> io::Result<()> {
     socket.read_exact(&mut [0])
 }
 
-/// Takes all into one buffer after the other, and says so.
+/// Receives all bytes into the buffers in turn, and then sends one byte.
 fn receive(mut socket: TcpStream, io: usize, count: u64, buffers: usize) -> io::Result<()> {
     let mut data = vec![vec![0x5a; HEADER + io]; buffers];
     for (_, buffer) in (0..count).zip((0..buffers).cycle()) {

@@ -1,4 +1,5 @@
-//! All rows: the programs one after the other, run by run, so that what the machine does meanwhile meets all of them.
+//! Measures all rows. The programs run in turn, repetition by repetition, so that other load of the machine
+//! affects all of them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,14 +22,14 @@ use crate::rows::{Kind, Row, rows};
 use crate::target::Target;
 use crate::words::CompareArgs;
 
-/// The figures that the repository has.
+/// The result file in the repository.
 const RESULT: &str = "benches/results/short-link.json";
 
-/// Measures all that was asked for. The result file is whole after each figure.
+/// Measures the selected rows. The result file is complete after each figure.
 pub(crate) fn compare(args: &CompareArgs) -> Result<(), Trouble> {
     Builder::new_current_thread().enable_all().build()?.block_on(async {
         let mut signals = Signals::catch()?;
-        // Whichever comes first, what was started ends with it.
+        // When either ends, the child processes end with it.
         tokio::select! {
             done = all(args) => done,
             signal = signals.next() => Err(format!("ended by {signal}").into()),
@@ -76,7 +77,7 @@ async fn all(args: &CompareArgs) -> Result<(), Trouble> {
     if failed > 0 { Err(format!("{failed} of {of} runs did not end well").into()) } else { Ok(()) }
 }
 
-/// What a peer cannot do is none.
+/// Returns whether a run failed. A run that a program does not support is no failure.
 const fn is_failure(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Failed(_) | Outcome::TimedOut)
 }
@@ -89,12 +90,12 @@ fn out(args: &CompareArgs, folder: &Path) -> PathBuf {
     }
 }
 
-/// Whether the figures become those of the repository: what is a part only, or was interrupted, does not.
+/// Returns whether the figures replace those in the repository. Those of a part or of a test do not.
 const fn is_for_the_repository(args: &CompareArgs) -> bool {
     args.out.is_none() && args.only.is_none() && !args.test
 }
 
-/// The result file before the first figure.
+/// Returns the result file without figures.
 async fn head(target: &Target) -> Result<ResultFile, Trouble> {
     let version = |package: &str| {
         provenance::first_line(Command::new("dpkg-query").args(["-W", "-f", "${Version}", package]))
@@ -122,7 +123,8 @@ async fn head(target: &Target) -> Result<ResultFile, Trouble> {
     })
 }
 
-/// How this program is built and run: its path says by which profile, and whether with one of its own work.
+/// Returns the command that builds and runs this program. Its path shows the profile, and whether it was
+/// built with profile-guided optimisation.
 fn command() -> String {
     let program = std::env::current_exe().unwrap_or_default();
     let words: Vec<_> = std::env::args().skip(1).collect();
@@ -143,16 +145,16 @@ struct Bench<'a> {
     programs: Programs,
     target: Target,
     null: NullTarget,
-    /// One of its own: the target takes what libiscsi acknowledges during long writes for violations, and one of ours
-    /// fails the run.
+    /// A separate process for libiscsi: the target reports some acknowledgements that libiscsi sends during
+    /// long writes as violations, and a violation by the initiator fails the run.
     null_of_libiscsi: NullTarget,
     record: Record,
-    /// What the processors had done by then.
+    /// Counters of the machine's processors at the start, for the stolen time.
     begun: Option<ProcessorTime>,
 }
 
 impl Bench<'_> {
-    /// All runs of a row.
+    /// Runs each program of a row repeatedly.
     async fn runs(&mut self, row: &Row) -> Result<(), Trouble> {
         let mut programs = Program::of(row, &self.args.runtime);
         let (what, runs) = match row.kind {
@@ -182,7 +184,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The unit that a program asks for.
+    /// Returns the unit for a program.
     fn url(&self, program: Program, row: &Row) -> String {
         match program.target() {
             TargetKind::Testkit => self.null_of(program).url.clone(),
@@ -190,7 +192,7 @@ impl Bench<'_> {
         }
     }
 
-    /// How long the target of a program has been on a processor until now.
+    /// Returns the processor time of a program's target.
     fn target_time(&self, program: Program) -> Duration {
         match program.target() {
             TargetKind::Testkit => self.null_of(program).processor_time(),
@@ -198,12 +200,13 @@ impl Bench<'_> {
         }
     }
 
-    /// The process of the testkit's target that a program asks.
+    /// Returns the process of the testkit's target that a program uses.
     const fn null_of(&self, program: Program) -> &NullTarget {
         if matches!(program, Program::Libiscsi(_)) { &self.null_of_libiscsi } else { &self.null }
     }
 
-    /// One more run of each against tgtd for its system calls. To count them takes time too, so nothing else is taken from these.
+    /// Runs each program once more against tgtd to count its system calls. Counting takes time as well, so
+    /// nothing else is taken from these runs.
     async fn calls(&mut self, rows: &[Row]) -> Result<(), Trouble> {
         if let Some(why) = self.programs.cannot_count().await {
             eprintln!(

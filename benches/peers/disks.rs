@@ -1,5 +1,5 @@
-//! The initiator as its users have it: disks, each opened by the unit's URL or over a session for all, with so many
-//! requests under way.
+//! Measures the initiator as its users have it: disks, each opened by the unit's URL or over a shared
+//! session, with a number of requests in flight.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use crate::Trouble;
 use crate::usage::Usage;
 use crate::words::{Digests, Direction, RunArgs};
 
-/// Requests for each place in the queue before the clock starts.
+/// Requests for each place in the queue before the measurement.
 const WARM_UP: u64 = 4;
-/// Logins under way at once: what a target's backlog takes.
+/// Concurrent logins, as many as the backlog of a target holds.
 const LOGINS: usize = 32;
 
-/// Carries it all out, and returns what the measured part of it took.
+/// Runs the load. Returns the resources that the measured part used.
 pub(crate) fn run(args: &RunArgs) -> Result<Value, Trouble> {
     args.runtime.build()?.block_on(measure(args))
 }
@@ -41,7 +41,7 @@ async fn measure(args: &RunArgs) -> Result<Value, Trouble> {
     let warm_up = WARM_UP * u64::from(args.depth);
     let mut workers = carry_out(workers, 0..warm_up).await?;
     if let ([worker], None) = (workers.as_mut_slice(), args.idle) {
-        // Filled once, so that no page of it is new to the requests.
+        // Filled once, so that the requests touch no new page of it.
         let mut latencies = vec![1; usize::try_from(count)?];
         latencies.clear();
         worker.latencies = Some(latencies);
@@ -72,7 +72,7 @@ async fn open(args: &RunArgs) -> Result<Vec<Disk>, Trouble> {
     }
 }
 
-/// Opens so many disks over so many sessions, one after the other in turns.
+/// Opens `args.disks` disks over `sessions` sessions, in turn.
 async fn open_over(
     initiator: &Initiator,
     args: &RunArgs,
@@ -92,7 +92,7 @@ async fn open_over(
     Ok(disks)
 }
 
-/// Opens so many disks, each with one session of its own.
+/// Opens `args.disks` disks, each with a separate session.
 async fn open_each(initiator: &Initiator, args: &RunArgs) -> Result<Vec<Disk>, Trouble> {
     let (mut disks, mut logins) = (Vec::new(), JoinSet::new());
     for _ in 0..args.disks {
@@ -121,27 +121,27 @@ fn options(digests: Digests) -> Options {
         .with_advanced(Advanced::default().with_offer(offer))
 }
 
-/// A place in the queue of a disk, with one request after the other in it.
+/// A place in the queue of a disk, with one request after the other.
 #[derive(Debug)]
 struct Worker {
     disk: Disk,
-    /// The number of the disk's next request.
+    /// Number of the disk's next request.
     next: Arc<AtomicU64>,
     io: usize,
-    /// Requests that fit between the beginning of the unit and its end.
+    /// Number of places for requests on the unit.
     places: u64,
     data: Data,
-    /// Nanoseconds of each request, where they are wanted.
+    /// Nanoseconds of each request, if they are measured.
     latencies: Option<Vec<u64>>,
 }
 
 #[derive(Debug)]
 enum Data {
-    /// Each write sends this.
+    /// The data of every write.
     Write(Bytes),
-    /// Each read fills this.
+    /// The buffer of every read.
     Read(BytesMut),
-    /// Each read has a buffer of its own.
+    /// Each read gets a new buffer.
     Fresh,
 }
 
@@ -154,7 +154,7 @@ fn workers_of(disk: &Disk, args: &RunArgs) -> Result<Vec<Worker>, Trouble> {
     let written = Bytes::from(vec![0x5a; io]);
     let data = || match (args.direction, args.fresh) {
         (Direction::Write, _) => Data::Write(written.clone()),
-        // Not zeroed memory, of which the system makes no pages before it is touched.
+        // Not zeroed memory, which has no pages before it is written.
         (Direction::Read, false) => Data::Read(BytesMut::from(written.as_ref())),
         (Direction::Read, true) => Data::Fresh,
     };
@@ -165,7 +165,7 @@ fn workers_of(disk: &Disk, args: &RunArgs) -> Result<Vec<Worker>, Trouble> {
     Ok((0..args.depth).map(worker).collect())
 }
 
-/// Lets each disk have the requests of these numbers, and returns the workers when all have ended.
+/// Executes the requests with these numbers on each disk, and returns the workers at the end.
 async fn carry_out(workers: Vec<Worker>, numbers: Range<u64>) -> Result<Vec<Worker>, Trouble> {
     for worker in &workers {
         worker.next.store(numbers.start, Ordering::Relaxed);
@@ -180,7 +180,7 @@ async fn carry_out(workers: Vec<Worker>, numbers: Range<u64>) -> Result<Vec<Work
 }
 
 impl Worker {
-    /// Takes requests up to that number.
+    /// Executes requests up to the number `end`.
     #[expect(clippy::manual_async_fn, reason = "an async fn would keep the worker twice")]
     fn work(mut self, end: u64) -> impl Future<Output = Result<Self, Error>> + Send {
         async move {
@@ -210,7 +210,7 @@ impl Worker {
     }
 }
 
-/// The median of what was measured request by request, microseconds.
+/// Returns the median of the measured latencies, in microseconds.
 fn median_latency(workers: &mut [Worker]) -> Option<f64> {
     let latencies = workers.iter_mut().find_map(|worker| worker.latencies.as_mut())?;
     latencies.sort_unstable();

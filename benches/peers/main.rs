@@ -1,15 +1,16 @@
-//! The initiator beside libiscsi, on this machine alone: the same requests to the same target, and what they cost
-//! each of the two. See `benches/README.md`.
+//! Compares the initiator with libiscsi on this machine: the same requests to the same target, and their cost
+//! in each of the two. See `benches/README.md`.
 //!
 //! ```text
-//! short_link                                  both programs, run by run, all rows; the figures go to a result file
+//! short_link                                  all rows, with alternate runs of both programs; writes a result file
 //! short_link run URL read 64K 32 512M         one run of this program
 //! short_link bare read 64K 512M               one run of a TCP stream without iSCSI
-//! short_link session-alone URL 4K 4 512M      one run of the session's state machine alone, without the rooms above it
-//! short_link null-target                      the testkit's target with a unit that keeps nothing, until standard input ends
+//! short_link session-alone URL 4K 4 512M      one run of the session's state machine alone
+//! short_link null-target                      the testkit's target whose unit stores nothing; ends with standard input
 //! ```
 //!
-//! `run`, `bare` and `session-alone` print one line of JSON, as the program in C beside this one does with the words of `run`.
+//! `run`, `bare` and `session-alone` print one line of JSON. So does the C program in this folder, which
+//! takes the arguments of `run`.
 #![allow(
     clippy::print_stdout,
     clippy::cast_precision_loss,
@@ -35,7 +36,7 @@ use clap::Parser;
 
 use crate::words::{Cli, Command};
 
-/// Why something cannot be done, for people.
+/// An error, as text for people.
 type Trouble = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {

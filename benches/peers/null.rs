@@ -1,5 +1,5 @@
-//! The testkit's target with a unit that keeps nothing, in a process of its own: what it takes of the processors is no part of
-//! what the initiator takes.
+//! The testkit's target with a unit that stores nothing. It is a separate process, so that its processor time
+//! does not count as the initiator's.
 
 use std::io::Read;
 use std::process::Stdio;
@@ -21,12 +21,12 @@ const NAME: &str = "iqn.2026-01.org.example:testkit-null";
 const BLOCKS: u64 = 1 << 31;
 /// Bytes of one PDU.
 const SEGMENT: u32 = 256 << 10;
-/// Bytes that come without being asked for, and those that are asked for at once.
+/// Bytes of unsolicited data, and of data per R2T.
 const BURST: u32 = 1 << 20;
-/// Commands at once.
+/// Commands that may be in flight.
 const WINDOW: u32 = 128;
 
-/// The keys in force, with their values.
+/// Returns the keys and their values.
 pub(crate) fn keys() -> [(&'static str, String); 6] {
     [
         ("FirstBurstLength", BURST.to_string()),
@@ -61,7 +61,7 @@ pub(crate) fn serve() -> Result<(), Trouble> {
     })
 }
 
-/// Such a process.
+/// A process that runs `serve`.
 #[derive(Debug)]
 pub(crate) struct NullTarget {
     child: Child,
@@ -69,7 +69,7 @@ pub(crate) struct NullTarget {
 }
 
 impl NullTarget {
-    /// Starts it. It ends with this program, however that ends.
+    /// Starts the process. It ends with this program in any case.
     pub(crate) async fn start() -> Result<Self, Trouble> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("null-target").stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -79,12 +79,12 @@ impl NullTarget {
         Ok(Self { child, url: url.ok_or("the null target did not start")? })
     }
 
-    /// How long its threads have been on a processor until now.
+    /// Returns the processor time of its threads so far.
     pub(crate) fn processor_time(&self) -> Duration {
         processor_time(self.child.id())
     }
 
-    /// Ends it; an error where it saw what an initiator may not do.
+    /// Ends the process. Returns an error if the initiator has broken a rule.
     pub(crate) async fn end(mut self) -> Result<(), Trouble> {
         drop(self.child.stdin.take());
         let status = self.child.wait().await?;

@@ -1,4 +1,4 @@
-//! The programs that are compared, and one run of one of them.
+//! The compared programs, and one run of one of them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,12 +15,12 @@ use crate::Trouble;
 use crate::rows::{Kind, Row};
 use crate::words::Runtime;
 
-/// Far more than any run takes.
+/// Time limit of a run, far longer than any takes.
 const LIMIT: Duration = Duration::from_secs(300);
 const HEADER: &str = "/usr/include/iscsi/iscsi.h";
-/// What the kernel counts at the entry of every system call.
+/// The kernel's event at the entry of every system call.
 const ALL_CALLS: &str = "raw_syscalls:sys_enter";
-/// Those by which the programs wait and move bytes.
+/// System calls by which the programs wait and move bytes.
 const CALLS: [&str; 10] = [
     "epoll_wait",
     "poll",
@@ -34,7 +34,7 @@ const CALLS: [&str; 10] = [
     "writev",
 ];
 
-/// Who carries a load.
+/// The program that runs a load.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Program {
     /// This program's `run`.
@@ -47,16 +47,16 @@ pub(crate) enum Program {
     Bare,
 }
 
-/// Against which target.
+/// The target of a run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum TargetKind {
     Tgtd,
-    /// That of the testkit, which has more to give.
+    /// The testkit's target, which is faster.
     Testkit,
 }
 
 impl Program {
-    /// Those that carry a row.
+    /// Returns the programs that run a row.
     pub(crate) fn of(row: &Row, runtimes: &[Runtime]) -> Vec<Self> {
         let ours = |target| runtimes.iter().map(move |runtime| Self::Initiator(*runtime, target));
         let mut programs: Vec<_> = ours(TargetKind::Tgtd).collect();
@@ -75,7 +75,8 @@ impl Program {
         programs
     }
 
-    /// The target that it asks. The stream asks none: tgtd, which is idle meanwhile, stands for it.
+    /// Returns the target of the program. The TCP stream has none; tgtd, which is idle meanwhile, takes its
+    /// place.
     pub(crate) const fn target(self) -> TargetKind {
         match self {
             Self::Initiator(_, target) | Self::Libiscsi(target) => target,
@@ -93,17 +94,17 @@ impl Program {
     }
 }
 
-/// Where they are.
+/// The paths of the programs.
 #[derive(Debug)]
 pub(crate) struct Programs {
     own: PathBuf,
     libiscsi: PathBuf,
-    /// For what they leave.
+    /// Folder for their output files.
     folder: PathBuf,
 }
 
 impl Programs {
-    /// Compiles the one in C.
+    /// Compiles the C program.
     pub(crate) async fn build(folder: &Path) -> Result<Self, Trouble> {
         let header = fs::read_to_string(HEADER)
             .map_err(|error| format!("{HEADER}: {error} (ci/packages short-link installs it)"))?;
@@ -118,7 +119,7 @@ impl Programs {
         Ok(Self { own: std::env::current_exe()?, libiscsi, folder: folder.to_owned() })
     }
 
-    /// One run: what the program told of itself, or why there is nothing to tell.
+    /// Runs a program once. Returns its output, or the reason why there is none.
     pub(crate) async fn run(
         &self,
         program: Program,
@@ -129,7 +130,7 @@ impl Programs {
         told(&end_of(Command::new(path).args(words)).await?)
     }
 
-    /// The system calls of one run, from its start to its end.
+    /// Counts the system calls of one run, from its start to its end.
     pub(crate) async fn calls(
         &self,
         program: Program,
@@ -148,7 +149,7 @@ impl Programs {
             .ok_or_else(|| Outcome::Failed(format!("perf counted nothing: {summary}")))
     }
 
-    /// Why system calls cannot be counted here, if that is so.
+    /// Returns the reason why system calls cannot be counted here, if there is one.
     pub(crate) async fn cannot_count(&self) -> Option<String> {
         let mut command = counter(&self.folder.join("calls"));
         tool(command.args(["--", "true"])).await.err().map(|error| error.to_string())
@@ -212,8 +213,8 @@ fn told(ended: &Ended) -> Result<Value, Outcome> {
     }
 }
 
-/// perf, which leaves a summary there: the kernel itself counts, so that the program is as fast as by itself. Under strace it
-/// is not, and finds more to do each time that it looks.
+/// Returns the command of perf, which writes its summary to a file. The kernel counts, so the program runs at
+/// its own speed. Under strace it would be slower, and would find more to do at each call.
 fn counter(summary: &Path) -> Command {
     let mut command = Command::new("perf");
     command.args(["stat", "-x", ",", "-e", ALL_CALLS]);
@@ -224,7 +225,8 @@ fn counter(summary: &Path) -> Command {
     command
 }
 
-/// How often each event was met, from perf's summary: the number comes first, and the third is the event's name.
+/// Returns the count of each event from perf's summary: the first field is the count, the third is the name
+/// of the event.
 fn calls(summary: &str) -> BTreeMap<String, u64> {
     let rows = summary.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let call = |row: Vec<&str>| {

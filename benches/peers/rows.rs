@@ -1,4 +1,4 @@
-//! What is compared: each row is a load that every program carries.
+//! The rows of the comparison: each is a load for every program.
 
 use iscsi_lab::size::Size;
 
@@ -7,37 +7,37 @@ use crate::words::{CompareArgs, Digests, Direction};
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// One load.
+/// A load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
     pub(crate) direction: Direction,
     /// Bytes of one request.
     pub(crate) io: Size,
-    /// Requests under way, of each disk.
+    /// Requests in flight per disk.
     pub(crate) depth: u32,
-    /// Over all disks together.
+    /// Bytes of all disks together.
     pub(crate) bytes: Size,
     pub(crate) digests: Digests,
     pub(crate) kind: Kind,
 }
 
-/// Who carries it.
+/// The programs that run the load, and their disks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
     /// The initiator and libiscsi, with one disk.
     Both,
-    /// Those, and a TCP stream without iSCSI.
+    /// The initiator, libiscsi, and a TCP stream without iSCSI.
     AndBare,
-    /// The initiator and libiscsi, with so many disks, and the session's state machine alone.
+    /// The initiator and libiscsi with this number of disks, and the session's state machine alone.
     Disks(u32),
-    /// The initiator, with so many over one session, each a unit of its own.
+    /// The initiator with this number of disks over one session, each a different unit.
     OverOneSession(u32),
-    /// The initiator, with so many of which nothing is asked for so many seconds.
+    /// The initiator with `disks` idle disks, for `seconds`.
     Idle { disks: u32, seconds: u64 },
 }
 
 impl Row {
-    /// How people write it, and what `--only` looks in.
+    /// Returns the name for people, in which `--only` searches.
     pub(crate) fn name(&self) -> String {
         let Self { direction, io, depth, .. } = self;
         let digests = match self.digests {
@@ -54,7 +54,8 @@ impl Row {
         format!("{direction} {io} x {depth}{digests}{kind}")
     }
 
-    /// Whether it is carried to the testkit's target as well, as the loads of a lone disk without digests are.
+    /// Returns whether the testkit's target is measured as well: it is for loads of a single disk without
+    /// digests.
     pub(crate) fn is_for_testkit(&self) -> bool {
         self.digests == Digests::None && matches!(self.kind, Kind::Both | Kind::AndBare)
     }
@@ -66,7 +67,7 @@ impl Row {
         }
     }
 
-    /// How many units the target has to have.
+    /// Returns the number of units that the target needs.
     pub(crate) fn units(&self) -> u32 {
         match self.kind {
             Kind::OverOneSession(disks) => disks,
@@ -79,7 +80,7 @@ impl Row {
         Self { direction, io, depth, bytes, digests: Digests::None, kind: Kind::Both }
     }
 
-    /// The same with so few requests that it takes no time.
+    /// Reduces the row to a few requests, which take almost no time.
     fn short(mut self) -> Self {
         self.kind = match self.kind {
             Kind::Both | Kind::AndBare => self.kind,
@@ -92,7 +93,7 @@ impl Row {
     }
 }
 
-/// The rows that were asked for.
+/// Returns the selected rows.
 pub(crate) fn rows(args: &CompareArgs) -> Vec<Row> {
     let mut rows = loads();
     rows.extend([1, 200, 1000].map(Kind::Disks).map(disks));
@@ -122,7 +123,7 @@ fn loads() -> Vec<Row> {
     rows
 }
 
-/// Reads of all disks together; each number of disks divides it.
+/// Reads of all disks together. Each number of disks divides it.
 const READS: u64 = 65_000;
 
 fn disks(kind: Kind) -> Row {

@@ -1,5 +1,5 @@
-//! The session's state machine alone on the runtime's sockets: what a read costs where there are no paths, no locks between
-//! tasks, no time limits and no tuner. An initiator on top of it comes to more.
+//! Measures the session's state machine alone, on the runtime's sockets: the cost of a read without paths,
+//! locks between tasks, time limits and the tuner. An initiator above it costs more.
 
 use std::cell::Cell;
 use std::io::{self, ErrorKind, IoSlice};
@@ -16,21 +16,21 @@ use tokio::net::TcpStream;
 use crate::Trouble;
 use crate::words::AloneArgs;
 
-/// Reads for each place in the queue before the clock starts.
+/// Reads for each place in the queue before the measurement.
 pub(crate) const WARM_UP: u64 = 4;
 /// Bytes of a block of the units.
 pub(crate) const BLOCK: u64 = 512;
-/// Slices of one send: a command has one.
+/// Slices of one send; a command needs one.
 const SLICES: usize = 16;
-/// How often a unit is asked whether it is ready: it begins with a unit attention.
+/// Most times that a unit is asked whether it is ready: it begins with a unit attention.
 const TRIES: u32 = 3;
 
 thread_local! {
-    /// Lent to whichever session reads, as the driver does.
+    /// Lent to the session that reads, as the driver does.
     static READ_AHEAD: Cell<Option<ReadAhead>> = const { Cell::new(None) };
 }
 
-/// A session with one connection, and several reads under way.
+/// A session with one connection, and several reads in flight.
 pub(crate) struct Alone {
     session: Session,
     pub(crate) socket: Arc<TcpStream>,
@@ -38,10 +38,10 @@ pub(crate) struct Alone {
     lun: Lun,
     /// Bytes of one read.
     pub(crate) io: usize,
-    /// As many as reads may be under way.
+    /// Number of reads in flight.
     pub(crate) depth: u32,
     is_logged_in: bool,
-    /// The tag, the status and the data of commands that have ended.
+    /// Tag, status and data of the commands that have ended.
     pub(crate) ended: Vec<(Itt, Status, BytesMut)>,
 }
 
@@ -68,7 +68,7 @@ impl Alone {
         Ok(alone)
     }
 
-    /// Until the unit is ready.
+    /// Logs in, and waits until the unit is ready.
     async fn log_in(&mut self) -> Result<(), Trouble> {
         self.send(Instant::now()).await?;
         while !self.is_logged_in {
@@ -89,7 +89,7 @@ impl Alone {
         Err("the unit is not ready".into())
     }
 
-    /// Carries out so many reads.
+    /// Executes `count` reads.
     pub(crate) async fn read(mut self, count: u64) -> Result<Self, Trouble> {
         let (mut begun, mut ended) = (0, 0);
         let mut buffers = vec![BytesMut::from(&vec![0x5a; self.io][..]); self.depth as usize];
@@ -111,7 +111,7 @@ impl Alone {
         Ok(self)
     }
 
-    /// Hands a read to the session: the one with this number, of those that lie one behind the other.
+    /// Submits the read with this number; consecutive numbers are consecutive places on the unit.
     pub(crate) fn submit(
         &mut self,
         number: u64,
@@ -123,7 +123,7 @@ impl Alone {
         Ok(self.session.submit(Command::new(self.lun, read).with_read(buffer), now)?)
     }
 
-    /// Sends all that there is to send.
+    /// Sends all bytes of the session.
     async fn send(&mut self, now: Instant) -> Result<(), Trouble> {
         while !self.try_send(now)? {
             self.socket.writable().await?;
@@ -131,7 +131,7 @@ impl Alone {
         Ok(())
     }
 
-    /// Sends what there is to send and the socket takes; says whether that was all.
+    /// Sends bytes of the session, as far as the socket accepts them. Returns whether all were sent.
     pub(crate) fn try_send(&mut self, now: Instant) -> io::Result<bool> {
         while let Some(mut transmit) = self.session.poll_transmit(self.cid, now) {
             let mut slices = [IoSlice::new(&[]); SLICES];
@@ -149,13 +149,13 @@ impl Alone {
         Ok(true)
     }
 
-    /// Waits for something to read, and takes it.
+    /// Waits until the socket is readable, and reads from it.
     async fn hear(&mut self) -> Result<(), Trouble> {
         self.socket.readable().await?;
         self.take_in()
     }
 
-    /// Takes what is there to read.
+    /// Reads the bytes that the socket has.
     pub(crate) fn take_in(&mut self) -> Result<(), Trouble> {
         self.session.lend_read_ahead(self.cid, READ_AHEAD.take().unwrap_or_default());
         let result = self.receive();
@@ -193,7 +193,7 @@ impl Alone {
     }
 }
 
-/// The data of a read that has ended with all of them.
+/// Returns the data of a read that has succeeded with all of them.
 pub(crate) fn whole(status: Status, data: BytesMut, io: usize) -> Result<BytesMut, Trouble> {
     if (status, data.len()) == (Status::GOOD, io) {
         return Ok(data);

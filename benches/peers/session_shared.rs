@@ -1,6 +1,6 @@
-//! The session's state machine with an interface that many tasks can use at once, and nothing else: each read under way has a
-//! task, which hands it to the session, sends it, and hears of its end; one more task reads from the socket. An initiator
-//! with such an interface does all of this, and more.
+//! Measures the session's state machine behind an interface for many tasks, and nothing else. Each read in
+//! flight has a task, which submits and sends it, and receives its result; one more task reads from the
+//! socket. An initiator with such an interface does all of this, and more.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -24,11 +24,11 @@ struct Shared {
 
 struct State {
     alone: Alone,
-    /// Who waits for the end of which read. They are few.
+    /// The reads in flight, with the channels for their results. They are few.
     waiting: Vec<(Itt, oneshot::Sender<Result<BytesMut, Trouble>>)>,
 }
 
-/// Lets each session carry out so many reads, and returns what that took.
+/// Executes `count` reads on each session. Returns the resources that they used.
 pub(crate) async fn measure(sessions: Vec<Alone>, count: u64) -> Result<Value, Trouble> {
     let sessions: Vec<_> = sessions.into_iter().map(Shared::new).collect();
     let mut readers = JoinSet::new();
@@ -47,7 +47,7 @@ pub(crate) async fn measure(sessions: Vec<Alone>, count: u64) -> Result<Value, T
     }
 }
 
-/// Lets each session carry out as many reads as `count` says for its depth.
+/// Executes reads on each session. `count` returns their number from the session's depth.
 async fn carry_out(sessions: &[Arc<Shared>], count: impl Fn(u64) -> u64) -> Result<(), Trouble> {
     let mut under_way = JoinSet::new();
     for session in sessions {
@@ -69,7 +69,7 @@ impl Shared {
         Arc::new(Self { socket, state: Mutex::new(State { alone, waiting: Vec::new() }) })
     }
 
-    /// One read after the other: those of these numbers, in steps.
+    /// Executes the reads with the numbers from `first` to `end`, in steps of `step`, one after the other.
     async fn read(self: Arc<Self>, first: u64, step: u64, end: u64) -> Result<(), Trouble> {
         let io = self.lock().alone.io;
         let mut buffer = BytesMut::from(&vec![0x5a; io][..]);
@@ -98,7 +98,7 @@ impl Shared {
         Ok(answer)
     }
 
-    /// Reads what comes, and tells those who wait for it, until the session ends.
+    /// Reads from the socket, and sends the results to the waiting tasks, until the session ends.
     async fn answer(self: Arc<Self>) -> Trouble {
         loop {
             if let Err(error) = self.socket.readable().await {
@@ -111,7 +111,7 @@ impl Shared {
             let io = alone.io;
             for (itt, status, data) in alone.ended.drain(..) {
                 if let Some(at) = waiting.iter().position(|(other, _)| *other == itt) {
-                    // Who does not wait any more has failed himself.
+                    // A task that does not wait has failed before.
                     let (_, tell) = waiting.swap_remove(at);
                     let _ = tell.send(whole(status, data, io));
                 }

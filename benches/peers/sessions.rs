@@ -1,4 +1,4 @@
-//! What the session's state machine takes by itself: each session for itself, or shared by tasks.
+//! Measures the session's state machine: each session by itself, or shared by tasks.
 
 use iscsi_initiator::Url;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::usage::Usage;
 use crate::words::AloneArgs;
 use crate::{Trouble, session_shared};
 
-/// Carries it all out, and returns what the measured part of it took.
+/// Runs the load. Returns the resources that the measured part used.
 pub(crate) fn run(args: &AloneArgs) -> Result<Value, Trouble> {
     args.runtime.build()?.block_on(measure(args))
 }
@@ -38,7 +38,7 @@ async fn measure(args: &AloneArgs) -> Result<Value, Trouble> {
     Ok(taken)
 }
 
-/// Lets each session carry out so many reads, and returns them when all have ended.
+/// Executes `count` reads on each session, and returns the sessions at the end.
 async fn carry_out(sessions: Vec<Alone>, count: u64) -> Result<Vec<Alone>, Trouble> {
     let mut under_way: JoinSet<_> =
         sessions.into_iter().map(|session| session.read(count)).collect();

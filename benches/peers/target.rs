@@ -1,4 +1,4 @@
-//! tgtd with units that keep nothing: what is written is thrown away, and reads bring what memory holds.
+//! tgtd with units that store nothing: written data are discarded, and reads return what is in memory.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -12,25 +12,25 @@ use tokio::time::sleep;
 use crate::Trouble;
 use crate::words::Digests;
 
-/// How often a port is tried that another may have taken meanwhile.
+/// Number of ports to try: another process may have taken a port.
 const TRIES: u32 = 5;
-/// How often it is asked whether it is up, ten times a second.
+/// Number of checks whether it is up, ten per second.
 const POLLS: u32 = 100;
 const NAMES: [(&str, &str); 2] =
     [("1", "iqn.2026-01.org.example:null"), ("2", "iqn.2026-01.org.example:null-digests")];
 
-/// The daemon, which is killed when this is dropped: it does not heed a signal to end while it has a target.
+/// The daemon. Dropping this kills it, because it ignores a signal to end while it has a target.
 #[derive(Debug)]
 pub(crate) struct Target {
     daemon: Group,
-    /// Of the portal.
+    /// Port of the portal.
     port: u16,
-    /// The number of the control socket, 32767 at most.
+    /// Number of the control socket, at most 32767.
     control: u16,
 }
 
 impl Target {
-    /// Starts it, with so many units of the target without digests, and these keys in place of its defaults.
+    /// Starts the daemon with `units` units of the target without digests. `keys` replace its defaults.
     pub(crate) async fn start(log: &Path, units: u32, keys: &[String]) -> Result<Self, Trouble> {
         for _ in 0..TRIES {
             if let Some(target) = Self::try_start(log).await? {
@@ -91,25 +91,25 @@ impl Target {
         self.admin(&words).await.map(drop)
     }
 
-    /// The keys in force, with their values.
+    /// Returns the keys and their values.
     pub(crate) async fn keys(&self) -> Result<Vec<(String, String)>, Trouble> {
         let told = self.admin("--op show --mode target --tid 1").await?;
         let pairs = told.lines().filter_map(|line| line.split_once('='));
         Ok(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
     }
 
-    /// The unit to ask for: tgtd has a digest only where it is told so beforehand.
+    /// Returns the URL of the unit. tgtd supports digests only on a target that was configured for them.
     pub(crate) fn url(&self, digests: Digests) -> String {
         let (_, name) = NAMES[usize::from(digests != Digests::None)];
         format!("iscsi://127.0.0.1:{}/{name}/1", self.port)
     }
 
-    /// How long its threads have been on a processor until now; zero where the kernel does not tell.
+    /// Returns the processor time of its threads so far; zero if the kernel does not report it.
     pub(crate) fn processor_time(&self) -> Duration {
         processor_time(self.daemon.child.id())
     }
 
-    /// Ends it, and waits until it is gone.
+    /// Kills the daemon, and waits until it has ended.
     pub(crate) async fn end(mut self) -> Result<(), Trouble> {
         Ok(self.daemon.child.kill().await?)
     }
@@ -121,14 +121,14 @@ impl Target {
     }
 }
 
-/// How long the threads of a process have been on a processor until now; zero where the kernel does not tell.
+/// Returns the processor time of a process's threads so far; zero if the kernel does not report it.
 pub(crate) fn processor_time(process: Option<u32>) -> Duration {
     let id = process.unwrap_or_default();
     let threads = fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
     threads.filter_map(|thread| on_processor(&thread.path().join("schedstat"))).sum()
 }
 
-/// The first number, nanoseconds (proc(5), schedstat).
+/// Parses the first number, in nanoseconds (proc(5), schedstat).
 fn on_processor(schedstat: &Path) -> Option<Duration> {
     let told = fs::read_to_string(schedstat).ok()?;
     told.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
@@ -137,7 +137,7 @@ fn on_processor(schedstat: &Path) -> Option<Duration> {
 impl Drop for Target {
     fn drop(&mut self) {
         for end in ["", ".lock"] {
-            // Killed, it leaves them.
+            // After a kill the files remain.
             let _gone = fs::remove_file(format!("/var/run/tgtd/socket.{}{end}", self.control));
         }
     }

@@ -1,4 +1,4 @@
-//! What a stretch of a program took.
+//! Resources that a part of a program has used.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::Trouble;
 
-/// What was taken until some time.
+/// Resources used up to a point in time.
 #[derive(Debug)]
 pub(crate) struct Usage {
     at: Instant,
@@ -16,17 +16,17 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// All threads of this program, until now.
+    /// Returns the resources that all threads of this program have used so far.
     pub(crate) fn of_program() -> Result<Self, Trouble> {
         Ok(Self { at: Instant::now(), resources: getrusage(UsageWho::RUSAGE_SELF)? })
     }
 
-    /// This thread alone, until now.
+    /// Returns the resources that this thread has used so far.
     pub(crate) fn of_thread() -> Result<Self, Trouble> {
         Ok(Self { at: Instant::now(), resources: getrusage(UsageWho::RUSAGE_THREAD)? })
     }
 
-    /// What was taken since `begun`.
+    /// Returns the resources used since `begun`.
     pub(crate) fn since(&self, begun: &Self) -> Value {
         let (from, to) = (&begun.resources, &self.resources);
         let user = seconds(to.user_time()) - seconds(from.user_time());

@@ -145,7 +145,7 @@ pub(crate) enum Runtime {
 }
 
 impl Runtime {
-    /// Such a runtime, with sockets and timers.
+    /// Builds this kind of runtime, with sockets and timers.
     pub(crate) fn build(self) -> io::Result<tokio::runtime::Runtime> {
         let mut builder = match self {
             Self::Current => Builder::new_current_thread(),

@@ -1,5 +1,5 @@
-//! Any bytes from an NBD server, cut anywhere: the client's half does not panic, comes to an end of
-//! the input, and ends each request at most once, reads with all of their bytes.
+//! Any bytes from an NBD server, in pieces of any length: the client's half does not panic, consumes the
+//! input to its end, and ends each request at most once, reads with all of their bytes.
 #![no_main]
 
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use iscsi_nbd::client::{Answer, Goal, Handshake, HandshakeOutcome, Negotiated, T
 use iscsi_nbd::{BASE_ALLOCATION, Command, Export, MetaContext, TransmissionFlags};
 use libfuzzer_sys::fuzz_target;
 
-/// The longest answer that is not refused, with its head.
+/// Bytes of the longest answer that is not refused, with its head.
 const MAX_ANSWER: usize = 64 * 1024 + 20;
 
 fn goal(is_list: bool) -> Goal {
@@ -20,7 +20,7 @@ fn goal(is_list: bool) -> Goal {
     Goal::Export { name: "disk".to_owned(), contexts }
 }
 
-/// What the fuzzer need not guess.
+/// Returns a negotiation, so that the fuzzer need not guess one.
 fn agreed(structured: bool) -> Negotiated {
     let context = |id| MetaContext { id, name: String::new() };
     Negotiated {
@@ -92,7 +92,7 @@ fn transmit<'a>(
                 assert!(input.len() < transmission.wanted(), "the input is not taken");
                 let Some(mut piece) = pieces.next() else { break };
                 if input.is_empty() {
-                    // The data of a read may bypass the input.
+                    // The data of a read may bypass the input buffer.
                     let landing = transmission.landing();
                     let direct = landing.len().min(piece.len());
                     landing[..direct].copy_from_slice(&piece[..direct]);

@@ -1,5 +1,5 @@
-//! Any bytes from an NBD client, cut anywhere: the server's half does not panic, comes to an end of
-//! the input, holds no more than it says, and gives out only requests that the export allows.
+//! Any bytes from an NBD client, in pieces of any length: the server's half does not panic, consumes the
+//! input to its end, buffers at most what it states, and returns only requests that the export allows.
 #![no_main]
 
 use bytes::BytesMut;
@@ -9,11 +9,11 @@ use iscsi_nbd::{
 };
 use libfuzzer_sys::fuzz_target;
 
-/// What the fuzzer need not guess: flags, structured replies, a context, and NBD_OPT_GO.
+/// A handshake, so that the fuzzer need not guess one: flags, structured replies, a context, and NBD_OPT_GO.
 const GOOD: &[u8] = b"\0\0\0\x03IHAVEOPT\0\0\0\x08\0\0\0\0\
     IHAVEOPT\0\0\0\x0a\0\0\0\x1b\0\0\0\0\0\0\0\x01\0\0\0\x0fbase:allocation\
     IHAVEOPT\0\0\0\x07\0\0\0\x06\0\0\0\0\0\0";
-/// The longest option that is not skipped, with its head.
+/// Bytes of the longest option that is not skipped, with its head.
 const MAX_OPTION: usize = 64 * 1024 + 16;
 
 fn export(flags: u16) -> Export {
@@ -26,7 +26,7 @@ fn export(flags: u16) -> Export {
     }
 }
 
-/// Lets a handshake take what it can from the input.
+/// Runs a handshake on the input as far as possible.
 fn shake(
     handshake: &mut Handshake,
     input: &mut BytesMut,

@@ -1,4 +1,4 @@
-//! Any header is a PDU or an error, never a panic; what decodes encodes again to the same meaning.
+//! Any header decodes to a PDU or an error, without a panic. A decoded PDU encodes to the same meaning.
 #![no_main]
 
 use iscsi_pdu::{Bhs, Digest, FrameLayout, Header, InitiatorPdu, TargetPdu, rejected_header};

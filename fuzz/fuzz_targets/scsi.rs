@@ -1,4 +1,4 @@
-//! Any bytes are SCSI data or an error, never a panic; what is printed of them neither.
+//! Any bytes decode to SCSI data or an error, without a panic, and the result can be printed.
 #![no_main]
 
 use iscsi_pdu::scsi::{

@@ -1,5 +1,5 @@
-//! Any bytes from the target, cut anywhere, leave a session that neither panics nor hangs, and in
-//! which each command ends at most once, and in the end exactly once.
+//! Any bytes from the target, in pieces of any length: the session neither panics nor hangs. Each command
+//! ends at most once, and at the end of the session exactly once.
 #![no_main]
 
 use std::collections::BTreeSet;
@@ -11,7 +11,7 @@ use iscsi_pdu::{Cid, Isid, IscsiName, Itt};
 use iscsi_session::{Command, Config, Output, Session, SessionKind};
 use libfuzzer_sys::fuzz_target;
 
-/// The answer of a target that accepts everything, so that the fuzzer need not guess a login.
+/// The login response of a target that accepts everything, so that the fuzzer need not guess one.
 const LOGIN_RESPONSE: [u8; 48] = {
     let mut bhs = [0; 48];
     bhs[0] = 0x23;

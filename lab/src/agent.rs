@@ -1,4 +1,4 @@
-//! The part of the lab that runs in its environment: makes the testbed, measures, takes it down.
+//! The part of the lab that runs in its environment: it makes the testbed, measures, and removes the testbed.
 
 use std::fs;
 use std::path::PathBuf;
@@ -27,13 +27,13 @@ use crate::signals::Signals;
 use crate::stripe;
 use crate::testbed::{self, INITIATOR, Testbed, link_words};
 
-/// The exit status when the target cannot be removed any more: what is left needs another environment.
+/// Exit status when the target cannot be removed. The remaining measurements need another environment.
 pub const WEDGED: u8 = 75;
 
 /// Carries out a job and returns the exit status.
 ///
 /// # Errors
-/// [`Error`] for what is no measurement's own failure.
+/// [`Error`] for failures other than those of a measurement.
 pub async fn carry_out(job: &str) -> Result<u8, Error> {
     match serde_json::from_str(job)? {
         Job::Run(job) => Box::pin(run(*job)).await,
@@ -83,7 +83,7 @@ async fn run(job: RunJob) -> Result<u8, Error> {
     done.map(|()| 0)
 }
 
-/// Takes the testbed down. Whatever comes of it, what was done before decides how all ends.
+/// Removes the testbed. An error is only printed: the result of the job decides the exit status.
 async fn take_down(testbed: Testbed) {
     if let Err(error) = testbed.down().await {
         eprintln!("lab: {error}");
@@ -121,7 +121,8 @@ async fn measure_all(testbed: &mut Testbed, job: RunJob, points: &[Point]) -> Re
     Ok(())
 }
 
-/// A store for the units that meet faults, are mirrored to, or are written holes, if there are any.
+/// Mounts the store of the units that meet faults, are mirrored to, have failing paths, or are written holes.
+/// Returns `None` without such units.
 async fn store(scenario: &Scenario) -> Result<Option<Store>, Error> {
     let thin = scenario.measures.iter().find(|measure| measure.is_thin());
     let faulty = scenario.faults.first().map(|fault| fault.lun);
@@ -134,8 +135,8 @@ async fn store(scenario: &Scenario) -> Result<Option<Store>, Error> {
     }
 }
 
-/// Sets the scenario's system limits on both hosts. What one network namespace alone has, such as
-/// `net.core.wmem_max`, holds for all of them.
+/// Sets the scenario's system limits on both hosts. A limit that exists in one network namespace only, such as
+/// `net.core.wmem_max`, applies to all namespaces.
 async fn set_system(scenario: &Scenario) -> Result<(), Error> {
     const SET: &str = "[ ! -e \"$1\" ] || printf %s \"$2\" >\"$1\"";
     for (name, value) in &scenario.sysctl {
@@ -147,7 +148,7 @@ async fn set_system(scenario: &Scenario) -> Result<(), Error> {
     Ok(())
 }
 
-/// All that a measurement needs.
+/// The parts that measurements need.
 struct Lab<'a> {
     testbed: &'a mut Testbed,
     scenario: Scenario,
@@ -211,12 +212,12 @@ impl Lab<'_> {
         figure
     }
 
-    /// The store of a unit that is written holes.
+    /// Returns the store of a unit that is written holes.
     fn thin_store(&self, point: &Point) -> Option<&Store> {
         self.store.as_ref().filter(|_| point.measure.is_thin())
     }
 
-    /// Whether a unit that was written holes holds what the image does.
+    /// Checks that a unit that was written holes holds the bytes of the image.
     fn check_bytes(&self, point: &Point) -> Result<(), Outcome> {
         let Some(store) = self.thin_store(point) else { return Ok(()) };
         match store.held_by_unit(&self.images.image()) {
@@ -242,7 +243,7 @@ impl Lab<'_> {
         Ok(self.bench())
     }
 
-    /// Gives a unit a file without bytes or memory.
+    /// Replaces the file of the unit by an empty one without allocated memory.
     async fn renew_unit(&mut self, point: &Point) -> Result<(), Error> {
         self.testbed.drop_target().await?;
         match (&mut self.store, self.scenario.file_of(point.measure.lun)) {
@@ -251,7 +252,7 @@ impl Lab<'_> {
         }
     }
 
-    /// Makes image, target with a portal for each flow, and link.
+    /// Makes the image, a target with a portal for each flow, and the link.
     async fn prepare_flows(&mut self, point: &Point, flows: &Flows) -> Result<Bench, Error> {
         self.images.clear_room();
         self.images.make(Source::Random, point.bytes)?;
@@ -296,7 +297,7 @@ impl Lab<'_> {
         failover::measure(point, failover, run, site).await
     }
 
-    /// Moves the bytes of units that are one.
+    /// Moves bytes to or from units that are joined to one.
     async fn stripe(&mut self, point: &Point, striped: &Striped) -> Result<Reading, Outcome> {
         let failed = |error: Error| Outcome::Failed(error.to_string());
         let mut words = self.scenario.target.words(&point.measure.keys);
@@ -310,7 +311,7 @@ impl Lab<'_> {
         stripe::measure(point, striped, &self.bench()).await
     }
 
-    /// A copy through a fault: how it is judged, and what came of it.
+    /// Runs a copy through a fault. Returns the judgement and the figure.
     async fn ordeal(
         &mut self,
         point: &Point,
@@ -334,7 +335,7 @@ impl Lab<'_> {
         Ok((outcome, FaultFigure { copied, held, expected: ordeal.error.clone() }))
     }
 
-    /// Makes image, unit, target and link; returns the target's words.
+    /// Makes the image, the unit, the target and the link. Returns the words of the target.
     async fn prepare_ordeal(
         &mut self,
         point: &Point,
@@ -361,8 +362,8 @@ impl Lab<'_> {
         Bench { tree, image, copy, in_guest: self.in_guest }
     }
 
-    /// After a measurement that did not end well, or met a fault: a link that lets everything through,
-    /// so that what is under way in the kernel comes to its end, and no session of before.
+    /// Cleans up after a measurement that failed or met a fault. The link lets everything through, so that
+    /// requests in flight in the kernel can end. All sessions are removed.
     async fn recover(&mut self) {
         let release = self.testbed.release().await;
         for tried in [release, self.testbed.set_link(&[]).await, self.testbed.drop_target().await] {

@@ -1,30 +1,30 @@
 //! Tables and plots of result files.
 //!
-//! Each result file becomes a page of Markdown and the charts it shows, SVG files beside it.
-//! Everything comes from the file, and from the goals if there are any: the same give the same page,
-//! byte by byte.
+//! Each result file becomes a Markdown page and its charts, as SVG files beside it. The result file and the
+//! goals, if there are any, fully determine a page: the same input gives the same page, byte by byte.
 //!
-//! - Figures with the parameters `variant` and `send_buffer` (a number of bytes, or `auto`) form a
-//!   grid: for each round-trip time a table and a chart by send buffer, and before them what the
-//!   best static buffer gains over autotuning. With the send buffer `tuned`, the program's own tuner
-//!   decided about everything: a level to compare with.
-//! - Figures with the parameter `fault` are copies that met one: a row each, with how it ended.
-//! - Figures with a name in the parameter `flows` are flows that were ruled: a chart over time each, and what each
-//!   flow had between the orders, beside what it should.
-//! - Figures with the parameter `mirror` are disks in use that QEMU mirrored: a table and a chart over time for each
-//!   link and load.
-//! - Figures with the parameter `failover` are of a unit with two paths: for each load a table and bars, an event a row.
-//! - Figures with the parameter `links` are of units as one: for each link and direction a table and a chart by the number of
-//!   links.
-//! - Figures with the parameter `short_link` are of two initiators without a link: what the same requests cost each, and the
-//!   ratios as bars.
-//! - All others are compared by round-trip time, for each direction, rate and loss; by loss where
-//!   all have one round-trip time.
+//! - Figures with the parameters `variant` and `send_buffer` (a number of bytes, or `auto`) form a grid. Each
+//!   round-trip time has a table and a chart by send buffer. Before them, the page shows what the best static
+//!   buffer gains over autotuning. With the send buffer `tuned`, the program's own tuner chose everything: this
+//!   is a level to compare with.
+//! - Figures with the parameter `fault` are copies through a fault: one row each, with how the copy ended.
+//! - Figures with a name in the parameter `flows` are flows with a limited rate. Each has a chart over time,
+//!   and the rate of each flow between the orders beside the expected rate.
+//! - Figures with the parameter `mirror` are disks in use that QEMU mirrored: a table and a chart over time for
+//!   each link and load.
+//! - Figures with the parameter `failover` are of a unit with two paths: a table and bars for each load, with a
+//!   row for each event.
+//! - Figures with the parameter `links` are of units that are joined to one: a table and a chart by the number
+//!   of links, for each link and direction.
+//! - Figures with the parameter `short_link` are of two initiators without a simulated link: the cost of the
+//!   same requests for each, and the ratios as bars.
+//! - All other figures are compared by round-trip time, for each direction, rate and loss. If they have a
+//!   single round-trip time, they are compared by loss.
 //! - Figures that differ only by their parameter `repetition` count once, with their median.
-//! - Goals come first: a row for each link and series of figures that has one, with what it reached.
-//!   A figure is judged as it is written.
-//! - What does not tell its `direction` is a write.
-//! - A figure's `detail` may have `limit_seconds`, which is shown where nothing arrived in time.
+//! - Goals come first: a row for each link and each series of figures that has a goal, with the value that it
+//!   reached. A figure is judged by its rounded value, as it is printed.
+//! - A figure without a `direction` is a write.
+//! - A figure's `detail` may have `limit_seconds`. It is shown where nothing arrived in time.
 
 mod axis;
 mod bars;
@@ -59,13 +59,13 @@ use crate::error::Error;
 
 pub use page::Page;
 
-/// Draws each result file into the folder `out`, which is made if it is missing: `NAME.md` and
-/// the charts `NAME-....svg` it shows. Files of these names are replaced. Returns what was
-/// written, each page before its charts.
+/// Draws each result file into the folder `out`: `NAME.md` and its charts `NAME-....svg`. Makes the folder if
+/// it is missing, and replaces files of these names. Returns the paths that were written, each page before its
+/// charts.
 ///
 /// # Errors
-/// [`Error::Usage`] if two pages have one name, before anything is written; [`Error::File`] if the
-/// folder or a file cannot be written.
+/// [`Error::Usage`] if two pages have the same name, before anything is written. [`Error::File`] if the folder
+/// or a file cannot be written.
 pub fn draw(pages: &[Page], out: &Path) -> Result<Vec<PathBuf>, Error> {
     let names: Vec<_> = pages.iter().map(|page| page.name.as_str()).collect();
     let twice = group::group(&names, |name| name).into_iter().find(|(_, same)| same.len() > 1);

@@ -1,4 +1,4 @@
-//! Where a lab can be: in a guest kernel, or in network namespaces of the machine's own kernel.
+//! Environments of a lab: a guest kernel, or network namespaces of the machine's own kernel.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::provenance;
 use crate::signals::Signals;
 use crate::size::Size;
 
-/// Where a lab is.
+/// The environment of a lab.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Environment {
     /// In a kernel that runs as a program.
@@ -27,12 +27,12 @@ pub enum Environment {
     Host,
 }
 
-/// How a lab came to its end.
+/// How a lab has ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Ending {
-    /// By itself, with this status.
+    /// By itself, with this exit status.
     Status(u8),
-    /// Its time was over.
+    /// By its time limit.
     Limit,
     /// By a signal.
     Interrupt(Signal),
@@ -42,7 +42,7 @@ impl Environment {
     /// Finds an environment.
     ///
     /// # Errors
-    /// [`Error::NoEnvironment`] says what is missing and which package brings it.
+    /// [`Error::NoEnvironment`] with the missing part and the package that provides it.
     pub fn find(wanted: Where) -> Result<Self, Error> {
         match wanted {
             Where::Guest => Self::Guest.unless(guest_lacks(), "no guest can be started here"),
@@ -60,7 +60,7 @@ impl Environment {
         lack.map_or(Ok(self), |lack| Err(Error::NoEnvironment(format!("{refusal}: {lack}"))))
     }
 
-    /// The name in results.
+    /// Returns the name in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Guest => "guest",
@@ -68,10 +68,10 @@ impl Environment {
         }
     }
 
-    /// Carries out a job there. Whatever ends it, nothing of it stays.
+    /// Carries out a job in the environment. No process of it survives, however it ends.
     ///
     /// # Errors
-    /// [`Error::Start`] if it cannot begin.
+    /// [`Error::Start`] if the job cannot be started.
     pub async fn carry_out(
         self,
         job: &Job,
@@ -92,21 +92,20 @@ impl Environment {
             () = sleep(limit) => Ending::Limit,
         };
         group.ask_to_end();
-        // It has its own way to end what does not heed; nobody waits for ever.
+        // The environment ends stuck processes by itself, so this wait has a limit.
         let _ended = timeout(GRACE, group.child.wait()).await;
         Ok(ending)
     }
 }
 
-/// The exit status as a shell would tell it.
+/// Returns an exit status as a shell reports it.
 pub fn code(status: ExitStatus) -> u8 {
     let signal = std::os::unix::process::ExitStatusExt::signal(&status);
     let code = status.code().or_else(|| signal.map(|signal| 128 + signal));
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// How long an end may take. The guest's own limit is later by as much: it is for a lab that was
-/// killed.
+/// Time that an environment has to end. The guest's own limit, for a lab that was killed, is later by as much.
 const GRACE: Duration = Duration::from_secs(30);
 
 fn in_guest(program: &Path, job: &str, memory: Size, limit: Duration) -> Command {
@@ -118,7 +117,7 @@ fn in_guest(program: &Path, job: &str, memory: Size, limit: Duration) -> Command
     command
 }
 
-/// Network and mounts of its own: the kernel removes them with the last process.
+/// Enters own network and mount namespaces. The kernel removes them with the last process.
 const ENTER: &str =
     "mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && ip link set lo up && exec \"$@\"";
 
@@ -129,12 +128,12 @@ fn in_namespaces(program: &Path, job: &str) -> Command {
     command
 }
 
-/// The folder of the scripts.
+/// Returns the folder of the scripts.
 pub fn scripts() -> PathBuf {
     provenance::workspace().join("lab")
 }
 
-/// The programs a guest needs, and the packages that bring them.
+/// The programs that a guest needs, and the packages that provide them.
 const GUEST: [(&str, &str); 5] = [
     ("linux.uml", "user-mode-linux"),
     ("modprobe", "kmod"),
@@ -169,7 +168,7 @@ fn host_lacks() -> Option<String> {
     ))
 }
 
-/// Whether the kernel has a module, built in, loaded or to be loaded.
+/// Returns whether the kernel has a module: built in, loaded or loadable.
 fn has_module(module: &str) -> bool {
     let loaded = Path::new("/sys/module").join(module).is_dir();
     loaded || {
@@ -179,7 +178,7 @@ fn has_module(module: &str) -> bool {
     }
 }
 
-/// A program on the search path, or where those of the system administrator are.
+/// Finds a program on the search path or in the folders of system programs.
 pub fn find(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let folders = env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);

@@ -1,10 +1,10 @@
-//! What can go wrong before or around a measurement.
+//! Errors before or around a measurement.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why the lab could not do what it was asked. A measurement that fails is no such error: it is a
-/// figure with an [`Outcome`](crate::result::Outcome) of its own.
+/// Reasons why a command of the lab fails. A measurement that fails is not such an error: it is a figure with
+/// an [`Outcome`](crate::result::Outcome) of its own.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file could not be read or written.
@@ -12,29 +12,29 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         cause: io::Error,
     },
-    /// A scenario cannot be understood.
+    /// A scenario is malformed.
     #[error("{path}: {reason}", path = path.display())]
     Scenario {
-        /// The scenario's file.
+        /// Path of the scenario.
         path: PathBuf,
-        /// What is wrong with it, with the line where that is known.
+        /// The defect, with its line if that is known.
         reason: String,
     },
-    /// A file is not one that a run leaves.
+    /// A file is not a result file of a run.
     #[error("{path} is no result file: {cause}", path = path.display())]
     Result {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, and in which line.
+        /// The defect, with its line.
         cause: serde_json::Error,
     },
-    /// The command line makes no sense.
+    /// The command line is wrong.
     #[error("{0}")]
     Usage(String),
-    /// This machine has no environment for a lab.
+    /// This machine offers no environment in which the lab can run.
     #[error("{0}")]
     NoEnvironment(String),
     /// A program could not be started.
@@ -42,18 +42,18 @@ pub enum Error {
     Start {
         /// The program.
         program: String,
-        /// What the system said.
+        /// Error of the system.
         cause: io::Error,
     },
-    /// A program that the lab stands on failed.
+    /// A program that the lab needs has failed.
     #[error("{program} failed: {message}")]
     Tool {
         /// The program with its arguments.
         program: String,
-        /// What it said.
+        /// Output of the program.
         message: String,
     },
-    /// What the two halves of the lab tell each other was garbled.
+    /// The job that the lab passes to its agent cannot be decoded.
     #[error("the job for the lab's agent cannot be understood: {0}")]
     Job(#[from] serde_json::Error),
     /// The runtime or its signals could not be set up.
@@ -62,8 +62,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// The exit status that tells the error: 2 for a wrong command line or scenario, 3 for a
-    /// machine that cannot, 1 for all else.
+    /// Returns the exit status of the error: 2 for a wrong command line or scenario, 3 if the machine has no
+    /// environment, 1 for all other errors.
     pub fn status(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::Scenario { .. } => 2,

@@ -9,17 +9,17 @@ use crate::job::{ExecJob, Job};
 use crate::size::Size;
 use crate::target::Unit;
 
-/// How long a program may run if nobody says.
+/// Default time limit of a program.
 const HOUR: Duration = Duration::from_secs(3600);
-/// What the kernel and a program need besides the units.
+/// Memory that the kernel and a program need besides the units.
 const BASE: u64 = 1 << 30;
-/// The unit if nobody names one.
+/// The default unit.
 const UNIT: &str = "lun=0:64M";
 
 /// Runs a program and returns its exit status.
 ///
 /// # Errors
-/// [`Error`] for what keeps it from beginning.
+/// [`Error`] if the program cannot be started.
 pub async fn exec(args: &ExecArgs) -> Result<u8, Error> {
     let environment = Environment::find(args.lab.environment)?;
     let job = job(args)?;
@@ -56,7 +56,7 @@ fn units(words: &[String]) -> Result<Vec<Unit>, Error> {
     luns.map(|lun| lun.parse().map_err(Error::Usage)).collect()
 }
 
-/// Tells how a lab came to its end if not by itself, and returns the exit status.
+/// Reports how a lab has ended if not by itself, and returns the exit status.
 pub(crate) fn tell(ending: Ending, limit: Duration) -> u8 {
     match ending {
         Ending::Status(status) => status,

@@ -1,5 +1,5 @@
-//! A unit with two paths, written while the states of its target port groups change and its links are cut:
-//! for how long nothing moves, what the user hears of it, and whether the bytes are right in the end.
+//! A unit with two paths that is written while the states of its target port groups change and its links are
+//! cut: for how long nothing moves, which errors the user sees, and whether the bytes are right at the end.
 
 mod copy;
 mod figure;
@@ -24,31 +24,33 @@ use watch::Watch;
 
 pub use figure::{FailoverFigure, judge};
 
-/// What a failover happens to.
+/// The parts that a failover acts on.
 #[derive(Debug)]
 pub struct Site<'a> {
     /// Links and target.
     pub testbed: &'a mut Testbed,
-    /// The unit's bytes.
+    /// The file of the unit.
     pub store: &'a Store,
     /// The settings of the kernel's initiator and of multipathd.
     pub settings: &'a Settings,
-    /// What lies ready.
+    /// Paths of the programs and files.
     pub bench: &'a Bench,
 }
 
-/// Words for block-serve: what is answered is on the unit, as it is with the kernel's initiator.
+/// Words for block-serve without write-behind, so that answered writes are on the unit, as with the kernel's
+/// initiator.
 const ANSWERS_LAST: [&str; 2] = ["--write-behind", "0"];
 
-/// What stands between the writer and the unit, while it does.
+/// The running programs between the writer and the unit.
 enum Paths {
-    /// A session of block-copy itself.
+    /// None: block-copy has sessions of its own.
     Copy,
     Server(Box<Server>),
     Kernel(Box<Multipath>),
 }
 
-/// Words for `lab/lio` that put a portal group on each link, and its target port group into its first state.
+/// Returns the words for `lab/lio` that put a portal group on each link, and set the first state of its target
+/// port group.
 pub fn words(failover: &Failover) -> Vec<String> {
     let portals = (1..PATHS).map(|link| format!("portal={}@{}", portal(link), link + 1));
     let groups = failover.states.iter().zip(1..);
@@ -60,17 +62,17 @@ fn portal(link: u8) -> String {
     format!("{}:3260", address(link))
 }
 
-/// The unit's URL with all portals.
+/// Returns the unit's URL with all portals.
 fn url(lun: u16) -> String {
     let others = (1..PATHS).map(|link| format!("portal={}", portal(link)));
     format!("iscsi://{}/{TARGET}/{lun}?{}", portal(0), others.collect::<Vec<_>>().join("&"))
 }
 
-/// Writes while everything happens that is ordered.
+/// Writes while the orders are carried out.
 ///
 /// # Errors
-/// [`Outcome::TimedOut`] if the writer found no end, [`Outcome::Failed`] if something could not be made to
-/// happen, [`Outcome::Skipped`] where a program is missing.
+/// [`Outcome::TimedOut`] if the writer did not end in time, [`Outcome::Failed`] if an order could not be
+/// carried out, [`Outcome::Skipped`] if a program is missing.
 pub async fn measure(
     point: &Point,
     failover: &Failover,
@@ -86,7 +88,8 @@ pub async fn measure(
         Ok(mut command) => write(point, &mut command, &watch, &mut script).await,
         Err(outcome) => Err(outcome),
     };
-    // What was sent over a link that is cut may still come, and must not do harm.
+    // After the cut, late data of a link may still arrive, and must do no harm. So the links are mended before
+    // the check.
     let mended = script.undo().await;
     let happened = script.happened();
     let closed = paths.end().await;
@@ -111,7 +114,7 @@ pub async fn measure(
     })
 }
 
-/// The program that writes.
+/// Returns the command of the program that writes.
 fn writer(
     point: &Point,
     run: FailoverRun,
@@ -132,7 +135,7 @@ fn socket() -> std::path::PathBuf {
     "/run/lab-failover.sock".into()
 }
 
-/// Runs the writer to its end, with all that happens meanwhile.
+/// Runs the writer to its end, with all orders.
 async fn write(
     point: &Point,
     command: &mut Command,
@@ -173,8 +176,7 @@ impl Paths {
         }
     }
 
-    /// Ends all sessions. What a server has to say then of what was written counts; trouble with the kernel's
-    /// tools is told.
+    /// Ends all sessions. An error that a server reports then counts. Errors of the kernel's tools are only printed.
     async fn end(self) -> Result<(), Error> {
         match self {
             Self::Copy => {}

@@ -1,5 +1,5 @@
-//! Faults: a copy by block-copy, what is done to link, target or unit in the middle of it, and
-//! whether it ended as it should.
+//! Faults: a copy by block-copy, a fault of the link, the target or the unit in the middle of it, and whether
+//! the copy ended as expected.
 
 mod progress;
 mod store;
@@ -24,24 +24,24 @@ use progress::Progress;
 pub use store::Store;
 pub use verdict::{Copied, FaultFigure, Held, judge};
 
-/// What a fault is done to.
+/// The parts that a fault acts on.
 #[derive(Debug)]
 pub struct Victims<'a> {
     /// Link and target.
     pub testbed: &'a mut Testbed,
-    /// The unit, and what the link is like without the fault.
+    /// The measurement, with the conditions of the link without the fault.
     pub point: &'a Point,
     /// The target, as words for `lab/lio up`.
     pub target: &'a [String],
-    /// The unit's bytes.
+    /// The file of the unit.
     pub store: &'a Store,
 }
 
-/// Runs a copy through its fault. Whatever became of link and target stays as it is.
+/// Runs a copy through its fault. Leaves link and target in the state that the fault has caused.
 ///
 /// # Errors
-/// [`Outcome::TimedOut`] if it found no end, [`Outcome::Failed`] if the fault could not be made or
-/// never came.
+/// [`Outcome::TimedOut`] if the copy did not end in time. [`Outcome::Failed`] if the fault could not be made,
+/// or the copy ended before it.
 pub async fn copy(
     point: &Point,
     ordeal: &Ordeal,
@@ -84,7 +84,7 @@ fn command(point: &Point, ordeal: &Ordeal, bench: &Bench) -> Result<Command, Out
     Ok(command)
 }
 
-/// What the copy told of itself.
+/// Returns what the copy has reported.
 fn told(ended: &Ended, progress: &Progress) -> Result<Copied, Outcome> {
     let Some(fault_at_percent) = progress.reached_percent() else {
         let complaint = ended.complaint();
@@ -102,7 +102,7 @@ fn told(ended: &Ended, progress: &Progress) -> Result<Copied, Outcome> {
 }
 
 impl FaultJob {
-    /// The word of block-copy for the bytes that the fault meets.
+    /// Returns block-copy's word for the bytes that the fault meets.
     fn stage(self) -> &'static str {
         match self {
             Self::Write | Self::Read => "copied",
@@ -152,7 +152,7 @@ impl Victims<'_> {
         }
     }
 
-    /// Ends what can end.
+    /// Ends a fault, if it can be ended.
     async fn end(&mut self, what: FaultKind) -> Result<(), Error> {
         match what {
             FaultKind::LinkDark => self.testbed.set_link(&link_words(&self.point.link)).await,

@@ -1,4 +1,4 @@
-//! Figures: a reading with all that follows from it.
+//! Figures: a reading, with the values that follow from it.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ use crate::result::{Figure, LinkConditions, Outcome};
 use crate::scenario::Point;
 
 impl Figure {
-    /// The figure of one measurement.
+    /// Returns the figure of one measurement.
     pub fn new(point: &Point, reading: Result<Reading, Outcome>) -> Self {
         let none = Self {
             link: point.link.clone(),
@@ -35,7 +35,7 @@ impl Figure {
         }
     }
 
-    /// The figure of a copy through a fault; its rate tells nothing.
+    /// Returns the figure of a copy through a fault. It has no rate, since the fault decides that.
     pub fn of_fault(point: &Point, outcome: Outcome, told: Option<FaultFigure>) -> Self {
         let none = Self::new(point, Err(outcome));
         let Some(told) = told else { return none };
@@ -43,7 +43,7 @@ impl Figure {
         Self { seconds, detail: serde_json::to_value(told).unwrap_or_default(), ..none }
     }
 
-    /// The figure of flows that were ruled.
+    /// Returns the figure of flows with a limited rate.
     pub fn of_flows(point: &Point, told: Result<FlowsFigure, Outcome>) -> Self {
         match told {
             Ok(told) => {
@@ -55,7 +55,7 @@ impl Figure {
         }
     }
 
-    /// The figure of a mirror. One that was never ready tells how far it came.
+    /// Returns the figure of a mirror. If the mirror was never ready, the figure says how far it came.
     pub fn of_mirror(point: &Point, told: Result<MirrorFigure, Outcome>) -> Self {
         match told {
             Ok(told) => Self {
@@ -68,7 +68,7 @@ impl Figure {
         }
     }
 
-    /// The figure of a failover.
+    /// Returns the figure of a failover.
     pub fn of_failover(point: &Point, told: Result<FailoverFigure, Outcome>) -> Self {
         match told {
             Ok(told) => Self {
@@ -81,7 +81,8 @@ impl Figure {
         }
     }
 
-    /// The figure of units as one; the rate of one link tells nothing of several.
+    /// Returns the figure of units that are joined to one. It has no start time, since that would need the rate
+    /// of a single link.
     pub fn of_stripe(point: &Point, reading: Result<Reading, Outcome>) -> Self {
         Self { start_seconds: None, ..Self::new(point, reading) }
     }
@@ -101,10 +102,10 @@ impl Figure {
         }
     }
 
-    /// The figure for people, one line.
+    /// Returns the figure as one line of text.
     pub fn line(&self) -> String {
         let special = self.parameters.iter().filter(|(key, value)| {
-            // What is not said is a write.
+            // A figure without a direction is a write.
             (key.as_str(), value.as_str()) != ("direction", "write")
         });
         let special: Vec<_> = special.map(|(key, value)| format!("{key}={value}")).collect();
@@ -113,7 +114,7 @@ impl Figure {
         line + ": " + &self.told()
     }
 
-    /// The longest time without progress, where that was looked at.
+    /// Returns the longest time without progress, if it was measured.
     fn stalled_seconds(&self) -> Option<f64> {
         self.detail.get("stalled_seconds").and_then(Value::as_f64)
     }
@@ -138,7 +139,7 @@ impl Figure {
     }
 }
 
-/// What tells the limit of a measurement that it ended.
+/// Returns the detail of a measurement that its time limit ended: that limit.
 fn limit(outcome: &Outcome, point: &Point) -> Value {
     match outcome {
         Outcome::TimedOut => json!({ "limit_seconds": point.limit.as_secs() }),

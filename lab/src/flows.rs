@@ -1,7 +1,7 @@
-//! Flows side by side that are ruled at the initiator: what each moves, twice a second and more, and what
-//! it should.
+//! Concurrent flows whose rates are limited at the initiator: the bytes that each moves, counted several times
+//! per second, and the rates that each should have.
 //!
-//! Each has a portal of its own, so what it moves is counted by the target's host, in TCP payload by port.
+//! Each flow has a portal of its own. So its bytes are counted by the target's host, as TCP payload per port.
 
 mod block_copy;
 mod counters;
@@ -23,31 +23,31 @@ use portals::port;
 
 pub use portals::words;
 
-/// How often it is counted.
+/// Interval of the counts.
 const STEP: Duration = Duration::from_millis(250);
-/// A flow that has moved so many bytes runs.
+/// A flow counts as running after this number of bytes.
 const RUNS: u64 = 64 << 10;
-/// How long they may take until all run.
+/// Time limit until all flows run.
 const BEGIN: Duration = Duration::from_secs(30);
 
-/// What came of them.
+/// The result of flows.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlowsFigure {
-    /// Their names.
+    /// Names of the flows.
     pub flows: Vec<String>,
-    /// When it was counted, seconds after the first bytes of all.
+    /// Times of the counts, seconds after the first bytes of all flows.
     pub seconds: Vec<f64>,
-    /// What each had moved by then, bytes of TCP payload.
+    /// Bytes of TCP payload that each flow had moved at each count.
     pub bytes: Vec<Vec<u64>>,
-    /// When something was ordered, seconds, and what.
+    /// The orders, each with its time in seconds.
     pub orders: Vec<(f64, String)>,
-    /// What each should have before, between and after the orders, Mbit/s; nothing is expected of a
-    /// number below 0.
+    /// Rates that the flows should have before, between and after the orders, Mbit/s. A negative number expects
+    /// nothing.
     pub expected: Vec<Vec<f64>>,
 }
 
-/// Flows while they run.
+/// The running flows.
 enum Running {
     BlockCopy(block_copy::Copies),
     OpenIscsi(open_iscsi::Disks),
@@ -69,10 +69,10 @@ impl Running {
     }
 }
 
-/// Lets them run, and counts.
+/// Runs the flows and counts their bytes.
 ///
 /// # Errors
-/// [`Outcome::Failed`], or [`Outcome::Skipped`] where who should run them is missing.
+/// [`Outcome::Failed`], or [`Outcome::Skipped`] if the program that runs them is missing.
 pub async fn measure(
     point: &Point,
     flows: &Flows,
@@ -87,7 +87,7 @@ pub async fn measure(
         }
     };
     let figure = count(flows, &running).await;
-    // What is under way must not wait for a narrow link.
+    // Without the limits of the link, requests in flight end quickly.
     let released = testbed.set_link(&[]).await;
     running.end().await;
     released.map_err(failed)?;
@@ -132,7 +132,7 @@ async fn count(flows: &Flows, running: &Running) -> Result<FlowsFigure, Error> {
 }
 
 impl FlowsFigure {
-    /// What a flow had in each step, with the step's end in seconds: Mbit/s.
+    /// Returns the rate of a flow in each step, Mbit/s, with the time of the step's end in seconds.
     pub fn rates(&self, flow: usize) -> Vec<(f64, f64)> {
         let moved: Vec<_> = self.bytes.iter().filter_map(|bytes| bytes.get(flow)).collect();
         let steps = self.seconds.windows(2).zip(moved.windows(2));
@@ -147,8 +147,8 @@ impl FlowsFigure {
             .collect()
     }
 
-    /// What a flow had on average before the first order, between two, and after the last, from a second
-    /// after each on: Mbit/s.
+    /// Returns the mean rates of a flow before the first order, between the orders, and after the last one,
+    /// Mbit/s. The first second after each begin is left out.
     pub fn means(&self, flow: usize) -> Vec<f64> {
         let begins = std::iter::once(0.0).chain(self.orders.iter().map(|(at, _)| *at));
         let ends = self.orders.iter().map(|(at, _)| *at).chain([f64::INFINITY]);
@@ -164,7 +164,7 @@ impl FlowsFigure {
     }
 }
 
-/// What was under way when something was ordered does not count, seconds.
+/// Seconds after an order in which requests from before it may still move bytes. They do not count.
 const SETTLED: f64 = 1.0;
 
 #[cfg(test)]

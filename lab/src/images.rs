@@ -1,4 +1,4 @@
-//! The files that are written to the target, or read from it.
+//! The image files that are written to the target, and the files that are read from it.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -9,19 +9,19 @@ use std::process::Command;
 use crate::error::Error;
 use crate::scenario::Source;
 
-/// A folder in memory, with the image that was made last.
+/// A folder in memory, and which image it holds.
 #[derive(Debug)]
 pub struct Images {
     folder: PathBuf,
     made: Option<(Source, u64)>,
 }
 
-/// How many extents of data a scattered image has.
+/// Number of extents of data in a scattered image.
 pub const EXTENTS: u64 = 32;
-/// The share of a scattered image that is data: one byte in so many.
+/// Divisor for the share of a scattered image that is data.
 const SCATTERED: u64 = 8;
 
-/// Every machine has this folder, and the lab has a mount of its own over it.
+/// Every machine has this folder. The lab mounts its own file system there.
 const FOLDER: &str = "/mnt";
 
 impl Images {
@@ -40,15 +40,15 @@ impl Images {
         }
     }
 
-    /// The image.
+    /// Returns the path of the image.
     pub fn image(&self) -> PathBuf {
         self.folder.join("image")
     }
 
-    /// Makes an image of that many bytes, unless the one made last is such a one.
+    /// Makes an image of `bytes` bytes, unless the folder already holds it.
     ///
     /// # Errors
-    /// [`Error::File`] if it cannot be filled.
+    /// [`Error::File`] if the image cannot be filled.
     pub fn make(&mut self, source: Source, bytes: u64) -> Result<(), Error> {
         if self.made != Some((source, bytes)) {
             self.made = None;
@@ -59,16 +59,16 @@ impl Images {
         Ok(())
     }
 
-    /// Where to read to.
+    /// Returns the path of the file to read to.
     pub fn copy(&self) -> PathBuf {
         self.folder.join("copy")
     }
 
-    /// Makes a file to read to that has all its memory already: what is measured shall be the way
-    /// there, not how a file gets its pages.
+    /// Makes the file to read to, with all its memory allocated, so that the measurement does not include the
+    /// allocation of pages.
     ///
     /// # Errors
-    /// [`Error::File`] if it cannot be filled.
+    /// [`Error::File`] if the file cannot be filled.
     pub fn make_room(&self, bytes: u64) -> Result<(), Error> {
         let path = self.copy();
         let holds = fs::metadata(&path).map_or(0, |found| found.blocks() * 512);
@@ -79,9 +79,9 @@ impl Images {
         fill().map_err(|cause| Error::File { path: path.clone(), cause })
     }
 
-    /// Gives the memory of what was read back.
+    /// Frees the memory of the file that was read to.
     pub fn clear_room(&self) {
-        // Nothing there is what is wanted.
+        // A missing file is the wanted state.
         let _absent = fs::remove_file(self.copy());
     }
 }

@@ -1,4 +1,4 @@
-//! What the lab on the machine tells its agent to do.
+//! The jobs that the lab on the machine gives to its agent.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::result::ResultFile;
 use crate::scenario::Scenario;
 
-/// What the agent is to do.
+/// A job of the agent.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub enum Job {
     /// Measure a scenario.
@@ -16,22 +16,22 @@ pub enum Job {
     Exec(ExecJob),
 }
 
-/// A scenario to be measured.
+/// A scenario to measure.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct RunJob {
     /// The scenario.
     pub scenario: Scenario,
-    /// The result with what is known before the first figure.
+    /// The result, as known before the first figure.
     pub file: ResultFile,
-    /// Where the result goes.
+    /// Path of the result file.
     pub out: PathBuf,
-    /// Where the built programs are.
+    /// Folder of the built programs.
     pub tree: PathBuf,
-    /// Where `link` and `lio` are.
+    /// Folder of `link` and `lio`.
     pub scripts: PathBuf,
 }
 
-/// A program to be run.
+/// A program to run.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct ExecJob {
     /// Words for `lab/link`.
@@ -42,6 +42,6 @@ pub struct ExecJob {
     pub program: Vec<String>,
     /// The unit that `LAB_URL` names.
     pub lun: u16,
-    /// Where `link` and `lio` are.
+    /// Folder of `link` and `lio`.
     pub scripts: PathBuf,
 }

@@ -1,10 +1,9 @@
-//! The measuring lab: runs programs between two hosts with a chosen round-trip time, rate and loss,
-//! against LIO with chosen keys, keeps every figure in a result file, and draws tables and plots
-//! from such files.
+//! The measuring lab. It runs programs between two hosts with a chosen round-trip time, rate and loss, against
+//! LIO with chosen keys. It keeps every figure in a result file, and draws tables and plots from result files.
 //!
-//! [`run`] and [`exec`] are the halves on the machine: they read the [`scenario`], find a
-//! [`environment`] for the lab, and hand a [`job`] to the same program there, the [`agent`], where the
-//! [`testbed`] is set up and the [`peers`] are measured.
+//! [`run`] and [`exec`] run on the machine. They read the [`scenario`], find an [`environment`], and pass a
+//! [`job`] to the same program there. That is the [`agent`]: it sets up the [`testbed`] and measures the
+//! [`peers`].
 
 pub mod agent;
 pub mod args;

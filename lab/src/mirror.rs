@@ -1,8 +1,8 @@
-//! The disk of a running machine, moved to a unit by QEMU's mirror while it is written: how long until both
+//! The disk of a running machine that QEMU's mirror moves to a unit while it is written: how long until both
 //! are equal, how long the machine waits at the end, and whether they are equal then.
 //!
-//! `qemu-storage-daemon` stands in for the machine: it is QEMU's block layer without a guest. What a guest
-//! would write, fio writes to the daemon's NBD export of the disk.
+//! `qemu-storage-daemon` stands in for the machine: it is QEMU's block layer without a guest. In place of a
+//! guest, fio writes to the daemon's NBD export of the disk.
 
 mod job;
 mod load;
@@ -30,49 +30,49 @@ use unit::Unit;
 
 pub use load::LoadFigure;
 
-/// How often the mirror is asked how far it is.
+/// Interval at which the mirror's progress is queried.
 const STEP: Duration = Duration::from_millis(500);
 /// How long the disk is written before the mirror begins.
 const BEFORE: Duration = Duration::from_secs(3);
-/// How long the two are kept equal before the machine moves.
+/// How long both are kept equal before the machine moves.
 const AFTER_READY: Duration = Duration::from_secs(5);
-/// How long the last writes may take to reach the unit.
+/// Time limit for the last writes to reach the unit.
 const CUT_OVER: Duration = Duration::from_secs(120);
 
-/// What came of a mirror.
+/// The result of a mirror.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct MirrorFigure {
-    /// From the order to the moment at which both were equal for the first time (`BLOCK_JOB_READY`),
-    /// seconds; none if there was no such moment in time.
+    /// Seconds from the order until both were equal for the first time (`BLOCK_JOB_READY`). `None` if that did
+    /// not happen within the time limit.
     pub ready_seconds: Option<f64>,
-    /// Seconds from the last moment at which a program might write to the end of the mirror
+    /// Seconds from the last moment at which a program might write until the end of the mirror
     /// (`BLOCK_JOB_COMPLETED`): the longest time that a moving machine would wait.
     pub cut_over_seconds: Option<f64>,
-    /// What of that passed until the last write was answered, seconds; none without a load.
+    /// The part of `cut_over_seconds` until the last write was answered. `None` without a load.
     pub load_end_seconds: Option<f64>,
-    /// What was copied in all, bytes; what was written again was copied again.
+    /// Bytes copied in total. Data that was written again was copied again.
     pub copied_bytes: u64,
-    /// What differed at the end, bytes; after a cut-over nothing.
+    /// Bytes that differed at the end. 0 after a cut-over.
     pub left_bytes: u64,
-    /// What crossed the link towards the unit until the end, bytes with all headers.
+    /// Bytes that crossed the link towards the unit until the end, with all headers.
     pub sent_bytes: Option<u64>,
-    /// Whether the unit held what the disk did when the mirror had ended; none if it did not.
+    /// Whether the unit held the bytes of the disk after the mirror had ended. `None` if it did not end.
     pub equal: Option<bool>,
-    /// The share of its time that the lab's processor was busy until then, 0 to 1: near 1 it is the lab that
-    /// was measured. None if the system does not tell.
+    /// Share of the time in which the lab's processor was busy until then, 0 to 1. Near 1, the lab itself is
+    /// the bottleneck. `None` if the system does not report it.
     pub busy: Option<f64>,
-    /// What was written meanwhile; none without a load.
+    /// Counts of the writes meanwhile. `None` without a load.
     pub load: Option<LoadFigure>,
-    /// How it stood: seconds after the order, bytes copied, bytes that differed.
+    /// Samples: seconds after the order, bytes copied, bytes that differed.
     pub samples: Vec<(f64, u64, u64)>,
 }
 
-/// Mirrors a disk to a unit. Requests in flight at its end are given up.
+/// Mirrors a disk to a unit. Requests in flight at the end are dropped.
 ///
 /// # Errors
-/// [`Outcome::Failed`], or [`Outcome::Skipped`] where a program is missing. A mirror that was never ready is
-/// none: its figure says so.
+/// [`Outcome::Failed`], or [`Outcome::Skipped`] if a program is missing. A mirror that was never ready is no
+/// error: its figure says so.
 pub async fn measure(
     point: &Point,
     mirror: &Mirror,
@@ -93,7 +93,7 @@ pub async fn measure(
     let mut figure = until_ready(point, &mut job, load.as_mut()).await.map_err(failed)?;
     if figure.ready_seconds.is_some() {
         cut_over(&mut figure, &mut job, load.take()).await.map_err(failed)?;
-        // Before anybody flushes once more: the mirror's own flush must have been enough.
+        // Compared before any further flush: the mirror's own flush must be enough.
         let held = store.held_by_unit(&bench.image).map_err(|error| failed(error.into()))?;
         figure.equal = Some(held.equal);
     } else if let Some(load) = load {
@@ -113,7 +113,7 @@ fn failed(error: Error) -> Outcome {
     Outcome::Failed(error.to_string())
 }
 
-/// How a mirror of this figure ended.
+/// Judges a mirror by its figure.
 pub fn judge(figure: &MirrorFigure) -> Outcome {
     match (figure.ready_seconds, figure.equal) {
         (None, _) => Outcome::TimedOut,
@@ -122,7 +122,7 @@ pub fn judge(figure: &MirrorFigure) -> Outcome {
     }
 }
 
-/// Orders the mirror, and looks at it until both were equal, and a little longer.
+/// Starts the mirror, and samples it until both were equal and for a short time after that.
 async fn until_ready(
     point: &Point,
     job: &mut Job,
@@ -149,7 +149,7 @@ async fn until_ready(
     Ok(figure)
 }
 
-/// What a machine does that moves: it stops writing, and goes on when both are equal.
+/// Does what a moving machine does: it stops writing, and goes on when both are equal.
 async fn cut_over(
     figure: &mut MirrorFigure,
     job: &mut Job,

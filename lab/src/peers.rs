@@ -1,4 +1,4 @@
-//! Those who are measured: how each is run, and how it tells what came of it.
+//! The programs that are measured: how each is run, and how its output is read.
 
 mod bench;
 mod block_copy;
@@ -26,7 +26,7 @@ pub use reading::Reading;
 /// Measures one point.
 ///
 /// # Errors
-/// The [`Outcome`] that is not [`Outcome::Complete`].
+/// An [`Outcome`] other than [`Outcome::Complete`].
 pub async fn measure(point: &Point, bench: &Bench, testbed: &Testbed) -> Result<Reading, Outcome> {
     let before = traffic(point.measure.lun);
     let reading = match point.measure.who {
@@ -38,17 +38,17 @@ pub async fn measure(point: &Point, bench: &Bench, testbed: &Testbed) -> Result<
         Who::Program => return program::measure(point, bench).await,
     }?;
     let after = traffic(point.measure.lun);
-    // Of holes nothing has to come; the bytes themselves are compared.
+    // Holes need not be transferred. There, the bytes themselves are compared.
     if !point.measure.is_thin() {
         came_through(point, before, after)?;
     }
     Ok(reading)
 }
 
-/// The target's own count of MiB, written and read.
+/// The target's count of MiB written and read.
 type Traffic = Option<(u64, u64)>;
 
-/// A program's word is good; the target's word for it is better.
+/// Checks by the target's count that the bytes were transferred. The program's own report is not enough.
 fn came_through(point: &Point, before: Traffic, after: Traffic) -> Result<(), Outcome> {
     let (Some(before), Some(after)) = (before, after) else {
         return Err(Outcome::Failed("the target has no count of the traffic".to_owned()));
@@ -65,7 +65,7 @@ fn came_through(point: &Point, before: Traffic, after: Traffic) -> Result<(), Ou
 }
 
 impl Measure {
-    /// Whether it needs an image to write.
+    /// Returns whether the measurement needs an image to write.
     pub fn writes_image(&self) -> bool {
         let from_file = match self.who {
             Who::BlockCopy | Who::QemuImg | Who::OpenIscsi | Who::Program => true,

@@ -1,4 +1,4 @@
-//! Programs, with a limit to their time, that leave nothing behind.
+//! Running programs with a time limit, without leaving processes behind.
 
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::error::Error;
 
-/// A program with all that it started: one process group, killed when this is dropped.
+/// A program with all its child processes: one process group, which is killed when this is dropped.
 #[derive(Debug)]
 pub struct Group {
     /// The program itself.
@@ -34,10 +34,10 @@ impl Group {
         Ok(Self { child, id })
     }
 
-    /// Asks the program to end what it does, and itself.
+    /// Asks the program to end.
     pub fn ask_to_end(&self) {
         if let Some(id) = self.id {
-            // It may be gone already, which is as good; so below.
+            // The program may have ended already. That is fine, here and below.
             let _gone = kill(id, Signal::SIGTERM);
         }
     }
@@ -51,22 +51,22 @@ impl Drop for Group {
     }
 }
 
-/// A program that came to its end.
+/// A program that has ended.
 #[derive(Debug)]
 pub struct Ended {
-    /// Its status and what it wrote.
+    /// Its status and output.
     pub output: Output,
-    /// From its start to its end.
+    /// Time from its start to its end.
     pub time: Duration,
 }
 
 impl Ended {
-    /// What it wrote to its standard output.
+    /// Returns its standard output.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.output.stdout).into_owned()
     }
 
-    /// What it had to say for itself, one line: the last of its standard error, or its status.
+    /// Returns its error in one line: the last line of its standard error, or its status.
     pub fn complaint(&self) -> String {
         let errors = String::from_utf8_lossy(&self.output.stderr);
         let last = errors.lines().rev().find(|line| !line.trim().is_empty());
@@ -77,7 +77,7 @@ impl Ended {
     }
 }
 
-/// Runs a program to its end and keeps what it writes; `None` if the limit ended it.
+/// Runs a program to its end and keeps its output; `None` if the limit ended it.
 ///
 /// # Errors
 /// [`Error::Start`] if it cannot be started, [`Error::System`] if its output cannot be read.
@@ -85,10 +85,11 @@ pub async fn run(command: &mut Command, limit: Duration) -> Result<Option<Ended>
     run_heard(command, limit, |_| {}).await
 }
 
-/// The same, with each line of its standard error given to `hear` as it comes.
+/// Runs a program to its end and keeps its output. Calls `hear` with each line of its standard error as it
+/// arrives. `None` if the limit ended the program.
 ///
 /// # Errors
-/// As for [`run`].
+/// [`Error::Start`] if it cannot be started, [`Error::System`] if its output cannot be read.
 pub async fn run_heard(
     command: &mut Command,
     limit: Duration,
@@ -97,7 +98,7 @@ pub async fn run_heard(
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let begin = Instant::now();
     let mut group = Group::start(command)?;
-    // What lies in an uninterruptible wait does not heed its kill: nobody waits for it.
+    // A process in an uninterruptible wait does not end when it is killed. So this does not wait for it.
     let Ok(output) = timeout(limit, collect(&mut group.child, hear)).await else { return Ok(None) };
     Ok(Some(Ended { output: output?, time: begin.elapsed() }))
 }
@@ -135,13 +136,13 @@ where
     }
 }
 
-/// How long a tool of the lab itself may take.
+/// Time limit of a tool of the lab itself.
 const TOOL_LIMIT: Duration = Duration::from_secs(60);
 
-/// Runs a tool that must succeed, and returns what it wrote.
+/// Runs a tool that must succeed, and returns its output.
 ///
 /// # Errors
-/// [`Error::Tool`] with its own words if it fails or takes longer than a minute.
+/// [`Error::Tool`] with the tool's message if it fails or takes longer than a minute.
 pub async fn tool(command: &mut Command) -> Result<String, Error> {
     let program = words(command);
     let failure = |message| Error::Tool { program, message };
@@ -152,7 +153,7 @@ pub async fn tool(command: &mut Command) -> Result<String, Error> {
     }
 }
 
-/// A command as a person would write it.
+/// Returns a command as a user would type it.
 fn words(command: &Command) -> String {
     let command = command.as_std();
     let mut words = vec![command.get_program().to_string_lossy()];
@@ -209,7 +210,7 @@ mod tests {
         timeout(Duration::from_secs(60), gone).await.unwrap();
     }
 
-    /// Whether a process runs, other than as a zombie that nobody has collected yet.
+    /// Returns whether a process runs. A zombie that was not reaped does not.
     fn alive(id: &str) -> bool {
         std::fs::read_to_string(format!("/proc/{id}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
     }

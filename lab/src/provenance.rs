@@ -1,4 +1,4 @@
-//! Where figures come from: the machine, the sources, what the system has set.
+//! The origin of figures: the machine, the sources, the system's settings.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,19 +8,19 @@ use std::process::Command;
 use crate::result::Machine;
 use crate::testbed;
 
-/// The folder of the workspace.
+/// Returns the folder of the workspace.
 pub fn workspace() -> &'static Path {
     let lab = Path::new(env!("CARGO_MANIFEST_DIR"));
     lab.parent().unwrap_or(lab)
 }
 
-/// The first line that a program writes; empty if it does not run.
+/// Returns the first line of a program's output. It is empty if the program does not run.
 pub fn first_line(command: &mut Command) -> String {
     let output = command.output().map(|output| output.stdout).unwrap_or_default();
     String::from_utf8_lossy(&output).lines().next().unwrap_or_default().trim().to_owned()
 }
 
-/// The commit of the sources, with `+` behind it if they were changed since.
+/// Returns the commit of the sources, followed by `+` if they have uncommitted changes.
 pub fn commit() -> String {
     let git =
         |words: &[&str]| first_line(Command::new("git").arg("-C").arg(workspace()).args(words));
@@ -29,17 +29,17 @@ pub fn commit() -> String {
     if changed { format!("{commit}+") } else { commit }
 }
 
-/// The time, RFC 3339, UTC.
+/// Returns the time, RFC 3339, UTC.
 pub fn now() -> String {
     first_line(Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ"]))
 }
 
-/// The release of the kernel below.
+/// Returns the release of the machine's kernel.
 pub fn kernel() -> String {
     read("/proc/sys/kernel/osrelease")
 }
 
-/// This machine; the lab's own kernel is not known yet.
+/// Describes this machine, without the lab's own kernel, which is not known yet.
 pub fn machine() -> Machine {
     Machine {
         processor: entry(&read("/proc/cpuinfo"), "model name"),
@@ -59,7 +59,7 @@ fn read(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
 }
 
-/// What the processors have done since the machine was started, in ticks of each.
+/// Time of the processors since the machine was started, in ticks summed over all processors.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ProcessorTime {
     all: u64,
@@ -68,13 +68,13 @@ pub struct ProcessorTime {
 }
 
 impl ProcessorTime {
-    /// Until now; `None` where the system does not say.
+    /// Returns the current times; `None` if the system does not report them.
     pub fn now() -> Option<Self> {
         Self::of(&read("/proc/stat"))
     }
 
-    /// From the first line: user, nice, system, idle, iowait, irq, softirq, steal, and twice what user and nice
-    /// contain already.
+    /// Parses the first line of `/proc/stat`: user, nice, system, idle, iowait, irq, softirq and steal. Two
+    /// further numbers are contained in user and nice.
     fn of(stat: &str) -> Option<Self> {
         let words = stat.lines().next()?.strip_prefix("cpu ")?.split_whitespace();
         let ticks: Vec<u64> = words.take(8).map_while(|word| word.parse().ok()).collect();
@@ -82,14 +82,14 @@ impl ProcessorTime {
         Some(Self { all: ticks.iter().sum(), idle, stolen: *ticks.get(7)? })
     }
 
-    /// The share of the time since then that went to others.
+    /// Returns the share of the time since `begun` that the hypervisor gave to others.
     #[expect(clippy::cast_precision_loss, reason = "no share is that exact")]
     pub fn stolen_since(self, begun: Self) -> f64 {
         let all = self.all.saturating_sub(begun.all).max(1);
         self.stolen.saturating_sub(begun.stolen) as f64 / all as f64
     }
 
-    /// The share of the time since then in which there was something to do.
+    /// Returns the share of the time since `begun` in which a processor was busy.
     #[expect(clippy::cast_precision_loss, reason = "no share is that exact")]
     pub fn busy_since(self, begun: Self) -> f64 {
         let all = self.all.saturating_sub(begun.all).max(1);
@@ -97,7 +97,7 @@ impl ProcessorTime {
     }
 }
 
-/// The value of the first `NAME : VALUE` line; empty without one.
+/// Returns the value of the first `NAME : VALUE` line; empty without one.
 fn entry(text: &str, name: &str) -> String {
     let mut lines = text.lines().filter_map(|line| line.split_once(':'));
     lines
@@ -112,7 +112,7 @@ fn memory(meminfo: &str) -> u64 {
     kib.map_or(0, |kib| kib * 1024)
 }
 
-/// What decides over a TCP connection's speed.
+/// The settings that affect the rate of a TCP connection.
 const SYSTEM: [&str; 7] = [
     "net.core.rmem_max",
     "net.core.wmem_max",
@@ -123,19 +123,19 @@ const SYSTEM: [&str; 7] = [
     "net.ipv4.tcp_available_congestion_control",
 ];
 
-/// The file of a system limit.
+/// Returns the file of a system limit.
 pub fn sysctl_file(name: &str) -> String {
     format!("/proc/sys/{}", name.replace('.', "/"))
 }
 
-/// The system limits of this side that decide over speed.
+/// Returns the system limits of this host that affect the rate.
 pub fn system() -> BTreeMap<String, String> {
     let value =
         |name: &str| read(sysctl_file(name)).split_whitespace().collect::<Vec<_>>().join(" ");
     SYSTEM.iter().map(|name| ((*name).to_owned(), value(name))).collect()
 }
 
-/// The keys and the depth that the target has in force.
+/// Returns the keys and the command depth that the target uses.
 pub fn target() -> BTreeMap<String, String> {
     let mut settings = BTreeMap::new();
     let keys = fs::read_dir(testbed::group().join("param")).into_iter().flatten().flatten();
@@ -164,7 +164,7 @@ mod tests {
         let ended = ProcessorTime::of("cpu  20 10 20 110 5 2 3 40 9 9\n").unwrap();
         assert_eq!((begun.all, begun.stolen), (100, 10));
         assert!((ended.stolen_since(begun) - 30.0 / 110.0).abs() < 1e-9);
-        // 40 of them idle, 5 waiting for a disk.
+        // 40 idle ticks, and 5 waiting for a disk.
         assert!((ended.busy_since(begun) - 65.0 / 110.0).abs() < 1e-9);
         assert_eq!(ProcessorTime::of("cpu  1 2 3 4\n"), None, "an old kernel");
         assert_eq!(ProcessorTime::of(""), None);

@@ -1,16 +1,16 @@
-//! Rates out of bytes, times and samples.
+//! Rates from bytes, times and samples.
 
 use crate::result::LinkConditions;
 
-/// Seconds until a copy is in its stride: that begins with the fifth.
+/// Seconds at the start of a copy that do not count for its steady rate.
 const STRIDE: usize = 4;
-/// The part of all bytes with which the stride ends.
+/// Share of all bytes at which the steady part ends.
 const NEARLY_ALL: f64 = 0.99;
-/// The part of a link's rate that payload can have: 1448 bytes of each 1514 on the wire (Ethernet,
+/// The share of a link's rate that is available to payload: 1448 bytes of each 1514 on the wire (Ethernet,
 /// IPv4, TCP with timestamps, packets of 1500 bytes).
 const PAYLOAD_SHARE: f64 = 1448.0 / 1514.0;
 
-/// Bits by time, 10^6 bits a second; 0 for no time.
+/// Returns a rate in 10^6 bits per second; 0 if the time is 0.
 pub fn mbit_per_s(bytes: u64, seconds: f64) -> f64 {
     if seconds > 0.0 { megabits(bytes) / seconds } else { 0.0 }
 }
@@ -20,14 +20,14 @@ fn megabits(bytes: u64) -> f64 {
     bytes as f64 * 8e-6
 }
 
-/// The rate from the fifth second on: the slope of the least-squares line through the sums of the
-/// samples, one a second, which are what was done by each second. Points at which 99 % of the bytes
-/// are done are left out, for the end of the copy and its flush lie there. `None` with fewer than
-/// three points.
+/// Returns the rate from the fifth second on: the slope of the least-squares line through the sums of the
+/// samples. There is one sample per second, and each sum is the amount done by the end of that second. Points
+/// at which 99 % of the bytes are done are left out, since they belong to the end of the copy and its flush.
+/// `None` with fewer than three points.
 ///
-/// Writes end in lumps, of as much as one request holds. A mean between two edges errs by the lump
-/// that ends just before or after an edge; in the line each point counts little, and early and late
-/// lumps even out.
+/// Writes end in lumps, each as large as one request. A mean between two edges is wrong by the lump that ends
+/// just before or after an edge. In the line each point has little weight, and early and late lumps average
+/// out.
 pub fn steady(samples: &[f64], bytes: u64) -> Option<f64> {
     let nearly_all = NEARLY_ALL * megabits(bytes);
     let done = samples.iter().scan(0.0, |done, sample| {
@@ -39,7 +39,7 @@ pub fn steady(samples: &[f64], bytes: u64) -> Option<f64> {
     points.get(..in_stride).filter(|stride| stride.len() >= 3).and_then(slope)
 }
 
-/// The slope of the least-squares line.
+/// Returns the slope of the least-squares line.
 fn slope(points: &[(f64, f64)]) -> Option<f64> {
     let count = f64::from(u32::try_from(points.len()).ok()?);
     let (x, y) = points.iter().fold((0.0, 0.0), |sum, point| (sum.0 + point.0, sum.1 + point.1));
@@ -49,7 +49,7 @@ fn slope(points: &[(f64, f64)]) -> Option<f64> {
     Some(along / spread)
 }
 
-/// What a run took beyond the time that its bytes need on the link, seconds.
+/// Returns the time of a run beyond the time that its bytes need on the link, seconds. `None` without a rate.
 pub fn start(link: &LinkConditions, bytes: u64, seconds: f64) -> Option<f64> {
     let rate = link.rate_mbit_per_s? * PAYLOAD_SHARE;
     Some(seconds - megabits(bytes) / rate)
@@ -70,8 +70,8 @@ mod tests {
         assert!(close(steady(&samples, moved + left), 91.0));
     }
 
-    /// The samples of a copy at 95 Mbit/s that ends in lumps of 8 MiB, the first after a part of its
-    /// time.
+    /// Returns the samples of a copy at 95 Mbit/s that ends in lumps of 8 MiB. The first lump ends after `part`
+    /// of its time.
     fn lumps(bytes: u64, part: f64) -> Vec<f64> {
         let lump = megabits(8 << 20);
         let done = |second: u32| {

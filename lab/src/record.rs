@@ -1,4 +1,4 @@
-//! The result file while it grows.
+//! The result file of a run in progress.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -7,29 +7,29 @@ use std::path::{Path, PathBuf};
 use crate::error::Error;
 use crate::result::{Figure, ResultFile};
 
-/// A result file that is whole on the disk after each figure, whatever happens then.
+/// A result file that is complete on the disk after each figure, even after a crash.
 #[derive(Debug)]
 pub struct Record {
     path: PathBuf,
-    /// What it holds.
+    /// Its content.
     pub file: ResultFile,
 }
 
 impl Record {
-    /// Begins a file, in place of one that is there.
+    /// Begins a file, and replaces an existing one.
     ///
     /// # Errors
-    /// [`Error::File`] if it cannot be written.
+    /// [`Error::File`] if the file cannot be written.
     pub fn begin(path: &Path, file: ResultFile) -> Result<Self, Error> {
         let record = Self { path: path.into(), file };
         record.save()?;
         Ok(record)
     }
 
-    /// Goes on with the file that an environment before this one left, or begins it.
+    /// Continues the file of an earlier environment of the same run, or begins it.
     ///
     /// # Errors
-    /// [`Error::File`] if it cannot be read or written, [`Error::Result`] if it is no result file.
+    /// [`Error::File`] if the file cannot be read or written, [`Error::Result`] if it is not a result file.
     pub fn resume(path: &Path, file: ResultFile) -> Result<Self, Error> {
         if !path.is_file() {
             return Self::begin(path, file);
@@ -44,7 +44,7 @@ impl Record {
     /// Adds a figure.
     ///
     /// # Errors
-    /// [`Error::File`] if it cannot be written.
+    /// [`Error::File`] if the file cannot be written.
     pub fn add(&mut self, figure: Figure) -> Result<(), Error> {
         self.file.figures.push(figure);
         self.save()
@@ -54,7 +54,8 @@ impl Record {
         self.replace().map_err(|cause| Error::File { path: self.path.clone(), cause })
     }
 
-    /// Readers see the old file or the new one, and the end of a guest loses neither.
+    /// Replaces the file atomically and durably: readers see the old file or the new one, and the end of a
+    /// guest loses neither.
     fn replace(&self) -> io::Result<()> {
         let mut text = serde_json::to_string_pretty(&self.file)?;
         text.push('\n');

@@ -23,7 +23,7 @@ use crate::size::Size;
 /// Measures a scenario and returns the exit status.
 ///
 /// # Errors
-/// [`Error`] for what keeps it from beginning.
+/// [`Error`] if the measurement cannot begin.
 pub async fn run(args: &RunArgs) -> Result<u8, Error> {
     let mut scenario = Scenario::read(&args.scenario)?;
     scenario.keep_only(&args.only)?;
@@ -40,7 +40,7 @@ pub async fn run(args: &RunArgs) -> Result<u8, Error> {
     let begun = ProcessorTime::now();
     let ending = loop {
         let ending = environment.carry_out(&job, memory, limit).await?;
-        // A guest goes with its target; on a machine it stays.
+        // A wedged target disappears with its guest. On the machine's own kernel it stays.
         if ending != Ending::Status(WEDGED) || environment == Environment::Host {
             break ending;
         }
@@ -57,7 +57,7 @@ pub async fn run(args: &RunArgs) -> Result<u8, Error> {
     if status == 0 && args.strict { verdict(&out) } else { Ok(status) }
 }
 
-/// Adds to the result what the machine below has kept from this one, which no guest can see.
+/// Adds to the result the share of time that the hypervisor took from this machine. A guest cannot see it.
 fn tell_what_was_stolen(out: &Path, begun: Option<ProcessorTime>) -> Result<(), Error> {
     let mut file = read(out)?;
     let share = |begun| Some(ProcessorTime::now()?.stolen_since(begun));
@@ -70,13 +70,13 @@ fn read(out: &Path) -> Result<ResultFile, Error> {
     Ok(serde_json::from_slice(&text)?)
 }
 
-/// Whether the result has all figures.
+/// Returns whether the result has all figures.
 fn is_complete(out: &Path, figures: usize) -> Result<bool, Error> {
     Ok(read(out)?.figures.len() >= figures)
 }
 
-/// 1 if a figure of the result failed or timed out. What was skipped is no failure, but must not go
-/// unseen.
+/// Returns 1 if a figure of the result failed or timed out, else 0. Skipped figures are not failures, but they
+/// are printed.
 fn verdict(out: &Path) -> Result<u8, Error> {
     let file = read(out)?;
     for (who, reason) in skipped(&file.figures) {
@@ -85,7 +85,7 @@ fn verdict(out: &Path) -> Result<u8, Error> {
     Ok(u8::from(!file.figures.iter().all(|figure| is_good(&figure.outcome))))
 }
 
-/// Who was skipped and why, each once.
+/// Returns which programs were skipped and why, each pair once.
 fn skipped(figures: &[Figure]) -> BTreeSet<(&str, &str)> {
     let skips = figures.iter().filter_map(|figure| match &figure.outcome {
         Outcome::Skipped(reason) => Some((figure.who.as_str(), reason.as_str())),
@@ -101,7 +101,7 @@ fn is_good(outcome: &Outcome) -> bool {
     }
 }
 
-/// Where the result goes; its folder is there afterwards, and a result of earlier beside it, called `.before`.
+/// Returns the path of the result. Makes its folder, and renames an existing result to a name with `.before`.
 fn result_path(args: &RunArgs, environment: Environment) -> Result<PathBuf, Error> {
     let path = args.out.clone().unwrap_or_else(|| {
         let name = args.scenario.file_stem().unwrap_or_default();
@@ -125,10 +125,10 @@ fn result_path(args: &RunArgs, environment: Environment) -> Result<PathBuf, Erro
     }
 }
 
-/// What of the file system a guest does not share.
+/// Folders that a guest does not share with the machine.
 const OWN_TO_GUEST: [&str; 5] = ["/run", "/dev", "/proc", "/sys", "/mnt"];
 
-/// The folder of the built programs.
+/// Returns the folder of the built programs.
 fn programs(args: &RunArgs, scenario: &Scenario) -> Result<PathBuf, Error> {
     if let Some(tree) = &args.tree {
         return absolute(tree).map_err(|cause| Error::File { path: tree.clone(), cause });
@@ -154,7 +154,7 @@ fn programs(args: &RunArgs, scenario: &Scenario) -> Result<PathBuf, Error> {
     Ok(provenance::workspace().join(target.unwrap_or_else(|| "target".into())).join("release"))
 }
 
-/// Whether this project writes so over paths that fail.
+/// Returns whether the scenario has a failover in which this project makes such writes.
 fn fails_over(scenario: &Scenario, writes: Writes) -> bool {
     let mut runs = scenario.failovers.iter().flat_map(|failover| &failover.runs);
     runs.any(|run| run.through == Contender::Own && run.writes == writes)
@@ -177,10 +177,10 @@ fn build(package: &str) -> Result<(), Error> {
     }
 }
 
-/// What the kernel and the programs need besides the images.
+/// Memory that the kernel and the programs need besides the images.
 const BASE: u64 = 512 << 20;
 
-/// The memory of a guest that holds the units, the image and what is read.
+/// Returns the memory of a guest that holds the units, the image and the file that is read to.
 fn memory(scenario: &Scenario, points: &[Point]) -> Size {
     let most = |holds: &dyn Fn(&Point) -> bool| {
         points.iter().filter(|point| holds(point)).map(|point| point.bytes).max().unwrap_or(0)
@@ -200,7 +200,7 @@ fn memory(scenario: &Scenario, points: &[Point]) -> Size {
     Size(BASE + scenario.target.memory() + image + copy + store)
 }
 
-/// Around a measurement: the target is made, the image filled, the kernel's initiator logs out.
+/// Time around a measurement: the target is made, the image filled, and the kernel's initiator logs out.
 const AROUND: Duration = Duration::from_secs(90);
 
 fn longest(points: &[Point]) -> Duration {
@@ -224,8 +224,8 @@ fn empty_file(
     }
 }
 
-/// The command that makes such a file, from the workspace's folder. Of a scenario elsewhere only the
-/// file's name is told: where it lies means nothing on another machine.
+/// Returns the command that makes such a file, from the workspace's folder. For a scenario outside, only the
+/// file's name is given: its folder has no meaning on another machine.
 fn command(args: &RunArgs) -> String {
     let full = absolute(&args.scenario).unwrap_or_else(|_| args.scenario.clone());
     let inside = full.strip_prefix(provenance::workspace()).ok();
@@ -239,7 +239,7 @@ fn command(args: &RunArgs) -> String {
     words.join(" ")
 }
 
-/// The versions of those who are measured.
+/// Returns the versions of the measured programs.
 fn versions(scenario: &Scenario, tree: &Path) -> BTreeMap<String, String> {
     let version = |program: &PathBuf| {
         let name = program.file_name().unwrap_or_default().to_string_lossy();
@@ -250,7 +250,7 @@ fn versions(scenario: &Scenario, tree: &Path) -> BTreeMap<String, String> {
     measured(scenario, tree).iter().map(version).collect()
 }
 
-/// The programs of those who are measured.
+/// Returns the measured programs.
 fn measured(scenario: &Scenario, tree: &Path) -> Vec<PathBuf> {
     let mut programs = Vec::new();
     let of_faults = scenario.faults.first().map(|_| Who::BlockCopy);
@@ -282,7 +282,7 @@ fn measured(scenario: &Scenario, tree: &Path) -> Vec<PathBuf> {
     programs
 }
 
-/// The programs of those who write over paths that fail, but block-serve.
+/// Returns the programs that write over failing paths, except block-serve.
 fn measured_over_paths(scenario: &Scenario, tree: &Path) -> Vec<PathBuf> {
     let runs: Vec<_> = scenario.failovers.iter().flat_map(|failover| &failover.runs).collect();
     let mut programs = Vec::new();
@@ -298,7 +298,7 @@ fn measured_over_paths(scenario: &Scenario, tree: &Path) -> Vec<PathBuf> {
     programs
 }
 
-/// The programs of those who join units.
+/// Returns the programs that join units.
 fn measured_as_one(scenario: &Scenario, tree: &Path) -> Vec<PathBuf> {
     let joiners = scenario.stripes.iter().map(|stripe| stripe.who);
     let programs = joiners.flat_map(|who| match who {

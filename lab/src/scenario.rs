@@ -1,4 +1,4 @@
-//! Scenarios: what to measure, over which links, against which target; TOML that people write.
+//! Scenarios: what to measure, over which links, against which target. They are TOML files that users write.
 
 mod check;
 mod direction;
@@ -34,13 +34,13 @@ pub use point::Point;
 pub use stripe::{Joiner, Stripe, Striped};
 pub use who::Who;
 
-/// A whole scenario.
+/// A scenario.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// What it is about, one line.
+    /// Subject of the scenario, one line.
     pub title: String,
-    /// Seconds that one measurement may take, unless it says otherwise.
+    /// Default time limit of a measurement, seconds.
     #[serde(default = "default_limit")]
     pub limit: u64,
     /// Kernel modules to load beforehand, such as `tcp_bbr`.
@@ -54,28 +54,28 @@ pub struct Scenario {
     /// The links.
     #[serde(rename = "link")]
     pub links: Vec<Links>,
-    /// What to measure over each of them.
+    /// Measurements over each link.
     #[serde(default, rename = "measure")]
     pub measures: Vec<Measure>,
-    /// What copies by block-copy are to meet over each of them.
+    /// Copies by block-copy through faults, over each link.
     #[serde(default, rename = "fault")]
     pub faults: Vec<Fault>,
-    /// Flows side by side that are ruled at the initiator, over each of them.
+    /// Concurrent flows whose rates are limited at the initiator, over each link.
     #[serde(default)]
     pub flows: Vec<Flows>,
-    /// Disks in use that QEMU mirrors to a unit, over each of them.
+    /// Disks in use that QEMU mirrors to a unit, over each link.
     #[serde(default, rename = "mirror")]
     pub mirrors: Vec<Mirror>,
-    /// What happens to the paths of a unit with two of them while it is written, over links of each kind.
+    /// Events on the paths of a unit with two paths while it is written, over each link.
     #[serde(default, rename = "failover")]
     pub failovers: Vec<Failover>,
-    /// The settings of those who are measured beside this project there.
+    /// Settings of the other programs that are measured in failovers.
     #[serde(default)]
     pub multipath: Multipath,
-    /// Units behind links of their own as one, over links of each kind.
+    /// Units behind links of their own that are joined to one, over each link.
     #[serde(default, rename = "stripe")]
     pub stripes: Vec<Stripe>,
-    /// What the figures must reach; a table of their drawing tells which do.
+    /// Goals of the figures. The drawing shows which figures reach them.
     #[serde(default, rename = "goal")]
     pub goals: Vec<Goal>,
 }
@@ -84,76 +84,75 @@ fn default_limit() -> u64 {
     300
 }
 
-/// Links: all combinations of what the lists hold.
+/// Links: all combinations of the listed values.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Links {
     /// Round-trip times, milliseconds.
     pub rtt_ms: Vec<f64>,
-    /// Rates, each way; none is as fast as it can be.
+    /// Rates in each direction; without any, the rate is not limited.
     #[serde(default)]
     pub rate: Vec<Rate>,
-    /// Packets lost each way, percent; none is no loss.
+    /// Lost packets in each direction, percent; without any, none is lost.
     #[serde(default)]
     pub loss: Vec<f64>,
 }
 
-/// What a written image holds.
+/// Content of an image that is written.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
-    /// Bytes of chance; they take as much of the memory.
+    /// Random bytes. They take as much memory as the image is long.
     #[default]
     Random,
-    /// One hole; it takes no memory, but a program that looks for zeros would have an easy time.
+    /// One hole. It takes no memory, but a program that detects zeros has almost nothing to write.
     Sparse,
-    /// Bytes of chance in an eighth of it, in [`EXTENTS`](crate::images::EXTENTS) extents of one length at even
-    /// distances; the rest is holes. It is written to a unit whose file has neither a byte nor memory
-    /// before.
+    /// Random bytes in an eighth of the image, in [`EXTENTS`](crate::images::EXTENTS) extents of equal length
+    /// at equal distances. The rest is holes. The image is written to a unit whose file has no data and no
+    /// memory before.
     Scattered,
 }
 
-/// One kind of measurement.
+/// A kind of measurement.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measure {
-    /// Who moves the bytes.
+    /// The program that moves the bytes.
     pub who: Who,
-    /// The name in the result, if it is to be another; `who = "program"` needs one.
+    /// Name in the result, if it differs from the program's. `who = "program"` needs one.
     pub label: Option<String>,
-    /// How many bytes; the unit's size if not given.
+    /// Number of bytes; by default the unit's size.
     pub bytes: Option<Size>,
-    /// Seconds to run instead of bytes to move; only iperf3 can.
+    /// Duration in seconds instead of a number of bytes. Only for iperf3.
     pub seconds: Option<u64>,
-    /// The unit.
+    /// LUN of the unit.
     #[serde(default)]
     pub lun: u16,
-    /// Which way.
+    /// Direction of the bytes.
     #[serde(default)]
     pub direction: Direction,
-    /// What a written image holds.
+    /// Content of an image that is written.
     #[serde(default)]
     pub source: Source,
-    /// Words added to the program's command line; `{NAME}` is replaced by what `vary` has for it.
+    /// Words added to the program's command line. `{NAME}` is replaced by the value from `vary`.
     #[serde(default)]
     pub args: Vec<String>,
-    /// The program and its words; for `who = "program"`. `{url}`, `{image}` and `{bytes}` are
-    /// replaced.
+    /// The program and its arguments, for `who = "program"`. `{url}`, `{image}` and `{bytes}` are replaced.
     #[serde(default)]
     pub program: Vec<String>,
-    /// What the result is to say of it.
+    /// Parameters to add to the result.
     #[serde(default)]
     pub parameters: BTreeMap<String, String>,
-    /// Lists of values; all their combinations are measured, and the result says which it was.
+    /// Lists of values. All combinations are measured, and each result has its values.
     #[serde(default)]
     pub vary: BTreeMap<String, Vec<String>>,
-    /// Keys of the target for this measurement, over those of the scenario.
+    /// Keys of the target for this measurement. They override those of the scenario.
     #[serde(default)]
     pub keys: BTreeMap<String, String>,
-    /// How often.
+    /// Number of repetitions.
     #[serde(default = "once")]
     pub repeat: u32,
-    /// Seconds it may take.
+    /// Time limit, seconds.
     pub limit: Option<u64>,
 }
 
@@ -162,12 +161,12 @@ fn once() -> u32 {
 }
 
 impl Measure {
-    /// The name in the result.
+    /// Returns the name in the result.
     pub fn name(&self) -> &str {
         self.label.as_deref().unwrap_or_else(|| self.who.name())
     }
 
-    /// Whether it writes holes to a unit that is made again for it.
+    /// Returns whether it writes holes, to a unit whose file is replaced before.
     pub fn is_thin(&self) -> bool {
         self.source == Source::Scattered && self.direction == Direction::Write
     }
@@ -177,25 +176,25 @@ impl Scenario {
     /// Reads a scenario's file.
     ///
     /// # Errors
-    /// [`Error::File`] if it cannot be read, [`Error::Scenario`] with the line if it is no TOML, has
-    /// a key that no scenario has, or makes no sense.
+    /// [`Error::File`] if the file cannot be read. [`Error::Scenario`] with the line if it is not TOML, has an
+    /// unknown key, or is inconsistent.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = std::fs::read_to_string(path)
             .map_err(|cause| Error::File { path: path.into(), cause })?;
         Self::parse(&text).map_err(|reason| Error::Scenario { path: path.into(), reason })
     }
 
-    /// Reads a scenario's text; the error says what is wrong with it, and where.
+    /// Parses a scenario. The error describes what is wrong with it, and where.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let scenario: Self = toml::from_str(text).map_err(|error| error.to_string())?;
         scenario.check()?;
         Ok(scenario)
     }
 
-    /// Leaves out what is measured by others than these, and other faults.
+    /// Keeps only the measurements by these programs, and the faults of these names. An empty list keeps all.
     ///
     /// # Errors
-    /// [`Error::Usage`] if one of them measures nothing here.
+    /// [`Error::Usage`] if a name matches nothing in the scenario.
     pub fn keep_only(&mut self, names: &[String]) -> Result<(), Error> {
         let measures = self.measures.iter().map(Measure::name);
         let faults = self.faults.iter().map(|fault| fault.what.name());
@@ -224,10 +223,10 @@ impl Scenario {
         Ok(())
     }
 
-    /// Leaves out what goes the other way, if one is given.
+    /// Keeps only measurements of this direction, if one is given.
     ///
     /// # Errors
-    /// [`Error::Usage`] if nothing is left.
+    /// [`Error::Usage`] if no measurement is left.
     pub fn keep_direction(&mut self, direction: Option<Direction>) -> Result<(), Error> {
         let Some(direction) = direction else { return Ok(()) };
         self.measures.retain(|measure| measure.direction == direction);
@@ -248,7 +247,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// Whether there is nothing to measure.
+    /// Returns whether there is nothing to measure.
     fn is_empty(&self) -> bool {
         self.measures.is_empty()
             && self.faults.is_empty()
@@ -258,14 +257,14 @@ impl Scenario {
             && self.stripes.is_empty()
     }
 
-    /// How many links there are between the two hosts.
+    /// Returns the number of links between the two hosts.
     pub fn count_of_links(&self) -> u8 {
         let stripes = self.stripes.iter().map(Stripe::most_links);
         let failovers = self.failovers.iter().map(|_| PATHS);
         stripes.chain(failovers).max().unwrap_or(1)
     }
 
-    /// The file that a unit keeps its bytes in, if it does.
+    /// Returns the file of a unit, if it has one.
     pub fn file_of(&self, lun: u16) -> Option<&Path> {
         self.unit(lun)?.file.as_deref()
     }

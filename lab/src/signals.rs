@@ -5,7 +5,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::error::Error;
 
-/// Interrupt, termination and hang-up, which no longer end the process by themselves.
+/// Interrupt, termination and hang-up. While they are caught, they do not end the process.
 #[derive(Debug)]
 pub struct Signals {
     interrupt: Signal,
@@ -14,7 +14,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Catches them from now on.
+    /// Begins to catch the signals.
     ///
     /// # Errors
     /// [`Error::System`] if the system refuses.
@@ -26,7 +26,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next of them.
+    /// Waits for the next signal.
     pub async fn next(&mut self) -> Kind {
         tokio::select! {
             _ = self.interrupt.recv() => Kind::SIGINT,

@@ -1,4 +1,4 @@
-//! Numbers of bytes and rates, as people write them.
+//! Numbers of bytes and rates, as users write them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -51,11 +51,11 @@ impl fmt::Display for Size {
     }
 }
 
-/// A link's rate: a number with `kbit`, `mbit` or `gbit` behind it; powers of 1000, bits a second.
+/// A link's rate: a number followed by `kbit`, `mbit` or `gbit`; powers of 1000, bits per second.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Rate {
-    /// 10^6 bits a second.
+    /// 10^6 bits per second.
     pub mbit_per_s: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Units behind links of their own, joined to one, written or read from end to end.
+//! Units behind links of their own that are joined to one, and are written or read from end to end.
 
 mod member;
 mod raid;
@@ -10,12 +10,12 @@ use crate::scenario::{Direction, Joiner, Point, Striped};
 use crate::testbed::traffic;
 use member::portal;
 
-/// Words for `lab/lio` that put a portal on each link.
+/// Returns the words for `lab/lio` that put a portal on each link.
 pub fn words(striped: &Striped) -> Vec<String> {
     (1..striped.links).map(|link| format!("portal={}", portal(link))).collect()
 }
 
-/// How many bytes the image has that is written, if one is.
+/// Returns the number of bytes of the image; `None` if no image is written.
 pub fn image_bytes(point: &Point, striped: &Striped) -> Option<u64> {
     let bytes = match striped.who {
         Joiner::Volume => point.bytes,
@@ -28,7 +28,7 @@ pub fn image_bytes(point: &Point, striped: &Striped) -> Option<u64> {
 /// Moves all bytes once.
 ///
 /// # Errors
-/// The [`Outcome`] that is not [`Outcome::Complete`]: also where a unit has seen less than its share.
+/// An [`Outcome`] other than [`Outcome::Complete`]; also if the target has counted less than a unit's share.
 pub async fn measure(point: &Point, striped: &Striped, bench: &Bench) -> Result<Reading, Outcome> {
     let before = seen(striped, point.measure.direction);
     let reading = match striped.who {
@@ -42,7 +42,7 @@ pub async fn measure(point: &Point, striped: &Striped, bench: &Bench) -> Result<
     Ok(reading)
 }
 
-/// What the target counted of each unit so far, MiB.
+/// Returns the MiB that the target has counted for each unit so far.
 fn seen(striped: &Striped, direction: Direction) -> Vec<Option<u64>> {
     let counted = (0..u16::from(striped.links)).map(traffic);
     let one_way = |(written, read)| match direction {
@@ -52,7 +52,7 @@ fn seen(striped: &Striped, direction: Direction) -> Vec<Option<u64>> {
     counted.map(|both| both.map(one_way)).collect()
 }
 
-/// A program's word is good; the target's word for it is better.
+/// Checks by the target's counts that each unit has transferred its share. The program's own report is not enough.
 fn came_through(before: &[Option<u64>], after: &[Option<u64>], share: u64) -> Result<(), Outcome> {
     for (unit, (before, after)) in before.iter().zip(after).enumerate() {
         let (Some(before), Some(after)) = (before, after) else {

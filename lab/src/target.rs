@@ -1,4 +1,4 @@
-//! The target of a lab, as scenarios and command lines describe it.
+//! The target of a lab, as described by scenarios and command lines.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,24 +12,24 @@ use crate::size::Size;
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Target {
-    /// Its units, as `lab/lio` takes them: `NUMBER:SIZE[:BLOCK[:FILE|null]]`.
+    /// Its units, in the form of `lab/lio`: `NUMBER:SIZE[:BLOCK[:FILE|null]]`.
     pub luns: Vec<Unit>,
-    /// Commands that one session may have in flight; LIO's own choice if not given.
+    /// Commands that one session may have in flight; LIO's default if not given.
     pub depth: Option<u32>,
-    /// Attributes of the units, such as `emulate_tpu`; LIO's own where nothing is given.
+    /// Attributes of the units, such as `emulate_tpu`; LIO's defaults for those not given.
     #[serde(default)]
     pub unit: BTreeMap<String, String>,
-    /// Attributes of the target port groups where there are several, such as `nonop_delay_msecs`; LIO's own
-    /// where nothing is given.
+    /// Attributes of the target port groups, if there are several, such as `nonop_delay_msecs`; LIO's defaults
+    /// for those not given.
     #[serde(default)]
     pub groups: BTreeMap<String, String>,
-    /// Operational keys (RFC 7143 §13); LIO's own where nothing is given.
+    /// Operational keys (RFC 7143 §13); LIO's defaults for those not given.
     #[serde(default)]
     pub keys: BTreeMap<String, String>,
 }
 
 impl Target {
-    /// The words for `lab/lio up`, with these keys over the target's own.
+    /// Returns the words for `lab/lio up`. `keys` override the target's own.
     pub fn words(&self, keys: &BTreeMap<String, String>) -> Vec<String> {
         let mut all = self.keys.clone();
         all.extend(keys.clone());
@@ -41,7 +41,7 @@ impl Target {
         luns.chain(unit).chain(groups).chain(depth).chain(keys).collect()
     }
 
-    /// How much of the memory the units take.
+    /// Returns the memory that the units take, bytes.
     pub fn memory(&self) -> u64 {
         self.luns.iter().filter(|unit| unit.in_memory).map(|unit| unit.size.0).sum()
     }
@@ -53,11 +53,11 @@ impl Target {
 pub struct Unit {
     /// Its LUN.
     pub number: u16,
-    /// Its size, bytes.
+    /// Its size.
     pub size: Size,
-    /// Whether it keeps its bytes in memory.
+    /// Whether its content is in memory.
     pub in_memory: bool,
-    /// The file it keeps its bytes in.
+    /// The file of its content.
     pub file: Option<PathBuf>,
     words: String,
 }

@@ -1,4 +1,4 @@
-//! The second host, the link to it and the target on it, as `lab/link` and `lab/lio` make them.
+//! The second host, the links to it and the target on it, as made by `lab/link` and `lab/lio`.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -9,54 +9,54 @@ use crate::error::Error;
 use crate::process::tool;
 use crate::result::{Carried, LinkConditions};
 
-/// The second host's address.
+/// Address of the second host.
 pub const FAR: &str = "10.99.0.2";
-/// This host's end of the link, as `lab/link` names it.
+/// Name of this host's end of the link, as made by `lab/link`.
 const NEAR_DEVICE: &str = "near0";
-/// The second host's network namespace.
+/// Network namespace of the second host.
 pub const FAR_NAMESPACE: &str = "far";
-/// The target's name.
+/// Name of the target.
 pub const TARGET: &str = "iqn.2026-01.org.example:lio";
 
-/// The initiator's name, where the target lists who may log in.
+/// Name of the initiator, for targets with an access list.
 pub const INITIATOR: &str = "iqn.2026-01.org.example:lab";
 
-/// The second host's address on one of the links, the first of which is 0.
+/// Returns the second host's address on a link. The first link is 0.
 pub fn address(link: u8) -> String {
     format!("10.99.{link}.2")
 }
 
-/// Links and a target, while they are up.
+/// The links and a target, while they exist.
 #[derive(Debug)]
 pub struct Testbed {
     scripts: PathBuf,
-    /// How many links there are.
+    /// Number of links.
     links: u8,
     target: Standing,
     is_wedged: bool,
 }
 
-/// What there is of the target.
+/// State of the target.
 #[derive(Debug, PartialEq)]
 enum Standing {
     Nothing,
-    /// It was begun, or its removal was: parts may be there.
+    /// Its creation or its removal has begun: parts of it may exist.
     Parts,
-    /// All that these words describe.
+    /// Complete, as these words describe it.
     Whole(Vec<String>),
 }
 
-/// The URL of a unit.
+/// Returns the URL of a unit.
 pub fn url(lun: u16) -> String {
     format!("iscsi://{FAR}/{TARGET}/{lun}")
 }
 
-/// The portal, for programs that want it apart.
+/// Returns the portal, for programs that take it separately.
 pub fn portal() -> String {
     format!("{FAR}:3260")
 }
 
-/// A link as words for `lab/link`.
+/// Returns a link as words for `lab/link`.
 pub fn link_words(link: &LinkConditions) -> Vec<String> {
     let mut words = vec![format!("rtt={}", link.rtt_ms), format!("loss={}", link.loss_percent)];
     words.extend(link.rate_mbit_per_s.map(|mbit| format!("rate={:.0}kbit", mbit * 1e3)));
@@ -87,7 +87,7 @@ impl Testbed {
         Ok(())
     }
 
-    /// Changes what all links are like; nothing that was learnt of those before stays.
+    /// Changes the conditions of all links. TCP metrics that were cached for the old conditions are dropped.
     ///
     /// # Errors
     /// [`Error::Tool`] with the reason.
@@ -98,7 +98,7 @@ impl Testbed {
         Ok(())
     }
 
-    /// Takes a link down, as a cable that is pulled, until [`mend`](Self::mend).
+    /// Takes a link down, as if its cable was pulled, until [`mend`](Self::mend).
     ///
     /// # Errors
     /// [`Error::Tool`] with the reason.
@@ -106,7 +106,7 @@ impl Testbed {
         self.script("link", "cut", &of_link(link, &[])).await
     }
 
-    /// Puts a link up that may have been cut.
+    /// Takes a link up that may have been cut.
     ///
     /// # Errors
     /// [`Error::Tool`] with the reason.
@@ -114,7 +114,7 @@ impl Testbed {
         self.script("link", "mend", &of_link(link, &[])).await
     }
 
-    /// Keeps every packet on the first link, in both directions, until [`release`](Self::release).
+    /// Holds back every packet on the first link, in both directions, until [`release`](Self::release).
     ///
     /// # Errors
     /// [`Error::Tool`] with the reason.
@@ -122,7 +122,7 @@ impl Testbed {
         self.script("link", "hold", &[]).await
     }
 
-    /// Lets the packets go on that were kept, and all that follow.
+    /// Releases the packets that were held back, and all that follow.
     ///
     /// # Errors
     /// [`Error::Tool`] with the reason.
@@ -130,8 +130,8 @@ impl Testbed {
         self.script("link", "release", &[]).await
     }
 
-    /// Makes the target that the words describe, in place of another or its parts if there are any.
-    /// One that is there already stays as it is.
+    /// Makes the target that the words describe, and removes any other target before. A target that was made
+    /// from the same words stays as it is.
     ///
     /// # Errors
     /// [`Error::Tool`] with the reason.
@@ -152,8 +152,8 @@ impl Testbed {
         Ok(())
     }
 
-    /// Changes the target while initiators are logged in, by an action of `lab/lio`. The target
-    /// then differs from what was made: the next [`set_target`](Self::set_target) makes it again.
+    /// Changes the target by an action of `lab/lio` while initiators are logged in. The target then differs
+    /// from its words, so the next [`set_target`](Self::set_target) makes it again.
     ///
     /// # Errors
     /// [`Error::Tool`] with the reason.
@@ -164,7 +164,7 @@ impl Testbed {
         self.script("lio", action, &words).await
     }
 
-    /// Removes the target, whole or in parts, with all its sessions.
+    /// Removes the target, complete or in parts, with all its sessions.
     ///
     /// # Errors
     /// [`Error::Tool`] with the reason.
@@ -180,13 +180,13 @@ impl Testbed {
         Ok(())
     }
 
-    /// Whether the target could not be removed when that was last tried. Some kernels wait for ever for a
-    /// command of a lost session.
+    /// Returns whether the last attempt to remove the target failed. Some kernels wait forever for a command of
+    /// a lost session.
     pub fn is_wedged(&self) -> bool {
         self.is_wedged
     }
 
-    /// Removes all of it; the link also if the target does not go.
+    /// Removes the target and the links. The links are removed even if the target is not.
     ///
     /// # Errors
     /// [`Error::Tool`] with the first reason.
@@ -203,25 +203,25 @@ impl Testbed {
     }
 }
 
-/// Words for `lab/link` about one of several links.
+/// Returns words for `lab/link` about one of several links.
 fn of_link(link: u8, words: &[String]) -> Vec<String> {
     let number = (link > 0).then(|| format!("link={link}"));
     number.into_iter().chain(words.iter().cloned()).collect()
 }
 
-/// A command that runs on the second host.
+/// Returns a command that runs on the second host.
 pub fn far(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("ip");
     command.args(["netns", "exec", FAR_NAMESPACE]).arg(program);
     command
 }
 
-/// The portal group's folder in the kernel's configuration.
+/// Returns the portal group's folder in the kernel's configuration.
 pub fn group() -> PathBuf {
     Path::new("/sys/kernel/config/target/iscsi").join(TARGET).join("tpgt_1")
 }
 
-/// What has crossed the link so far; `None` if the system does not tell.
+/// Returns the bytes that have crossed the link so far; `None` if the system does not report them.
 pub fn carried() -> Option<Carried> {
     let counters = Path::new("/sys/class/net").join(NEAR_DEVICE).join("statistics");
     let count = |name: &str| {
@@ -230,7 +230,7 @@ pub fn carried() -> Option<Carried> {
     Some(Carried { sent: count("tx_bytes")?, received: count("rx_bytes")? })
 }
 
-/// How much a unit was written and read so far, MiB, in whole.
+/// Returns the MiB that a unit was written and read so far, rounded down.
 pub fn traffic(lun: u16) -> Option<(u64, u64)> {
     let counters = group().join(format!("lun/lun_{lun}/statistics/scsi_tgt_port"));
     let count = |name: &str| {
@@ -245,7 +245,7 @@ mod tests {
 
     use super::*;
 
-    /// Scripts that only log their words, and fail at what a file names.
+    /// Scripts that log their words. They fail for the words that a file names.
     struct Scripts(PathBuf);
 
     impl Scripts {
@@ -267,7 +267,7 @@ mod tests {
             fs::write(self.0.join("fails"), step).unwrap();
         }
 
-        /// What was done since the last time.
+        /// Returns the lines that were logged since the last call.
         fn log(&self) -> Vec<String> {
             let text = fs::read_to_string(self.0.join("log")).unwrap_or_default();
             fs::write(self.0.join("log"), "").unwrap();

@@ -1,4 +1,4 @@
-//! Pages drawn of small result files.
+//! Pages drawn from small result files.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
@@ -56,7 +56,7 @@ fn with(mut figure: Figure, parameters: &[(&str, &str)]) -> Figure {
     figure
 }
 
-/// An empty folder of the test's own.
+/// Returns an empty folder for one test.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("draw").join(name);
     if folder.exists() {
@@ -65,12 +65,12 @@ fn folder(name: &str) -> PathBuf {
     folder
 }
 
-/// Draws one page without goals and returns its files by name.
+/// Draws one page without goals, and returns its files by name.
 fn drawn(name: &str, figures: Vec<Figure>) -> BTreeMap<String, String> {
     drawn_with(name, figures, Vec::new())
 }
 
-/// Draws one page and returns its files by name.
+/// Draws one page, and returns its files by name.
 fn drawn_with(name: &str, figures: Vec<Figure>, goals: Vec<Goal>) -> BTreeMap<String, String> {
     let out = folder(name);
     let pages = [Page { name: name.into(), result: result(figures), goals }];
@@ -148,8 +148,8 @@ fn one_round_trip_time_is_drawn_by_loss() {
     }
 }
 
-/// The part of a page about goals: met, missed with and without a reason, not reached in time, and
-/// with nothing to compare with.
+/// The part of a page about goals: met, missed with and without a reason, not reached in time, and without a
+/// figure to compare with.
 #[test]
 fn figures_beside_their_goals() {
     let ours = |link, goodput, steady, start| Figure {

@@ -15,7 +15,7 @@ use crate::clock;
 /// SYNCHRONIZE CACHE (10) and (16).
 const FLUSHES: [u8; 2] = [0x35, 0x91];
 
-/// A period without answers.
+/// A period in which a target does not answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Silence {
     pub(crate) since: Instant,
@@ -23,7 +23,7 @@ pub(crate) struct Silence {
 }
 
 impl Silence {
-    /// A period that begins now.
+    /// Returns a period that begins at the current time.
     pub(crate) fn of(lasts: Duration) -> Self {
         let since = clock::now();
         Self { since, until: since + lasts }
@@ -38,19 +38,19 @@ impl Silence {
     }
 }
 
-/// The speed of the store behind a target's cache.
+/// Speed of the store behind a target's cache.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SlowStore {
-    /// Time of a flush for each unflushed block.
+    /// Duration of a flush per unflushed block.
     pub(crate) block: Duration,
-    /// The longest that a flush takes.
+    /// Longest duration of a flush.
     pub(crate) max: Duration,
-    /// The target's ping timer. The answer to its ping lies unread behind the flush.
+    /// Interval of the target's ping timer. The answer to its ping stays unread until the flush has ended.
     pub(crate) ping: Option<Duration>,
 }
 
 impl SlowStore {
-    /// The time of a flush of `blocks` blocks.
+    /// Returns the duration of a flush of `blocks` blocks.
     pub(crate) fn lasts(&self, blocks: usize) -> Duration {
         self.block.saturating_mul(u32::try_from(blocks).unwrap_or(u32::MAX)).min(self.max)
     }
@@ -61,7 +61,7 @@ impl SlowStore {
 pub(crate) struct Unread {
     parts: VecDeque<Bytes>,
     len: usize,
-    /// Arrival of the last byte.
+    /// Arrival time of the last byte.
     last_came: Option<Instant>,
     /// While set, the target neither reads this connection nor sends on it.
     pub(crate) silence: Option<Silence>,
@@ -122,7 +122,7 @@ impl Unread {
         Some(bytes)
     }
 
-    /// Whether the target does not answer on this connection now.
+    /// Returns whether the target does not answer on this connection now.
     pub(crate) fn is_silent(&mut self, now: Instant) -> bool {
         if self.silence.is_some_and(|silence| silence.is_over(now)) {
             (self.silence, self.ping_due) = (None, None);
@@ -136,7 +136,7 @@ impl Unread {
         self.ping_due = ping.filter(|ping| *ping < flush).map(|ping| clock::now() + ping);
     }
 
-    /// Whether the target's ping timer has expired.
+    /// Returns whether the target's ping timer has expired.
     pub(crate) fn is_ping_overdue(&self, now: Instant) -> bool {
         self.ping_due.is_some_and(|due| due <= now)
     }

@@ -6,13 +6,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 thread_local! {
-    /// Lead of the world over the processes, whose clock is the runtime's.
+    /// Lead of the world's clock over the processes' clock, which is the runtime's.
     static AHEAD: Cell<Duration> = const { Cell::new(Duration::ZERO) };
     /// How long the processes were stopped, in all episodes of the thread.
     static STOPPED: Cell<Duration> = const { Cell::new(Duration::ZERO) };
 }
 
-/// The time in the world.
+/// Returns the time in the world.
 pub(crate) fn now() -> Instant {
     Instant::now() + AHEAD.get()
 }
@@ -22,12 +22,12 @@ pub(crate) fn set_ahead(ahead: Duration) {
     AHEAD.set(ahead);
 }
 
-/// The processes were stopped for so long.
+/// Adds a time for which the processes were stopped.
 pub(crate) fn add_stop(lasts: Duration) {
     STOPPED.set(STOPPED.get() + lasts);
 }
 
-/// How long they were stopped so far. Only differences have a meaning.
+/// Returns how long the processes were stopped so far. Only differences have a meaning.
 pub(crate) fn stopped() -> Duration {
     STOPPED.get()
 }

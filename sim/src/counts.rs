@@ -1,15 +1,15 @@
-//! What an episode has done: of one that has done nothing, nothing is known.
+//! Numbers of requests and faults of an episode. An episode without requests proves nothing.
 
 use std::collections::BTreeMap;
 
 use crate::settings::Class;
 
-/// What was done, and what has gone wrong meanwhile.
+/// Numbers of requests that ended well, and of the faults that happened.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Counts {
     /// Writes that were acknowledged.
     pub writes: u64,
-    /// Reads that the oracle has judged.
+    /// Reads that the oracle has checked.
     pub reads: u64,
     /// Flushes that ended well.
     pub flushes: u64,
@@ -22,7 +22,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// A fault has taken effect.
+    /// Counts a fault that took effect.
     pub(crate) fn fault(&mut self, class: Class) {
         self.faults(class, 1);
     }

@@ -1,4 +1,4 @@
-//! One episode: disks are opened, used, closed and opened again, while things go wrong.
+//! One episode: disks are opened, used, closed and opened again, while faults happen.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,36 +24,37 @@ use crate::world::{Shared, World};
 
 pub(crate) const HOST: &str = "iqn.2026-01.org.example:host";
 const OTHER_HOST: &str = "iqn.2026-01.org.example:other-host";
-/// Longer than anything that is late may take to arrive.
+/// Longer than any late data takes to arrive.
 pub(crate) const QUIET: Duration = Duration::from_secs(300);
-/// Disks may be closed while things are still wrong, if their requests have ended after so long.
+/// How long an episode waits for its requests to end while faults may still have effects. If they do, it closes
+/// the disks in that state.
 const IMPATIENCE: Duration = Duration::from_secs(30);
-/// While things are wrong, a disk closes within its patience for lost sessions, which is 300 s, and the
-/// time that a last try of each may take: with a port that changes its state, as long as the unit says, at most 255 s; a flush
-/// without an answer is given up after 600 s.
+/// Time limit for closing a disk while faults still have effects. It is the sum of the retry timeout (300 s)
+/// and a last try, of a flush without an answer (given up after 600 s), and of a port that changes its state
+/// (at most 255 s, as the unit reports).
 pub(crate) const MAX_CLOSING: Duration = Duration::from_secs(400 + 600 + 255);
 
-/// What came of an episode.
+/// Result of an episode.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// What the episode was drawn from.
+    /// The seed.
     pub seed: u64,
-    /// What was wrong, if anything was.
+    /// The first violation, if there was one.
     pub violation: Option<String>,
-    /// A hash of all that happened.
+    /// A hash of everything that happened.
     pub hash: u64,
-    /// How many requests were made.
+    /// Number of requests.
     pub requests: usize,
-    /// What came of them, and what has gone wrong; of copies only the latter.
+    /// Numbers of requests that ended well and of faults. An episode of copies counts only faults.
     pub counts: Counts,
-    /// How long it took, in virtual time.
+    /// Duration, in virtual time.
     pub elapsed: Duration,
-    /// What happened, line by line, if that was asked for.
+    /// The trace, line by line, if the settings ask for it.
     pub trace: Vec<String>,
 }
 
 impl Report {
-    /// That of an episode which did not come to its end.
+    /// Returns the report of an episode that did not complete.
     pub(crate) fn empty(seed: u64) -> Self {
         let elapsed = Duration::ZERO;
         let (counts, trace) = (Counts::default(), Vec::new());
@@ -72,14 +73,14 @@ impl Report {
     }
 }
 
-/// An episode of requests of many kinds.
+/// Runs an episode of requests of many kinds.
 pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
     let mut rng = Rng::new(seed);
     let (disk, topology) = (drawn_disk(&mut rng), Topology::drawn(&mut rng));
     Box::pin(episode_with(seed, settings, rng, vec![disk], topology)).await
 }
 
-/// The same with these units and ways to them.
+/// Runs an episode of requests of many kinds, over these units and this topology.
 pub(crate) async fn episode_with(
     seed: u64,
     settings: &Settings,
@@ -126,7 +127,7 @@ pub(crate) async fn episode_with(
     }
 }
 
-/// The unit of an episode.
+/// Draws the unit of an episode.
 pub(crate) fn drawn_disk(rng: &mut Rng) -> RamDisk {
     let (size, blocks) = if rng.percent(50) { (512, 512) } else { (4096, 64) };
     let disk = RamDisk::new(size, blocks);
@@ -135,7 +136,7 @@ pub(crate) fn drawn_disk(rng: &mut Rng) -> RamDisk {
     disk
 }
 
-/// The targets and their portals, of one unit or of those of a volume.
+/// Makes a world with the targets and portals of one unit, or of the units of a volume.
 pub(crate) fn world(
     disks: &[RamDisk],
     topology: &Topology,
@@ -163,17 +164,17 @@ struct Episode<'a> {
     rng: Rng,
     settings: &'a Settings,
     block_size: usize,
-    /// The bytes that the unit or the volume has by rights.
+    /// Size of the unit or the volume, before any change of its capacity.
     bytes: usize,
     faults: Faults,
-    /// The first one is there in every phase.
+    /// The first host takes part in every phase.
     hosts: Vec<Host>,
-    /// How many were made so far.
+    /// Number of requests so far.
     requests: usize,
 }
 
 impl Episode<'_> {
-    /// From opening disks to closing them; why it did not come to its end.
+    /// Runs a phase, from opening disks to closing them. An error is a violation.
     async fn phase(&mut self, operations: usize) -> Result<(), String> {
         let left = Arc::new(AtomicUsize::new(operations));
         let mut hosts = self.begin(&left).await?;
@@ -182,7 +183,7 @@ impl Episode<'_> {
         faults.abort();
         let is_impatient = self.rng.percent(50);
         let is_idle = is_impatient && timeout(IMPATIENCE, idle(&mut hosts)).await.is_ok();
-        // Those that begin later have their patience from then on.
+        // No request may begin after this: its retry timeout would run from that time on.
         self.requests += operations - left.swap(0, Ordering::Relaxed);
         if is_idle {
             return self.end(hosts, MAX_CLOSING).await;
@@ -196,7 +197,7 @@ impl Episode<'_> {
         self.end(hosts, MAX_WAIT).await
     }
 
-    /// Opens the disks of a phase, while nothing is wrong.
+    /// Opens the disks of a phase, without faults.
     async fn begin(&mut self, left: &Arc<AtomicUsize>) -> Result<Vec<Host>, String> {
         let mut hosts = std::mem::take(&mut self.hosts);
         let block = self.block_size / GRAIN;
@@ -218,7 +219,7 @@ impl Episode<'_> {
         self.shared.moved.notify_one();
     }
 
-    /// Until there are enough requests, or nobody makes any more, or for long enough.
+    /// Runs the hosts until they have made enough requests or make no more, or until the time limit.
     async fn run(&mut self, hosts: &mut Vec<Host>) {
         let limit = self.faults.phase(self.rng.millis(10_000..600_000));
         let mut running = JoinSet::new();
@@ -233,9 +234,9 @@ impl Episode<'_> {
         hosts.extend(ended.into_iter().map(|(_, host)| host));
     }
 
-    /// Closes the disks; nothing may change from then on. Some processes go on to the next phase.
+    /// Closes the disks. Nothing may change after that. Some processes go on to the next phase.
     async fn end(&mut self, mut hosts: Vec<Host>, limit: Duration) -> Result<(), String> {
-        // Closing a disk would be a reason, too.
+        // Closing a disk counts as a reason for a loss. So wait first until every suspected loss is decided.
         if self.shared.lock().losses.is_any_suspected() {
             sleep(GRACE).await;
         }
@@ -264,7 +265,7 @@ impl Episode<'_> {
         self.lose_power()
     }
 
-    /// Where nobody is left who may write, power is lost: all that a flush has vouched for is there still.
+    /// Loses power if no write is in flight. Everything that a flush has covered must still be there.
     fn lose_power(&self) -> Result<(), String> {
         let mut world = self.shared.lock();
         if world.has_orphans() {

@@ -1,4 +1,4 @@
-//! A host with an initiator: its process, the disks that this has open, and the workers of each.
+//! A host with an initiator: its process, the disks that the process has open, and the workers of each disk.
 
 use std::ops::Range;
 use std::pin::pin;
@@ -21,13 +21,13 @@ use crate::units::CHUNK;
 use crate::workload::{MAX_WAIT, Work, Worker};
 use crate::world::Shared;
 
-/// The number of the unit that disks are opened by.
+/// LUN of the unit that is opened.
 const UNIT: u16 = 0;
-/// What decides whether disks outlast their patience.
+/// Separates the random draws that decide whether disks outlast their retry timeout from others.
 const OUTLASTING: u64 = 0x6f75_746c_6173_7473;
-/// The number of the handle that reads all at the end; no worker has it.
+/// Number of the handle that reads everything at the end. No worker has it.
 const LAST_HANDLE: u32 = 63;
-/// Handles that the workers of a disk begin with; streams make more.
+/// Most workers of all disks of a process. Handles of a disk from this number on are those of streams.
 const MAX_WORKERS: u32 = 8;
 
 /// A host of an episode.
@@ -35,17 +35,17 @@ pub(crate) struct Host {
     pub(crate) shared: Arc<Shared>,
     pub(crate) rng: Rng,
     pub(crate) topology: Arc<Topology>,
-    /// The classes of faults that this episode has.
+    /// The classes of faults of this episode.
     pub(crate) classes: Vec<Class>,
     pub(crate) is_strict: bool,
     /// The initiator's name.
     pub(crate) name: &'static str,
-    /// What it writes, grains: whole blocks.
+    /// The grains that it may write: whole blocks.
     pub(crate) part: Range<usize>,
     pub(crate) left: Arc<AtomicUsize>,
-    /// Between two requests of a worker, milliseconds at most.
+    /// Longest pause of a worker between two requests, milliseconds.
     pub(crate) max_pause: u64,
-    /// Its disks outlast their patience, as those of a server do.
+    /// Whether its disks always fail requests after the retry timeout and go on, as the disks of a server do.
     pub(crate) outlasts: bool,
     process: Option<Process>,
 }
@@ -56,9 +56,9 @@ struct Process {
     initiator: Initiator,
     /// Whether its sessions have several connections.
     has_connections: bool,
-    /// Its disks do not end when no session has come back in time.
+    /// Its disks fail requests, but do not end, if no session is back within the retry timeout.
     outlasts: bool,
-    /// How long its disks wait for lost sessions.
+    /// Retry timeout of its disks.
     patience: Duration,
     disks: Vec<Open>,
     /// Disks that were not closed in order.
@@ -102,15 +102,15 @@ impl Host {
         self.classes.contains(&class)
     }
 
-    /// Whether disks are opened while things go wrong: not where another unit may be there by then.
+    /// Returns whether disks are opened while faults happen. They are not where another unit may be present by then.
     fn reopens(&self) -> bool {
         !Class::CHANGES_OF_UNIT.iter().any(|class| self.has(*class))
     }
 
-    /// Opens disks until there are as many as are wanted.
+    /// Opens disks until there are `disks`.
     ///
     /// # Errors
-    /// Why one does not open.
+    /// The reason why a disk does not open.
     pub(crate) async fn open(&mut self, disks: usize) -> Result<(), String> {
         if self.process.is_none() {
             self.process = Some(self.start()?);
@@ -138,10 +138,10 @@ impl Host {
         let mut beside = self.rng.beside(OUTLASTING);
         if self.classes.contains(&Class::Partition) && self.classes.len() == 1 && beside.percent(50)
         {
-            // A single session shows whether it comes back over another portal.
+            // With a single session, the episode shows whether it reconnects over another portal.
             options = options.with_sessions(Sessions::Fixed(1));
         }
-        // One unit of a volume may be away for longer than requests wait, while the others serve.
+        // One unit of a volume may be away for longer than the retry timeout, while the others serve.
         let share = if self.topology.is_of_volume() { 60 } else { 15 };
         let outlasts = beside.percent(share) || self.outlasts;
         if outlasts {
@@ -159,7 +159,7 @@ impl Host {
         Ok(Process { number, initiator, has_connections, outlasts, patience, disks, dropped })
     }
 
-    /// The targets of what is opened next: one of them, or those of all members.
+    /// Returns the targets of the next disk or volume: one of them, or those of all members.
     fn targets(&mut self) -> Vec<usize> {
         let targets = 0..self.topology.targets();
         if self.topology.is_of_volume() { targets.collect() } else { vec![self.rng.index(targets)] }
@@ -191,7 +191,7 @@ impl Host {
         Ok(())
     }
 
-    /// A handle of the first disk that is open, and whether its sessions have several connections.
+    /// Returns a handle of the first open disk, and whether its sessions have several connections.
     pub(crate) fn disk(&self) -> Option<(Disk, bool)> {
         let process = self.process.as_ref()?;
         match &process.disks.first()?.disk {
@@ -200,12 +200,12 @@ impl Host {
         }
     }
 
-    /// The number of the first disk that is open.
+    /// Returns the number of the first open disk.
     pub(crate) fn number_of_disk(&self) -> Option<usize> {
         self.process.as_ref()?.disks.first().map(|open| open.number)
     }
 
-    /// Others have closed the disks, in order or not.
+    /// Notes that the caller has closed the disks, in order or not.
     pub(crate) fn closed_by_others(&mut self, is_well: bool) {
         let Some(process) = &mut self.process else { return };
         let mut world = self.shared.lock();
@@ -217,10 +217,10 @@ impl Host {
         }
     }
 
-    /// Opens another unit of one of the targets, in a process that is there.
+    /// Opens another unit of one of the targets, in the process that runs.
     ///
     /// # Errors
-    /// Why it does not open.
+    /// The reason why it does not open.
     pub(crate) async fn open_other(&mut self, lun: u16) -> Result<Disk, String> {
         let target = self.rng.index(0..self.topology.targets());
         let url = self.topology.url(target, lun, &mut self.rng);
@@ -252,7 +252,7 @@ impl Host {
         Some(Worker { work, disk, handle, rng, last: 0..0 })
     }
 
-    /// Has all disks used that nobody uses.
+    /// Starts workers for each open disk that has none.
     fn spawn_workers(&mut self) {
         let Some(disks) = self.process.as_ref().map(|process| process.disks.len()) else { return };
         let max = u64::from(MAX_WORKERS) / disks.max(1) as u64;
@@ -270,8 +270,8 @@ impl Host {
         }
     }
 
-    /// Uses the disks while things go wrong, until there were enough requests. Meanwhile the process may
-    /// die, and another one take its place.
+    /// Uses the disks while faults happen, until there were enough requests. Meanwhile the process may die, and
+    /// a new one is started.
     pub(crate) async fn run(&mut self) {
         loop {
             self.spawn_workers();
@@ -300,7 +300,7 @@ impl Host {
         }
     }
 
-    /// Until there were enough requests, or nobody makes any more.
+    /// Waits until there were enough requests, or no worker makes any more.
     async fn enough(&mut self) {
         let left = Arc::clone(&self.left);
         let is_enough = || left.load(Ordering::Relaxed) == 0;
@@ -309,14 +309,14 @@ impl Host {
         }
     }
 
-    /// Until all requests have ended.
+    /// Waits until all requests have ended.
     pub(crate) async fn idle(&mut self) {
         for open in self.process.iter_mut().flat_map(|process| &mut process.disks) {
             while open.workers.join_next().await.is_some() {}
         }
     }
 
-    /// The process ends, in the middle of whatever it does.
+    /// Ends the process, whatever it is doing.
     pub(crate) fn die(&mut self) {
         let Some(process) = self.process.take() else { return };
         let disks = process.disks.iter().map(|open| (open.number, open.disk.is_settled()));
@@ -329,7 +329,7 @@ impl Host {
         self.shared.moved.notify_one();
     }
 
-    /// A disk is dropped with all that its users are doing.
+    /// Drops a disk with all requests of its workers.
     fn drop_disk(&mut self) {
         let Some(process) = &mut self.process else { return };
         if process.disks.is_empty() {
@@ -346,8 +346,7 @@ impl Host {
         world.close_disk(number);
     }
 
-    /// Where nothing goes wrong any more, the disks that are still there serve all that they are asked; one
-    /// is opened if there is none.
+    /// Checks that the open disks serve all requests after the last fault. Opens one if there is none.
     pub(crate) async fn serve(&mut self) -> Result<(), String> {
         if self.process.as_ref().is_none_or(|process| process.disks.is_empty()) {
             self.open(1).await.map_err(|why| format!("{why}, although nothing is wrong"))?;
@@ -361,7 +360,7 @@ impl Host {
         Ok(())
     }
 
-    /// Closes all disks; whether nothing may change the host's part of the unit from then on.
+    /// Closes all disks. Returns whether nothing may change the host's part of the unit after that.
     pub(crate) async fn close(&mut self, limit: Duration) -> Result<bool, String> {
         let Some(process) = &mut self.process else { return Ok(false) };
         let mut is_well = process.dropped.is_empty();
@@ -379,7 +378,7 @@ impl Host {
     }
 }
 
-/// Waits for so long, and for as long again as all processes were stopped meanwhile.
+/// Waits for at most `limit`, not counting the time for which all processes were stopped meanwhile.
 async fn within<T>(mut limit: Duration, awaited: impl Future<Output = T>) -> Option<T> {
     let (mut awaited, mut before) = (pin!(awaited), clock::stopped());
     while !limit.is_zero() {
@@ -392,7 +391,7 @@ async fn within<T>(mut limit: Duration, awaited: impl Future<Output = T>) -> Opt
     None
 }
 
-/// One disk, or the volume of several.
+/// Returns the only disk, or the volume of several disks.
 fn opened(disks: Vec<Disk>, is_volume: bool) -> Result<Opened, String> {
     if !is_volume {
         return disks
@@ -408,8 +407,8 @@ fn opened(disks: Vec<Disk>, is_volume: bool) -> Result<Opened, String> {
     Ok(Opened::Volume(Box::new(volume)))
 }
 
-/// Reads all; a disk that outlasts its patience refuses that until a session is back, and one whose unit has shrunk unheard
-/// hears of it.
+/// Reads everything. A disk that outlasts its retry timeout fails reads until a session is back. A disk whose
+/// unit has shrunk unnoticed finds that out by this read.
 async fn first_read(worker: &mut Worker) -> Option<Result<(), Error>> {
     loop {
         let capacity = worker.disk.capacity();
@@ -427,8 +426,8 @@ async fn first_read(worker: &mut Worker) -> Option<Result<(), Error>> {
     }
 }
 
-/// A disk that is still there serves all that it is asked. Of each loss it is told once; of a failed
-/// write-back each session tells.
+/// Checks that an open disk serves all requests. It may report one loss once; after failed write-backs, each
+/// session may report one.
 async fn serves(worker: &mut Worker, classes: &[Class]) -> Result<(), String> {
     let slow = |_| format!("a request takes more than {MAX_WAIT:?}, although nothing is wrong");
     match timeout(MAX_WAIT, first_read(worker)).await.map_err(slow)? {
@@ -451,7 +450,7 @@ async fn serves(worker: &mut Worker, classes: &[Class]) -> Result<(), String> {
     }
 }
 
-/// Whether an error says that the unit is not what it was any more.
+/// Returns whether the unit is no longer the one that was opened.
 fn is_of_no_use(error: &Error) -> bool {
     error.kind() == ErrorKind::UnitChanged
 }

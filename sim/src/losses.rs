@@ -1,4 +1,4 @@
-//! What lets an initiator count writes as lost, and whether there was such a thing when it said so.
+//! The reasons for which an initiator may count writes as lost, and whether there was one when it reported a loss.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,28 +7,31 @@ use tokio::time::Instant;
 
 use crate::clock;
 
-/// What an initiator gives up it tells the target, which learns of that within this time, unless a link stalls.
+/// An initiator informs the target when it gives a request up. The target receives that within this time,
+/// unless a link stalls.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
-/// The reasons for a loss, of all disks.
+/// Reasons for losses, of all disks.
 #[derive(Debug, Default)]
 pub(crate) struct Losses {
-    /// How many there were.
+    /// Number of reasons so far.
     reasons: u64,
-    /// What there was when the opening of each disk began.
+    /// State at the time when the opening of each disk began.
     at_opening: BTreeMap<usize, AtOpening>,
-    /// When answers were kept back: a command without one may have been told of a reset, for all that is known.
+    /// Times at which faults kept answers back. For all the initiator knows, a missing answer reports a reset.
     kept_back: Vec<Instant>,
-    /// A write-back has failed: who comes back by the name of an earlier nexus is told that late.
+    /// Whether a write-back has failed. A nexus whose name was used before may receive that report late.
     has_deferred: bool,
-    /// How often a target has carried out a task management function. The connection that asked may be gone by then.
+    /// How often targets have carried out task management functions. The connection that requested one may be
+    /// gone by then.
     managed: u32,
-    /// Losses that were told without a reason, each with the time until which one may still come to light.
+    /// Reported losses without a known reason, each with the time until which a reason may still become known,
+    /// and the number of reasons at the time of the report.
     suspected: Vec<(Instant, u64)>,
 }
 
-/// What there was when a disk began to be opened. Its sessions stand before it is open: what happens to the unit in
-/// between, they may be told later.
+/// State when the opening of a disk began. Its sessions exist before it is open, so they may report later what
+/// happened to the unit in between.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AtOpening {
     reasons: u64,
@@ -36,19 +39,19 @@ pub(crate) struct AtOpening {
 }
 
 impl Losses {
-    /// Something has happened that may have been a loss, or may have kept an initiator from being told of one.
+    /// Notes an event that may be a loss, or may hide the report of one from an initiator.
     pub(crate) const fn reason(&mut self) {
         self.reasons += 1;
     }
 
-    /// The same for a write-back that has failed.
+    /// Notes that a write-back has failed.
     pub(crate) const fn deferred(&mut self) {
         self.has_deferred = true;
         self.reason();
     }
 
-    /// Targets have carried out so many task management functions so far: what an abort ends says nothing of
-    /// resets, and a reset is one.
+    /// Notes how many task management functions the targets have carried out so far. A reset is one, and a
+    /// command that is ended by an abort does not report resets.
     pub(crate) const fn managed(&mut self, count: u32) {
         if self.managed != count {
             self.managed = count;
@@ -56,22 +59,23 @@ impl Losses {
         }
     }
 
-    /// A command has met a fault by which it is answered late, or never.
+    /// Notes that a fault delays the answer to a command, or drops it.
     pub(crate) fn kept_back(&mut self) {
         self.kept_back.push(clock::now());
     }
 
-    /// A disk begins to be opened.
+    /// Returns the state at the time when the opening of a disk begins.
     pub(crate) fn opening(&self) -> AtOpening {
         AtOpening { reasons: self.reasons, time: clock::now() }
     }
 
-    /// That disk is open.
+    /// Notes that the disk is open.
     pub(crate) fn opened(&mut self, disk: usize, at_opening: AtOpening) {
         self.at_opening.insert(disk, at_opening);
     }
 
-    /// A handle of a disk was told of a loss, whose flushes wait so long for what earlier commands are told.
+    /// Notes that a handle of a disk has reported a loss. `patience` is how long its flushes wait for the
+    /// answers to earlier commands.
     pub(crate) fn told(&mut self, disk: usize, patience: Duration) {
         let Some(AtOpening { reasons, time }) = self.at_opening.get(&disk).copied() else { return };
         let is_given_up =
@@ -82,17 +86,17 @@ impl Losses {
         }
     }
 
-    /// Whether a loss was told for which there may still be a reason.
+    /// Returns whether a loss was reported whose reason may still become known.
     pub(crate) const fn is_any_suspected(&self) -> bool {
         !self.suspected.is_empty()
     }
 
-    /// When the next of those is known to have had none.
+    /// Returns the time at which the first of those losses is known to lack a reason.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.suspected.first().map(|(due, _)| *due)
     }
 
-    /// Whether there was no reason for one of them.
+    /// Returns whether a reported loss lacks a reason.
     pub(crate) fn is_any_false(&mut self, now: Instant) -> bool {
         let reasons = self.reasons;
         self.suspected.retain(|(_, before)| *before == reasons);

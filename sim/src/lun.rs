@@ -1,4 +1,4 @@
-//! The unit behind the number that disks are opened by, and those that take its place for a while.
+//! The unit at the LUN that disks are opened by, and the units that replace it for a while.
 
 use std::collections::BTreeMap;
 
@@ -9,40 +9,40 @@ use iscsi_testkit::target::Target;
 
 use crate::oracle::{GRAIN, Moment, Oracle};
 
-/// The number of the unit.
+/// The LUN.
 const NUMBER: u16 = 0;
 
-/// How initiators learn that another unit is there.
+/// How initiators find out that the unit was replaced.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Told {
-    /// By a unit attention, at their next command.
+    /// By a unit attention at their next command.
     Attention(Sense),
-    /// By nothing but that all connections are lost.
+    /// By the loss of all connections, without a report.
     Restart,
 }
 
-/// What is behind the number.
+/// The unit at the LUN, and its replacements.
 #[derive(Debug)]
 pub(crate) struct Lun {
     original: Unit,
-    /// Of the original: by rights, and the fewest that it had.
+    /// Number of blocks of the original at the start, and the fewest that it has had.
     blocks: u64,
     min_blocks: u64,
     strangers: Vec<Stranger>,
-    /// Whether the last of the strangers is there instead of the original.
+    /// Whether the last of the strangers is present instead of the original.
     is_exchanged: bool,
-    /// When the original has come back last.
+    /// When the original was last put back.
     restored: Option<Moment>,
-    /// When a unit attention last had a command whose data had not all come.
+    /// When a target last held back a unit attention until the data of a command had arrived.
     withheld: Option<Moment>,
 }
 
-/// Another unit, which nobody is to touch.
+/// Another unit, to which nothing may be written.
 #[derive(Debug)]
 struct Stranger {
     disk: RamDisk,
     image: Bytes,
-    /// When each disk was told that this is another unit: no write of it that begins later may come here.
+    /// When each disk was informed that this is another unit. Its later writes may not reach it.
     was_found: BTreeMap<usize, Moment>,
 }
 
@@ -60,32 +60,32 @@ impl Lun {
         }
     }
 
-    /// The bytes of the original.
+    /// Returns the medium of the original.
     pub(crate) const fn disk(&self) -> &RamDisk {
         &self.original.disk
     }
 
-    /// Whether the original may leave blocks as they are that it is to deallocate.
+    /// Returns whether the original may leave blocks unchanged that it is to deallocate.
     pub(crate) const fn may_keep_blocks(&self) -> bool {
         self.original.behavior.unmap_granularity.is_some()
     }
 
-    /// The blocks that the original has by rights.
+    /// Returns the number of blocks that the original had at the start.
     pub(crate) const fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// The blocks that were there all the time: what was behind them is lost.
+    /// Returns the number of blocks that were present all the time. The data beyond them is lost.
     pub(crate) const fn min_blocks(&self) -> u64 {
         self.min_blocks
     }
 
-    /// The original has another size.
+    /// Notes that the original has another size.
     pub(crate) fn resized(&mut self) {
         self.min_blocks = self.min_blocks.min(self.original.disk.blocks());
     }
 
-    /// What is there now counts as there all the time.
+    /// Counts the current blocks as present all the time.
     pub(crate) fn forget_resizes(&mut self) {
         self.min_blocks = self.original.disk.blocks();
     }
@@ -94,7 +94,8 @@ impl Lun {
         self.is_exchanged
     }
 
-    /// Puts another unit of as many bytes there: with other blocks but the same name, or with another name.
+    /// Replaces the unit by another one with as many bytes: under the same name with another block size, or
+    /// under another name.
     pub(crate) fn exchange(
         &mut self,
         targets: &mut [Target],
@@ -117,7 +118,7 @@ impl Lun {
         put(targets, &unit, told);
     }
 
-    /// Fills another unit with what all of them hold.
+    /// Fills another unit with the content that all of them have.
     fn image_of_strangers(&self, disk: &RamDisk) -> Bytes {
         if let Some(stranger) = self.strangers.first() {
             disk.write(0, &stranger.image);
@@ -135,41 +136,43 @@ impl Lun {
         }
     }
 
-    /// Somebody was told that another unit is there.
+    /// Notes that a disk was informed that another unit is present.
     pub(crate) fn found_another(&mut self, disk: usize, now: Moment) {
         if let Some(stranger) = self.strangers.last_mut().filter(|_| self.is_exchanged) {
             stranger.was_found.entry(disk).or_insert(now);
         }
     }
 
-    /// Whether another unit was there at some time since then.
+    /// Returns whether another unit was present at any time since `begun`.
     fn was_another_since(&self, begun: Moment) -> bool {
         self.is_exchanged || self.restored.is_some_and(|restored| restored > begun)
     }
 
-    /// Whether what began then may have been answered by another unit before anything could tell: where
-    /// sessions have several connections, GOOD over one may come before the unit attention over another; and
-    /// a write that meets it is answered once its data have come, after reads that were sent behind it.
+    /// Returns whether another unit may have answered a request that began at `begun` before the initiator
+    /// could notice. With several connections per session, GOOD over one may arrive before the unit attention
+    /// over another. And a write that meets the unit attention is answered once its data has arrived, after
+    /// reads that were sent later.
     pub(crate) fn may_have_misled(&self, has_connections: bool, begun: Moment) -> bool {
         let is_overtaken = self.withheld.is_some_and(|withheld| withheld > begun);
         (has_connections || is_overtaken) && self.was_another_since(begun)
     }
 
-    /// A unit attention waits at a target for the data of the command that has met it.
+    /// Notes that a unit attention waits at a target for the data of the command that has met it.
     pub(crate) const fn withheld(&mut self, now: Moment) {
         self.withheld = Some(now);
     }
 
-    /// Whether another unit was ever there.
+    /// Returns whether another unit was ever present.
     pub(crate) const fn was_exchanged(&self) -> bool {
         !self.strangers.is_empty()
     }
 
-    /// Whether no stranger was changed that was known to be one. What was on its way to the unit when it was
-    /// exchanged may have reached the stranger: each session is told once, and what is behind that is served.
+    /// Checks that no disk has written to a stranger after it was informed of it. Requests in flight during the
+    /// exchange may have reached the stranger: each session receives one report, and the stranger serves the
+    /// commands after that.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The first such write.
     pub(crate) fn check_strangers(&self, oracle: &Oracle) -> Result<(), String> {
         self.strangers.iter().try_for_each(|stranger| stranger.check(oracle))
     }

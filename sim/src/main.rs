@@ -1,4 +1,4 @@
-//! Runs episodes of the simulation, and prints the seed of each that has found something wrong.
+//! Runs episodes of the simulation, and prints the seed of each episode that has found a violation.
 
 use std::env;
 use std::io::{self, Write};
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether nothing was wrong.
+/// Runs the episodes. Returns whether none of them found a violation.
 fn episodes(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
     let settings = settings(arguments)?;
     let begun = Instant::now();
@@ -99,18 +99,18 @@ fn episodes(arguments: &Arguments) -> Result<bool, Box<dyn std::error::Error>> {
     Ok(wrong == 0)
 }
 
-/// What came of the episodes.
+/// Results of the episodes so far.
 #[derive(Debug, Default)]
 struct Tally {
     begun: u64,
     wrong: u64,
     requests: usize,
-    /// Virtual time.
+    /// Total virtual time.
     elapsed: Duration,
     counts: Counts,
 }
 
-/// Runs one episode after the other, of those that nobody has begun, until there are enough.
+/// Runs one episode after the other, always the next seed that no thread has begun, until there are enough.
 fn run_while(
     tally: &Mutex<Tally>,
     settings: &Settings,
@@ -141,7 +141,7 @@ fn run_while(
     }
 }
 
-/// What the initiators of two episodes log would not be told apart.
+/// Returns the number of threads. With a trace it is one: the logs of two initiators could not be told apart.
 fn threads(arguments: &Arguments) -> usize {
     let default = if arguments.trace { NonZero::<usize>::MIN.into() } else { None };
     let found = || thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN);

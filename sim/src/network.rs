@@ -1,4 +1,4 @@
-//! The network that the initiator sees: its connections lead to the test target, over simulated wires.
+//! The network that the initiator sees: its connections lead to the test target over simulated wires.
 
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -18,16 +18,16 @@ use crate::rng::Rng;
 use crate::settings::Class;
 use crate::world::{Reachability, Shared};
 
-/// Who connects to a portal that takes nothing hears nothing for so long, like from the kernel.
+/// Timeout of a connection attempt to a dark portal, as in the kernel.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(127);
-/// The most bytes of one flight.
+/// Largest number of bytes that arrive together.
 const SEGMENT: usize = 16 << 10;
 
-/// Tags go round when each slot was used this often.
+/// Number of uses of each tag slot before the tags repeat.
 const TAG_GENERATIONS: u64 = 262_143;
 
-/// The simulated network of one process. Once that has ended, it carries nothing, and answers nothing: what
-/// the initiator still does then cannot be seen.
+/// The simulated network of one process. Once the process has ended, it carries and answers nothing, so the
+/// further actions of the initiator cannot be observed.
 #[derive(Clone)]
 pub(crate) struct SimulatedNetwork {
     pub(crate) shared: Arc<Shared>,
@@ -35,7 +35,7 @@ pub(crate) struct SimulatedNetwork {
 }
 
 impl SimulatedNetwork {
-    /// Waits for ever if the process has ended.
+    /// Waits forever if the process has ended.
     async fn alive(&self) {
         let has_ended = self.shared.lock().has_ended(self.process);
         if has_ended {
@@ -50,12 +50,12 @@ impl fmt::Debug for SimulatedNetwork {
     }
 }
 
-/// The address of a portal.
+/// Returns the address of a portal.
 pub(crate) fn address(portal: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, u8::try_from(portal + 1).unwrap_or(u8::MAX)], 3260))
 }
 
-/// Number of portals in a URL.
+/// Returns the number of portals in a URL.
 pub(crate) fn portals_of(url: &str) -> usize {
     url.matches("10.0.0.").count()
 }

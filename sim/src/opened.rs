@@ -1,4 +1,4 @@
-//! What a process has opened: a disk, or several as one volume.
+//! An opened disk, or several disks as one volume.
 
 use bytes::{Bytes, BytesMut};
 use iscsi_initiator::device::{Device, DeviceError, Extent};
@@ -6,7 +6,7 @@ use iscsi_initiator::{Disk, Error, Session};
 use iscsi_volume::Volume;
 use tokio::task::JoinSet;
 
-/// A disk or a volume, whose errors are those of the initiator.
+/// A disk or a volume. Its errors are those of the initiator.
 #[derive(Clone, Debug)]
 pub(crate) enum Opened {
     Disk(Disk),
@@ -21,7 +21,7 @@ impl Opened {
         }
     }
 
-    /// The disk, or the members of the volume.
+    /// Returns the disk, or the members of the volume.
     pub(crate) fn disks(&self) -> Vec<&Disk> {
         match self {
             Self::Disk(disk) => vec![disk],
@@ -41,7 +41,7 @@ impl Opened {
         self.device().is_settled()
     }
 
-    /// Whether blocks can be given back.
+    /// Returns whether blocks can be deallocated.
     pub(crate) fn discards(&self) -> bool {
         match self {
             Self::Disk(_) => true,
@@ -56,7 +56,7 @@ impl Opened {
     pub(crate) async fn read_at(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
         match self {
             Self::Disk(disk) => disk.read_at(offset, len).await,
-            // Into a buffer of the caller, or not.
+            // Some reads use a buffer of the caller.
             Self::Volume(volume) if len.is_multiple_of(3) => {
                 let read = volume.read_into(offset, BytesMut::zeroed(len)).await;
                 read.map(BytesMut::freeze).map_err(of_member)
@@ -121,7 +121,7 @@ impl Opened {
     }
 }
 
-/// What a member has said. A volume that fails by itself has a fault, and ends the episode.
+/// Returns the initiator's error of a member. A volume that fails by itself has a bug, and ends the episode.
 fn of_member(error: DeviceError) -> Error {
     let of_unit = error.source_as::<Error>().cloned();
     of_unit.unwrap_or_else(|| panic!("a volume fails by itself: {error}"))

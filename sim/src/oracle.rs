@@ -1,13 +1,14 @@
-//! What reads may return, by all that was written before.
+//! Judges what reads may return, from all earlier writes.
 //!
-//! The oracle knows each write by the place of its begin and its end in the order of all events. A read
-//! may return what some write has put there, unless another write that ended well came after that one and
-//! before the read. A write that failed or was dropped may have been carried out, or may be later, until
-//! one that began after its end has ended well: whatever comes later has to wait for it. A flush that ended
-//! well makes durable what had ended well before it began; a crash may undo the rest.
+//! The oracle knows the begin and the end of each write in the order of all events. A read may return the data
+//! of any write to its place, unless another write that ended well came after that write and before the read. A
+//! write that failed or was dropped may have been executed, or may be executed later. This ends when a write
+//! that began after its end has ended well, since each later write waits for it. A flush that ended well makes
+//! all writes durable that had ended well before it began. A crash may undo the rest.
 //!
-//! What a process was writing when it died is an orphan: nobody waits for it, so it may come until nothing of
-//! the process is on its way any more, also over what others have written and flushed meanwhile.
+//! A write that a process had in flight when it died is an orphan: no later write waits for it. So it may be
+//! executed until no request of the process is in flight, even over data that others have written and flushed
+//! meanwhile.
 
 mod grain;
 mod orphans;
@@ -31,23 +32,23 @@ pub(crate) struct Oracle {
     now: Moment,
     writes: u64,
     numbers: usize,
-    /// Through which disk each write went, and when it began.
+    /// The disk that each write went through, and when it began.
     begun: Vec<(usize, Moment)>,
     grains: Vec<Vec<Version>>,
     /// The last crash, if there was one.
     crashed: Option<Moment>,
     /// Whether a crash loses writes that were not flushed.
     is_volatile: bool,
-    /// When that was so last after it had not been.
+    /// When `is_volatile` last changed from false to true.
     switched_on: Option<Moment>,
-    /// Whether each handle is told of a loss, and not only the first that asks.
+    /// Whether a loss is reported to each handle, and not only to the first that flushes.
     tells_each: bool,
     /// Whether writes are answered before the unit has them.
     answers_early: bool,
 }
 
 impl Oracle {
-    /// A unit of so many bytes, all zero.
+    /// Returns the content of a unit of `bytes` bytes, all zero.
     pub(crate) fn new(bytes: usize, is_volatile: bool, tells_each: bool) -> Self {
         let grains = vec![vec![Version::first()]; bytes / GRAIN];
         let begun = Vec::new();
@@ -70,7 +71,7 @@ impl Oracle {
         self.now
     }
 
-    /// A write of these grains begins, of zeros or of bytes that no other write has.
+    /// Begins a write of these grains: of zeros, or of data that no other write has.
     pub(crate) fn begin_write(&mut self, disk: usize, grains: Range<usize>, zeros: bool) -> Write {
         let begun = self.now();
         self.writes += 1;
@@ -83,13 +84,13 @@ impl Oracle {
         Write { number: self.numbers, grains, content }
     }
 
-    /// Through which disk the write of this content went, and when it began.
+    /// Returns the disk that the write of this content went through, and when it began.
     pub(crate) fn begun(&self, content: u64) -> Option<(usize, Moment)> {
         let number = usize::try_from(content.checked_sub(1)?).ok()?;
         self.begun.get(number).copied()
     }
 
-    /// It has ended well, or else has failed or was dropped.
+    /// Ends a write. It has ended well if `is_acknowledged`; otherwise it has failed or was dropped.
     pub(crate) fn end_write(&mut self, write: Write, is_acknowledged: bool) {
         let now = self.now();
         for version in self.grains[write.grains].iter_mut().flatten() {
@@ -100,7 +101,8 @@ impl Oracle {
         }
     }
 
-    /// The same for one that a flush of the same handle has vouched for, if it was not told that it may be lost.
+    /// Ends a write that was acknowledged and that a flush of the same handle has covered, unless it was
+    /// reported to the handle as possibly lost.
     pub(crate) fn end_flushed_write(&mut self, write: Write, handle: u32) {
         let (number, grains) = (write.number, write.grains.clone());
         self.end_write(write, true);
@@ -110,8 +112,8 @@ impl Oracle {
         }
     }
 
-    /// A flush that had begun at a moment has ended well: all that had ended well before that, and of which
-    /// the handle was not told that it may be lost, is durable.
+    /// Notes that a flush which began at `begun` has ended well. All writes of the disk are durable that had
+    /// ended well before that, except those reported to the handle as possibly lost.
     pub(crate) fn flushed(&mut self, disk: usize, handle: u32, begun: Moment) {
         for version in self.grains.iter_mut().flatten() {
             let before = version.ended.is_some_and(|ended| ended < begun);
@@ -122,7 +124,7 @@ impl Oracle {
         }
     }
 
-    /// A handle was told that writes which were not flushed may be lost.
+    /// Notes that a handle has reported a possible loss of writes that were not flushed.
     pub(crate) fn told_of_loss(&mut self, disk: usize, handle: u32) {
         let told = if self.tells_each { 1 << handle } else { u64::MAX };
         for version in self.grains.iter_mut().flatten() {
@@ -132,7 +134,7 @@ impl Oracle {
         }
     }
 
-    /// A handle is made: it is told of no loss that another one was told of before.
+    /// Adds a handle. It reports no loss that another handle has reported before.
     pub(crate) fn made_handle(&mut self, disk: usize, handle: u32) {
         let told = |version: &&mut Version| version.disk == disk && version.told != 0;
         for version in self.grains.iter_mut().flatten().filter(told) {
@@ -140,7 +142,7 @@ impl Oracle {
         }
     }
 
-    /// A disk was dropped: what was under way has ended, and may still come.
+    /// Notes that a disk was dropped: its writes in flight have ended, but may still be executed.
     pub(crate) fn abandoned(&mut self, disk: usize) {
         let now = self.now();
         let is_open = |version: &&mut Version| version.disk == disk && version.ended.is_none();
@@ -149,14 +151,14 @@ impl Oracle {
         }
     }
 
-    /// The unit has crashed: what is in its cache may be gone.
+    /// Notes that the unit has crashed: the content of its cache may be lost.
     pub(crate) fn crashed(&mut self) {
         if self.is_volatile {
             self.lost(0..self.grains.len());
         }
     }
 
-    /// What the cache holds of these grains may be gone; those that the unit did not have at first hold nothing.
+    /// Notes that cached writes to these grains may be lost. Grains beyond the largest size so far are ignored.
     pub(crate) fn lost(&mut self, grains: Range<usize>) {
         let now = self.now();
         self.crashed = Some(now);
@@ -169,8 +171,8 @@ impl Oracle {
         }
     }
 
-    /// The unit ends here now: what was behind, or is on its way there, is gone, and zeros if it comes back. What
-    /// it has not had before is zero.
+    /// Changes the size of the unit. The data beyond the new end, including writes in flight, is lost, and
+    /// reads as zeros if the unit grows again. New grains are zero.
     pub(crate) fn resized(&mut self, grains: usize) {
         if grains > self.grains.len() {
             self.grains.resize(grains, vec![Version::first()]);
@@ -186,8 +188,9 @@ impl Oracle {
         }
     }
 
-    /// The next crash is one that nobody is told of who uses these disks. Of what an earlier one has undone they are; a write
-    /// that was under way then may have come after it.
+    /// Notes that the users of these disks will receive no report of the next crash. They do receive one of the
+    /// writes that an earlier crash has undone, except of those that were in flight then: they may have been
+    /// executed after it.
     pub(crate) fn nobody_is_told(&mut self, of: impl Fn(usize) -> bool) {
         let answers_early = self.answers_early;
         let may_be_there = |version: &Version| match (version.crashed, version.ended) {
@@ -204,7 +207,7 @@ impl Oracle {
         }
     }
 
-    /// The write cache was switched on or off, and what was in it is durable.
+    /// Notes that the write cache was switched on or off. Its previous content is durable.
     pub(crate) fn set_volatile(&mut self, is_volatile: bool) {
         if is_volatile && !self.is_volatile {
             self.switched_on = Some(self.now());
@@ -212,16 +215,16 @@ impl Oracle {
         self.is_volatile = is_volatile;
     }
 
-    /// Whether a cache that was switched on has lost something since. If it is switched off now, nobody may ever
-    /// learn that there was one: the word of a reset takes the place of all before it.
+    /// Returns whether a cache that was switched on has lost something since. If it were switched off then, the
+    /// loss might never be reported: the report of a later reset would replace it.
     pub(crate) fn has_lost_since_switched_on(&self) -> bool {
         self.is_volatile && self.switched_on.is_some() && self.crashed > self.switched_on
     }
 
-    /// Whether a read that began at a moment may have returned these bytes.
+    /// Checks whether a read that began at `begun` may have returned these bytes.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// A description of the bytes that it may not have returned.
     pub(crate) fn check(&mut self, begun: Moment, first: usize, data: &[u8]) -> Result<(), String> {
         let now = self.now();
         let (grains, rest) = data.as_chunks::<GRAIN>();
@@ -255,16 +258,18 @@ impl Oracle {
                 "{content:#x} is there, after these writes, the last one first: {last}"
             ));
         }
-        // Other writes of zeros, which were replaced before, are not what it has shown.
+        // Writes of zeros that were replaced before do not match this read.
         if self.answers_early && !versions.iter().any(|it| may_be(it) && it.counts()) {
-            // What was there for a while only is shown by a memory also later.
+            // A server's cache may show content again that the unit held only for a while, so this read proves
+            // nothing.
             return Ok(());
         }
-        // What it has shown may have been undone meanwhile.
+        // A crash may have undone this content since.
         if self.crashed.is_some_and(|crashed| crashed > read.start) {
             return Ok(());
         }
-        // Who has read before an orphan came may write back what was there, as a part of a block.
+        // A process that wrote a part of a block may have read the rest before an orphan was executed, and may
+        // write that old data back.
         let may_return = |version: &Version| {
             version.was_orphan
                 && !versions.iter().any(|later| is_replaced(version, later, read.start))
@@ -274,7 +279,8 @@ impl Oracle {
         }
         for version in versions {
             let had_ended = version.settled.is_some_and(|settled| settled < read.start);
-            // What a crash has undone, a copy of the request that is on its way may do once more.
+            // The content of this read came after the settled writes. A write that a crash has undone is left out:
+            // a copy of its request that is still in flight may do it again.
             if version.content != content && version.counts() && had_ended {
                 version.covered.get_or_insert(read.end);
             }

@@ -1,16 +1,16 @@
-//! Panics, wherever they happen: a runtime keeps those of a task from whoever does not wait for it.
+//! Detects panics in all tasks. A runtime hides the panic of a task that nothing waits for.
 
 use std::cell::RefCell;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
 thread_local! {
-    /// What the first panic of this thread has said since it was asked last.
+    /// Message of the first panic of this thread since the last call of `watched`.
     static FIRST: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
-/// Runs something. Says what it returns, unless it has panicked itself, and the first panic that there was
-/// meanwhile in this thread, also if somebody has caught it.
+/// Calls `run`. Returns its result, or `None` if it panicked, and the message of the first panic of this thread
+/// meanwhile, even if that was caught.
 pub(crate) fn watched<T>(run: impl FnOnce() -> T) -> (Option<T>, Option<String>) {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

@@ -1,4 +1,4 @@
-//! The faults that a target still has to make.
+//! Faults that a target has still to make.
 
 use iscsi_testkit::fault::{Effect, Fault, Trigger};
 use iscsi_testkit::scsi::Access;
@@ -6,13 +6,13 @@ use iscsi_testkit::target::Target;
 
 use crate::settings::Class;
 
-/// How many there are.
+/// Number of faults per class.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Pending {
     counts: [u64; Self::CLASSES.len()],
-    /// Of those, flushes that fail.
+    /// Number of flushes that will fail.
     pub(crate) flushes: u64,
-    /// And those that lose what the cache holds.
+    /// Number of flushes that will lose the content of the cache.
     pub(crate) losing: u64,
 }
 
@@ -49,7 +49,7 @@ impl Pending {
         }
     }
 
-    /// How many of each class are not there any more.
+    /// Returns how many faults of each class were made between two counts.
     pub(crate) fn made(self, now: Self) -> impl Iterator<Item = (Class, u64)> {
         let counts = self.counts.into_iter().zip(now.counts);
         let made = counts.map(|(before, now)| before.saturating_sub(now));

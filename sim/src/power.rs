@@ -1,19 +1,19 @@
-//! Losses of power, and drives that write their caches back as they like.
+//! Losses of power, and drives that write parts of their caches back without a request.
 
 use crate::rng::Rng;
 use crate::settings::Class;
 use crate::world::World;
 
-/// How often of a thousand times some of a cache is written back when a target takes data.
+/// How often of 1000 times a target that takes data writes a part of its cache back.
 const WRITE_BACKS: u64 = 20;
 
 impl World {
-    /// Power of all units is lost.
+    /// Loses the power of all units.
     pub(crate) fn lose_all_power(&mut self) {
         (0..self.units.count()).for_each(|unit| self.lose_power(unit));
     }
 
-    /// Power of a unit is lost: of what was not flushed all is gone, or any part.
+    /// Loses the power of a unit. All of its unflushed blocks are lost, or any part of them.
     pub(crate) fn lose_power(&mut self, unit: usize) {
         self.keep_a_part(unit);
         self.units.disk(unit).lose_power();
@@ -21,7 +21,7 @@ impl World {
         self.has_lost(unit);
     }
 
-    /// The targets of a unit restart, as after a loss of power.
+    /// Restarts the targets of a unit, as after a loss of power.
     pub(crate) fn restart(&mut self, unit: usize) {
         self.keep_a_part(unit);
         self.units.targets_of(unit).into_iter().for_each(|target| self.targets[target].restart());
@@ -29,7 +29,7 @@ impl World {
         self.has_lost(unit);
     }
 
-    /// Tells the oracle that the unflushed writes of a unit may be lost.
+    /// Informs the oracle that the unflushed writes of a unit may be lost.
     fn has_lost(&mut self, unit: usize) {
         if self.units.count() == 1 {
             return self.oracle.crashed();
@@ -41,7 +41,7 @@ impl World {
         }
     }
 
-    /// Where drives do that, some blocks of the cache are on the medium when it is lost.
+    /// Writes a part of the cache back before it is lost, if drives do that in this episode.
     pub(crate) fn keep_a_part(&mut self, unit: usize) {
         let unflushed = self.units.disk(unit).unflushed_blocks();
         let written = self.write_back(unit);
@@ -50,7 +50,7 @@ impl World {
         }
     }
 
-    /// Now and then a drive writes some of its cache back without being asked.
+    /// Writes a part of the cache back at times, if drives do that in this episode.
     pub(crate) fn may_write_back(&mut self, unit: usize) {
         if self.torn.as_mut().is_some_and(|rng| rng.within(0..1000) < WRITE_BACKS) {
             self.write_back(unit);
@@ -70,12 +70,12 @@ impl World {
         }
     }
 
-    /// The oracle learns which caches have lost something; whether any has.
+    /// Informs the oracle of the caches that have lost something. Returns whether any has.
     pub(crate) fn learn_cache_losses(&mut self) -> bool {
         let mut has_lost = false;
         while let Some(unit) = self.units.next_cache_loss() {
             self.trace.note("the cache is lost", &[]);
-            // Only the process that flushes hears of a failed flush; all hear of a reset.
+            // Only the process whose flush failed gets a report of it. All processes get a report of a reset.
             if let Some(process) = self.losing.first() {
                 let open = &self.open;
                 self.oracle.nobody_is_told(|disk| open.get(&disk) != Some(process));
@@ -88,8 +88,8 @@ impl World {
     }
 }
 
-/// Which of so many blocks are on the medium, asked in order: none, one, all but one, those before or behind one, every other
-/// one, or any.
+/// Draws which of `count` blocks are on the medium: none, one, all but one, those before or from one on, every
+/// other one, or any. The closure is called for the blocks in order.
 fn some_of(count: usize, rng: &mut Rng) -> impl FnMut(u64) -> bool {
     let (kind, place) = (rng.within(0..9), rng.index(0..count));
     let (share, mut each, mut asked) = (rng.within(1..100), rng.fork(), 0);

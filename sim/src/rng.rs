@@ -1,9 +1,9 @@
-//! Chance, all of it from one seed.
+//! Random numbers, all from one seed.
 
 use std::ops::Range;
 use std::time::Duration;
 
-/// A sequence of numbers that its seed decides (SplitMix64).
+/// A sequence of numbers that its seed determines (SplitMix64).
 #[derive(Clone, Debug)]
 pub(crate) struct Rng(u64);
 
@@ -12,12 +12,12 @@ impl Rng {
         Self(seed)
     }
 
-    /// A sequence of its own, so that what one user draws changes nothing for the others.
+    /// Returns a separate sequence, so that the draws of one user do not change those of others.
     pub(crate) fn fork(&mut self) -> Self {
         Self(self.next())
     }
 
-    /// The same, and what this one goes on with stays as it was.
+    /// Returns a separate sequence for a purpose, without advancing this one.
     pub(crate) const fn beside(&self, purpose: u64) -> Self {
         Self(mix(self.0 ^ purpose))
     }
@@ -27,28 +27,28 @@ impl Rng {
         mix(self.0)
     }
 
-    /// A number of a range that is not empty.
+    /// Returns a number of a range that is not empty.
     pub(crate) fn within(&mut self, range: Range<u64>) -> u64 {
         range.start + self.next() % (range.end - range.start).max(1)
     }
 
-    /// The same for places in memory.
+    /// Returns an index of a range that is not empty.
     pub(crate) fn index(&mut self, range: Range<usize>) -> usize {
         let drawn = self.within(range.start as u64..range.end as u64);
         usize::try_from(drawn).unwrap_or(range.start)
     }
 
-    /// Whether something happens that happens so often of a hundred times.
+    /// Returns `true` in `percent` of 100 cases.
     pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.within(0..100) < percent
     }
 
-    /// Whole milliseconds, from the first number to before the second.
+    /// Returns a duration of whole milliseconds from a range.
     pub(crate) fn millis(&mut self, range: Range<u64>) -> Duration {
         Duration::from_millis(self.within(range))
     }
 
-    /// A duration up to `max` milliseconds; short ones are as likely as long ones, by orders of magnitude.
+    /// Returns a duration of up to `max` milliseconds. Each order of magnitude is equally likely.
     pub(crate) fn any_scale(&mut self, max: u64) -> Duration {
         let bits = u64::from(max.max(2).ilog2()) + 1;
         let scale = 1 << self.within(1..bits + 1);
@@ -60,7 +60,7 @@ impl Rng {
     }
 }
 
-/// The finalizer of SplitMix64: neighbours become unlike.
+/// Mixes the bits of a word: the finalizer of SplitMix64. Adjacent inputs give unrelated outputs.
 pub(crate) const fn mix(word: u64) -> u64 {
     let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

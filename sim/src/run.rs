@@ -1,4 +1,5 @@
-//! The episode of a seed: requests of many kinds, or copies; and after some of them, repeated copies, a volume or a served unit.
+//! Runs the episode of a seed: requests of many kinds, or copies. After some of them, repeated copies, a volume
+//! or a served unit follow.
 
 use tokio::runtime::Builder;
 
@@ -7,17 +8,17 @@ use crate::episode::Report;
 use crate::settings::Settings;
 use crate::{copy, episode, panics, serve, volume};
 
-/// Runs the episode of a seed, in virtual time. A panic is a violation, in whichever task.
+/// Runs the episode of a seed, in virtual time. A panic in any task is a violation.
 ///
 /// # Errors
-/// When the system has no room for a runtime.
+/// When the system has no resources for a runtime.
 pub fn run(seed: u64, settings: &Settings) -> std::io::Result<Report> {
     let mut report = if copy::is_copy(seed) {
         part(seed, Box::pin(copy::episode(seed, settings)))?
     } else {
         part(seed, Box::pin(episode::episode(seed, settings)))?
     };
-    // In worlds of their own: the random draws of the first part stay the same.
+    // Worlds of their own, so that the random draws of the first part stay the same.
     if report.violation.is_none() && repeated::follow(seed) {
         report = report.and(part(seed, Box::pin(repeated::episode(seed, settings)))?);
     }

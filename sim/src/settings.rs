@@ -1,16 +1,16 @@
-//! What an episode consists of.
+//! The contents of an episode: which faults it may have, and how many requests.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What can go wrong, class by class.
+/// The classes of faults.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Class {
     /// Futures are dropped before they are ready.
     Dropped,
     /// Connections are lost.
     Cut,
-    /// What a lost or reset connection had on its way arrives long after its end.
+    /// Data that a lost or reset connection had in flight arrives long after its end.
     Late,
     /// Links carry nothing for a while.
     Stall,
@@ -20,54 +20,53 @@ pub enum Class {
     Busy,
     /// Data-Ins are lost in the target.
     Hole,
-    /// Answers come late.
+    /// Answers arrive late.
     Slow,
-    /// Commands that write are executed late, also after their connection is lost.
+    /// Writes are executed late, even after their connection is lost.
     Zombie,
-    /// The target restarts, or loses power: what was not flushed is gone.
+    /// The target restarts, or loses power. Writes that were not flushed are lost.
     Crash,
-    /// Another initiator resets the unit or clears its task set: commands end with TASK ABORTED, or without a
-    /// status.
+    /// Another initiator resets the unit or clears its task set: commands end with TASK ABORTED, or without a status.
     Reset,
-    /// A write that was acknowledged is lost on its way to the medium: a deferred error tells of it.
+    /// A write that was acknowledged is lost on its way to the medium. A deferred error reports it.
     Deferred,
     /// The write cache is switched on and off.
     WriteCache,
     /// The unit grows and shrinks.
     Capacity,
-    /// The unit has blocks of another size for a while, with other bytes in them.
+    /// The unit has blocks of another size for a while, with other data.
     BlockSize,
-    /// Another unit is there for a while.
+    /// Another unit replaces this one for a while.
     Exchange,
-    /// Commands are executed in another order than they have come.
+    /// Commands are executed in another order than they arrive.
     Reorder,
     /// Reads, writes and flushes fail on the medium.
     Medium,
     /// Ports stop serving the unit, and serve it again.
     Standby,
-    /// Processes die, and leave what was on its way.
+    /// Processes die, and leave their requests in flight.
     Death,
-    /// Each handle of a disk, and not only the first, has to report lost writes.
+    /// Each handle of a disk, and not only the first one, has to report lost writes.
     EachHandle,
-    /// Nothing may change after a disk has been closed in order.
+    /// Nothing may change on the unit after a disk was logged out successfully.
     AfterClose,
     /// A restarted target listens before its access list and units are back.
     Startup,
-    /// A target does not answer for a while, but its host acknowledges all data.
+    /// A target does not answer for a while, although its host acknowledges all data.
     BusyTarget,
     /// A flush takes time for each unflushed block, and its connection is not read meanwhile.
     SlowStore,
     /// A portal is unreachable for a while, in one direction or both.
     Partition,
-    /// All processes stop for a while; the world goes on.
+    /// All processes stop for a while, and the rest of the world runs on.
     Stop,
-    /// Drives write their caches back in any order, so a loss of power takes a part of them; and a command that is ended
-    /// before its status has written some of its blocks.
+    /// Drives write parts of their caches back in any order, so a loss of power loses a part of a cache. A
+    /// command that is ended before its status has written some of its blocks.
     Torn,
 }
 
 impl Class {
-    /// All of them.
+    /// All classes.
     pub const ALL: [Self; 28] = [
         Self::Dropped,
         Self::Cut,
@@ -99,7 +98,7 @@ impl Class {
         Self::Torn,
     ];
 
-    /// Whether it happens now and then, and is not how all of an episode goes.
+    /// Returns whether it is an event that happens now and then, and not a property of the whole episode.
     pub(crate) const fn is_event(self) -> bool {
         !self.is_trouble()
             && !matches!(
@@ -113,7 +112,7 @@ impl Class {
             )
     }
 
-    /// Whether it is a trouble: it has a beginning and an end, and random draws of its own.
+    /// Returns whether it is a trouble: it has a beginning and an end, and random draws of its own.
     pub(crate) const fn is_trouble(self) -> bool {
         matches!(
             self,
@@ -121,12 +120,13 @@ impl Class {
         )
     }
 
-    /// Whether an episode may have it in which only links fail, and what was sent over them comes late.
+    /// Returns whether an episode may have it in which only links fail. Data that was sent over such links may
+    /// arrive late.
     pub(crate) const fn is_about_links(self) -> bool {
         !self.is_event() || matches!(self, Self::Cut | Self::Stall | Self::Refuse | Self::Zombie)
     }
 
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -163,7 +163,7 @@ impl Class {
 }
 
 impl Class {
-    /// How many episodes of a hundred have it. What ends most disks is rare.
+    /// Returns the percentage of episodes that have it. Faults that end most disks are rare.
     pub(crate) const fn chance(self) -> u64 {
         if matches!(self, Self::BlockSize | Self::Exchange) {
             8
@@ -190,19 +190,19 @@ impl FromStr for Class {
     }
 }
 
-/// What the episodes have in common.
+/// Settings that all episodes share.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What goes wrong.
+    /// Classes of faults that episodes may have.
     pub classes: Vec<Class>,
-    /// Requests of an episode.
+    /// Number of requests of an episode.
     pub operations: usize,
-    /// Whether to keep the words of the trace, and not only its hash.
+    /// Whether to keep the lines of the trace, and not only its hash.
     pub is_traced: bool,
 }
 
 impl Default for Settings {
-    /// 200 requests, and all that can go wrong.
+    /// 200 requests, and all classes of faults.
     fn default() -> Self {
         Self { classes: Class::ALL.to_vec(), operations: 200, is_traced: false }
     }
@@ -214,14 +214,14 @@ impl Class {
 }
 
 impl Settings {
-    /// The same without faults that change or exchange the unit.
+    /// Returns the settings without the faults that change or exchange the unit.
     pub(crate) fn with_one_unit(&self) -> Self {
         let mut settings = self.clone();
         settings.classes.retain(|class| !Class::CHANGES_OF_UNIT.contains(class));
         settings
     }
 
-    /// The same without anything that goes wrong.
+    /// Returns the settings without any faults.
     #[must_use]
     pub fn without_faults(mut self) -> Self {
         self.classes.clear();

@@ -12,18 +12,18 @@ use tokio::time::{sleep, timeout};
 use crate::oracle::{GRAIN, Moment, Write};
 use crate::workload::Worker;
 
-/// The most handles of a disk that streams may be: the oracle knows 64 handles.
+/// The highest handle of a disk that a stream may use. The oracle knows 64 handles.
 const MAX_HANDLE: u32 = 60;
 
 /// A stream that is in use.
 struct Streaming {
     stream: DiskStream,
     handle: u32,
-    /// What was written and not waited for.
+    /// Writes that have not been waited for.
     pending: Vec<Write>,
-    /// When the first of that was written.
+    /// When the first of these writes began.
     begun: Moment,
-    /// Since when nothing has been read ahead.
+    /// When the stream last dropped its read-ahead.
     cleared: Moment,
 }
 
@@ -47,7 +47,7 @@ impl Worker {
         let patience = self.work.drops && self.rng.percent(20);
         let patience = if patience { self.rng.any_scale(20_000) } else { Duration::MAX };
         let result = timeout(patience, Box::pin(self.use_stream(&mut streaming))).await;
-        // What is not written yet is given up with the stream; what was sent may still come.
+        // Data that was not sent is dropped with the stream. Data that was sent may still be executed.
         drop(streaming.stream);
         let mut world = self.work.shared.lock();
         for write in streaming.pending {
@@ -89,7 +89,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Moves to another place, or to none; either way waits for what was written, unless there is no such place.
+    /// Seeks to another offset, or by zero bytes. Unless the offset is invalid, this waits for the writes.
     async fn stream_seeks(&mut self, streaming: &mut Streaming) -> io::Result<()> {
         let part = self.work.part.clone();
         let place = (self.grains(&part).start * GRAIN) as u64;
@@ -101,7 +101,7 @@ impl Worker {
             _ => SeekFrom::Start(place),
         };
         let result = stream.seek(seek).await;
-        // The unit has shrunk since the distance to its end was reckoned.
+        // The unit has shrunk since the distance to its end was calculated.
         if result.as_ref().is_err_and(is_no_place) {
             return Ok(());
         }
@@ -154,7 +154,7 @@ impl Worker {
         };
         let result = streaming.stream.write_all(&data).await;
         if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::StorageFull) {
-            // The unit has shrunk: what lies before its end is written, and the stream goes on.
+            // The unit has shrunk. The part before its end is written, and the stream goes on.
             if let Some(write) = streaming.pending.pop() {
                 self.work.shared.lock().oracle.end_write(write, false);
             }
@@ -166,7 +166,7 @@ impl Worker {
         result
     }
 
-    /// Behind the last byte there is no room, and that is no reason to stop.
+    /// Checks that a write at the capacity fails with `StorageFull`, after which the stream goes on.
     async fn stream_writes_at_capacity(
         &mut self,
         streaming: &mut Streaming,
@@ -221,7 +221,7 @@ impl Worker {
         result
     }
 
-    /// All that the stream was writing has ended. After a failure it may not vouch for anything any more.
+    /// Notes that all writes of the stream have ended. After a failure, a flush may not succeed.
     async fn has_written(&mut self, streaming: &mut Streaming, is_well: bool) {
         if streaming.pending.is_empty() {
             return;
@@ -248,8 +248,8 @@ fn is_loss(error: &io::Error) -> bool {
     cause_of(error).is_some_and(|cause| cause.kind() == ErrorKind::UnflushedWritesLost)
 }
 
-/// Whether the place that was to be moved to lies before the first byte; a write that the unit has refused may be of the same
-/// kind.
+/// Returns whether the seek led to an offset before byte 0. A write that the unit has refused may have the same
+/// error kind.
 fn is_no_place(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::InvalidInput && cause_of(error).is_none()
 }

@@ -1,4 +1,4 @@
-//! The ways to the unit: targets, the portal groups of each, and the portals of those.
+//! The paths to the unit: targets, their portal groups, and the portals of these.
 
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
@@ -10,13 +10,13 @@ use crate::rng::Rng;
 use crate::units::Units;
 
 /// The portal groups of all targets. Each is a [`Target`] of its own, since a login to another group makes
-/// another I_T nexus (RFC 7143 §4.4.3); those of one target share its name, and all of them the unit.
+/// another I_T nexus (RFC 7143 §4.4.3). The groups of one target share its name, and all groups share the unit.
 #[derive(Clone, Debug)]
 pub(crate) struct Topology {
     groups: Vec<PortalGroup>,
-    /// The portal group of each portal.
+    /// Index of the portal group of each portal.
     portals: Vec<usize>,
-    /// Each target serves another unit.
+    /// Whether each target serves a unit of its own.
     is_of_volume: bool,
 }
 
@@ -26,14 +26,14 @@ struct PortalGroup {
     tag: u16,
 }
 
-/// What draws are for.
+/// Purposes of the random draws.
 const PROVISIONING: u64 = 1;
 const EARLY_TASKS: u64 = 2;
 const PORT_GROUPS: u64 = 3;
 const NUMBERS: u64 = 4;
 
-/// A fifth of the units give blocks back by UNMAP alone (LBPU and LBPRZ, without LBPWS), in granules of some
-/// blocks, and some of them leave blocks as they are.
+/// Makes a fifth of the units deallocate blocks by UNMAP only (LBPU and LBPRZ, without LBPWS), in granules of
+/// several blocks. Some of these units leave blocks unchanged.
 fn provision(behavior: &mut UnitBehavior, blocks: u64, rng: &mut Rng) {
     if !rng.percent(20) {
         return;
@@ -71,7 +71,7 @@ impl Topology {
         Self { groups, portals, is_of_volume: false }
     }
 
-    /// A target for each of some units.
+    /// Draws a topology with one target per unit of a volume.
     pub(crate) fn of_volume(units: usize, rng: &mut Rng) -> Self {
         let (mut groups, mut portals) = (Vec::new(), Vec::new());
         for target in 0..units {
@@ -84,7 +84,7 @@ impl Topology {
         Self { groups, portals, is_of_volume: true }
     }
 
-    /// The units of the targets, of these disks.
+    /// Returns the units that the targets serve, on these disks.
     pub(crate) fn units(&self, disks: &[RamDisk], chunk: usize) -> Units {
         Units::new(disks, self.groups.iter().map(|group| self.unit_of(group)).collect(), chunk)
     }
@@ -93,7 +93,8 @@ impl Topology {
         if self.is_of_volume { group.target } else { 0 }
     }
 
-    /// The target of each portal group: they serve one unit, or those of a volume, and differ in what they negotiate.
+    /// Makes the target of each portal group. All serve one unit, or the units of a volume, and they negotiate
+    /// different parameters.
     pub(crate) fn serve(&self, disks: &[RamDisk], rng: &mut Rng) -> Vec<Target> {
         let provisioning = rng.beside(PROVISIONING);
         let early_tasks_unknown = rng.beside(EARLY_TASKS).percent(50);
@@ -133,7 +134,8 @@ impl Topology {
         self.groups.iter().map(target).collect()
     }
 
-    /// Half of the arrays have a target port group for each portal group, and tell their states, nearly all of them.
+    /// Draws the target port groups: half of the arrays have one for each portal group, and nearly all of these
+    /// report their states.
     fn array(&self, rng: &mut Rng) -> Option<PortGroups> {
         if rng.percent(50) || self.is_of_volume {
             return None;
@@ -150,22 +152,22 @@ impl Topology {
         Some(groups)
     }
 
-    /// The portal group of each portal.
+    /// Returns the portal group of each portal.
     pub(crate) fn portals(&self) -> &[usize] {
         &self.portals
     }
 
-    /// Whether all targets together serve a volume.
+    /// Returns whether all targets together serve a volume.
     pub(crate) const fn is_of_volume(&self) -> bool {
         self.is_of_volume
     }
 
-    /// How many targets there are.
+    /// Returns the number of targets.
     pub(crate) fn targets(&self) -> usize {
         self.groups.last().map_or(0, |group| group.target + 1)
     }
 
-    /// The URL of a unit by one of the targets, with all or some of its portals in any order.
+    /// Returns the URL of a unit at one of the targets, with all or some of its portals in a random order.
     pub(crate) fn url(&self, target: usize, lun: u16, rng: &mut Rng) -> String {
         let is_of_target = |portal: &usize| self.groups[self.portals[*portal]].target == target;
         let mut portals: Vec<usize> = (0..self.portals.len()).filter(is_of_target).collect();

@@ -1,4 +1,5 @@
-//! Judges episodes whose only fault is one trouble that ends in time: no request fails, and no session is lost to silence.
+//! Judges episodes whose only fault is one kind of trouble that ends in time: no request may fail, and no
+//! session may be lost for missing answers.
 
 use std::time::Duration;
 
@@ -9,44 +10,46 @@ use crate::clock;
 use crate::settings::Class;
 use crate::world::World;
 
-/// Time limit of a read that another portal can serve. A dead session is found within 45 s; then it reconnects over the other
-/// portal, with pauses of up to 30 s between tries.
+/// Time limit of a read that another portal can serve. A dead session is found within 45 s. Then it reconnects
+/// over the other portal, with pauses of up to 30 s between tries.
 const MAX_DETOUR: Duration = Duration::from_secs(150);
 
-/// Longest busy period that must not cost a session: a command's time limit is 60 s.
+/// Longest busy period in which no session may be lost: the time limit of a command is 60 s.
 const MAX_SILENCE: Duration = Duration::from_secs(58);
 
 impl World {
-    /// The accusation if a read took too long.
+    /// Returns the violation if a read took too long.
     pub(crate) fn forbids_wait(&self, took: Duration, portals: usize) -> Option<String> {
         let is_late = self.alone == Some(Class::Partition) && portals > 1 && took > MAX_DETOUR;
         is_late.then(|| format!("one portal alone is cut off, but a read has taken {took:?}"))
     }
 
-    /// The accusation if a request failed, for a disk with this number of portals whose patience exceeds every trouble.
+    /// Returns the violation if a request failed. The disk has `portals` portals, and its retry timeout exceeds
+    /// every trouble.
     pub(crate) fn forbids(&self, error: &Error, portals: usize) -> Option<String> {
         let alone = self.alone?;
-        // Each trouble ends early enough to reconnect within the patience. Writes in flight to a cut portal stay unsettled until
-        // it is back, which may take longer; but only one portal is cut at a time.
+        // Each trouble ends early enough to reconnect within the retry timeout. Writes in flight to a cut
+        // portal stay unsettled until it is back, which may take longer. But only one portal is cut at a time.
         let may_pass =
             alone != Class::Partition || portals > 1 && error.kind() != ErrorKind::Unsettled;
         may_pass
             .then(|| format!("only {alone} is wrong, and passes, but a request failed: {error}"))
     }
 
-    /// Whether unread data must be inspected.
+    /// Returns whether unread data must be inspected.
     pub(crate) fn watches_unread(&self) -> bool {
         matches!(self.alone, Some(Class::BusyTarget | Class::SlowStore))
     }
 
-    /// Notes that a target has not answered for this time.
+    /// Makes a target busy for a time.
     pub(crate) fn silence(&mut self, target: usize, lasts: Duration) {
         self.silences.insert(target, Silence::of(lasts));
         self.trace.note("a target is busy", &[target as u64, lasts.as_secs()]);
     }
 
-    /// The accusation if the initiator gives up a connection although the only fault is a busy target or a stopped process. Logins,
-    /// aborts and logouts are excepted: their time limits are short, and they end all connections of their session.
+    /// Returns the violation if the initiator gives up a connection although the only fault is a busy target or
+    /// a stopped process. Logins, aborts and logouts are excepted: their time limits are short, and they end
+    /// all connections of their session.
     pub(crate) fn lost_for_silence(&self, number: u64) -> Option<String> {
         let wire = self.wires.get(&number).filter(|wire| !wire.is_reset && !wire.is_at_end)?;
         let mut others = self.wires.values().filter(|other| other.process == wire.process);
@@ -63,7 +66,7 @@ impl World {
         let is_busy = wire.unread.has_command || target.has_task_on(wire.connection);
         let is_quiet = wire.to_initiator.is_quiet(clock::now());
         let acknowledges = wire.is_all_acknowledged(clock::now(), &self.shape);
-        // Where the host takes no more, an abort may wait behind what was written.
+        // Without room in the buffers, an abort may wait after earlier data.
         let has_room = wire.room(&self.shape) > 0;
         let may_not = self.watches_unread()
             && is_busy

@@ -1,4 +1,4 @@
-//! The units behind what is opened: one, or the members of a volume.
+//! The units of a disk or a volume: one, or the members.
 
 use std::ops::Range;
 
@@ -7,24 +7,26 @@ use iscsi_testkit::disk::RamDisk;
 use crate::oracle::GRAIN;
 use crate::rng::Rng;
 
-/// The bytes of a volume that lie on one unit before the next one's turn: the fewest that there may be.
+/// Chunk size of a volume in bytes, the smallest allowed: consecutive bytes on one unit before the next unit follows.
 pub(crate) const CHUNK: usize = 64 << 10;
 
-/// Units that hold the bytes of one disk or of one volume. Which byte of a volume lies where is reckoned here by RAID-0 as md has
-/// it, and not by the volume itself: so a volume that finds its own bytes again in the wrong places is found out.
+/// Units that hold the bytes of one disk or of one volume. The place of each byte of a volume is calculated
+/// here, by the RAID-0 layout of md, and not by the volume itself. So a volume that puts bytes in the wrong
+/// places, and finds them again there, is detected.
 #[derive(Debug)]
 pub(crate) struct Units {
     disks: Vec<RamDisk>,
     /// The unit that each target serves.
     of_target: Vec<usize>,
-    /// The bytes on one unit before the next one's turn.
+    /// Chunk size in bytes.
     chunk: usize,
-    /// How often each unit has lost something in its cache, as far as the oracle knows.
+    /// Number of losses of each unit's cache that the oracle has been informed of.
     cache_losses: Vec<u64>,
 }
 
 impl Units {
-    /// Units of one size, chunk by chunk, and which of them each target serves. A single one holds all bytes.
+    /// Makes the units from disks of one volume, and from the unit that each target serves. A single disk holds
+    /// all bytes.
     pub(crate) fn new(disks: &[RamDisk], of_target: Vec<usize>, chunk: usize) -> Self {
         Self { disks: disks.to_vec(), of_target, chunk, cache_losses: vec![0; disks.len()] }
     }
@@ -37,22 +39,22 @@ impl Units {
         &self.disks[unit]
     }
 
-    /// The unit that a target serves.
+    /// Returns the unit that a target serves.
     pub(crate) fn of_target(&self, target: usize) -> usize {
         self.of_target[target]
     }
 
-    /// The targets that serve a unit.
+    /// Returns the targets that serve a unit.
     pub(crate) fn targets_of(&self, unit: usize) -> Vec<usize> {
         (0..self.of_target.len()).filter(|target| self.of_target[*target] == unit).collect()
     }
 
-    /// One of them. Where there is only one, nothing is drawn.
+    /// Draws one of the units. With a single unit, this uses no random number.
     pub(crate) fn any(&self, rng: &mut Rng) -> usize {
         if self.disks.len() == 1 { 0 } else { rng.index(0..self.disks.len()) }
     }
 
-    /// All bytes, as a read sees them.
+    /// Returns all bytes as a read sees them.
     pub(crate) fn image(&self) -> Vec<u8> {
         let mut images = self.disks.iter().map(|disk| disk.read(0, usize::MAX));
         if self.disks.len() == 1 {
@@ -65,7 +67,7 @@ impl Units {
         (0..rows).flat_map(row).flatten().copied().collect()
     }
 
-    /// The grains of some blocks of a unit.
+    /// Returns the grains of a range of blocks of a unit.
     pub(crate) fn grains(&self, unit: usize, blocks: Range<u64>) -> Vec<Range<usize>> {
         let size = u64::from(self.disks[unit].block_size());
         let [start, end] =
@@ -85,7 +87,7 @@ impl Units {
         grains
     }
 
-    /// The first unit whose cache has lost something that the oracle did not know of; now it does.
+    /// Returns the first unit whose cache has lost something since the last call, and marks the loss as known.
     pub(crate) fn next_cache_loss(&mut self) -> Option<usize> {
         let lost = |(disk, known): (&RamDisk, &mut u64)| {
             let now = disk.cache_losses();

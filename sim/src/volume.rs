@@ -1,5 +1,5 @@
-//! Episodes of volumes: the requests of an episode go to several units as one. Each unit fails by itself: it loses its cache, is
-//! late or refuses, or one of its flushes fails. The oracle judges the whole.
+//! Episodes of volumes: the requests of an episode go to several units as one. Each unit fails by itself: it
+//! loses its cache, is late, refuses connections, or fails a flush. The oracle judges the whole volume.
 
 use iscsi_testkit::disk::{Cache, RamDisk};
 
@@ -10,17 +10,18 @@ use crate::topology::Topology;
 
 /// Percentage of seeds that go on with a volume.
 const SHARE: u64 = 15;
-/// Separates their random draws from all others.
+/// Separates the random draws of volumes from all others.
 const STREAM: u64 = 0x766f_6c75_6d65;
 
-/// Whether the episode of this seed goes on with a volume.
+/// Returns whether the episode of this seed goes on with a volume.
 pub(crate) fn follow(seed: u64) -> bool {
     mix(seed ^ STREAM) % 100 < SHARE
 }
 
-/// An episode with a volume.
+/// Runs an episode with a volume.
 pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
-    // A volume needs units with a fixed size and identity. A cache that is switched changes nothing that is special to volumes.
+    // A volume needs units with a fixed size and identity. Switching the cache has no effect that is special to
+    // volumes.
     let mut settings = settings.with_one_unit();
     settings.classes.retain(|class| *class != Class::WriteCache);
     let mut rng = Rng::new(mix(seed ^ STREAM));
@@ -30,12 +31,12 @@ pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
     Box::pin(episode_with(seed, &settings, rng, disks, topology)).await
 }
 
-/// Units of one block size. The cache of each loses what was not flushed, or does not.
+/// Draws units of one block size. Each has a volatile or a write-through cache.
 fn drawn_disks(count: usize, rng: &mut Rng) -> Vec<RamDisk> {
     let (size, blocks) = if rng.percent(50) { (512, 256) } else { (4096, 32) };
     let caches = [Cache::Volatile, Cache::Volatile, Cache::Volatile, Cache::WriteThrough];
     let mut drawn = || {
-        // What is less than a chunk stays unused.
+        // The rest that is less than a chunk stays unused.
         let disk = RamDisk::new(size, blocks + rng.within(0..4));
         disk.set_cache(rng.pick(&caches).copied().unwrap_or_default());
         disk

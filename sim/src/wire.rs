@@ -12,15 +12,15 @@ use crate::busy::Unread;
 use crate::clock;
 use crate::rng::Rng;
 
-/// How a link carries bytes.
+/// Delays, rate and buffer of a link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub(crate) latency: Duration,
-    /// Up to so much more, by chance.
+    /// Largest random addition to the latency.
     pub(crate) jitter: Duration,
     /// Bytes per second.
     pub(crate) rate: u64,
-    /// Bytes that a sender may have on the way.
+    /// Bytes that a sender may have in flight.
     pub(crate) buffer: usize,
 }
 
@@ -35,19 +35,19 @@ impl Shape {
     }
 }
 
-/// One direction: what was sent arrives in order.
+/// One direction. Data arrives in the order in which it was sent.
 #[derive(Debug, Default)]
 pub(crate) struct Direction {
     flying: VecDeque<Flight>,
     free_at: Option<Instant>,
     bytes: usize,
-    /// Nothing arrives before.
+    /// Nothing arrives before this time.
     stalled_until: Option<Instant>,
-    /// The sender has closed its end.
+    /// Whether the sender has closed its end.
     has_ended: bool,
 }
 
-/// Bytes on their way.
+/// Bytes in flight.
 #[derive(Debug)]
 struct Flight {
     leaves: Instant,
@@ -68,7 +68,7 @@ impl Direction {
         self.flying.push_back(Flight { leaves, arrives, bytes });
     }
 
-    /// What has arrived by now.
+    /// Returns the next bytes that have arrived.
     pub(crate) fn receive(&mut self, now: Instant) -> Option<Bytes> {
         if self.next_arrival()? > now {
             return None;
@@ -83,22 +83,22 @@ impl Direction {
         Some(self.stalled_until.map_or(first, |until| until.max(first)))
     }
 
-    /// Nothing arrives until then.
+    /// Delays all arrivals until `until`.
     pub(crate) fn stall(&mut self, until: Instant) {
         self.stalled_until = Some(until);
     }
 
-    /// The same, or until what it waits for already.
+    /// Delays all arrivals until `until`, or until the time of an earlier stall if that is later.
     pub(crate) fn stall_at_least(&mut self, until: Instant) {
         self.stalled_until = self.stalled_until.max(Some(until));
     }
 
-    /// Loses what has not left its sender.
+    /// Drops the bytes that have not left the sender.
     pub(crate) fn drop_unsent(&mut self, now: Instant) {
         self.flying.retain(|flight| flight.leaves <= now);
     }
 
-    /// Loses all that is on the way.
+    /// Drops all bytes in flight.
     pub(crate) fn drop_all(&mut self) {
         self.flying.clear();
         self.bytes = 0;
@@ -108,19 +108,19 @@ impl Direction {
         self.has_ended = true;
     }
 
-    /// Whether all has arrived that ever will.
+    /// Returns whether the sender has closed its end, and everything has arrived.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
         self.has_ended
             && self.flying.is_empty()
             && self.stalled_until.is_none_or(|until| until <= now)
     }
 
-    /// When the end arrives, if nothing is left before it.
+    /// Returns when the end arrives, if a stall alone holds it back.
     pub(crate) fn end_arrives(&self) -> Option<Instant> {
         if self.has_ended && self.flying.is_empty() { self.stalled_until } else { None }
     }
 
-    /// Whether nothing is in flight, and nothing blocks delivery.
+    /// Returns whether nothing is in flight, and nothing delays delivery.
     pub(crate) fn is_quiet(&self, now: Instant) -> bool {
         self.flying.is_empty() && self.stalled_until.is_none_or(|until| until <= now)
     }
@@ -131,28 +131,28 @@ impl Direction {
 pub(crate) struct Wire {
     /// The process whose connection it is.
     pub(crate) process: u64,
-    /// Which portal it leads to.
+    /// Index of the portal that it leads to.
     pub(crate) portal: usize,
     pub(crate) connection: ConnId,
     pub(crate) to_target: Direction,
     pub(crate) to_initiator: Direction,
     /// Data that has reached the target's host and is unread.
     pub(crate) unread: Unread,
-    /// What the initiator has not read yet.
+    /// Received data that the initiator has not read.
     pub(crate) inbox: BytesMut,
-    /// So many bytes of it are told of (`SO_RCVLOWAT`).
+    /// Number of received bytes from which on the reader is woken (`SO_RCVLOWAT`).
     pub(crate) low_water: usize,
     pub(crate) reader: Option<Waker>,
     pub(crate) writer: Option<Waker>,
-    /// Notes that the target has answered.
+    /// Whether the target has sent data.
     pub(crate) has_answered: bool,
-    /// The initiator is told that the connection was reset.
+    /// Whether the initiator is to see a reset of the connection.
     pub(crate) is_reset: bool,
-    /// The initiator is told that the target has closed it.
+    /// Whether the initiator is to see that the target has closed it.
     pub(crate) is_at_end: bool,
-    /// The initiator will reset it when it closes it.
+    /// Whether the initiator will reset it when it closes it.
     pub(crate) is_abortive: bool,
-    /// The initiator has closed it.
+    /// Whether the initiator has closed it.
     pub(crate) is_closed: bool,
 }
 
@@ -177,12 +177,12 @@ impl Wire {
         }
     }
 
-    /// Bytes that the initiator may send now, by the room in the socket buffers of both hosts.
+    /// Returns the number of bytes that the initiator may send, by the room in the socket buffers of both hosts.
     pub(crate) const fn room(&self, shape: &Shape) -> usize {
         shape.buffer.saturating_sub(self.to_target.bytes).saturating_sub(self.unread.len())
     }
 
-    /// Whether the initiator's host has received acknowledgements for all sent data.
+    /// Returns whether the initiator's host has received acknowledgements for all sent data.
     pub(crate) fn is_all_acknowledged(&self, now: Instant, shape: &Shape) -> bool {
         let is_back = |came: Instant| came + shape.latency <= now;
         self.to_target.flying.is_empty()
@@ -190,7 +190,7 @@ impl Wire {
             && self.unread.last_came().is_none_or(is_back)
     }
 
-    /// Whether everything that can be read has been read.
+    /// Returns whether everything that can be read has been read.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
         self.to_target.is_over(now) && self.unread.is_empty()
     }
@@ -199,7 +199,7 @@ impl Wire {
         self.is_reset || self.is_at_end || self.inbox.len() >= self.low_water
     }
 
-    /// Wakes whoever waits for it.
+    /// Wakes the tasks that wait for the connection.
     pub(crate) fn wake(&mut self) {
         self.reader.take().into_iter().chain(self.writer.take()).for_each(Waker::wake);
     }

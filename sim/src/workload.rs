@@ -1,4 +1,4 @@
-//! Requests of many kinds, many at once, and what the oracle says of their answers.
+//! Concurrent requests of many kinds, whose answers the oracle judges.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,52 +14,52 @@ use crate::rng::Rng;
 use crate::settings::Class;
 use crate::world::{Shared, World};
 
-/// The longest request, grains.
+/// Length of the longest request, grains.
 const MAX_GRAINS: usize = 64 << 10 >> 6;
 
-/// What the workers of a disk have in common.
+/// State that the workers of a disk share.
 #[derive(Clone)]
 pub(crate) struct Work {
     pub(crate) shared: Arc<Shared>,
-    /// Which opened disk it is.
+    /// Number of the opened disk.
     pub(crate) opened: usize,
     /// Number of portals of the disk.
     pub(crate) portals: usize,
-    /// The number of the next handle that a worker makes.
+    /// Number of the next handle that a worker makes.
     pub(crate) handles: Arc<AtomicU32>,
-    /// Where writes are allowed, grains: whole blocks.
+    /// The grains that may be written: whole blocks.
     pub(crate) part: Range<usize>,
-    /// Requests that are still to be made, by all workers.
+    /// Number of requests that all workers together have still to make.
     pub(crate) left: Arc<AtomicUsize>,
-    /// Between two requests of a worker, milliseconds at most.
+    /// Longest pause of a worker between two requests, milliseconds.
     pub(crate) max_pause: u64,
-    /// Whether futures are dropped now and then.
+    /// Whether futures are dropped at times.
     pub(crate) drops: bool,
-    /// Whether the unit is reset now and then.
+    /// Whether the unit is reset at times.
     pub(crate) resets: bool,
     /// Whether the sessions have several connections.
     pub(crate) has_connections: bool,
-    /// The disk does not end when no session has come back in time.
+    /// Whether the disk fails requests, but does not end, if no session is back within the retry timeout.
     pub(crate) outlasts: bool,
-    /// How long the disk waits for lost sessions.
+    /// Retry timeout of the disk.
     pub(crate) patience: Duration,
-    /// Whether nothing goes wrong, so that a request that fails is a violation.
+    /// Whether there are no faults, so that a request that fails is a violation.
     pub(crate) is_strict: bool,
 }
 
-/// One user of a disk, with a handle of its own.
+/// A user of a disk, with a handle of its own.
 pub(crate) struct Worker {
     pub(crate) work: Work,
-    /// Its handle, which is told of each loss: clones would be handles of their own.
+    /// Its handle, to which each loss is reported. Clones would be further handles.
     pub(crate) disk: Arc<Opened>,
-    /// Which of the disk's handles it is.
+    /// Number of the handle among those of the disk.
     pub(crate) handle: u32,
     pub(crate) rng: Rng,
-    /// What its last request was of.
+    /// Range of its last request.
     pub(crate) last: Range<usize>,
 }
 
-/// What a request is.
+/// Kind of a request.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Read,
@@ -74,7 +74,7 @@ enum Kind {
 }
 
 impl Worker {
-    /// Makes requests until there are enough, or the disk is gone.
+    /// Makes requests until there were enough, or the disk has ended.
     pub(crate) async fn run(mut self) {
         while self.takes_one() {
             if self.rng.percent(50) {
@@ -86,7 +86,8 @@ impl Worker {
                     self.read(grains).await
                 }
                 Kind::Flush => match self.flush().await {
-                    // What a dropped flush was told by one unit has to be told by the next.
+                    // One unit of the volume may have reported a loss to the dropped flush. The next flush has
+                    // to report it.
                     None if self.is_of_volume() => self.flush().await,
                     flushed => flushed,
                 },
@@ -109,7 +110,7 @@ impl Worker {
         }
     }
 
-    /// Reads all of the disk.
+    /// Reads the whole disk.
     pub(crate) async fn read_all(&mut self) -> Option<Result<(), Error>> {
         let len = usize::try_from(self.disk.capacity()).unwrap_or(0) / GRAIN;
         self.read(0..len).await
@@ -121,7 +122,7 @@ impl Worker {
         is_well && self.work.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }
 
-    /// Notes an error; whether the disk is of no use any more.
+    /// Notes an error. Returns whether the disk has ended.
     pub(crate) fn fails(&self, error: &Error) -> bool {
         let mut world = self.work.shared.lock();
         world.trace.note(&format!("error: {error}"), &[u64::from(self.handle)]);
@@ -142,8 +143,8 @@ impl Worker {
         has_ended || !self.work.outlasts && error.reconnect_error().is_some()
     }
 
-    /// Whether an error that says that a disk has ended is one that there may be: before it is closed only where another
-    /// unit was there, or no session has come back for as long as that is waited for.
+    /// Returns whether the disk may have ended with this error. Before it is closed, a disk may end only if
+    /// another unit was present, or if faults have lasted for nearly the retry timeout.
     fn may_have_ended(&self, world: &World, error: &Error) -> bool {
         if world.lun.was_exchanged() {
             return true;
@@ -155,7 +156,7 @@ impl Worker {
         if error.reconnect_error().is_some() {
             return false;
         }
-        // One that a request may have been sent before is of that request alone.
+        // A session error after which the request may have executed concerns that request alone.
         !error.is_of_session() || error.may_have_executed()
     }
 
@@ -181,14 +182,14 @@ impl Worker {
         matches!(*self.disk, Opened::Volume(_))
     }
 
-    /// A part of the disk to be read: mostly of where this worker writes.
+    /// Draws a range to read: mostly from the part that this worker writes.
     fn any_grains(&mut self) -> Range<usize> {
         let all = usize::try_from(self.disk.capacity()).unwrap_or(0) / GRAIN;
         let part = if self.rng.percent(80) { self.work.part.clone() } else { 0..all };
         self.grains(&part)
     }
 
-    /// A part of a range: now and then that of the request before, which may not have come to its end.
+    /// Draws a part of a range: at times that of the last request, which may not have completed.
     pub(crate) fn grains(&mut self, of: &Range<usize>) -> Range<usize> {
         let is_within = of.start <= self.last.start && self.last.end <= of.end;
         if self.last.is_empty() || !is_within || self.rng.percent(75) {
@@ -197,7 +198,7 @@ impl Worker {
         self.last.clone()
     }
 
-    /// A few places are met often, and many requests are of whole blocks.
+    /// Draws a range. A few places are used often, and many ranges are whole blocks.
     fn other_grains(&mut self, of: &Range<usize>) -> Range<usize> {
         let all = of.len();
         let max = if self.rng.percent(80) { 64 } else { MAX_GRAINS };
@@ -212,12 +213,12 @@ impl Worker {
         start..start + len
     }
 
-    /// Waits for a request, or drops it after a while; `None` if it was dropped.
+    /// Waits for a request, or drops it after a while. Returns `None` if it was dropped.
     async fn patiently<T>(&mut self, request: impl Future<Output = T>) -> Option<T> {
         self.patiently_with(10, request).await
     }
 
-    /// The same for a request that is dropped so often of a hundred times.
+    /// Waits for a request, or drops it after a while. `percent` is the chance that it is dropped.
     async fn patiently_with<T>(
         &mut self,
         percent: u64,
@@ -268,7 +269,7 @@ impl Worker {
         let kind = if is_possible { kind } else { Kind::Zeroes };
         let (is_data, is_discard) = (matches!(kind, Kind::Write), matches!(kind, Kind::Discard));
         if is_discard {
-            // What lies outside of whole blocks stays.
+            // A discard leaves partial blocks as they are.
             grains = grains.start.next_multiple_of(block)..grains.end / block * block;
             grains.end = grains.end.max(grains.start);
         }
@@ -303,7 +304,7 @@ impl Worker {
         result
     }
 
-    /// Flushes; of a loss that it tells, the oracle learns.
+    /// Flushes. Informs the oracle of a loss that the flush reports.
     pub(crate) async fn flush(&mut self) -> Option<Result<(), Error>> {
         let disk = Arc::clone(&self.disk);
         let begun = {
@@ -330,7 +331,7 @@ impl Worker {
         result
     }
 
-    /// A flush has told of lost writes, for which there has to be a reason.
+    /// Notes that a flush has reported lost writes. There has to be a reason for it.
     pub(crate) fn told_of_loss(&self, world: &mut World, handle: u32) {
         if self.work.is_strict {
             world.accuse("nothing is wrong, but a flush tells of lost writes".to_owned());
@@ -339,12 +340,13 @@ impl Worker {
         world.oracle.told_of_loss(self.work.opened, handle);
     }
 
-    /// Whether what began then may have been answered by another unit before anything could tell.
+    /// Returns whether another unit may have answered a request that began at `begun` before the initiator
+    /// could notice.
     pub(crate) fn may_be_of_another(&self, world: &World, begun: Moment) -> bool {
         world.lun.may_have_misled(self.work.has_connections, begun)
     }
 
-    /// Whether a read that began then may have returned these bytes.
+    /// Checks whether a read that began at `begun` may have returned these bytes.
     pub(crate) fn check(
         &self,
         world: &mut World,
@@ -359,7 +361,7 @@ impl Worker {
         world.oracle.check(begun, first, data)
     }
 
-    /// Asks for holes, and checks that there is nothing.
+    /// Queries the extents, and checks that holes read as zeros.
     async fn extents(&mut self) -> Option<Result<(), Error>> {
         let (disk, grains) = (Arc::clone(&self.disk), self.any_grains());
         let begun = self.work.shared.lock().oracle.now();
@@ -394,7 +396,7 @@ impl Worker {
         result
     }
 
-    /// Resets the unit: what was not flushed may be gone, also what others wrote.
+    /// Resets the unit: writes that were not flushed may be lost, also those of other hosts.
     async fn reset(&mut self) -> Option<Result<(), Error>> {
         let disk = Arc::clone(&self.disk);
         let disks = disk.disks();
@@ -415,17 +417,17 @@ impl Worker {
     }
 }
 
-/// Whether an error says that another unit is there than before.
+/// Returns whether an error says that the unit has been replaced by another one.
 fn is_another_unit(error: &Error) -> bool {
     if let Some(why) = error.reconnect_error() {
         return is_another_unit(why);
     }
-    // With sense data, it is the capacity that has changed.
+    // An error with sense data reports a changed capacity instead.
     error.sense().is_none() && matches!(error.advice(), Some(Advice::OneUnit | Advice::Reopen))
 }
 
-/// The pause before the last try to open a lost session anew, which may be left out.
+/// The pause before the last try to reconnect a lost session. That try may be omitted.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// Longer than any request takes after the last fault, a reconnect included.
+/// Longer than any request takes after the last fault, including a reconnect.
 pub(crate) const MAX_WAIT: Duration = Duration::from_secs(400);

@@ -1,4 +1,4 @@
-//! All that is not the initiator: the targets, the wires that lead to them, and what is shared of it.
+//! Everything outside the initiator: the targets, the wires that lead to them, and the state that all tasks share.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,25 +19,24 @@ use crate::trace::Trace;
 use crate::units::Units;
 use crate::wire::{Shape, Wire};
 
-/// How late bytes may arrive, milliseconds.
+/// The latest that bytes may arrive, milliseconds.
 pub(crate) const MAX_LATE: u64 = 1 << 18;
 
-/// Separates the numbers that sessions begin with from other random draws.
+/// Separates the random draw of the sessions' first numbers from others.
 const NUMBERS: u64 = 0x006e_756d_6265_7273;
 
-/// What becomes of who connects to a portal.
+/// What happens to a connection attempt to a portal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Reachability {
     Open,
     Refuses,
-    /// Nothing comes back.
+    /// No answer arrives.
     Dark,
 }
 
-/// A portal.
 #[derive(Debug)]
 pub(crate) struct Portal {
-    /// Its portal group, which is a target of its own.
+    /// Index of its portal group, which is a target of its own.
     pub(crate) target: usize,
     pub(crate) reachability: Reachability,
 }
@@ -49,59 +48,59 @@ pub(crate) struct World {
     pub(crate) portals: Vec<Portal>,
     pub(crate) wires: BTreeMap<u64, Wire>,
     pub(crate) shape: Shape,
-    /// What links and targets leave to chance.
+    /// Random draws of links and targets.
     pub(crate) chance: Rng,
     /// The random bytes of the initiator.
     pub(crate) entropy: Rng,
-    /// What sessions of the initiator begin to count from.
+    /// Random draws of the numbers that sessions of the initiator begin to count from.
     pub(crate) numbers: Rng,
     pub(crate) trace: Trace,
     pub(crate) oracle: Oracle,
-    /// The first thing that must not have happened.
+    /// The first violation.
     pub(crate) violation: Option<String>,
-    /// How late bytes of a closed connection may arrive, milliseconds; 0 loses them.
+    /// The latest that bytes of a closed connection may arrive, milliseconds. With 0 they are lost.
     pub(crate) max_late: u64,
-    /// What is behind the number of the unit; of a volume that of its first unit.
+    /// The unit at the LUN; for a volume, its first unit.
     pub(crate) lun: Lun,
-    /// The units whose bytes the oracle knows.
+    /// The units whose content the oracle knows.
     pub(crate) units: Units,
-    /// Decides what drives write back of their caches, and when, if they do that unasked.
+    /// Decides which parts of their caches drives write back without a request, and when; `None` if they do not.
     pub(crate) torn: Option<Rng>,
-    /// What may have had an initiator count writes as lost.
+    /// Events that may make an initiator count writes as lost.
     pub(crate) losses: Losses,
-    /// What was done, and what has gone wrong.
+    /// Numbers of requests and faults.
     pub(crate) counts: Counts,
-    /// When things have begun to go wrong last.
+    /// When faults last began.
     pub(crate) wrong_since: Option<Instant>,
-    /// The only kind of trouble of this episode, if there are no other faults.
+    /// The only kind of trouble in this episode, if there are no other faults.
     pub(crate) alone: Option<Class>,
     /// The busy targets.
     pub(crate) silences: BTreeMap<usize, Silence>,
     /// The slow store, if flushes take time.
     pub(crate) slow_store: Option<SlowStore>,
-    /// Whether a trouble lasts now.
+    /// Whether a trouble is in progress.
     pub(crate) has_trouble: bool,
     /// The portal that is cut off, if one is.
     pub(crate) cut_off: Option<usize>,
-    /// The processes whose flush has failed in this turn, and emptied the cache.
+    /// Processes whose flush has failed in this turn and emptied the cache.
     pub(crate) losing: BTreeSet<u64>,
     accepted: u64,
-    /// How many processes were started, and how many disks were opened.
+    /// Number of processes that were started.
     started: u64,
     opened: usize,
-    /// The disks that are open, and of which process each is.
+    /// The open disks, each with its process.
     pub(crate) open: BTreeMap<usize, u64>,
     /// The processes that have ended.
     ended: BTreeSet<u64>,
-    /// Something of one that has died may be on its way.
+    /// Whether requests of a process that has died may still be in flight.
     has_orphans: bool,
 }
 
-/// The world, and a bell for whoever moves it on.
+/// The world, and a signal for the task that advances it.
 #[derive(Debug)]
 pub(crate) struct Shared {
     world: Mutex<World>,
-    /// There is something new to carry.
+    /// Notified when there is something new to carry.
     pub(crate) moved: Notify,
 }
 
@@ -114,7 +113,7 @@ impl Shared {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Carries bytes, and lets the targets know the time, for ever.
+    /// Carries bytes and advances the targets' clocks, forever.
     pub(crate) async fn run(self: Arc<Self>) {
         loop {
             let next = self.lock().turn();
@@ -179,13 +178,13 @@ impl World {
         }
     }
 
-    /// The number of a new process.
+    /// Returns the number of a new process.
     pub(crate) const fn start_process(&mut self) -> u64 {
         self.started += 1;
         self.started
     }
 
-    /// The number of a disk that a process has opened.
+    /// Registers a disk that a process has opened, and returns its number.
     pub(crate) fn open_disk(&mut self, process: u64, at_opening: AtOpening) -> usize {
         self.opened += 1;
         self.open.insert(self.opened, process);
@@ -193,7 +192,7 @@ impl World {
         self.opened
     }
 
-    /// A disk has no handle any more.
+    /// Notes that a disk has no handle left.
     pub(crate) fn close_disk(&mut self, number: usize) {
         self.open.remove(&number);
     }
@@ -202,14 +201,14 @@ impl World {
         self.ended.contains(&process)
     }
 
-    /// Whether something of a process that has died may be on its way.
+    /// Returns whether requests of a process that has died may still be in flight.
     pub(crate) const fn has_orphans(&self) -> bool {
         self.has_orphans
     }
 
-    /// A process ends: nothing that it does from now on can be seen. The system closes its connections;
-    /// what they had taken arrives, or is lost, or arrives late. Of its disks that were not closed in
-    /// order, the oracle learns whether the target had finished with what was acknowledged.
+    /// Ends a process: nothing that it does afterwards can be observed. The system closes its connections; the
+    /// data that they had taken arrives, is lost, or arrives late. For each of its disks that was not closed in
+    /// order, the oracle is informed whether the target had finished all acknowledged requests.
     pub(crate) fn end_process(&mut self, process: u64, disks: &[(usize, bool)]) {
         self.trace.note("process ends", &[process]);
         self.ended.insert(process);
@@ -217,7 +216,7 @@ impl World {
         for number in own.map(|(number, _)| *number).collect::<Vec<_>>() {
             let late = self.chance.any_scale(self.max_late.max(1));
             if let Some(wire) = self.wires.get_mut(&number) {
-                // What nobody has read makes the system reset the connection.
+                // A process that ends with unread data makes the system reset the connection.
                 wire.is_abortive |= !wire.inbox.is_empty();
                 wire.to_target.stall_at_least(clock::now() + late);
             }
@@ -230,7 +229,7 @@ impl World {
         }
     }
 
-    /// Lets the oracle know when nothing is left of what processes have left.
+    /// Informs the oracle when no request of any dead process is left.
     pub(crate) fn observe_orphans(&mut self) {
         let is_orphan = |wire: &Wire| self.ended.contains(&wire.process);
         if self.has_orphans
@@ -243,14 +242,14 @@ impl World {
         }
     }
 
-    /// Something has happened that must not; the first such thing counts.
+    /// Reports a violation. Only the first one is kept.
     pub(crate) fn accuse(&mut self, why: String) {
         self.trace.note(&why, &[]);
         self.violation.get_or_insert(why);
     }
 
-    /// What an initiator did first against the standard, by what the targets have seen. Where bytes of lost
-    /// connections arrive late, they have no order that could tell.
+    /// Returns the first breach of the standard by an initiator that the targets have seen. Where bytes of lost
+    /// connections arrive late, their order proves nothing, so nothing is reported.
     pub(crate) fn broken_rule(&self) -> Option<String> {
         if self.max_late > 0 {
             return None;
@@ -263,7 +262,7 @@ impl World {
         self.portals.get(portal).map_or(Reachability::Dark, |portal| portal.reachability)
     }
 
-    /// A new connection to a portal.
+    /// Accepts a connection to a portal, and returns its number.
     pub(crate) fn accept(&mut self, process: u64, portal: usize) -> u64 {
         self.accepted += 1;
         let target = self.portals[portal].target;
@@ -277,7 +276,7 @@ impl World {
         self.wires.get_mut(&number)
     }
 
-    /// The initiator closes its end. What it has sent arrives before that, unless it is lost.
+    /// Closes the initiator's end. The data that it has sent arrives first, unless it is lost.
     pub(crate) fn close(&mut self, number: u64) {
         let max_late = self.max_late;
         let Some(wire) = self.wires.get(&number) else { return };
@@ -302,8 +301,8 @@ impl World {
         self.trace.note("close", &[number, u64::from(wire.is_abortive)]);
     }
 
-    /// A connection is lost: the initiator is told so now. What it had sent is lost as well, or late, and the
-    /// target is told at the end of that.
+    /// Loses a connection. The initiator sees the reset immediately. The data that it had sent is lost or
+    /// arrives late, and the target sees the end after that.
     pub(crate) fn cut(&mut self, number: u64) {
         let Some(wire) = self.wires.get_mut(&number) else { return };
         self.losses.reason();

@@ -1,20 +1,20 @@
-//! Episodes of the simulation: the same seed gives the same episode, and where nothing goes wrong nothing is wrong.
+//! Episodes of the simulation: the same seed gives the same episode, and without faults there is no violation.
 
 use std::collections::BTreeSet;
 use std::io;
 
 use iscsi_sim::{Class, Settings, run};
 
-/// The first seed of copies of a source in use; of other copies there is one among the first few.
+/// The first seed of copies of a source in use. Other copies are among the first few seeds.
 const COPY_IN_USE: u64 = 128;
-/// Seeds of episodes with repeated copies; together they have every event that is counted.
+/// Seeds of episodes with repeated copies. Together they have every event that is counted.
 const REPEATED_COPIES: [u64; 6] = [74, 69, 48, 17, 40, 45];
 
-/// Seeds of episodes with a served unit; together they have every event that is counted.
+/// Seeds of episodes with a served unit. Together they have every event that is counted.
 const SERVED: [u64; 2] = [98, 325];
 
-/// All that is left to chance comes from the seed: the hash covers every request, every answer and every
-/// byte of a connection, with their times.
+/// The seed decides everything random: the hash covers every request, every answer and every byte of a
+/// connection, with their times.
 #[test]
 fn a_seed_decides_everything() -> io::Result<()> {
     let settings = Settings { operations: 40, ..Settings::default() };
@@ -36,8 +36,8 @@ fn where_nothing_goes_wrong_no_request_fails_and_every_read_is_right() -> io::Re
     Ok(())
 }
 
-/// Nothing is wrong where a stream seeks behind a write that the unit has refused, where a unit shrinks unheard, and where a
-/// port still changes its state when a disk is closed.
+/// There is no violation where a stream seeks after a write that the unit has refused, where a unit shrinks
+/// unnoticed, and where a port still changes its state while a disk is closed.
 #[test]
 fn what_looks_wrong_and_is_not_is_no_violation() -> io::Result<()> {
     for seed in [8_023_720, 8_049_030, 8_050_850] {
@@ -46,7 +46,7 @@ fn what_looks_wrong_and_is_not_is_no_violation() -> io::Result<()> {
     Ok(())
 }
 
-/// An episode that does nothing finds nothing.
+/// An episode without requests finds nothing, so they are counted here.
 #[test]
 fn in_episodes_requests_end_well_and_faults_of_each_class_take_effect() -> io::Result<()> {
     let rules = [Class::EachHandle, Class::AfterClose];
@@ -67,10 +67,10 @@ fn in_episodes_requests_end_well_and_faults_of_each_class_take_effect() -> io::R
     panic!("{writes} writes, {reads} reads, {flushes} flushes, and never: {missing:?}");
 }
 
-/// Seeds that go on with a volume.
+/// Seeds of episodes that go on with a volume.
 const VOLUMES: [u64; 2] = [28, 19];
 
-/// One unit of a volume loses its cache, another one is late or away, and flushes tell of it.
+/// One unit of a volume loses its cache, another one is late or away, and flushes report the loss.
 #[test]
 fn volumes_are_used_while_their_units_fail() -> io::Result<()> {
     let settings = Settings { is_traced: true, ..Settings::default() };
@@ -88,7 +88,7 @@ fn volumes_are_used_while_their_units_fail() -> io::Result<()> {
     Ok(())
 }
 
-/// A run ends the sessions of a killed one, digests save writes, and a mismatch makes the digests be forgotten.
+/// A run ends the sessions of a killed run, digests save writes, and after a mismatch the digests are dropped.
 #[test]
 fn repeated_copies_survive_killed_processes_and_use_their_files() -> io::Result<()> {
     let mut missing = BTreeSet::from([
@@ -112,7 +112,7 @@ fn repeated_copies_survive_killed_processes_and_use_their_files() -> io::Result<
     panic!("it never happens: {missing:?}");
 }
 
-/// Servers are killed and stopped, clients come back, and flushes tell of what was lost.
+/// Servers are killed and stopped, clients connect again, and flushes report the lost writes.
 #[test]
 fn a_served_unit_survives_killed_servers_and_lost_connections() -> io::Result<()> {
     let mut missing = BTreeSet::from([

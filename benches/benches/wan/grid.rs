@@ -1,4 +1,4 @@
-//! What is measured: round-trip times, variants of sending, send buffers.
+//! The grid of the measurement: round-trip times, variants of sending, send buffers.
 
 use std::time::Duration;
 
@@ -11,29 +11,29 @@ const KIB: u64 = 1024;
 /// The send buffers of the full grid, KiB of data.
 const BUFFERS: [u64; 12] = [128, 256, 384, 512, 640, 768, 1024, 1152, 1280, 1536, 2048, 2560];
 
-/// How the socket is set.
+/// Settings of the socket.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Variant {
-    /// A page at a time, small segments at once.
+    /// A page per send; small segments are sent immediately.
     Default,
-    /// A page at a time, small segments held back.
+    /// A page per send; small segments are held back.
     Nagle,
-    /// Many pages at a time, small segments at once.
+    /// Many pages per send; small segments are sent immediately.
     MultiPage,
-    /// Many pages at a time, small segments held back.
+    /// Many pages per send; small segments are held back.
     Both,
-    /// All left to the tuner.
+    /// Everything is chosen by the tuner.
     Tuned,
 }
 
-/// What becomes of the send buffer.
+/// Setting of the send buffer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Buffer {
-    /// So many bytes of data.
+    /// This number of bytes of data.
     Static(u64),
     /// The kernel tunes it.
     Auto,
-    /// Left to the tuner.
+    /// The tuner chooses it.
     Tuned,
 }
 
@@ -46,23 +46,23 @@ pub(crate) struct Point {
     pub(crate) buffer: Buffer,
 }
 
-/// All points of a run, and how long each is measured.
+/// All points of a run, and the time of each sample.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Grid {
-    /// Round-trip times, milliseconds.
+    /// Round-trip times in milliseconds.
     rtts: Vec<u32>,
     variants: Vec<Variant>,
-    /// For all variants but the tuner's.
+    /// Send buffers of all variants except the tuner's.
     buffers: Vec<Buffer>,
-    /// The least time of one sample.
+    /// Least time of one sample.
     sample: Duration,
 }
 
 impl Grid {
-    /// The grid that these variables ask for.
+    /// Returns the grid that the variables select.
     ///
     /// # Errors
-    /// Text about a variable that cannot be understood.
+    /// A message about a variable that cannot be parsed.
     pub(crate) fn from_variables(
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, Trouble> {
@@ -82,7 +82,7 @@ impl Grid {
         })
     }
 
-    /// What fits into a check.
+    /// Returns a grid that is small enough for a check.
     fn small() -> Self {
         Self {
             rtts: vec![20, 100],
@@ -92,7 +92,7 @@ impl Grid {
         }
     }
 
-    /// What the literature swept.
+    /// Returns the grid of the literature.
     fn full() -> Self {
         let sizes = BUFFERS.iter().map(|kib| Buffer::of_kib(*kib));
         Self {
@@ -103,7 +103,7 @@ impl Grid {
         }
     }
 
-    /// All points: what is compared with each other is measured one after the other.
+    /// Returns all points. Points to compare with each other are measured one after the other.
     pub(crate) fn points(&self) -> Vec<Point> {
         let mut points = Vec::new();
         for &rtt_ms in &self.rtts {
@@ -118,7 +118,7 @@ impl Grid {
         points
     }
 
-    /// How long a sample of a point takes: with a small send buffer, writes end in lumps, one a round
+    /// Returns the time of a sample of a point. With a small send buffer, writes end in bursts, one per round
     /// trip.
     pub(crate) fn sample(&self, point: &Point) -> Duration {
         self.sample.max(2 * point.rtt())
@@ -128,7 +128,7 @@ impl Grid {
 impl Variant {
     const ALL: [Self; 5] = [Self::Default, Self::Nagle, Self::MultiPage, Self::Both, Self::Tuned];
 
-    /// The name in results.
+    /// Returns the name in the results.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Default => "default",
@@ -143,7 +143,8 @@ impl Variant {
         Self::ALL.into_iter().find(|variant| variant.name() == text)
     }
 
-    /// Small segments at once, and how much goes into one system call; `None` is the tuner's.
+    /// Returns whether small segments are sent immediately, and the length of sends; `None` leaves both to
+    /// the tuner.
     const fn sending(self) -> Option<(bool, Sends)> {
         match self {
             Self::Default => Some((true, Sends::OnePage)),
@@ -167,7 +168,7 @@ impl Buffer {
         }
     }
 
-    /// The value in results.
+    /// Returns the value in the results.
     pub(crate) fn parameter(self) -> String {
         match self {
             Self::Static(bytes) => bytes.to_string(),
@@ -176,7 +177,7 @@ impl Buffer {
         }
     }
 
-    /// The name for people.
+    /// Returns the name for people.
     pub(crate) fn name(self) -> String {
         match self {
             Self::Static(bytes) => format!("{} KiB", bytes / KIB),
@@ -190,13 +191,13 @@ impl Point {
         Duration::from_millis(self.rtt_ms.into())
     }
 
-    /// How long slow start and the kernel's tuning take at least.
+    /// Returns the least time for slow start and the kernel's tuning.
     pub(crate) fn warm_up(&self) -> Duration {
         Duration::from_secs(1).max(20 * self.rtt())
     }
 
-    /// What the tuner is asked for. The variants let nothing be set but what they name, so that
-    /// only that tells them apart.
+    /// Returns the options for the tuner. A variant sets nothing but what it names, so that the variants
+    /// differ only in that.
     pub(crate) fn tuning(&self) -> Tuning {
         let mut tuning = Tuning::default();
         if let Some((no_delay, sends)) = self.variant.sending() {
@@ -216,7 +217,7 @@ fn parse_rtt(text: &str) -> Option<u32> {
     text.parse().ok().filter(|rtt| (1..=1000).contains(rtt))
 }
 
-/// A list between commas, or what stands for none.
+/// Parses a list separated by commas, or returns the default without one.
 fn parsed<T>(
     list: Option<String>,
     otherwise: Vec<T>,

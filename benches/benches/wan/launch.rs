@@ -1,4 +1,4 @@
-//! On the machine: finds an environment for the lab, and starts this program there.
+//! On the host: finds an environment for the lab, and starts this program in it.
 
 use std::env;
 use std::io::{IsTerminal, stdout};
@@ -15,11 +15,12 @@ use crate::grid::Grid;
 use crate::trouble::Trouble;
 use crate::variables::{OUT, RESULT, result_path};
 
-/// Twice what the full grid may take, seconds.
+/// Time limit in seconds: twice the time of the full grid.
 const LIMIT: u64 = 9000;
-/// What chooses the points; the result file tells them as part of its command.
+/// Variables that select the points. The result file has them as part of its command.
 const CHOICES: [&str; 4] = ["WAN_GRID", "WAN_RTT", "WAN_VARIANT", "WAN_BUFFER"];
-/// Measures the grid in the lab, or says why not. A machine without an environment for it is no error.
+/// Measures the grid in the lab, or reports why not. A machine without an environment for the lab is no
+/// error.
 pub(crate) fn go(grid: &Grid, words: &[String]) -> Result<u8, Trouble> {
     let points = grid.points().len();
     if is_rehearsal(words) {
@@ -46,13 +47,13 @@ pub(crate) fn runtime() -> Result<Runtime, Trouble> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
-/// Whether criterion would measure nothing: it measures only when cargo says `--bench`.
+/// Returns whether criterion would measure nothing: it measures only if cargo passes `--bench`.
 fn is_rehearsal(words: &[String]) -> bool {
     let has = |option: &str| words.iter().any(|word| word == option);
     has("--test") || has("--list") || !has("--bench")
 }
 
-/// This program with its arguments, and what it cannot find out in the lab.
+/// Returns the command line of this program, with what it cannot find out in the lab.
 fn program(environment: Environment, words: &[String]) -> Result<Vec<String>, Trouble> {
     let program = env::current_exe()?;
     let head = serde_json::to_string(&head(environment))?;
@@ -67,21 +68,21 @@ fn program(environment: Environment, words: &[String]) -> Result<Vec<String>, Tr
     line.extend(chosen.map(|(name, value)| format!("{name}={value}")));
     line.push(program.display().to_string());
     line.extend_from_slice(words);
-    // The lab has a terminal of its own, whatever there is here.
+    // In the lab standard output is a terminal, whatever it is here.
     if !stdout().is_terminal() {
         line.push("--color=never".to_owned());
     }
     Ok(line)
 }
 
-/// Beside the folder of the profile this program was built with, where criterion's other benches
-/// keep theirs.
+/// Returns the folder of criterion's results: beside the folder of the profile that this program was built
+/// with, as for the other benches.
 fn criterion_home(program: &Path) -> PathBuf {
     let target = program.ancestors().nth(3).unwrap_or_else(|| Path::new("target"));
     target.join("criterion")
 }
 
-/// The result file before the first figure.
+/// Returns the result file without figures.
 fn head(environment: Environment) -> ResultFile {
     let choices = CHOICES.iter().filter_map(|name| Some((name, env::var(name).ok()?)));
     let choices: String = choices.map(|(name, value)| format!("{name}={value} ")).collect();

@@ -1,10 +1,10 @@
-//! How a send buffer, Nagle's algorithm and the length of sends decide over a long link: writes to
-//! LIO in the lab, by round-trip time. See `benches/README.md`.
+//! Measures the effect of the send buffer, Nagle's algorithm and the length of sends on writes to LIO over a
+//! long link, by round-trip time. The link and LIO are in the lab. See `benches/README.md`.
 //!
 //! ```text
-//! launch:  finds an environment for the lab, and goes there with what the result file begins with
-//! agent:   the lab's own part, which this program carries, makes link and target ...
-//! work:    ... and starts this program with LAB_URL: for each point a stream of writes, and samples
+//! launch:  on the host: finds an environment for the lab, and starts this program in it as the agent
+//! agent:   in the lab: creates the link and the target, and starts this program again with LAB_URL
+//! work:    in the lab: writes a stream for each point, takes samples, and writes the result file
 //! ```
 #![allow(missing_docs, clippy::print_stdout, clippy::cast_precision_loss, reason = "a bench")]
 

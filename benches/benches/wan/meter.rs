@@ -1,4 +1,4 @@
-//! What one point of the grid came to.
+//! The measurement of one point of the grid.
 
 use std::time::Duration;
 
@@ -12,28 +12,29 @@ use crate::stream::{Progress, Stream, WRITE};
 use crate::system::link;
 use crate::trouble::Trouble;
 
-/// Samples of a point.
+/// Number of samples of a point.
 pub(crate) const SAMPLES: u8 = 10;
 
-/// Takes samples of a stream, each from the end of the one before.
+/// Takes samples of a stream. Each begins at the end of the previous one.
 #[derive(Debug)]
 pub(crate) struct Meter {
     stream: Stream,
-    /// The edges of all samples so far.
+    /// Beginning and end of each sample so far.
     edges: Vec<Progress>,
     before: Reading,
     trouble: Option<Trouble>,
 }
 
 impl Meter {
-    /// The stream must be in its stride.
+    /// Begins the measurement. The rate of the stream must be steady.
     pub(crate) async fn begin(stream: Stream) -> Result<Self, Trouble> {
         let before = stream.reading().await?;
         let edges = vec![stream.reach(0).await?];
         Ok(Self { stream, edges, before, trouble: None })
     }
 
-    /// The time that so many writes take: until at least so many have ended, less what was more.
+    /// Returns the time of `writes` writes. It measures until at least that number have ended, and scales the
+    /// time to the number.
     pub(crate) async fn sample(&mut self, writes: u64) -> Duration {
         match self.next_edge(writes).await {
             Ok((moved, time)) => time.mul_f64(writes as f64 / moved as f64),
@@ -52,7 +53,7 @@ impl Meter {
         Ok(between)
     }
 
-    /// Ends the measurement; `None` if no sample was taken.
+    /// Ends the measurement. The figure is `None` if no sample was taken.
     pub(crate) async fn end(mut self, point: &Point) -> (Stream, Option<Figure>) {
         let figure = match self.trouble.take() {
             Some(trouble) => Err(trouble),
@@ -63,7 +64,7 @@ impl Meter {
     }
 
     async fn figure(&self, point: &Point) -> Result<Option<Figure>, Trouble> {
-        // Before the samples, criterion tries how long a write takes.
+        // Before the samples, criterion estimates the time of a write.
         let tries = self.edges.len().saturating_sub(usize::from(SAMPLES) + 1);
         let Some(edges @ [first, .., last]) = self.edges.get(tries..) else { return Ok(None) };
         let (writes, time) = first.until(last);
@@ -77,12 +78,12 @@ impl Meter {
         }))
     }
 
-    /// What explains the figure.
+    /// Returns the details that explain the figure.
     fn detail(&self, edges: &[Progress], after: &Reading) -> Value {
         let rate = |(writes, time): (u64, Duration)| mbit_per_s(writes * WRITE, time.as_secs_f64());
         let samples = edges.windows(2).map(|pair| rate(pair[0].until(&pair[1])));
         let (info, granted) = (after.tcp_info(), after.granted());
-        // What the kernel tunes it does not tell; what it says of a fresh socket means nothing.
+        // The kernel does not report the size that it tunes; the size of a new socket means nothing.
         let is_set = after.plan().send_buffer.value.bytes().is_some();
         let refused = granted.refused.iter().map(|refusal| &refusal.reason);
         json!({
@@ -98,7 +99,7 @@ impl Meter {
         })
     }
 
-    /// The rate at which the kernel saw bytes arrive, headers included.
+    /// Returns the rate at which bytes were acknowledged, including headers, in Mbit/s.
     fn acknowledged(&self, after: &Reading) -> Option<f64> {
         let bytes = |reading: &Reading| reading.tcp_info().bytes_acknowledged;
         let moved = bytes(after)?.saturating_sub(bytes(&self.before)?);
@@ -116,7 +117,7 @@ impl Meter {
     }
 }
 
-/// The figure of a point that could not be measured.
+/// Returns the figure of a point that could not be measured.
 pub(crate) fn failed(point: &Point, trouble: &Trouble) -> Figure {
     Figure { outcome: Outcome::Failed(trouble.to_string()), ..blank(point) }
 }

@@ -1,4 +1,4 @@
-//! Writes without a pause, over one session that stays open.
+//! A stream of writes without a pause, over one session.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,14 +13,14 @@ use tokio::time::{sleep, timeout};
 
 use crate::trouble::Trouble;
 
-/// Bytes of one write: what LIO takes as immediate data, so that a write is one PDU and one round
-/// trip, and writes end as evenly as their bytes arrive.
+/// Bytes of one write: the immediate data that LIO accepts. So a write is one PDU and one round trip, and
+/// writes end as evenly as their bytes arrive.
 pub(crate) const WRITE: u64 = PATTERN.len() as u64;
 const PATTERN: &[u8] = &[0x5a; 64 * 1024];
-/// Writes under way: as many as LIO lets a session have. They hold 4 MiB, more than any send buffer
-/// of the grid and than its longest link.
+/// Writes in flight: as many as LIO lets a session have. Together they have 4 MiB, more than any send buffer
+/// of the grid and more than its longest link holds.
 pub(crate) const DEPTH: u32 = 64;
-/// A stream in which nothing ends for so long is out of order.
+/// A stream in which no write ends for this time has failed.
 const STALL: Duration = Duration::from_secs(30);
 
 /// A stream of writes.
@@ -32,22 +32,22 @@ pub(crate) struct Stream {
     progress: watch::Receiver<Progress>,
 }
 
-/// What was written so far.
+/// The progress of a stream.
 #[derive(Clone, Debug)]
 pub(crate) struct Progress {
-    /// Writes that have ended well.
+    /// Writes that have succeeded.
     pub(crate) writes: u64,
-    /// When the last of them did.
+    /// Time of the last success.
     pub(crate) at: Instant,
-    /// Why a writer gave up.
+    /// Error of a writer that has stopped.
     failure: Option<String>,
 }
 
-/// What all writers share.
+/// The state that all writers share.
 #[derive(Debug)]
 struct Common {
     disk: Disk,
-    /// Writes that were begun.
+    /// Number of writes that were begun.
     begun: AtomicU64,
     stop: AtomicBool,
     progress: watch::Sender<Progress>,
@@ -68,8 +68,8 @@ impl Stream {
         Ok(Self { session, writers, common, progress })
     }
 
-    /// Waits until the rate grows no more, at least `time`: slow start and the kernel's tuning have
-    /// found their limit.
+    /// Waits at least `time` until the rate does not grow, when slow start and the kernel's tuning have found
+    /// their limit.
     pub(crate) async fn settle(&self, time: Duration) -> Result<(), Trouble> {
         const MAX_POLLS: u32 = 8;
         sleep(time / 2).await;
@@ -84,7 +84,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Writes a second, over at least so much time.
+    /// Returns the writes per second over at least `time`.
     async fn rate_over(&self, time: Duration) -> Result<f64, Trouble> {
         let from = self.reach(1).await?;
         sleep(time).await;
@@ -93,7 +93,7 @@ impl Stream {
         Ok(writes as f64 / time.as_secs_f64())
     }
 
-    /// Waits until so many writes have ended since the beginning.
+    /// Waits until `writes` writes have ended since the beginning.
     pub(crate) async fn reach(&self, writes: u64) -> Result<Progress, Trouble> {
         let mut progress = self.progress.clone();
         loop {
@@ -108,17 +108,18 @@ impl Stream {
         }
     }
 
-    /// The connection now. It wakes the session's task, which then sends what it can.
+    /// Returns a reading of the connection. The request wakes the session's task, which then sends what it
+    /// can.
     pub(crate) async fn reading(&self) -> Result<Reading, Error> {
         self.session.reading().await
     }
 
-    /// Begins no more writes.
+    /// Stops the writers after their present writes.
     pub(crate) fn stop(&self) {
         self.common.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Lets the writes under way come to their end, and logs out.
+    /// Waits for the writes in flight, and logs out.
     pub(crate) async fn finish(self) -> Result<(), Error> {
         self.stop();
         self.writers.join_all().await;
@@ -127,7 +128,7 @@ impl Stream {
 }
 
 impl Common {
-    /// One of the writers, from the beginning to the end of the disk and again.
+    /// Writes as one of the writers, from the beginning to the end of the disk and again.
     async fn write(self: Arc<Self>) {
         let places = (self.disk.capacity() / WRITE).max(1);
         while !self.stop.load(Ordering::Relaxed) {
@@ -143,7 +144,7 @@ impl Common {
 }
 
 impl Progress {
-    /// The writes until then, and their time.
+    /// Returns the number of writes up to `later`, and their time.
     pub(crate) fn until(&self, later: &Self) -> (u64, Duration) {
         (later.writes - self.writes, later.at.saturating_duration_since(self.at))
     }

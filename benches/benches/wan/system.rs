@@ -1,4 +1,4 @@
-//! What the bench changes around itself: the link, and how large a send buffer may be asked for.
+//! The settings that the bench changes: the link, and the limit of send buffers.
 
 use std::fs;
 
@@ -12,27 +12,27 @@ use tokio::process::Command;
 use crate::grid::{Buffer, Point};
 use crate::trouble::Trouble;
 
-/// 10^6 bits a second.
+/// Rate of the link, Mbit/s (10^6 bits).
 const RATE: f64 = 100.0;
-/// `net.core.wmem_max` caps what may be asked for.
+/// Limits the size of a send buffer that a program may set.
 const CAP: &str = "net.core.wmem_max";
-/// The cap for static buffers, bytes: above all of the grid.
+/// The limit for static buffers in bytes, above all sizes of the grid.
 pub(crate) const RAISED: u64 = 4 << 20;
 
-/// The cap as it was found, put back at the end.
+/// The limit before the measurement, which is restored at the end.
 #[derive(Debug)]
 pub(crate) struct System {
     stock: Option<String>,
 }
 
 impl System {
-    /// Looks at what there is.
+    /// Reads the present limit.
     pub(crate) fn found() -> Self {
         let stock = fs::read_to_string(sysctl_file(CAP)).ok();
         Self { stock: stock.map(|bytes| bytes.trim().to_owned()) }
     }
 
-    /// Readies link and system for a point.
+    /// Prepares the link and the limit for a point.
     pub(crate) async fn prepare(&self, point: &Point) -> Result<(), Trouble> {
         self.set_cap(point.buffer)?;
         set_link(&link(point)).await
@@ -51,17 +51,17 @@ impl System {
 
 impl Drop for System {
     fn drop(&mut self) {
-        // A guest forgets it anyway.
+        // An error is ignored: a guest is discarded at its end.
         let _unchanged = self.set_cap(Buffer::Auto);
     }
 }
 
-/// The link of a point.
+/// Returns the link of a point.
 pub(crate) fn link(point: &Point) -> LinkConditions {
     LinkConditions { rtt_ms: point.rtt_ms.into(), rate_mbit_per_s: Some(RATE), loss_percent: 0.0 }
 }
 
-/// Makes the link as fast as it can be, so that what is under way arrives at once.
+/// Removes all limits of the link, so that data in flight arrive immediately.
 pub(crate) async fn open_link() -> Result<(), Trouble> {
     set_link(&LinkConditions::default()).await
 }

@@ -1,4 +1,4 @@
-//! Why something cannot be done.
+//! The error of the bench.
 
-/// Why something cannot be done, for people.
+/// An error, as text for people.
 pub(crate) type Trouble = Box<dyn std::error::Error + Send + Sync>;

@@ -1,4 +1,4 @@
-//! Environment variables by which the two halves of the bench speak to each other.
+//! Environment variables for the process in the lab, and for the result file.
 
 use std::env;
 use std::ffi::OsStr;
@@ -6,13 +6,13 @@ use std::path::PathBuf;
 
 use iscsi_lab::provenance;
 
-/// The variable that holds the result file before its first figure.
+/// Contains the result file without figures.
 pub(crate) const RESULT: &str = "WAN_RESULT";
 
-/// Names another result file. Where it lies is no part of what was measured.
+/// Names another result file. Its path is not part of the results.
 pub(crate) const OUT: &str = "WAN_OUT";
 
-/// Where the figures go.
+/// Returns the path of the result file.
 pub(crate) fn result_path() -> PathBuf {
     let chosen = env::var_os(OUT).filter(|path| !path.is_empty());
     chosen.map_or_else(
@@ -21,8 +21,8 @@ pub(crate) fn result_path() -> PathBuf {
     )
 }
 
-/// A path as the caller means it: cargo starts a bench in its package's folder, but leaves the
-/// shell's own word for where it was called.
+/// Resolves a path against the caller's directory. cargo starts a bench in the folder of its package, but the
+/// shell's PWD stays.
 fn called_from(path: &OsStr) -> PathBuf {
     let folder = env::var_os("PWD").map(PathBuf::from).or_else(|| env::current_dir().ok());
     folder.unwrap_or_default().join(path)

@@ -1,4 +1,4 @@
-//! In the lab: each point of the grid, and its figure.
+//! In the lab: measures each point of the grid.
 
 use std::env;
 use std::fs;
@@ -17,10 +17,10 @@ use crate::system::{RAISED, System, open_link};
 use crate::trouble::Trouble;
 use crate::variables::{RESULT, result_path};
 
-/// Measures all points and returns the exit status: 1 if one of them has no figure to show. The
-/// result file is whole after each of them.
+/// Measures all points. Returns the exit status: 1 if one of them has no figure. The result file is complete
+/// after each point.
 pub(crate) fn measure(url: &str, grid: &Grid) -> Result<u8, Trouble> {
-    // The stream must not pause while criterion thinks.
+    // A separate thread: the stream must not pause while criterion calculates.
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let bench = Bench { url, grid, runtime, system: System::found() };
     let mut record = record()?;
@@ -56,7 +56,7 @@ fn record() -> Result<Record, Trouble> {
     Ok(Record::begin(&path, file)?)
 }
 
-/// All that a point needs.
+/// The parts that the measurement of a point needs.
 struct Bench<'a> {
     url: &'a str,
     grid: &'a Grid,
@@ -65,7 +65,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Measures a point; `None` if criterion was told to leave it out.
+    /// Measures a point. Returns `None` if criterion's filter excludes it.
     fn figure(&self, criterion: &mut Criterion, point: &Point) -> Option<Figure> {
         match self.runtime.block_on(self.warm_up(point)) {
             Ok(meter) => self.sample(criterion, point, meter),
@@ -95,7 +95,7 @@ impl Bench<'_> {
         let sample = self.grid.sample(point);
         group.sampling_mode(SamplingMode::Flat).sample_size(usize::from(SAMPLES)).nresamples(2000);
         group.throughput(Throughput::Bits(WRITE * 8));
-        // The stream is in its stride: this is for the number of writes in a sample.
+        // The rate is steady already: these times only determine the number of writes per sample.
         group.warm_up_time(sample).measurement_time(sample * u32::from(SAMPLES));
     }
 

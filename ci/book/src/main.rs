@@ -1,6 +1,7 @@
-//! Builds the guide as a book of HTML pages, by mdBook: `cargo run --manifest-path ci/book/Cargo.toml -- docs/guide target/guide`.
+//! Builds the guide as a book of HTML pages, by mdBook. From the project's folder:
+//! `cargo run --manifest-path ci/book/Cargo.toml -- docs/guide target/guide`.
 //!
-//! That links lead somewhere, and that the commands of the pages do what they say, is the work of `ci/guide`.
+//! `ci/guide` checks that links lead somewhere, and that the commands of the pages do what the pages say.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds the book, and counts its pages: each chapter has one.
+/// Builds the book. Returns the number of pages: each chapter has one.
 fn build(source: &Path, destination: &Path) -> anyhow::Result<usize> {
     let mut book = MDBook::load(source).with_context(|| format!("{}", source.display()))?;
     book.config.build.build_dir = destination.to_owned();

@@ -1,10 +1,10 @@
-//! Compares what a page shows with what a command printed.
+//! Compares the output on a page with the output of a command.
 
 /// Stands for any number of lines, or for any part of a line.
 const ANYTHING: &str = "...";
 
-/// Whether `printed` is what `shown` says. Runs of spaces count as one: columns are as wide as what is in them. A number with
-/// a decimal point is a measurement: any other one may be in its place.
+/// Returns whether `printed` matches `shown`. Runs of spaces count as one, since the width of columns depends
+/// on their content. A number with a decimal point is a measurement: it matches any other measurement.
 #[must_use]
 pub fn is_as_shown(shown: &[String], printed: &str) -> bool {
     let shown: Vec<_> = shown.iter().map(|line| squeezed(line)).collect();
@@ -48,14 +48,14 @@ fn line_matches(shown: &str, printed: &str) -> bool {
     rest.is_some_and(|rest| line_matches(&shown[first.len_utf8()..], rest))
 }
 
-/// The number, address or version that a text begins with, and the rest.
+/// Splits a text after the number, address or version with which it begins.
 fn split_number(text: &str) -> (&str, &str) {
     let end = text.find(|character: char| !character.is_ascii_digit() && character != '.');
     let number = text[..end.unwrap_or(text.len())].trim_end_matches('.');
     text.split_at(number.len())
 }
 
-/// Addresses and versions have more than one point.
+/// Returns whether a number has a decimal point. Addresses and versions have more than one point, and are no numbers.
 fn is_measurement(number: &str) -> bool {
     is_number(number) && number.contains('.')
 }

@@ -1,10 +1,10 @@
 //! The programs that a line of shell starts, with their arguments.
 
-/// The words that begin another command, or follow the arguments of one.
+/// Words that begin another command, or end the arguments of one.
 const ENDS: [&str; 9] = ["|", "||", "&&", "&", ";", ")", "]", "then", "do"];
 
-/// Each place where `command` starts `program`: the program and its arguments, without redirections. `None` if the quotes of
-/// the command do not match.
+/// Returns each place where `command` starts `program`: the program and its arguments, without redirections.
+/// `None` if the quotes of the command are not balanced.
 #[must_use]
 pub fn invocations(command: &str, program: &str) -> Option<Vec<Vec<String>>> {
     let words = shlex::split(&command.replace("\\\n", " "))?;
@@ -21,7 +21,7 @@ fn arguments<'a>(words: impl Iterator<Item = &'a String>) -> Vec<String> {
         } else if let Some(redirection) =
             word.trim_start_matches(['1', '2']).strip_prefix(['<', '>'])
         {
-            // The name of the file is the next word behind a bare sign.
+            // After a bare sign, the file name is the next word.
             is_file = redirection.trim_start_matches('>').is_empty();
         } else {
             taken.push(word.clone());

@@ -1,7 +1,8 @@
-//! The page `docs/guide/src/messages.md`: every kind of message, with its cause and what to do, from the code.
+//! The page `docs/guide/src/messages.md`: every kind of message, with its cause and what to do, generated from
+//! the code.
 //!
-//! A row is an error that was made for it, as a program prints it; the cause is the doc comment of its variant in the source.
-//! [`complaints`] names each variant that has no row.
+//! The message of a row comes from a sample of the error, printed as a program prints it. The cause is the doc
+//! comment of the variant in the source. [`complaints`] names each variant that has no row.
 
 mod copy;
 mod initiator;
@@ -15,10 +16,10 @@ use std::fmt::Write;
 
 pub use table::{Row, Table};
 
-/// Where the page is, in the project.
+/// Path of the page in the project.
 pub const PATH: &str = "docs/guide/src/messages.md";
 
-/// The words above the tables.
+/// Text above the tables.
 const HEAD: &str = "\
 # Messages
 
@@ -31,24 +32,24 @@ Messages about the programs' own options and files are not listed, because each 
 [Troubleshooting by message](troubleshooting.md), which shows the command behind the most common ones.
 ";
 
-/// All tables of the page.
+/// Returns all tables of the page.
 #[must_use]
 pub fn tables() -> Vec<Table> {
     [url::tables(), login::tables(), initiator::tables(), copy::tables(), volume::tables()].concat()
 }
 
-/// The page.
+/// Returns the page.
 #[must_use]
 pub fn page() -> String {
     let mut page = HEAD.to_owned();
     for table in tables() {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = write!(page, "\n{table}");
     }
     page
 }
 
-/// Lists the variants without a row, and the rows without a variant: a sentence each.
+/// Returns a sentence for each variant without a row, and for each row without a variant.
 #[must_use]
 pub fn complaints() -> Vec<String> {
     tables().iter().flat_map(Table::complaints).collect()

@@ -1,9 +1,10 @@
-//! A page as steps.
+//! A page as a list of steps.
 //!
-//! A block of commands has the language `console`. A line that begins with `$ ` is a command, and `> ` continues it. The lines
-//! below are what it prints on standard error, and then what it prints on standard output; `...` stands for any number of lines, or
-//! for a part of a line. A number with a decimal point stands for any such number, since it is measured: `0.4 s`, `671.2 Mbit/s`.
-//! All commands of a page run in one shell, in order, in a new folder. A command that fails is followed by `$ echo $?`.
+//! A block of commands has the language `console`. A line that begins with `$ ` is a command, and `> `
+//! continues it. The lines below are its output: first standard error, then standard output. `...` stands for
+//! any number of lines, or for a part of a line. A number with a decimal point, such as `0.4 s` or `671.2
+//! Mbit/s`, is measured, and stands for any such number. All commands of a page run in one shell, in order, in
+//! a new folder. A command that fails is followed by `$ echo $?`.
 //!
 //! | info string | meaning |
 //! |---|---|
@@ -11,7 +12,7 @@
 //! | `console needs=nc,zstd` | runs where these programs are installed |
 //! | `console ignore: REASON` | does not run; the command lines of our own programs are parsed all the same |
 //!
-//! `<!-- setup` begins commands for the test alone, up to a line `-->`. ` needs=...` may follow.
+//! `<!-- setup` begins commands that only the test runs, up to a line `-->`. ` needs=...` may follow.
 
 use thiserror::Error;
 
@@ -27,14 +28,14 @@ pub struct Page {
     pub text: String,
 }
 
-/// A command, and what a reader sees of it.
+/// A command, and its output on the page.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Step {
-    /// The line of the page that it begins on, counted from 1.
+    /// Line of the page on which it begins, counted from 1.
     pub line: usize,
     /// The command, for a shell.
     pub command: String,
-    /// The lines below it; `None` if the page shows nothing of it, as of a setup.
+    /// The output lines; `None` if the page shows no output, as for a setup.
     pub shown: Option<Vec<String>>,
     /// Whether it runs.
     pub run: Run,
@@ -49,13 +50,13 @@ pub enum Run {
     Ignored(String),
 }
 
-/// Why a page cannot be read.
+/// The reason why a page cannot be parsed.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub enum PageError {
     /// The block or comment that begins on this line has no end.
     #[error("line {0}: the block has no end")]
     NoEnd(usize),
-    /// The info string of this line is none that is known.
+    /// The info string of this line is unknown.
     #[error(
         "line {0}: the info string {1:?} is neither `console`, `console needs=...` nor `console ignore: REASON`"
     )]
@@ -66,11 +67,11 @@ pub enum PageError {
 }
 
 impl Page {
-    /// Reads a page.
+    /// Parses a page.
     ///
     /// # Errors
     ///
-    /// A block has no end, no command, or an info string that is not known.
+    /// A block has no end, no command, or an unknown info string.
     pub fn parse(source: &str) -> Result<Self, PageError> {
         let mut page = Self { steps: Vec::new(), text: String::new() };
         let mut lines = source.lines().enumerate().map(|(at, line)| (at + 1, line));
@@ -96,7 +97,7 @@ impl Page {
     }
 }
 
-/// The lines up to `end`, each with its number.
+/// Returns the lines up to `end`, each with its number.
 fn until<'a>(
     lines: &mut impl Iterator<Item = (usize, &'a str)>,
     end: &str,
@@ -111,7 +112,7 @@ fn until<'a>(
     }
 }
 
-/// Whether the commands of a block run; `None` for a block of another language.
+/// Parses the info string of a block. Returns `None` for a block of another language.
 fn run(at: usize, info: &str) -> Result<Option<Run>, PageError> {
     let Some(rest) = info.strip_prefix(COMMANDS) else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! What is wrong with a crate, as sentences; and the crate as floors.
+//! Finds what is wrong with a crate, as sentences, and draws the crate as floors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -21,7 +21,7 @@ impl<'a> Crate<'a> {
         Self { folder, root, files: modules.files(), arrows: modules.arrows() }
     }
 
-    /// Everything that is wrong, a sentence or a list each.
+    /// Returns everything that is wrong, a sentence or a list each.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let mut complaints = self.circles();
         complaints.extend(self.upward_between_crates(rules::may_use(self.folder)));
@@ -89,7 +89,8 @@ impl<'a> Crate<'a> {
         nowhere.chain(self.arrows.inside.iter().filter_map(up)).collect()
     }
 
-    /// Prints the floors from the top down, each with its files, their lines above the tests, and what they use.
+    /// Prints the floors from top to bottom, each with its files. A file has its number of lines above the
+    /// tests, and the files that it uses.
     pub(crate) fn draw(&self, texts: &Texts, out: &mut impl Write) -> io::Result<()> {
         let floors = Graph::new(&self.files, &self.arrows.inside).floors();
         writeln!(out, "{}/{}", self.folder, self.root)?;
@@ -108,13 +109,13 @@ impl<'a> Crate<'a> {
     }
 }
 
-/// A file without what all files begin and end with.
+/// Returns the name of a file without the prefix and the suffix that all files have.
 fn short(file: &str) -> &str {
     let file = file.strip_prefix("src/").unwrap_or(file);
     file.strip_suffix(".rs").unwrap_or(file)
 }
 
-/// Lines above the first inline test module.
+/// Returns the number of lines above the first inline test module.
 fn production_lines(text: &str) -> usize {
     text.lines().take_while(|line| !line.starts_with("#[cfg(test)]")).count()
 }

@@ -1,26 +1,26 @@
-//! The types that may exceed the limits of `sizes.rs`. The list only shrinks: an entry names the count of today, and a type
-//! that is smaller than its entry is a complaint as well.
+//! The types that may exceed the limits of `sizes.rs`. The list may only shrink: an entry has the current
+//! count, and a type that is smaller than its entry is a complaint as well.
 
-/// What a type has too many of.
+/// The limit that a type exceeds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum What {
-    /// Files with its methods.
+    /// Number of files with its methods.
     Files,
-    /// Fields.
+    /// Number of fields.
     Fields,
 }
 
-/// Types that are larger than a limit, for one reason.
+/// Types that exceed a limit for the same reason.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exception {
     pub(crate) reason: &'static str,
     pub(crate) types: &'static [Entry],
 }
 
-/// The file that defines a type, its name, and what it has too many of.
+/// The file that defines a type, the name of the type, the limit that it exceeds, and its count.
 pub(crate) type Entry = (&'static str, &'static str, What, usize);
 
-/// The list, by reason.
+/// The exceptions, by reason.
 pub(crate) const EXCEPTIONS: &[Exception] = &[
     Exception {
         reason: "The fields of a PDU, or the keys of a login, as the standard has them.",

@@ -1,10 +1,10 @@
-//! Circles, and floors: how far each file stands above those that use nothing.
+//! Circles between files, and floors: the height of each file above those that use nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::modules::Arrow;
 
-/// The files of a crate and who uses whom.
+/// The files of a crate, and which files each of them uses.
 #[derive(Debug)]
 pub(crate) struct Graph<'a> {
     below: BTreeMap<&'a str, BTreeSet<&'a str>>,
@@ -20,7 +20,7 @@ impl<'a> Graph<'a> {
         Self { below }
     }
 
-    /// The sets of files that all lead to each other.
+    /// Returns the sets of files that all lead to each other.
     pub(crate) fn circles(&self) -> Vec<BTreeSet<&'a str>> {
         let reach: BTreeMap<_, _> =
             self.below.keys().map(|file| (*file, self.reach(file))).collect();
@@ -34,11 +34,12 @@ impl<'a> Graph<'a> {
         circles.into_iter().collect()
     }
 
-    /// Each file's floor: one above the highest that it uses. Files of a circle share one.
+    /// Returns the floor of each file: one above the highest floor that the file uses. The files of a circle
+    /// share one.
     pub(crate) fn floors(&self) -> BTreeMap<&'a str, usize> {
         let circles = self.circles();
         let mut floors: BTreeMap<&str, usize> = self.below.keys().map(|file| (*file, 0)).collect();
-        // The longest way down visits each file once.
+        // The longest way down visits each file at most once.
         for _ in 0..self.below.len() {
             for (file, below) in &self.below {
                 let circle = circles.iter().find(|circle| circle.contains(file));
@@ -51,7 +52,7 @@ impl<'a> Graph<'a> {
         floors
     }
 
-    /// All files to which arrows lead from one.
+    /// Returns all files to which arrows lead from a file.
     fn reach(&self, from: &str) -> BTreeSet<&'a str> {
         let mut reached = BTreeSet::new();
         let mut next: Vec<&str> = self.below[from].iter().copied().collect();

@@ -1,17 +1,17 @@
-//! Structs and the blocks of their methods, as far as their size goes.
+//! Structs and the blocks of their methods, reduced to what their sizes need.
 
 use proc_macro2::{Delimiter, Group, TokenTree};
 
 use crate::tokens::{after_item, attribute, is_comma, is_for_tests, is_punct, word_at};
 
-/// A struct with the number of its fields, without those that are compiled for tests only.
+/// A struct with the number of its fields, except those that are compiled for tests only.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Struct {
     pub(crate) name: String,
     pub(crate) fields: usize,
 }
 
-/// A block of methods, or of a trait's.
+/// A block of methods, possibly of a trait.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Impl {
     pub(crate) of_trait: Option<Vec<String>>,
@@ -19,7 +19,7 @@ pub(crate) struct Impl {
 }
 
 impl Struct {
-    /// Reads what stands behind the word `struct`.
+    /// Parses the tokens after the word `struct`.
     pub(crate) fn read(tokens: &[TokenTree]) -> Option<Self> {
         let name = word_at(tokens, 0)?;
         let mut depth = Angles::default();
@@ -42,7 +42,7 @@ impl Struct {
 }
 
 impl Impl {
-    /// Reads what stands behind the word `impl`.
+    /// Parses the tokens after the word `impl`.
     pub(crate) fn read(tokens: &[TokenTree]) -> Option<Self> {
         let mut paths = vec![vec![]];
         let mut depth = Angles::default();
@@ -66,12 +66,12 @@ impl Impl {
     }
 }
 
-/// How many angle brackets are open.
+/// Number of open angle brackets.
 #[derive(Debug, Default)]
 struct Angles(usize);
 
 impl Angles {
-    /// Counts the token at `at`. The end of an arrow is no bracket.
+    /// Counts the token at `at`. The `>` of an arrow is not a bracket.
     fn pass(&mut self, tokens: &[TokenTree], at: usize) {
         let is_arrow = at > 0 && is_punct(tokens, at - 1, '-');
         if is_punct(tokens, at, '<') {
@@ -90,7 +90,7 @@ fn holds_fields(group: &Group) -> bool {
     matches!(group.delimiter(), Delimiter::Brace | Delimiter::Parenthesis)
 }
 
-/// The number of pieces between commas.
+/// Returns the number of parts between commas.
 fn count_fields(tokens: &[TokenTree]) -> usize {
     let mut count = 0;
     let mut in_field = false;
@@ -125,7 +125,7 @@ mod tests {
         Struct::read(&tokens(text)).unwrap().fields
     }
 
-    /// The type, and the trait behind a colon.
+    /// Returns the type, followed by a colon and the trait if there is one.
     fn read_impl(text: &str) -> String {
         let Impl { of_trait, of_type } = Impl::read(&tokens(text)).unwrap();
         let of_trait = of_trait.map(|path| format!(": {}", path.join(".")));

@@ -1,14 +1,17 @@
-//! Checks that the house stands: no circle between the files of a crate, no arrow up between crates or layers.
+//! Checks that there is no circle between the files of a crate, and that no arrow leads up between crates or layers.
 //!
-//! An arrow is a name that a file uses and another one defines, by `use` or by a path in the code. It is followed through
-//! re-exports to the file that defines; a re-export from below is none unless its own file uses the name. A parent that
-//! calls its child, by `child::name` or by an import, uses it like any other file. Methods have no paths, so a call of one
-//! shows only by the type that was imported. What is compiled for tests only does not count.
+//! There is an arrow from a file to another one if it uses a name that the other one defines, by `use` or by a
+//! path in the code. The arrow leads through re-exports to the file with the definition. A re-export from below
+//! is an arrow only if the file itself uses the name. A parent that calls its child, by `child::name` or by an
+//! import, uses it like any other file. Methods have no paths, so a method call shows only by the imported
+//! type. Code that is compiled for tests only does not count.
 //!
-//! Nouns stay small: the methods of a type are in at most three files, and a struct has at most 12 fields, except those that
-//! `exceptions.rs` names with a reason. Blocks of a trait from outside of the workspace do not count.
+//! Types stay small: the methods of a type are in at most three files, and a struct has at most 12 fields,
+//! except those that `exceptions.rs` lists with a reason. Implementations of traits from outside the workspace
+//! do not count.
 //!
-//! `--large` prints the types above a limit; `--draw` prints each crate as floors: a file stands one above the highest that it uses.
+//! `--large` prints the types above a limit. `--draw` prints each crate as floors: a file is one floor above
+//! the highest one that it uses.
 
 mod check;
 mod exceptions;
@@ -51,7 +54,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What is printed beside the complaints.
+/// The output besides the complaints.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Shows {
     Complaints,
@@ -59,7 +62,7 @@ enum Shows {
     Large,
 }
 
-/// Looks at every crate below the project's folder; whether all is well.
+/// Checks every crate below the project's folder. Returns whether everything is right.
 fn check(project: &Path, shows: Shows) -> Result<bool, Box<dyn std::error::Error>> {
     let mut out = io::stdout().lock();
     let mut well = true;
@@ -91,7 +94,7 @@ fn check(project: &Path, shows: Shows) -> Result<bool, Box<dyn std::error::Error
     Ok(well)
 }
 
-/// Prints the types of a crate that exceed a limit, with the reason for which they may.
+/// Prints the types of a crate that exceed a limit, with the reason why they may.
 fn print_large(folder: &str, large: &[Large], out: &mut impl Write) -> io::Result<()> {
     for of in large {
         let Large { file, name, what, count } = of;
@@ -101,14 +104,14 @@ fn print_large(folder: &str, large: &[Large], out: &mut impl Write) -> io::Resul
     Ok(())
 }
 
-/// The folders of the workspace's members.
+/// Returns the folders of the workspace's members.
 fn members(manifest: &str) -> Vec<String> {
     let list = manifest.split_once("members = [").and_then(|(_, rest)| rest.split_once(']'));
     let list = list.map_or("", |(list, _)| list);
     list.split('"').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
-/// Every Rust file below a crate's folder, its path from there with slashes.
+/// Returns every Rust file below a crate's folder, by its path from there with slashes.
 fn texts(folder: &Path) -> io::Result<Texts> {
     let mut texts = BTreeMap::new();
     let mut folders = vec![PathBuf::new()];
@@ -127,7 +130,7 @@ fn texts(folder: &Path) -> io::Result<Texts> {
     Ok(texts)
 }
 
-/// The files that a compiler begins with: libraries, programs and benches, but neither tests nor examples.
+/// Returns the files that the compiler begins with: libraries, programs and benches, but neither tests nor examples.
 fn roots(texts: &Texts) -> Vec<String> {
     let is_root = |file: &&String| match file.split('/').collect::<Vec<_>>().as_slice() {
         ["lib.rs"] | ["src", "lib.rs" | "main.rs"] | ["benches", _, "main.rs"] => true,

@@ -1,4 +1,4 @@
-//! The modules of a crate, and the file that defines what a path names.
+//! The modules of a crate, and the file that defines the item of a path.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::source::{Import, PathUse, Source};
 /// The sources of a crate: texts by their path below the root's folder.
 pub(crate) type Texts = BTreeMap<String, String>;
 
-/// Re-exports that lead on to re-exports are followed this far.
+/// The largest number of re-exports that are followed from one to the next.
 const MAX_STEPS: usize = 32;
 
 /// All modules that a root file leads to.
@@ -31,25 +31,25 @@ struct Module {
     impls: Vec<Impl>,
 }
 
-/// A type of a crate, as far as its size goes.
+/// A type of a crate, reduced to what its size needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Type {
     pub(crate) fields: usize,
-    /// The files with blocks of its methods, or of a trait of the workspace.
+    /// Files with blocks of its methods, or of a trait of the workspace.
     pub(crate) files: BTreeSet<String>,
 }
 
-/// What a path leads to.
+/// The target of a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Found {
     Module(usize),
-    /// Something that the module defines.
+    /// An item that the module defines.
     Item(usize),
-    /// Something of another crate, or of the language.
+    /// An item of another crate, or of the language.
     Foreign,
 }
 
-/// That one file names what another one, or another crate, defines.
+/// A use in one file of an item that another file, or another crate, defines.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Arrow {
     pub(crate) from: String,
@@ -62,30 +62,30 @@ pub(crate) struct Arrow {
 /// The arrows of a crate.
 #[derive(Debug, Default)]
 pub(crate) struct Arrows {
-    /// Between its files.
+    /// Arrows between its files.
     pub(crate) inside: BTreeSet<Arrow>,
-    /// To what no module of it defines.
+    /// Arrows to items that no module of the crate defines.
     pub(crate) outside: BTreeSet<Arrow>,
 }
 
 impl Modules {
-    /// Reads the file `root` and all that it leads to.
+    /// Reads the file `root` and all files that it leads to.
     ///
     /// # Errors
     ///
-    /// The name of a file that is not there or is no Rust.
+    /// The name of a file that is missing or is not Rust.
     pub(crate) fn read(texts: &Texts, root: &str) -> Result<Self, String> {
         let mut modules = Self::default();
         modules.add_file(texts, root.to_owned(), folder_of_root(root), None)?;
         Ok(modules)
     }
 
-    /// The files with a module of this crate.
+    /// Returns the files with a module of this crate.
     pub(crate) fn files(&self) -> BTreeSet<String> {
         self.list.iter().map(|module| module.file.clone()).collect()
     }
 
-    /// Who names what of whom.
+    /// Returns the arrows of the crate.
     pub(crate) fn arrows(&self) -> Arrows {
         let mut arrows = Arrows::default();
         for (at, module) in self.list.iter().enumerate() {
@@ -99,7 +99,7 @@ impl Modules {
         arrows
     }
 
-    /// The types that the crate defines, by the file and the name.
+    /// Returns the types that the crate defines, by file and name.
     pub(crate) fn types(&self) -> BTreeMap<(String, String), Type> {
         let mut types = BTreeMap::<_, Type>::new();
         for module in &self.list {
@@ -121,7 +121,7 @@ impl Modules {
         types
     }
 
-    /// Whether a path leads to what a crate of the workspace defines.
+    /// Returns whether a path leads to an item that a crate of the workspace defines.
     fn is_ours(&self, at: usize, path: &[String]) -> bool {
         let imports = &self.list[at].imports;
         let import = imports.iter().find(|import| import.name.as_ref() == path.first());
@@ -130,8 +130,8 @@ impl Modules {
             || path.first().is_some_and(|first| rules::library(first).is_some())
     }
 
-    /// A re-export from below is an arrow only if the module itself uses the name. An imported module shows by the paths
-    /// that begin with it.
+    /// Adds the arrow of an import. A re-export from below is an arrow only if the module itself uses the name.
+    /// The use of an imported module shows by the paths that begin with it.
     fn import_arrow(&self, at: usize, import: &Import, arrows: &mut Arrows) {
         let found = self.resolve(at, &import.path, MAX_STEPS);
         let from_below = match found {
@@ -150,8 +150,8 @@ impl Modules {
         }
     }
 
-    /// Whether a path in the code is an arrow by itself: not where it names what the module itself has, or begins with
-    /// something that an import has brought and counts for.
+    /// Returns whether a path in the code is an arrow by itself. It is not if it names an item of the module
+    /// itself, or begins with an imported item, whose import is the arrow.
     fn leads_away(&self, at: usize, path: &[String]) -> bool {
         let module = &self.list[at];
         let Some(first) = path.first() else { return false };
@@ -186,7 +186,7 @@ impl Modules {
             .any(|at| at == above)
     }
 
-    /// What a path means in the module `at`.
+    /// Resolves a path in the module `at`.
     fn resolve(&self, at: usize, path: &[String], steps: usize) -> Found {
         let Some((first, rest)) = path.split_first() else { return Found::Module(at) };
         match first.as_str() {
@@ -201,7 +201,7 @@ impl Modules {
         }
     }
 
-    /// As [`resolve`](Self::resolve), behind a `super`.
+    /// Resolves the rest of a path after `super` in the module `at`.
     fn resolve_from(&self, at: usize, path: &[String], steps: usize) -> Found {
         match path.first().map(String::as_str) {
             Some("super") => self.resolve(at, path, steps),
@@ -221,7 +221,7 @@ impl Modules {
         if module.declared.contains(first) {
             return Found::Item(at);
         }
-        // `use bytes::Bytes` must not be looked up through itself.
+        // `use bytes::Bytes` must not be resolved through itself.
         let named = module.imports.iter().find(|import| {
             import.name.as_ref() == Some(first) && import.path.first() != Some(first)
         });
@@ -237,7 +237,7 @@ impl Modules {
         }
     }
 
-    /// Whether a module has something of that name.
+    /// Returns whether a module has an item or an import of that name.
     fn knows(&self, at: usize, name: &str, steps: usize) -> bool {
         let Some(steps) = steps.checked_sub(1) else { return false };
         let module = &self.list[at];
@@ -250,7 +250,7 @@ impl Modules {
             || self.globs(at, steps).any(|from| self.knows(from, name, steps))
     }
 
-    /// The modules of this crate of which a module imports everything.
+    /// Returns the modules of this crate from which a module imports everything.
     fn globs(&self, at: usize, steps: usize) -> impl Iterator<Item = usize> {
         let globs = self.list[at].imports.iter().filter(|import| import.name.is_none());
         globs.filter_map(move |import| match self.resolve(at, &import.path, steps) {
@@ -309,7 +309,7 @@ impl Modules {
     }
 }
 
-/// Where the files of the root's children are: beside it.
+/// Returns the folder of the files of the root's children: that of the root itself.
 fn folder_of_root(root: &str) -> String {
     root.rfind('/').map_or(String::new(), |slash| root[..=slash].to_owned())
 }
@@ -318,7 +318,7 @@ fn folder_of_root(root: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The arrows between files as `from -> to`, with the paths that make them.
+    /// Returns the arrows between files as `from -> to`, with the paths that cause them.
     fn arrows(files: &[(&str, &str)]) -> Vec<String> {
         let texts = files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
         let arrows = Modules::read(&texts.collect(), "lib.rs").unwrap().arrows();

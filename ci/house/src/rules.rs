@@ -1,11 +1,11 @@
-//! Which crate may use which, and the layers of the initiator.
+//! Which crates each crate may use, and the layers of the initiator.
 
 /// Each library with the libraries that its sources may use.
 pub(crate) const CRATES: &[(&str, &[&str])] = &[
     ("crates/block-device", &[]),
     ("crates/pdu", &[]),
-    // Of the leaf it uses the trait of a pool of buffers alone: with a trait of its own, each read of a device would have a second
-    // pool made around the first one, and a second dynamic call for its buffer.
+    // Of this leaf crate, `session` uses only the trait of a pool of buffers. With a trait of its own, each
+    // read of a device would need a second pool around the first one, and a second dynamic call for its buffer.
     ("crates/session", &["crates/block-device", "crates/pdu"]),
     ("crates/rate", &[]),
     ("crates/tuner", &["crates/rate"]),
@@ -22,19 +22,19 @@ pub(crate) const CRATES: &[(&str, &[&str])] = &[
             "crates/multipath",
         ],
     ),
-    // Copies are of any device, so that they can be used without iSCSI.
+    // Copies work on any device, so that they can be used without iSCSI.
     ("crates/copy", &["crates/block-device", "crates/nbd"]),
-    // The initiator by the feature `iscsi` alone.
+    // The initiator is used only with the feature `iscsi`.
     ("crates/volume", &["crates/block-device", "crates/initiator"]),
     ("crates/testkit", &[]),
     ("crates/nbd", &[]),
 ];
 
-/// A crate whose files are in layers.
+/// The crate whose files are in layers.
 pub(crate) const LAYERED: &str = "crates/initiator";
 
-/// The layers from the top down: a name, and the files and folders (with a slash at the end) in it. The longest entry that
-/// fits a file counts. A layer may use itself and what is below it.
+/// The layers from top to bottom: a name, and the files and folders (with a slash at the end) of each layer.
+/// The longest entry that matches a file decides. A layer may use itself and the layers below it.
 pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ("crate root", &["lib.rs"]),
     ("handles", &["handles.rs", "handles/", "blocking.rs", "blocking/"]),
@@ -65,18 +65,18 @@ pub(crate) const LAYERS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The library that the first segment of a path names.
+/// Returns the library that the first segment of a path names.
 pub(crate) fn library(name: &str) -> Option<&'static str> {
     let short = name.strip_prefix("iscsi_")?.replace('_', "-");
     CRATES.iter().map(|(folder, _)| *folder).find(|folder| folder.ends_with(&format!("/{short}")))
 }
 
-/// The libraries that the sources in `folder` may use; `None` for a program, which may use all.
+/// Returns the libraries that the sources in `folder` may use; `None` for a program, which may use all.
 pub(crate) fn may_use(folder: &str) -> Option<&'static [&'static str]> {
     CRATES.iter().find(|(of, _)| *of == folder).map(|(_, below)| *below)
 }
 
-/// The layer of a file, counted from the top.
+/// Returns the layer of a file, counted from the top.
 pub(crate) fn layer(layers: &[(&str, &[&str])], file: &str) -> Option<usize> {
     let fits = |entry: &str| file == entry || entry.ends_with('/') && file.starts_with(entry);
     layers

@@ -1,15 +1,15 @@
-//! Nouns stay small: no type has its methods in many files, and no struct many fields.
+//! Limits on the sizes of types: no type has its methods in many files, and no struct has many fields.
 
 use std::collections::BTreeMap;
 
 use crate::exceptions::{Entry, Exception, What};
 use crate::modules::Type;
 
-/// The most files with methods of one type.
+/// Largest number of files with methods of one type.
 const MOST_FILES: usize = 3;
-/// The most fields of one struct.
+/// Largest number of fields of one struct.
 const MOST_FIELDS: usize = 12;
-/// Where the exceptions are.
+/// File of the exceptions.
 const LIST: &str = "ci/house/src/exceptions.rs";
 
 /// A type that exceeds one of the limits.
@@ -21,7 +21,7 @@ pub(crate) struct Large {
     pub(crate) count: usize,
 }
 
-/// The types of a crate that exceed a limit.
+/// Returns the types of a crate that exceed a limit.
 pub(crate) fn large(types: &BTreeMap<(String, String), Type>) -> Vec<Large> {
     let counts = |((file, name), of): (&(String, String), &Type)| {
         let large = |what, count, most| {
@@ -35,7 +35,7 @@ pub(crate) fn large(types: &BTreeMap<(String, String), Type>) -> Vec<Large> {
     types.iter().flat_map(counts).flatten().collect()
 }
 
-/// The entry of a type, with the reason for which it may be large.
+/// Returns the entry of a type, with the reason why it may be large.
 pub(crate) fn entry<'a>(
     folder: &str,
     large: &Large,
@@ -52,8 +52,8 @@ fn fits(folder: &str, large: &Large, (path, name, what, _): &Entry) -> bool {
     file == Some(&large.file) && *name == large.name && *what == large.what
 }
 
-/// What is wrong with the large types of the crate in `folder`: those that no exception names, and the exceptions that name
-/// another count, so that each one shrinks with its type and goes with it.
+/// Returns what is wrong with the large types of the crate in `folder`: types that no exception lists, and
+/// exceptions with another count. So each exception shrinks with its type, and is removed with it.
 pub(crate) fn complaints(folder: &str, large: &[Large], exceptions: &[Exception]) -> Vec<String> {
     let wrong = |large: &Large| {
         let Large { file, name, what, count } = large;

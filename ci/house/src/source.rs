@@ -1,4 +1,4 @@
-//! What one module says: the modules and names it declares, what it imports, and the paths in its code.
+//! The content of one module: the modules and names that it declares, its imports, and the paths in its code.
 
 use std::collections::BTreeSet;
 
@@ -9,25 +9,25 @@ use crate::tokens::{
     after_item, attribute, is_comma, is_double_colon, is_for_tests, is_punct, word_at,
 };
 
-/// The text of a module, as far as arrows go. What is compiled for tests only is left out.
+/// The content of a module that arrows and sizes need, without code that is compiled for tests only.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     /// Modules in files of their own.
     pub(crate) files: Vec<String>,
-    /// Modules with their text in place.
+    /// Modules inside this one.
     pub(crate) inline: Vec<(String, Self)>,
     /// Functions, types, constants and macros.
     pub(crate) declared: BTreeSet<String>,
     pub(crate) imports: Vec<Import>,
     /// Paths of two segments or more outside of imports.
     pub(crate) paths: Vec<PathUse>,
-    /// Single words, and the first of paths, outside of imports.
+    /// Words and first segments of paths, outside of imports.
     pub(crate) words: BTreeSet<String>,
     pub(crate) structs: Vec<Struct>,
     pub(crate) impls: Vec<Impl>,
 }
 
-/// One name, or all of a module, brought into scope by `use`.
+/// An import by `use`: one name, or all names of a module.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Import {
     pub(crate) path: Vec<String>,
@@ -45,14 +45,14 @@ pub(crate) struct PathUse {
 }
 
 impl Source {
-    /// Reads the text of a file or of an inline module.
+    /// Parses the text of a file or of an inline module.
     pub(crate) fn read(tokens: TokenStream) -> Self {
         let mut source = Self::default();
         source.scan(tokens, true);
         source
     }
 
-    /// Reads the tokens of a module, or, not at its `top`, those of a group within it.
+    /// Parses the tokens of a module, or those of a group in it if it is not at the `top`.
     fn scan(&mut self, tokens: TokenStream, top: bool) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let mut at = 0;
@@ -61,7 +61,7 @@ impl Source {
         }
     }
 
-    /// Reads what begins at `at`, and says where the next thing begins.
+    /// Parses what begins at `at`. Returns the position after it.
     fn step(&mut self, tokens: &[TokenTree], at: usize, top: bool) -> usize {
         if let Some((attribute, after)) = attribute(tokens, at) {
             return if is_for_tests(attribute) { after_item(tokens, after) } else { after };
@@ -93,7 +93,7 @@ impl Source {
         at + 1
     }
 
-    /// A module with that name, whose text or semicolon is at `at`.
+    /// Parses a module whose text or semicolon is at `at`.
     fn module(&mut self, name: String, tokens: &[TokenTree], at: usize) -> usize {
         match tokens.get(at) {
             Some(TokenTree::Group(group)) => {
@@ -106,7 +106,7 @@ impl Source {
         at + 1
     }
 
-    /// The leaves of a tree of imports below `prefix`.
+    /// Adds the imports of a tree below `prefix`.
     fn import(&mut self, tree: &[TokenTree], public: bool, prefix: Vec<String>) {
         let mut path = prefix;
         let mut name = None;
@@ -140,7 +140,7 @@ impl Source {
         self.imports.push(Import { path, name, public, line });
     }
 
-    /// A word, or a path of several.
+    /// Parses a word, or a path of several words.
     fn path(&mut self, tokens: &[TokenTree], at: usize, top: bool) -> usize {
         let line = tokens[at].span().start().line;
         let mut path: Vec<String> = word_at(tokens, at).into_iter().collect();
@@ -169,7 +169,7 @@ impl Source {
 
 const DECLARES: [&str; 9] =
     ["fn", "struct", "enum", "union", "trait", "type", "const", "static", "macro_rules"];
-/// Whether the `use` at `at` stands behind `pub` or `pub(...)`.
+/// Returns whether the `use` at `at` follows `pub` or `pub(...)`.
 fn is_public(tokens: &[TokenTree], at: usize) -> bool {
     let before = |steps: usize| at.checked_sub(steps).and_then(|at| tokens.get(at));
     let is_pub =
@@ -185,7 +185,7 @@ mod tests {
         Source::read(text.parse().unwrap())
     }
 
-    /// Imports as `path = name`, those of everything as `path = *`, public ones with a plus.
+    /// Returns the imports as `path = name`, those of everything as `path = *`, and public ones with a plus.
     fn imports(text: &str) -> Vec<String> {
         let show = |import: &Import| {
             let sign = if import.public { "+" } else { "" };

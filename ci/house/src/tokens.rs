@@ -1,4 +1,4 @@
-//! Where things begin and end in a list of tokens.
+//! Begins and ends of items in a list of tokens.
 
 use proc_macro2::{Delimiter, Group, Spacing, TokenTree};
 
@@ -19,7 +19,7 @@ const BEGINS_AN_ITEM: [&str; 14] = [
     "extern",
 ];
 
-/// The attribute at `at`, and where it ends.
+/// Returns the attribute at `at`, and the position after it.
 pub(crate) fn attribute(tokens: &[TokenTree], at: usize) -> Option<(&Group, usize)> {
     if !is_punct(tokens, at, '#') {
         return None;
@@ -33,7 +33,7 @@ pub(crate) fn attribute(tokens: &[TokenTree], at: usize) -> Option<(&Group, usiz
     }
 }
 
-/// Whether an attribute lets its item be compiled for tests only: `#[test]`, or a `cfg` that asks for `test`.
+/// Returns whether an attribute makes its item compile for tests only: `#[test]`, or a `cfg` that requires `test`.
 pub(crate) fn is_for_tests(attribute: &Group) -> bool {
     let words: Vec<TokenTree> = attribute.stream().into_iter().collect();
     match words.as_slice() {
@@ -45,7 +45,7 @@ pub(crate) fn is_for_tests(attribute: &Group) -> bool {
     }
 }
 
-/// Whether a condition holds in tests only: it is `test`, or an `all` of which one is.
+/// Returns whether a condition requires tests: it is `test`, or an `all` with such a condition.
 fn asks_for_tests(condition: &Group) -> bool {
     let words: Vec<TokenTree> = condition.stream().into_iter().collect();
     words.split(is_comma).any(|part| match part {
@@ -55,7 +55,7 @@ fn asks_for_tests(condition: &Group) -> bool {
     })
 }
 
-/// Where the item, field or statement ends that begins at `at`, behind any further attributes.
+/// Returns the end of the item, field or statement that begins at `at`, possibly with further attributes.
 pub(crate) fn after_item(tokens: &[TokenTree], mut at: usize) -> usize {
     while let Some((_, after)) = attribute(tokens, at) {
         at = after;
@@ -76,7 +76,7 @@ pub(crate) fn after_item(tokens: &[TokenTree], mut at: usize) -> usize {
     tokens.iter().skip(at).position(ends).map_or(tokens.len(), |end| at + end + 1)
 }
 
-/// The word at `at`.
+/// Returns the word at `at`.
 pub(crate) fn word_at(tokens: &[TokenTree], at: usize) -> Option<String> {
     match tokens.get(at) {
         Some(TokenTree::Ident(word)) => Some(word.to_string()),
@@ -84,7 +84,7 @@ pub(crate) fn word_at(tokens: &[TokenTree], at: usize) -> Option<String> {
     }
 }
 
-/// Whether `which` is at `at`.
+/// Returns whether `which` is at `at`.
 pub(crate) fn is_punct(tokens: &[TokenTree], at: usize, which: char) -> bool {
     matches!(tokens.get(at), Some(TokenTree::Punct(punct)) if punct.as_char() == which)
 }

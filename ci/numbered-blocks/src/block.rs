@@ -1,4 +1,4 @@
-//! What a block has in it.
+//! The content of a block.
 
 use std::fmt;
 
@@ -6,28 +6,28 @@ use crate::layout::{BLOCK, Layout, mixed};
 
 /// A block in memory, aligned for transfers that bypass the page cache (open(2), `O_DIRECT`).
 ///
-/// It begins with its number on the disk and its generation, and every further byte follows from these two: one that is
-/// damaged, or of another block or generation, is seen.
+/// It begins with its number on the disk and its generation. All further bytes follow from these two. So a
+/// block that is damaged, or that belongs to another place or generation, is detected.
 #[derive(Clone, Eq, PartialEq)]
 #[repr(C, align(4096))]
 pub(crate) struct Block(pub(crate) [u8; BLOCK]);
 
-/// A block that no writer has ever written to its place.
+/// A block that no writer has ever written to its place. It has the number and the generation at its begin.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Damaged {
-    /// The number that stands in it.
+    /// The number at its begin.
     number: u64,
-    /// The generation that stands in it.
+    /// The generation at its begin.
     generation: u64,
 }
 
 impl Block {
-    /// A block of zeros.
+    /// Returns a block of zeros.
     pub(crate) fn zeros() -> Box<Self> {
         Box::new(Self([0; BLOCK]))
     }
 
-    /// The block that a generation leaves at a place.
+    /// Returns the block that a generation leaves at a place.
     pub(crate) fn new(number: u64, generation: u64) -> Box<Self> {
         let mut block = Self::zeros();
         let (words, _) = block.0.as_chunks_mut();
@@ -44,12 +44,12 @@ impl Block {
         block
     }
 
-    /// The block that is at a place before the writers begin.
+    /// Returns the block at a place before the writers begin.
     pub(crate) fn first(layout: Layout, number: u64) -> Box<Self> {
         if layout.is_hole(number) { Self::zeros() } else { Self::new(number, 0) }
     }
 
-    /// The generation of what was read at a place.
+    /// Returns the generation of a block that was read at a place.
     ///
     /// # Errors
     /// When no write to this place leaves such a block.
@@ -68,7 +68,7 @@ impl Block {
         }
     }
 
-    /// The number and the generation that stand in it.
+    /// Returns the number and the generation at the begin of the block.
     fn head(&self) -> [u64; 2] {
         let (words, _) = self.0.as_chunks();
         let word = |at| words.get(at).copied().map_or(0, u64::from_le_bytes);

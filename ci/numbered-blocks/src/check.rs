@@ -1,4 +1,4 @@
-//! What a disk has of what was flushed to it.
+//! Checks that a disk has the writes that were flushed to it.
 
 use std::fs::File;
 use std::io;
@@ -7,28 +7,28 @@ use std::os::unix::fs::FileExt;
 use crate::block::Block;
 use crate::layout::{Layout, WRITERS};
 
-/// The number of complaints that are printed.
+/// Number of complaints that are printed.
 const TOLD: usize = 10;
 
-/// What was found on a disk.
+/// Findings about a disk.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// Blocks that are as they were before the writers began, and may be.
+    /// Number of blocks that are as before the writers began, as they may be.
     pub(crate) untouched: u64,
-    /// Blocks of a generation that was flushed last.
+    /// Number of blocks of the last flushed generation.
     pub(crate) flushed: u64,
-    /// Blocks of a later one.
+    /// Number of blocks of a later generation.
     pub(crate) later: u64,
-    /// Blocks that are damaged, or older than what was flushed.
+    /// Number of blocks that are damaged, or older than the last flush.
     pub(crate) wrong: u64,
-    /// What is wrong with the first of them.
+    /// Descriptions of the first wrong blocks.
     pub(crate) complaints: Vec<String>,
 }
 
-/// Reads a whole disk, when as many writes of each writer are known to be flushed.
+/// Reads a whole disk. `flushed` has the number of flushed writes of each writer.
 ///
 /// # Errors
-/// When it cannot be read, or is too small for any layout.
+/// When the disk cannot be read, or is too small for any layout.
 pub(crate) fn check(disk: &File, flushed: [u64; WRITERS]) -> io::Result<Findings> {
     let layout = Layout::of(disk)?;
     let mut findings = Findings::default();
@@ -44,7 +44,7 @@ pub(crate) fn check(disk: &File, flushed: [u64; WRITERS]) -> io::Result<Findings
     Ok(findings)
 }
 
-/// The generation that each block has at least.
+/// Returns the lowest generation that each block may have.
 fn due(layout: Layout, flushed: [u64; WRITERS]) -> Vec<u64> {
     let mut due = vec![0; usize::try_from(layout.blocks()).unwrap_or(0)];
     for (writer, flushed) in (0..).zip(flushed) {
@@ -88,7 +88,7 @@ mod tests {
 
     const LEN: u64 = 1 << 20;
 
-    /// A disk on which so many writes of each writer were carried out.
+    /// Returns a disk to which each writer has made `written` writes.
     fn disk(name: &str, written: [u64; WRITERS]) -> File {
         let path = std::env::temp_dir().join(format!("{name}.{}", std::process::id()));
         let disk = File::options().read(true).write(true).create_new(true).open(&path).unwrap();

@@ -1,72 +1,74 @@
-//! Where blocks lie, and which of them a write of a writer goes to.
+//! The places of blocks on a disk, and the place of each write.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 
 /// Bytes of a block.
 pub(crate) const BLOCK: usize = 4096;
-/// The same, where places are computed.
+/// Bytes of a block, for the calculation of places.
 const LEN: u64 = BLOCK as u64;
-/// Writers that share a disk.
+/// Number of writers that share a disk.
 pub(crate) const WRITERS: usize = 4;
-/// The distance, in blocks, between two blocks of one writer.
+/// Distance between two blocks of one writer, in blocks.
 const STRIDE: u64 = WRITERS as u64;
-/// Blocks of a MiB. At first, every other MiB of the disk is a hole.
+/// Number of blocks of a MiB. At first, every other MiB of the disk is a hole.
 const STRETCH: u64 = (1 << 20) / LEN;
 
-/// The blocks of a disk, each of which belongs to one writer: neighbours belong to different ones.
+/// The blocks of a disk. Each belongs to one writer, and neighbours belong to different writers.
 ///
-/// A writer's writes are numbered from 1. The number of a write is the generation of the block that it leaves, and says by
-/// itself where it goes; so a checker that knows how many are flushed knows what each block must have.
+/// The writes of a writer are numbered from 1. The number of a write is the generation of the block that it
+/// leaves, and determines its place. So a checker that knows the number of flushed writes knows the content of
+/// each block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
-    /// Blocks of each writer.
+    /// Number of blocks of each writer.
     each: u64,
 }
 
 impl Layout {
-    /// Divides a disk of `len` bytes. The rest at its end belongs to no writer. `None` if it has no block for each writer.
+    /// Divides a disk of `len` bytes. The rest at its end belongs to no writer. `None` if the disk has less
+    /// than one block for each writer.
     pub(crate) fn new(len: u64) -> Option<Self> {
         let each = len / (LEN * STRIDE);
         (each > 0).then_some(Self { each })
     }
 
-    /// The layout of a disk.
+    /// Returns the layout of a disk.
     ///
     /// # Errors
-    /// When its size cannot be had, or is too small.
+    /// When the size of the disk is too small or cannot be determined.
     pub(crate) fn of(mut disk: &File) -> io::Result<Self> {
         let len = disk.seek(SeekFrom::End(0))?;
         Self::new(len).ok_or_else(|| io::Error::other(format!("{len} bytes are no disk")))
     }
 
-    /// The blocks of all writers.
+    /// Returns the number of blocks of all writers.
     pub(crate) const fn blocks(self) -> u64 {
         self.each * STRIDE
     }
 
-    /// The number of the block that a write of a writer goes to.
+    /// Returns the number of the block to which a write of a writer goes.
     pub(crate) const fn place(self, writer: u64, generation: u64) -> u64 {
         mixed(generation ^ mixed(writer)) % self.each * STRIDE + writer
     }
 
-    /// Where a block begins, in bytes.
+    /// Returns the offset of a block in bytes.
     pub(crate) const fn offset(number: u64) -> u64 {
         number * LEN
     }
 
-    /// The writer that a block belongs to.
+    /// Returns the writer that a block belongs to.
     pub(crate) const fn writer(self, number: u64) -> u64 {
         number % STRIDE
     }
 
-    /// Whether nothing is written to a block before the writers begin.
+    /// Returns whether a block is in a hole before the writers begin.
     pub(crate) const fn is_hole(self, number: u64) -> bool {
         number / STRETCH % 2 == 1
     }
 }
 
-/// A number that looks drawn at random, always the same for the same `seed`; different ones for different seeds (the step
+/// Returns a pseudo-random number that depends on `seed` only. Different seeds give different numbers (the step
 /// and the finalizer of SplitMix64).
 pub(crate) const fn mixed(seed: u64) -> u64 {
     let z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,14 +1,14 @@
-//! Lines for people and scripts.
+//! Lines for users and scripts.
 
 use std::io::{self, Write};
 
-/// Prints a line, whole: others may print at the same time.
+/// Prints a line on standard output in one piece, since other threads may print at the same time.
 pub(crate) fn say(line: &str) {
-    // Nobody who could be told is left when there is no standard output.
+    // Without a standard output, the failure cannot be reported either.
     drop(io::stdout().write_all(format!("{line}\n").as_bytes()));
 }
 
-/// The same on standard error.
+/// Prints a line on standard error in one piece.
 pub(crate) fn complain(line: &str) {
     drop(io::stderr().write_all(format!("{line}\n").as_bytes()));
 }

@@ -1,4 +1,4 @@
-//! Writes numbered blocks to the disk of a guest, and tells of a disk which of them it has.
+//! Writes numbered blocks to the disk of a guest, and checks which of them a disk has.
 //!
 //! ```text
 //! numbered-blocks make FILE MIB
@@ -6,10 +6,10 @@
 //! numbered-blocks check FILE FLUSHED...
 //! ```
 //!
-//! `make` makes the disk that `write` wants to find: half of it data, half of it holes. `write` never ends: writers that go
-//! on side by side write blocks at pseudo-random places, several between flushes, and print lines such as
-//! `writer 2 flushed 517` once a flush has ended well. `check` is given the last such number of each writer, and fails on a
-//! disk that lacks a block that was flushed, or has one that was never written.
+//! `make` makes the disk that `write` needs: half of it data, half of it holes. `write` never ends: several
+//! concurrent writers write blocks at pseudo-random places, several between two flushes. After each successful
+//! flush, a writer prints a line such as `writer 2 flushed 517`. `check` takes the last such number of each
+//! writer. It fails on a disk that lacks a flushed block, or has a block that was never written.
 
 mod block;
 mod check;

@@ -1,4 +1,4 @@
-//! The disk that the writers want to find.
+//! Makes the disk that the writers need.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! Writes to a disk in rounds, each of which a flush ends.
+//! Writes to a disk in rounds, each of which ends with a flush.
 
 use std::fs::File;
 use std::io;
@@ -9,35 +9,36 @@ use crate::block::Block;
 use crate::layout::{Layout, mixed};
 use crate::lines::say;
 
-/// Writes of a round, at most.
+/// Largest number of writes in a round.
 const ROUND: u64 = 8;
-/// What lies between two rounds: a guest that never rests dirties a disk faster than a mirror of it can follow.
+/// Pause between two rounds: a guest without pauses dirties a disk faster than a mirror can follow.
 const REST: Duration = Duration::from_millis(40);
 
-/// One of those that write to a disk; no other writes to the same blocks.
+/// A writer of a disk. No other writer writes to its blocks.
 #[derive(Debug)]
 pub(crate) struct Writer<'a> {
     disk: &'a File,
     layout: Layout,
-    /// Which one, from 0 on.
+    /// Number of the writer, from 0 on.
     number: u64,
-    /// Writes that are flushed.
+    /// Number of flushed writes.
     flushed: u64,
-    /// The generation of each block, by its number, as the writer has written it last.
+    /// The generation that the writer has last written to each block, by block number.
     generations: Vec<u64>,
 }
 
 impl<'a> Writer<'a> {
-    /// A writer of a disk that has what [`crate::make::make`] puts there.
+    /// Returns a writer of a disk that [`crate::make::make`] has filled.
     pub(crate) fn new(disk: &'a File, layout: Layout, number: u64) -> Self {
         let generations = vec![0; usize::try_from(layout.blocks()).unwrap_or(0)];
         Self { disk, layout, number, flushed: 0, generations }
     }
 
-    /// Writes for ever, and says on standard output what is flushed, what has failed, and what was read and is wrong.
+    /// Writes forever. Prints on standard output what was flushed, what has failed, and which reads returned
+    /// wrong data.
     ///
-    /// A round of which a write or the flush has failed is repeated, all of it, until it ends well: after a failed flush,
-    /// it is unknown which of the writes before it are there, and no later flush reports it.
+    /// If a write or the flush of a round fails, the whole round is repeated until it succeeds. After a failed
+    /// flush, it is unknown which of the writes before it are on the disk, and no later flush reports that.
     pub(crate) fn run(mut self) {
         loop {
             let end = self.flushed + 1 + mixed(self.flushed) % ROUND;
@@ -53,7 +54,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes what comes after the last flush, up to this generation, and flushes it.
+    /// Makes the writes after the last flush up to generation `end`, and flushes them.
     fn round(&mut self, end: u64) -> Result<(), (&'static str, io::Error)> {
         for generation in self.flushed + 1..=end {
             let number = self.layout.place(self.number, generation);
@@ -67,7 +68,7 @@ impl<'a> Writer<'a> {
         self.disk.sync_data().map_err(|error| ("flush", error))
     }
 
-    /// Reads a block of the writer, and says so if it is not as it was written last.
+    /// Reads a block of the writer, and reports it if it is not as last written.
     fn look(&mut self, number: u64) {
         let mut block = Block::zeros();
         if let Err(error) = self.disk.read_exact_at(&mut block.0, Layout::offset(number)) {

@@ -1,4 +1,4 @@
-//! The table of copy tools, `docs/copy-tools.md`: what it says of our own tool is held by tests that are there.
+//! The table of copy tools, `docs/copy-tools.md`: each statement about our own tool needs an existing test.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ const OWN: &str = "block-copy";
 /// Tests, by file and name.
 pub(crate) type Tests = BTreeSet<(String, String)>;
 
-/// Everything that is wrong with the page, a sentence each.
+/// Returns everything that is wrong with the page, a sentence each.
 pub(crate) fn complaints(page: &str, tests: &Tests) -> Vec<String> {
     let mut complaints = vec![];
     let (mut column, mut rows): (Option<usize>, _) = (None, 0);
@@ -58,7 +58,7 @@ impl Link<'_> {
     }
 }
 
-/// The links to tests in a line.
+/// Returns the links to tests in a line.
 fn links(line: &str) -> Vec<Link<'_>> {
     let parts = line.split('[').skip(1);
     let link = |part: &str| -> Option<(usize, usize, usize)> {

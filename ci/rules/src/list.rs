@@ -8,7 +8,7 @@ pub(crate) struct List {
     pub(crate) rules: Vec<Rule>,
 }
 
-/// A line of the list: `id | level | text`, and behind one more bar why there is no test, if there is none.
+/// A line of the list: `id | level | text`. If the rule has no test, a further bar and the reason follow.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Rule {
     /// The heading above the rule.
@@ -19,14 +19,14 @@ pub(crate) struct Rule {
     pub(crate) untested: Option<String>,
 }
 
-/// What stands in the second field of a rule.
+/// Values of the second field of a rule.
 const LEVELS: [&str; 6] = ["M", "N", "S", "Z", "m", "E"];
 
 impl List {
-    /// Reads the list.
+    /// Parses the list.
     ///
     /// # Errors
-    /// On a line that is no comment, heading or rule, and on an id that comes twice.
+    /// A line that is no comment, heading or rule, or an id that occurs twice.
     pub(crate) fn read(text: &str) -> Result<Self, String> {
         let mut section = String::new();
         let mut rules: Vec<Rule> = vec![];
@@ -49,12 +49,12 @@ impl List {
         Ok(Self { rules })
     }
 
-    /// Where an id stands in the list.
+    /// Returns the position of an id in the list.
     pub(crate) fn position(&self, id: &str) -> Option<usize> {
         self.rules.iter().position(|rule| rule.id == id)
     }
 
-    /// The ids from one to another of the same family, both included.
+    /// Returns the ids from one to another of the same family, both included.
     pub(crate) fn between(&self, first: &str, last: &str) -> Option<Vec<&str>> {
         let (from, to) = (self.position(first)?, self.position(last)?);
         let between = self.rules.get(from..=to)?;
@@ -63,7 +63,7 @@ impl List {
         whole.then(|| between.iter().map(|rule| rule.id.as_str()).collect())
     }
 
-    /// Whether a word has the form of an id of a family that the list knows.
+    /// Returns whether a word has the form of an id of a family that the list has.
     pub(crate) fn is_family(&self, id: &str) -> bool {
         self.rules.iter().any(|rule| family(&rule.id) == family(id))
     }
@@ -88,7 +88,7 @@ impl Rule {
     }
 }
 
-/// An id without its number: `SEQ` of `SEQ-01`, `UNH CHAP` of `UNH CHAP 2.1`.
+/// Returns an id without its number: `SEQ` of `SEQ-01`, `UNH CHAP` of `UNH CHAP 2.1`.
 fn family(id: &str) -> &str {
     id.rfind(['-', ' ']).and_then(|end| id.get(..end)).unwrap_or(id)
 }

@@ -1,7 +1,9 @@
-//! Checks that each rule of `docs/rules.txt` has a test that names it, or a reason for none, and that
-//! `docs/conformance.md` is the table of them; and that the tests are there which `docs/copy-tools.md` names.
+//! Checks that each rule of `docs/rules.txt` has a test that names it, or a reason for having none. Checks that
+//! `docs/conformance.md` is the table of the rules and their tests, and that the tests that
+//! `docs/copy-tools.md` names exist.
 //!
-//! A test names a rule in its doc comment or in a string, such as the one that it expects of the checker.
+//! A test names a rule in its doc comment or in a string, for example in the violation that it expects from the
+//! checker.
 //!
 //! `--write` writes the table.
 
@@ -23,7 +25,7 @@ use crate::copy_tools::Tests;
 use crate::list::List;
 use crate::page::Page;
 
-/// Where tests are.
+/// Folders with tests.
 const FOLDERS: [&str; 3] = ["crates", "examples", "lab"];
 const LIST: &str = "docs/rules.txt";
 const PAGE: &str = "docs/conformance.md";
@@ -48,7 +50,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Looks at the rules, the tests and the table of the project; whether all is well.
+/// Checks the rules, the tests and the table of the project. Returns whether everything is right.
 fn check(project: &Path, write: bool) -> Result<bool, Box<dyn Error>> {
     let text = fs::read_to_string(project.join(LIST))?;
     let list = List::read(&text).map_err(|error| format!("{LIST}: {error}"))?;
@@ -78,7 +80,7 @@ fn check(project: &Path, write: bool) -> Result<bool, Box<dyn Error>> {
     Ok(complaints.is_empty())
 }
 
-/// The Rust files below a folder of the project, as paths within the project.
+/// Returns the Rust files below a folder of the project, as paths within the project.
 fn sources(project: &Path, folder: &str) -> io::Result<Vec<PathBuf>> {
     let mut sources = vec![];
     let mut folders = vec![PathBuf::from(folder)];

@@ -8,15 +8,15 @@ use crate::list::List;
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Named {
     pub(crate) known: BTreeSet<String>,
-    /// Those of the right form that the list of rules lacks, and ranges without sense.
+    /// Ids of the right form that the list of rules lacks, and invalid ranges.
     pub(crate) unknown: BTreeSet<String>,
 }
 
-/// The test suites of UNH-IOL, whose numbers overlap.
+/// The test suites of UNH-IOL. Their numbers overlap.
 const SUITES: [&str; 3] = ["FFP", "login", "CHAP"];
 
 impl Named {
-    /// Adds what `text` names.
+    /// Adds the ids that `text` names.
     pub(crate) fn read(&mut self, text: &str, list: &List) {
         let mut reader = Reader { list, named: self, suite: None, last: None, range: false };
         let mut words = text.split_whitespace().peekable();
@@ -46,20 +46,20 @@ impl Named {
     }
 }
 
-/// How far a text has been read.
+/// The state of parsing a text.
 struct Reader<'a> {
     list: &'a List,
     named: &'a mut Named,
-    /// The suite that bare numbers belong to.
+    /// The suite of numbers without a name.
     suite: Option<&'a str>,
-    /// The id just read, with which a range may begin.
+    /// The id just read. A range may begin with it.
     last: Option<String>,
     /// Whether the next id ends a range.
     range: bool,
 }
 
 impl<'a> Reader<'a> {
-    /// Starts again, with the numbers of a suite or without.
+    /// Starts again, inside a suite or outside.
     fn begin(&mut self, suite: Option<&'a str>) {
         self.suite = suite;
         self.last = None;
@@ -99,18 +99,18 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A word without the punctuation around it.
+/// Returns a word without the punctuation around it.
 fn trimmed(word: &str) -> &str {
     word.trim_matches(|character: char| !character.is_ascii_alphanumeric())
 }
 
-/// Whether a word is a number of a suite: `16.4.1`.
+/// Returns whether a word is a number of a suite: `16.4.1`.
 fn is_number(word: &str) -> bool {
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     word.contains('.') && word.split('.').all(digits)
 }
 
-/// Whether a word is a family in capitals and a number of two digits: `SEQ-01`, `MC-I-08`.
+/// Returns whether a word is a family in capitals and a number of two digits: `SEQ-01`, `MC-I-08`.
 fn is_id(word: &str) -> bool {
     let Some((family, number)) = word.rsplit_once('-') else { return false };
     let is_capital = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'-';
@@ -142,7 +142,7 @@ mod tests {
         List::read(&ids.map(|id| format!("{id} | M | Text.\n")).concat()).unwrap()
     }
 
-    /// Known ids, then a bar, then the unknown.
+    /// Returns the known ids, then a bar, then the unknown ones.
     fn named(text: &str) -> String {
         let mut named = Named::default();
         named.read(text, &list());

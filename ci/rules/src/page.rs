@@ -1,4 +1,4 @@
-//! The table of rules and tests, and what is wrong with it.
+//! The table of rules and tests, and its errors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -7,13 +7,13 @@ use crate::list::{List, Rule};
 use crate::named::Named;
 use crate::source::Test;
 
-/// Which tests hold which rule.
+/// The tests of each rule.
 #[derive(Debug)]
 pub(crate) struct Page<'a> {
     list: &'a List,
     /// Files and names of tests, by the id of the rule.
     holders: BTreeMap<String, BTreeSet<(String, String)>>,
-    /// What tests name and the list lacks, a sentence each.
+    /// Ids that tests name and the list lacks, a sentence each.
     unknown: Vec<String>,
 }
 
@@ -51,7 +51,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Everything that is wrong, a sentence each.
+    /// Returns everything that is wrong, a sentence each.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let of_rules = self.list.rules.iter().filter_map(|rule| {
             match (self.holders.get(&rule.id), &rule.untested) {
@@ -69,7 +69,7 @@ impl<'a> Page<'a> {
         self.unknown.iter().cloned().chain(of_rules).collect()
     }
 
-    /// The page in Markdown, below `docs/`.
+    /// Returns the page in Markdown, for the folder `docs/`.
     pub(crate) fn markdown(&self) -> String {
         let mut page = HEAD.to_owned();
         let mut section = "";

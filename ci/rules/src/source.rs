@@ -10,14 +10,14 @@ pub(crate) struct Test {
     pub(crate) text: String,
 }
 
-/// The tests of a file, those in modules and macros included.
+/// Returns the tests of a file, including those in modules and macros.
 pub(crate) fn tests(tokens: TokenStream) -> Vec<Test> {
     let mut tests = vec![];
     scan(tokens, &mut tests);
     tests
 }
 
-/// Reads the tokens of a file or of a group within it.
+/// Parses the tokens of a file or of a group in it.
 fn scan(tokens: TokenStream, tests: &mut Vec<Test>) {
     let mut tokens = tokens.into_iter().peekable();
     let mut above = Attributes::default();
@@ -43,7 +43,7 @@ fn scan(tokens: TokenStream, tests: &mut Vec<Test>) {
                 tests.push(Test { name: name.to_string(), text });
             }
             TokenTree::Group(group) => {
-                // `pub(crate)` and the like stand between an attribute and its item.
+                // Groups such as that of `pub(crate)` stand between an attribute and its item.
                 if group.delimiter() != Delimiter::Parenthesis {
                     above = Attributes::default();
                 }
@@ -61,7 +61,7 @@ fn group(token: TokenTree) -> Option<Group> {
     }
 }
 
-/// What stands above an item.
+/// The attributes of an item.
 #[derive(Default)]
 struct Attributes {
     doc: String,
@@ -87,7 +87,7 @@ impl Attributes {
     }
 }
 
-/// The ids in a name: `LAY-13` of `lay_13_function_codes`, `MC-I-06` of `mc_i_06_wrong_portal_group`.
+/// Returns the ids in a name: `LAY-13` of `lay_13_function_codes`, `MC-I-06` of `mc_i_06_wrong_portal_group`.
 fn ids(name: &str) -> String {
     let name = name.to_ascii_uppercase();
     let words: Vec<&str> = name.split('_').collect();
@@ -101,7 +101,7 @@ fn ids(name: &str) -> String {
     numbers.filter_map(id).collect::<Vec<_>>().join(" ")
 }
 
-/// Adds the strings among tokens, at any depth.
+/// Adds the strings among the tokens, at any depth.
 fn strings(tokens: TokenStream, text: &mut String) {
     for token in tokens {
         match token {
@@ -112,11 +112,11 @@ fn strings(tokens: TokenStream, text: &mut String) {
     }
 }
 
-/// Adds a literal as it stands in the code; numbers do no harm, since none is an id.
+/// Adds a literal as it is in the code. Numbers may be added too, since none is an id.
 fn add(text: &mut String, literal: &str) {
     let literal = literal.trim_start_matches('"').trim_end_matches('"');
     text.push_str(literal);
-    // The end of a string ends what it names; a doc comment goes on in its next line.
+    // A space ends the ids of a string. A doc comment continues in its next line.
     text.push(' ');
 }
 
@@ -124,7 +124,7 @@ fn add(text: &mut String, literal: &str) {
 mod tests {
     use super::*;
 
-    /// Names and texts, the latter with single spaces.
+    /// Returns the names and texts of the tests, with single spaces in the texts.
     fn read(text: &str) -> Vec<(String, String)> {
         let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         tests(text.parse().unwrap())

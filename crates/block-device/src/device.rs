@@ -1,6 +1,6 @@
 //! The trait of a device of bytes.
 //!
-//! Why it is so: `docs/design/device.md`.
+//! Design: `docs/design/device.md`.
 
 use std::fmt;
 use std::ops::Range;
@@ -21,7 +21,7 @@ pub type DeviceResult<T> = Result<T, DeviceError>;
 /// The future of a request to a [`Device`].
 pub type DeviceFuture<'a, T> = Pin<Box<dyn Future<Output = DeviceResult<T>> + Send + 'a>>;
 
-/// The most zeros that are sent in one request, in bytes.
+/// Maximum number of zeros in one write, in bytes.
 const MAX_ZEROS: usize = 1 << 20;
 
 /// A device of bytes, such as a disk, a file or memory.
@@ -32,8 +32,8 @@ const MAX_ZEROS: usize = 1 << 20;
 /// write may have been carried out in part or not at all, but a later write to the same bytes comes
 /// after it.
 ///
-/// A device in front of another one, such as a cache, returns that one from [`below`](Self::below). What
-/// does not depend on a place on the device then has the answer of the device below.
+/// A device in front of another one, such as a cache, returns that one from [`below`](Self::below). The device
+/// below then answers each question that does not name a place on the device.
 #[doc(alias = "block device")]
 pub trait Device: fmt::Debug + Send + Sync {
     /// Returns the device that this one is in front of; `None` if it is in front of none.
@@ -44,21 +44,21 @@ pub trait Device: fmt::Debug + Send + Sync {
     /// Returns the capacity, in bytes.
     fn capacity(&self) -> u64;
 
-    /// Returns what the device can do, and how it is used best. The default is that of the device
-    /// [below](Self::below); without one, the default of the type.
+    /// Returns what the device can do, and how it is used best. The default is the answer of the device
+    /// [below](Self::below), or `DeviceLimits::default()` without one.
     fn limits(&self) -> DeviceLimits {
         self.below().map_or_else(DeviceLimits::default, Device::limits)
     }
 
-    /// Returns how many concurrent requests of `io_size` bytes keep the device busy now; at least
-    /// 1. The default is that of the device [below](Self::below); without one, 1.
+    /// Returns how many concurrent requests of `io_size` bytes keep the device busy now; at least 1. The
+    /// default is the answer of the device [below](Self::below), or 1 without one.
     fn queue_depth(&self, io_size: usize) -> usize {
         self.below().map_or(1, |below| below.queue_depth(io_size))
     }
 
-    /// Returns how many concurrent reads of `io_size` bytes keep the device busy, if there are only
-    /// reads. The default is that of the device [below](Self::below); without one,
-    /// [`queue_depth`](Self::queue_depth). A device may need fewer.
+    /// Returns how many concurrent reads of `io_size` bytes keep the device busy, if there are only reads; a
+    /// device may need fewer. The default is the answer of the device [below](Self::below), or
+    /// [`queue_depth`](Self::queue_depth) without one.
     fn read_depth(&self, io_size: usize) -> usize {
         match self.below() {
             Some(below) => below.read_depth(io_size),
@@ -66,10 +66,10 @@ pub trait Device: fmt::Debug + Send + Sync {
         }
     }
 
-    /// Counts the events after which data that was read before may be out of date, though nothing
-    /// was written through this device. While the number stays the same, a cache of what was read
-    /// remains valid. A device that reports no such events returns 0. The default is that of the
-    /// device [below](Self::below).
+    /// Returns the number of events after which data that was read before may be out of date, though nothing
+    /// was written through this device. While the number stays the same, a cache of what was read remains
+    /// valid. A device that reports no such events returns 0. The default is the answer of the device
+    /// [below](Self::below), or 0 without one.
     fn attentions(&self) -> u64 {
         self.below().map_or(0, Device::attentions)
     }
@@ -83,8 +83,8 @@ pub trait Device: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Returns the name of what the device holds now, which is another one after each write;
-    /// `None`, the default, if the device has no such name.
+    /// Returns the name of the present content of the device, which changes with each write; `None`, the
+    /// default, if the device has no such name.
     ///
     /// # Errors
     /// When the name cannot be found out.
@@ -92,17 +92,17 @@ pub trait Device: fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Returns one line of text by which a later process can [end](Self::end_left) the requests
-    /// that this process leaves in flight if it is killed. Store the line before anything is
-    /// written. `None` if nothing outlives the process. The default is that of the device
-    /// [below](Self::below).
+    /// Returns one line of text by which a later process can [end](Self::end_left) the requests that this
+    /// process leaves in flight if it is killed. Store the line before anything is written. `None` if no
+    /// request outlives the process. The default is the answer of the device [below](Self::below), or `None`
+    /// without one.
     fn leaves(&self) -> Option<String> {
         self.below().and_then(Device::leaves)
     }
 
-    /// Ends the requests that a process which is gone has left in flight. `left` is the text that
-    /// [`leaves`](Self::leaves) returned in that process. When this returns without an error, none
-    /// of those requests can change the device any more.
+    /// Ends the requests that a killed process has left in flight. `left` is the text that
+    /// [`leaves`](Self::leaves) returned in that process. When this returns without an error, none of those
+    /// requests can change the device any more.
     ///
     /// # Errors
     /// When nothing proves that they have ended.
@@ -154,8 +154,8 @@ pub trait Device: fmt::Debug + Send + Sync {
         })
     }
 
-    /// Writes pages of any lengths, one behind the other, from `offset` on. When this returns,
-    /// reads see the data. It survives a power failure only after a [`flush`](Self::flush).
+    /// Writes pages of any lengths, one after the other, from `offset` on. When this returns, reads see the
+    /// data. The data survive a power failure only after a [`flush`](Self::flush).
     ///
     /// # Errors
     /// When the range is not on the device, the device is read-only, or it fails.
@@ -164,9 +164,9 @@ pub trait Device: fmt::Debug + Send + Sync {
     /// Brings every write that had returned before this call onto the medium.
     ///
     /// # Errors
-    /// When the device fails, or may have lost a write that has returned before this returns
-    /// ([`LostWrites`](crate::DeviceErrorKind::LostWrites)). Where a write that was in flight then, and returns later, may be
-    /// lost as well, the next flush reports that again.
+    /// When the device fails, or may have lost a write that returned before the flush does
+    /// ([`LostWrites`](crate::DeviceErrorKind::LostWrites)). If a write that was in flight at the loss returns
+    /// later and may be lost as well, the next flush reports the loss again.
     #[doc(alias("sync", "fsync"))]
     fn flush(&self) -> DeviceFuture<'_, ()>;
 
@@ -252,7 +252,7 @@ pub trait Device: fmt::Debug + Send + Sync {
     }
 }
 
-/// Returns a range, if it lies on a device of `capacity` bytes.
+/// Returns the range of `len` bytes at `offset`, if it lies on a device of `capacity` bytes.
 ///
 /// # Errors
 /// [`InvalidInput`](crate::DeviceErrorKind::InvalidInput) if it does not.
@@ -269,11 +269,11 @@ mod tests {
     use crate::error_kind::DeviceErrorKind;
     use crate::extent::ExtentState;
 
-    /// A device that has what every device must have, and no more.
+    /// A device with the required methods only.
     #[derive(Debug)]
     struct Memory {
         bytes: Mutex<Vec<u8>>,
-        /// The lengths of the writes that came.
+        /// Lengths of the writes, in bytes.
         writes: Mutex<Vec<usize>>,
     }
 
@@ -360,11 +360,11 @@ mod tests {
         }
     }
 
-    /// A device in front of another one that says nothing of itself.
+    /// A device in front of another one, with the required methods only.
     #[derive(Debug)]
     struct Layer(Peculiar);
 
-    /// A device with an answer of its own to each question.
+    /// A device whose answer to each question differs from the default.
     #[derive(Debug)]
     struct Peculiar;
 

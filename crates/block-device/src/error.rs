@@ -10,9 +10,9 @@ use crate::error_kind::DeviceErrorKind;
 
 /// Reason why a request to a [`Device`](crate::Device) failed.
 ///
-/// [`kind`](Self::kind) is what a caller decides by. [`source`](Error::source) is the error of the unit, the export or the system,
-/// whose text the error has; [`advice`](Self::advice) says what can be done. If the device is a part of a larger one, the text
-/// begins with the name of the part.
+/// A caller decides by the [`kind`](Self::kind). The [`source`](Error::source) is the error of the unit, the
+/// export or the system, and gives the text; [`advice`](Self::advice) says what can be done. If the device is a
+/// part of a larger one, the text begins with the name of the part.
 ///
 /// ```
 /// use std::io;
@@ -25,14 +25,15 @@ use crate::error_kind::DeviceErrorKind;
 /// assert!(error.source_as::<io::Error>().is_some());
 /// ```
 ///
-/// It is one pointer wide, so that a request that succeeds does not pay for it. A clone is the same error.
+/// An error is one pointer wide, so that a request that succeeds does not pay for it. A clone is the same
+/// error.
 #[derive(Clone)]
 pub struct DeviceError(Arc<Inner>);
 
 #[derive(Clone, Debug)]
 struct Inner {
     kind: DeviceErrorKind,
-    /// The kind as the system has it, where it came from there.
+    /// The kind of the system's error that this one was made from.
     system: Option<io::ErrorKind>,
     member: Option<String>,
     advice: Option<&'static str>,
@@ -41,9 +42,9 @@ struct Inner {
 
 #[derive(Clone, Debug)]
 enum Cause {
-    /// The kind says all.
+    /// No source; the text is that of the kind.
     None,
-    /// An error of the system, with a number or a text of its own.
+    /// An error of the system that holds no other error.
     System(Arc<io::Error>),
     Other(Arc<dyn Error + Send + Sync>),
 }
@@ -63,7 +64,7 @@ struct OutOfRange {
 struct Unsupported(&'static str);
 
 impl DeviceError {
-    /// Creates an error with a source, whose text it has.
+    /// Creates an error with a source, which gives the text.
     pub fn new(kind: DeviceErrorKind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::of(kind, Cause::Other(source.into().into()))
     }
@@ -93,7 +94,8 @@ impl DeviceError {
         })
     }
 
-    /// Sets the kind. [`io_kind`](Self::io_kind) stays what it is, if the error was made from one of the system.
+    /// Sets the kind. [`io_kind`](Self::io_kind) does not change if the error was made from an error of the
+    /// system.
     #[must_use]
     pub fn with_kind(self, kind: DeviceErrorKind) -> Self {
         self.with(|inner| inner.kind = kind)
@@ -115,22 +117,26 @@ impl DeviceError {
         self.0.kind
     }
 
-    /// Returns the name of the part of a larger device that failed; names of parts of parts are one text.
+    /// Returns the name of the part of a larger device that failed. A part of a part has the names of both, as
+    /// one text.
     pub fn member(&self) -> Option<&str> {
         self.0.member.as_deref()
     }
 
-    /// Returns what can be done about the error, as a part of a sentence; `None` where the text says all that is known.
+    /// Returns what can be done about the error, as a part of a sentence; `None` if nothing is known beyond the
+    /// text.
     pub fn advice(&self) -> Option<&'static str> {
         self.0.advice
     }
 
-    /// Returns the [source](Error::source), if it is of this type: the error of a unit, of an export, of the system.
+    /// Returns the [source](Error::source) if it has the type `E`, such as the error of a unit, of an export,
+    /// or of the system.
     pub fn source_as<E: Error + 'static>(&self) -> Option<&E> {
         self.source()?.downcast_ref()
     }
 
-    /// Returns the kind of the error as the system has it: that of the error that it was made from, or the closest one.
+    /// Returns the kind as the system has it: that of the system's error that this one was made from, or the
+    /// closest one.
     pub fn io_kind(&self) -> io::ErrorKind {
         self.0.system.unwrap_or_else(|| self.0.kind.into())
     }
@@ -149,7 +155,8 @@ impl From<io::ErrorKind> for DeviceError {
 }
 
 impl From<io::Error> for DeviceError {
-    /// Takes the error that another one of the system holds, if it holds one; a [`DeviceError`] there stays what it was.
+    /// Converts an error of the system. An error that it holds becomes the source; a [`DeviceError`] that it
+    /// holds is returned unchanged.
     fn from(error: io::Error) -> Self {
         let error = match error.downcast::<Self>() {
             Ok(error) => return error,
@@ -166,7 +173,8 @@ impl From<io::Error> for DeviceError {
 }
 
 impl From<DeviceError> for io::Error {
-    /// Returns the error of the system that it was made from; any other one is held by the new error.
+    /// Returns the error of the system that this one was made from. An error that names a member, has clones,
+    /// or was not made from one is held by a new error instead.
     fn from(error: DeviceError) -> Self {
         let kind = error.io_kind();
         if error.0.member.is_some() || !matches!(error.0.cause, Cause::System(_)) {
@@ -239,7 +247,7 @@ mod tests {
         assert_eq!(io::Error::from(full).raw_os_error(), Some(28));
         let unreadable = DeviceError::from(io::Error::from_raw_os_error(5));
         assert_eq!(unreadable.kind(), DeviceErrorKind::Medium);
-        // Kinds that a device has no name for are kept all the same.
+        // Kinds of the system that no kind of a device stands for are kept.
         let long = DeviceError::from(io::ErrorKind::FileTooLarge);
         assert_eq!(long.kind(), DeviceErrorKind::Other);
         assert_eq!(io::Error::from(long).kind(), io::ErrorKind::FileTooLarge);

@@ -1,14 +1,15 @@
-//! What an error of a device means to the user of the device.
+//! Kinds of errors of a device.
 
 use std::{fmt, io};
 
-/// Defines the kinds, the text of each, and the kind of the system's errors that is closest, so that none can lack one of these.
+/// Defines the kinds with the text and the closest `io::ErrorKind` of each, in one list, so that no kind lacks
+/// one of these.
 macro_rules! kinds {
     ($($(#[$doc:meta])* $kind:ident => $text:literal, $io:ident;)*) => {
         /// Meaning of a [`DeviceError`](crate::DeviceError) to the user of the device.
         ///
-        /// The kinds are what callers decide by. What exactly failed is in the text and in the
-        /// [source](std::error::Error::source) of the error.
+        /// Callers decide by the kind. The text and the [source](std::error::Error::source) of the error say
+        /// what exactly failed.
         #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
         #[non_exhaustive]
         pub enum DeviceErrorKind {
@@ -19,7 +20,7 @@ macro_rules! kinds {
             /// Lists every kind.
             pub const ALL: &'static [Self] = &[$(Self::$kind,)*];
 
-            /// Returns the text of an error that has no other one.
+            /// Returns the text of an error of this kind that has no source.
             pub const fn text(self) -> &'static str {
                 match self {
                     $(Self::$kind => $text,)*
@@ -70,9 +71,10 @@ kinds! {
     TimedOut => "the device did not answer in time", TimedOut;
     /// The device cannot take the request now: retry later.
     Busy => "the device is busy", ResourceBusy;
-    /// A write whose end is not known may still be carried out: write nothing there until that is excluded.
+    /// The result of an earlier write is unknown, and it may still be carried out: write nothing to its range
+    /// until that is excluded.
     InDoubt => "an earlier write may still be carried out", ResourceBusy;
-    /// The medium does not give the bytes of this read; others may be readable.
+    /// The medium cannot return the bytes of this read; other bytes may be readable.
     #[doc(alias = "bad block")]
     Medium => "the medium cannot be read", Other;
     /// The device is defective.
@@ -81,7 +83,7 @@ kinds! {
     Closed => "the device is closed", NotConnected;
     /// The request was cancelled on purpose. It may have been carried out or not.
     Aborted => "the request was cancelled", ConnectionAborted;
-    /// What answers for the device broke its protocol, or contradicts itself.
+    /// The server of the device violated its protocol, or its answers contradict each other.
     Protocol => "the answer makes no sense", InvalidData;
     /// The device does not support the request.
     Unsupported => "the device does not support the request", Unsupported;
@@ -89,8 +91,8 @@ kinds! {
     Other => "the device failed", Other;
 }
 
-/// Numbers by which Linux reports that a medium cannot be read: EIO, ENODATA, EILSEQ and EREMOTEIO. MIPS and SPARC have other
-/// numbers for the last three, and other systems for all.
+/// Error numbers by which Linux reports that a medium cannot be read: EIO, ENODATA, EILSEQ and EREMOTEIO. On
+/// MIPS and SPARC the last three have other numbers, and on other systems all four.
 const MEDIUM: &[i32] = if cfg!(not(target_os = "linux")) {
     &[]
 } else if cfg!(any(target_arch = "mips", target_arch = "mips64", target_arch = "sparc64")) {
@@ -100,7 +102,7 @@ const MEDIUM: &[i32] = if cfg!(not(target_os = "linux")) {
 };
 
 impl DeviceErrorKind {
-    /// The meaning of an error of the system.
+    /// Returns the kind of an error of the system.
     pub(crate) fn of_system(error: &io::Error) -> Self {
         if error.raw_os_error().is_some_and(|number| MEDIUM.contains(&number)) {
             return Self::Medium;
@@ -150,7 +152,8 @@ impl fmt::Display for DeviceErrorKind {
 mod tests {
     use super::*;
 
-    /// A kind that goes through an error of the system is the same afterwards, but for those that the system does not have.
+    /// A kind stays the same when it is converted to a kind of the system and back, except for the kinds that
+    /// the system lacks.
     #[test]
     fn the_kinds_of_the_system_and_of_a_device_agree() {
         const LESS: [(DeviceErrorKind, DeviceErrorKind); 5] = [

@@ -1,4 +1,4 @@
-//! What is known of the bytes of a device without reading them.
+//! States of the bytes of a device that are known without reading the bytes.
 
 /// A run of bytes of a device that are in one state.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -27,21 +27,21 @@ pub enum ExtentState {
 }
 
 impl Extent {
-    /// The most extents that one answer holds, so that an answer takes little memory and little
-    /// time.
+    /// Maximum number of extents in one answer. It bounds the memory and the time that an answer takes.
     pub const MAX_REPORTED: usize = 4096;
 
-    /// Makes an extent of `len` bytes from `offset` on.
+    /// Creates an extent of `len` bytes from `offset` on.
     pub const fn new(offset: u64, len: u64, state: ExtentState) -> Self {
         Self { offset, len, state }
     }
 
-    /// Returns the offset behind the last byte, where the next extent begins.
+    /// Returns the offset after the last byte, where the next extent begins.
     pub const fn end(&self) -> u64 {
         self.offset.saturating_add(self.len)
     }
 
-    /// Returns the extents of a range of which nothing is known: one of data, or none if the range is empty.
+    /// Returns the extents of a range about which nothing is known: one extent of data, or none if the range is
+    /// empty.
     pub fn all_data(offset: u64, len: u64) -> Vec<Self> {
         if len == 0 { Vec::new() } else { vec![Self::new(offset, len, ExtentState::Data)] }
     }

@@ -1,7 +1,7 @@
-//! Devices of bytes: a trait for disks, files, stripes over several disks, and memory; what its requests need, and how they
-//! fail.
+//! A trait for devices of bytes, such as disks, files, stripes over several disks, and memory, with the limits
+//! and the errors of their requests.
 //!
-//! Code that moves bytes needs no more of a disk, so another device can take its place:
+//! Code that uses the trait works with any device:
 //!
 //! ```
 //! use std::sync::{Mutex, PoisonError};

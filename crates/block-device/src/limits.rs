@@ -1,7 +1,7 @@
-//! What a device can do, and how it is used best.
+//! Abilities of a device, and the requests that suit it.
 
-/// Describes what a [`Device`](crate::Device) can do, and how it is used best. Fields may be added: make one from
-/// the [default](Self::default) by setting fields.
+/// Abilities of a [`Device`](crate::Device), and the requests that suit it. Fields may be added: to create one,
+/// start from the [default](Self::default) and set fields.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct DeviceLimits {
@@ -13,7 +13,7 @@ pub struct DeviceLimits {
     pub preferred_alignment: u64,
     /// Length of a request that suits the device, in bytes, at least 1.
     pub preferred_transfer: usize,
-    /// The most bytes of one request to the device; longer ones are split.
+    /// Maximum number of bytes of one request to the device; longer requests are split.
     pub max_transfer: usize,
     /// Unit in which [`Device::discard`](crate::Device::discard) deallocates, in bytes; `None` if discard is not supported.
     pub discard_granularity: Option<u64>,

@@ -1,4 +1,4 @@
-//! By what a later process recognizes a device.
+//! Names by which a later process recognizes a device or its content.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ pub struct DeviceName {
     pub text: String,
     /// The capacity in bytes, if a device of another capacity is another one; otherwise 0.
     pub bytes: u64,
-    /// Whether no other device has had this name, or gets it. The number of a file that is removed goes to the next one.
+    /// Whether no other device had this name before, or gets it later. The inode number of a file, for example,
+    /// is used again after the file is removed.
     pub is_unique: bool,
 }
 
@@ -20,7 +21,7 @@ impl DeviceName {
         Self { text, bytes, is_unique: true }
     }
 
-    /// Sets whether no other device has had this name, or gets it.
+    /// Sets whether no other device had this name before, or gets it later.
     #[must_use]
     pub const fn with_unique(mut self, is_unique: bool) -> Self {
         self.is_unique = is_unique;
@@ -28,7 +29,7 @@ impl DeviceName {
     }
 }
 
-/// The name of what a device holds now: it is another one after each write, by this process or another one.
+/// Name of the present content of a device. Each write, by this process or another one, changes it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct ContentName {
@@ -36,7 +37,7 @@ pub struct ContentName {
     pub text: String,
     /// The capacity in bytes.
     pub bytes: u64,
-    /// How long a write that comes now may leave the name as it is.
+    /// Time for which the name may stay the same after a write.
     pub settles_in: Duration,
 }
 

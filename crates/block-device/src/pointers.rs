@@ -1,4 +1,5 @@
-//! What points to a device is one: the owner and the users of a device need not agree on how they hold it.
+//! The trait for references, boxes and `Arc`s of devices: the owner and the users of a device need not agree on
+//! how they hold it.
 
 use std::sync::Arc;
 
@@ -10,7 +11,7 @@ use crate::extent::Extent;
 use crate::limits::DeviceLimits;
 use crate::name::{ContentName, DeviceName};
 
-/// Forwards every method, also those that the trait has a body for: the device may do better.
+/// Forwards every method, also those with a default: the device may have a better one.
 macro_rules! forwards_to_its_device {
     ($pointer:ty) => {
         impl<D: Device + ?Sized> Device for $pointer {
@@ -118,7 +119,7 @@ forwards_to_its_device!(Arc<D>);
 mod tests {
     use super::*;
 
-    /// The trait's methods, as its source names them.
+    /// Compares the forwarded methods with those in the source of the trait.
     #[test]
     fn every_method_is_forwarded() {
         let source = |text: &'static str, from: &str, indent: &str| {

@@ -6,7 +6,7 @@ use std::ops::Range;
 /// A set of bytes of a device, as ranges in order; no two of them overlap or touch.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct RangeSet {
-    /// By its first byte, the byte behind its last.
+    /// Maps the first byte of each range to the byte after its last one.
     ranges: BTreeMap<u64, u64>,
 }
 
@@ -58,7 +58,8 @@ impl RangeSet {
         found
     }
 
-    /// Closes the shortest gaps, until there are at most this many ranges, at least 1. The set grows by the bytes of the gaps.
+    /// Closes the shortest gaps until at most `most` ranges are left, or 1 if `most` is 0. The set grows by the
+    /// bytes of the gaps.
     pub fn close_gaps(&mut self, most: usize) {
         let excess = self.ranges.len().saturating_sub(most.max(1));
         if excess == 0 {
@@ -86,7 +87,7 @@ impl RangeSet {
         rest
     }
 
-    /// Adds bytes, of which the set may have some.
+    /// Adds a range, of which the set may already have a part.
     pub fn insert(&mut self, range: Range<u64>) {
         if range.is_empty() {
             return;
@@ -99,7 +100,7 @@ impl RangeSet {
         self.ranges.insert(whole.start, whole.end);
     }
 
-    /// Removes bytes, of which the set may lack some.
+    /// Removes a range, of which the set may lack a part.
     pub fn remove(&mut self, range: &Range<u64>) {
         if range.is_empty() {
             return;
@@ -111,7 +112,7 @@ impl RangeSet {
         }
     }
 
-    /// The ranges that overlap one, or end where it begins, or begin where it ends.
+    /// Returns the ranges that overlap `range`, end where it begins, or begin where it ends.
     fn touching(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let before = self.ranges.range(..range.start).next_back();
         let before = before.filter(|(_, end)| **end >= range.start);

@@ -1,5 +1,5 @@
-//! Copies an image to a unit or to a file, and can be stopped: after Ctrl-C, or a kill, run it again to copy the rest. To change
-//! the rate while it runs, type bytes per second and Enter; 0 lifts the limit.
+//! Copies an image to a unit or to a file, and can be stopped: after Ctrl-C, or a kill, run it again to copy
+//! the rest. To change the rate while it runs, type bytes per second and Enter; 0 lifts the limit.
 //!
 //! ```text
 //! cargo run -p iscsi-copy --example managed -- disk.img iscsi://10.0.0.5/iqn.2026-01.org.example:disk/0 disk.map
@@ -43,7 +43,7 @@ async fn copy(from: Source, to: Destination, map: &str, rate: &str) -> Result<()
         stdin().lines().map_while(Result::ok).for_each(|line| set_rate(&typed, &line));
     });
     tokio::spawn(async move {
-        // Requests in flight end and are flushed, and the checkpoint records them.
+        // Requests in flight complete and are flushed, and the checkpoint records them.
         if tokio::signal::ctrl_c().await.is_ok() {
             control.cancel();
         }
@@ -58,7 +58,7 @@ async fn copy(from: Source, to: Destination, map: &str, rate: &str) -> Result<()
     Ok(())
 }
 
-/// Prints what happens, until the copy has ended.
+/// Prints the events until the copy has ended.
 async fn show(mut events: Events) {
     while let Some(event) = events.next().await {
         if let Event::Progress(now) = event {
@@ -69,7 +69,7 @@ async fn show(mut events: Events) {
     }
 }
 
-/// Sets the rate that a text says.
+/// Sets the rate given by a text.
 fn set_rate(control: &Control, text: &str) {
     match text.trim().parse() {
         Ok(0) => control.set_rate(None),

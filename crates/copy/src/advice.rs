@@ -6,23 +6,23 @@ use iscsi_block_device::DeviceError;
 
 use crate::error::CopyError;
 
-/// What can be done about the failure of a copy. The text is a part of a sentence.
+/// Advice on the failure of a copy. Its text is a part of a sentence.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum CopyAdvice {
-    /// What can be done about the error of a device.
+    /// Advice on the error of a device.
     Device(&'static str),
     /// The source changed while it was copied.
     CopyAgain,
-    /// The destination takes no writes.
+    /// The destination does not accept writes.
     MakeWritable,
-    /// The destination does not hold the source.
+    /// The destination is too small for the source.
     LargerDestination,
 }
 
 impl CopyAdvice {
-    /// What can be done about the error of a device; `None` where its text says all that is known, and for an error of
-    /// the system.
+    /// Returns the advice on the error of a device; `None` where its text says all that is known, and for an
+    /// error of the system.
     pub fn on(error: &DeviceError) -> Option<Self> {
         error.advice().map(Self::Device)
     }
@@ -40,7 +40,7 @@ impl fmt::Display for CopyAdvice {
 }
 
 impl CopyError {
-    /// What can be done about it; `None` where the text says all that is known.
+    /// Returns what to do about the error; `None` where the text says all that is known.
     pub fn advice(&self) -> Option<CopyAdvice> {
         match self {
             Self::Source(cause) | Self::Destination(cause) | Self::Flush(cause) => {
@@ -49,7 +49,7 @@ impl CopyError {
             Self::Shrunk => Some(CopyAdvice::CopyAgain),
             Self::ReadOnly => Some(CopyAdvice::MakeWritable),
             Self::TooSmall { .. } | Self::Overflow { .. } => Some(CopyAdvice::LargerDestination),
-            // The text of a checkpoint that does not hold says what to do with it.
+            // The text of a checkpoint error already says what to do.
             Self::Digests(_)
             | Self::Checkpoint { .. }
             | Self::Cancelled

@@ -2,7 +2,7 @@
 
 use std::io;
 
-/// Runs what may block in a thread of its own.
+/// Runs work that may block on a thread of its own.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {

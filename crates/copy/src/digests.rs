@@ -1,9 +1,11 @@
-//! What the destination holds, as a digest of each block, so that the next copy sends only what differs.
+//! The content of a destination as a digest of each block, so that the next copy sends only the blocks that
+//! differ.
 //!
-//! The text has one line for each block: position, length, and the BLAKE3 of its bytes, as `b3sum` prints
-//! it; blocks of zeros in a row share a line. A line that ends in `?` takes back what earlier lines say of
-//! its bytes. Lines of sessions name what may still write to the destination, until a line says that they are settled; one
-//! says how a file was left. Lines count when a line `# check` follows them, with the BLAKE3 of all that stands above.
+//! The text has one line for each block: position, length, and the BLAKE3 of its bytes, as `b3sum` prints it;
+//! consecutive blocks of zeros share a line. A line that ends in `?` invalidates earlier lines about its
+//! bytes. Lines of sessions name the sessions that may still write to the destination, until a line says that
+//! they are settled. One line records how a file was left. Lines count when a line `# check` follows them,
+//! with the BLAKE3 of everything above it.
 
 pub(crate) mod delta;
 pub(crate) mod digesting;
@@ -19,7 +21,7 @@ use thiserror::Error as ThisError;
 use crate::ends::identity::Identity;
 use crate::zeros::is_zero;
 
-/// The version of the format that is written and read.
+/// Version of the format that is written, and the latest that is read.
 const VERSION: u32 = 2;
 pub(crate) const TITLE: &str = "# iscsi-copy digests ";
 const ALGORITHM: &str = "# algorithm: blake3";
@@ -28,21 +30,23 @@ const SOURCE: &str = "# source: ";
 const DESTINATION: &str = "# destination: ";
 const COLUMNS: &str = "# position, length, digest";
 const CHECK: &str = "# check ";
-/// What a copy writes that comes to its end: what stands above was saved as a whole.
+/// Line of a copy that has ended: everything above it was saved completely.
 const END: &str = "# end";
-/// How a copy leaves a destination that is a file, once all above is so.
+/// Line with the state in which a copy has left a file, after everything above it was done.
 const LEFT: &str = "# left: ";
-/// Sessions that a copy may leave at the destination, and that those above have nothing under way there any more.
+/// Lines that name the sessions a copy may leave at the destination, and the line that ends all sessions
+/// above it.
 const SESSIONS: &str = "# sessions: ";
 const SETTLED: &str = "# settled";
 const ZEROS: &str = "zeros";
 const UNKNOWN: &str = "?";
 
-/// Blocks have so many bytes at least, and at most.
+/// Smallest size of a block, bytes.
 const MIN_BLOCK: u64 = 4 << 10;
+/// Largest size of a block, bytes.
 const MAX_BLOCK: u64 = 64 << 20;
 
-/// What is known of the bytes of a block.
+/// The digest of a block's bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Digest {
     Zeros,
@@ -69,34 +73,34 @@ impl fmt::Display for Digest {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Digests {
     block_size: u64,
-    /// Blocks of data: by the first byte, the byte behind the last, and the BLAKE3.
+    /// Blocks of data: the first byte, the byte after the last one, and the BLAKE3.
     blocks: BTreeMap<u64, (u64, [u8; 32])>,
     /// Blocks of zeros.
     zeros: RangeSet,
 }
 
-/// The reason why a text is no list of digests, or not one of this destination.
+/// Reasons why a text is not a list of digests, or not the list of this destination.
 #[derive(Clone, Debug, Eq, PartialEq, ThisError)]
 #[non_exhaustive]
 pub enum DigestsError {
-    /// It does not begin like one.
+    /// The file does not begin like a file of digests.
     #[error("it is no file of digests; name another file")]
     Foreign,
-    /// It is of a later version of the format.
+    /// The file has a later version of the format: a newer version of the program has written it.
     #[error("it has format {0}, of a newer version of this program, and {VERSION} is known")]
     Newer(u32),
-    /// Its digests are made in another way.
+    /// The digests of the file were made with another algorithm than BLAKE3.
     #[error("its digests are not BLAKE3, and no other algorithm is known")]
     Algorithm,
-    /// A line is not what it should be.
+    /// A line of the file is malformed.
     #[error("it is damaged in line {0}; remove it to send all")]
     Damaged(usize),
-    /// It is of another destination.
+    /// The digests are of another destination.
     #[error("it is of the destination {was}, and this is {is}: nothing that it says holds")]
     OtherDestination {
-        /// What it is of.
+        /// Destination in the file.
         was: Box<Identity>,
-        /// What is to be written, or read.
+        /// Destination that is to be written or verified.
         is: Box<Identity>,
     },
 }
@@ -130,28 +134,27 @@ impl Digests {
         self.blocks.is_empty() && self.zeros.is_empty()
     }
 
-    /// The blocks of data, in order.
+    /// Returns the blocks of data, in order.
     pub(crate) fn blocks(&self) -> impl Iterator<Item = (Range<u64>, [u8; 32])> + '_ {
         self.blocks.iter().map(|(start, (end, digest))| (*start..*end, *digest))
     }
 
-    /// The blocks of zeros.
     pub(crate) const fn zeros(&self) -> &RangeSet {
         &self.zeros
     }
 
-    /// All blocks that have a byte of a range.
+    /// Returns the whole blocks that overlap `range`.
     pub(crate) fn widened(&self, range: &Range<u64>) -> Range<u64> {
         let start = range.start - range.start % self.block_size;
         start..range.end.checked_next_multiple_of(self.block_size).unwrap_or(u64::MAX)
     }
 
-    /// All blocks that have one of these bytes.
+    /// Returns the whole blocks that overlap any of `ranges`.
     pub(crate) fn all_widened(&self, ranges: &RangeSet) -> RangeSet {
         ranges.iter().map(|range| self.widened(&range)).collect()
     }
 
-    /// The blocks that lie in a range, of a copy that ends at `end`: there the last block may be shorter.
+    /// Returns the whole blocks within `range`. In a copy that ends at `end`, the last block may be shorter.
     pub(crate) fn whole(&self, range: &Range<u64>, end: u64) -> Range<u64> {
         let start = range.start.checked_next_multiple_of(self.block_size).unwrap_or(u64::MAX);
         let is_end = range.end == end;
@@ -160,7 +163,7 @@ impl Digests {
         start.min(last)..last
     }
 
-    /// Whether a block, or blocks of zeros, are known to be this.
+    /// Returns whether a block, or blocks of zeros, are known to have this digest.
     pub(crate) fn has(&self, range: &Range<u64>, digest: Digest) -> bool {
         match digest {
             Digest::Zeros => self.zeros.contains(range),
@@ -168,13 +171,13 @@ impl Digests {
         }
     }
 
-    /// Whether anything is known of a block that has a byte of a range.
+    /// Returns whether the digest of any block that overlaps `range` is known.
     pub(crate) fn knows_of(&self, range: &Range<u64>) -> bool {
         let wide = self.widened(range);
         self.blocks.range(wide.clone()).next().is_some() || !self.zeros.overlap(&wide).is_empty()
     }
 
-    /// The blocks of which all bytes lie in a range, and blocks of zeros in a row as one.
+    /// Returns the blocks that lie completely in `range`; consecutive blocks of zeros are one item.
     pub(crate) fn inside(&self, range: &Range<u64>) -> Vec<(Range<u64>, Digest)> {
         let blocks = self.blocks.range(range.clone()).filter(|(_, (end, _))| *end <= range.end);
         let blocks = blocks.map(|(start, (end, digest))| (*start..*end, Digest::Blake3(*digest)));
@@ -186,7 +189,7 @@ impl Digests {
         blocks.chain(zeros.filter(|(range, _)| !range.is_empty())).collect()
     }
 
-    /// Knows a block, or blocks of zeros.
+    /// Sets the digest of a block, or of blocks of zeros.
     pub(crate) fn insert(&mut self, range: Range<u64>, digest: Digest) {
         self.forget(&range);
         match digest {
@@ -195,7 +198,7 @@ impl Digests {
         }
     }
 
-    /// Knows nothing more of any block that has a byte of a range.
+    /// Removes the digests of all blocks that overlap `range`.
     pub(crate) fn forget(&mut self, range: &Range<u64>) {
         if range.is_empty() {
             return;
@@ -206,7 +209,7 @@ impl Digests {
         self.zeros.remove(&wide);
     }
 
-    /// The head of a file of them.
+    /// Returns the head of a file of digests.
     pub(crate) fn head(&self, source: &Identity, destination: &Identity) -> String {
         format!(
             "{TITLE}{VERSION}\n{ALGORITHM}\n{BLOCK_SIZE}{}\n{SOURCE}{source}\n\
@@ -215,7 +218,6 @@ impl Digests {
         )
     }
 
-    /// Their lines.
     pub(crate) fn lines(&self) -> String {
         let mut lines = String::new();
         self.blocks().for_each(|(range, digest)| known(&mut lines, &range, Digest::Blake3(digest)));
@@ -223,7 +225,7 @@ impl Digests {
         lines
     }
 
-    /// What a file of them says. Lines at its end that have no right check were cut off while they were written, and do
+    /// Parses a file of digests. Lines at its end without a correct check were cut off during a write, and do
     /// not count.
     pub(crate) fn parse(text: &[u8]) -> Result<Kept, DigestsError> {
         let mut reader = Reader { text, at: 0, number: 0, sum: blake3::Hasher::new(), summed: 0 };
@@ -233,14 +235,14 @@ impl Digests {
         while is_first || reader.at < text.len() {
             let first = reader.number + 1;
             let (lines, is_sound) = reader.batch();
-            // What stands above the end was saved before it.
+            // Everything above the end line was saved before it, so that it cannot have been cut off.
             let is_cut_off =
                 reader.at == text.len() && lines.iter().skip(1).all(|(_, line)| *line != END);
             if !is_sound && (is_first || !is_cut_off) {
                 return Err(DigestsError::Damaged(first));
             }
             if is_sound {
-                // A copy has begun since, and not come to say how it leaves the destination.
+                // A later copy has begun, and has not recorded yet how it leaves the destination.
                 kept.left = None;
                 for (number, line) in lines {
                     kept.apply(line).ok_or(DigestsError::Damaged(number))?;
@@ -251,7 +253,7 @@ impl Digests {
         Ok(kept)
     }
 
-    /// Follows a line.
+    /// Applies a line; returns `None` if it is malformed.
     fn apply(&mut self, line: &str) -> Option<()> {
         if line == END {
             return Some(());
@@ -273,20 +275,20 @@ impl Digests {
     }
 }
 
-/// What a file of digests says.
+/// The content of a file of digests.
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) digests: Digests,
-    /// What it is of.
+    /// The destination that the digests describe.
     pub(crate) destination: Identity,
-    /// How the last copy has left the destination, if that is a file and it came to that.
+    /// State in which the last copy has left the destination, if that is a file and the copy has recorded it.
     pub(crate) left: Option<Identity>,
-    /// What copies may still have under way.
+    /// Sessions through which copies may still have requests in flight.
     pub(crate) sessions: Vec<String>,
 }
 
 impl Kept {
-    /// Follows a line.
+    /// Applies a line; returns `None` if it is malformed.
     fn apply(&mut self, line: &str) -> Option<()> {
         if let Some(left) = line.strip_prefix(LEFT) {
             self.left = Some(Identity::parse(left)?);
@@ -301,30 +303,30 @@ impl Kept {
     }
 }
 
-/// Lines of a file.
+/// Reads the lines of a file.
 struct Reader<'a> {
     text: &'a [u8],
-    /// Where the next line begins.
+    /// Offset of the next line.
     at: usize,
-    /// Lines so far.
+    /// Number of lines read so far.
     number: usize,
-    /// The BLAKE3 of so many bytes.
+    /// BLAKE3 of the first `summed` bytes.
     sum: blake3::Hasher,
     summed: usize,
 }
 
 impl<'a> Reader<'a> {
-    /// The next line, without its end; `None` behind the last whole one.
+    /// Returns the next line, without its end; `None` after the last one.
     fn line(&mut self) -> Option<&'a str> {
         let rest = self.text.get(self.at..).filter(|rest| !rest.is_empty())?;
         let len = rest.iter().position(|byte| *byte == b'\n');
         self.at += len.map_or(rest.len(), |len| len + 1);
         self.number += 1;
-        // What is no text is no line of ours either.
+        // A line that is not UTF-8 is invalid, as an empty line is.
         Some(len.map_or("", |len| str::from_utf8(&rest[..len]).unwrap_or_default()))
     }
 
-    /// The first lines.
+    /// Reads the head of the file.
     fn head(&mut self) -> Result<(Digests, Identity), DigestsError> {
         let version = self.line().and_then(|line| line.strip_prefix(TITLE));
         match version.ok_or(DigestsError::Foreign)?.parse() {
@@ -355,7 +357,7 @@ impl<'a> Reader<'a> {
         rest.and_then(parse).ok_or(DigestsError::Damaged(self.number))
     }
 
-    /// The lines up to a check, each with its number, and whether the check is right.
+    /// Returns the lines up to a check, each with its number, and whether the check is correct.
     fn batch(&mut self) -> (Vec<(usize, &'a str)>, bool) {
         let mut lines = Vec::new();
         loop {
@@ -372,39 +374,39 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Adds the line that says what a block is.
+/// Adds the line with the digest of a block.
 pub(crate) fn known(lines: &mut String, range: &Range<u64>, digest: Digest) {
-    // Text grows without errors.
+    // Writing to a `String` cannot fail.
     _ = writeln!(lines, "{:#x} {:#x} {digest}", range.start, range.end - range.start);
 }
 
-/// Adds the line that says that nothing is known.
+/// Adds the line that invalidates the digests of a range.
 pub(crate) fn unknown(lines: &mut String, range: &Range<u64>) {
     _ = writeln!(lines, "{:#x} {:#x} {UNKNOWN}", range.start, range.end - range.start);
 }
 
-/// The line behind the last one.
+/// Returns the line that ends the lines of a copy.
 pub(crate) fn end() -> String {
     format!("{END}\n")
 }
 
-/// The line that says how a copy leaves a file.
+/// Returns the line with the state in which a copy leaves a file.
 pub(crate) fn left(left: &Identity) -> String {
     format!("{LEFT}{left}\n")
 }
 
-/// The lines that name all sessions that may have something under way.
+/// Returns the lines that name all sessions which may have requests in flight.
 pub(crate) fn sessions(told: &[String]) -> String {
     let told = told.iter().map(|told| format!("{SESSIONS}{told}\n"));
     [format!("{SETTLED}\n")].into_iter().chain(told).collect()
 }
 
-/// The line that makes the lines above it count; `sum` is over all of them, from the first on.
+/// Returns the line that makes the lines above it count; `sum` covers all lines from the first on.
 pub(crate) fn check(sum: &blake3::Hasher) -> String {
     format!("{CHECK}{}\n", sum.finalize())
 }
 
-/// Makes sure that digests are of this destination.
+/// Checks that digests belong to this destination.
 pub(crate) fn same(was: &Identity, is: &Identity) -> Result<(), DigestsError> {
     if was == is {
         return Ok(());

@@ -1,13 +1,13 @@
-//! The copy itself: reads ahead, writes behind, flushes beside.
+//! The engine of a copy: concurrent reads, writes and flushes.
 //!
 //! ```text
-//!  to do ──► survey ──► data ──► reads under way ──► parts that wait ──► writes under way ──► flush
-//!                 └───► zeros, unless the destination has them ──►┘
+//!  to do ──► survey ──► data ──► reads in flight ──► waiting parts ──► writes in flight ──► flush
+//!                 └───► zeros that the destination lacks ────►┘
 //! ```
-//! Everything ends in any order; what waits is written from the lowest offset on. A source or a
-//! destination that is a stream has one read or write under way, in order.
+//! Requests complete in any order; waiting parts are written from the lowest offset on. A source or a
+//! destination that is a stream has one read or write in flight, in order.
 //!
-//! Why it is so: `docs/design/copies.md`.
+//! Design: `docs/design/copies.md`.
 
 mod account;
 mod blank;
@@ -63,7 +63,7 @@ use reads::{Read, Reads};
 use saving::Saving;
 use writes::Writes;
 
-/// How often the devices are asked how deep the queues shall be, and progress is told.
+/// Interval at which the devices are asked for their queue depths, and progress is reported.
 const REFRESH: Duration = Duration::from_millis(100);
 
 /// A running copy.
@@ -76,27 +76,27 @@ pub(crate) struct Engine {
     reads: Reads,
     parts: Parts,
     writes: Writes,
-    /// When the next read, and the next write, may begin.
+    /// The times at which the next read, and the next write, may begin.
     rates: RateLimits,
     flushes: Flushes,
     saving: Saving,
     tasks: JoinSet<Result<Ended, CopyError>>,
 }
 
-/// What has come to its end.
+/// The result of a task that has ended.
 #[derive(Debug)]
 enum Ended {
-    /// The destination has told which bytes read as zeros.
+    /// The ranges that read as zeros, as the destination has reported them.
     Asked(RangeSet),
-    /// The source has told which parts of a range hold data.
+    /// The parts of a range that hold data, as the source has reported them.
     Surveyed(Question, DeviceResult<Vec<Extent>>),
     Read(Read),
     Written(Task, Part, DeviceResult<()>),
-    /// A flush, which may say that writes are lost.
+    /// A flush, which may report lost writes.
     Flushed(DeviceResult<()>),
-    /// A checkpoint was written, or not.
+    /// A checkpoint, saved or not.
     Saved(io::Result<()>),
-    /// These lines were added to the file of digests, or not.
+    /// Lines for the file of digests, saved or not.
     Kept(String, io::Result<()>),
 }
 
@@ -111,7 +111,7 @@ impl Engine {
         let ends = Ends::new(source, destination);
         let digesting = options.digests.clone().map(Digesting::new);
         let io_size = ends.limits.io_size(options.io_size);
-        // Each write is of one block.
+        // A write must lie in one block of the digests.
         let io_size = digesting.as_ref().map_or(io_size, |digesting| digesting.max_io(io_size));
         let granularity = options.zero_granularity;
         let granularity = granularity.map(|bytes| bytes.next_multiple_of(ends.block()));
@@ -180,7 +180,7 @@ impl Engine {
                 }
                 Err(error) => {
                     let progress = Box::new(progress);
-                    // An earlier run has seen to that as well.
+                    // An earlier run may have set the length.
                     let is_sized = ends.is_sized || progress.resumed > 0;
                     let has_full_length = is_sized && ends.awaits_length();
                     Err(Failure { error, progress, unreadable, is_written, has_full_length })
@@ -189,7 +189,7 @@ impl Engine {
         })
     }
 
-    /// Makes sure that all fits, and begins to find out what the destination has of zeros.
+    /// Checks that the data fits, and begins to ask where the destination reads as zeros.
     async fn prepare(&mut self) -> Result<(), CopyError> {
         let len = self.ends.source_len();
         self.account.begin(self.ends.is_stream(), self.ends.source.length());
@@ -213,8 +213,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives a file its length once the source has given something: of a copy that fails before, nothing
-    /// is to be seen. Only then it is known where the file reads as zeros.
+    /// Sets the length of a file after the first read: a copy that fails before that leaves no trace. Only
+    /// then is it known where the file reads as zeros.
     async fn set_len(&mut self) -> Result<(), CopyError> {
         if self.ends.is_sized || self.parts.is_empty() {
             return Ok(());
@@ -227,24 +227,25 @@ impl Engine {
         Ok(())
     }
 
-    /// The destination has told where it reads as zeros: what has waited for that comes again.
+    /// Takes the report of the destination on its zeros. The parts that have waited for it are surveyed
+    /// again.
     fn take_blank(&mut self, found: RangeSet) {
         let zeros = self.parts.answer(found);
         self.reads.survey.put_back(&zeros);
     }
 
-    /// Keeps how the destination is left.
+    /// Records how the destination is left.
     async fn end_kept(&mut self, is_complete: bool) {
         let (destination, digesting) = (&self.ends.destination, self.parts.digesting.as_mut());
         self.saving.close(is_complete, destination, digesting, &self.account.teller).await;
     }
 
-    /// What is known of zeros at the destination, which is asked, while the copy begins, unless somebody
-    /// has told.
+    /// Returns the known zeros of the destination. Unless the options state them, the destination is asked
+    /// while the copy begins.
     async fn find_blank(&mut self, len: u64) -> Blank {
-        // A destination in order gets zeros as well.
+        // A sequential destination receives zeros as data.
         let Some(device) = self.ends.destination.shared() else { return Blank::default() };
-        // What earlier copies have put there is not zero, also where nothing is known of it.
+        // Earlier copies may have written data, even where no digest is known.
         let is_first =
             self.parts.digesting.as_ref().is_none_or(|digesting| digesting.file.begin_first());
         if self.options.destination_is_zero && is_first {
@@ -252,12 +253,12 @@ impl Engine {
             return Blank::known((0..len).into());
         }
         let len = len.min(self.ends.destination.capacity().unwrap_or(len));
-        // A stream goes to a file that does not know its length yet.
+        // The source is a stream, and the file has no length yet.
         if len == u64::MAX {
             self.flush_before_anything().await;
             return Blank::default();
         }
-        // Zeros in a cache come and go with it.
+        // Zeros in a volatile cache may be lost with it.
         if !self.flush_before_anything().await {
             return Blank::default();
         }
@@ -265,8 +266,8 @@ impl Engine {
         Blank::asked()
     }
 
-    /// Flushes a cache that may be lost, before a write is under way whose loss this could tell of: what it takes is what
-    /// each flush takes at least. Says whether the cache is empty.
+    /// Flushes a volatile cache before the first write: a loss that this flush reports concerns no write of
+    /// this copy, and its time is the least that any flush takes. Returns whether the cache is empty.
     async fn flush_before_anything(&mut self) -> bool {
         let Some(device) = self.ends.destination.shared() else { return false };
         if !device.limits().has_volatile_cache {
@@ -288,7 +289,7 @@ impl Engine {
         loop {
             let order = self.control.order();
             let rate = self.control.rate();
-            // Read once: where the clock is a system call, it costs more than what the loop does.
+            // The clock is read once: where that is a system call, it costs more than the rest of the loop.
             let now = Instant::now();
             self.rates.set(rate, now);
             match order {
@@ -316,7 +317,7 @@ impl Engine {
         }
     }
 
-    /// Waits for something to happen, and does what follows from it.
+    /// Waits for the next event, and processes it.
     async fn turn(
         &mut self,
         order: Order,
@@ -351,7 +352,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Saves the digests that parts wait for, and what a flush has covered.
+    /// Saves the digests that parts wait for, and those that a flush has covered.
     fn start_keep(&mut self) {
         let lines = self.parts.begin_save(&mut self.account, &self.ends);
         let Some((file, lines)) = lines else { return };
@@ -365,18 +366,18 @@ impl Engine {
         self.parts.end_save(lines, result, &mut self.account, &self.ends)
     }
 
-    /// Saves a checkpoint, if there is something new for one.
+    /// Saves a checkpoint, if there is anything new.
     fn start_save(&mut self) {
         let Some(save) = self.saving.begin(&self.account, self.ends.source_len()) else { return };
         self.tasks.spawn(async move { Ok(Ended::Saved(save.await)) });
     }
 
-    /// A file of what is flushed is being written.
+    /// Returns whether a checkpoint or digests are being saved.
     fn is_saving(&self) -> bool {
         self.saving.is_saving() || self.parts.digesting.as_ref().is_some_and(Digesting::is_saving)
     }
 
-    /// Asks the devices for the depth of the queues, and tells of progress.
+    /// Asks the devices for their queue depths, and reports progress.
     fn refresh(&mut self) {
         self.ends.refresh();
         let io_size = self.parts.cut.io_size;
@@ -390,7 +391,7 @@ impl Engine {
         self.account.teller.tell_progress();
     }
 
-    /// Whether nothing is left to be done, nor to be flushed.
+    /// Returns whether everything is copied, flushed and saved.
     fn is_done(&self) -> bool {
         self.is_copied()
             && self.account.ledger.is_flushed()
@@ -398,7 +399,7 @@ impl Engine {
             && self.saving.is_saved()
     }
 
-    /// Whether nothing is left to be done but a flush.
+    /// Returns whether everything is copied, so that only a flush remains.
     fn is_copied(&self) -> bool {
         self.reads.is_over()
             && self.account.ledger.next().is_none()
@@ -406,9 +407,9 @@ impl Engine {
             && self.parts.is_empty()
     }
 
-    /// After an error or an order: waits for the writes under way, and flushes what was written, so that
-    /// it need not be written again; unless a flush has failed, after which none proves anything. A copy that
-    /// turns out to be complete then has not failed.
+    /// Ends the copy after an error or an order: waits for the writes in flight, and flushes them, so that
+    /// they need not be written again. After a failed flush there is no other one, since it would prove
+    /// nothing. A copy that turns out to be complete has not failed.
     async fn wind_up(&mut self, error: CopyError) -> Result<(), CopyError> {
         let control = self.control.clone();
         let ending = async {
@@ -422,7 +423,7 @@ impl Engine {
                     Ok(Ended::Flushed(result)) => _ = self.take_flushed(result),
                     Ok(Ended::Saved(result)) => self.saving.end(result, &self.account.teller),
                     Ok(Ended::Kept(lines, result)) => _ = self.take_kept(&lines, result),
-                    // What was read is not needed any more, and one error is enough.
+                    // The data of a read is not needed any more, and one error is enough.
                     Ok(Ended::Read(_) | Ended::Surveyed(..) | Ended::Asked(_)) | Err(_) => {}
                 }
             }
@@ -456,7 +457,7 @@ impl Engine {
     }
 }
 
-/// The result of a task. Its panic is ours.
+/// Returns the result of a task; resumes its panic.
 fn joined(result: Result<Result<Ended, CopyError>, JoinError>) -> Result<Ended, CopyError> {
     match result.map_err(JoinError::try_into_panic) {
         Ok(result) => result,

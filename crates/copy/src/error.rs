@@ -1,4 +1,4 @@
-//! What can go wrong with a copy.
+//! Errors of a copy.
 
 use std::io;
 use std::path::PathBuf;
@@ -21,27 +21,28 @@ pub enum CopyError {
     /// The destination could not be written.
     #[error("destination: {0}")]
     Destination(#[source] DeviceError),
-    /// What was written could not be brought onto the medium.
+    /// A flush of the destination failed, so the written data may not be on its medium.
     #[error("destination: {0}, at a flush")]
     Flush(#[source] DeviceError),
-    /// The file of digests still lists blocks that are to be overwritten, and cannot be written; or
-    /// the destination is a stream, which has none.
+    /// The file of digests cannot be written, and must not list blocks that the copy overwrites; or the
+    /// destination is a stream, which has no digests.
     #[error("digests: {0}")]
     Digests(#[source] io::Error),
-    /// The checkpoint cannot be read or written, or is not of a copy between these ends.
+    /// The checkpoint cannot be read or written, or is not of a copy between this source and this
+    /// destination.
     #[error("checkpoint {path}: {cause}", path = path.display())]
     Checkpoint {
-        /// The file.
+        /// Path of the checkpoint.
         path: PathBuf,
-        /// Why; [`InvalidData`](io::ErrorKind::InvalidData) with a [`CheckpointError`](crate::CheckpointError) for one that
-        /// does not hold.
+        /// Reason; [`InvalidData`](io::ErrorKind::InvalidData) with a
+        /// [`CheckpointError`](crate::CheckpointError) if the checkpoint is not valid for this copy.
         #[source]
         cause: io::Error,
     },
     /// The destination refuses every write.
     #[error("destination: it is read-only")]
     ReadOnly,
-    /// More is to be copied than the destination holds.
+    /// The destination is smaller than the data to copy.
     #[error("destination too small: it holds {capacity} bytes and the source has {needed}")]
     TooSmall {
         /// Bytes that the destination holds.
@@ -49,7 +50,7 @@ pub enum CopyError {
         /// Bytes that the source has.
         needed: u64,
     },
-    /// A stream turned out to be longer than the destination.
+    /// The source is a stream, and is longer than the destination.
     #[error("destination too small: it holds {capacity} bytes and the source has more")]
     Overflow {
         /// Bytes that the destination holds.
@@ -61,7 +62,7 @@ pub enum CopyError {
     /// The copy was [abandoned](crate::Control::abandon) while writes were in flight.
     #[error("abandoned with {in_flight} bytes in flight, which may be written or not")]
     Abandoned {
-        /// The bytes of those writes.
+        /// Number of bytes of those writes.
         in_flight: u64,
     },
 }
@@ -83,25 +84,25 @@ impl CopyError {
     }
 }
 
-/// Whether a device says that it may have lost writes which were not flushed, so that making them again
-/// mends it.
+/// Returns whether a device reports that it may have lost unflushed writes, so that writing them again
+/// repairs that.
 pub(crate) fn is_loss(error: &DeviceError) -> bool {
     error.kind() == DeviceErrorKind::LostWrites
 }
 
-/// A copy that did not come to its end.
+/// The failure of a copy.
 #[derive(Debug, ThisError)]
 #[error("{error}")]
 pub struct Failure {
     /// The reason.
     pub error: CopyError,
-    /// How far it came.
+    /// The progress of the copy until then.
     pub progress: Box<Progress>,
-    /// What the medium of the source did not give.
+    /// Ranges that the medium of the source could not read.
     pub unreadable: RangeSet,
-    /// All was written, and nothing was missing but the last flush.
+    /// Whether everything was written, so that only the last flush is missing.
     pub is_written: bool,
-    /// The destination is a file, and has the length that it would have in the end, however much of it is
+    /// Whether the destination is a file that already has its final length, however much of its data is
     /// missing.
     pub has_full_length: bool,
 }

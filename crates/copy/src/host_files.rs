@@ -1,9 +1,9 @@
 //! The file operations for checkpoints and digests, as a trait: the simulation implements it with a host that crashes.
 //!
-//! After a crash of the host, synced data is there, and a name is there if its folder was synced. After the death of a process
-//! everything is there that it has handed to the system.
+//! After a crash of the host, synced data exists, and a name exists if its folder was synced. After the death
+//! of a process, everything exists that it has passed to the system.
 //!
-//! Why it is so: `docs/design/kept-files.md`.
+//! Design: `docs/design/kept-files.md`.
 
 pub(crate) mod replace;
 pub(crate) mod system;
@@ -21,23 +21,23 @@ use crate::boxed::IoFuture;
     expect(unreachable_pub, reason = "the feature lets others name them")
 )]
 pub trait HostFiles: fmt::Debug + Send + Sync {
-    /// Reads a file, through a link if the path is one; `None` if there is no file. Of a file that does not begin with `title` only
-    /// the beginning is read: it may be a disk.
+    /// Reads a file, through a link if the path is one; `None` if there is no file. If the file does not
+    /// begin with `title`, only its beginning is read: it may be a disk.
     ///
     /// # Errors
-    /// The system's. What is not a regular file is refused.
+    /// The errors of the system. Anything but a regular file is refused.
     fn read(&self, path: &Path, title: &str) -> io::Result<Option<Vec<u8>>>;
 
     /// Creates a file that will replace the one at `path`, or the one behind the link there.
     ///
     /// # Errors
-    /// The system's. What is not a regular file is refused.
+    /// The errors of the system. Anything but a regular file is refused.
     fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>>;
 
     /// Runs blocking work outside the runtime's threads. The work completes even if the returned future is dropped.
     ///
     /// # Errors
-    /// If the work panics.
+    /// An error if the work panics.
     fn run(&self, work: Box<dyn FnOnce() + Send>) -> IoFuture<'_, ()>;
 }
 
@@ -50,19 +50,19 @@ pub trait NewFile: fmt::Debug + Send {
     /// Appends bytes.
     ///
     /// # Errors
-    /// The system's.
+    /// The errors of the system.
     fn write(&mut self, text: &[u8]) -> io::Result<()>;
 
     /// Makes the content durable.
     ///
     /// # Errors
-    /// The system's.
+    /// The errors of the system.
     fn sync(&self) -> io::Result<()>;
 
     /// Replaces the file at its path, atomically.
     ///
     /// # Errors
-    /// The system's; the old file is unchanged then.
+    /// The errors of the system; the old file is unchanged then.
     fn take_place(self: Box<Self>) -> io::Result<Box<dyn KeptFile>>;
 }
 
@@ -75,25 +75,25 @@ pub trait KeptFile: fmt::Debug + Send {
     /// Makes its name durable.
     ///
     /// # Errors
-    /// The system's.
+    /// The errors of the system.
     fn sync_name(&self) -> io::Result<()>;
 
     /// Truncates the file, or extends it with zeros.
     ///
     /// # Errors
-    /// The system's.
+    /// The errors of the system.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
     /// Writes all bytes at an offset.
     ///
     /// # Errors
-    /// The system's; a part may be written then.
+    /// The errors of the system; a part may be written then.
     fn write_at(&self, text: &[u8], offset: u64) -> io::Result<()>;
 
     /// Makes the content durable.
     ///
     /// # Errors
-    /// The system's. It reports each failed write-back once.
+    /// The errors of the system. It reports each failed write-back once.
     fn sync(&self) -> io::Result<()>;
 }
 

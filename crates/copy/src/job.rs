@@ -1,4 +1,4 @@
-//! A copy.
+//! Copy jobs.
 
 pub(crate) mod control;
 pub(crate) mod copied;
@@ -20,12 +20,12 @@ use copied::Copied;
 use options::CopyOptions;
 use resumption::Resumption;
 
-/// A copy from a source to a destination. Nothing happens before it [runs](Self::run).
+/// A copy from a source to a destination. It begins when it [runs](Self::run).
 ///
-/// Only the parts of the source that hold data are read, as far as the source reports them; zeros are made the cheapest
-/// way that the destination has, or not at all if it reads as zeros. Memory is bounded. When the copy has succeeded, all of it
-/// is flushed. If the destination reports meanwhile that it may have lost what was not flushed, that is copied again, and no
-/// more.
+/// Only the parts of the source that hold data are read, as far as the source reports them. Zeros are written
+/// in the cheapest way that the destination supports, or not at all if it reads as zeros. Memory is bounded.
+/// When the copy has succeeded, all of it is flushed. If the destination reports that it may have lost
+/// unflushed writes, these are copied again, and nothing else.
 #[derive(Debug)]
 pub struct CopyJob {
     source: Source,
@@ -37,7 +37,7 @@ pub struct CopyJob {
 }
 
 impl CopyJob {
-    /// Creates a copy of all that the source has, to the same place of the destination.
+    /// Creates a copy of the whole source, to the same offsets of the destination.
     pub fn new(source: Source, destination: Destination) -> Self {
         let teller = Teller::new();
         let control = Control::new(teller.shown());
@@ -52,18 +52,19 @@ impl CopyJob {
         self
     }
 
-    /// Resumes an earlier run from the checkpoint in this file, or begins one there, and keeps it from now on.
+    /// Resumes an earlier run from the checkpoint in this file, or starts a new one, and saves the progress
+    /// in the file.
     ///
-    /// The bytes that the checkpoint records as flushed are not copied again; without a checkpoint all are copied. After each
-    /// flush the file records what is done, so that a run that is cancelled, fails or is killed can be resumed by the same
-    /// call. It stays where it is after the end, and says then that all is done: remove it before the next full copy.
-    /// It takes the place of [`CopyOptions::with_checkpoint`], and may be called before or after
-    /// [`with_options`](Self::with_options).
+    /// The bytes that the checkpoint records as flushed are not copied again; without a checkpoint everything
+    /// is copied. After each flush the file records the progress, so that a run that is cancelled, fails or
+    /// is killed can be resumed by the same call. After the end of the copy the file remains, and records
+    /// that everything is done: remove it before the next full copy. This call replaces
+    /// [`CopyOptions::with_checkpoint`], and may come before or after [`with_options`](Self::with_options).
     ///
     /// Both ends must be recognizable: a `Disk` of `iscsi-initiator` by the name of its unit, a
-    /// [`FileDevice`](crate::FileDevice) by its number and its times, a device of another kind by the identity that
-    /// [`Source::with_identity`] and [`Destination::with_identity`] set. A source that has changed and a destination that others
-    /// have written to are refused.
+    /// [`FileDevice`](crate::FileDevice) by its number and its times, a device of another kind by the
+    /// identity that [`Source::with_identity`] and [`Destination::with_identity`] set. A source that has
+    /// changed is refused, and so is a destination that another program has written to.
     ///
     /// ```
     /// use iscsi_copy::{CopyJob, Destination, FileDevice, Source};
@@ -87,9 +88,9 @@ impl CopyJob {
     /// ```
     ///
     /// # Errors
-    /// [`CopyError::Checkpoint`] if the file cannot be read or written, is damaged, or is of other ends;
-    /// [`CopyError::Source`] and [`CopyError::Destination`] for an end that is a stream, or that a later run could not
-    /// recognize. Nothing is written then.
+    /// [`CopyError::Checkpoint`] if the file cannot be read or written, is damaged, or belongs to other ends;
+    /// [`CopyError::Source`] and [`CopyError::Destination`] for an end that is a stream, or that a later run
+    /// could not recognize. Nothing is written in these cases.
     #[doc(alias = "checkpoint")]
     #[doc(alias = "restart")]
     pub async fn resume_from(mut self, path: impl Into<PathBuf>) -> Result<Self, CopyError> {
@@ -98,13 +99,13 @@ impl CopyJob {
         Ok(self)
     }
 
-    /// Returns the bytes that earlier runs have copied, by the checkpoint that the copy is
-    /// [resumed from](Self::resume_from). For [`Verify::with_earlier`](crate::Verify::with_earlier).
+    /// Returns the bytes that earlier runs have copied, by the checkpoint that the copy is [resumed
+    /// from](Self::resume_from). Pass them to [`Verify::with_earlier`](crate::Verify::with_earlier).
     pub fn resumed(&self) -> RangeSet {
         self.resumption.as_ref().map(|resumption| resumption.done().clone()).unwrap_or_default()
     }
 
-    /// Returns a handle that controls the copy, also while it runs.
+    /// Returns a handle that controls the copy, even while it runs.
     pub fn control(&self) -> Control {
         self.control.clone()
     }
@@ -114,12 +115,12 @@ impl CopyJob {
         self.teller.events()
     }
 
-    /// Copies all, and flushes it. A future that is dropped leaves the copy where it is; data in flight may be
-    /// written or not.
+    /// Copies everything, and flushes it. Dropping the future stops the copy; data in flight may or may not
+    /// be written.
     ///
     /// # Errors
-    /// The first error, and how far the copy came. What had been written by then is flushed, unless the destination is what
-    /// failed.
+    /// The first error, with the progress of the copy. Everything written by then is flushed, unless the
+    /// destination failed.
     pub async fn run(self) -> Result<Copied, Failure> {
         let Self { source, destination, options, resumption, control, teller } = self;
         let options = match resumption {

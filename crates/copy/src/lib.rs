@@ -1,4 +1,4 @@
-//! Copies disks: between iSCSI units, files, block devices, streams, and whatever else is a
+//! Copies disks: between iSCSI units, files, block devices, streams, and anything else that implements
 //! [`Device`].
 //!
 //! ```
@@ -23,34 +23,34 @@
 //!
 //! | to | use |
 //! |---|---|
-//! | resume after an end before its time | [`CopyJob::resume_from`] |
+//! | resume a copy that stopped early | [`CopyJob::resume_from`] |
 //! | limit the rate, pause, cancel | [`CopyJob::control`] |
 //! | show progress | [`CopyJob::events`], [`Control::progress`] |
-//! | send only what differs from the last copy | [`CopyOptions::with_digests`] |
+//! | send only blocks that differ from the last copy | [`CopyOptions::with_digests`] |
 //! | compare afterwards | [`Verify`] |
 //! | copy a source that is in use | [`Passes`] |
 //! | copy to or from something else | a [device of your own](#devices-of-your-own) |
 //!
-//! `examples/managed.rs` has resume, rate, progress and cancel together.
+//! `examples/managed.rs` combines resume, rate, progress and cancel.
 //!
 //! # Devices of your own
 //!
-//! Whatever implements [`Device`] can be copied from and to. Five methods are required; the others have defaults that are safe
-//! and slow, or say that the device cannot do it.
+//! Anything that implements [`Device`] can be a source or a destination. Five methods are required. The
+//! others have defaults that are safe and slow, or that report that the device lacks the ability.
 //!
 //! | subject | what the device must do |
 //! |---|---|
-//! | requests | take any offset and length on the device; [`limits`](Device::limits) only says what is cheap. Refuse a range beyond the end with `InvalidInput` |
-//! | concurrency | take many calls at the same time, up to [`queue_depth`](Device::queue_depth) (default: 1) and a few more. They have no order, but a request that begins after the end of a write sees its data |
-//! | dropped futures | a write may be made in part or not at all, but never after a later write to the same bytes |
-//! | blocking calls | run them on threads that may block (`tokio::task::spawn_blocking`): on a thread of the runtime they would hold up all other requests |
-//! | flush | return when every write that had ended before is on the medium. Set [`has_volatile_cache`](device::DeviceLimits::has_volatile_cache) if writes end sooner than that |
-//! | lost writes | if writes that were not flushed may be gone, let the next flush fail with the kind [`LostWrites`](device::DeviceErrorKind::LostWrites): the copy makes them again. Each handle must get that error once. Any other error ends the copy, and its checkpoint says what the last good flush has covered. Never let a flush succeed after a lost write |
-//! | size | return the capacity in bytes. The copy reads what it was at its beginning; a read beyond the end must fail with `UnexpectedEnd` or `InvalidInput`, not return less |
-//! | alignment | set `block_size` if other requests cost a read: the copy then sends whole blocks, but for the end |
-//! | extents | the default reports data everywhere, and all is read. Report [`Deallocated`](device::ExtentState::Deallocated) only for bytes that read as zeros |
+//! | requests | accept any offset and length on the device; [`limits`](Device::limits) only tells which ones are cheap. Refuse a range beyond the end with `InvalidInput` |
+//! | concurrency | accept many calls at the same time, up to [`queue_depth`](Device::queue_depth) (default: 1) and a few more. They have no order, but a request that begins after the end of a write sees its data |
+//! | dropped futures | a write may be executed in part or not at all, but never after a later write to the same bytes |
+//! | blocking calls | run them on threads that may block (`tokio::task::spawn_blocking`): on a thread of the runtime they would delay all other requests |
+//! | flush | return when every write that had ended before is on the medium. Set [`has_volatile_cache`](device::DeviceLimits::has_volatile_cache) if writes end before that |
+//! | lost writes | if unflushed writes may be lost, let the next flush fail with the kind [`LostWrites`](device::DeviceErrorKind::LostWrites): the copy repeats them. Each handle must get that error once. Any other error ends the copy, and its checkpoint records what the last successful flush has covered. Never let a flush succeed after a lost write |
+//! | size | return the capacity in bytes. The copy uses the capacity at its beginning; a read beyond the end must fail with `UnexpectedEnd` or `InvalidInput`, not return less |
+//! | alignment | set `block_size` if other requests cost a read: the copy then sends whole blocks, except at the end |
+//! | extents | the default reports data everywhere, so that everything is read. Report [`Deallocated`](device::ExtentState::Deallocated) only for bytes that read as zeros |
 //! | zeros | the default writes zeros as data. Override [`write_zeroes`](Device::write_zeroes) and set `has_fast_zeroes` together |
-//! | identity | return a [`name`](Device::name) by which a later process recognizes the device, for [`CopyJob::resume_from`]; or name it by [`Source::with_identity`], [`Destination::with_identity`] |
+//! | identity | return a [`name`](Device::name) by which a later process recognizes the device, for [`CopyJob::resume_from`]; or set one with [`Source::with_identity`], [`Destination::with_identity`] |
 //!
 //! ```
 //! use std::sync::{Arc, RwLock};
@@ -152,8 +152,8 @@ pub use progress::{Event, Events, Progress};
 pub use verify::checksums::Checksums;
 pub use verify::{Difference, Verify, VerifyError};
 
-/// Traits by which a simulation supplies the files for checkpoints and digests: see [`DigestFile::open_on`]. They may change at any
-/// time.
+/// Traits for a simulation, which supplies the files for checkpoints and digests: see
+/// [`DigestFile::open_on`]. They may change at any time.
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
 pub mod simulation {

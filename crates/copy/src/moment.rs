@@ -1,10 +1,10 @@
-//! Moments that may never come.
+//! Times that may never come.
 
 use std::future::pending;
 
 use tokio::time::{Instant, sleep_until};
 
-/// Waits until a moment, or without an end if there is none.
+/// Waits until a time, or for ever if there is none.
 pub(crate) async fn at(moment: Option<Instant>) {
     match moment {
         Some(moment) => sleep_until(moment).await,

@@ -1,12 +1,12 @@
-//! A source in use, which is copied in passes.
+//! Copies a source in use, in passes.
 //!
 //! ```text
-//!   first pass ──► what has changed? ──► pass over that ──► what has changed? ──► ... ──► freeze
-//!                        ▲                     │                                            │
-//!                        └─────────────────────┘        last pass ◄── what has changed? ◄───┘
+//!   first pass ──► get changes ──► copy changes ──► ... ──► freeze ──► get changes ──► last pass
+//!                       ▲               │
+//!                       └───────────────┘
 //! ```
-//! Invariant: before it is asked what has changed, no checkpoint says any more that something is done, because
-//! whoever answers forgets what he has told; after the answer all is done but that.
+//! Invariant: the checkpoint is cleared before the passes ask for the changes, because [`Changes`] forgets
+//! what it has reported. After the answer the checkpoint records everything but the reported changes as done.
 
 pub(crate) mod changes;
 mod checkpoints;
@@ -34,14 +34,14 @@ use changes::Changes;
 use checkpoints::PassCheckpoints;
 use forecast::{Forecast, Pass, Verdict};
 
-/// Copies a source that is written to meanwhile: at first all of it, and then, pass by pass, what has
-/// [changed](Changes), until one more pass is short enough to be made while writes are stopped.
+/// Copies a source that is written to meanwhile: first all of it, and then, pass by pass, its
+/// [changes](Changes), until one more pass is short enough to be made while writes are stopped.
 ///
-/// Each pass is a [copy](CopyJob) of its own, which reads the source again and is flushed at its end. It may be paused and
-/// cancelled, and made again if it fails. Checkpoints and digests stay true from pass to pass, also where
-/// the process is killed between two of them. But what a killed process has sent may arrive after what the next one
-/// sends, and is older: with the same ISID (`iscsi_initiator::Advanced::with_isid`) its sessions are ended first, by a target
-/// that gets as many of them again.
+/// Each pass is a [copy](CopyJob) of its own, which reads the source again and is flushed at its end. It may
+/// be paused and cancelled, and repeated if it fails. Checkpoints and digests stay valid from pass to pass,
+/// even if the process is killed between two of them. But requests of a killed process may be executed after
+/// those of the next one, with older data. With the same ISID (`iscsi_initiator::Advanced::with_isid`), the
+/// target ends the old sessions first, if the next process opens as many sessions.
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -72,12 +72,12 @@ pub struct Passes {
     ended: Vec<EndedPass>,
 }
 
-/// All passes together.
+/// The state of all passes together.
 #[derive(Debug)]
 struct Total {
-    /// What some pass has copied, or shall copy.
+    /// The ranges that any pass has copied, or is to copy.
     covered: RangeSet,
-    /// What of it the next pass shall copy, or the one that is running.
+    /// The part of `covered` that the next or the running pass is to copy.
     left: RangeSet,
     unreadable: RangeSet,
     checksums: Option<Checksums>,
@@ -85,54 +85,56 @@ struct Total {
     progress: Progress,
 }
 
-/// A pass that has ended, and what follows from it.
+/// A pass that has ended, and its consequence.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EndedPass {
-    /// How far it came: all of what it was to copy.
+    /// The progress of the pass, which is complete.
     pub progress: Progress,
-    /// From its beginning to the end of its last flush.
+    /// Time from its beginning to the end of its last flush.
     pub time: Duration,
-    /// Bytes that were written at the source meanwhile; `None` until that is known, and after the last pass.
+    /// Bytes written to the source meanwhile; `None` until that is known, and after the last pass.
     pub dirtied: Option<u64>,
-    /// What follows from that.
+    /// The verdict on the next step.
     pub verdict: Option<Verdict>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// A pass is to be made; it is under way since then.
+    /// A pass is to be made, or in progress since that time.
     Copying { is_last: bool, since: Option<Instant> },
-    /// It is to be found out what has changed.
+    /// The changes are to be asked for.
     Asking,
     /// The last pass has ended.
     Ended,
-    /// What has changed was asked, and is not known.
+    /// The changes were asked for, and the answer is lost.
     Unknown,
 }
 
-/// The reason why no further pass can be made.
+/// Reasons why there is no further pass.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum PassesError {
-    /// One of the ends is a stream, of which no part can be copied again.
+    /// The source or the destination is a stream, no part of which can be copied again.
     #[error("a stream cannot be copied in passes")]
     Stream,
-    /// It could not be found out what has changed.
+    /// The changes in the source could not be determined.
     #[error("what has changed is not known: {0}")]
     Changes(#[source] io::Error),
-    /// Writes to the source may go on.
+    /// The writes to the source could not be stopped, so they may continue.
     #[error("writes to the source cannot be stopped: {0}")]
     Freeze(#[source] io::Error),
-    /// The checkpoint says that all is done, and cannot be changed.
+    /// The checkpoint could not be overwritten before the changes were requested. It still says that
+    /// everything is copied.
     #[error("checkpoint: {0}")]
     Checkpoint(#[source] io::Error),
-    /// What has changed was asked before, and the answer was lost.
+    /// The changes were requested before, and the answer was lost. The source does not report them again.
     #[error(
         "what has changed was reported before, and the report was lost; copy again from the start"
     )]
     Unknown,
-    /// A pass that keeps digests has failed, and what was known of its blocks at the beginning holds no more.
+    /// A pass that keeps digests has failed. It cannot be repeated with the digests that were known at its
+    /// beginning, because some of them are not valid any more.
     #[error(
         "a pass that keeps digests is made once: open their file again, and begin with what the checkpoint says"
     )]
@@ -140,8 +142,8 @@ pub enum PassesError {
 }
 
 impl Passes {
-    /// Creates the passes from a source to the same place of a destination. The first one copies what the options say;
-    /// what it leaves out counts as done.
+    /// Creates the passes from a source to the same offsets of a destination. The first one copies the ranges
+    /// of the options; the rest of the source counts as done.
     ///
     /// # Errors
     /// [`PassesError::Stream`].
@@ -169,24 +171,26 @@ impl Passes {
         })
     }
 
-    /// Sets what happens if more passes do not help. With `true` writes are not stopped then: one more pass copies what
-    /// was reported, and it is the last. Otherwise the last one is made however long it takes.
+    /// Sets what happens if more passes do not help. With `true`, writes are not stopped then: one more pass
+    /// copies the reported changes, and it is the last. Otherwise writes are stopped, and the last pass is
+    /// made however long it takes.
     #[must_use]
     pub const fn with_stop_at_divergence(mut self, stops: bool) -> Self {
         self.stops_at_divergence = stops;
         self
     }
 
-    /// Returns the next pass, to be run and [taken](Self::take); `None` after the last. Before all but the first it asks
-    /// what has changed. A pass that was not taken is given again, unless it keeps digests. Where it was abandoned or
-    /// dropped, what it was writing must not come after that: a `Disk` of `iscsi-initiator` sees to it, a file does not.
+    /// Returns the next pass, to be run and [taken](Self::take); `None` after the last. Before all but the
+    /// first pass it asks for the changes. A pass that was not taken is returned again, unless it keeps
+    /// digests. If that pass was abandoned or dropped, its writes in flight must not be executed after those
+    /// of the repeated pass: a `Disk` of `iscsi-initiator` ensures that, a file does not.
     ///
     /// # Errors
-    /// Why there is no further pass. After any but [`PassesError::Freeze`], what an earlier run has left in a
-    /// checkpoint does not count any more.
+    /// The reason why there is no further pass. After any error but [`PassesError::Freeze`], the checkpoint
+    /// of an earlier run is not valid any more.
     pub async fn next(&mut self) -> Result<Option<CopyJob>, PassesError> {
         if let State::Asking = self.state {
-            // What is dropped in the middle is not known.
+            // If this future is dropped, the changes are unknown.
             self.state = State::Unknown;
             let is_last = self.decide().await?;
             self.state = State::Copying { is_last, since: None };
@@ -224,42 +228,42 @@ impl Passes {
         matches!(self.state, State::Copying { is_last: true, .. } | State::Ended)
     }
 
-    /// Returns what the next pass copies, or the one that is running.
+    /// Returns the ranges that the next or the running pass copies.
     pub const fn left(&self) -> &RangeSet {
         &self.total.left
     }
 
-    /// Returns what the medium of the source has not given to the passes that have ended, beside what is
-    /// [left](Self::left).
+    /// Returns the ranges that the medium of the source could not read in the passes that have ended, without
+    /// those that are [left](Self::left).
     pub fn unreadable(&self) -> RangeSet {
         self.total.unreadable()
     }
 
-    /// Returns how far all passes have come, if the one that is running has come as far as `of_pass`. What has changed,
-    /// and is to be copied again, is not done.
+    /// Returns the progress of all passes, if the running one has come as far as `of_pass`. Changes that are
+    /// to be copied again do not count as done.
     pub fn progress(&self, of_pass: &Progress) -> Progress {
         self.total.progress(of_pass)
     }
 
-    /// Returns the result of all passes: the source as the last one has found it.
+    /// Returns the result of all passes: the source as the last one has read it.
     pub fn into_copied(self) -> Copied {
         let progress = self.progress(&Progress::default());
         let Self { total: Total { unreadable, checksums, .. }, options, .. } = self;
         Copied { progress, unreadable, checksums, digests: options.digests }
     }
 
-    /// Returns what was copied and has no checksum, because an earlier run has copied it, or because a later pass has
-    /// copied a part of what has one. It can be [verified](crate::Verify::with_earlier) while the source is not
-    /// written to.
+    /// Returns the ranges that were copied and have no checksum, because an earlier run has copied them, or
+    /// because a later pass has copied a part of a range with a checksum. They can be
+    /// [verified](crate::Verify::with_earlier) while the source is not written to.
     pub fn without_checksum(&self) -> RangeSet {
         let known = self.total.checksums.as_ref().map(Checksums::ranges).unwrap_or_default();
         self.total.covered.without(&known).without(&self.total.unreadable)
     }
 
-    /// The pass over what is left.
+    /// Returns the pass over the ranges that are left.
     fn pass(&mut self) -> CopyJob {
         let mut options = self.options.clone();
-        // What this pass writes, and the one before, is not zero.
+        // After this pass the destination is not zero any more.
         self.options.destination_is_zero = false;
         if !self.ended.is_empty() {
             (options.ranges, options.done) = (Some(self.total.left.clone()), RangeSet::new());
@@ -272,13 +276,13 @@ impl Passes {
         CopyJob::new(self.source.clone(), self.destination.clone()).with_options(options)
     }
 
-    /// Finds out what is left; whether the next pass is the last.
+    /// Finds out which ranges are left, and returns whether the next pass is the last.
     fn decide(&mut self) -> BoxFuture<'_, Result<bool, PassesError>> {
         boxed(async move {
             self.ask().await?;
             let dirtied = self.total.left.bytes();
             let Some(ended) = self.ended.last_mut() else { return Err(PassesError::Unknown) };
-            // What was left alone was no work.
+            // Skipped ranges were no work, so that they say nothing about the rate.
             let copied = ended.progress.written + ended.progress.zeros_written;
             let verdict = self.forecast.take(Pass { copied, time: ended.time, dirtied });
             (ended.dirtied, ended.verdict) = (Some(dirtied), Some(verdict));
@@ -294,14 +298,14 @@ impl Passes {
         })
     }
 
-    /// Keeps everybody from writing, if that can be done.
+    /// Stops all writes to the source, and returns whether that is supported.
     async fn freeze(&mut self) -> Result<bool, PassesError> {
         let Some(frozen) = self.changes.freeze() else { return Ok(false) };
         frozen.await.map_err(PassesError::Freeze)?;
         Ok(true)
     }
 
-    /// Asks what has changed, and takes it back.
+    /// Asks for the changes, and marks them as to be copied.
     async fn ask(&mut self) -> Result<(), PassesError> {
         self.keep(RangeSet::new()).await.map_err(PassesError::Checkpoint)?;
         let changed = self.changes.changed().await.map_err(PassesError::Changes)?;
@@ -309,7 +313,7 @@ impl Passes {
         let changed = widened(&changed, self.options.digests.as_ref(), len);
         self.total.change(&changed);
         let flushed = self.all().without(&self.total.left).without(&self.total.unreadable);
-        // Where that fails the checkpoint says less than it could, and the next flush tries again.
+        // If this fails, the checkpoint records less than it could, and the next flush tries again.
         _ = self.keep(flushed).await;
         Ok(())
     }
@@ -326,7 +330,7 @@ impl Passes {
 }
 
 impl Total {
-    /// The first pass copies `first`.
+    /// Creates the state before the first pass, which copies `first`.
     fn new(first: RangeSet) -> Self {
         Self {
             covered: first.clone(),
@@ -349,23 +353,23 @@ impl Total {
         }
     }
 
-    /// Takes back what has changed at the source.
+    /// Marks the changes of the source as to be copied.
     fn change(&mut self, changed: &RangeSet) {
         self.left.extend(changed.iter());
         self.covered.extend(changed.iter());
     }
 
-    /// What is not given by the source, beside what is left.
+    /// Returns the ranges that the source cannot read, without those that are left.
     fn unreadable(&self) -> RangeSet {
         self.unreadable.without(&self.left)
     }
 
-    /// What is at the destination, beside what is left.
+    /// Returns the ranges that the destination has, without those that are left.
     fn settled(&self) -> RangeSet {
         self.covered.without(&self.left).without(&self.unreadable)
     }
 
-    /// How far all passes have come, if the one that is running has come as far as `of_pass`.
+    /// Returns the progress of all passes, if the running one has come as far as `of_pass`.
     fn progress(&self, of_pass: &Progress) -> Progress {
         let rest = self.settled().bytes();
         let mut progress = added(&self.progress, of_pass);
@@ -376,13 +380,13 @@ impl Total {
     }
 }
 
-/// What of these bytes the source has; of digests, the blocks that have some of them.
+/// Returns the parts of `ranges` that the source has; with digests, whole blocks.
 fn widened(ranges: &RangeSet, digests: Option<&DigestFile>, len: u64) -> RangeSet {
     let wide = digests.map(|file| file.known().all_widened(ranges));
     wide.as_ref().unwrap_or(ranges).overlap(&(0..len))
 }
 
-/// What two copies have done together; how far they came is not among it.
+/// Returns the sum of the work of two copies, without their positions.
 fn added(one: &Progress, other: &Progress) -> Progress {
     Progress {
         resumed: one.resumed + other.resumed,

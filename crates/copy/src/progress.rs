@@ -1,4 +1,4 @@
-//! How far a copy has come, and what happens on the way.
+//! The progress and the events of a copy.
 
 pub(crate) mod checkpoint;
 pub(crate) mod checkpoint_file;
@@ -14,26 +14,26 @@ use tokio::sync::broadcast::error::RecvError;
 pub struct Progress {
     /// The bytes to copy, if that is known.
     pub total: Option<u64>,
-    /// What is at the destination as it shall be; it may have to be flushed yet.
+    /// Bytes that the destination has as they should be, flushed or not.
     pub done: u64,
-    /// What is done and flushed. It never falls.
+    /// Bytes that are done and flushed. This number never falls.
     pub flushed: u64,
-    /// What was there before this run, by a checkpoint. It counts as done.
+    /// Bytes that the checkpoint of an earlier run records as done. They count as done.
     pub resumed: u64,
-    /// Data that were read.
+    /// Bytes of data that were read.
     pub read: u64,
-    /// Data that were written; what was written twice counts twice.
+    /// Bytes of data that were written; bytes written twice count twice.
     pub written: u64,
-    /// What was made zero at the destination.
+    /// Bytes that were zeroed at the destination.
     pub zeroed: u64,
-    /// The part of it that went to the destination as data, because it does not make zeros by itself.
+    /// The part of `zeroed` that was sent as data, because the destination does not write zeros without data.
     pub zeros_written: u64,
-    /// What was not sent because it was there already: zeros, and blocks by their
+    /// Bytes that were not sent because the destination had them already: zeros, and blocks by their
     /// [digests](crate::Digests).
     pub skipped: u64,
-    /// What was done, and may be lost, and is done again.
+    /// Bytes that were done, may be lost, and are copied again.
     pub lost: u64,
-    /// What the medium of the source did not give, and is left out.
+    /// Bytes that the medium of the source could not read, and that are omitted.
     pub unreadable: u64,
 }
 
@@ -41,32 +41,32 @@ pub struct Progress {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The copy has come further: reported after each tenth of a second in which it has.
+    /// The copy has made progress: reported every tenth of a second in which it has.
     Progress(Progress),
-    /// A flush has covered more.
+    /// A flush has covered more bytes.
     Flushed(Progress),
-    /// The destination may have lost bytes that were not flushed; they are copied again.
+    /// The destination may have lost unflushed bytes; they are copied again.
     Lost {
-        /// Bytes.
+        /// Number of these bytes.
         bytes: u64,
     },
-    /// The medium of the source does not give these bytes; they are left out.
+    /// The medium of the source cannot read these bytes; they are omitted.
     Unreadable {
-        /// The first of them.
+        /// Offset of the first byte.
         offset: u64,
-        /// How many.
+        /// Number of bytes.
         len: u64,
     },
-    /// A checkpoint, or digests, could not be written, and why; the next flush tries again.
+    /// A checkpoint, or digests, could not be written; the next flush tries again. The text is the reason.
     NotSaved(String),
-    /// An earlier run that was killed may still have requests in flight at the destination, which may change what this one
-    /// writes; and why that could not be ruled out.
+    /// An earlier run that was killed may still have requests in flight at the destination, which may change
+    /// the data of this run. The text is the reason why that could not be ruled out.
     NotEnded(String),
     /// This many events were dropped, because they were not received in time.
     Missed(u64),
 }
 
-/// So many events wait for somebody who asks.
+/// Number of events that wait for a receiver.
 const BACKLOG: usize = 256;
 
 /// The events of a copy, in order. A receiver that falls behind by 256 events loses the oldest, and receives
@@ -85,11 +85,11 @@ impl Events {
     }
 }
 
-/// What counts, and tells.
+/// Counts the progress, and sends the events.
 #[derive(Debug)]
 pub(crate) struct Teller {
     pub(crate) progress: Progress,
-    /// The same for those who look from outside.
+    /// A copy of the progress for readers outside the engine.
     shown: Arc<Mutex<Progress>>,
     events: broadcast::Sender<Event>,
     told: Progress,
@@ -110,12 +110,12 @@ impl Teller {
         Arc::clone(&self.shown)
     }
 
-    /// Shows the numbers.
+    /// Publishes the progress.
     pub(crate) fn show(&self) {
         *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = self.progress;
     }
 
-    /// Tells of progress, if there is any.
+    /// Sends the progress as an event, if it has changed.
     pub(crate) fn tell_progress(&mut self) {
         if self.progress != self.told {
             self.told = self.progress;
@@ -124,7 +124,7 @@ impl Teller {
     }
 
     pub(crate) fn tell(&self, event: Event) {
-        // Nobody need listen.
+        // Having no receiver is no error.
         _ = self.events.send(event);
     }
 }

@@ -1,11 +1,12 @@
-//! Which bytes hold data: what is known of them, and what is asked.
+//! Finds out which bytes hold data: known and asked ranges.
 //!
 //! ```text
-//!  unknown ──► asked ──► data, zeros
+//!  unknown ──► asked ──► known: data, zeros
 //!     │          │         │
-//!     └──────────┴─────────┴──► begun, in order: read, made zero, or left alone
+//!     └──────────┴─────────┴──► begun, in order: read, made zero, or skipped
 //! ```
-//! What is unknown is the caller's set. All that is asked, or known and not begun, is taken out of it.
+//! Unknown ranges are in the caller's set. Ranges that are asked, or known and not begun, are removed from
+//! it.
 
 pub(crate) mod blocks;
 pub(crate) mod questions;
@@ -21,38 +22,38 @@ use blocks::whole_blocks;
 use questions::{Answer, Pace, Questions};
 use segment::{Segment, segments};
 
-/// Nothing is asked while so many ranges are known or asked, unless what comes next is not; and one question is
-/// about so many at most.
+/// Number of known or asked ranges at which no more is asked, unless the next range is unknown. Also the
+/// largest number of ranges in one question.
 const ENOUGH: usize = 1024;
 
-/// What is to be asked, and how.
+/// The alignment of questions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grid {
-    /// Where blocks end that are read as a whole; 1 where there are none.
+    /// Size of the blocks that are read as a whole; 1 without blocks.
     pub(crate) block: u64,
-    /// A range by itself that is no longer than this is not asked about: to read it takes no longer.
+    /// A separate range of at most this length is not asked about: reading it takes no longer.
     pub(crate) short: u64,
 }
 
-/// A question to the device.
+/// A question to the device about a range.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     number: u64,
     block: u64,
     begun: Instant,
-    /// From the first byte that is wanted to the last; others may lie between them.
+    /// From the first wanted byte to the last; unwanted bytes may lie between them.
     pub(crate) range: Range<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
-    /// In the question with this number.
+    /// Part of the question with this number.
     Asked(u64),
     Data,
     Zeros,
 }
 
-/// What comes next.
+/// The next range, and what is known of it.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Front {
     Data(Range<u64>),
@@ -62,24 +63,24 @@ pub(crate) enum Front {
 }
 
 impl Front {
-    /// Its first byte.
+    /// Returns the first byte.
     pub(crate) const fn start(&self) -> u64 {
         let (Self::Data(range) | Self::Zeros(range) | Self::Unknown(range)) = self;
         range.start
     }
 }
 
-/// What is known of a device, and what it was asked.
+/// The known ranges of a device, and the questions to it.
 #[derive(Debug)]
 pub(crate) struct Survey {
-    /// By the first byte, the byte behind the last.
+    /// The ranges: by the first byte, the byte after the last one, and the state.
     pieces: BTreeMap<u64, (u64, State)>,
     questions: Questions,
     /// The number of the next question.
     next: u64,
-    /// Reads under way that began where nothing was known.
+    /// Number of reads in flight of unknown ranges.
     blind: usize,
-    /// Where a stream has come to; `None` at its end, and for a device.
+    /// Position of a stream; `None` at its end, and for a device.
     stream: Option<u64>,
 }
 
@@ -90,34 +91,34 @@ impl Survey {
         Self { pieces: BTreeMap::new(), questions, next: 0, blind: 0, stream }
     }
 
-    /// Of a device that is not asked where it holds data: all of it is read.
+    /// Creates the survey of a device that is not asked where it holds data: all of it is read.
     pub(crate) fn unasked() -> Self {
         Self { questions: Questions::none(), ..Self::new(false) }
     }
 
-    /// Whether nothing more comes of it. An answer that nobody needs any more is not waited for.
+    /// Returns whether nothing remains. An answer that is not needed any more is not waited for.
     pub(crate) fn is_over(&self) -> bool {
         self.pieces.is_empty() && self.stream.is_none()
     }
 
-    /// Where a stream is read next.
+    /// Returns the position of the next read of a stream.
     pub(crate) const fn stream(&self) -> Option<u64> {
         self.stream
     }
 
-    /// So many bytes of the stream will be read.
+    /// Advances the position of a stream by `len` bytes.
     pub(crate) const fn advance(&mut self, len: u64) {
         if let Some(at) = &mut self.stream {
             *at += len;
         }
     }
 
-    /// The stream has come to its end.
+    /// Notes that the stream has ended.
     pub(crate) const fn end_stream(&mut self) {
         self.stream = None;
     }
 
-    /// The next question, if one is to be asked now.
+    /// Returns the next question, if one should be asked.
     pub(crate) fn ask(
         &mut self,
         unknown: &mut RangeSet,
@@ -149,7 +150,8 @@ impl Survey {
         Some(Question { number: self.next - 1, block: grid.block, begun: now, range })
     }
 
-    /// What is too short to be asked about is data. What a question has cut off is not short.
+    /// Marks ranges that are too short for a question as data. The rest of a longer range, cut off by a
+    /// question, does not count as short.
     fn put_short(&mut self, unknown: &mut RangeSet, grid: Grid) {
         while let Some(range) = unknown.first()
             && range.end - range.start <= grid.short
@@ -162,12 +164,13 @@ impl Survey {
         }
     }
 
-    /// Whether the byte before this one is asked or known.
+    /// Returns whether the byte before `at` is asked or known.
     fn is_known_before(&self, at: u64) -> bool {
         self.pieces.range(..at).next_back().is_some_and(|(_, (end, _))| *end == at)
     }
 
-    /// Takes the answer to a question. What it does not cover is unknown again; what was begun meanwhile stays so.
+    /// Takes the answer to a question. Ranges that it does not cover are unknown again; ranges that were
+    /// begun meanwhile stay so.
     pub(crate) fn take(
         &mut self,
         question: &Question,
@@ -178,7 +181,7 @@ impl Survey {
         let Question { block, ref range, .. } = *question;
         let (extents, error) = match told {
             Ok(extents) => (extents, None),
-            // Whatever is the matter shows when it is read.
+            // The reason shows when the range is read.
             Err(error) => (Vec::new(), Some(error)),
         };
         let mut found = segments(&extents, range.clone());
@@ -198,7 +201,7 @@ impl Survey {
         }
     }
 
-    /// Puts what was found in the place of what was asked; how many bytes of that are zeros.
+    /// Replaces the asked ranges with the answer, and returns the number of bytes in it that are zeros.
     fn put(
         &mut self,
         question: &Question,
@@ -232,12 +235,12 @@ impl Survey {
         spared
     }
 
-    /// Zeros that were cut off, and could not be put anywhere.
+    /// Puts zeros back that were cut off and have to wait.
     pub(crate) fn put_back(&mut self, zeros: &RangeSet) {
         self.pieces.extend(zeros.iter().map(|range| (range.start, (range.end, State::Zeros))));
     }
 
-    /// What comes next, in the order of the device.
+    /// Returns the next range, in the order of the device.
     pub(crate) fn front(&self, unknown: &RangeSet) -> Option<Front> {
         let piece = self.pieces.first_key_value();
         let asked_next =
@@ -254,7 +257,8 @@ impl Survey {
         })
     }
 
-    /// What is read next, no more than `len` bytes, to a multiple of `grid`; and whether nothing is known of it.
+    /// Returns the range to read next, at most `len` bytes, up to a multiple of `grid`; and whether it is
+    /// unknown.
     pub(crate) fn data(
         &self,
         unknown: &RangeSet,
@@ -270,7 +274,7 @@ impl Survey {
         Some((range.start..range.end.min(aligned), is_blind))
     }
 
-    /// These bytes, which come next, are begun.
+    /// Begins the next range.
     pub(crate) fn begin(&mut self, range: &Range<u64>, unknown: &mut RangeSet) {
         match self.pieces.remove(&range.start) {
             Some((end, state)) if end > range.end => {
@@ -281,7 +285,7 @@ impl Survey {
         }
     }
 
-    /// A read of them begins where nothing is known, or not.
+    /// Begins a read of a range; `is_blind` if it is unknown.
     pub(crate) fn begin_read(
         &mut self,
         range: &Range<u64>,
@@ -292,13 +296,13 @@ impl Survey {
         self.begin(range, unknown);
     }
 
-    /// It has brought so many bytes.
+    /// Takes in the end of a read of `bytes` bytes.
     pub(crate) fn end_read(&mut self, bytes: u64, is_blind: bool) {
         self.blind -= usize::from(is_blind);
         self.questions.read(bytes, is_blind);
     }
 
-    /// Zeros that come next, cut off: no more than `len` bytes.
+    /// Cuts off zeros that come next, at most `len` bytes.
     pub(crate) fn cut_zeros(&mut self, unknown: &mut RangeSet, len: u64) -> Option<Range<u64>> {
         let Some(Front::Zeros(range)) = self.front(unknown) else { return None };
         let range = range.start..range.end.min(range.start.saturating_add(len));
@@ -306,7 +310,7 @@ impl Survey {
         Some(range)
     }
 
-    /// All zeros that are known and not begun, which are begun by that.
+    /// Takes all zeros that are known and not begun, and begins them.
     pub(crate) fn take_zeros(&mut self) -> Vec<Range<u64>> {
         let zeros = self.pieces.iter().filter(|(_, (_, state))| *state == State::Zeros);
         let zeros: Vec<_> = zeros.map(|(start, (end, _))| *start..*end).collect();
@@ -314,13 +318,13 @@ impl Survey {
         zeros
     }
 
-    /// Whether nothing can be read before an answer comes.
+    /// Returns whether nothing can be read before an answer arrives.
     pub(crate) fn is_awaited(&self, unknown: &RangeSet) -> bool {
         let is_unknown = matches!(self.front(unknown), Some(Front::Unknown(_)));
         is_unknown && self.questions.are_under_way() && !self.questions.allow_blind(0)
     }
 
-    /// From now on reading does this.
+    /// Notes the pace of reading from `now` on.
     pub(crate) fn note(&mut self, now: Instant, pace: Pace) {
         self.questions.note(now, pace);
     }
@@ -343,12 +347,12 @@ mod tests {
         Extent::new(at, len, ExtentState::Data)
     }
 
-    /// A survey, and what nothing is known of.
+    /// Returns a survey, its unknown ranges, and the time.
     fn survey(unknown: impl Into<RangeSet>) -> (Survey, RangeSet, Instant) {
         (Survey::new(false), unknown.into(), Instant::now())
     }
 
-    /// All that comes next, in order, as long as something is known of it.
+    /// Begins and returns the next ranges in their order, as long as they are known.
     fn fronts(survey: &mut Survey, unknown: &mut RangeSet) -> Vec<(Range<u64>, bool)> {
         let mut fronts = Vec::new();
         while let Some(front) = survey.front(unknown) {
@@ -399,7 +403,7 @@ mod tests {
         assert_eq!(fronts(&mut survey, &mut unknown), known);
     }
 
-    /// What is short and by itself is read; what a question has cut off is asked for.
+    /// A short separate range is read; the rest of a range that a question has cut is asked for.
     #[test]
     fn a_short_range_is_data_unless_it_is_the_rest_of_a_longer_one() {
         let (mut survey, mut unknown, now) = survey(RangeSet::from_iter([0..8, 20..28, 40..60]));
@@ -431,7 +435,7 @@ mod tests {
         assert_eq!(fronts(&mut survey, &mut nothing), known);
     }
 
-    /// Where the device fails, it holds data.
+    /// Where the device fails, the range counts as data.
     #[test]
     fn no_answer_is_no_hole() {
         let (mut survey, mut unknown, now) = survey(0..100);

@@ -1,4 +1,4 @@
-//! Whether the destination holds what was read from the source.
+//! Verifies that the destination holds the data that was read from the source.
 
 pub(crate) mod checksums;
 mod read_back;
@@ -30,69 +30,71 @@ use crate::zeros::is_zero;
 use checksums::{Checksums, sum};
 use read_back::{Expected, Piece, ReadBack, Side, Step};
 
-/// An answer that is waited for is no longer waited for after some time.
+/// Interval at which waiting for an answer is reconsidered.
 const REFRESH: Duration = Duration::from_millis(100);
 
-/// Reads a destination back, and compares it with what was read from the source in the copy.
+/// Reads a destination back, and compares it with the data that the copy has read from the source.
 #[derive(Debug)]
 pub struct Verify {
     source: Source,
     destination: Arc<dyn Device>,
     checksums: Checksums,
-    /// What another run has copied.
+    /// Ranges that another run has copied.
     earlier: RangeSet,
-    /// What copies have left, of which there is no source any more.
+    /// Digests that copies have stored, for a verification without the source.
     digests: Option<Digests>,
     /// Whether neither end is asked where it holds data.
     reads_holes: bool,
     control: Control,
     teller: Teller,
     pool: Pool,
-    /// Concurrent reads; `None` follows what the destination says.
+    /// Number of concurrent reads; `None` uses the depth that the destination reports.
     queue_depth: Option<usize>,
 }
 
-/// The reason why a destination is not known to hold what it should.
+/// Reasons why a verification cannot confirm the data of a destination.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum VerifyError {
-    /// It holds something else.
+    /// The destination holds other data than were written to it.
     #[error("{0}")]
     Mismatch(Difference),
     /// It could not be read.
     #[error("destination: {0}")]
     Destination(#[source] DeviceError),
-    /// The source could not be read again, where another run had read it.
+    /// The source could not be read again. Data that an earlier run has copied are compared with the source
+    /// itself.
     #[error("source: {0}")]
     Source(#[source] DeviceError),
-    /// A stream cannot be read back.
+    /// The destination is a stream, or the source is one and would have to be read again. A stream cannot be
+    /// read back.
     #[error("a stream cannot be read back")]
     Stream,
-    /// It was [cancelled](crate::Control::cancel).
+    /// The verification was [cancelled](crate::Control::cancel).
     #[error("cancelled")]
     Cancelled,
 }
 
-/// The first place where two ends differ.
+/// The first place at which two ends differ.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Difference {
-    /// At this byte.
+    /// They differ at this byte.
     At(u64),
-    /// Somewhere in these bytes: the source does not hold what was copied any more.
+    /// They differ somewhere in these bytes: the source has changed since the copy.
     Within {
-        /// Where they begin.
+        /// Offset of the first of these bytes.
         offset: u64,
-        /// How many they are.
+        /// Number of these bytes.
         len: u64,
     },
 }
 
-/// A piece that was read back: its place, and its bytes if they differ from the expected ones.
+/// A piece that was read back: its range, and its bytes if they differ from the expected ones.
 type Looked = Result<(Range<u64>, Option<Bytes>), VerifyError>;
-/// The reads in flight, each with the side of which nothing was known, if it was begun for that.
+/// The reads in flight, each with the side whose answer it has not waited for, if there is one.
 type Looks = JoinSet<(Looked, Option<Side>)>;
 
-/// Reads a piece back.
+/// Reads a piece back, and compares it.
 async fn look(device: Arc<dyn Device>, source: Source, pool: Pool, piece: Piece) -> Looked {
     let (range, expected) = piece;
     let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
@@ -137,8 +139,8 @@ impl Verify {
         })
     }
 
-    /// Creates a verification by the digests that copies have [kept](crate::CopyOptions::with_digests), at any time and from
-    /// anywhere: the source is not needed. Only blocks with a known digest are read.
+    /// Creates a verification by the digests that copies have [stored](crate::CopyOptions::with_digests), at
+    /// any time and from any host: it needs no source. Only blocks with a known digest are read.
     ///
     /// # Errors
     /// [`VerifyError::Stream`].
@@ -148,50 +150,51 @@ impl Verify {
         Ok(Self { digests: Some(digests), ..verify })
     }
 
-    /// Sets what [another run](crate::CopyOptions::with_done) has copied, to be compared as well: there the source is read
-    /// again.
+    /// Sets the ranges that [another run](crate::CopyOptions::with_done) has copied, to be compared as well.
+    /// For these the source is read again.
     #[must_use]
     pub fn with_earlier(mut self, done: RangeSet) -> Self {
         self.earlier = done;
         self
     }
 
-    /// Reads the destination also where it reports that it holds no data, instead of taking its word that these parts read
-    /// as zeros. Some file systems have reported data as holes.
+    /// Sets whether the destination is also read where it reports that it holds no data. Otherwise these
+    /// ranges count as zeros by its report. Some file systems have reported data as holes.
     #[must_use]
     pub const fn with_holes_read(mut self, reads: bool) -> Self {
         self.reads_holes = reads;
         self
     }
 
-    /// Sets the most concurrent reads, at least 1; otherwise it follows what the destination says.
+    /// Sets the largest number of concurrent reads, at least 1; without it the depth is the one that the
+    /// destination reports.
     #[must_use]
     pub fn with_queue_depth(mut self, depth: usize) -> Self {
         self.queue_depth = Some(depth.max(1));
         self
     }
 
-    /// Returns the number of bytes that it compares.
+    /// Returns the number of bytes to compare.
     pub fn bytes(&self) -> u64 {
         let known = self.digests.as_ref().map_or(0, Digests::bytes);
         self.checksums.bytes() + self.earlier.bytes() + known
     }
 
-    /// Returns a handle that controls it, also while it runs. What is equal counts as done.
+    /// Returns a handle that controls the verification, even while it runs. Equal bytes count as done.
     pub fn control(&self) -> Control {
         self.control.clone()
     }
 
-    /// Subscribes to its events.
+    /// Subscribes to the events of the verification.
     pub fn events(&self) -> Events {
         self.teller.events()
     }
 
-    /// Reads all back. Zeros are not read where the destination reports that it holds no data there, unless
+    /// Reads everything back. Zeros are not read where the destination reports that it holds no data, unless
     /// [holes are read](Self::with_holes_read).
     ///
     /// # Errors
-    /// The first difference that there is, or the first error before it.
+    /// The first difference, or the first error before it.
     pub async fn run(self) -> Result<Progress, VerifyError> {
         self.read_back().await
     }
@@ -201,7 +204,7 @@ impl Verify {
             self.teller.progress.total = Some(self.bytes());
             let mut pieces = self.pieces();
             let mut reads = Looks::new();
-            // In the order of the device: what was begun, and of that what was read.
+            // In the order of the device: pieces that were begun, and those of them that were read.
             let mut begun = VecDeque::new();
             let mut read = BTreeMap::new();
             let mut limit = RateLimit::new(Instant::now());
@@ -239,7 +242,7 @@ impl Verify {
         })
     }
 
-    /// Begins as many reads as may be in flight.
+    /// Begins as many reads as may be in flight, and returns the pace.
     fn begin(
         &mut self,
         pieces: &mut ReadBack,
@@ -264,7 +267,7 @@ impl Verify {
         Pace::Going
     }
 
-    /// Takes what was read, in its order.
+    /// Takes the completed reads in the order of the device.
     async fn take(
         &mut self,
         begun: &mut VecDeque<Piece>,
@@ -282,12 +285,12 @@ impl Verify {
         Ok(())
     }
 
-    /// Number of concurrent reads for pieces of at most `longest` bytes.
+    /// Returns the number of concurrent reads for pieces of at most `longest` bytes.
     fn depth(&self, longest: usize) -> usize {
         self.queue_depth.unwrap_or_else(|| self.destination.queue_depth(longest).max(1))
     }
 
-    /// What has to be read back.
+    /// Returns the pieces to read back.
     fn pieces(&mut self) -> ReadBack {
         let mut known: Vec<Piece> =
             self.checksums.parts().map(|(range, sum)| (range, Expected::Sum(sum))).collect();
@@ -303,7 +306,7 @@ impl Verify {
         ReadBack::new(source, destination, known, [zeros, earlier], self.reads_holes)
     }
 
-    /// Finds the byte, if the source still says what it said.
+    /// Finds the byte that differs, if the source still has its data.
     async fn locate(&self, range: Range<u64>, expected: Expected, found: &[u8]) -> Difference {
         let somewhere = Difference::Within { offset: range.start, len: range.end - range.start };
         let position = |wanted: &[u8]| {
@@ -327,7 +330,7 @@ impl Verify {
 }
 
 impl Difference {
-    /// Returns the same difference `by` bytes later, for a copy to a later place of the destination.
+    /// Returns the same difference `by` bytes later, for a copy to a later offset of the destination.
     #[must_use]
     pub const fn moved(self, by: u64) -> Self {
         match self {

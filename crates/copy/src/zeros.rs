@@ -1,8 +1,8 @@
-//! Zeros in data.
+//! Finds zeros in data.
 
 use std::ops::Range;
 
-/// Whether all bytes are zero. The compiler makes vector instructions of the comparison.
+/// Returns whether all bytes are zero. The compiler uses vector instructions for the comparison.
 pub(crate) fn is_zero(data: &[u8]) -> bool {
     const LANE: usize = 64;
     let mut lanes = data.chunks_exact(LANE);
@@ -10,9 +10,9 @@ pub(crate) fn is_zero(data: &[u8]) -> bool {
     lanes.all(is_zero) && is_zero(lanes.remainder())
 }
 
-/// Cuts data that stand at `offset` into runs that are zero and runs that are not, in order: each with
-/// its bytes in the data, and whether it is zero. Runs of zeros begin and end at multiples of
-/// `granularity`, not 0, on the device, or at an end of the data, and are no shorter.
+/// Cuts data at `offset` of a device into runs of zeros and other runs, in order: each with its range in the
+/// data, and whether it is zero. Runs of zeros begin and end at multiples of `granularity` (not 0) on the
+/// device, or at an end of the data.
 pub(crate) fn runs(data: &[u8], offset: u64, granularity: usize) -> Vec<(Range<usize>, bool)> {
     let mut runs: Vec<(Range<usize>, bool)> = Vec::new();
     let mut at = 0;

@@ -1,20 +1,20 @@
-//! For how long requests have waited in a class.
+//! Measures how long requests have waited in a class.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The time in which at least one request waited.
+/// Time in which at least one request waited.
 #[derive(Debug, Default)]
 pub(crate) struct ClassWaits(Mutex<Waits>);
 
 #[derive(Debug, Default)]
 struct Waits {
     waiting: usize,
-    /// Since when at least one waits.
+    /// Start of the present wait, if at least one request waits.
     since: Option<Instant>,
-    /// Without that since then.
+    /// Total time without the present wait.
     total: Duration,
 }
 
@@ -23,7 +23,7 @@ struct Waits {
 pub(crate) struct ClassWait<'a>(&'a ClassWaits);
 
 impl ClassWaits {
-    /// One more request waits.
+    /// Adds a request that waits.
     pub(crate) fn join(&self) -> ClassWait<'_> {
         let mut waits = self.lock();
         waits.waiting += 1;
@@ -32,7 +32,7 @@ impl ClassWaits {
         ClassWait(self)
     }
 
-    /// The whole time so far.
+    /// Returns the total time so far.
     pub(crate) fn total(&self) -> Duration {
         let waits = self.lock();
         waits.total + waits.since.map(|since| since.elapsed()).unwrap_or_default()

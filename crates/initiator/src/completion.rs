@@ -1,22 +1,22 @@
-//! What the end of a command says.
+//! Meaning of the completion of a command.
 
 use iscsi_pdu::scsi::{Sense, SenseKey, Status};
 use iscsi_session::Completion;
 
 use crate::error::{Error, UnitCause};
 
-/// The sense data of a CHECK CONDITION that can be read.
+/// Returns the sense data of a CHECK CONDITION, if it can be decoded.
 pub(crate) fn sense_of(completion: &Completion) -> Option<Sense> {
     let check = completion.status == Status::CHECK_CONDITION;
     check.then(|| Sense::decode(&completion.sense).ok()).flatten()
 }
 
-/// What a unit has told instead of executing a command (SAM-5 §5.14).
+/// Returns the unit attention that a unit has reported instead of executing a command (SAM-5 §5.14).
 pub(crate) fn attention_of(completion: &Completion) -> Option<Sense> {
     sense_of(completion).filter(|sense| sense.key == SenseKey::UnitAttention)
 }
 
-/// The error that the completion of a command stands for which has not succeeded.
+/// Returns the error of a completion that is not a success.
 pub(crate) fn failure_of(command: &'static str, completion: &Completion) -> Error {
     match sense_of(completion) {
         Some(sense) => Error::from(UnitCause::CheckCondition { command, sense }),
@@ -24,7 +24,7 @@ pub(crate) fn failure_of(command: &'static str, completion: &Completion) -> Erro
     }
 }
 
-/// Turns a refusal of the unit into `None`; without a session there is no answer at all.
+/// Turns a refusal of the unit into `None`. Other errors remain errors: without a session there is no answer.
 pub(crate) fn tolerate<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
     match answer {
         Ok(data) => Ok(Some(data)),

@@ -1,8 +1,8 @@
-//! The driver: what owns a session's state machine and its sockets, and those that run it.
+//! The driver: it owns the state machine and the sockets of a session, behind a lock.
 //!
-//! It is behind a lock. A caller hands its request to the session itself, and sends a small one that nothing else goes
-//! with; the [event loop](event_loop) waits for all else: the sockets, the deadlines, and what is left to it in a queue.
-//! Callers are never waited for: what they get goes into a slot of their own.
+//! A caller hands its request to the session itself, and sends a small one that nothing else will join. The
+//! [event loop](event_loop) waits for everything else: sockets, deadlines, and the messages that callers leave
+//! in a queue. The driver never waits for a caller: each result goes into a slot of its own.
 
 mod alarm;
 pub(crate) mod answers;
@@ -49,18 +49,18 @@ use transports::{Transport, span_of};
 /// The connection that a session begins with.
 const LEADING: Cid = Cid(0);
 
-/// A session with its connections.
+/// A session and its connections.
 pub(crate) struct Driver {
     session: Session,
     peer: Peer,
     shared: Arc<Shared>,
-    /// Around what is logged of the session: that of `shared`, which each request would have to fetch.
+    /// Span of the session's log entries: a copy, so that no request has to fetch that of `shared`.
     span: Span,
     inbox: Inbox,
     reach: Reach,
     links: Links,
-    /// When this turn began: all that it does is done then. The clock is the runtime's, so that tests
-    /// can turn it, and asked once a turn.
+    /// Time at which this turn began, for everything done in it. Read once per turn, from the clock of the
+    /// runtime, so that tests can control it.
     now: Instant,
     event_loop: LoopCall,
     requests: Requests,
@@ -72,9 +72,9 @@ pub(crate) struct Driver {
 struct Inbox {
     /// Number of messages that were announced and are not handled yet.
     told: usize,
-    /// Memory for those that are acted on.
+    /// Memory for the messages that are acted on.
     messages: Vec<Message>,
-    /// All handles are gone.
+    /// Whether all handles are gone.
     orphaned: bool,
 }
 
@@ -96,7 +96,7 @@ impl Driver {
         }
     }
 
-    /// Does and sends all that there is to do and to send now.
+    /// Handles the session's outputs, and sends until nothing is left or the sockets take no more.
     fn finish_turn(&mut self) {
         self.dispatch();
         while !self.ended
@@ -107,7 +107,7 @@ impl Driver {
         }
     }
 
-    /// Acts on the messages that have come, up to so many at once; says how many there were.
+    /// Handles the messages that have come, up to the queue's limit for one turn; returns their number.
     fn obey_messages(&mut self, queue: &Queue) -> usize {
         self.inbox.told = 0;
         queue.take(&mut self.inbox.messages);
@@ -145,7 +145,7 @@ impl Driver {
         self.requests.end(itt, outcome, &mut self.session, of, self.now);
     }
 
-    /// Does and passes on all that the session wants done and passed on.
+    /// Carries out all outputs of the session.
     fn dispatch(&mut self) {
         self.links.note_window(&self.session, &self.shared);
         while let Some(output) = self.session.poll_output() {
@@ -174,7 +174,7 @@ impl Driver {
         self.shared.course.notices.publish(notice);
     }
 
-    /// When this turn began, for the session.
+    /// Returns when this turn began, as the session's type of time.
     fn now(&self) -> std::time::Instant {
         self.now.into_std()
     }
@@ -189,8 +189,9 @@ impl Driver {
         self.ended = true;
     }
 
-    /// Nobody runs the session any more, and it may not have ended. The target may carry out what it was sent; what of that
-    /// was still to be sent, a driver that a panic has left behind cannot be asked.
+    /// Ends the session's requests when no task runs the driver any more, and the session may not have ended.
+    /// The target may execute the commands that it received. After a panic the driver cannot tell which
+    /// commands were still to be sent, so all count as sent.
     fn abandon(&mut self) {
         if self.ended {
             return;
@@ -203,9 +204,9 @@ impl Driver {
     }
 }
 
-/// Its connections: the one it begins with, those that join it, and their ends.
+/// The connections of the session: the leading one, those that join it, and how they end.
 impl Driver {
-    /// Opens a connection. Those that join go where the leading one is.
+    /// Opens a connection. Connections that join use the portal of the leading one.
     fn open(&mut self, cid: Cid, address: Option<TargetAddress>) {
         let is_first = cid == LEADING && address.is_none();
         let (portal, referral) = match (cid, address) {
@@ -224,7 +225,7 @@ impl Driver {
         self.event_loop.is_called = true;
     }
 
-    /// A transport connection stands, or could not be made.
+    /// Handles the end of an attempt to connect.
     fn opened(&mut self, cid: Cid, result: Result<Connected, LinkCause>) {
         match result {
             Ok(connected) => {
@@ -249,7 +250,7 @@ impl Driver {
         }
     }
 
-    /// The leading connection has followed a redirection, if there was one.
+    /// Notes that the leading connection has followed a redirection, if there was one.
     fn followed(&self, address: SocketAddr) {
         let Some(referral) = self.peer.referral() else { return };
         let note = referral.note(self.peer.portal(), address);
@@ -259,7 +260,7 @@ impl Driver {
         self.shared.redirected(&portal_at(address), note.map(Box::new));
     }
 
-    /// Closes a connection as the session wants it.
+    /// Closes a connection on the session's request.
     fn close(&mut self, cid: Cid, abortive: bool) {
         if let Some(transport) = self.remove(cid) {
             if let Some(tuner) = transport.tuner() {
@@ -269,18 +270,18 @@ impl Driver {
         }
     }
 
-    /// The connection is gone; the session decides what that means.
+    /// Reports a lost connection to the session, which decides what follows.
     fn lose(&mut self, cid: Cid, why: TransportError) {
         self.session.handle_disconnected(cid, why, self.now());
     }
 
-    /// The session goes on without a connection.
+    /// Removes a connection that the session continues without.
     fn lost(&mut self, cid: Cid, why: &SessionError) {
         self.remove(cid);
         span_of(cid).in_scope(|| self.remark(&format!("a connection of the session ended: {why}")));
     }
 
-    /// A connection has reached full feature phase.
+    /// Handles that a connection has reached full feature phase.
     fn logged_in(&mut self, cid: Cid) {
         if let Some(transport) = self.links.find(cid) {
             transport.is_logged_in = true;
@@ -295,7 +296,7 @@ impl Driver {
         }
     }
 
-    /// The session stands: requests flow from now on, and further connections join as they can.
+    /// Makes the session ready for requests; further connections join meanwhile.
     fn begin(&mut self) {
         if let Some(negotiated) = self.session.negotiated().cloned() {
             self.add_connections(negotiated.max_connections);
@@ -309,13 +310,13 @@ impl Driver {
         self.shared.course.phase.set(SessionPhase::LoggedIn);
     }
 
-    /// Asks for all connections that the target agrees to, at once.
+    /// Asks for all connections that the target agrees to, concurrently.
     fn add_connections(&mut self, agreed: u16) {
         for cid in (1..self.reach.connections.min(agreed)).map(Cid) {
             match self.session.add_connection(cid, self.now()) {
                 Ok(()) => {}
                 Err(error @ SubmitError::NoTsih) => self.remark(&error.to_string()),
-                // A session that is already asked to log out needs none.
+                // A session that was already asked to log out needs no further connection.
                 Err(error) => tracing::debug!(%cid, %error, "a connection is not added"),
             }
         }
@@ -327,7 +328,7 @@ impl Driver {
         }
     }
 
-    /// Tells why the session has fewer connections than it should.
+    /// Logs and notes why the session has fewer connections than it should.
     fn remark(&self, reason: &str) {
         tracing::warn!("{reason}");
         self.shared.with_connections(|connections| connections.remark(reason));
@@ -346,7 +347,8 @@ impl Driver {
         self.shared.with_connections(|connections| connections.open = open);
     }
 
-    /// Looks what each connection waits for, and gives those up that stand still on a path that swallows long packets.
+    /// Reads from the kernel what each connection waits for, and gives up those that stand still on a path that
+    /// swallows long packets.
     fn poll_kernel(&mut self) {
         let has_requests = self.requests.len() > 0;
         self.links.poll_kernel(&mut self.session, &self.shared, has_requests, self.now);

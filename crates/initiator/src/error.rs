@@ -1,8 +1,8 @@
-//! What can go wrong, whose fault it is, and what to do about it.
+//! Errors: what failed, whose fault it is, and what to do about it.
 //!
-//! [`Error`] is what callers see. Inside, an error has one of four owners, each with its messages in a file: the
-//! [caller](caller), the [unit](unit), the [session](session) and the [link](link) to the target; or it follows from another
-//! error.
+//! [`Error`] is the type that callers receive. Inside, an error has one of four owners, each with its
+//! messages in a file: the [caller](caller), the [unit](unit), the [session](session) and the [link](link) to
+//! the target; or it follows from another error.
 
 pub(crate) mod advice;
 mod caller;
@@ -47,15 +47,15 @@ pub(crate) use unit::UnitCause;
 
 /// Reason why a request failed.
 ///
-/// [`kind`](Self::kind) is what a program decides by; [`fault`](Self::fault) names the side that can mend it. What the
-/// unit answered is in [`sense`](Self::sense) and [`status`](Self::status). The text is the fact alone;
-/// [`advice`](Self::advice) says what can be done. Neither holds a secret.
+/// Programs decide by its [`kind`](Self::kind); [`fault`](Self::fault) names the side that can fix it. The
+/// unit's answer is in [`sense`](Self::sense) and [`status`](Self::status). The text states the fact only;
+/// [`advice`](Self::advice) says what can be done. Neither contains a secret.
 ///
 /// The [source](std::error::Error::source) is the error of the layer below, which the text already includes: a
 /// [`UrlError`], a [`LoginError`](iscsi_session::LoginError), a [`SessionError`](iscsi_session::SessionError), a
 /// [`TaskError`](iscsi_session::TaskError), or another `Error` where one followed from another.
 ///
-/// An error is one pointer wide, so that a request that succeeds does not pay for it. A clone is the same error.
+/// An error is one pointer wide, so that it costs a successful request nothing. A clone is the same error.
 ///
 /// ```
 /// use iscsi_initiator::scsi::{Lun, SenseKey};
@@ -75,7 +75,7 @@ pub(crate) use unit::UnitCause;
 /// assert_eq!(error.to_string(), "the target has no logical unit 7");
 /// assert_eq!(error.advice(), Some(Advice::ListUnits));
 ///
-/// // The unit's own words, here of a block behind its last one.
+/// // The unit's answer, here to a block after its last one.
 /// let unit = initiator.connect(target).await?.logical_unit(Lun::ZERO);
 /// let error = unit.read(4096, 1).await.unwrap_err();
 /// assert_eq!(error.sense().map(|sense| sense.key), Some(SenseKey::IllegalRequest));
@@ -87,7 +87,7 @@ pub(crate) use unit::UnitCause;
 #[must_use = "an error that is dropped is a failure that nothing reports"]
 pub struct Error(Arc<Cause>);
 
-/// Reason of an error, by the side that it lies with.
+/// Reason of an error, by the side that causes it.
 #[derive(Clone, ThisError)]
 pub(crate) enum Cause {
     #[error(transparent)]
@@ -203,9 +203,9 @@ impl Error {
         }
     }
 
-    /// Returns what can be done about it; `None` where the text says all that is known.
+    /// Returns what can be done about the error; `None` if the text says all that is known.
     ///
-    /// The advice on an error that has a cause is that on the cause.
+    /// The advice on an error that has a cause is that of the cause.
     pub fn advice(&self) -> Option<Advice> {
         match self.cause() {
             Cause::Caller(cause) => cause.advice(),
@@ -309,7 +309,7 @@ impl Error {
         UnitCause::Format { command, why }.into()
     }
 
-    /// Whether there is no such unit, or not any more.
+    /// Returns whether the unit does not exist, or does not exist any more.
     pub(crate) fn is_of_no_unit(&self) -> bool {
         matches!(self.cause(), Cause::Unit(UnitCause::NoSuchUnit { .. } | UnitCause::UnitGone(_)))
     }
@@ -318,14 +318,14 @@ impl Error {
         &self.0
     }
 
-    /// The session, or the disk, was closed before the request was sent.
+    /// Returns the error of a session or disk that was closed before the request was sent.
     pub(crate) fn closed() -> Self {
         SessionCause::Closed.into()
     }
 }
 
 impl Consequence {
-    /// The error that it follows from; of two, the later one.
+    /// Returns the error that it follows from. If there are two, it is the later one.
     const fn of(&self) -> &Error {
         match self {
             Self::NotReopened { why: cause, .. }

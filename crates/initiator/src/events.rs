@@ -1,6 +1,6 @@
-//! What a disk reports: its events, and what it waits for.
+//! Events of a disk, and what it waits for.
 //!
-//! Why it is so: `docs/design/events.md`.
+//! Design: `docs/design/events.md`.
 
 pub(crate) mod disk_event;
 pub(crate) mod disk_events;

@@ -1,4 +1,4 @@
-//! What callers hold: an initiator opens disks and sessions, a disk reads and writes bytes.
+//! The handles of a program: an initiator opens disks and sessions, a disk reads and writes bytes.
 
 pub(crate) mod disk;
 pub(crate) mod initiator;

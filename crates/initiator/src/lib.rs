@@ -259,7 +259,7 @@ pub use iscsi_session::{
 };
 pub use iscsi_tuner::{Policy, Tuning};
 
-/// SCSI: units, statuses and reservations, as far as most programs name them. The data of commands is in
+/// SCSI types that most programs use: units, statuses and reservations. The data of commands is in
 /// `iscsi_pdu::scsi`.
 pub mod scsi {
     pub use iscsi_pdu::scsi::reservation::{ReservationKey, ReservationType};

@@ -1,4 +1,5 @@
-//! Several sessions with one unit as one disk: carries out what [`Requests`](iscsi_multipath::requests::Requests) decides.
+//! Presents several sessions with one unit as one disk: carries out what
+//! [`Requests`](iscsi_multipath::requests::Requests) decides.
 //!
 //! ```text
 //!   request ──submit──► Requests ──orders──► request ──command──► path 0: session, unit
@@ -7,9 +8,10 @@
 //!         closed          │
 //!                     supervisor: opens, watches and closes sessions
 //! ```
-//! A request takes a path when its turn comes and a path has credit, not when it is submitted. Each request here may be executed
-//! twice without harm. So what was in flight on a session that ends goes over the others; and a request that is late is
-//! hedged: sent over another path as well. The first answer counts.
+//! A request takes a path when its turn comes and a path has credit, not when it is submitted. Every request
+//! here can be executed twice without harm. So requests that were in flight on a session that ends are sent
+//! over other sessions, and a request that is late is hedged: sent over another path as well. The first
+//! answer counts.
 
 pub(crate) mod access;
 mod closing;

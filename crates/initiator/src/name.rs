@@ -1,10 +1,10 @@
-//! The name of an initiator for which the caller has chosen none.
+//! Default name of an initiator.
 
 use std::fs;
 
 use iscsi_pdu::{IscsiName, NameError};
 
-/// The naming authority of default names: `example.org` is set aside for such uses (RFC 2606).
+/// Naming authority of default names: `example.org` is reserved for such uses (RFC 2606).
 const AUTHORITY: &str = "iqn.2026-01.org.example.iscsi-initiator";
 
 /// The longest host part; the whole name stays far below 223 bytes (RFC 7143 §4.2.7.1).
@@ -35,7 +35,7 @@ fn name_of(host: &str, machine: &str) -> String {
     format!("{AUTHORITY}:{}-{digest:08x}", host.to_ascii_lowercase())
 }
 
-/// FNV-1a: short, the same for ever, and too narrow to tell the machine's identity.
+/// Returns the FNV-1a digest: short, stable, and too short to reveal the machine's identity.
 fn fnv1a(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }

@@ -1,4 +1,4 @@
-//! What an initiator asks of every session, unless its URL says otherwise.
+//! Options of an initiator for every session, unless the URL says otherwise.
 
 pub(crate) mod advanced;
 pub(crate) mod back_off;
@@ -57,7 +57,7 @@ pub struct Options {
     pub(crate) advanced: Advanced,
 }
 
-/// How long requests and disks wait for a target, and for its changes.
+/// Time limits of requests and disks that wait for a target, and the interval of idle polls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waits {
     pub(crate) retry_timeout: Duration,
@@ -66,19 +66,19 @@ pub(crate) struct Waits {
     pub(crate) poll: Option<Duration>,
 }
 
-/// The most that may be in flight.
+/// Limits of what may be in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct InFlight {
     pub(crate) requests: usize,
     pub(crate) bytes: usize,
-    /// Of one command of a disk.
+    /// Most bytes of one command of a disk.
     pub(crate) transfer: usize,
 }
 
 impl Default for Options {
-    /// Suits long links: see [`Offer::default`](iscsi_session::Offer::default); one connection, 1024 requests with 64 MiB in
-    /// flight, commands of up to 1 MiB, five minutes for retry and reconnect, and no wait for a target that is not there when
-    /// a disk is opened.
+    /// Suits long links: see [`Offer::default`](iscsi_session::Offer::default); one connection, 1024 requests
+    /// with 64 MiB in flight, commands of up to 1 MiB, five minutes for retry and reconnect, and no wait for
+    /// a target that is not there when a disk is opened.
     fn default() -> Self {
         Self {
             timeouts: Timeouts::default(),
@@ -161,14 +161,14 @@ impl Options {
         self
     }
 
-    /// Sets the time limit of a [`Disk`](crate::Disk) for errors that may pass by themselves, 5 minutes by default: a unit
-    /// that cannot take a request now, or a lost session that cannot be reconnected yet. A login that the target
-    /// refuses counts as such, because a target that restarts listens before its access list and
-    /// its units are back. While it waits, requests are held, and
+    /// Sets the time limit of a [`Disk`](crate::Disk) for errors that may pass by themselves, 5 minutes by
+    /// default: a unit that cannot take a request now, or a lost session that cannot be reconnected yet. A
+    /// login that the target refuses counts as such, because a target that restarts listens before its access
+    /// list and its units are back. While it waits, requests are held, and
     /// [`Disk::status`](crate::Disk::status) reports the reason.
     ///
-    /// With less than the target's Time2Wait, lost sessions are not reconnected; zero waits for
-    /// nothing. The URL may say otherwise (`retry_timeout`). For opening a disk, see
+    /// With less than the target's Time2Wait, lost sessions are not reconnected; zero waits for nothing. The
+    /// URL may say otherwise (`retry_timeout`). For opening a disk, see
     /// [`with_open_timeout`](Self::with_open_timeout).
     #[doc(alias(
         "reconnect",
@@ -195,11 +195,10 @@ impl Options {
 
     /// Sets the time limit within which [`Initiator::disk`](crate::Initiator::disk),
     /// [`Initiator::connect`](crate::Initiator::connect) and
-    /// [`Initiator::discover`](crate::Initiator::discover) retry while the target may still appear:
-    /// nothing listens, its name is not known, it refuses the login for now, or the unit is not
-    /// there or not ready. An error that waiting does not change is returned immediately; a
-    /// password that is refused is tried seven times at most. Zero, the default, tries once. The URL may say
-    /// otherwise (`open_timeout`).
+    /// [`Initiator::discover`](crate::Initiator::discover) retry while the target may still appear: nothing
+    /// listens, its name is not known, it refuses the login for now, or the unit does not exist or is not
+    /// ready. An error that waiting does not change is returned immediately; a password that is refused is
+    /// tried seven times at most. Zero, the default, tries once. The URL may say otherwise (`open_timeout`).
     #[doc(alias("retry", "timeout", "wait"))]
     #[must_use]
     pub const fn with_open_timeout(mut self, open_timeout: Duration) -> Self {
@@ -213,9 +212,9 @@ impl Options {
     /// A unit reports only at the next command that it has another size, was reset, or has lost a
     /// registration (SAM-5 §5.14). So without this, [`Disk::events`](crate::Disk::events) and
     /// [`Disk::capacity`](crate::Disk::capacity) of an idle disk show no change of the unit. The disk sends
-    /// one TEST UNIT READY over one session when it has sent no command for one to two intervals.
-    /// It does not count as a request. A disk from [`Session::disk_without_reconnect`](crate::Session::disk_without_reconnect) never
-    /// asks.
+    /// one TEST UNIT READY over one session when it has sent no command for one to two intervals. It does not
+    /// count as a request. A disk from
+    /// [`Session::disk_without_reconnect`](crate::Session::disk_without_reconnect) never asks.
     #[doc(alias("keepalive", "path checker"))]
     #[must_use]
     pub const fn with_poll(mut self, interval: Option<Duration>) -> Self {
@@ -241,8 +240,8 @@ impl Options {
         self
     }
 
-    /// Sets the most bytes that a [`Disk`](crate::Disk) moves in one command, at least one block, 1 MiB by default; longer
-    /// requests are split. The limit that the unit reports (VPD page B0) applies as well.
+    /// Sets the most bytes that a [`Disk`](crate::Disk) moves in one command, at least one block, 1 MiB by
+    /// default; longer requests are split. The limit that the unit reports (VPD page B0) applies as well.
     #[must_use]
     pub const fn with_max_transfer(mut self, max_transfer: usize) -> Self {
         self.in_flight.transfer = max_transfer;
@@ -281,7 +280,7 @@ impl Options {
         self
     }
 
-    /// Sets what few programs set.
+    /// Sets options that few programs need.
     #[must_use]
     pub fn with_advanced(mut self, advanced: Advanced) -> Self {
         self.advanced = advanced;
@@ -307,16 +306,16 @@ impl Options {
         self.in_flight.bytes
     }
 
-    /// More crowd out others on the link.
+    /// More connections would take the rate of other hosts on the link.
     const MAX_CONNECTIONS: u16 = 16;
     /// Number of concurrent task management functions, pings and text exchanges of a session; further ones wait.
     pub(crate) const MAX_SESSION_REQUESTS: usize = 16;
-    /// More requests than this, and an abort for each would not fit the session's 4096 tags.
+    /// With more requests than this, an abort for each would not fit the session's 4096 tags.
     const MAX_REQUESTS: usize = 2000;
-    /// Time between two questions to the unit of an idle disk, at least.
+    /// Minimum interval between two polls of an idle disk's unit.
     const MIN_POLL: Duration = Duration::from_secs(1);
 
-    /// `connections` within its range; discovery has no use for several (RFC 7143 §13.2).
+    /// Returns `connections` within its range; a discovery session always has one (RFC 7143 §13.2).
     pub(crate) fn connections_of(&self, kind: &SessionKind) -> u16 {
         match kind {
             SessionKind::Normal { .. } => self.connections.clamp(1, Self::MAX_CONNECTIONS),
@@ -324,19 +323,19 @@ impl Options {
         }
     }
 
-    /// `max_requests` within its range.
+    /// Returns `max_requests` within its range.
     pub(crate) fn requests(&self) -> usize {
         self.in_flight.requests.clamp(1, Self::MAX_REQUESTS)
     }
 
-    /// `poll` within its range, where the URL may say otherwise, in seconds.
+    /// Returns `poll` within its range, or the value of the URL in seconds, if it has one.
     pub(crate) fn poll_interval(&self, of_url: Option<u32>) -> Option<Duration> {
         let of_url = of_url.map(|seconds| Duration::from_secs(seconds.into()));
         let interval = of_url.or(self.waits.poll).filter(|interval| !interval.is_zero());
         interval.map(|interval| interval.clamp(Self::MIN_POLL, MAX_TIME))
     }
 
-    /// What is done about requests that end badly or are late, where the URL may say otherwise.
+    /// Returns the rules for requests that fail or are late. The URL may set another retry timeout.
     pub(crate) fn policy(&self, retry_timeout: Option<Duration>) -> RequestPolicy {
         let reservation_key = Some(self.reservation_key).filter(|key| !key.is_none());
         RequestPolicy {
@@ -348,8 +347,9 @@ impl Options {
         }
     }
 
-    /// Room for every request, an abort for each of them, what is asked of the session itself, and what
-    /// it asks by itself: so a request that holds a permit is never refused.
+    /// Returns the number of tags of a session: for every request, an abort for each of them, requests of the
+    /// session itself, and what the session sends by itself. So a request that holds a permit is never
+    /// refused.
     pub(crate) fn tasks(&self) -> usize {
         2 * self.requests() + Self::MAX_SESSION_REQUESTS + 16
     }

@@ -1,11 +1,11 @@
-//! A value that changes, and that many wait for.
+//! A published value that tasks can wait for.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// A value that one publishes and many wait for. They are woken in the order in which they began to wait,
-/// which `tokio::sync::watch` leaves to chance: a simulation could not be repeated.
+/// A value that one task publishes and others wait for. Tasks are woken in the order in which they began to
+/// wait. With `tokio::sync::watch` that order is random, so a simulation could not be repeated.
 #[derive(Debug)]
 pub(crate) struct Published<T> {
     value: Mutex<T>,
@@ -26,10 +26,10 @@ impl<T: Clone> Published<T> {
         self.changed.notify_waiters();
     }
 
-    /// Waits until something is found in the value.
+    /// Waits until `find` finds something in the value.
     pub(crate) async fn find<R>(&self, find: impl Fn(&T) -> Option<R>) -> R {
         loop {
-            // What is published from here on is noticed.
+            // A change from here on is noticed.
             let changed = self.changed.notified();
             if let Some(found) = find(&self.lock()) {
                 return found;

@@ -1,4 +1,4 @@
-//! The runtime that a caller is in.
+//! The runtime of the caller.
 
 use std::panic::resume_unwind;
 use std::pin::Pin;
@@ -11,18 +11,18 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::error::{CallerCause, Error};
 
-/// Refuses what spawns tasks or waits for a time where no runtime would run it.
+/// Returns an error if there is no runtime to run tasks and timers.
 pub(crate) fn require() -> Result<(), Error> {
     Handle::try_current().map(drop).map_err(|_| Error::from(CallerCause::NoRuntime))
 }
 
-/// A process that runs looks at the clock within this time after a deadline.
+/// A process that was not stopped checks its timers within this time after a deadline.
 const PUNCTUAL: Duration = Duration::from_secs(1);
 /// Time limits are counted in parts of this length. A part in which the process was stopped does not count.
 const PART: Duration = Duration::from_secs(10);
 
-/// Returns what the future completes with, unless that takes longer than `limit`. Time in which the process is stopped (SIGSTOP,
-/// a machine that sleeps) does not count: what is waited for could not go on either.
+/// Returns the output of the future, unless it takes longer than `limit`. Time in which the process is
+/// stopped (SIGSTOP, a machine that sleeps) does not count, because the future could not make progress then.
 pub(crate) async fn within<T>(
     limit: Duration,
     mut future: Pin<&mut impl Future<Output = T>>,
@@ -41,22 +41,23 @@ pub(crate) async fn within<T>(
     None
 }
 
-/// A future that runs by itself.
+/// A future that runs in a task of its own.
 #[derive(Debug)]
 pub(crate) struct Task<T> {
     task: Result<JoinHandle<Result<T, Error>>, Error>,
-    /// Whether it runs to its end when this is dropped.
+    /// Whether the task runs to its end when this is dropped.
     is_detached: bool,
 }
 
 impl<T: Send + 'static> Task<T> {
-    /// One that is dropped with this. Outside of a runtime it does not run, and ends with the error that says so.
+    /// Spawns a task that is aborted when this is dropped. Outside of a runtime it does not run, and ends
+    /// with [`CallerCause::NoRuntime`].
     pub(crate) fn spawn(future: impl Future<Output = Result<T, Error>> + Send + 'static) -> Self {
         let runtime = Handle::try_current().map_err(|_| Error::from(CallerCause::NoRuntime));
         Self { task: runtime.map(|runtime| runtime.spawn(future)), is_detached: false }
     }
 
-    /// One that runs to its end, whether or not anybody waits for it.
+    /// Spawns a task that runs to its end, even if this is dropped.
     pub(crate) fn detached(
         future: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Self {
@@ -77,7 +78,7 @@ impl<T> Future for Task<T> {
         match ready!(Pin::new(task).poll(context)) {
             Ok(result) => Poll::Ready(result),
             Err(end) if end.is_panic() => resume_unwind(end.into_panic()),
-            // Its runtime is gone.
+            // The runtime of the task is gone.
             Err(_) => Poll::Ready(Err(Error::closed())),
         }
     }
@@ -111,7 +112,7 @@ mod tests {
         assert_eq!(begun.elapsed(), LIMIT);
         for stopped in [PART * 2, LIMIT + PUNCTUAL / 2, LIMIT * 3] {
             let stop = async {
-                // The wait begins first.
+                // The wait must begin first.
                 tokio::task::yield_now().await;
                 advance(stopped).await;
             };

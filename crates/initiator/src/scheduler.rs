@@ -1,4 +1,4 @@
-//! Who decides when requests may be sent, and what they are charged with.
+//! Schedulers decide when requests may be sent, and what they are charged.
 
 use std::fmt;
 use std::pin::Pin;
@@ -49,7 +49,7 @@ impl Charge {
         self.bytes
     }
 
-    /// Marks the request as sent: from now on, dropping the charge counts all of it.
+    /// Marks the request as sent: from here on, dropping the charge counts all of it.
     pub fn sent(mut self) -> Self {
         self.is_sent = true;
         self

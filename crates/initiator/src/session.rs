@@ -80,19 +80,19 @@ pub struct Session {
     shared: Arc<Shared>,
 }
 
-/// What all sessions of an initiator have in common.
+/// State that all sessions of an initiator share.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub(crate) options: Options,
     pub(crate) network: Arc<dyn Network>,
-    /// What is being written to which unit.
+    /// The writes in flight per unit.
     pub(crate) unit_registry: Arc<UnitRegistry>,
-    /// How long segments may be, by address.
+    /// Limits of the segment length, by address.
     pub(crate) segment_limits: Arc<SegmentLimits>,
 }
 
 impl Common {
-    /// How connections are opened, with segments of that length.
+    /// Returns how to open connections with these limits of the segment length.
     pub(crate) fn connector(&self, segments: Segments) -> Connector {
         Connector {
             segments,
@@ -104,7 +104,7 @@ impl Common {
 }
 
 impl Session {
-    /// Starts the driver, which begins to connect, or to log in over a connection that stands.
+    /// Starts the driver, which connects, or logs in over an open connection.
     pub(crate) fn start(
         url: &Url,
         key: HeldKey,
@@ -143,32 +143,32 @@ impl Session {
         &self.driver
     }
 
-    /// Waits for the end of the login, and asks nothing.
+    /// Waits for the end of the login, without sending a request.
     pub(crate) async fn logged_in(&self) -> Result<(), Error> {
         self.shared.logged_in().await
     }
 
-    /// The unit that the URL names.
+    /// Returns the number of the unit in the URL.
     pub(crate) fn named_lun(&self) -> Option<Lun> {
         self.shared.named.lun
     }
 
-    /// The serial number that the URL insists on for that unit.
+    /// Returns the serial number that the URL requires of that unit.
     pub(crate) fn expected_serial_number(&self) -> Option<&str> {
         self.shared.named.serial_number.as_deref()
     }
 
-    /// What is known of a unit; the same for all its handles.
+    /// Returns what is known of a unit; all its handles share it.
     pub(crate) fn unit_state(&self, lun: Lun) -> Arc<UnitState> {
         self.shared.unit(lun)
     }
 
-    /// The same for a unit of which something is known already.
+    /// Sets `state` as what is known of a unit, for a unit that the disk knows already.
     pub(crate) fn adopt_unit_state(&self, lun: Lun, state: UnitState) -> Arc<UnitState> {
         self.shared.adopt_unit(lun, state)
     }
 
-    /// What is being written to a unit, and its flushes, over this session or another one of the initiator.
+    /// Returns the range locks and the flushes of a unit, which all sessions of the initiator share.
     pub(crate) fn shared_of(&self, lun: Lun, profile: &Profile) -> (RangeLocks, Arc<UnitFlushes>) {
         self.shared.units.registry.of(profile, self.target(), lun)
     }
@@ -189,7 +189,7 @@ impl Session {
     }
 
     /// Sends a NOP-Out and returns the time to its answer (RFC 7143 §11.18): the round-trip time,
-    /// plus the time behind what is in the send buffer.
+    /// plus the time that it waits for earlier data in the send buffer.
     ///
     /// # Errors
     /// When the session ends, or the answer does not come within the time limit.
@@ -198,7 +198,7 @@ impl Session {
         self.ping_with(Bytes::new()).await
     }
 
-    /// The same with data, as much as the target takes in one PDU.
+    /// Sends a NOP-Out with data, at most as much as the target takes in one PDU.
     pub(crate) async fn ping_with(&self, data: Bytes) -> Result<Duration, Error> {
         let holds = self.holds().await?;
         let request = |answer| Request::Ping(data, answer);
@@ -238,8 +238,8 @@ impl Session {
         self.shared.named.target.as_ref()
     }
 
-    /// The URL of the target, without credentials, unit and options: `iscsi://host:port/name`; of the portal alone in
-    /// discovery.
+    /// Returns the URL of the target, without credentials, unit and options: `iscsi://host:port/name`; in
+    /// discovery without the name.
     pub fn target_url(&self) -> String {
         let portal = self.portal().map(portal_name).unwrap_or_default();
         let target = self.target().map(|target| format!("/{target}")).unwrap_or_default();
@@ -257,7 +257,7 @@ impl Session {
         self.shared.key.key
     }
 
-    /// Around what is logged of the session outside its driver.
+    /// Returns the span for log entries about the session outside its driver.
     pub(crate) fn span(&self) -> &Span {
         &self.shared.span
     }
@@ -288,17 +288,18 @@ impl Session {
         self.of_plan(Plan::clone)
     }
 
-    /// Something of the plan, without a copy of all that it says.
+    /// Returns a value from the plan, without a copy of the whole plan.
     pub(crate) fn of_plan<R>(&self, ask: impl FnOnce(&Plan) -> R) -> Option<R> {
         self.shared.basis().map(|basis| ask(&basis.plan))
     }
 
-    /// Whether answers may come over several connections, which nothing orders.
+    /// Returns whether answers may come over several connections, which have no common order.
     pub(crate) fn may_have_several_connections(&self) -> bool {
         self.shared.with_connections(|connections| connections.wanted > 1)
     }
 
-    /// How many requests are wanted under way on all connections, where the plan wants so many on each.
+    /// Returns how many requests should be in flight on all connections, if `on_each` says how many the plan
+    /// wants on each.
     pub(crate) fn depth(&self, on_each: impl Fn(&Plan) -> u32) -> Option<u32> {
         let basis = self.shared.basis()?;
         let connections = self.shared.with_connections(|connections| connections.open.max(1));
@@ -324,7 +325,7 @@ impl Session {
     /// When the session has ended.
     pub async fn readings(&self) -> Result<Vec<Reading>, Error> {
         let (answer, readings) = oneshot::channel();
-        // When the driver is gone, the sender goes with the message, and that is seen.
+        // If the driver is gone, the message is dropped, and with it the sender: the receiver notices that.
         self.driver.tell(Message::Read(answer));
         readings.await.map_err(|_| self.shared.reason_of_end())
     }
@@ -341,7 +342,7 @@ impl Session {
     /// The reason why the session ended, if not by this logout.
     #[doc(alias("close", "disconnect"))]
     pub async fn logout(&self) -> Result<(), Error> {
-        // One that is gone has told its end, or is about to.
+        // A driver that is gone has published its end, or is about to.
         self.driver.tell(Message::Logout);
         self.shared.ended().await
     }
@@ -354,23 +355,24 @@ impl Session {
         self.shared.ended().await
     }
 
-    /// The length that suits a write of a disk, in bytes.
+    /// Returns the length that suits a write of a disk, in bytes.
     pub(crate) fn longest_write(&self) -> u64 {
         self.shared.lengths.write.load(Ordering::Relaxed)
     }
 
-    /// The length that suits a read of a disk, in bytes.
+    /// Returns the length that suits a read of a disk, in bytes.
     pub(crate) fn longest_read(&self) -> u64 {
         self.shared.lengths.read.load(Ordering::Relaxed)
     }
 
-    /// The write data outstanding on a connection that the target takes in time, bytes, if it is slow.
+    /// Returns the write data outstanding on a connection that the target takes in time, in bytes, if the
+    /// target is slow.
     pub(crate) fn limit_of_slow_target(&self) -> Option<u64> {
         let bytes = self.shared.lengths.of_slow_target.load(Ordering::Relaxed);
         Some(bytes).filter(|bytes| *bytes < u64::MAX)
     }
 
-    /// Other sessions have found the target slow.
+    /// Takes in the limit of sessions that found the target slow: `bytes` of write data outstanding.
     pub(crate) fn hear_of_slow_target(&self, bytes: u64) {
         self.driver.tell(Message::SlowTarget(bytes));
     }
@@ -385,46 +387,45 @@ impl Session {
         self.shared.retries.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// When the session is lost, what it was writing stays taken until [`settle`](Self::settle).
+    /// Keeps the ranges of its writes locked, if the session is lost, until [`settle`](Self::settle).
     pub(crate) fn keep_unsettled(&self) {
         self.shared.units.unsettled.keep();
     }
 
-    /// Another session over the same link has met so much loss, 0 to 1.
+    /// Takes in the loss that another session has measured over the same link, 0 to 1.
     pub(crate) fn hear_of_loss(&self, loss: f64) {
-        // A session that has ended need not know.
+        // A session that has ended does not need it.
         self.driver.tell(Message::Loss(loss));
     }
 
-    /// Whether the target can be relied on to drop this session when its login comes again
-    /// (RFC 7143 §6.3.5): not where it gave the session no TSIH.
+    /// Returns whether the target can be relied on to drop this session when its login comes again (RFC 7143
+    /// §6.3.5): not if it gave the session no TSIH.
     pub(crate) fn is_reinstated_by_login(&self) -> bool {
         self.shared.course.terms.get().is_none_or(|terms| terms.tsih != Tsih::NEW_SESSION)
     }
 
-    /// Whether the target has finished with every write of a [`Disk`](crate::Disk) that it was sent over
+    /// Returns whether the target has finished with every write of a [`Disk`](crate::Disk) that was sent over
     /// the session.
     pub(crate) fn is_settled(&self) -> bool {
         self.shared.units.unsettled.is_settled()
     }
 
-    /// Whether a write waits for what the session left behind.
+    /// Returns whether a write waits for the unsettled writes of the session.
     pub(crate) fn is_waited_for(&self) -> bool {
         self.shared.units.unsettled.is_waited_for()
     }
 
-    /// The tag of the portal group that the session is with, if the target has stated it
-    /// (RFC 7143 §13.9).
+    /// Returns the tag of the portal group of the session, if the target has stated it (RFC 7143 §13.9).
     pub(crate) fn portal_group(&self) -> Option<u16> {
         self.shared.course.terms.get()?.negotiated.target_portal_group_tag
     }
 
-    /// The target has finished with what the session left behind.
+    /// Releases the ranges of the session's unsettled writes: the target has finished with them.
     pub(crate) fn settle(&self) {
         self.shared.units.unsettled.settle();
     }
 
-    /// The shortest time from the end of the session to a reconnect (RFC 7143 §7.4).
+    /// Returns the shortest time from the end of the session to a reconnect (RFC 7143 §7.4).
     pub(crate) fn time2wait(&self) -> Duration {
         let agreed = || {
             let terms = self.shared.course.terms.get()?;
@@ -434,42 +435,43 @@ impl Session {
         told.or_else(agreed).unwrap_or_default()
     }
 
-    /// Where the target says that the portal has moved for good (RFC 7143 §11.13.5).
+    /// Returns the address to which the target has permanently moved the portal (RFC 7143 §11.13.5).
     pub(crate) fn moved_to(&self) -> Option<TargetAddress> {
         self.shared.moved_to()
     }
 
-    /// The report of a redirection to another host, if the login has followed one.
+    /// Returns the event of a redirection to another host, if the login has followed one.
     pub(crate) fn redirection_note(&self) -> Option<DiskEvent> {
         self.shared.redirection_note()
     }
 
-    /// Where the leading connection led.
+    /// Returns the address of the leading connection.
     pub(crate) fn address(&self) -> Option<IpAddr> {
         self.shared.course.terms.get().and_then(|terms| terms.address)
     }
 
-    /// What is done about requests that end badly or are late, by the options and the URL.
+    /// Returns what is done about requests that fail or are late, by the options and the URL.
     pub(crate) fn policy(&self) -> &RequestPolicy {
         &self.shared.rules.policy
     }
 
-    /// It is a path of a disk, so the class of that rules how fast its connections send.
+    /// Marks the session as a path of a disk, so that the disk's traffic class limits how fast its connections
+    /// send.
     pub(crate) fn rule_by_class(&self) {
         self.shared.rule_by_class();
     }
 
-    /// The most bytes of one command, by the options.
+    /// Returns the most bytes of one command, by the options.
     pub(crate) fn max_transfer(&self) -> usize {
         self.shared.rules.max_transfer
     }
 
-    /// Number of concurrent requests with buffers of `bytes` bytes that the options allow.
+    /// Returns the number of concurrent requests with buffers of `bytes` bytes that the options allow.
     pub(crate) fn max_of(&self, bytes: usize) -> usize {
         self.shared.budgets.requests.max_of(bytes)
     }
 
-    /// The limit of bytes in flight, which several sessions may share.
+    /// Returns the budget of requests and bytes in flight, which several sessions may share.
     pub(crate) fn budget(&self) -> &Budget {
         &self.shared.budgets.requests
     }
@@ -479,15 +481,18 @@ impl Session {
         self.shared.budgets.requests.reserve(bytes).await
     }
 
-    /// What a request to the session itself holds: its place, and no memory.
+    /// Returns what a request to the session itself holds: a place in its separate budget, and no memory.
     async fn holds(&self) -> Result<Holds, Error> {
         let permit = self.shared.budgets.of_session.reserve(0).await?;
         Ok(Holds { _permit: Arc::new(permit), extent: None, listener: None })
     }
 
-    /// Sends a command once. Its end is to come, whatever its status; when it is given up meanwhile, that is the end of its
-    /// abort. One that is for the known unit ends in [`TaskError::Withdrawn`](iscsi_session::TaskError::Withdrawn) if the
-    /// unit may be another one before it is sent. It is made where it is handed over, as it is long and each move copies it.
+    /// Sends a command once. The future returns its end, whatever the status; if the command is given up, it
+    /// returns the end of the abort. A command for the known unit ends in
+    /// [`TaskError::Withdrawn`](iscsi_session::TaskError::Withdrawn) if the unit may be another one before it
+    /// is sent.
+    ///
+    /// `command` creates the command in its place, as it is large and each move copies it.
     pub(crate) fn perform(
         &self,
         command: impl FnOnce() -> Command,
@@ -502,7 +507,8 @@ impl Session {
         Waiter::start(&self.driver, &self.shared, holds, request)
     }
 
-    /// Sends the command of an attempt of a disk's request once. The listener reports its end, as that of [`perform`](Self::perform).
+    /// Sends the command of a disk's attempt once, like [`perform`](Self::perform), but the listener reports
+    /// its end.
     pub(crate) fn hand_over(
         &self,
         command: impl FnOnce() -> Command,
@@ -518,18 +524,18 @@ impl Session {
         id
     }
 
-    /// Gives a command up that was [handed over](Self::hand_over). Its end is reported all the same.
+    /// Gives up a command that was [handed over](Self::hand_over). Its end is still reported.
     pub(crate) fn give_up(&self, id: RequestId) {
-        // A driver that is gone has ended it.
+        // If the driver is gone, the command has ended.
         self.driver.tell(Message::Cancel(id));
     }
 
-    /// Why the session takes nothing more.
+    /// Returns why the session accepts no more requests.
     pub(crate) fn reason_of_end(&self) -> Error {
         self.shared.reason_of_end()
     }
 
-    /// What is wrong on the path, if segments are kept short because of it.
+    /// Returns the event that segments are kept short because of the path, if they are.
     pub(crate) fn path_note(&self) -> Option<DiskEvent> {
         let limit = self.shared.basis()?.measurement.segment_limit?;
         Some(DiskEvent::SegmentsLimited { portal: self.portal()?.clone(), limit })

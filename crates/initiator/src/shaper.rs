@@ -12,8 +12,8 @@ use tokio::time::sleep_until;
 use crate::scheduler::{Charge, Granting, Scheduler};
 use crate::traffic_class::TrafficClass;
 
-/// How long after its time a request looks for itself, if whoever keeps the time does not: a future may
-/// not be polled for long.
+/// Time after which a waiting request checks its turn itself if the timekeeper does not: the timekeeper's
+/// future may not be polled for long.
 const GRACE: Duration = Duration::from_millis(100);
 
 /// Limits the rate of disks by classes that share a link: hierarchical token buckets. Clones are
@@ -42,7 +42,7 @@ const GRACE: Duration = Duration::from_millis(100);
 #[derive(Clone, Debug)]
 pub struct Shaper(Arc<Mutex<State>>);
 
-/// A class of a tree, as those who send use it.
+/// A class of a tree, as a [`Scheduler`] for its requests.
 #[derive(Debug)]
 struct TreeClass {
     shaper: Shaper,
@@ -53,20 +53,20 @@ struct TreeClass {
 struct State {
     tree: Tree,
     waiters: BTreeMap<Ticket, Waiter>,
-    /// Who asks the tree at the time that it has said: of all that wait, one.
+    /// The waiting request that polls the tree at `next`, for all.
     timekeeper: Option<Ticket>,
-    /// When there is something to grant.
+    /// When the tree may grant something next.
     next: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
 struct Waiter {
-    /// It was granted, or keeps the time, which has changed.
+    /// Notified when the request was granted, or is the timekeeper and `next` has changed.
     woken: Arc<Notify>,
     grant: Option<Grant>,
 }
 
-/// A request that waits in its class. Dropped, it does not any more.
+/// A request that waits in its class, until this is dropped.
 struct Waiting {
     shaper: Shaper,
     ticket: Ticket,
@@ -197,7 +197,7 @@ impl TreeClass {
 }
 
 impl State {
-    /// Grants what may be sent now, and arranges to be called again when more may be sent.
+    /// Grants the requests that may be sent, and arranges the next call.
     fn drive(&mut self, now: Instant) {
         while let Some(grant) = self.tree.poll_grant(now) {
             if let Some(waiter) = self.waiters.get_mut(&grant.ticket) {
@@ -235,7 +235,7 @@ impl Waiting {
         Self { shaper: shaper.clone(), ticket, woken }
     }
 
-    /// The grant, if there is one by now, or when to look again.
+    /// Returns the grant if there is one, or otherwise when to call again.
     fn look(&self) -> Result<Grant, Option<Instant>> {
         let mut state = self.shaper.lock();
         state.drive(now());
@@ -261,7 +261,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Waits for a time, or for ever.
+/// Waits until `time`, or forever.
 async fn reached(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time.into()).await,
@@ -269,7 +269,7 @@ async fn reached(time: Option<Instant>) {
     }
 }
 
-/// The clock of the runtime, so that tests can turn it.
+/// Returns the time of the runtime's clock, which tests can set.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
@@ -282,7 +282,7 @@ mod tests {
 
     const LEN: u64 = 100_000;
 
-    /// 8 Mbit/s without a burst: a request of 100 kB takes 100 ms.
+    /// Returns a shaper of 8 Mbit/s without a burst: a request of 100 kB takes 100 ms.
     fn shaper() -> (Shaper, TrafficClass) {
         let root = Class::new("8mbit".parse().unwrap()).with_burst(Some(0)).with_cburst(Some(0));
         let shaper = Shaper::new(root).unwrap();
@@ -324,7 +324,7 @@ mod tests {
         assert_eq!((waiting.await.unwrap(), other.await.unwrap()), (millis(10), millis(10)));
     }
 
-    /// The first of those that wait keeps the time for all.
+    /// The first request that waits is the timekeeper for all.
     #[tokio::test(start_paused = true)]
     async fn who_gives_up_leaves_his_place_and_the_clock_to_the_others() {
         let (shaper, class) = shaper();
@@ -339,7 +339,7 @@ mod tests {
         assert_eq!(shaper.statistics(shaper.default_class()).unwrap().sent.requests, 2);
     }
 
-    /// It was polled once, and is the one that keeps the time.
+    /// The first future was polled once, and is the timekeeper.
     #[tokio::test(start_paused = true)]
     async fn a_future_that_nobody_polls_holds_up_no_other() {
         let (_, class) = shaper();
@@ -351,7 +351,7 @@ mod tests {
         drop(first);
     }
 
-    /// Polls a future once; says whether it waits.
+    /// Polls a future once. Returns whether it is pending.
     async fn is_pending<F: Future>(mut future: std::pin::Pin<&mut F>) -> bool {
         std::future::poll_fn(|context| {
             std::task::Poll::Ready(future.as_mut().poll(context).is_pending())
@@ -359,7 +359,7 @@ mod tests {
         .await
     }
 
-    /// What waits in the class as well: another handle of it has all that there is.
+    /// The pause also applies to requests that already wait in the class. Another handle gets the whole rate.
     #[tokio::test(start_paused = true)]
     async fn a_handle_that_is_paused_leaves_the_class_to_others() {
         let (shaper, class) = shaper();

@@ -1,7 +1,8 @@
-//! The whole of the initiator over a simulated network, in virtual time: no socket, no clock.
+//! The whole initiator over a simulated network in virtual time, without sockets and without the system's
+//! clock.
 //!
-//! Its connections can be held up and cut, and what a cut connection had taken in still reaches the target
-//! when it is let go, as what waits in buffers and networks does.
+//! Connections can be held up and cut. What a cut connection has taken in still reaches the target after its
+//! release, like data in the buffers of a real network.
 
 mod callers;
 mod flushes;
@@ -47,7 +48,7 @@ use path_model::PathModel;
 const TARGET: &str = "iqn.2026-01.org.example:disk";
 const ROUND_TRIP: Duration = Duration::from_millis(100);
 
-/// Portals at the end of links of these properties.
+/// Portals at the ends of links with these properties.
 #[derive(Clone)]
 struct Simulated {
     portals: Arc<[Portal]>,
@@ -57,12 +58,13 @@ struct Simulated {
 /// A portal of a target: 192.0.2.1 is the first one, 192.0.2.2 the second.
 struct Portal {
     target: Arc<Mutex<Target>>,
-    /// Where new connections lead by now, if elsewhere.
+    /// The target that new connections lead to, if it differs from `target`.
     moved_to: Mutex<Option<Arc<Mutex<Target>>>>,
     is_refusing: AtomicBool,
-    /// Nothing comes back from it.
+    /// Whether nothing comes back from the portal.
     is_dark: AtomicBool,
-    /// The longest segments that arrive, to the target and from it, and that the kernel tells of connections.
+    /// Longest segments that arrive at the target and at the initiator; with them, the model reports `TCP_INFO`
+    /// of connections.
     path: Mutex<Option<[usize; 2]>>,
     connections: Mutex<Vec<Connection>>,
 }
@@ -77,35 +79,35 @@ impl fmt::Debug for Simulated {
 #[derive(Clone)]
 struct Connection {
     wire: Arc<Mutex<Wire>>,
-    /// There is something to carry.
+    /// Notified when there is something to carry.
     moved: Arc<Notify>,
 }
 
 struct Wire {
     link: Link,
     inbox: BytesMut,
-    /// So many bytes in it are told of.
+    /// Number of bytes in `inbox` that make the socket readable.
     low_water: usize,
-    /// How often something was read.
+    /// Number of reads that returned bytes.
     reads: u32,
-    /// How often there was nothing to read.
+    /// Number of reads that found nothing.
     vain_reads: u32,
-    /// How often the kernel was asked what it knows of the connection.
+    /// Number of times that `TCP_INFO` was read.
     polls: u32,
-    /// What it says of the round trips.
+    /// Round-trip time that `TCP_INFO` reports.
     round_trip: Duration,
-    /// One read brings no more bytes than this; what is left is told of a turn later.
+    /// Most bytes that one read returns; the rest is reported one turn later.
     max_read: Option<usize>,
     is_rest_untold: bool,
-    /// How often something was written.
+    /// Number of writes.
     writes: u32,
-    /// The most bytes that were written at once.
+    /// Most bytes of one write.
     longest_write: usize,
-    /// All of that.
+    /// All bytes that were written.
     sent: Vec<u8>,
-    /// Nothing reaches the target.
+    /// Whether nothing reaches the target.
     is_held: bool,
-    /// The initiator's end is closed.
+    /// Whether the initiator's end is closed.
     is_closed: bool,
     reader: Option<Waker>,
     path: Option<PathModel>,
@@ -126,7 +128,7 @@ impl Simulated {
 }
 
 impl Portal {
-    /// Whether connections come about from now on.
+    /// Sets whether new connections are refused.
     fn refuse(&self, is_refusing: bool) {
         self.is_refusing.store(is_refusing, Ordering::Relaxed);
     }
@@ -136,7 +138,7 @@ impl Portal {
         self.change(|wire| wire.is_held = true);
     }
 
-    /// Lets it go.
+    /// Lets through what was held back.
     fn release(&self) {
         self.change(|wire| wire.is_held = false);
     }
@@ -209,12 +211,12 @@ impl Network for Simulated {
     }
 }
 
-/// A disk of one session over a link of these properties.
+/// Opens a disk with one session over a link with these properties.
 async fn disk_over(properties: Properties) -> (Simulated, Disk) {
     disk_of(TargetConfig::new(TARGET, RamDisk::new(512, 8192)), properties).await
 }
 
-/// The same of such a target.
+/// Opens a disk with one session to a target with this configuration, over a link with these properties.
 async fn disk_of(config: TargetConfig, properties: Properties) -> (Simulated, Disk) {
     let network = Simulated::new([Arc::new(Mutex::new(Target::new(config)))], properties);
     let name = IscsiName::parse("iqn.2026-01.org.example:host").unwrap();
@@ -230,13 +232,13 @@ async fn disk_of(config: TargetConfig, properties: Properties) -> (Simulated, Di
     (network, disk)
 }
 
-/// Looks at the first connection to the first portal.
+/// Calls `see` with the first connection to the first portal.
 fn see<R>(network: &Simulated, see: impl FnOnce(&mut Wire) -> R) -> R {
     let connections = lock(&network.portals[0].connections);
     see(&mut lock(&connections[0].wire))
 }
 
-/// Lets the tuner find out that a round trip takes so long: it asks once a second, where there is work.
+/// Lets the tuner find out the round-trip time: it measures once a second while there is work.
 async fn learn_round_trip(network: &Simulated, disk: &Disk, round_trip: Duration) {
     see(network, |wire| wire.round_trip = round_trip);
     for _ in 0..30 {
@@ -245,8 +247,8 @@ async fn learn_round_trip(network: &Simulated, disk: &Disk, round_trip: Duration
     }
 }
 
-/// Carries bytes between both ends until the connection is closed. What the initiator has sent by then
-/// reaches the target all the same.
+/// Carries bytes between both ends until the connection is closed. Bytes that the initiator has sent by then
+/// still reach the target.
 async fn carry(target: Arc<Mutex<Target>>, id: ConnId, wire: Arc<Mutex<Wire>>, moved: Arc<Notify>) {
     loop {
         let next = {
@@ -391,7 +393,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap()
 }
 
-/// From the login to the logout, by the runtime's clock: what the round trips cost is known exactly.
+/// Opens, writes, reads and logs out by the runtime's clock, so that the cost in round trips is known exactly.
 #[tokio::test(start_paused = true)]
 async fn a_disk_over_a_simulated_network_in_virtual_time() {
     let mut properties = Properties::default();

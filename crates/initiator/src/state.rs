@@ -1,5 +1,5 @@
-//! What outlives a request: what is known of a unit, what is being written, what was not flushed, how
-//! much may be under way, and what is counted.
+//! State that outlives a request: what is known of a unit, which ranges are being written, what was not
+//! flushed, how much may be in flight, and statistics.
 
 pub(crate) mod attempt;
 pub(crate) mod budget;

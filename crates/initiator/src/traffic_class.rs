@@ -1,4 +1,4 @@
-//! The class of requests that a disk belongs to.
+//! Classes of requests that disks belong to.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +9,12 @@ use tokio::sync::watch;
 use crate::class_waits::ClassWaits;
 use crate::scheduler::{Charge, Scheduler};
 
-/// So many [`Class::TIME_SLICE`]s are a second.
+/// Number of [`Class::TIME_SLICE`]s in a second.
 const SLICES: u64 = 20;
-/// Connections send faster than the ceil by this part of it.
+/// Connections send faster than the ceil by 1 / this.
 const PACING_MARGIN: u64 = 20;
-/// A request of 4 KiB, the shortest that one is split into, in [`Class::TIME_SLICE`]; bits a second.
+/// Lowest pacing rate: one request of 4 KiB, the shortest into which requests are split, per
+/// [`Class::TIME_SLICE`]; bits per second.
 const MIN_PACING_RATE: u64 = 4096 * 8 * SLICES;
 
 /// A class of requests that share a rate, for [`Options::with_class`](crate::Options::with_class). Clones are
@@ -54,7 +55,7 @@ pub struct TrafficClass {
     waits: Arc<ClassWaits>,
 }
 
-/// Whether requests are let to the scheduler.
+/// Whether requests may reach the scheduler.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum Passage {
     #[default]
@@ -70,8 +71,8 @@ impl TrafficClass {
         Self { scheduler, passage: Arc::default(), waits: Arc::default() }
     }
 
-    /// Lets no further request of this handle pass, whatever the rates. Other users of the class
-    /// get the rate that it leaves; requests in flight are completed.
+    /// Stops further requests of this handle until [`resume`](Self::resume). Other users of the class get the
+    /// rate that it leaves; requests in flight are completed.
     pub fn pause(&self) {
         self.turn(Passage::Paused);
     }
@@ -107,11 +108,11 @@ impl TrafficClass {
             let now = *passage.borrow_and_update();
             match now {
                 Passage::Closed => return None,
-                // The sender lives as long as this.
+                // The sender exists as long as `self`.
                 Passage::Paused => _ = passage.changed().await,
                 Passage::Open => tokio::select! {
                     biased;
-                    // It leaves the class, which may have others to serve.
+                    // Dropping the grant leaves the class, which may serve others.
                     _ = passage.changed() => {}
                     charge = self.scheduler.grant(bytes) => return Some(charge),
                 },
@@ -119,31 +120,32 @@ impl TrafficClass {
         }
     }
 
-    /// The longest that a request should be, bytes; `None` without a limit.
+    /// Returns the longest length that a request should have, bytes; `None` without a limit.
     pub(crate) fn max_request_len(&self) -> Option<u64> {
         self.ceil().bytes_in(Class::TIME_SLICE)
     }
 
-    /// What may pass in a second at most, bytes; `None` without a limit.
+    /// Returns the most bytes that may pass in a second; `None` without a limit.
     pub(crate) fn bytes_in_second(&self) -> Option<u64> {
         self.max_request_len().map(|bytes| bytes.saturating_mul(SLICES))
     }
 
-    /// The rate at which a connection is to send, so that what passes at once does not leave the host at once;
-    /// `None` for as fast as it can. A little above the ceil, which is kept without it, and not so slow that
-    /// what is not ruled waits for long behind a request.
+    /// Returns the rate at which a connection should send, so that bytes that pass in one moment do not leave
+    /// the host in one burst; `None` for as fast as possible. It is a little above the ceil, which the class
+    /// enforces anyway. It has a minimum, so that commands that are not shaped do not wait long after a
+    /// request.
     pub(crate) fn pacing_rate(&self) -> Option<Rate> {
         let ceil = self.ceil().bits_per_second().filter(|ceil| *ceil > 0)?;
         let rate = (ceil + ceil / PACING_MARGIN).max(MIN_PACING_RATE);
         Rate::from_bits_per_second(rate).ok()
     }
 
-    /// The time so far in which requests of this handle have waited for their turn, also because it was paused.
+    /// Returns the time so far in which requests of this handle have waited for their turn, including pauses.
     pub(crate) fn waited(&self) -> Duration {
         self.waits.total()
     }
 
-    /// A class that is closed stays so.
+    /// Changes the passage. A closed class stays closed.
     fn turn(&self, next: Passage) {
         self.passage.send_if_modified(|passage| {
             let is_new = *passage != Passage::Closed && *passage != next;

@@ -1,4 +1,4 @@
-//! Logical units through one session: what they are, and commands for them.
+//! Logical units through one session: their properties, and commands for them.
 
 pub(crate) mod execute;
 mod fencing;

@@ -7,7 +7,7 @@
 //! | part | meaning |
 //! |---|---|
 //! | `USER`, `PASSWORD` | CHAP credentials; see below for what separates them |
-//! | `HOST` | a name, an IPv4 address, or an IPv6 address in brackets; a `,TAG` behind the port is ignored |
+//! | `HOST` | a name, an IPv4 address, or an IPv6 address in brackets; a `,TAG` after the port is ignored |
 //! | `PORT` | 3260 unless given |
 //! | `TARGET` | the target's iSCSI name; without it the URL is a portal, for discovery |
 //! | `LUN` | 0 to 16383; without it the URL is a target |
@@ -29,8 +29,8 @@
 //! | `max_outstanding_r2t` | 1 to 65535 |
 //! | `timeout` | time limit of a command, in seconds; 0 for none |
 //! | `login_timeout` | time limit of connect and login together, in seconds, from 1 on |
-//! | `retry_timeout` | how long a disk waits for what may pass by itself, in seconds; see [`Options::with_retry_timeout`](crate::Options::with_retry_timeout). Also called `patience` |
-//! | `open_timeout` | how long to retry while a target is not there yet, in seconds; see [`Options::with_open_timeout`](crate::Options::with_open_timeout). Also called `open_patience` |
+//! | `retry_timeout` | time limit of a disk for errors that may pass by themselves, in seconds; see [`Options::with_retry_timeout`](crate::Options::with_retry_timeout). Also called `patience` |
+//! | `open_timeout` | time limit of retries while a target is not available yet, in seconds; see [`Options::with_open_timeout`](crate::Options::with_open_timeout). Also called `open_patience` |
 //! | `poll` | interval at which an idle disk asks its unit for changes, in seconds, 0 for never; see [`Options::with_poll`](crate::Options::with_poll) |
 //! | `force_usn` | the unit serial number that the unit must have |
 //! | `reservation_key` | `0x1a2b`: the key that registers a disk with its unit; see [`Options::with_reservation_key`](crate::Options::with_reservation_key) |
@@ -90,11 +90,11 @@ pub struct Url {
     pub parameters: Parameters,
 }
 
-/// What every URL begins with.
+/// Scheme of every URL.
 const SCHEME: &str = "iscsi://";
 
 impl Url {
-    /// The URL of a target, or of one of its units, without credentials.
+    /// Creates the URL of a target, or of one of its units, without credentials.
     pub(crate) fn of(portal: TargetAddress, target: IscsiName, lun: Option<Lun>) -> Self {
         Self {
             portal: TargetAddress { portal_group_tag: None, ..portal },
@@ -119,7 +119,8 @@ impl Url {
         let rest = text.strip_prefix(SCHEME).ok_or_else(|| UrlError::scheme(text))?;
         let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
         if options.contains('@') {
-            // Before what may be parts of a password is looked at, and quoted.
+            // This check comes before parts of the text that may belong to a password are examined, and
+            // quoted in errors.
             return Err(UrlError::AtBehindQuestionMark);
         }
         let (credentials, rest) = match rest.split_once('@') {
@@ -172,7 +173,7 @@ impl Url {
                     credentials.split_at(credentials.find("://").map_or(0, |at| at + 3));
                 let user = separator(credentials).and_then(|at| credentials.get(..at));
                 let user = user.unwrap_or(credentials);
-                // Without anything behind it, an escape in the user would begin the password.
+                // Without a character after it, an escape in the user would begin the password.
                 let end = if user.contains('%') { ":" } else { "" };
                 format!("{scheme}{user}{end}@{rest}")
             }
@@ -214,7 +215,8 @@ impl Url {
         if self.target_user.is_none() {
             self.target_user = user("LIBISCSI_CHAP_TARGET_USERNAME")?;
         }
-        // Also where no user is known: a password that is not used is a login without the authentication that was wanted.
+        // Set even if no user is known: ignoring a password would mean a login without the authentication
+        // that was wanted.
         self.password = self.password.or_else(|| secret("LIBISCSI_CHAP_PASSWORD"));
         self.target_password =
             self.target_password.or_else(|| secret("LIBISCSI_CHAP_TARGET_PASSWORD"));
@@ -224,7 +226,7 @@ impl Url {
     /// Returns the CHAP credentials of the URL; `None` if it has none.
     ///
     /// # Errors
-    /// When a part of them is missing, because incomplete credentials must not count as none.
+    /// A part of the credentials is missing: incomplete credentials must not count as none.
     pub fn chap(&self) -> Result<Option<Chap>, UrlError> {
         let Some(user) = &self.user else {
             let has_target = self.target_user.is_some() || self.target_password.is_some();
@@ -283,7 +285,7 @@ fn parse_lun(text: &str) -> Result<Lun, UrlError> {
     number.and_then(Lun::new).ok_or(UrlError::Lun(text))
 }
 
-/// The user and, if there is one, the password.
+/// Parses the user and, if there is one, the password.
 fn parse_credentials(text: &str) -> Result<(Option<String>, Option<Secret>), UrlError> {
     let (user, password) = match separator(text) {
         Some(at) => (text.get(..at).unwrap_or_default(), text.get(at + 1..)),
@@ -297,7 +299,7 @@ fn parse_credentials(text: &str) -> Result<(Option<String>, Option<Secret>), Url
     Ok((Some(decode(user, "user")?), password.map(|password| Secret::from(password.into_bytes()))))
 }
 
-/// Where the byte is that separates user and password.
+/// Returns the index of the byte that separates user and password.
 fn separator(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let escape = |at: usize| {
@@ -361,7 +363,7 @@ impl fmt::Display for Url {
     }
 }
 
-/// `host:port`, with an IPv6 address in brackets.
+/// Returns `host:port`, with an IPv6 address in brackets.
 pub(crate) fn portal_name(address: &TargetAddress) -> String {
     let TargetAddress { host, port, .. } = address;
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }

@@ -1,5 +1,5 @@
-//! Log lines name their disk. This test has its own process, because `tracing` caches for all threads which log statements
-//! have a subscriber.
+//! Log lines name their disk. This test has its own process, because `tracing` caches, for all threads, which
+//! log statements have a subscriber.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -26,7 +26,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 const OTHER: &str = "iqn.2026-01.org.example:other";
 const SECRET: &str = "a-secret-of-96-bits";
 
-/// What was logged, line by line.
+/// The text that was logged.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -56,7 +56,7 @@ impl<'a> MakeWriter<'a> for Log {
     }
 }
 
-/// A disk of two sessions with two connections each, at a target of that name.
+/// Opens a disk of two sessions with two connections each, at a target with this name.
 async fn open(name: &str) -> (Rig, Disk) {
     let rig = Rig::start(512, 4096, |config| {
         config.names = vec![name.to_owned()];
@@ -79,7 +79,7 @@ fn isids(disk: &Disk) -> Vec<String> {
     disk.sessions().iter().map(|session| format!("isid={}", session.isid())).collect()
 }
 
-/// Loses a connection of a session, then all connections, and waits until the sessions are back.
+/// Drops a connection of a session, then all connections, and waits until the sessions are back.
 async fn shake(rig: &Rig, disk: &Disk) {
     let lost = rig.server.with(|target| {
         let lost = target.accepted();
@@ -91,7 +91,7 @@ async fn shake(rig: &Rig, disk: &Disk) {
     soon(disk.write_at(0, vec![1; 512])).await.unwrap();
 }
 
-/// Two disks in one process: each line of the tasks that run them says whose it is.
+/// Two disks in one process: each line of the tasks that run them names the disk.
 #[tokio::test]
 async fn lines_of_two_disks_can_be_told_apart() {
     let log = Log::default();
@@ -114,7 +114,7 @@ async fn lines_of_two_disks_can_be_told_apart() {
             lines.iter().filter(|line| line.contains(&format!("target={name} lun=0"))).collect();
         let says = |part: &str| own.iter().any(|line| line.contains(part));
         assert!(says("disk{target") && says("session{target"), "{own:#?}");
-        // Of the supervisor, which session; of the driver, which connection.
+        // Lines of the supervisor name the session, lines of the driver the connection.
         assert!(says("a session was lost") && says("connection{cid="), "{own:#?}");
         for isid in isids {
             assert!(own.iter().any(|line| line.contains("path{") && line.contains(isid)));

@@ -1,8 +1,8 @@
-//! What a target port does for the unit (SPC-4 §5.11.2).
+//! Access states of target ports (SPC-4 §5.11.2).
 
 use iscsi_pdu::scsi::{AccessState, AdditionalSense, Sense};
 
-/// The state of a target port towards the unit.
+/// State of a target port for the unit.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Access {
     /// The asymmetric access state.
@@ -11,7 +11,7 @@ pub struct Access {
     pub preferred: bool,
 }
 
-/// Order of ports by use; the least is the best. Requests go to the best ports and to no others.
+/// Priority of a port; the lowest is the best. Requests go to the best ports and to no others.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Priority(u8);
 
@@ -25,7 +25,8 @@ impl Access {
         Self { state, preferred: false }
     }
 
-    /// Returns the state of a port that refuses a command for it; `None` if the unit says nothing of the port.
+    /// Returns the state of a port that refuses a command because of its state; `None` if the sense data say
+    /// nothing about the port.
     #[must_use]
     pub fn of_refusal(sense: &Sense) -> Option<Self> {
         let state = match sense.additional {
@@ -39,8 +40,8 @@ impl Access {
         Some(Self { state, preferred: false })
     }
 
-    /// Returns the state of a port that refuses what each disk takes, which it does only for its state: LIO 6.1 answers
-    /// INVALID FIELD IN CDB to every command through a group that is offline.
+    /// Returns the state of a port that refuses a command that every disk supports, which can only be because
+    /// of its state: LIO 6.1 answers INVALID FIELD IN CDB to every command through a group that is offline.
     #[must_use]
     pub fn suspected(sense: &Sense) -> Option<Self> {
         let is_senseless =
@@ -54,14 +55,14 @@ impl Access {
         self.state.is_active()
     }
 
-    /// Returns the place of the port among others.
+    /// Returns the priority of the port.
     #[must_use]
     pub const fn priority(self) -> Priority {
         let by_state = match self.state {
             AccessState::ActiveOptimized => 0,
             AccessState::LogicalBlockDependent => 2,
             AccessState::ActiveNonOptimized => 4,
-            // It will serve soon, or not.
+            // It may serve soon.
             AccessState::Transitioning => 6,
             AccessState::Standby => 8,
             AccessState::Unavailable | AccessState::Reserved(_) => 10,

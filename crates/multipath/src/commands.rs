@@ -1,24 +1,26 @@
-//! Which commands of a path the unit has not answered yet.
+//! Commands of a path that the unit has not answered yet.
 
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 
 /// The commands of one path whose status is not known, in the order in which they were sent.
 ///
-/// A unit reports a condition once, to the first command that comes after it (SAM-5 §5.14). Where statuses come in another order
-/// than the commands went, over several connections for one, a status GOOD says nothing of what the unit has reported before as
-/// long as an earlier command is unanswered. So a flush ends only when all commands have ended that its session sent before it.
+/// A unit reports a condition once, with the first command after it (SAM-5 §5.14). If statuses arrive in
+/// another order than the commands were sent, as over several connections, a status GOOD proves nothing about
+/// earlier reports while an earlier command is unanswered. So a flush ends only when all commands have ended
+/// that its session sent before it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Commands {
-    /// The first that has not ended.
+    /// Number of the first command that has not ended.
     first: u64,
-    /// The number of the next that is sent.
+    /// Number of the next command that is sent.
     next: u64,
-    /// Which of those behind the first have ended, up to the last that has; empty while they end in their order.
+    /// For each command after the first, up to the last that has ended, whether it has ended; empty while
+    /// commands end in order.
     ended: VecDeque<bool>,
 }
 
-/// The place of a command among those of its path.
+/// Number of a command among those of its path, in the order of sending.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct CommandNumber(u64);
 
@@ -29,7 +31,7 @@ impl Commands {
         number
     }
 
-    /// The number of the next command: all that were sent so far come before it.
+    /// Returns the number of the next command: all that were sent so far come before it.
     pub(crate) const fn next(&self) -> CommandNumber {
         CommandNumber(self.next)
     }
@@ -38,12 +40,12 @@ impl Commands {
         self.first == self.next
     }
 
-    /// Whether all have ended that were sent before this one.
+    /// Returns whether all commands have ended that were sent before this one.
     pub(crate) const fn have_ended_before(&self, number: CommandNumber) -> bool {
         self.first >= number.0
     }
 
-    /// A command has its status, or will never have one.
+    /// Ends a command: it has its status, or will never have one.
     pub(crate) fn end(&mut self, number: CommandNumber) {
         if !(self.first..self.next).contains(&number.0) {
             return;
@@ -62,17 +64,18 @@ impl Commands {
         }
     }
 
-    /// Which have ended, counted from the first that has not: what the numbers are is of no meaning.
+    /// Hashes which commands have ended, relative to the first that has not: the absolute numbers do not
+    /// matter.
     pub(crate) fn fingerprint(&self, state: &mut impl Hasher) {
         (self.next - self.first, &self.ended).hash(state);
     }
 
-    /// How far behind the first that has not ended a command is.
+    /// Returns how far a command is after the first that has not ended.
     pub(crate) const fn place(&self, number: CommandNumber) -> i64 {
         number.0.wrapping_sub(self.first).cast_signed()
     }
 
-    /// No status is waited for any more of those that were sent before this one.
+    /// Ends all commands before this one: their statuses are not waited for any more.
     pub(crate) fn give_up_before(&mut self, number: CommandNumber) {
         (self.first..number.0).for_each(|earlier| self.end(CommandNumber(earlier)));
     }
@@ -87,7 +90,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// In whatever order they end, some of them twice, the first is the lowest that has not ended.
+        /// In whatever order commands end, some of them twice, the first is the lowest that has not ended.
         #[test]
         fn the_first_is_that_of_all_that_have_not_ended(
             steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 0..200),

@@ -1,7 +1,7 @@
-//! The reservation key of a disk: over which paths it is registered with the unit, whether it still is, and how that is
-//! found out (SPC-4 §5.13).
+//! The reservation key of a disk: the paths over which it is registered with the unit, and the procedures that
+//! find out whether it still is (SPC-4 §5.13).
 //!
-//! Why it is so: `docs/design/fencing.md`.
+//! Design: `docs/design/fencing.md`.
 
 mod exchange;
 mod procedure;
@@ -26,33 +26,36 @@ pub use step::{Failure, Goal, Step};
 
 /// The registrations of a disk with a reservation key, over all of its paths.
 ///
-/// A host that ends a registration of the disk (PREEMPT, CLEAR) wants this host to write nothing more. So the disk
-/// never registers again what another host has ended, and from then on all of its requests fail
+/// A host that ends a registration of the disk (PREEMPT, CLEAR) wants this host to write nothing more. So the
+/// disk never renews a registration that another host has ended, and from then on all of its requests fail
 /// ([`is_preempted`](Self::is_preempted)). Nothing ends that state.
 ///
-/// Each session registers its I_T nexus before anything is written over it. A registration belongs to the nexus and
-/// outlives the session (SPC-4 §5.13.1), so a session that reconnects is still registered, or another host has ended
-/// that.
+/// Each session registers its I_T nexus before anything is written over it. A registration belongs to the nexus
+/// and outlives the session (SPC-4 §5.13.1). So a session that reconnects is still registered, unless another
+/// host has ended the registration.
 ///
 /// | path | command | proof that no other host has ended the registrations |
 /// |---|---|---|
-/// | the first one | REGISTER AND IGNORE EXISTING KEY | none: the caller who opens the disk wants it registered |
-/// | one of a nexus that was registered | REGISTER, with the key that the nexus has | the unit refuses it with RESERVATION CONFLICT where the registration was ended; the path is then registered as a further one, because some targets, tgt among them, take each session for a new nexus |
-/// | a further one | REGISTER AND IGNORE EXISTING KEY between two READ KEYS | the first READ KEYS shows the key, and PRGENERATION has grown by one: no registration was ended in between. Otherwise the registration is ended, and the path tries again |
+/// | the first one | REGISTER AND IGNORE EXISTING KEY | none: the caller that opens the disk wants it registered |
+/// | one whose nexus was registered | REGISTER, with the key of the nexus | if the registration was ended, the unit refuses this with RESERVATION CONFLICT. The path is then registered as a further one, because some targets, such as tgt, take each session for a new nexus |
+/// | a further one | REGISTER AND IGNORE EXISTING KEY between two READ KEYS | the first READ KEYS shows the key, and PRGENERATION has grown by one: no registration was ended in between. Otherwise the new registration is ended, and the path tries again |
 ///
-/// A registration that was sent and not answered may still be carried out, until its nexus logs in again. So a key that
-/// READ KEYS shows proves nothing where it may be by such a registration: then READ FULL STATUS shows whether the
-/// registration of another nexus is there. A nexus that logs in again ends its own uncertain registration first.
+/// A registration that was sent and not answered may still be carried out, until its nexus logs in again. So a
+/// key that READ KEYS shows proves nothing if it may come from such a registration. Then READ FULL STATUS shows
+/// whether the registration of another nexus is there. A nexus that logs in again first ends its own uncertain
+/// registration.
 ///
-/// A command that meets RESERVATION CONFLICT may have met the reservation of another host, or this host was fenced
-/// off. The first proof of the table, over the same path, shows which. A unit attention that reports a preemption
-/// over a registered path needs no proof.
+/// A command that ends with RESERVATION CONFLICT may have met the reservation of another host, or this host was
+/// fenced off. A REGISTER as in the second row of the table, over the same path, shows which. A unit attention
+/// that reports a preemption over a registered path needs no proof.
 ///
-/// A path that is not needed any more ends its registration, unless a reservation may end with it: that of the holder, and
-/// under an all registrants type that of the last registrant (SPC-4 §5.13.11.2). Then it stays until the disk ends.
+/// A path that is not needed any more ends its registration, unless a reservation may end with it: the
+/// registration of the holder, and under an all registrants type that of the last registrant
+/// (SPC-4 §5.13.11.2). Then it stays until the disk ends.
 ///
-/// Procedures run one at a time, in the order of their [`start`](Self::start), because each counts the changes that all make. Only
-/// the end of a registration does not wait ([`Goal::End`]): at the end of a disk one silent path must not delay all others.
+/// Procedures run one at a time, in the order of their [`start`](Self::start), because each counts all changes
+/// of registrations. Only the end of a registration does not wait ([`Goal::End`]): at the end of a disk one
+/// silent path must not delay all others.
 ///
 /// ```
 /// use std::time::Instant;
@@ -89,7 +92,7 @@ pub struct Fencing {
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ProcedureId(u64);
 
-/// A reservation that is being made; see [`Fencing::begin_reserving`].
+/// A command in flight that may reserve the unit; see [`Fencing::begin_reserving`].
 #[derive(Debug)]
 #[must_use]
 pub struct Claim {
@@ -100,7 +103,7 @@ pub struct Claim {
 }
 
 impl Fencing {
-    /// Makes the owner for a disk with this key, which is registered over no path yet.
+    /// Creates the state of a disk with this key that is registered over no path.
     pub const fn new(key: ReservationKey) -> Self {
         Self {
             registrations: Registrations::new(key),
@@ -125,7 +128,7 @@ impl Fencing {
         self.registrations.attach(path, nexus);
     }
 
-    /// Removes a path, and gives its procedures up. The registration of its nexus stays.
+    /// Removes a path, and cancels its procedures. The registration of its nexus stays.
     pub fn detach(&mut self, path: PathId) {
         for (_, procedure) in self.procedures.iter_mut().filter(|(_, it)| it.path() == path) {
             procedure.give_up(&mut self.registrations);
@@ -133,7 +136,7 @@ impl Fencing {
         self.registrations.detach(path);
     }
 
-    /// Returns whether the path was registered, and has not ended that itself.
+    /// Returns whether the path was registered, and has not ended its registration itself.
     pub fn is_registered(&self, path: PathId) -> bool {
         self.registrations.is_registered(path)
     }
@@ -149,9 +152,9 @@ impl Fencing {
         self.registrations.may_be_left()
     }
 
-    /// Takes a unit attention that came over a path. Returns whether it reports that another host has ended the registration
-    /// of the disk: by its key, or with all others (SPC-4 §5.13.11.4, §5.13.11.6). Over a path that was not registered it
-    /// is about an earlier registration of the same nexus.
+    /// Records a unit attention of a path. Returns whether it reports that another host has ended the
+    /// registration of the disk: by its key, or with all others (SPC-4 §5.13.11.4, §5.13.11.6). On a path that
+    /// was not registered, it is about an earlier registration of the same nexus.
     pub fn on_unit_attention(&mut self, path: PathId, additional: AdditionalSense) -> bool {
         let is_preemption = matches!(
             additional,
@@ -164,7 +167,7 @@ impl Fencing {
         is_ours
     }
 
-    /// Starts a procedure. To run it, [`poll`](Self::poll) it until it is done.
+    /// Starts a procedure. To run it, call [`poll`](Self::poll) until it is done.
     pub fn start(&mut self, path: PathId, goal: Goal) -> ProcedureId {
         let id = ProcedureId(self.next_procedure);
         self.next_procedure += 1;
@@ -193,15 +196,15 @@ impl Fencing {
         step
     }
 
-    /// Takes the end of the question that [`poll`](Self::poll) returned last for this procedure.
+    /// Records the end of the question that [`poll`](Self::poll) returned last for this procedure.
     pub fn on_end(&mut self, procedure: ProcedureId, end: End<'_>) {
         if let Some(running) = find(&mut self.procedures, procedure) {
             running.on_end(end, &mut self.registrations);
         }
     }
 
-    /// Gives a procedure up, because no caller waits for it any more. The unit may still carry out what was sent; that is
-    /// remembered.
+    /// Cancels a procedure, because no caller waits for it any more. The unit may still carry out a command
+    /// that was sent; that stays noted.
     pub fn cancel(&mut self, procedure: ProcedureId) {
         if let Some(running) = find(&mut self.procedures, procedure) {
             running.give_up(&mut self.registrations);
@@ -209,9 +212,9 @@ impl Fencing {
         self.remove(procedure);
     }
 
-    /// Notes that a command is about to be sent over the path. Returns a claim if by this command the nexus may hold the
-    /// reservation of the unit: return its end with [`end_reserving`](Self::end_reserving). A claim without an end counts
-    /// as a reservation that may be held.
+    /// Notes that a command is about to be sent over the path. Returns a claim if the command may give the
+    /// nexus the reservation of the unit: pass the end of the command to
+    /// [`end_reserving`](Self::end_reserving). A claim without an end counts as a reservation that may be held.
     pub fn begin_reserving(
         &mut self,
         path: PathId,
@@ -231,7 +234,7 @@ impl Fencing {
         Some(Claim { nexus, is_new: self.registrations.may_hold(nexus), is_reserve })
     }
 
-    /// Takes the end of a command that may have reserved the unit.
+    /// Records the end of a command that may have reserved the unit.
     pub fn end_reserving(&mut self, claim: Claim, end: End<'_>) {
         let Claim { nexus, is_new, is_reserve } = claim;
         match end {

@@ -1,6 +1,6 @@
-//! Whether a path still leads to the unit that it led to, and what the unit is by now.
+//! Identity of the unit that the paths of a disk lead to, and its present properties.
 //!
-//! Why it is so: `docs/design/identity.md`.
+//! Design: `docs/design/identity.md`.
 
 mod blocks;
 mod capacity;
@@ -31,49 +31,52 @@ pub(crate) use revalidation::Before;
 use revalidation::Revalidation;
 use size::Size;
 
-/// Knows which unit the paths of a disk lead to, and when that has to be asked again.
+/// Identity of the unit that the paths of a disk lead to, and the reasons to ask the unit for it again.
 ///
-/// A target may put another unit behind a number while a session goes on. It reports that by a unit attention, if at all.
-/// After a report that may mean it (REPORTED LUNS DATA HAS CHANGED, INQUIRY DATA HAS CHANGED, resets, 25/00 and the like), or
-/// an end of a command that may have hidden one, the unit is asked again for its name and its block size: the
-/// revalidation. Until then, nothing is sent to it but those questions, and a command that has ended with GOOD meanwhile does
-/// not count. It does not count either if two such reasons came since it began: another unit may have come and gone.
+/// A target may put another unit behind a LUN while a session goes on. It reports that by a unit attention, if
+/// at all. After a report that may mean it (REPORTED LUNS DATA HAS CHANGED, INQUIRY DATA HAS CHANGED, resets,
+/// 25/00 and the like), or an end of a command that may have hidden such a report, the unit is asked again for
+/// its name and its block size: the revalidation. Until it has ended, only its questions are sent to the unit,
+/// and a command that ends with GOOD meanwhile does not count. A command does not count either if two such
+/// reasons came since it began: another unit may have been there in the meantime.
 ///
-/// - Each path has its own reasons, since the unit reports to each session. What it reports while it is asked after a reconnect
-///   counts as well ([`Unit::merge`](crate::Unit::merge)), since it is not repeated. A path that leads to another unit, or to blocks of
-///   another size, is never used again, and its verdict is a reason for all other paths.
+/// - Each path has its own reasons, because the unit reports to each session. What it reports while it is asked
+///   after a reconnect counts as well ([`Unit::merge`](crate::Unit::merge)), because it is not repeated. A path
+///   that leads to another unit, or to blocks of another size, is never used again, and its verdict is a reason
+///   for all other paths.
 /// - Only another name of the same type proves another unit ([`UnitName`]).
-/// - A unit whose medium can be removed (RMB) keeps its name with each medium. After NOT READY TO READY CHANGE, nothing is sent
-///   to it any more, over any path, as Linux has it.
-/// - A unit may grow and shrink while it is used. Each answer to READ CAPACITY counts, in the order of the questions.
+/// - A unit whose medium can be removed (RMB) keeps its name with each medium. After NOT READY TO READY CHANGE,
+///   nothing more is sent to it over any path, as in Linux.
+/// - A unit may grow and shrink while it is used. Each answer to READ CAPACITY counts, in the order of the
+///   questions.
 #[derive(Clone, Debug)]
 pub struct Identity {
     unit: Option<KnownUnit>,
-    /// The reasons that hold for every path.
+    /// The number of reasons that hold for every path.
     shared: SharedReasons,
     paths: ByPath<Revalidation>,
-    /// Changes with every change of the answer of [`needs_revalidation`](Self::needs_revalidation), for any path.
+    /// Changes whenever the result of [`needs_revalidation`](Self::needs_revalidation) changes for any path.
     revision: u64,
     medium: Medium,
     size: Size,
-    /// Which commands the unit has refused to know.
+    /// Commands that the unit does not support.
     pub unknown_forms: UnknownForms,
-    /// How long a port may take to change its state.
+    /// Time that a port may take to change its state.
     pub transitions: Transitions,
     attentions: u64,
 }
 
-/// What has to be known of a unit to judge what it reports.
+/// Properties of a unit that are needed to judge its reports.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct KnownUnit {
     /// RMB: the medium can be removed.
     pub is_removable: bool,
-    /// Capacity when the unit became known, bytes.
+    /// Capacity when the unit became known, in bytes.
     pub capacity: u64,
 }
 
 impl Identity {
-    /// A unit with its first path, which will be asked what it is.
+    /// Creates the identity of a unit with its first path. The unit is not known yet.
     pub(crate) fn new(first: PathId) -> Self {
         let mut paths = ByPath::default();
         paths.insert(first, Revalidation::default());
@@ -90,7 +93,7 @@ impl Identity {
         }
     }
 
-    /// A further path, which was asked which unit it leads to when there had been these reasons.
+    /// Adds a path. `asked_at` are the reasons that existed when its session was asked for its unit.
     pub(crate) fn join(&mut self, path: PathId, asked_at: SharedReasons) {
         self.paths.insert(path, Revalidation::asked_at(asked_at));
         self.revision += 1;
@@ -101,7 +104,7 @@ impl Identity {
         self.revision += 1;
     }
 
-    /// The unit has reported what it is. A later call changes nothing.
+    /// Records that the unit has become known. A later call changes nothing.
     pub fn on_known(&mut self, unit: KnownUnit) {
         if self.unit.is_none() {
             self.unit = Some(unit);
@@ -110,17 +113,17 @@ impl Identity {
         }
     }
 
-    /// Whether something is known by which the unit can be recognized.
+    /// Returns whether the unit is known, so that it can be recognized.
     pub const fn is_known(&self) -> bool {
         self.unit.is_some()
     }
 
-    /// The number of reasons so far that hold for all paths.
+    /// Returns the number of reasons so far that hold for all paths.
     pub const fn shared_reasons(&self) -> SharedReasons {
         self.shared
     }
 
-    /// There is a reason to ask over this path.
+    /// Adds a reason to ask over this path.
     pub fn add_reason(&mut self, path: PathId) {
         if let Some(record) = self.paths.get_mut(path) {
             record.add_reason();
@@ -128,7 +131,8 @@ impl Identity {
         }
     }
 
-    /// A command of this path was given up: what its status would have reported is unknown.
+    /// Records that a command of this path was given up, so that what its status would have reported is
+    /// unknown.
     pub fn add_given_up(&mut self, path: PathId) {
         if let Some(record) = self.paths.get_mut(path) {
             record.add_given_up();
@@ -136,12 +140,13 @@ impl Identity {
         }
     }
 
-    /// The number of reasons so far for this path.
+    /// Returns the number of reasons so far for this path.
     pub fn reasons(&self, path: PathId) -> Reasons {
         self.paths.get(path).map_or_else(Reasons::default, |record| record.reasons(self.shared))
     }
 
-    /// The unit was asked when there had been these reasons, and is still the known one.
+    /// Records that the unit is still the known one. `asked_at` are the reasons that existed when the unit was
+    /// asked.
     pub fn on_revalidated(&mut self, path: PathId, asked_at: Reasons) {
         if let Some(record) = self.paths.get_mut(path) {
             record.resolve(asked_at);
@@ -149,7 +154,7 @@ impl Identity {
         }
     }
 
-    /// The path leads to another unit, for good. The other paths have a reason to ask.
+    /// Records that the path leads to another unit, for good. The other paths have a reason to ask.
     pub fn on_another_unit(&mut self, path: PathId, verdict: Verdict) {
         if let Some(record) = self.paths.get_mut(path) {
             record.set_verdict(verdict);
@@ -159,10 +164,10 @@ impl Identity {
         self.add_attention();
     }
 
-    /// Whether the path may be used at all.
+    /// Returns whether the path may be used.
     ///
     /// # Errors
-    /// The reason, for good, if it leads to another unit, or the unit may have another medium.
+    /// The reason, which is final, if the path leads to another unit, or the unit may have another medium.
     pub fn verdict(&self, path: PathId) -> Result<(), Verdict> {
         if self.medium.is_in_question() {
             return Err(Verdict::OtherMedium);
@@ -170,40 +175,44 @@ impl Identity {
         self.paths.get(path).and_then(Revalidation::verdict).cloned().map_or(Ok(()), Err)
     }
 
-    /// Whether the unit has to be asked over this path, or must not be used any more; also where nothing is known of it yet.
+    /// Returns whether the unit has to be asked over this path, or must not be used any more. This also holds
+    /// before the unit is known.
     pub fn has_reasons(&self, path: PathId) -> bool {
         let is_open = |record: &Revalidation| record.is_open(self.shared);
         self.medium.is_in_question() || self.paths.get(path).is_some_and(is_open)
     }
 
-    /// Whether the unit was known, and has to be asked again over this path before anything else is sent.
+    /// Returns whether the unit is known, and has to be asked again over this path before anything else is
+    /// sent.
     pub fn needs_revalidation(&self, path: PathId) -> bool {
         self.is_known() && self.has_reasons(path)
     }
 
-    /// Whether any path needs it.
+    /// Returns whether any path needs a revalidation.
     pub fn any_needs_revalidation(&self) -> bool {
         let is_open = |record: &Revalidation| record.is_open(self.shared);
         self.is_known() && (self.medium.is_in_question() || self.paths.iter().any(is_open))
     }
 
-    /// A number that changes whenever [`needs_revalidation`](Self::needs_revalidation) may have changed, for any path.
+    /// Returns a number that changes whenever [`needs_revalidation`](Self::needs_revalidation) may have changed
+    /// for any path.
     pub const fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// What a command begins with.
+    /// Returns the state that a command keeps from its start.
     pub(crate) fn before(&self, path: PathId) -> Before {
         self.paths.get(path).map(Revalidation::before).unwrap_or_default()
     }
 
-    /// Whether another unit may have come and gone since a command began: there were two reasons.
+    /// Returns whether another unit may have been there for a time since a command began: there were two
+    /// reasons.
     pub(crate) fn may_be_two_since(&self, path: PathId, before: Before) -> bool {
         self.paths.get(path).is_some_and(|record| record.may_be_two_since(self.shared, before))
     }
 
-    /// Hashes what decides about a path, and about a command that has begun with `before`, or a question that was asked at
-    /// these reasons. Counts are hashed as differences.
+    /// Hashes the state that decides about a path, about a command that began with `before`, and about a
+    /// question that was sent at the reasons `asked_at`. Counts are hashed as differences.
     pub(crate) fn fingerprint(
         &self,
         path: PathId,
@@ -217,37 +226,39 @@ impl Identity {
         }
     }
 
-    /// The medium may be another one (NOT READY TO READY CHANGE). Before anything is known of the unit, it is the medium that
-    /// will be known.
+    /// Records that the medium may be another one (NOT READY TO READY CHANGE). If the unit is not known yet,
+    /// the present medium will be the known one.
     pub fn on_ready_change(&mut self) {
         let was_known = self.unit.is_some_and(|unit| unit.is_removable);
         self.medium.may_have_changed(was_known);
         self.revision += 1;
     }
 
-    /// Whether the unit has reported, at any time, that its medium may be another one.
+    /// Returns whether the unit has ever reported that its medium may be another one.
     pub const fn is_ready_change_reported(&self) -> bool {
         self.medium.is_reported()
     }
 
-    /// The unit has reported that something about it has changed, or may have: a report that a command may have hidden counts,
-    /// and one that a lost session would have received. It counts before the caller of the command receives its end.
+    /// Counts a report of the unit that something about it has changed, or may have. A report that a command
+    /// may have hidden counts, and one that a lost session would have received. It counts before the caller of
+    /// the command receives the result.
     pub const fn add_attention(&mut self) {
         self.attentions += 1;
     }
 
-    /// How often [`add_attention`](Self::add_attention) was called. Only differences have a meaning.
+    /// Returns how many times [`add_attention`](Self::add_attention) was called. Only differences have a
+    /// meaning.
     pub const fn attentions(&self) -> u64 {
         self.attentions
     }
 
-    /// A question for the capacity is about to be sent.
+    /// Notes that a question for the capacity is about to be sent.
     pub const fn ask_size(&mut self) -> SizeQuestion {
         self.size.ask()
     }
 
-    /// A unit that was recognized has answered, bytes. Returns the change, if it is one. Changes nothing if a later question
-    /// was answered before.
+    /// Records the capacity of a recognized unit, in bytes. Returns the change, if there is one. Changes
+    /// nothing if a later question was answered before.
     pub fn on_size(&mut self, question: SizeQuestion, bytes: u64) -> Option<Resized> {
         self.unit?;
         let resized = self.size.answer(question, bytes)?;
@@ -255,15 +266,15 @@ impl Identity {
         Some(resized)
     }
 
-    /// The capacity now, bytes; 0 as long as it is unknown.
+    /// Returns the present capacity in bytes; 0 while it is unknown.
     pub const fn size(&self) -> u64 {
         self.size.now()
     }
 
-    /// Whether a range lies on the unit.
+    /// Checks that a range lies on the unit.
     ///
     /// # Errors
-    /// Whether it did once, or never.
+    /// [`RangeError`], which shows whether the range was ever on the unit.
     pub const fn check_range(&self, offset: u64, len: u64) -> Result<(), RangeError> {
         self.size.check(offset, len)
     }

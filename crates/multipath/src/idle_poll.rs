@@ -1,39 +1,40 @@
-//! When the unit of an idle disk is asked whether it has something to report.
+//! Polls of the unit while the disk is idle.
 //!
-//! A unit reports a change at the next command of each session and not before (SAM-5 §5.14), so an idle disk receives no
-//! report. One TEST UNIT READY for each interval, over one session, is such a command.
+//! A unit reports a change only with the next command of each session (SAM-5 §5.14), so an idle disk would
+//! receive no report. One TEST UNIT READY per interval, over one session, is such a command.
 
 use std::time::{Duration, Instant};
 
 use crate::ids::PathId;
 
-/// The times of the questions. `N` numbers the commands of a session.
+/// Schedule of the polls. `N` numbers the commands of a session.
 #[derive(Debug)]
 pub struct IdlePoll<N> {
-    /// `None` asks never.
+    /// `None` if there are no polls.
     interval: Option<Duration>,
     next: Instant,
-    /// The next command of each session at the last look: while it is the next one, none was sent.
+    /// The next command of each session at the last call of `look`. While it stays the same, no command was
+    /// sent.
     seen: Vec<(PathId, N)>,
     is_in_flight: bool,
 }
 
 impl<N: PartialEq> IdlePoll<N> {
-    /// Creates the times of a disk that is not idle yet.
+    /// Creates the schedule of a disk that is not idle yet.
     #[must_use]
     pub fn new(interval: Option<Duration>, now: Instant) -> Self {
         let next = now + interval.unwrap_or_default();
         Self { interval, next, seen: Vec::new(), is_in_flight: false }
     }
 
-    /// Returns when to look whether the disk is idle: never while a question is in flight.
+    /// Returns when to call [`look`](Self::look); `None` while a poll is in flight.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.interval.filter(|_| !self.is_in_flight).map(|_| self.next)
     }
 
-    /// Takes in the next command of each session, and whether nothing is in flight. Returns whether to ask the unit now, which is
-    /// so if no command was sent over any session for an interval.
+    /// Receives the next command of each session, and whether nothing is in flight. Returns whether to poll the
+    /// unit now: if no command was sent over any session for an interval.
     pub fn look(&mut self, next: Vec<(PathId, N)>, is_quiet: bool, now: Instant) -> bool {
         let Some(interval) = self.interval.filter(|_| !self.is_in_flight && now >= self.next)
         else {
@@ -44,12 +45,13 @@ impl<N: PartialEq> IdlePoll<N> {
         before == self.seen && is_quiet
     }
 
-    /// Begins a question.
+    /// Notes that a poll has begun.
     pub const fn begin(&mut self) {
         self.is_in_flight = true;
     }
 
-    /// Ends a question. What it has sent is no work of the disk, so `next` is the next command of each session by now.
+    /// Notes that a poll has ended. Its own command is no work of the disk, so `next` is the next command of
+    /// each session after it.
     pub fn end(&mut self, next: Vec<(PathId, N)>, now: Instant) {
         self.is_in_flight = false;
         self.next = now + self.interval.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Names of the things that the knowledge of a unit is about.
+//! Identifiers of paths and portals.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ impl fmt::Display for PathId {
     }
 }
 
-/// Identifies a portal of the target by its place in the list of portals, to which portals are only added.
+/// Identifies a portal of the target by its index in the list of portals, to which portals are only added.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct PortalId(pub usize);
 

@@ -1,7 +1,8 @@
-//! What is known of one logical unit over all iSCSI sessions that lead to it, and what follows from it.
+//! What is known of one logical unit over all iSCSI sessions that lead to it, and the decisions that follow
+//! from it.
 //!
-//! The crate has no socket, clock, lock, runtime or randomness: events and `now` are arguments, and
-//! decisions are returned. Each part of the knowledge has one owner, a plain structure whose methods take `&mut self`.
+//! The crate has no socket, clock, lock, runtime or randomness: events and `now` are arguments, and decisions
+//! are returned. Each part of the knowledge has one owner, a plain structure whose methods take `&mut self`.
 #![forbid(unsafe_code)]
 
 mod access;

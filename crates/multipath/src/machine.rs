@@ -1,22 +1,24 @@
 //! One logical unit as a whole: its owners together, the requests of its disks, and their attempts.
 //!
-//! A call passes through the owners in one order, which is what this machine adds to them:
+//! The machine adds one thing to its owners: the order in which a call passes through them.
 //!
-//! - A write takes its range before anything else. The request and each of its attempts hold the range, an attempt until the
-//!   unit has ended it. A lost session leaves its writes in doubt until [`settled`](Machine::settled) proves that they
-//!   cannot land any more.
-//! - The end of an attempt is judged once: first what it says of the unit, then whether the known unit has executed it, then
-//!   what it means for durability, and last what follows for the request. So a write is unflushed before its caller has the
-//!   answer.
-//! - An attempt that is unknown, has ended before, or was lost with its path ends at one gate, the first line of
-//!   [`completed`](Machine::completed). [`path_lost`](Machine::path_lost) is the only route of a loss.
-//! - Nothing but the questions which unit it is goes over a path while the unit may be another one, and GOOD does not count
-//!   meanwhile.
-//! - One flush is in progress at a time, of all disks.
+//! - A write takes its range before anything else. The request and each of its attempts hold the range, an
+//!   attempt until the unit has ended it. A lost session leaves its writes in doubt until
+//!   [`settled`](Machine::settled) proves that they cannot be executed any more.
+//! - The end of an attempt is judged once: first what it reports about the unit, then whether the known unit
+//!   has executed it, then what it means for durability, and last what follows for the request. So a write
+//!   counts as unflushed before its caller has the answer.
+//! - An attempt that is unknown, has ended before, or was lost with its path is rejected at one place, the
+//!   first line of [`completed`](Machine::completed). [`path_lost`](Machine::path_lost) is the only route of a
+//!   loss.
+//! - While the unit may be another one, only the questions which unit it is are sent over a path, and GOOD does
+//!   not count.
+//! - One flush is in progress at a time, over all disks.
 //!
-//! After any call that takes `&mut self`, drain [`poll_output`](Machine::poll_output), carry the outputs out in their order, and
-//! call [`handle_timeout`](Machine::handle_timeout) at [`poll_timeout`](Machine::poll_timeout). One call gives at most as many
-//! outputs as there are requests and attempts, and a few for each path.
+//! After any call that takes `&mut self`, drain [`poll_output`](Machine::poll_output), carry out the outputs in
+//! their order, and call [`handle_timeout`](Machine::handle_timeout) at
+//! [`poll_timeout`](Machine::poll_timeout). One call produces at most as many outputs as there are requests and
+//! attempts, and a few for each path.
 
 mod attempts;
 mod fingerprint;
@@ -47,20 +49,20 @@ use output::AttemptKey;
 use record::{Attempt, Disk, Path, Progress, Record, What};
 use writes::Writes;
 
-/// What a caller wants of a disk.
+/// A request of a caller to a disk.
 #[derive(Clone, Debug)]
 pub enum Request {
     /// Reads blocks.
     Read(RequestSpec),
-    /// Changes the bytes of a range, which is not empty.
+    /// Changes the bytes of a range, which must not be empty.
     Write(Range<u64>, RequestSpec),
     /// Brings all that was written onto the medium.
     Flush,
-    /// Any other command that may be repeated. It touches no blocks.
+    /// Sends any other command that may be repeated. It must touch no blocks.
     Other(RequestSpec),
 }
 
-/// All that is known of one logical unit, of the paths to it, and of the requests to it. `E` is the error of a command.
+/// State of one logical unit, of the paths to it, and of the requests to it. `E` is the error of a command.
 #[derive(Clone, Debug)]
 pub struct Machine<E> {
     unit: Unit,
@@ -69,7 +71,7 @@ pub struct Machine<E> {
     paths: BTreeMap<PathId, Path<E>>,
     attempts: Attempts,
     flushes: Flushes<E>,
-    /// Lost paths that the flush in progress still judges by.
+    /// Lost paths whose reports the flush in progress still needs.
     leaving: Vec<PathId>,
     outputs: VecDeque<Output<E>>,
     next_disk: u32,
@@ -78,7 +80,7 @@ pub struct Machine<E> {
 }
 
 impl<E: Clone> Machine<E> {
-    /// A unit of which nothing is known, without paths.
+    /// Creates a unit without paths, of which nothing is known.
     pub fn new() -> Self {
         Self {
             unit: Unit::new(),
@@ -95,17 +97,17 @@ impl<E: Clone> Machine<E> {
         }
     }
 
-    /// Returns what is to be done next.
+    /// Returns the next action.
     pub fn poll_output(&mut self) -> Option<Output<E>> {
         self.outputs.pop_front()
     }
 
-    /// Returns what is known of the unit: what is unflushed, and which unit it is.
+    /// Returns the state of the unit: what is unflushed, and which unit it is.
     pub const fn unit(&self) -> &Unit {
         &self.unit
     }
 
-    /// Changes what is known of the unit: it has a cache, or has reported what it is.
+    /// Returns the state of the unit for changes: it has a cache, or has reported which unit it is.
     pub const fn unit_mut(&mut self) -> &mut Unit {
         &mut self.unit
     }
@@ -116,7 +118,7 @@ impl<E: Clone> Machine<E> {
         is_empty && self.writes.are_none() && self.are_settled()
     }
 
-    /// Returns whether no lost session may still write something.
+    /// Returns whether no write of a lost session may still be executed.
     pub fn are_settled(&self) -> bool {
         self.writes.are_settled()
     }
@@ -150,7 +152,8 @@ impl<E: Clone> Machine<E> {
         id
     }
 
-    /// Removes a disk: its requests end for this reason, its paths are closed, and the disk is gone with the last of them.
+    /// Removes a disk: its requests fail with `why`, and its paths are closed. The disk is removed with the
+    /// last of them.
     pub fn detach(&mut self, disk: DiskId, why: &E, now: Instant) {
         self.refuse(disk, why, now);
         if let Some(disk) = self.disks.get_mut(&disk) {
@@ -166,14 +169,14 @@ impl<E: Clone> Machine<E> {
         self.run(now);
     }
 
-    /// Refuses requests of a disk, for this reason: those that wait, and those that come until a path is opened. Attempts in
+    /// Refuses requests of a disk with `why`: those that wait, and new ones until a path is opened. Attempts in
     /// flight go on.
     pub fn refuse(&mut self, disk: DiskId, why: &E, now: Instant) {
         self.with_engine(disk, |engine| engine.refuse(why));
         self.run(now);
     }
 
-    /// Submits a request. `None` if there is no such disk.
+    /// Submits a request. Returns `None` if there is no such disk.
     pub fn submit(&mut self, disk: DiskId, request: Request, now: Instant) -> Option<RequestId> {
         let order = self.next_order();
         let Disk { requests, records, seen, retry_timeout, .. } = self.disks.get_mut(&disk)?;
@@ -182,7 +185,7 @@ impl<E: Clone> Machine<E> {
             Request::Flush => (None, RequestSpec::FLUSH),
             Request::Write(range, spec) => (Some(range), spec),
         };
-        // What is refused waits for nothing.
+        // A request that is refused needs no range.
         let range = range.filter(|_| !requests.is_refusing());
         let taken = range.clone().map(|range| self.writes.take(range));
         let id = match (taken, range) {
@@ -200,8 +203,8 @@ impl<E: Clone> Machine<E> {
         Some(RequestId { disk, id })
     }
 
-    /// The caller has lost interest in a request: what was not sent is not sent, and what was sent is aborted. A range stays
-    /// taken until the attempts there have ended.
+    /// Cancels a request, because its caller waits no longer. Attempts that were not sent are dropped, and the
+    /// others are aborted. A range stays taken until the attempts that hold it have ended.
     pub fn cancel(&mut self, request: RequestId, now: Instant) {
         let Some(record) = self.remove_record(request) else { return };
         self.with_engine(request.disk, |engine| engine.cancel(request.id, now));
@@ -211,13 +214,13 @@ impl<E: Clone> Machine<E> {
         self.run(now);
     }
 
-    /// The request has waited for its class, and may take a path.
+    /// Notes that the request has waited for its class, and may take a path.
     pub fn charged(&mut self, request: RequestId, now: Instant) {
         self.with_engine(request.disk, |engine| engine.charged(request.id, now));
         self.run(now);
     }
 
-    /// The memory for a second copy of a read is reserved, or is not free.
+    /// Notes whether the memory for a second copy of a read is reserved.
     pub fn reserved(&mut self, request: RequestId, is_reserved: bool, now: Instant) {
         self.with_engine(request.disk, |engine| engine.reserved(request.id, is_reserved, now));
         self.run(now);
@@ -229,7 +232,7 @@ impl<E: Clone> Machine<E> {
         }
     }
 
-    /// What is known of a request that has not ended.
+    /// Returns the record of a request that has not ended.
     fn record(&self, request: RequestId) -> Option<&Record> {
         self.disks.get(&request.disk)?.records.get(request.id.0)
     }
@@ -238,7 +241,7 @@ impl<E: Clone> Machine<E> {
         self.disks.get_mut(&request.disk)?.records.remove(request.id.0)
     }
 
-    /// Returns when [`handle_timeout`](Self::handle_timeout) is to be called.
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout).
     pub fn poll_timeout(&self) -> Option<Instant> {
         let engines = self.disks.values().filter_map(|disk| disk.requests.poll_timeout());
         let questions = self.paths.values().filter_map(|path| path.ask_at);
@@ -246,7 +249,7 @@ impl<E: Clone> Machine<E> {
         engines.chain(lines).chain(questions).chain(self.flushes.poll_timeout()).min()
     }
 
-    /// Time has passed.
+    /// Handles all timers that are due.
     pub fn handle_timeout(&mut self, now: Instant) {
         for disk in self.disks.values_mut() {
             if disk.requests.poll_timeout().is_some_and(|at| at <= now) {
@@ -262,18 +265,18 @@ impl<E: Clone> Machine<E> {
         self.run(now);
     }
 
-    /// The request has waited for its range for as long as it may.
+    /// Ends the wait of a request for its range, after the time limit.
     fn range_is_late(&mut self, range: RangeId, request: RequestId, now: Instant) {
         if self.writes.is_in_doubt(range) {
             self.with_engine(request.disk, |engine| engine.cancel(request.id, now));
             return self.complete(request, Err(Failure::InDoubt));
         }
-        // A range that is only held will be free when its holder has ended.
+        // A range that is not in doubt will be free when its holder has ended, so the request goes on waiting.
         let patience = self.disks.get(&request.disk).map(|disk| disk.retry_timeout);
         self.writes.set_deadline(range, patience.and_then(|patience| now.checked_add(patience)));
     }
 
-    /// A request has ended.
+    /// Completes a request.
     fn complete(&mut self, request: RequestId, result: Result<Done, Failure<E>>) {
         let Some(record) = self.remove_record(request) else { return };
         self.outputs.push_back(Output::Completed { request, result });
@@ -287,7 +290,7 @@ impl<E: Clone> Machine<E> {
         self.next_order
     }
 
-    /// Does what follows from an input, until nothing follows any more.
+    /// Handles all consequences of an input.
     fn run(&mut self, now: Instant) {
         loop {
             if let Some(request) = self.writes.pop_admitted() {
@@ -305,7 +308,7 @@ impl<E: Clone> Machine<E> {
         self.disks.iter_mut().find_map(|(id, disk)| Some((*id, disk.requests.poll_output()?)))
     }
 
-    /// Does what the requests of a disk want done.
+    /// Handles an output of a disk's requests.
     fn apply(&mut self, disk: DiskId, output: requests::Output<E>, now: Instant) {
         let named = |id| RequestId { disk, id };
         let output = match output {
@@ -350,13 +353,13 @@ impl<E: Clone> Machine<E> {
             requests::Output::PathSetAside(path, why) => {
                 Output::Event(Event::PathSetAside(path, why))
             }
-            // Each call looks for closed paths at its end, and `poll_timeout` at all timers.
+            // Closed paths are looked for at the end of each call, and `poll_timeout` covers all timers.
             requests::Output::PathDrained(_) | requests::Output::TimerSet(_) => return,
         };
         self.outputs.push_back(output);
     }
 
-    /// Makes an attempt of a request.
+    /// Creates an attempt of a request.
     fn send_request(
         &mut self,
         disk: DiskId,
@@ -382,7 +385,7 @@ impl<E: Clone> Machine<E> {
         self.end_if_elsewhere(path, now);
     }
 
-    /// Makes an attempt, and sends it unless the unit has to be recognized first.
+    /// Creates an attempt, and sends it unless the unit has to be recognized first.
     fn send(
         &mut self,
         disk: DiskId,
@@ -422,7 +425,7 @@ impl<E: Clone> Machine<E> {
         let id = AttemptId(AttemptKey::OfRequest(disk, engine));
         match self.attempts.get(id).map(|attempt| attempt.progress) {
             Some(Progress::Sent(_)) => self.outputs.push_back(Output::Abort(id)),
-            // Nothing of it is at the unit.
+            // The unit has nothing of this attempt.
             Some(Progress::Held | Progress::Unproven(_)) => self.withdraw(id, now),
             None => {}
         }

@@ -1,4 +1,4 @@
-//! Paths: how good each is, what is in flight on it, and which one takes the next request.
+//! Paths: their quality, their requests in flight, and the choice of the path for a request.
 
 mod delivery;
 pub mod hedge;

@@ -1,10 +1,10 @@
-//! The states of the target port groups of the unit, and when to ask for them (SPC-4 §5.11).
+//! States of the unit's target port groups, and the questions for them (SPC-4 §5.11).
 //!
-//! Requests go to the best ports and to no others, by the asymmetric access states that REPORT TARGET PORT GROUPS
-//! reports: active/optimized first, and the preferred ones first among equals. The states are asked for when the unit reports
-//! that they have changed, when a port refuses a request, and each five seconds while ports differ. One session at each portal
-//! is asked, all concurrently: one that does not answer holds up none of the others. An answer names all groups, and counts for
-//! a group unless a later question has been answered already.
+//! Requests go to the best ports and to no others, by the asymmetric access states of REPORT TARGET PORT
+//! GROUPS: active/optimized first, and preferred ports first among equals. The states are asked for when the
+//! unit reports a change, when a port refuses a request, and every five seconds while ports differ. One session
+//! at each portal is asked, all concurrently, so a session that does not answer delays no other. An answer
+//! lists all groups, and counts for a group unless a later question has been answered already.
 
 #[cfg(test)]
 mod tests;
@@ -18,29 +18,30 @@ use crate::access::{Access, Priority};
 use crate::ids::{PathId, PortalId};
 use crate::reconnect::BackOff;
 
-/// Time between two questions while some ports are worse than others, or not in use: the unit reports a change for the better
-/// to those sessions alone that would gain by it.
+/// Time between two questions while some ports are worse than others, or not in use. A unit reports a change
+/// for the better only to the sessions that gain by it.
 const INTERVAL: Duration = Duration::from_secs(5);
 /// Time between two questions while no port serves the unit.
 const INTERVAL_IN_NEED: Duration = Duration::from_millis(200);
-/// Questions that follow each other sooner have pauses between them. States that have not changed for this time are calm.
+/// States that have not changed for this time are calm. Questions with less time between them have pauses,
+/// which grow.
 const CALM: Duration = Duration::from_secs(2);
 
-/// Whether the unit has target port groups.
+/// Support of the unit for target port groups.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Support {
     None,
-    /// The unit says that it has them (TPGS), and has reported no states yet.
+    /// The unit claims target port groups (TPGS), and has reported no states yet.
     Claimed,
     Reported,
 }
 
-/// What is known of one path.
+/// State of one path.
 #[derive(Debug)]
 struct PathRecord {
     portal: PortalId,
     group: Option<u16>,
-    /// The state of a port that refuses even the question, whatever others report of its group.
+    /// The state of a port that refuses even the question. It counts, whatever other ports report of its group.
     refusing: Option<Access>,
     asking: Asking,
 }
@@ -58,7 +59,7 @@ enum Asking {
 /// A question for the states of all groups, and for the group of the port that answers.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Question {
-    /// Questions are numbered in their order.
+    /// Number of the question; it grows with each question.
     pub number: u64,
     /// The paths to send it over.
     pub paths: Vec<PathId>,
@@ -77,16 +78,16 @@ pub struct Answer {
     pub groups: TargetPortGroups,
 }
 
-/// Why a path has not answered a question.
+/// Reasons why a path has not answered a question.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NoAnswer {
     /// The unit does not know the command.
     Unknown,
-    /// The port refuses the command for its state.
+    /// The port refuses the command because of its state.
     Refused(Access),
     /// The session has ended.
     SessionEnded,
-    /// Anything else, which may pass.
+    /// Anything else, which may be temporary.
     MayPass,
 }
 
@@ -95,18 +96,18 @@ pub enum NoAnswer {
 pub struct PortGroups {
     support: Support,
     paths: BTreeMap<PathId, PathRecord>,
-    /// The group that the latest session at a portal has found there.
+    /// For each portal, the group that the latest session there has found.
     portals: BTreeMap<PortalId, u16>,
-    /// The state of each group, and the question by which it is known.
+    /// The state of each group, and the question that it answers.
     states: BTreeMap<u16, (u64, Access)>,
     /// When the states changed last.
     changed: Instant,
     question: u64,
-    /// There is a reason to ask since the last question.
+    /// Whether there has been a reason to ask since the last question.
     is_called_for: bool,
-    /// When the states are asked for without another reason.
+    /// When to ask for the states without another reason.
     due: Option<Instant>,
-    /// The next question is not sent sooner: a unit that contradicts itself is not asked in a tight loop.
+    /// Earliest time of the next question, so that a unit that contradicts itself is not asked in a tight loop.
     not_before: Instant,
     back_off: BackOff,
     pauses: BackOff,
@@ -114,7 +115,8 @@ pub struct PortGroups {
 }
 
 impl PortGroups {
-    /// Creates the knowledge of a unit of which nothing is known yet but whether it claims to have target port groups.
+    /// Creates the state of a unit of which nothing is known except whether it claims to have target port
+    /// groups.
     #[must_use]
     pub const fn new(is_claimed: bool, back_off: BackOff, now: Instant) -> Self {
         Self {
@@ -145,30 +147,31 @@ impl PortGroups {
         self.support == Support::Reported
     }
 
-    /// Returns when the states will have been what they are for so long that sessions may move.
+    /// Returns when the states will have been unchanged for long enough that sessions may move.
     #[must_use]
     pub fn calm_at(&self) -> Instant {
         self.changed + CALM
     }
 
-    /// Adds a path. Until its port is known, it counts as the others at its portal; returns the state of those.
+    /// Adds a path, and returns its state. Until its port is known, this is the state of the portal.
     pub fn path_opened(&mut self, path: PathId, portal: PortalId) -> Option<Access> {
         let record = PathRecord { portal, group: None, refusing: None, asking: Asking::Due };
         self.paths.insert(path, record);
         self.access(path)
     }
 
-    /// Forgets all paths but those that are open.
+    /// Removes all paths that are not open.
     pub fn retain(&mut self, is_open: impl Fn(PathId) -> bool) {
         self.paths.retain(|path, _| is_open(*path));
     }
 
-    /// Asks for the states as soon as a pause allows it: the unit has reported a change, or a port has refused a request.
+    /// Requests a question as soon as a pause allows it: the unit has reported a change, or a port has refused
+    /// a request.
     pub const fn call(&mut self) {
         self.is_called_for = true;
     }
 
-    /// Returns what is known of the port of a path.
+    /// Returns the known state of the port of a path.
     #[must_use]
     pub fn access(&self, path: PathId) -> Option<Access> {
         let record = self.paths.get(&path)?;
@@ -179,7 +182,7 @@ impl PortGroups {
         self.states.get(group).map(|(_, access)| *access)
     }
 
-    /// Returns what is known of the port that a portal leads to.
+    /// Returns the known state of the port that a portal leads to.
     #[must_use]
     pub fn access_of_portal(&self, portal: PortalId) -> Option<Access> {
         let group = self.portals.get(&portal)?;
@@ -193,7 +196,8 @@ impl PortGroups {
         all.filter_map(|path| Some((*path, self.access(*path)?))).collect()
     }
 
-    /// Returns when to call [`ask`](Self::ask) without another reason. Only a call wakes a disk that has no requests.
+    /// Returns when to call [`ask`](Self::ask) without another reason. If the disk is not busy, only
+    /// [`call`](Self::call) wakes it.
     #[must_use]
     pub fn poll_timeout(&self, is_busy: bool) -> Option<Instant> {
         if !self.is_supported() {
@@ -208,8 +212,8 @@ impl PortGroups {
         call.into_iter().chain(due).chain(again).min()
     }
 
-    /// Returns the question that is due, if one is: over the oldest path at each portal where there is a reason to ask for all
-    /// states, and over each path whose port is not known.
+    /// Returns the question that is due, if there is one. Its paths are the oldest one at each portal, if there
+    /// is a reason to ask for all states, and each one whose port is unknown.
     pub fn ask(&mut self, now: Instant) -> Option<Question> {
         if !self.is_supported() {
             return None;
@@ -253,7 +257,7 @@ impl PortGroups {
         self.question += 1;
     }
 
-    /// Takes in an answer. One over a path that is gone by now says nothing of it.
+    /// Records an answer. An answer over a path that was removed is ignored.
     pub fn answered(&mut self, path: PathId, answer: &Answer, now: Instant) {
         let Some(record) = self.paths.get_mut(&path) else { return };
         if self.support == Support::None {
@@ -282,7 +286,7 @@ impl PortGroups {
         }
     }
 
-    /// Takes in that a path has not answered. Returns whether the unit has no target port groups after all.
+    /// Records that a path has not answered. Returns whether the unit turns out to have no target port groups.
     pub fn not_answered(&mut self, path: PathId, why: NoAnswer, now: Instant) -> bool {
         let is_only = self.paths.len() == 1;
         let Some(record) = self.paths.get_mut(&path) else { return false };
@@ -292,21 +296,21 @@ impl PortGroups {
             return true;
         }
         match why {
-            // That state is known better here than from others: LIO takes a single port offline, and its group stays
-            // what it was.
+            // The path itself knows this state better than others: LIO takes a single port offline without a
+            // change of its group.
             NoAnswer::Refused(access) => record.refusing = Some(access),
-            // A path of which the group is never known would count as the best for good.
+            // A path whose group stays unknown would always count as the best.
             NoAnswer::SessionEnded | NoAnswer::MayPass if record.group.is_none() => {
                 record.asking = Asking::Again(now + self.pauses_again.next());
             }
             NoAnswer::SessionEnded | NoAnswer::MayPass | NoAnswer::Unknown => {}
         }
-        // The only path may not be able to answer where its own port is out of use.
+        // The only path may be unable to answer while its own port is out of use.
         self.is_called_for |= is_only && why != NoAnswer::SessionEnded;
         false
     }
 
-    /// Plans the next question by the states of all paths but those that answer nothing now.
+    /// Schedules the next question by the states of all paths except silent ones.
     pub fn plan(&mut self, is_silent: impl Fn(PathId) -> bool, now: Instant) {
         let all = self.paths.keys().filter(|path| !is_silent(**path));
         let all = all.map(|path| self.access(*path).unwrap_or(Access::UNKNOWN));

@@ -1,16 +1,16 @@
 //! Byte ranges of a unit that are being written, so that overlapping writes keep their order.
 //!
-//! Two writes that touch the same block are never in flight together: reading and writing back the edges of an unaligned
-//! write would undo the other one. A range stays taken until the target has finished with it, also when its writer has
-//! given up, so that an aborted write cannot land on a later one.
+//! Two writes that touch the same block are never in flight together: an unaligned write reads and writes back
+//! the blocks at its edges, which would undo the other write. A range stays taken until the target has finished
+//! with it, also if its writer has given up, so that an aborted write cannot overwrite a later one.
 //!
-//! First come, first served: a range waits for those that are taken, and for all earlier ones that wait and touch the same
-//! bytes. So a number of short writes does not keep a long one waiting.
+//! First come, first served: a range waits for those that are taken, and for all earlier waiting ones that
+//! touch the same bytes. So short writes cannot starve a long one.
 //!
-//! A range is in doubt while a lost session was writing there and nothing proves that the target will not carry that write
-//! out later. It stays taken until each such session is settled; no time proves it.
+//! A range is in doubt while a lost session was writing there and nothing proves that the target will not carry
+//! out that write later. It stays taken until each such session is settled. Time alone proves nothing.
 //!
-//! Why it is so: `docs/design/writes-in-doubt.md`.
+//! Design: `docs/design/writes-in-doubt.md`.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -20,9 +20,9 @@ use std::ops::Range;
 /// The ranges that are taken, and those that wait.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Ranges {
-    /// By their starts. They are disjoint.
+    /// By the start of each range. They are disjoint.
     taken: BTreeMap<u64, Taken>,
-    /// In the order in which they came.
+    /// By the number of each range, which is the order in which they came.
     waiting: BTreeMap<u64, Range<u64>>,
     next: u64,
 }
@@ -31,28 +31,29 @@ pub struct Ranges {
 struct Taken {
     end: u64,
     number: u64,
-    /// Number of those that may still write there: the request, and each attempt in flight.
+    /// Number of holders, which may still write there: the request, and each attempt in flight.
     holders: u32,
     /// Number of lost sessions that were writing there and are not settled.
     in_doubt: u32,
 }
 
-/// Identifies a range that waits or is taken. None is used twice.
+/// Identifies a range that waits or is taken. No identifier is used twice.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct RangeId {
     number: u64,
     start: u64,
 }
 
-/// Ranges without an order: the union of those that were added.
+/// The union of ranges, without their order.
 #[derive(Debug, Default)]
 struct Union(BTreeMap<u64, u64>);
 
-/// Ranges whose turn has come: they are taken now.
+/// Ranges that waited and are taken now.
 pub type Admitted = Vec<RangeId>;
 
 impl Ranges {
-    /// Takes the range if it touches nothing that is taken or waits; otherwise `None`, and nothing waits.
+    /// Takes the range if it touches no range that is taken or waits; otherwise returns `None`, and the range
+    /// does not wait.
     ///
     /// `range` must not be empty.
     pub fn try_take(&mut self, range: &Range<u64>) -> Option<RangeId> {
@@ -65,7 +66,7 @@ impl Ranges {
         })
     }
 
-    /// Takes the range, or puts it at the end of the line. Returns whether it is taken already.
+    /// Takes the range, or appends it to the ranges that wait. Returns whether it is taken already.
     ///
     /// `range` must not be empty.
     pub fn take(&mut self, range: Range<u64>) -> (RangeId, bool) {
@@ -79,41 +80,41 @@ impl Ranges {
         }
     }
 
-    /// One more may write in a range that is taken: an attempt is sent. Each holder gives the range back by itself.
+    /// Adds a holder to a taken range, because an attempt is sent. Each holder releases the range by itself.
     pub fn hold(&mut self, id: RangeId) {
         if let Some(taken) = self.taken_mut(id) {
             taken.holders += 1;
         }
     }
 
-    /// A holder gives a range back, or leaves the line. The range stays taken while another one holds it, and while it is in
-    /// doubt.
+    /// Removes a holder of a range, or a range that waits. The range stays taken while it has another holder,
+    /// and while it is in doubt.
     pub fn release(&mut self, id: RangeId) -> Admitted {
         let is_known = self.waiting.remove(&id.number).is_some()
             || self.give_back(id, |taken| taken.holders = taken.holders.saturating_sub(1));
         if is_known { self.admit() } else { Vec::new() }
     }
 
-    /// A session was lost that was writing in the range.
+    /// Marks a range as in doubt, because a session was lost that was writing there.
     pub fn doubt(&mut self, id: RangeId) {
         if let Some(taken) = self.taken_mut(id) {
             taken.in_doubt += 1;
         }
     }
 
-    /// The target has finished with what one such session was writing there.
+    /// Settles one lost session: the target has finished with what that session was writing in the range.
     pub fn settle(&mut self, id: RangeId) -> Admitted {
         let is_known =
             self.give_back(id, |taken| taken.in_doubt = taken.in_doubt.saturating_sub(1));
         if is_known { self.admit() } else { Vec::new() }
     }
 
-    /// Returns whether no range is taken, and none waits.
+    /// Returns whether no range is taken and none waits.
     pub fn are_free(&self) -> bool {
         self.taken.is_empty() && self.waiting.is_empty()
     }
 
-    /// Hashes what is taken and what waits, with the number of a range replaced by its place.
+    /// Hashes the ranges that are taken and that wait, by position instead of number.
     pub(crate) fn fingerprint(&self, state: &mut impl Hasher) {
         for (start, taken) in &self.taken {
             (start, taken.end, taken.holders, taken.in_doubt).hash(state);
@@ -122,7 +123,8 @@ impl Ranges {
         self.waiting.values().for_each(|range| range.hash(state));
     }
 
-    /// Where a range begins, and its place in the line if it waits: a name that does not depend on its number.
+    /// Returns the start of a range, and its position among the waiting ones if it waits: a name that does not
+    /// depend on its number.
     pub(crate) fn name(&self, id: RangeId) -> (u64, Option<usize>) {
         (id.start, self.waiting.keys().position(|number| *number == id.number))
     }
@@ -153,7 +155,7 @@ impl Ranges {
         self.taken.insert(range.start, taken);
     }
 
-    /// The ranges that are taken and overlap this one, the last one first.
+    /// Returns the taken ranges that overlap this one, the last one first.
     fn taken_in(&self, range: &Range<u64>) -> impl Iterator<Item = (&u64, &Taken)> {
         let start = range.start;
         self.taken.range(..range.end).rev().take_while(move |(_, taken)| taken.end > start)
@@ -167,8 +169,8 @@ impl Ranges {
         self.taken.get_mut(&id.start).filter(|taken| taken.number == id.number)
     }
 
-    /// Changes a range that is taken, and frees it once nobody holds it and it is not in doubt. Returns `false` if it is not
-    /// taken.
+    /// Changes a range that is taken, and frees it once it has no holder and is not in doubt. Returns `false`
+    /// if it is not taken.
     fn give_back(&mut self, id: RangeId, change: impl FnOnce(&mut Taken)) -> bool {
         let Entry::Occupied(mut entry) = self.taken.entry(id.start) else { return false };
         if entry.get().number != id.number {
@@ -182,10 +184,10 @@ impl Ranges {
         true
     }
 
-    /// Takes each range that touches neither one that is taken nor an earlier one that waits.
+    /// Takes each waiting range that touches neither a taken one nor an earlier waiting one.
     fn admit(&mut self) -> Admitted {
         let mut admitted = Vec::new();
-        // As a rule (docs/design/hot-path.md).
+        // The usual case (docs/design/hot-path.md).
         if self.waiting.is_empty() {
             return admitted;
         }
@@ -195,7 +197,7 @@ impl Ranges {
             if is_taken || earlier.overlaps(range) {
                 earlier.add(range.clone());
             } else {
-                // It overlaps none of the others that are admitted: each came before it, or waits.
+                // It overlaps no other range that is admitted: each of those is in `earlier`.
                 admitted.push(RangeId { number: *number, start: range.start });
                 earlier.add(range.clone());
             }
@@ -214,7 +216,7 @@ impl Union {
         self.last_overlap(range).is_some()
     }
 
-    /// Adds a range; those that it overlaps become one with it.
+    /// Adds a range, and merges those that it overlaps into it.
     fn add(&mut self, mut range: Range<u64>) {
         while let Some((start, end)) = self.last_overlap(&range) {
             self.0.remove(&start);
@@ -280,7 +282,7 @@ mod tests {
         assert!(ranges.settle(id).is_empty(), "it is over");
     }
 
-    /// The request, and each attempt in flight: the last one frees the range, also where one of them was lost.
+    /// The last holder frees the range, also if an attempt was lost.
     #[test]
     fn a_range_is_taken_until_each_holder_has_given_it_back() {
         let mut ranges = Ranges::default();
@@ -311,7 +313,7 @@ mod tests {
         assert!(ranges.try_take(&(0..8)).is_some());
     }
 
-    /// Writers of one half each, one after the other, let a writer of both in.
+    /// A writer of both halves gets its turn among writers of one half each.
     #[test]
     fn a_long_range_is_not_starved_by_short_ones() {
         let mut ranges = Ranges::default();
@@ -336,7 +338,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Come(Range<u64>),
-        /// One of those that came and are still there goes, whether or not it has its range.
+        /// One of the ranges that are left is released, whether it is taken or waits.
         Go(usize),
     }
 
@@ -345,8 +347,8 @@ mod tests {
         prop_oneof![2 => come, 1 => any::<usize>().prop_map(Step::Go)]
     }
 
-    /// Which ranges are taken, by a look at all of them in the order in which they came: those that overlap neither one
-    /// that was taken before nor one that came before.
+    /// Computes which ranges are taken, by a look at all of them in the order in which they came: those that
+    /// overlap neither a range that is taken nor an earlier one.
     fn model(line: &[(usize, Range<u64>)], taken: &mut BTreeSet<usize>) {
         for (at, (who, range)) in line.iter().enumerate() {
             let is_barred = line.iter().enumerate().any(|(other_at, (other, other_range))| {

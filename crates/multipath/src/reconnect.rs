@@ -1,12 +1,13 @@
-//! When a lost session is opened again, and where.
+//! When and at which portals a lost session reconnects.
 //!
-//! A lost session reconnects under its own ISID with TSIH 0, so that the target ends what is left of the old session at the
-//! login (RFC 7143 §6.3.5). The first try begins when the Time2Wait of the end is over (§7.4), and later if sessions
-//! of this path have ended soon one after the other. Each try visits the portal of the lost session and then all others, since
-//! that one may be gone for good. What may pass is waited for, with pauses that grow and are random in part, until the
-//! retry timeout is over.
+//! A lost session reconnects under its own ISID with TSIH 0, so that the target ends what is left of the old
+//! session at the login (RFC 7143 §6.3.5). The first try begins when the Time2Wait of the end is over (§7.4),
+//! and later if several sessions of this path have ended soon after their login. Each try visits the portal of
+//! the lost session and then all others, because that portal may never return. After a failure that may be
+//! temporary there is another try, with pauses that grow and are partly random, until the retry timeout is
+//! over.
 //!
-//! Why it is so: `docs/design/reconnects.md`.
+//! Design: `docs/design/reconnects.md`.
 
 mod back_off;
 mod candidates;
@@ -31,41 +32,41 @@ pub use outlook::Outlook;
 /// Pauses and limits of the tries for one session.
 #[derive(Clone, Debug)]
 pub struct ReconnectLimits {
-    /// The longest pause between the first try and the second.
+    /// Maximum pause between the first try and the second.
     pub first_pause: Duration,
-    /// The longest pause between two tries.
+    /// Maximum pause between two tries.
     pub max_pause: Duration,
-    /// Random share of each pause, percent, 0 to 100.
+    /// Random part of each pause, in percent, 0 to 100.
     pub jitter: u8,
-    /// The time within which the last try begins.
+    /// Time within which the last try begins.
     pub retry_timeout: Duration,
-    /// Pauses between logins whose sessions end soon.
+    /// Pauses before logins of a path whose sessions end soon.
     pub after_quick_ends: BackOff,
 }
 
-/// The end of a session that is to reconnect.
+/// A lost session that is to reconnect.
 #[derive(Clone, Copy, Debug)]
 pub struct LostSession {
-    /// The portal that it went to.
+    /// The portal of the session.
     pub portal: PortalId,
-    /// When it was lost; it may have been tried before.
+    /// When it was lost. The tries may begin later.
     pub at: Instant,
-    /// Time2Wait of its end: from `at` until the first login.
+    /// Time2Wait of its end: the time from `at` until the first login.
     pub time2wait: Duration,
-    /// How long it has lasted.
+    /// When the session began, and how many sessions before it ended soon.
     pub lifetime: Lifetime,
 }
 
-/// What is due next.
+/// Next step of a reconnect.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Step {
-    /// A try at this time.
+    /// Try at this time.
     Try(Instant),
-    /// No further try: give the session up at this time.
+    /// Give the session up at this time, without a further try.
     GiveUp {
-        /// When.
+        /// The time.
         at: Instant,
-        /// Whether no try is of use later either.
+        /// Whether later tries are useless as well.
         is_final: bool,
     },
 }
@@ -83,7 +84,7 @@ pub struct Reconnect<E> {
 }
 
 impl<E: Entropy> Reconnect<E> {
-    /// Begins now. Time2Wait that is longer than the retry timeout leaves no try.
+    /// Creates the tries, which begin now. If Time2Wait exceeds the retry timeout, there is no try.
     pub fn new(lost: &LostSession, limits: ReconnectLimits, entropy: E, now: Instant) -> Self {
         let ReconnectLimits { first_pause, max_pause, jitter, retry_timeout, .. } = limits;
         let mut back_off = JitteredBackOff::new(entropy, first_pause, max_pause, jitter);
@@ -107,19 +108,19 @@ impl<E: Entropy> Reconnect<E> {
         }
     }
 
-    /// Returns what is due next.
+    /// Returns the next step.
     pub const fn step(&self) -> Step {
         self.step
     }
 
-    /// Begins a try, and returns the portals to visit, in the order of the connections. `portals` is the number of portals that
-    /// are known by now.
+    /// Begins a try, and returns the portals to visit, in the order of the connections. `portals` is the
+    /// present number of known portals.
     pub fn begin_try(&mut self, portals: usize, now: Instant) -> Vec<PortalId> {
         self.candidates.extend(portals.max(1), self.portal, now);
         self.candidates.due(now)
     }
 
-    /// Notes that the login at a portal has failed. Returns whether the try goes on at the other portals.
+    /// Records that the login at a portal has failed. Returns whether the try goes on at the other portals.
     pub fn failed_at(&mut self, portal: PortalId, outlook: Outlook, now: Instant) -> bool {
         self.candidates.failed(portal, outlook, now);
         outlook != Outlook::Never
@@ -140,7 +141,7 @@ impl<E: Entropy> Reconnect<E> {
         };
     }
 
-    /// Returns how the new session begins, after those before it.
+    /// Returns the lifetime of the new session, which counts the short sessions before it.
     pub const fn lifetime(&self, now: Instant) -> Lifetime {
         Lifetime::next(self.quick_ends, now)
     }

@@ -1,15 +1,15 @@
-//! Requests: which path takes one, and what follows from the end of each attempt.
+//! Requests: the choice of their paths, and the consequences of the end of each attempt.
 //!
-//! Invariant: a request that waits takes a path as soon as one has credit for it, whatever has made the room: an answer, a
-//! path that joins, or one that is given more credit.
+//! Invariant: a request that waits takes a path as soon as one has credit for it, whether the credit comes from
+//! an answer, from a path that is added, or from a higher limit.
 //!
-//! A request takes a path when its turn comes and a path has credit, not when it is submitted (late binding). All requests
-//! may be carried out twice without harm, so what was in flight on a session that ends goes over another path; and a request
-//! that is late on one path is hedged: the first answer counts. The other copy of a write is aborted then, since it could
-//! land on newer data; it keeps its range until it has ended, or its session is settled. The other copy of a read runs to
-//! its end.
+//! A request takes a path when its turn comes and a path has credit, not when it is submitted (late binding).
+//! All requests may be repeated without harm, so requests in flight on a session that ends are sent over
+//! another path. A request that is late on one path is hedged: the first answer counts. The other copy of a
+//! write is then aborted, because it could overwrite newer data; it keeps its range until it has ended, or its
+//! session is settled. The other copy of a read runs to its end.
 //!
-//! Why it is so: `docs/design/requests.md`.
+//! Design: `docs/design/requests.md`.
 
 pub mod disposition;
 pub mod end;
@@ -36,10 +36,10 @@ use crate::slab::{Key, Slab};
 use end::End;
 use request::{Attempt, Hedge, Request, State, Waiting};
 
-/// The end of an attempt that was not lost with its path.
+/// The end of an attempt.
 #[derive(Clone, Debug)]
 pub struct AttemptEnd<E> {
-    /// What it is.
+    /// How it ended.
     pub end: End,
     /// State of the port, if the sense data may be about the port.
     pub access: Option<Access>,
@@ -50,7 +50,7 @@ pub struct AttemptEnd<E> {
 }
 
 impl<E> AttemptEnd<E> {
-    /// The end of an attempt whose request was cancelled or has ended.
+    /// End of an attempt whose request was cancelled or has ended.
     pub const GIVEN_UP: Self =
         Self { end: End::NoAnswer, access: None, error: None, may_have_executed: false };
 }
@@ -68,30 +68,30 @@ pub struct Requests<E> {
     queue: VecDeque<Waiting>,
     timers: BTreeSet<(Instant, RequestId)>,
     outputs: VecDeque<Output<E>>,
-    /// Sessions that were lost while no suspect was alone on them.
+    /// Number of sessions that were lost while no suspect was alone on them.
     plain_losses: u64,
-    /// Why requests are refused.
+    /// The reason why requests are refused.
     refusal: Option<E>,
     ports: Ports,
-    /// When a path that was held up takes requests again, while requests wait.
+    /// When a path that is held up takes requests again; set while requests wait.
     hold_up_end: Option<Instant>,
-    /// Since when the unit takes no request: it has not taken one then, nor succeeded with any since.
+    /// Since when the unit has refused requests without carrying out any.
     refused_since: Option<Instant>,
 }
 
-/// What is known of the ports of the unit.
+/// Facts about the ports of the unit, and about the memory of the disk.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ports {
-    /// The unit reports the states of its port groups.
+    /// Whether the unit reports the states of its port groups.
     follows_access: bool,
-    /// Sessions are opened at other portals where no port serves the unit.
+    /// Whether sessions are opened at other portals when no port serves the unit.
     looks_for_ports: bool,
-    /// Requests wait for memory, so that the paths are not idle for want of work.
+    /// Whether requests wait for memory, so that idle paths do not mean a lack of work.
     has_backlog: bool,
 }
 
 impl<E: Clone> Requests<E> {
-    /// Makes the requests of a disk that has no path yet.
+    /// Creates the requests of a disk without a path.
     pub fn new(limits: RequestLimits) -> Self {
         let selector = PathSelector::new(limits.total, limits.hedge);
         Self {
@@ -110,18 +110,18 @@ impl<E: Clone> Requests<E> {
         }
     }
 
-    /// Returns what is to be done next.
+    /// Returns the next action.
     pub fn poll_output(&mut self) -> Option<Output<E>> {
         self.outputs.pop_front()
     }
 
-    /// Returns when [`handle_timeout`](Self::handle_timeout) is to be called.
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout).
     pub fn poll_timeout(&self) -> Option<Instant> {
         let timer = self.timers.first().map(|(at, _)| *at);
         timer.into_iter().chain(self.hold_up_end).min()
     }
 
-    /// Returns what is in flight on each path, and how good it is.
+    /// Returns the paths, with what is in flight on each, and their ranks.
     pub const fn paths(&self) -> &PathSelector {
         &self.selector
     }
@@ -136,22 +136,22 @@ impl<E: Clone> Requests<E> {
         !self.queue.is_empty() || self.ports.has_backlog
     }
 
-    /// Says whether requests wait for memory before they are submitted.
+    /// Sets whether requests wait for memory before they are submitted.
     pub const fn set_backlog(&mut self, has_backlog: bool) {
         self.ports.has_backlog = has_backlog;
     }
 
-    /// Says whether the unit reports the states of its port groups.
+    /// Sets whether the unit reports the states of its port groups.
     pub const fn set_follows_access(&mut self, follows: bool) {
         self.ports.follows_access = follows;
     }
 
-    /// Says whether sessions are opened at other portals where no port serves the unit.
+    /// Sets whether sessions are opened at other portals when no port serves the unit.
     pub const fn set_looks_for_ports(&mut self, looks: bool) {
         self.ports.looks_for_ports = looks;
     }
 
-    /// Adds a path, which requests may take immediately. Requests are not refused any more.
+    /// Adds a path, which requests may take immediately. It also ends the refusal of requests.
     pub fn add_path(&mut self, path: PathId, credit: Credit, now: Instant) {
         self.refusal = None;
         self.selector.add(path, credit);
@@ -164,13 +164,14 @@ impl<E: Clone> Requests<E> {
         self.dispatch(now);
     }
 
-    /// Sets what may be in flight on a path by the plan for its session.
+    /// Sets the limits of what may be in flight on a path.
     pub fn set_credit(&mut self, path: PathId, credit: Credit, now: Instant) {
         self.selector.set_credit(path, credit);
         self.dispatch(now);
     }
 
-    /// Sets the access states of the ports of paths. Requests that pause may be taken by a port that has changed.
+    /// Sets the access states of the ports of paths. If one has changed, requests that pause are retried,
+    /// because that port may take them.
     pub fn set_access(&mut self, all: impl IntoIterator<Item = (PathId, Access)>, now: Instant) {
         let mut has_changed = false;
         for (path, access) in all {
@@ -186,7 +187,8 @@ impl<E: Clone> Requests<E> {
         self.dispatch(now);
     }
 
-    /// Closes a path: it takes nothing more. [`Output::PathDrained`] follows when nothing is in flight there.
+    /// Closes a path: it takes no more requests. [`Output::PathDrained`] follows when nothing is in flight
+    /// there.
     pub fn close_path(&mut self, path: PathId) {
         self.selector.close(path);
         self.check_drained(path);
@@ -197,19 +199,19 @@ impl<E: Clone> Requests<E> {
         self.selector.remove(path);
     }
 
-    /// Removes a path that was lost, and sends nothing more there. The attempts in flight there end by
-    /// [`ended`](Self::ended), each when it is known whether its command was sent.
+    /// Removes a lost path, so that nothing more is sent there. Report the end of each attempt in flight there
+    /// by [`ended`](Self::ended), when it is known whether its command was sent.
     pub fn remove_lost_path(&mut self, path: PathId, now: Instant) {
         if !self.selector.is_alone(path) {
             self.plain_losses += 1;
         }
         self.selector.remove(path);
-        // A path that was to be closed has to do until there is another one.
+        // A path that is closing has to serve until there is another one.
         self.selector.reopen_if_none_is_left();
         self.dispatch(now);
     }
 
-    /// Refuses requests, for this reason: those that wait, and those that come until a path is added. Attempts in flight go
+    /// Refuses requests with `why`: those that wait, and new ones until a path is added. Attempts in flight go
     /// on.
     pub fn refuse(&mut self, why: &E) {
         self.refusal = Some(why.clone());
@@ -249,8 +251,8 @@ impl<E: Clone> Requests<E> {
         request
     }
 
-    /// Submits a request that waits for the blocks that it changes, until [`admitted`](Self::admitted). Its caller has asked for
-    /// it at `asked`: while the unit takes no request, the time limit of its retries counts from then on.
+    /// Submits a request that waits for its range until [`admitted`](Self::admitted). Its caller has requested
+    /// it at `asked`: while the unit refuses requests, the time limit of its retries counts from then on.
     pub fn submit_held(&mut self, spec: RequestSpec, asked: Instant) -> RequestId {
         let request = RequestId(self.requests.insert(Request::new(spec, asked)));
         if let Some(why) = self.refusal.clone() {
@@ -259,7 +261,7 @@ impl<E: Clone> Requests<E> {
         request
     }
 
-    /// The request need not wait for its blocks any longer.
+    /// Notes that the request has its range.
     pub fn admitted(&mut self, request: RequestId, now: Instant) {
         let is_held = |record: &Request<E>| matches!(record.state, State::Held);
         if self.requests.get(request.0).is_some_and(is_held) {
@@ -267,8 +269,8 @@ impl<E: Clone> Requests<E> {
         }
     }
 
-    /// Begins what comes before a path: the class, or the preparations of a flush. `is_retry` says whether the request goes
-    /// before those that have not had a path yet.
+    /// Begins the steps before a path: the wait for the class, or the preparation of a flush. With `is_retry`
+    /// the request goes before those that have not had a path yet.
     fn make_ready(&mut self, request: RequestId, is_retry: bool, now: Instant) {
         let Some(record) = self.requests.get_mut(request.0) else { return };
         if record.spec.route == Route::Vouching {
@@ -283,8 +285,8 @@ impl<E: Clone> Requests<E> {
         }
     }
 
-    /// The flush may take a path: one without other requests if `own_path` says so, which it waits for; otherwise the one
-    /// that is chosen next.
+    /// Notes that the flush may take a path: with `own_path` one without other requests, for which it waits,
+    /// otherwise the one that is chosen next.
     pub fn prepared(&mut self, request: RequestId, own_path: bool, now: Instant) {
         let Some(record) = self.requests.get_mut(request.0) else { return };
         let State::Preparing = record.state else { return };
@@ -296,7 +298,7 @@ impl<E: Clone> Requests<E> {
         self.outputs.push_back(Output::Choose(request));
     }
 
-    /// Sends a flush over the path that was chosen for it, whatever is in flight there.
+    /// Sends a flush over the path that was chosen for it, regardless of what is in flight there.
     pub fn choose(&mut self, request: RequestId, path: PathId, now: Instant) {
         let Some(record) = self.requests.get_mut(request.0) else { return };
         let State::Choosing = record.state else { return };
@@ -306,7 +308,7 @@ impl<E: Clone> Requests<E> {
         }
     }
 
-    /// The request has waited for its class, and may take a path.
+    /// Notes that the request has waited for its class, and may take a path.
     pub fn charged(&mut self, request: RequestId, now: Instant) {
         let Some(record) = self.requests.get_mut(request.0) else { return };
         if let Hedge::Charging { is_stuck } = record.hedge {
@@ -322,7 +324,8 @@ impl<E: Clone> Requests<E> {
         self.enqueue(request, is_retry, now);
     }
 
-    /// The class of a request takes nothing any more, for this reason: the request fails, or is not hedged.
+    /// Notes that the class of a request takes nothing any more: the request fails with `why`, or is not
+    /// hedged.
     pub fn not_charged(&mut self, request: RequestId, why: E) {
         let Some(record) = self.requests.get_mut(request.0) else { return };
         if let Hedge::Charging { .. } = record.hedge {
@@ -334,7 +337,8 @@ impl<E: Clone> Requests<E> {
         }
     }
 
-    /// The caller has lost interest in a request: what was not sent is not sent, and what was sent is aborted.
+    /// Cancels a request, because its caller waits no longer. Attempts that were not sent are dropped, and the
+    /// others are aborted.
     pub fn cancel(&mut self, request: RequestId, now: Instant) {
         let Some(record) = self.requests.get(request.0) else { return };
         let held = match record.state {
@@ -355,8 +359,7 @@ impl<E: Clone> Requests<E> {
         }
     }
 
-    /// An attempt has ended at the unit, or without its session. An attempt that is unknown, or has ended before, changes
-    /// nothing.
+    /// Records the end of an attempt. An attempt that is unknown, or has ended before, is ignored.
     pub fn ended(&mut self, attempt: AttemptId, end: AttemptEnd<E>, now: Instant) {
         let Some(record) = self.attempts.remove(attempt.0) else { return };
         let Attempt { request, permit, .. } = record;
@@ -386,7 +389,7 @@ impl<E: Clone> Requests<E> {
         self.released(path, now);
     }
 
-    /// Returns whether a request waits for the end of an attempt.
+    /// Returns whether a request still needs the end of an attempt.
     pub fn is_awaited(&self, attempt: AttemptId) -> bool {
         self.attempts.get(attempt.0).is_some_and(|attempt| attempt.request.is_some())
     }
@@ -396,13 +399,13 @@ impl<E: Clone> Requests<E> {
         self.attempts.get(attempt.0).map(|attempt| attempt.permit.taken_at())
     }
 
-    /// Returns when [`handle_timeout`](Self::handle_timeout) is to be called for this request. Between these times it has
-    /// to be called now and then as well: that a path takes requests again belongs to none of them.
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout) for this request. Also call it from time
+    /// to time in between, because these timers do not cover the time when a held-up path takes requests again.
     pub fn timer(&self, request: RequestId) -> Option<Instant> {
         self.requests.get(request.0)?.timer
     }
 
-    /// Time has passed: pauses end, and requests in flight may be late.
+    /// Handles all timers that are due: pauses end, and requests in flight may be late.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some((at, request)) = self.timers.first().copied()
             && at <= now
@@ -420,7 +423,7 @@ impl<E: Clone> Requests<E> {
                 | State::Queued => {}
             }
         }
-        // A path may have fallen silent by time alone, so that another one is the best now.
+        // A path may have become silent by time alone, so that another one is the best now.
         self.dispatch(now);
     }
 
@@ -429,7 +432,7 @@ impl<E: Clone> Requests<E> {
         record.state = State::Queued;
         let requirements = record.requirements();
         let waiting = Waiting { request, requirements, is_hedge: false };
-        // Most requests find a path with credit, and an empty line.
+        // Most requests find a path with credit, and an empty queue.
         if self.queue.is_empty() && !requirements.is_alone {
             self.selector.unreserve();
             if let Some(path) = self.selector.pick(record.spec.len, requirements, now) {
@@ -444,8 +447,8 @@ impl<E: Clone> Requests<E> {
         self.dispatch(now);
     }
 
-    /// Gives paths to the requests that wait, in their order. A request that only must not take the path which has credit, or
-    /// must be alone on one, does not hold up the others.
+    /// Gives paths to the waiting requests, in their order. A request does not hold up the others if it only
+    /// must avoid the path that has credit, or must be alone on one.
     fn dispatch(&mut self, now: Instant) {
         self.start_all(now);
         let waits = !self.queue.is_empty();
@@ -490,7 +493,7 @@ impl<E: Clone> Requests<E> {
             record.state = State::InFlight;
         }
         self.send(request, permit, is_hedge);
-        // With a single path it needs no timer, and most disks have one.
+        // With a single path, as most disks have, no timer is needed.
         if !is_hedge && !requirements.is_alone && !self.selector.is_only(path) {
             self.arm_hedge(request, now);
         }
@@ -505,7 +508,7 @@ impl<E: Clone> Requests<E> {
         self.outputs.push_back(Output::Send { request, attempt, path, is_short, is_hedge });
     }
 
-    /// A request has ended. Its other attempts go on without it: those that write are aborted.
+    /// Completes a request. Its other attempts go on without it; those of a write are aborted.
     fn complete(&mut self, request: RequestId, result: Result<AttemptId, Failure<E>>) {
         let Some(record) = self.requests.get(request.0) else { return };
         if record.spec.writes {
@@ -544,7 +547,7 @@ impl<E: Clone> Requests<E> {
         self.released(permit.path(), now);
     }
 
-    /// A request has left a path.
+    /// Handles that a request has left a path.
     fn released(&mut self, path: PathId, now: Instant) {
         self.dispatch(now);
         self.check_drained(path);

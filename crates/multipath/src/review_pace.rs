@@ -1,18 +1,18 @@
-//! When the paths of a disk are reviewed.
+//! Times of the reviews of a disk's paths.
 
 use std::time::{Duration, Instant};
 
-/// After this number of reviews at which nothing had moved, the next request is waited for.
+/// After this number of reviews without any traffic, the reviews stop until the next request.
 const MAX_IDLE: u32 = 4;
 
-/// When the last review was due, and what it has found.
+/// Time and result of the last review.
 #[derive(Debug)]
 pub struct ReviewPace {
-    /// The first review is due immediately.
+    /// `None` before the first review, which is due immediately.
     last: Option<Instant>,
-    /// Little had moved, over a single short path.
+    /// Whether there was little traffic, over a single short path.
     is_rare: bool,
-    /// Reviews in a row at which nothing more had moved.
+    /// Number of consecutive reviews without any traffic.
     idle: u32,
     /// The time between two rare reviews.
     rare: Duration,
@@ -22,8 +22,9 @@ impl ReviewPace {
     /// Time between two reviews of the paths.
     pub const INTERVAL: Duration = Duration::from_millis(250);
 
-    /// Creates a pace in which `rare` passes between two reviews where little goes over a single short path, of which nothing new
-    /// is measured sooner. With 1,000 disks in a process a review finds nothing of its disk in a cache of the processor.
+    /// Creates the pace of a disk. While there is little traffic over a single short path, `rare` passes
+    /// between two reviews, because nothing new is measured there sooner. With 1,000 disks in a process, a
+    /// review finds nothing of its disk in a cache of the processor.
     #[must_use]
     pub const fn new(rare: Duration) -> Self {
         Self { last: None, is_rare: false, idle: 0, rare }
@@ -35,8 +36,8 @@ impl ReviewPace {
         self.rare
     }
 
-    /// Returns when the next review is due: none while nothing has moved for a while. `are_steady` says whether
-    /// no session is lost, or on its way: those do not wait for a rare review.
+    /// Returns when the next review is due; `None` after some reviews without traffic. `are_steady` is whether
+    /// no session is lost or being opened; otherwise the interval is the short one.
     #[must_use]
     pub fn poll_timeout(&self, are_steady: bool, now: Instant) -> Option<Instant> {
         let interval = if self.is_rare && are_steady { self.rare } else { Self::INTERVAL };
@@ -44,7 +45,7 @@ impl ReviewPace {
         self.is_awake().then_some(next)
     }
 
-    /// Returns whether there are reviews.
+    /// Returns whether reviews take place.
     #[must_use]
     pub const fn is_awake(&self) -> bool {
         self.idle < MAX_IDLE
@@ -55,17 +56,18 @@ impl ReviewPace {
         self.last = Some(now);
     }
 
-    /// Takes in that there is work, or that something has happened.
+    /// Resumes the reviews, because there is work or something has happened.
     pub const fn wake(&mut self) {
         self.idle = 0;
     }
 
-    /// Takes in that something has moved since the last review; `is_rare` if it was little, over a single short path.
+    /// Notes traffic since the last review; `is_rare` if it was little, over a single short path.
     pub const fn moved(&mut self, is_rare: bool) {
         (self.is_rare, self.idle) = (is_rare, 0);
     }
 
-    /// Takes in that nothing has moved. Returns whether there are no reviews from now on: where requests wait, there are.
+    /// Notes that there was no traffic since the last review. Returns whether the reviews stop here; they go on
+    /// while requests wait.
     pub fn rested(&mut self, has_requests: bool) -> bool {
         let was_awake = self.is_awake();
         self.is_rare = false;
@@ -81,7 +83,7 @@ mod tests {
 
     const RARE: Duration = Duration::from_secs(2);
 
-    /// The time from a review to the next one.
+    /// Returns the time from a review to the next one.
     fn pause(pace: &mut ReviewPace, are_steady: bool) -> Option<Duration> {
         let now = Instant::now();
         pace.begin(now);

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::fmt;
 
-/// Identifies a value of a [`Slab`]. The key of a value that was removed finds nothing, also where the place is used again: the
-/// late end of an attempt ends there.
+/// Identifies a value of a [`Slab`]. After the value is removed, its key finds nothing, even if the place is
+/// used again, so that the late end of an attempt has no effect.
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Key {
     place: u32,
@@ -17,8 +17,8 @@ impl Key {
     }
 }
 
-/// Values in places that are used again, so that a steady number of values needs no allocation. The place that has been free for
-/// the longest time is used first.
+/// Values in places that are used again, so that a steady number of values needs no allocation. The place that
+/// has been free for the longest time is used first.
 #[derive(Clone, Debug)]
 pub(crate) struct Slab<T> {
     places: Vec<Place<T>>,
@@ -45,7 +45,7 @@ impl<T> Slab<T> {
             free.value = Some(value);
             return Key { place, generation: free.generation };
         }
-        // More values than a u32 counts do not fit into memory.
+        // Memory cannot hold more values than a `u32` counts.
         let place = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
         self.places.push(Place { generation: 0, value: Some(value) });
         Key { place, generation: 0 }
@@ -57,7 +57,7 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// Drops a value where it lies.
+    /// Drops a value in place, without a move.
     pub(crate) fn discard(&mut self, key: Key) {
         if let Some(place) = self.place_mut(key)
             && place.value.is_some()
@@ -70,7 +70,7 @@ impl<T> Slab<T> {
     fn free(&mut self, key: Key) {
         let Some(place) = self.place_mut(key) else { return };
         place.generation = place.generation.wrapping_add(1);
-        // A place whose generations are used up stays empty, so that no key comes again.
+        // A place whose generations are used up stays empty, so that no key is used twice.
         if place.generation != 0 {
             self.free.push_back(key.place);
         }
@@ -85,12 +85,12 @@ impl<T> Slab<T> {
         self.place_mut(key)?.value.as_mut()
     }
 
-    /// The keys of all values, in the order of their places.
+    /// Returns the keys of all values, in the order of their places.
     pub(crate) fn keys(&self) -> impl Iterator<Item = Key> {
         self.iter().map(|(key, _)| key)
     }
 
-    /// All values, in the order of their places.
+    /// Returns all values, in the order of their places.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         self.places.iter().zip(0..).filter_map(|(place, at)| {
             Some((Key { place: at, generation: place.generation }, place.value.as_ref()?))
@@ -103,7 +103,8 @@ impl<T> Slab<T> {
     }
 }
 
-/// Further values by the keys of a [`Slab`], each until it is removed here or the place in the slab is used again.
+/// More values by the keys of a [`Slab`]. Each stays until it is removed here, or the place in the slab is used
+/// again.
 #[derive(Clone, Debug)]
 pub(crate) struct Secondary<T> {
     places: Vec<Option<(u32, T)>>,
@@ -149,7 +150,7 @@ impl<T> Secondary<T> {
         self.len
     }
 
-    /// All values, in the order of their places.
+    /// Returns all values, in the order of their places.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         self.places.iter().zip(0..).filter_map(|(used, place)| {
             let (generation, value) = used.as_ref()?;

@@ -1,27 +1,28 @@
 //! Which sessions with the unit there should be.
 //!
-//! [`Topology`] compares the sessions that there are with those that there should be, and returns the
-//! difference: sessions to open, each at a list of portals in their order, and sessions to close. All that carry data are at
-//! the best ports. The rules, the first ones first:
+//! [`Topology`] compares the open sessions with those that there should be, and returns the difference:
+//! sessions to open, each with a list of portals in the order of the tries, and sessions to close. All sessions
+//! that carry data are at the best ports. The rules, by priority:
 //!
-//! | what there is | what is done | how often |
+//! | situation | action | how often |
 //! |---|---|---|
-//! | a session is lost | it reconnects | as [`Reconnect`](crate::reconnect::Reconnect) has it |
-//! | a session whose port does not serve the unit, and one that works | the first one closes, and its portal is in standby | |
-//! | no path serves a request | a session at each portal that has none | a second after the last try there |
-//! | a portal in standby | a session there, to see whether its port serves the unit by now; if it does, as many as were closed there | a minute after the last try there |
-//! | access states are followed, or all portals of the target are asked for | a session at each portal that has none: it receives reports of resets like the others, and takes requests immediately when its port becomes the best | a minute after the last try there |
-//! | a portal without a session, and another with several | a session there in place of the youngest at the portal with the most | a minute after it became so, and after the last such session |
+//! | a session is lost | it reconnects | by [`Reconnect`](crate::reconnect::Reconnect) |
+//! | a session whose port does not serve the unit, and another one that works | the first one closes, and its portal counts as in standby | |
+//! | no path serves a request | a session opens at each portal that has none | a second after the last try there |
+//! | a portal in standby | a session opens there, to find out whether its port serves the unit; if it does, as many open as were closed there | a minute after the last try there |
+//! | access states are followed, or all portals of the target are used | a session opens at each portal that has none: it receives reports of resets like the others, and takes requests immediately when its port becomes the best | a minute after the last try there |
+//! | a portal without a session, and another one with several | a session opens there, and replaces the youngest at the portal with the most | a minute after this situation began, and after the last such session |
 //! | several sessions at a port that is worse than another one | all but one move, 4 at a time | when the states have not changed for 2 s, and a minute after a move that failed |
-//! | one session, and slow flushes | a second session | |
+//! | one session, and slow flushes | a second session opens | |
 //! | the tuner wants more sessions, or fewer | more open, or the youngest of those in use close | |
 //!
-//! Nothing is done for the sake of order while sessions are lost or on their way: only the first four rules apply then, and the last.
+//! While sessions are lost or being opened, only the first four rules and the last one apply.
 //!
-//! At most [`max`](Situation::max) sessions are there and on their way together. A session that takes the place of another one,
-//! or that is opened because no path serves the unit, may be one more until the other one has closed.
+//! At most [`max`](Situation::max) sessions are open or being opened at the same time. A session that replaces
+//! another one, or that is opened because no path serves the unit, may be one more until the other one has
+//! closed.
 //!
-//! Why it is so: `docs/design/paths.md`.
+//! Design: `docs/design/paths.md`.
 
 mod plan;
 mod situation;
@@ -43,33 +44,34 @@ pub use situation::{
 /// Time between two questions for the portals of the target.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What was tried at one portal.
+/// Tries of sessions at one portal.
 #[derive(Clone, Copy, Debug, Default)]
 struct PortalRecord {
-    /// When a session was last tried there alone, or closed because its port did not serve the unit.
+    /// When a session was last tried at this portal alone, or closed because its port did not serve the unit.
     tried: Option<Instant>,
-    /// Sessions that were closed there for that reason.
+    /// Number of sessions that were closed there for that reason.
     closed: u32,
-    /// Sessions that return since the port serves the unit.
+    /// Number of sessions that return, because the port serves the unit again.
     returning: u32,
 }
 
-/// The sessions on their way, and what was tried before.
+/// The sessions that are being opened, and earlier tries.
 #[derive(Debug)]
 pub struct Topology {
     opening: Vec<Open>,
     next: u32,
-    /// The portal whose turn it is, counted without end.
+    /// Counter from which the next portal in turn follows.
     turn: usize,
     portals: Vec<PortalRecord>,
-    /// Since when a portal has no session and another one has several, or the last session that was to change it.
+    /// Since when a portal has no session and another one has several, or when the last session was opened to
+    /// change that.
     uneven_since: Option<Instant>,
-    /// Sessions do not move sooner.
+    /// Earliest time of the next move.
     moves_from: Option<Instant>,
     discovery: Discovery,
 }
 
-/// Whether the target is being asked for its portals, and when it was last.
+/// State of the questions for the portals of the target.
 #[derive(Clone, Copy, Debug, Default)]
 struct Discovery {
     is_in_flight: bool,
@@ -77,7 +79,8 @@ struct Discovery {
 }
 
 impl Topology {
-    /// Creates the topology of a disk whose first session is at `first`: further ones begin with the portal behind it.
+    /// Creates the topology of a disk whose first session is at `first`. Further sessions begin with the next
+    /// portal.
     #[must_use]
     pub const fn new(first: PortalId) -> Self {
         Self {
@@ -91,7 +94,7 @@ impl Topology {
         }
     }
 
-    /// Returns the sessions to open and to close now. They count as on their way, and as closed, from now on.
+    /// Returns the sessions to open and to close. From here on they count as being opened, and as closed.
     pub fn poll(
         &mut self,
         situation: &Situation<'_>,
@@ -130,12 +133,12 @@ impl Topology {
             }
             changes.open.push(self.begin(why, portals));
         }
-        // Those for which there is no room do not return later either.
+        // Returning sessions for which there was no room are not opened later either.
         self.portals.iter_mut().for_each(|record| record.returning = 0);
         changes
     }
 
-    /// Begins further sessions at the start, of which nothing but the portals is known.
+    /// Begins further sessions at the start of a disk, when nothing but the portals is known.
     pub fn open_first(&mut self, count: u32, portals: usize) -> Vec<Open> {
         let opens = (0..count).map(|_| {
             let turn = self.next_turn();
@@ -144,14 +147,14 @@ impl Topology {
         opens.collect()
     }
 
-    /// Begins to reconnect a lost session without regard to the others, unless it reconnects already.
+    /// Begins to reconnect a lost session without regard to the other sessions, unless it reconnects already.
     pub fn reconnect(&mut self, lost: &Lost, portals: usize) -> Option<Open> {
         let why = Why::Lost(lost.isid);
         let is_opening = self.opening.iter().any(|open| open.why == why);
         (!is_opening).then(|| self.begin(why, in_turn(portals, lost.portal.0)))
     }
 
-    /// Takes in that a session is open, at `portal`, and decides what becomes of it.
+    /// Records that a session is open at `portal`, and decides how it is used.
     pub fn opened(
         &mut self,
         id: OpenId,
@@ -179,7 +182,7 @@ impl Topology {
         admission.unwrap_or(Admission::Dismiss)
     }
 
-    /// Takes in that a session could not be opened, or is not admitted because the disk ends.
+    /// Records that a session could not be opened, or is not admitted because the disk ends.
     pub fn ended(&mut self, id: OpenId, now: Instant) {
         if let Some(open) = self.take(id)
             && open.why == Why::Better
@@ -188,7 +191,7 @@ impl Topology {
         }
     }
 
-    /// Returns the number of sessions on their way that are to be further ones.
+    /// Returns the number of sessions that are being opened as further ones.
     #[must_use]
     pub fn opening(&self) -> u32 {
         count(self.opening.iter().filter(|open| matches!(open.why, Why::Count | Why::Flush)))
@@ -200,7 +203,8 @@ impl Topology {
         count(self.opening.iter().filter(|open| matches!(open.why, Why::Lost(_))))
     }
 
-    /// Begins a question for the portals of the target, if it is time: ten seconds after the last answer.
+    /// Begins a question for the portals of the target, if ten seconds have passed since the last answer.
+    /// Returns whether it begins.
     pub fn begin_discovery(&mut self, now: Instant) -> bool {
         let is_time = self
             .discovery
@@ -256,7 +260,7 @@ impl Topology {
         turn
     }
 
-    /// All portals, the one whose turn it is first, but the best ports before others.
+    /// Returns all portals, the best ports first, and equal ones beginning with the portal in turn.
     fn best_in_turn(&mut self, facts: &Facts<'_>) -> Vec<PortalId> {
         let turn = self.next_turn();
         let mut portals = in_turn(facts.portals.len(), turn);
@@ -273,7 +277,7 @@ impl Topology {
     }
 }
 
-/// All portals, this one first.
+/// Returns all portals, beginning with `first`.
 fn in_turn(portals: usize, first: usize) -> Vec<PortalId> {
     let count = portals.max(1);
     (0..count).map(|turn| PortalId((first % count + turn) % count)).collect()

@@ -1,4 +1,4 @@
-//! All that is known of one logical unit, over all paths to it.
+//! State of one logical unit, over all paths to it.
 
 mod end;
 mod fingerprint;
@@ -13,8 +13,8 @@ use crate::durability::{Durability, Epoch, LossCount};
 use crate::identity::{Before, Identity, SharedReasons};
 use crate::ids::PathId;
 
-/// What is known of one logical unit, each part by its owner. What concerns several owners goes through it: a command that
-/// begins, and one that ends.
+/// State of one logical unit. Each part has an owner. Events that concern several owners, such as the start and
+/// the end of a command, go through this type.
 #[derive(Clone, Debug)]
 pub struct Unit {
     /// What is unflushed, and what is lost.
@@ -25,35 +25,36 @@ pub struct Unit {
     next_path: u32,
 }
 
-/// No revision.
+/// No revision of the identity.
 const NEVER: u64 = u64::MAX;
 
-/// What was known when a command began.
+/// The state of the unit when a command began.
 #[derive(Clone, Copy, Debug)]
 pub struct Begun {
-    /// Its place among the commands of its path.
+    /// Number of the command on its path.
     pub number: CommandNumber,
-    /// When it began.
+    /// Epoch at which the command began.
     pub epoch: Epoch,
-    /// The revision of the identity, or [`NEVER`] if something had to be asked then.
+    /// The revision of the identity, or [`NEVER`] if there was a reason to ask which unit it is.
     calm_at: u64,
     before: Before,
 }
 
-/// What it means that the known unit has ended a command with GOOD.
+/// Meaning of a GOOD status of the known unit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum GoodEnd {
-    /// Nothing: the unit would have ended it so also with a reset to report, or what it means is known later.
+    /// Nothing: the unit would have answered the same with a reset to report, or the meaning is found out
+    /// later.
     SaysNothing,
     /// The unit had no reset to report when it executed the command.
     NoReset,
-    /// The same, and what the command has written is unflushed from now on.
+    /// The unit had no reset to report, and the command has written data that are unflushed.
     Wrote,
 }
 
 impl GoodEnd {
-    /// Returns what the end means if the request of the command was cancelled, or has ended by another copy: no flush has to bring
-    /// onto the medium what this command has written.
+    /// Returns what the status proves if the request was cancelled, or another copy of it has ended first: then
+    /// no flush has to bring the data of this command onto the medium.
     #[must_use]
     pub const fn if_not_awaited(self) -> Self {
         match self {
@@ -63,7 +64,7 @@ impl GoodEnd {
     }
 }
 
-/// What a unit has reported to a session before it was known to be the unit of the others.
+/// Reports of a unit to a session, from before the session became a path of the unit.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each says of one owner whether it has news")]
 pub struct Reported {
@@ -74,18 +75,18 @@ pub struct Reported {
 }
 
 impl Begun {
-    /// Whether there was no reason to ask which unit it is when the command began, nor since; `revision` is
-    /// [that of now](Identity::revision).
+    /// Returns whether there was no reason to ask which unit it is when the command began, nor since;
+    /// `revision` is the [present one](Identity::revision).
     pub fn is_calm(&self, revision: u64) -> bool {
         self.calm_at == revision
     }
 }
 
 impl Unit {
-    /// The path that a unit begins with.
+    /// The path with which a unit begins.
     pub const FIRST_PATH: PathId = PathId(0);
 
-    /// A unit with its first path, of which nothing is known.
+    /// Creates a unit with its first path, about which nothing else is known.
     pub fn new() -> Self {
         let first = Self::FIRST_PATH;
         let mut commands = ByPath::default();
@@ -98,7 +99,8 @@ impl Unit {
         }
     }
 
-    /// Adds a path: a session has logged in that leads to the unit. It was asked for that when there had been these reasons.
+    /// Adds a path for a session that leads to the unit. `asked_at` are the reasons that existed when the
+    /// session was asked for its unit.
     pub fn add_path(&mut self, asked_at: SharedReasons) -> PathId {
         let path = PathId(self.next_path);
         self.next_path += 1;
@@ -108,14 +110,15 @@ impl Unit {
         path
     }
 
-    /// Forgets a path whose session is over.
+    /// Removes a path whose session has ended.
     pub fn remove_path(&mut self, path: PathId) {
         self.durability.leave(path);
         self.identity.leave(path);
         self.commands.remove(path);
     }
 
-    /// A command is about to be sent. Commands of a path must be sent in the order in which they begin.
+    /// Notes that a command is about to be sent. Commands of a path must be sent in the order in which they
+    /// begin.
     pub fn begin(&mut self, path: PathId) -> Begun {
         let epoch = self.durability.now();
         let is_calm = !self.identity.has_reasons(path);
@@ -130,14 +133,15 @@ impl Unit {
         }
     }
 
-    /// Whether the known unit has executed a command that has ended with GOOD. It has not if another one may have come and gone
-    /// since.
+    /// Returns whether the known unit has executed a command that ended with GOOD. This is not certain if
+    /// another unit may have been there in the meantime.
     pub fn is_of_known_unit(&self, path: PathId, begun: &Begun) -> bool {
         !self.identity.is_known() || !self.identity.may_be_two_since(path, begun.before)
     }
 
-    /// A command has ended with GOOD, and there is no reason to ask which unit has executed it. Returns whether the known unit
-    /// has; otherwise another one may have come and gone since the command began, and its end means nothing.
+    /// Notes that a command has ended with GOOD, and that there is no reason to ask which unit has executed it.
+    /// Returns whether it was the known unit; if not, another unit may have been there since the command began,
+    /// and the status proves nothing.
     pub fn end_with_good(&mut self, path: PathId, begun: &Begun, means: GoodEnd) -> bool {
         let is_of_known_unit = self.is_of_known_unit(path, begun);
         if is_of_known_unit {
@@ -146,7 +150,7 @@ impl Unit {
         is_of_known_unit
     }
 
-    /// The unit that is asked which one it is has ended a command with GOOD, or the known one has.
+    /// Notes a status GOOD of the known unit, or of the unit that is being asked which one it is.
     pub fn on_good(&mut self, path: PathId, begun: &Begun, means: GoodEnd) {
         match means {
             GoodEnd::SaysNothing => {}
@@ -155,7 +159,7 @@ impl Unit {
         }
     }
 
-    /// What the unit has reported over a path so far, for [`merge`](Self::merge).
+    /// Returns what the unit has reported over a path so far, for [`merge`](Self::merge).
     pub fn reported(&self, path: PathId) -> Reported {
         Reported {
             has_reasons: self.identity.has_reasons(path),
@@ -165,8 +169,8 @@ impl Unit {
         }
     }
 
-    /// Takes over what the unit has reported while a session was asked which unit it leads to, before the session became this
-    /// path: it does not repeat that.
+    /// Merges what the unit has reported to a session before the session became this path. The unit does not
+    /// report it again.
     pub fn merge(&mut self, path: PathId, reported: Reported) {
         if reported.has_reasons {
             self.identity.add_reason(path);
@@ -182,36 +186,37 @@ impl Unit {
         }
     }
 
-    /// A command was never sent, or went with its session.
+    /// Forgets a command that was never sent, or whose session has ended.
     pub fn forget(&mut self, path: PathId, number: CommandNumber) {
         if let Some(commands) = self.commands.get_mut(path) {
             commands.end(number);
         }
     }
 
-    /// A command went with its session, which may have executed it, and may have reported something.
+    /// Ends a command whose session has ended. The target may have executed it, and may have reported
+    /// something.
     pub fn end_with_session(&mut self, path: PathId, number: CommandNumber) {
         self.on_hidden_report(path);
         self.forget(path, number);
     }
 
-    /// The number of the next command of a path: all that were sent so far come before it.
+    /// Returns the number of the next command of a path: all that were sent so far come before it.
     pub fn next_command(&self, path: PathId) -> CommandNumber {
         self.commands.get(path).map_or_else(|| Commands::default().next(), Commands::next)
     }
 
-    /// Whether every command of a path has ended.
+    /// Returns whether every command of a path has ended.
     pub fn is_idle(&self, path: PathId) -> bool {
         self.commands.get(path).is_none_or(Commands::are_none)
     }
 
-    /// Whether all commands of a path have ended that were sent before this one.
+    /// Returns whether all commands of a path have ended that were sent before this one.
     pub fn have_ended_before(&self, path: PathId, number: CommandNumber) -> bool {
         self.commands.get(path).is_none_or(|commands| commands.have_ended_before(number))
     }
 
-    /// No status is waited for any more of the commands that a path sent before this one. Each may have hidden the report of a
-    /// reset.
+    /// Ends all commands that a path sent before this one: their statuses are not waited for any more. Each may
+    /// have hidden the report of a reset.
     pub fn give_up_before(&mut self, path: PathId, number: CommandNumber) {
         if let Some(commands) = self.commands.get_mut(path) {
             commands.give_up_before(number);

@@ -1,20 +1,20 @@
-//! The lengths and offsets that requests may have.
+//! Lengths and offsets that requests may have.
 
-/// The payload that no request exceeds unless something else was agreed on: 32 MiB (NBD, "Block size
+/// The largest payload of a request, in bytes, unless another size was negotiated: 32 MiB (NBD, "Block size
 /// constraints").
 pub const MAX_PAYLOAD: u32 = 1 << 25;
 
-/// The block sizes of an export: requests are multiples of them, and have a limit, in bytes (NBD,
-/// "Block size constraints").
+/// The block sizes of an export, in bytes: requests are multiples of them, up to a limit (NBD, "Block size
+/// constraints").
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct BlockSizes {
-    /// Every offset and length is a multiple of it: a power of two of 1 to 65,536.
+    /// Every offset and length is a multiple of this: a power of two, 1 to 65,536.
     pub minimum: u32,
-    /// Multiples of it cost no reading before writing: a power of two of at least 512 and
+    /// Writes of multiples of this need no data to be read first: a power of two of at least 512 and
     /// [`Self::minimum`].
     pub preferred: u32,
-    /// The length of reads and writes does not exceed it: a multiple of [`Self::minimum`], or
-    /// `u32::MAX` for no limit of its own.
+    /// The largest length of a read or write: a multiple of [`Self::minimum`], or `u32::MAX` for no limit of
+    /// its own.
     pub maximum: u32,
 }
 
@@ -22,7 +22,7 @@ impl BlockSizes {
     const MAX_MINIMUM: u32 = 1 << 16;
     const MIN_PREFERRED: u32 = 512;
 
-    /// Whether the sizes keep to the rules of the protocol.
+    /// Returns whether the sizes follow the rules of the protocol.
     pub const fn is_valid(&self) -> bool {
         self.minimum.is_power_of_two()
             && self.minimum <= Self::MAX_MINIMUM
@@ -33,8 +33,8 @@ impl BlockSizes {
             && self.maximum >= self.minimum
     }
 
-    /// What a server's words mean: sizes that are only not what they should be are rounded, `None` is
-    /// for those that leave no request.
+    /// Returns the sizes that a server reports. Sizes that are slightly wrong are rounded; `None` is returned
+    /// if they allow no request.
     pub(crate) fn told(minimum: u32, preferred: u32, maximum: u32) -> Option<Self> {
         let preferred = preferred.max(minimum).max(Self::MIN_PREFERRED);
         let preferred = preferred.checked_next_power_of_two()?;
@@ -48,19 +48,19 @@ impl BlockSizes {
         Some(Self { minimum, preferred, maximum }).filter(Self::is_valid)
     }
 
-    /// What is good for a server that has not told its own.
+    /// Returns suitable sizes for a server that has not reported its own.
     pub(crate) fn untold(size: u64) -> Self {
         let minimum = if size.is_multiple_of(512) { 512 } else { 1 };
         Self { minimum, ..Self::default() }
     }
 
-    /// The length that no payload exceeds.
+    /// Returns the largest length of a payload.
     pub(crate) fn max_payload(&self) -> u32 {
         self.maximum.min(MAX_PAYLOAD)
     }
 }
 
-/// The sizes that hold where nothing was agreed on.
+/// The sizes that hold without a negotiation.
 impl Default for BlockSizes {
     fn default() -> Self {
         Self { minimum: 1, preferred: 4096, maximum: MAX_PAYLOAD }

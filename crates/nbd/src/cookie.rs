@@ -1,7 +1,7 @@
-//! What names a request in its replies.
+//! The identifier of a request in its replies.
 
-/// Identifies a request: the client chooses it, and the server repeats it in each reply (NBD,
-/// "Request message"; older texts say handle).
+/// Identifies a request: the client chooses it, and the server repeats it in each reply (NBD, "Request
+/// message"; older texts call it handle).
 ///
 /// Unique among the requests in flight on a connection.
 #[doc(alias = "handle")]

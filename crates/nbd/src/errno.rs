@@ -32,13 +32,13 @@ pub enum Errno {
 }
 
 impl Errno {
-    /// The value on the wire.
+    /// Returns the value on the wire.
     pub const fn to_wire(self) -> u32 {
         self as u32
     }
 
-    /// The error behind a value other than zero; one that is not listed counts as
-    /// [`Errno::Invalid`], as the protocol asks of clients.
+    /// Returns the error for a value other than zero. An unlisted value becomes [`Errno::Invalid`], as the
+    /// protocol requires of clients.
     pub const fn from_wire(value: u32) -> Self {
         match value {
             1 => Self::Permission,

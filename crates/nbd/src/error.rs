@@ -1,17 +1,17 @@
-//! What ends a connection.
+//! Errors that end a connection.
 
 use thiserror::Error;
 
 use crate::cookie::Cookie;
 use crate::option::OptionError;
 
-/// Something of the other side after which the connection cannot go on.
+/// A protocol error of the other side, after which the connection cannot continue.
 ///
-/// The stream has no point at which it could be taken up again: close it.
+/// The stream cannot be resynchronised: close the connection.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ProtocolError {
-    /// A message does not begin as it must.
+    /// A message does not begin with the number that such a message must have.
     #[error("a {message} begins with {value:#x}")]
     Magic {
         /// The expected message.
@@ -22,22 +22,22 @@ pub enum ProtocolError {
     /// A client's flags have bits that the server did not offer.
     #[error("the client's flags ({0:#x}) have bits that were not offered")]
     ClientFlags(u32),
-    /// A client goes on with options without an end.
+    /// The client sends more options than the server accepts in one handshake.
     #[error("the client has sent more than {0} options")]
     Options(u32),
-    /// A client asks by NBD_OPT_EXPORT_NAME, which knows no refusal, for an export that it does not
-    /// get.
+    /// The server refuses the export that the client requests by NBD_OPT_EXPORT_NAME. This option has no
+    /// error reply.
     #[error("export {name:?}: {error}")]
     Export {
-        /// The name that the client sent; empty where it is no text.
+        /// Name that the client sent; empty if it is not text.
         name: String,
         /// The reason.
         error: OptionError,
     },
-    /// A write has more data than would be skipped.
+    /// A write is refused, and has too much data to be skipped.
     #[error("a write has {0} bytes of data")]
     Payload(u32),
-    /// An answer to an option cannot be understood, or may not come now.
+    /// An answer to an option is malformed, or not allowed at this point of the handshake.
     #[error("an answer to option {option}: {problem}")]
     Answer {
         /// The option's number.
@@ -48,10 +48,11 @@ pub enum ProtocolError {
     /// A reply belongs to no request in flight.
     #[error("a reply to no request ({0:?})")]
     UnknownCookie(Cookie),
-    /// A structured reply where simple ones were negotiated, or a simple one that must be structured.
+    /// A reply is structured although simple replies were negotiated, or simple although it must be
+    /// structured.
     #[error("the reply to a request ({0:?}) is of the other kind than was negotiated")]
     ReplyKind(Cookie),
-    /// A chunk is malformed, or of a kind that does not belong to its request.
+    /// A chunk of a reply is malformed, or its kind does not fit the request.
     #[error("a chunk of kind {kind:#x} in the reply to a request ({cookie:?})")]
     Chunk {
         /// The request.
@@ -59,26 +60,26 @@ pub enum ProtocolError {
         /// The kind of the chunk.
         kind: u16,
     },
-    /// A chunk of a read goes beyond the range of the request.
+    /// A chunk in the reply to a read lies outside the range of the request.
     #[error("data at {offset}, beyond the request ({cookie:?})")]
     OutsideRequest {
         /// The request.
         cookie: Cookie,
-        /// Where the chunk begins, in bytes from the start of the export.
+        /// Start of the chunk, in bytes from the start of the export.
         offset: u64,
     },
-    /// A chunk of a read brings what another has brought.
+    /// A chunk in the reply to a read has bytes that an earlier chunk had already.
     #[error("data at {offset} for the second time ({cookie:?})")]
     Overlap {
         /// The request.
         cookie: Cookie,
-        /// Where the chunk begins, in bytes from the start of the export.
+        /// Start of the chunk, in bytes from the start of the export.
         offset: u64,
     },
-    /// A read comes in more pieces than are followed.
+    /// The reply to a read has more separate pieces than the client can track.
     #[error("the reply to a read ({0:?}) is of too many pieces")]
     Fragments(Cookie),
-    /// A block status is of a context that was not negotiated, or comes twice.
+    /// A block status is of a context that was not negotiated, or of one that was reported before.
     #[error("a block status of context {id}, which is not expected ({cookie:?})")]
     Context {
         /// The request.
@@ -86,7 +87,7 @@ pub enum ProtocolError {
         /// The context's id.
         id: u32,
     },
-    /// A reply ends without all of its data, and without an error.
+    /// A reply ends without all of its data, and reports no error.
     #[error("the reply to a request ({0:?}) is not complete")]
     Missing(Cookie),
 }

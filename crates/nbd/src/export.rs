@@ -1,4 +1,4 @@
-//! What a server offers.
+//! Exports that a server offers.
 
 use crate::block_sizes::BlockSizes;
 use crate::transmission_flags::TransmissionFlags;
@@ -6,16 +6,16 @@ use crate::transmission_flags::TransmissionFlags;
 /// An export as its server describes it (NBD, "`NBD_INFO_EXPORT`" and the other information types).
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Export {
-    /// The name that the server uses for it; the empty one is that of the default export.
+    /// The name that the server uses for it; the empty name means the default export.
     pub name: String,
-    /// For people.
+    /// Description, for people.
     pub description: Option<String>,
-    /// In bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Which commands the server takes, and what the export is like.
+    /// The commands that the server supports, and properties of the export.
     pub flags: TransmissionFlags,
-    /// The block sizes that requests must keep to, whether or not the client knows them. A server
-    /// accepts no payload above [`MAX_PAYLOAD`](crate::MAX_PAYLOAD), and says so.
+    /// The block sizes that requests must keep, whether or not the client knows them. A server accepts no
+    /// payload above [`MAX_PAYLOAD`](crate::MAX_PAYLOAD), and reports that limit.
     pub block_sizes: BlockSizes,
     /// The names of the metadata contexts that clients can select, such as
     /// [`BASE_ALLOCATION`](crate::BASE_ALLOCATION).
@@ -23,7 +23,7 @@ pub struct Export {
 }
 
 impl Export {
-    /// The flags as a client is told them: without those that need something that is not there.
+    /// Returns the flags to report to a client, without those whose prerequisite is missing.
     pub(crate) fn offered_flags(&self, structured: bool) -> TransmissionFlags {
         let mut flags = self.flags | TransmissionFlags::HAS_FLAGS;
         if !structured {

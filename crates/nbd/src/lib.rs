@@ -1,23 +1,23 @@
-//! The Network Block Device protocol as machines without IO: fixed newstyle handshake, metadata
+//! The Network Block Device protocol as state machines without IO: fixed newstyle handshake, metadata
 //! contexts, simple and structured replies.
 //!
 //! ```text
 //!  client::Handshake                      server::Handshake
 //!    │ ◄──────────── greeting, flags ─────── │
-//!    │ ── flags, options ──────────────────► │  which exports, what they are like, what both can do
+//!    │ ── flags, options ──────────────────► │  list of exports, properties of an export, common features
 //!    │ ◄───────────────────────── answers ── │
 //!  client::Transmission                   server::Transmission
 //!    │ ── requests ────────────────────────► │
 //!    │ ◄───────────────────────── replies ── │  server::Replies, in any order
 //! ```
 //!
-//! Bytes are arguments, outputs are returned; sockets and time are for the caller. What the other
-//! side sends is held against what was negotiated: a request that breaks it is refused, a stream
-//! that cannot be understood ends with a [`ProtocolError`]. No input panics, and none makes a
-//! machine hold more than it says.
+//! Bytes are arguments, and outputs are returned; sockets and time are the caller's. The messages of the
+//! other side are checked against the negotiated terms: a request that breaks them is refused, and a stream
+//! that cannot be parsed ends with a [`ProtocolError`]. No input causes a panic, or makes a state machine
+//! hold more memory than documented.
 //!
-//! Sections are those of the protocol's document, `doc/proto.md` of NetworkBlockDevice/nbd, which is
-//! in the public domain; names in capitals are its terms.
+//! Section names are those of the protocol's document, `doc/proto.md` of NetworkBlockDevice/nbd, which is in
+//! the public domain; names in capitals are its terms.
 #![forbid(unsafe_code)]
 #![warn(clippy::indexing_slicing)]
 

@@ -1,13 +1,13 @@
-//! Kinds of block status.
+//! Metadata contexts: kinds of block status.
 
-/// The context that says where data and zeros are: [`crate::Extent::HOLE`] and
-/// [`crate::Extent::ZERO`] (NBD, "`base:allocation` metadata context").
+/// The context that reports where data and zeros are: [`crate::Extent::HOLE`] and [`crate::Extent::ZERO`]
+/// (NBD, "`base:allocation` metadata context").
 pub const BASE_ALLOCATION: &str = "base:allocation";
 
 /// A metadata context that was selected for a connection (NBD, "Metadata querying").
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct MetaContext {
-    /// Names the context in replies; chosen by the server, good for the connection.
+    /// Identifies the context in replies; chosen by the server, valid for the connection.
     pub id: u32,
     /// A namespace, a colon, and a name in it.
     pub name: String,

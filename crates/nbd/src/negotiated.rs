@@ -1,4 +1,4 @@
-//! What a handshake comes to.
+//! The result of a handshake.
 
 use crate::export::Export;
 use crate::meta_context::MetaContext;
@@ -8,11 +8,11 @@ use crate::meta_context::MetaContext;
 pub struct Negotiated {
     /// The export, with the flags and block sizes that were reported to the client.
     pub export: Export,
-    /// The name by which the client asked for it.
+    /// The name by which the client requested it.
     pub name: String,
     /// Whether replies are structured (NBD, "`NBD_OPT_STRUCTURED_REPLY`").
     pub structured: bool,
-    /// The contexts that requests for block status are answered in; empty where there may be none.
+    /// The contexts in which requests for block status are answered; without any, such requests are refused.
     pub contexts: Vec<MetaContext>,
     /// Whether the client knows the block sizes.
     pub knows_block_sizes: bool,

@@ -3,11 +3,11 @@
 use bytes::{BufMut, BytesMut};
 use thiserror::Error;
 
-/// `NBDMAGIC`, the first bytes of a server.
+/// `NBDMAGIC`, the first bytes that a server sends.
 pub(crate) const INIT_MAGIC: u64 = 0x4e42_444d_4147_4943;
 /// `IHAVEOPT`, before the flags of a server and each option of a client.
 pub(crate) const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
-/// Before each answer to an option.
+/// Precedes each answer to an option.
 pub(crate) const REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 
 /// NBD_FLAG_FIXED_NEWSTYLE and NBD_FLAG_C_FIXED_NEWSTYLE.
@@ -19,7 +19,7 @@ pub(crate) const NO_ZEROES: u16 = 1 << 1;
 pub(crate) const OPTION_LEN: usize = 16;
 /// Length of an answer to an option without its data.
 pub(crate) const REPLY_LEN: usize = 20;
-/// The zeros behind the answer to NBD_OPT_EXPORT_NAME.
+/// Number of zeros after the answer to NBD_OPT_EXPORT_NAME.
 pub(crate) const ZEROES: usize = 124;
 
 /// The options (NBD, "Option types").
@@ -34,17 +34,17 @@ pub(crate) mod code {
     pub(crate) const SET_META_CONTEXT: u32 = 10;
 }
 
-/// The answers that are no errors (NBD, "Option reply types").
+/// The answers that are not errors (NBD, "Option reply types").
 pub(crate) mod answer {
     pub(crate) const ACK: u32 = 1;
     pub(crate) const SERVER: u32 = 2;
     pub(crate) const INFO: u32 = 3;
     pub(crate) const META_CONTEXT: u32 = 4;
-    /// The bit that all errors have.
+    /// The bit that is set in all errors.
     pub(crate) const IS_ERROR: u32 = 1 << 31;
 }
 
-/// What is told of an export (NBD, "`NBD_REP_INFO`").
+/// Types of information on an export (NBD, "`NBD_REP_INFO`").
 pub(crate) mod info {
     pub(crate) const EXPORT: u16 = 0;
     pub(crate) const NAME: u16 = 1;
@@ -55,42 +55,43 @@ pub(crate) mod info {
 /// Reasons why a server refuses an option (NBD, "Option reply types").
 #[derive(Clone, Copy, Debug, Eq, Error, Hash, PartialEq)]
 pub enum OptionError {
-    /// NBD_REP_ERR_UNSUP.
+    /// The server does not support an option of the handshake (NBD_REP_ERR_UNSUP).
     #[error("the server does not know the option")]
     Unsupported = 1,
-    /// NBD_REP_ERR_POLICY.
+    /// The server is configured not to allow the option to this client (NBD_REP_ERR_POLICY).
     #[error("the server's policy forbids the option")]
     Policy = 2,
-    /// NBD_REP_ERR_INVALID.
+    /// The option is malformed, or not allowed at this point of the handshake (NBD_REP_ERR_INVALID).
     #[error("the option is malformed, or may not come now")]
     Invalid = 3,
-    /// NBD_REP_ERR_PLATFORM.
+    /// The platform that the server runs on does not support the option (NBD_REP_ERR_PLATFORM).
     #[error("the server's platform does not support the option")]
     Platform = 4,
-    /// NBD_REP_ERR_TLS_REQD.
+    /// The server requires TLS before it accepts the option (NBD_REP_ERR_TLS_REQD).
     #[error("the server wants TLS first")]
     TlsRequired = 5,
-    /// NBD_REP_ERR_UNKNOWN.
+    /// The server has no export of that name (NBD_REP_ERR_UNKNOWN).
     #[error("the server has no such export")]
     Unknown = 6,
-    /// NBD_REP_ERR_SHUTDOWN.
+    /// The server is shutting down (NBD_REP_ERR_SHUTDOWN).
     #[error("the server is shutting down")]
     Shutdown = 7,
-    /// NBD_REP_ERR_BLOCK_SIZE_REQD.
+    /// The server requires certain block sizes, and the client has not requested them
+    /// (NBD_REP_ERR_BLOCK_SIZE_REQD).
     #[error("the server wants its block sizes to be asked for")]
     BlockSizeRequired = 8,
-    /// NBD_REP_ERR_TOO_BIG.
+    /// The option or the answer to it is too long for the server (NBD_REP_ERR_TOO_BIG).
     #[error("the option or its answer is too long")]
     TooBig = 9,
 }
 
 impl OptionError {
-    /// The answer's type on the wire.
+    /// Returns the answer's type on the wire.
     pub const fn to_wire(self) -> u32 {
         answer::IS_ERROR | self as u32
     }
 
-    /// The error behind an answer whose highest bit is set; one that is not listed counts as
+    /// Returns the error for an answer whose highest bit is set; an unlisted one becomes
     /// [`OptionError::Unsupported`].
     pub(crate) const fn from_wire(value: u32) -> Self {
         match value & !answer::IS_ERROR {
@@ -113,7 +114,7 @@ pub(crate) fn put_answer(output: &mut BytesMut, option: u32, kind: u32, parts: &
     output.put_u64(REPLY_MAGIC);
     output.put_u32(option);
     output.put_u32(kind);
-    // Strings have 4096 bytes at most, and an answer two of them.
+    // A string has at most 4096 bytes, and an answer at most two strings.
     output.put_u32(u32::try_from(len).unwrap_or_default());
     parts.iter().for_each(|part| output.put_slice(part));
 }

@@ -1,4 +1,4 @@
-//! What a server answers in transmission.
+//! Replies of a server in transmission.
 
 use bytes::{Buf, BufMut, Bytes};
 
@@ -23,11 +23,11 @@ pub(crate) mod chunk {
     pub(crate) const BLOCK_STATUS: u16 = 5;
     pub(crate) const ERROR: u16 = (1 << 15) + 1;
     pub(crate) const ERROR_OFFSET: u16 = (1 << 15) + 2;
-    /// The bit that all kinds of errors have.
+    /// The bit that is set in all kinds of errors.
     pub(crate) const IS_ERROR: u16 = 1 << 15;
 }
 
-/// The bytes of a reply that stand before its data.
+/// The bytes of a reply before its data.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct ReplyHead {
     bytes: [u8; Self::MAX_LEN],
@@ -45,7 +45,7 @@ impl ReplyHead {
         })
     }
 
-    /// The head of a chunk of `len` bytes of payload.
+    /// Creates the head of a chunk with a payload of `len` bytes.
     pub(crate) fn chunk(is_done: bool, kind: u16, cookie: Cookie, len: u32) -> Self {
         Self::build(CHUNK_LEN, |mut rest| put_chunk(&mut rest, is_done, kind, cookie, len))
     }
@@ -98,7 +98,7 @@ pub(crate) fn put_chunk(
     bytes.put_u32(len);
 }
 
-/// The head of a chunk as a client reads it.
+/// The head of a chunk, as a client decodes it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct ChunkHead {
     pub(crate) is_done: bool,
@@ -108,7 +108,7 @@ pub(crate) struct ChunkHead {
 }
 
 impl ChunkHead {
-    /// Takes a head behind its magic number, all of which is there.
+    /// Takes the rest of a head that follows the magic number; all of it must be present.
     pub(crate) fn take(bytes: &mut impl Buf) -> Self {
         Self {
             is_done: bytes.get_u16() & DONE != 0,

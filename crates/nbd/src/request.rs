@@ -1,4 +1,4 @@
-//! What a client asks for in transmission.
+//! Requests of a client in transmission.
 
 use bytes::{Buf, BufMut};
 
@@ -29,14 +29,14 @@ pub(crate) mod flag {
     pub(crate) const FAST_ZERO: u16 = 1 << 4;
 }
 
-/// A request with the range that it is about (NBD, "Request message").
+/// A request with its range (NBD, "Request message").
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Request {
-    /// Names the request in its replies.
+    /// Identifies the request in its replies.
     pub cookie: Cookie,
     /// The operation.
     pub command: Command,
-    /// Where the range begins, in bytes.
+    /// Offset of the range, in bytes.
     pub offset: u64,
     /// Length of the range, in bytes.
     pub length: u32,
@@ -44,42 +44,42 @@ pub struct Request {
 
 /// The operation on the range of a request (NBD, "Request types").
 ///
-/// `fua`: the reply waits until what was written is on permanent storage.
+/// `fua`: the server replies only when the written data is on permanent storage.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Command {
-    /// The data of the range.
+    /// Reads the data of the range.
     Read {
-        /// The data come in one chunk.
+        /// Whether all data must arrive in one chunk.
         dont_fragment: bool,
     },
-    /// The data that follow the request take the place of the range.
+    /// Writes the data that follows the request to the range.
     Write {
-        /// The data are on permanent storage before the reply.
+        /// Whether the data must be on permanent storage before the reply.
         fua: bool,
     },
-    /// Everything that was answered before is on permanent storage before the reply. The range is
-    /// of length zero.
+    /// Flushes: all writes that were answered before are on permanent storage before the reply. The range has
+    /// length zero.
     Flush,
-    /// The data of the range are no longer needed.
+    /// Discards the data of the range.
     Trim {
-        /// Whether the trim must be on the medium before the reply, as for a write.
+        /// Whether the trim must be on permanent storage before the reply.
         fua: bool,
     },
-    /// The range will be read soon.
+    /// Announces that the range will be read soon.
     Cache,
-    /// Zeros take the place of the range.
+    /// Writes zeros to the range.
     WriteZeroes {
-        /// Whether the zeros must be on the medium before the reply, as for a write.
+        /// Whether the zeros must be on permanent storage before the reply.
         fua: bool,
-        /// The range stays allocated.
+        /// Whether the range must stay allocated.
         no_hole: bool,
         /// Whether the request fails immediately with
         /// [`Errno::NotSupported`](crate::Errno::NotSupported) unless it is faster than a write.
         fast: bool,
     },
-    /// The status of the range in each selected metadata context.
+    /// Reports the status of the range in each selected metadata context.
     BlockStatus {
-        /// One extent for each context is enough.
+        /// Whether one extent for each context is enough.
         one: bool,
     },
 }
@@ -111,7 +111,7 @@ impl Request {
     /// Length of a request without the data of a write.
     pub const LEN: usize = 28;
 
-    /// The request on the wire; the data of a write follow it.
+    /// Returns the request as on the wire; the data of a write follows it.
     pub fn encode(&self) -> [u8; Self::LEN] {
         self.header().encode()
     }
@@ -123,7 +123,7 @@ impl Request {
     }
 }
 
-/// The fields of a request, not looked at yet.
+/// The fields of a request, not yet checked.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct RequestHeader {
     pub(crate) flags: u16,
@@ -134,7 +134,7 @@ pub(crate) struct RequestHeader {
 }
 
 impl RequestHeader {
-    /// The end of a connection (NBD, "Terminating the transmission phase").
+    /// The request that ends a connection (NBD, "Terminating the transmission phase").
     pub(crate) const DISCONNECT: Self =
         Self { flags: 0, kind: kind::DISC, cookie: Cookie(0), offset: 0, length: 0 };
 

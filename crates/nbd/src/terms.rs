@@ -1,6 +1,6 @@
-//! What requests must keep to, on either side.
+//! The negotiated terms that requests must keep, on either side.
 //!
-//! Why it is so: `docs/design/nbd.md`.
+//! Design: `docs/design/nbd.md`.
 
 use thiserror::Error;
 
@@ -15,7 +15,7 @@ use crate::transmission_flags::TransmissionFlags;
 #[error("{reason}")]
 #[non_exhaustive]
 pub struct Breach {
-    /// The error that a server answers.
+    /// The error that a server replies with.
     pub errno: Errno,
     /// The reason, for people.
     pub reason: &'static str,
@@ -27,7 +27,7 @@ impl Breach {
     }
 }
 
-/// The part of what was negotiated that requests are held against.
+/// The negotiated terms that requests are checked against.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     size: u64,
@@ -47,10 +47,10 @@ impl Terms {
         }
     }
 
-    /// The command of a request, if it may be.
+    /// Returns the command of a request, if the terms allow it.
     pub(crate) fn check(&self, header: &RequestHeader) -> Result<Command, Breach> {
         if matches!(header.kind, kind::WRITE | kind::WRITE_ZEROES | kind::TRIM) {
-            // What writes is not offered of a read-only export, but that is the reason.
+            // A read-only export does not offer these commands either; this check gives the better reason.
             self.check_writable()?;
         }
         let command = self.command(header)?;
@@ -77,7 +77,7 @@ impl Terms {
         Ok(command)
     }
 
-    /// The command that kind and flags make.
+    /// Returns the command that kind and flags stand for.
     fn command(&self, header: &RequestHeader) -> Result<Command, Breach> {
         let has = |flag| header.flags & flag != 0;
         let fua = has(flag::FUA);
@@ -104,7 +104,7 @@ impl Terms {
         if !self.flags.contains(needed) {
             return Err(Breach::new(Errno::Invalid, "the request was not offered"));
         }
-        // Clients set FUA on requests that write nothing, too, where it means nothing.
+        // Clients set FUA also on requests that write nothing, where it has no effect.
         if header.flags & !(allowed | flag::FUA) != 0 {
             return Err(Breach::new(Errno::Invalid, "a flag does not belong to the request"));
         }

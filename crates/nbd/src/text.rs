@@ -1,11 +1,11 @@
-//! Names, descriptions and messages.
+//! Strings of the protocol: names, descriptions and messages.
 
 use bytes::Bytes;
 
-/// The length that no string exceeds, in bytes (NBD, "Conventions").
+/// Largest length of a string, in bytes (NBD, "Conventions").
 pub const MAX_STRING: usize = 4096;
 
-/// The text in bytes from the other side; `None` for what is no UTF-8, has a NUL or is too long.
+/// Decodes text from the other side; `None` if it is not UTF-8, contains a NUL or is too long.
 pub(crate) fn string(bytes: &Bytes) -> Option<String> {
     if bytes.len() > MAX_STRING || bytes.contains(&0) {
         return None;
@@ -13,7 +13,8 @@ pub(crate) fn string(bytes: &Bytes) -> Option<String> {
     str::from_utf8(bytes).ok().map(str::to_owned)
 }
 
-/// A message of the peer as printable text: control characters, line separators and direction marks are escaped.
+/// Returns a message of the peer as printable text: control characters, line separators and direction marks
+/// are escaped.
 pub(crate) fn message(bytes: &[u8]) -> String {
     let shown = bytes.get(..MAX_STRING).unwrap_or(bytes);
     let mut message = String::new();
@@ -28,7 +29,7 @@ pub(crate) fn message(bytes: &[u8]) -> String {
     message
 }
 
-/// As much of a text of ours as a string may hold.
+/// Returns as much of our own text as a string may hold.
 pub(crate) fn limited(text: &str) -> &str {
     if text.len() <= MAX_STRING {
         return text;

@@ -1,4 +1,4 @@
-//! What a server says of an export.
+//! The transmission flags of an export.
 
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
@@ -26,9 +26,9 @@ impl TransmissionFlags {
     pub const TRIM: Self = Self(1 << 5);
     /// NBD_FLAG_SEND_WRITE_ZEROES, with the flag NO_HOLE of that command.
     pub const WRITE_ZEROES: Self = Self(1 << 6);
-    /// NBD_FLAG_SEND_DF: reads may ask for one chunk; only with structured replies.
+    /// NBD_FLAG_SEND_DF: reads may require a single chunk; only with structured replies.
     pub const DONT_FRAGMENT: Self = Self(1 << 7);
-    /// NBD_FLAG_CAN_MULTI_CONN: a flush on one connection covers the writes of all.
+    /// NBD_FLAG_CAN_MULTI_CONN: a flush on one connection covers the writes of all connections.
     pub const MULTI_CONN: Self = Self(1 << 8);
     /// NBD_FLAG_SEND_CACHE.
     pub const CACHE: Self = Self(1 << 10);
@@ -49,35 +49,35 @@ impl TransmissionFlags {
         (Self::FAST_ZERO, "SEND_FAST_ZERO"),
     ];
 
-    /// The bits on the wire.
+    /// Returns the bits on the wire.
     pub const fn bits(self) -> u16 {
         self.0
     }
 
-    /// The flags that these bits are.
+    /// Creates the flags from their bits.
     pub const fn from_bits(bits: u16) -> Self {
         Self(bits)
     }
 
-    /// Whether all of these are set.
+    /// Returns whether all of `flags` are set.
     pub const fn contains(self, flags: Self) -> bool {
         self.0 & flags.0 == flags.0
     }
 
-    /// These flags but for some.
+    /// Returns these flags without `flags`.
     #[must_use]
     pub const fn without(self, flags: Self) -> Self {
         Self(self.0 & !flags.0)
     }
 
-    /// These flags and `flags`, if the condition holds.
+    /// Adds `flags` if the condition holds.
     #[must_use]
     pub const fn with_if(self, condition: bool, flags: Self) -> Self {
         if condition { Self(self.0 | flags.0) } else { self }
     }
 }
 
-/// The names of the flags that are set, as the protocol has them; unknown bits as a number.
+/// Prints the names of the flags that are set, in the terms of the protocol; unknown bits as a number.
 impl fmt::Debug for TransmissionFlags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rest = *self;

@@ -35,12 +35,12 @@ pub enum AsyncEvent {
     ScsiAsyncEvent,
     /// The target wants a logout of this connection.
     LogoutRequest {
-        /// Seconds in which it wants it.
+        /// Seconds within which the target wants the logout.
         time: u16,
     },
     /// The target will drop a connection.
     ConnectionDropped {
-        /// Which one.
+        /// The connection.
         cid: Cid,
         /// Seconds to wait before a reconnect.
         time2wait: u16,
@@ -56,12 +56,12 @@ pub enum AsyncEvent {
     },
     /// The target wants to negotiate parameters.
     NegotiationRequest {
-        /// Seconds in which it wants that.
+        /// Seconds within which the target wants the negotiation.
         time: u16,
     },
     /// All tasks of the logical unit were ended, and the target waits for an acknowledgement.
     TaskTermination,
-    /// Something of the vendor's.
+    /// A vendor-specific event.
     Vendor {
         /// AsyncEvent, 248 to 255.
         event: u8,

@@ -66,7 +66,7 @@ impl Bhs {
         self.0[4] = (len as u64 / 4).to_be_bytes()[7];
     }
 
-    /// A header of zeros but for byte 0.
+    /// Creates a header of zeros except for byte 0.
     pub(crate) const fn with_opcode(opcode: u8, immediate: bool) -> Self {
         let mut bytes = [0; Self::LEN];
         bytes[0] = opcode | if immediate { 0x40 } else { 0 };

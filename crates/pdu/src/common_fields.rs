@@ -3,12 +3,12 @@
 use crate::tag::RESERVED_TAG;
 use crate::{Bhs, CmdSn, DataSn, DecodeError, Itt, StatSn, Ttt, scsi::Lun};
 
-/// The F bit of byte 1; in the PDUs that have no use for it the standard sets it all the same.
+/// The F bit of byte 1; the standard sets it even in PDUs that have no use for it.
 pub(crate) const FINAL: u8 = 0x80;
 /// The C bit of byte 1 in Login and Text PDUs: the text goes on in the next PDU.
 pub(crate) const CONTINUE: u8 = 0x40;
 
-/// `mask` if the flag is up, nothing otherwise.
+/// Returns `mask` if the flag is set, otherwise 0.
 pub(crate) const fn flag(is_up: bool, mask: u8) -> u8 {
     if is_up { mask } else { 0 }
 }

@@ -20,8 +20,7 @@ const STATUS_CODE: usize = 3;
 const BUFFER_OFFSET: usize = 40;
 const RESIDUAL_COUNT: usize = 44;
 
-/// Data from the target (RFC 7143 §11.7), with the status of its command if that collapses into the
-/// last one.
+/// Data from the target (RFC 7143 §11.7); the last PDU may also carry the status of its command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DataIn {
     /// F: the last PDU of its sequence; not necessarily of the task.
@@ -42,7 +41,7 @@ pub struct DataIn {
     pub max_cmd_sn: CmdSn,
     /// The PDU's number in its task, from zero; shared with R2Ts.
     pub data_sn: DataSn,
-    /// Where the data stands in the transfer, bytes.
+    /// Offset of the data in the transfer, bytes.
     pub buffer_offset: u32,
 }
 
@@ -78,7 +77,7 @@ impl DataIn {
         bhs
     }
 
-    /// Reads a header. Without S, status, residual and StatSN hold nothing and are not looked at.
+    /// Reads a header. Without S, status, residual and StatSN are ignored.
     ///
     /// # Errors
     /// When the Initiator Task Tag is the reserved one, S comes without F, or O with U.

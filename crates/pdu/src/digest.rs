@@ -23,7 +23,7 @@ impl Digest {
         }
     }
 
-    /// Whether there is no digest.
+    /// Returns whether there is no digest.
     pub const fn is_empty(self) -> bool {
         matches!(self, Self::None)
     }
@@ -38,14 +38,14 @@ impl fmt::Display for Digest {
     }
 }
 
-/// A CRC32C in the making, over pieces that need not be contiguous.
+/// A CRC32C in progress, over pieces that need not be contiguous.
 ///
 /// A header digest covers BHS and AHS; a data digest covers the data segment with its padding.
 #[derive(Clone, Debug)]
 pub struct Crc32c(crc_fast::Digest);
 
 impl Crc32c {
-    /// The checksum of nothing.
+    /// Creates the checksum of no bytes.
     pub fn new() -> Self {
         Self(crc_fast::Digest::new(CrcAlgorithm::Crc32Iscsi))
     }
@@ -55,7 +55,7 @@ impl Crc32c {
         self.0.update(bytes);
     }
 
-    /// The digest as it goes on the wire: alone of all fields, least significant byte first.
+    /// The digest as it goes on the wire. It is the only field with the least significant byte first.
     pub fn finish(self) -> [u8; 4] {
         let [a, b, c, d, ..] = self.0.finalize().to_le_bytes();
         [a, b, c, d]

@@ -2,13 +2,13 @@
 
 use thiserror::Error;
 
-/// A PDU that breaks the format of RFC 7143 §11 in a way that must not be ignored.
+/// Violations of the PDU format of RFC 7143 §11 that must not be ignored.
 ///
-/// Reserved fields are ignored on receipt and never lead here.
+/// Reserved fields are ignored on receipt and never lead to an error.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// The opcode is not one of RFC 7143 §11.2.1.2, or is of the wrong direction.
+    /// The opcode is not one of RFC 7143 §11.2.1.2, or belongs to the other direction.
     #[error("opcode {0:#04x} is not a PDU of this direction")]
     Opcode(u8),
     /// A field holds a reserved or contradictory value.

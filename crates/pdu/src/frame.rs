@@ -25,8 +25,8 @@ pub const fn padding_of(len: usize) -> usize {
 }
 
 impl FrameLayout {
-    /// The layout that a header announces. The lengths are the peer's word: judge them before
-    /// memory is set aside for them.
+    /// The layout that a header announces. The peer chooses these lengths: check them before you allocate memory
+    /// for them.
     pub const fn of(bhs: &Bhs, header_digest: Digest, data_digest: Digest) -> Self {
         let data_len = bhs.data_len();
         Self {
@@ -43,7 +43,7 @@ impl FrameLayout {
         Bhs::LEN + self.ahs_len + self.header_digest_len
     }
 
-    /// Returns the length of the trailer behind the data: padding and data digest.
+    /// Returns the length of the trailer after the data: padding and data digest.
     pub const fn trailer_len(&self) -> usize {
         self.padding_len + self.data_digest_len
     }

@@ -10,10 +10,9 @@
 //!    TotalAHSLength counts the AHS in words; DataSegmentLength counts the data in bytes.
 //! ```
 //!
-//! Each PDU is a value with named fields; byte order, flags and reserved fields stay in the file
-//! that knows them. The data segment is not part of the value: [`FrameLayout`] says where it
-//! stands, [`keys`] and [`scsi`] say what it holds. The crate knows no state: what a PDU means, and
-//! whether it may come now, is for others to say.
+//! Each PDU is a value with named fields; byte order, flags and reserved fields stay in the file that knows them.
+//! The data segment is not part of the value: [`FrameLayout`] says where it is, [`keys`] and [`scsi`] say what it
+//! holds. The crate has no state: its users decide what a PDU means, and whether it is allowed at that time.
 //!
 //! Decoding ignores reserved fields and refuses reserved codes. No input panics.
 //!
@@ -21,7 +20,7 @@
 //! |---|---|
 //! | `bhs.rs`, `frame.rs`, `digest.rs` | the parts of a PDU |
 //! | `opcode.rs`, `message.rs` | which PDU it is |
-//! | one file a pair of PDUs, named as in RFC 7143 §11 | their fields |
+//! | one file per pair of PDUs, named as in RFC 7143 §11 | their fields |
 //! | `tag.rs`, `serial.rs` | tags and sequence numbers |
 //! | `name.rs`, `target_address.rs` | names and addresses in text |
 //! | [`keys`] | key=value text and the table of all keys |

@@ -89,7 +89,7 @@ const fn flags(transit: bool, is_continued: bool, current: Stage, next: u8) -> u
     flag(transit, TRANSIT | next) | flag(is_continued, CONTINUE) | (current as u8) << 2
 }
 
-/// Flags that must not stand together, or a stage that does not exist.
+/// The error for flags that exclude each other, or for a stage that does not exist.
 fn contradiction(pdu: &'static str, field: &'static str, flags: u8) -> DecodeError {
     DecodeError::Field { pdu, field, value: flags.into() }
 }
@@ -109,7 +109,7 @@ impl LoginRequest {
         bhs
     }
 
-    /// Reads a header. Without T the next stage comes out as the current one.
+    /// Reads a header. Without T the next stage is read as the current one.
     ///
     /// # Errors
     /// When the Initiator Task Tag is the reserved one, a stage is 2, or T and C come together.
@@ -150,7 +150,7 @@ pub struct LoginResponse {
     pub next_stage: Option<Stage>,
     /// The highest version the target speaks.
     pub version_max: u8,
-    /// The version spoken from now on.
+    /// The version that both sides use after this response.
     pub version_active: u8,
     /// The initiator's part of the session identifier.
     pub isid: Isid,
@@ -183,8 +183,8 @@ impl LoginResponse {
         bhs
     }
 
-    /// Reads a header. A failure is read leniently: its stages come out as SecurityNegotiation and
-    /// none, whatever they hold.
+    /// Reads a header. A failure is read leniently: its stages are read as SecurityNegotiation and none, whatever
+    /// they hold.
     ///
     /// # Errors
     /// When the Initiator Task Tag is the reserved one; in a success, when a stage is 2, or T and C
@@ -237,9 +237,9 @@ impl LoginStatus {
     /// The class of a login that fails through the target's fault.
     pub const CLASS_TARGET_ERROR: u8 = 3;
 
-    /// The target has moved for good.
+    /// The target has moved permanently.
     pub const TARGET_MOVED_PERMANENTLY: Self = Self { class: 1, detail: 2 };
-    /// The initiator's error, without a word on what it is.
+    /// The initiator's error, without a reason.
     pub const INITIATOR_ERROR: Self = Self { class: 2, detail: 0 };
     /// The initiator could not prove itself.
     pub const AUTHENTICATION_FAILURE: Self = Self { class: 2, detail: 1 };
@@ -250,7 +250,7 @@ impl LoginStatus {
     /// There is no such target any more.
     pub const TARGET_REMOVED: Self = Self { class: 2, detail: 4 };
 
-    /// Whether the login goes on, or is complete.
+    /// Returns whether the login goes on, or is complete.
     pub const fn is_success(self) -> bool {
         self.class == Self::CLASS_SUCCESS
     }

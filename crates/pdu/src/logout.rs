@@ -86,7 +86,7 @@ impl LogoutRequest {
     }
 }
 
-/// The CID where the reason has a use for it.
+/// Returns the CID if the reason uses it, otherwise zero.
 fn cid_of(reason: LogoutReason, cid: Cid) -> Cid {
     if reason == LogoutReason::CloseSession { Cid::default() } else { cid }
 }
@@ -158,8 +158,8 @@ impl LogoutResponse {
     /// Reads a header whose opcode says it is a Logout Response.
     ///
     /// # Errors
-    /// [`DecodeError::Field`] for a reserved Initiator Task Tag. A reserved response code is
-    /// none: the logout has ended either way.
+    /// [`DecodeError::Field`] for a reserved Initiator Task Tag. A reserved response code is no error: the logout
+    /// has ended either way.
     pub fn decode(bhs: &Bhs) -> Result<Self, DecodeError> {
         Ok(Self {
             response: LogoutCode(bhs.u8_at(CODE)),

@@ -1,4 +1,4 @@
-//! Which PDU a header is: the one place that tells opcodes apart.
+//! Dispatch of headers to PDUs by opcode.
 
 use crate::async_message::AsyncMessage;
 use crate::bhs::Header;

@@ -13,10 +13,9 @@ const MAX_LEN: usize = 223;
 
 /// The name of an initiator or target: `iqn.`, `eui.` or `naa.`, as it was spelled.
 ///
-/// Names compare folded: letters to lower case and characters to their compatible form (NFKC), as
-/// RFC 3722 demands. On the wire a name keeps its spelling, for many targets compare bytes.
-/// Characters that the profile forbids but that targets in the field use, such as the underscore,
-/// are kept as they are.
+/// Names are compared after folding: letters to lower case and characters to their compatible form (NFKC), as RFC
+/// 3722 demands. On the wire a name keeps its spelling, because many targets compare bytes. Characters that the
+/// profile forbids but that some targets use, such as the underscore, are kept as they are.
 #[derive(Clone)]
 pub struct IscsiName {
     spelling: Box<str>,
@@ -62,7 +61,7 @@ impl IscsiName {
     }
 }
 
-/// Folding can undo the composition of characters, so it is followed by another.
+/// Folds a name. Lower case can undo the composition of characters, so the result is composed again.
 fn fold(name: &str) -> String {
     if name.is_ascii() {
         return name.to_ascii_lowercase();

@@ -47,7 +47,7 @@ impl RejectReason {
     pub const INVALID_DATA_ACK: Self = Self(0x08);
     /// A field of the PDU is wrong.
     pub const INVALID_PDU_FIELD: Self = Self(0x09);
-    /// The target has run out of something; later it may work.
+    /// The target lacks a resource; a later retry may succeed.
     pub const LONG_OPERATION_REJECT: Self = Self(0x0a);
     /// A key was negotiated again, or in the wrong stage.
     pub const NEGOTIATION_RESET: Self = Self(0x0b);

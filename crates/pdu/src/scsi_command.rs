@@ -30,7 +30,7 @@ const READ_LENGTH: u8 = 2;
 /// A SCSI command (RFC 7143 §11.3).
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ScsiCommand {
-    /// I: uses no CmdSN up.
+    /// I: consumes no CmdSN.
     pub immediate: bool,
     /// F: no unsolicited Data-Out follows.
     pub is_final: bool,
@@ -163,7 +163,7 @@ fn encode_ahs(extended_cdb: &[u8], read_length: Option<u32>) -> Bytes {
     ahs.freeze()
 }
 
-/// What the Additional Header Segments of a command hold.
+/// The content of the Additional Header Segments of a command.
 #[derive(Debug, Default)]
 struct Segments<'a> {
     extended_cdb: Option<&'a [u8]>,
@@ -171,7 +171,7 @@ struct Segments<'a> {
 }
 
 impl<'a> Segments<'a> {
-    /// Segments of other types are passed over.
+    /// Reads the segments, and skips those of other types.
     fn decode(mut ahs: &'a [u8]) -> Result<Self, DecodeError> {
         let mut segments = Self::default();
         while let Some((&[high, low, kind], rest)) = ahs.split_first_chunk::<3>() {

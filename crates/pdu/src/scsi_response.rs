@@ -142,8 +142,8 @@ impl ScsiResponse {
         bhs
     }
 
-    /// Reads a header. Unless the command was completed at the target, residuals are not looked at
-    /// and come out as none (RFC 7143 §11.4.3).
+    /// Reads a header. Unless the command was completed at the target, residuals are ignored and read as none
+    /// (RFC 7143 §11.4.3).
     ///
     /// # Errors
     /// When the Initiator Task Tag is the reserved one, or an overflow comes with an underflow.
@@ -178,10 +178,10 @@ fn residuals(bhs: &Bhs) -> Result<(Residual, Residual), DecodeError> {
     ))
 }
 
-/// The sense data in the data segment of a SCSI Response or of an Asynchronous Message: what
-/// follows the two bytes of SenseLength, which it may exceed (RFC 7143 §11.4.7). A SenseLength beyond
-/// the segment is read as far as the segment goes, and one that has no room in it is no sense at all:
-/// what the status says stands without.
+/// The sense data in the data segment of a SCSI Response or of an Asynchronous Message: what follows the two
+/// bytes of SenseLength, which it may exceed (RFC 7143 §11.4.7). If SenseLength goes beyond the segment, the
+/// sense data end with the segment. A segment without room for SenseLength has no sense data: the status counts
+/// without them.
 pub fn sense_of(data: &Bytes) -> Bytes {
     let Some(len) = data.first_chunk::<2>() else { return Bytes::new() };
     let end = 2 + usize::from(u16::from_be_bytes(*len));
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(response.response, ServiceResponse::TARGET_FAILURE);
     }
 
-    /// LAY-19: the length stands before the sense data and is not believed.
+    /// LAY-19: the length is before the sense data, and is not trusted.
     #[test]
     fn rd_13_sense_is_bounded_by_the_segment() {
         let sense = |data: &'static [u8]| sense_of(&Bytes::from_static(data));

@@ -47,12 +47,12 @@ macro_rules! serial_number {
                 self.0.wrapping_sub(earlier.0).cast_signed()
             }
 
-            /// Whether `self` comes after `other`.
+            /// Returns whether `self` comes after `other`.
             pub const fn is_after(self, other: Self) -> bool {
                 self.distance_from(other) > 0
             }
 
-            /// Whether `self` comes before `other`.
+            /// Returns whether `self` comes before `other`.
             pub const fn is_before(self, other: Self) -> bool {
                 other.distance_from(self) > 0
             }

@@ -79,8 +79,8 @@ impl Tsih {
 pub struct Isid([u8; 6]);
 
 impl Isid {
-    /// An ISID of type "random" (T = 10b): 24 random bits and a qualifier that tells the
-    /// sessions of one initiator apart.
+    /// An ISID of type "random" (T = 10b): 24 random bits and a qualifier that distinguishes the sessions of one
+    /// initiator.
     pub const fn random(random: [u8; 3], qualifier: u16) -> Self {
         let q = qualifier.to_be_bytes();
         Self([0x80, random[0], random[1], random[2], q[0], q[1]])
@@ -127,8 +127,8 @@ mod tests {
         assert_eq!(isid.to_bytes(), [0x80, 0xff, 0xff, 0xff, 0, 7]);
     }
 
-    /// ISI-04: nothing random makes an ISID that claims an OUI or an enterprise number, and the
-    /// qualifier is big-endian.
+    /// ISI-04: no random value makes an ISID that claims an OUI or an enterprise number, and the qualifier is
+    /// big-endian.
     #[test]
     fn isi_04_no_foreign_number_is_claimed() {
         for random in [[0; 3], [0xff; 3], [0x40, 0x80, 0xc0]] {

@@ -10,8 +10,8 @@ use crate::keys::printable;
 /// The port of iSCSI (RFC 7143 §4.1).
 pub const DEFAULT_PORT: u16 = 3260;
 
-/// `host[:port][,portal-group-tag]`. The host is a DNS name, an IPv4 address or an IPv6 address;
-/// the last one stands in brackets in the text, and without them here.
+/// `host[:port][,portal-group-tag]`. The host is a DNS name, an IPv4 address or an IPv6 address, which is in
+/// brackets in the text, and without them here.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct TargetAddress {
     /// A DNS name or an IP address, without brackets; an IPv6 zone such as `%eth0` may follow. Read from a text, a
@@ -36,7 +36,8 @@ impl TargetAddress {
     /// Reads an address.
     ///
     /// # Errors
-    /// When the host is empty or has control characters, a bracket has no partner, or the port is no number from 1 to 65535.
+    /// When the host is empty or has control characters, a bracket has no partner, or the port is no number from
+    /// 1 to 65535.
     pub fn parse(text: &str) -> Result<Self, TargetAddressError> {
         let error = |reason| TargetAddressError { text: text.to_owned(), reason };
         let (address, tag) = match text.rsplit_once(',') {
@@ -59,7 +60,8 @@ impl TargetAddress {
     }
 }
 
-/// A host in the one spelling that all others are compared by. The case of a zone counts: it names an interface.
+/// Returns a host in its canonical spelling, by which hosts are compared. The case of a zone is kept: it names an
+/// interface.
 fn canonical(host: &str) -> String {
     let (address, zone) = host.split_at(host.find('%').unwrap_or(host.len()));
     match address.parse::<Ipv6Addr>() {
@@ -136,7 +138,7 @@ mod tests {
         }
     }
 
-    /// Two spellings of one host are one address, whoever compares them.
+    /// Two spellings of one host are one address.
     #[test]
     fn a_host_is_kept_in_one_spelling() {
         for (text, host) in [
@@ -146,7 +148,7 @@ mod tests {
             ("[FE80:0::1%Eth0]", "fe80::1%Eth0"),
             ("[::FFFF:a00:1]", "::ffff:10.0.0.1"),
             ("Disk.Example.ORG", "disk.example.org"),
-            // What is no address of IPv6 is the resolver's to judge.
+            // A text that is no IPv6 address is left to the resolver.
             ("[FD00::5::]", "fd00::5::"),
         ] {
             assert_eq!(TargetAddress::parse(text), Ok(address(host, 3260, None)), "{text}");

@@ -23,13 +23,13 @@ const ADDITIONAL: usize = 8;
 /// Control over other tasks (RFC 7143 §11.5).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TaskManagementRequest {
-    /// I: uses no CmdSN up.
+    /// I: consumes no CmdSN.
     pub immediate: bool,
     /// The function.
     pub function: TaskFunction,
     /// The logical unit, for functions that concern one; zero otherwise.
     pub lun: Lun,
-    /// The task that this request is.
+    /// The tag of this request.
     pub itt: Itt,
     /// The task to abort, reassign or ask about.
     pub referenced_task_tag: Option<Itt>,
@@ -140,7 +140,7 @@ pub struct TaskManagementResponse {
 pub struct FunctionResponse(pub u8);
 
 impl FunctionResponse {
-    /// The function has done what it is for.
+    /// The function is complete.
     pub const COMPLETE: Self = Self(0);
     /// The referenced task is not known.
     pub const TASK_DOES_NOT_EXIST: Self = Self(1);
@@ -150,9 +150,9 @@ impl FunctionResponse {
     pub const TASK_STILL_ALLEGIANT: Self = Self(3);
     /// Tasks cannot be reassigned.
     pub const REASSIGNMENT_NOT_SUPPORTED: Self = Self(4);
-    /// The target does not do this.
+    /// The target does not support the function.
     pub const FUNCTION_NOT_SUPPORTED: Self = Self(5);
-    /// The initiator may not ask for this.
+    /// The initiator may not request the function.
     pub const AUTHORIZATION_FAILED: Self = Self(6);
     /// The answer to a query is yes (RFC 7144).
     pub const SUCCEEDED: Self = Self(7);
@@ -209,7 +209,7 @@ impl TaskManagementResponse {
 mod tests {
     use super::*;
 
-    /// PL2-04: those of RFC 7144 are functions like the others.
+    /// PL2-04: the functions of RFC 7144 are encoded like the others.
     #[test]
     fn lay_13_function_codes() {
         let mut bhs = Bhs::with_opcode(0x02, true);

@@ -19,9 +19,9 @@ const fn flags(is_final: bool, is_continued: bool) -> u8 {
 /// segment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TextRequest {
-    /// I: uses no CmdSN up.
+    /// I: consumes no CmdSN.
     pub immediate: bool,
-    /// F: the initiator has nothing more to say.
+    /// F: the initiator has nothing more to send.
     pub is_final: bool,
     /// C: the text goes on in the next request.
     pub is_continued: bool,
@@ -78,7 +78,7 @@ pub struct TextResponse {
     pub lun: Lun,
     /// The tag of the requests.
     pub itt: Itt,
-    /// To be copied into the request that continues; absent when none is due.
+    /// To be copied into the request that continues; absent if no further request is due.
     pub ttt: Option<Ttt>,
     /// The number that the response uses up.
     pub stat_sn: StatSn,

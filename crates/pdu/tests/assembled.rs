@@ -1,5 +1,5 @@
-//! Headers put together by hand from the figures of RFC 7143 §11, for what a healthy target does
-//! not send in a capture: each means one value, and the value encodes to the same words.
+//! Headers put together by hand from the figures of RFC 7143 §11, for PDUs that a healthy target does not send in
+//! a capture. Each decodes to one value, and the value encodes to the same words.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test may panic")]
 
 use bytes::Bytes;
@@ -20,7 +20,7 @@ fn header(words: &str) -> Header {
     Header { bhs, ahs: Bytes::from(bytes).slice(Bhs::LEN..) }
 }
 
-/// The words mean the value, and the value is sent as the words.
+/// Checks that the words decode to the value, and that the value encodes to the words.
 fn target(words: &str, pdu: &TargetPdu) {
     let header = header(words);
     assert_eq!(TargetPdu::decode(&header).as_ref(), Ok(pdu));
@@ -54,7 +54,7 @@ fn lay_14_reject() {
     );
 }
 
-/// LAY-14: the last words of a message by its event.
+/// LAY-14: the last words of a message depend on its event.
 #[test]
 fn lay_14_asynchronous_messages() {
     let (time2wait, time2retain) = (3, 20);
@@ -189,7 +189,7 @@ fn lay_07_data_in() {
     );
 }
 
-/// LAY-10: every field of a Login Request in a place of its own.
+/// LAY-10: every field of a Login Request at its place.
 #[test]
 fn lay_10_login_request() {
     let request = LoginRequest {

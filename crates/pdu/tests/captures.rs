@@ -1,5 +1,5 @@
-//! Whole PDUs as they stood on the wire: cut and checked by their own lengths and digests, read,
-//! and encoded again to the same bytes.
+//! Whole PDUs as captured on the wire: cut and checked by their own lengths and digests, read, and encoded again
+//! to the same bytes.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test may panic")]
 
 use std::num::NonZeroU32;
@@ -43,7 +43,7 @@ fn session(name: &str) -> (Header, Bytes) {
     captured(SESSIONS, Digest::None, name)
 }
 
-/// What a target's PDU says, after its value has proved to encode to the captured bytes.
+/// Returns the value of a target's PDU, after a check that it encodes to the captured bytes.
 fn from_target((header, data): (Header, Bytes)) -> (TargetPdu, Bytes) {
     let pdu = TargetPdu::decode(&header).unwrap();
     let mut again = pdu.encode();
@@ -154,7 +154,7 @@ fn managed(response: FunctionResponse, tag: u32) -> TargetPdu {
     })
 }
 
-/// LAY-13: function, tags and numbers of both sides stand where a real target has them.
+/// LAY-13: function, tags and numbers of both sides are where a real target has them.
 #[test]
 fn task_management() {
     let request = |name| from_initiator(session(name)).0;
@@ -167,7 +167,7 @@ fn task_management() {
     assert_eq!(response("abort-task-response"), managed(FunctionResponse::TASK_DOES_NOT_EXIST, 3));
 }
 
-/// NOP-01: the target's ping comes back with its tag, and uses up no number of either side.
+/// NOP-01: the target's ping is returned with its tag, and consumes no number of either side.
 #[test]
 fn nop_01_ping_of_the_target() {
     let ping = NopIn {

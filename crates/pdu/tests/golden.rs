@@ -1,4 +1,4 @@
-//! Captured PDUs, both directions: what they say, and that they encode to the same bytes.
+//! Captured PDUs, both directions: their values, and that these encode to the same bytes.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,

@@ -60,7 +60,7 @@ fn txt_04_long_texts() {
     assert_eq!(decode_pairs(&text), Err(TextError::TooLong { len: MAX_TEXT_LEN + 1 }));
 }
 
-/// TXT-27: rubbish is an error; NULs too many or the last one too few are not.
+/// TXT-27: rubbish is an error; additional NULs, or a missing last one, are not.
 #[test]
 fn txt_27_rubbish_is_an_error() {
     assert_eq!(decode_pairs(b"").unwrap(), []);
@@ -79,7 +79,7 @@ fn txt_27_rubbish_is_an_error() {
     }
 }
 
-/// TXT-28: an alias that is not UTF-8 is shown as far as it is; it has no other use.
+/// TXT-28: an alias that is not UTF-8 is read up to the first invalid byte; it is only for display.
 #[test]
 fn txt_28_aliases_in_another_encoding() {
     for key in ["TargetAlias", "InitiatorAlias"] {
@@ -104,7 +104,7 @@ fn a_value_cannot_smuggle_in_another_pair() {
     assert_eq!(decode_pairs(&text).unwrap(), [("CHAP_N", "bobSessionType=Discovery")]);
 }
 
-/// CHP-15: what is sent does not show up in a log.
+/// CHP-15: the values that are sent do not appear in a log.
 #[test]
 fn chp_15_builder_does_not_show_values() {
     let mut text = TextBuilder::new();
@@ -235,8 +235,8 @@ fn table_is_consistent() {
     assert_eq!(Key::from_name("X-com.example.key"), None);
 }
 
-/// KEY-03, KEY-10, KEY-13 to KEY-18, KEY-21, KEY-24: range, default and result function of the
-/// numbers, as RFC 7143 §13 has them.
+/// KEY-03, KEY-10, KEY-13 to KEY-18, KEY-21, KEY-24: range, default and result function of the numbers, as in RFC
+/// 7143 §13.
 #[test]
 fn key_numbers() {
     let minimum = |default, min, max| Kind::Minimum { default, min, max };
@@ -257,7 +257,7 @@ fn key_numbers() {
     }
 }
 
-/// KEY-11, KEY-12, KEY-19, KEY-20: the booleans all begin as Yes.
+/// KEY-11, KEY-12, KEY-19, KEY-20: the default of all booleans is Yes.
 #[test]
 fn key_booleans() {
     for key in [Key::InitialR2T, Key::DataPDUInOrder, Key::DataSequenceInOrder] {
@@ -266,7 +266,7 @@ fn key_booleans() {
     assert_eq!(Key::ImmediateData.definition().kind, Kind::And { default: true });
 }
 
-/// KEY-25, KEY-31: what may stand in the security stage.
+/// KEY-25, KEY-31: the keys that are allowed in the security stage.
 #[test]
 fn key_31_security_stage() {
     let allowed: Vec<Key> =
@@ -303,7 +303,8 @@ fn key_29_leading_login_keys_are_of_the_session() {
     }
 }
 
-/// KEY-30: what means nothing to a Discovery session; the timers and the recovery level do.
+/// KEY-30: the keys that mean nothing to a Discovery session; the timers and the recovery level do mean
+/// something.
 #[test]
 fn key_30_irrelevant_in_discovery() {
     let irrelevant: Vec<Key> =
@@ -401,7 +402,7 @@ proptest! {
         prop_assert_eq!(decoded, expected);
     }
 
-    /// TXT-27: whatever is accepted is nothing but well-formed pairs.
+    /// TXT-27: every accepted text consists of well-formed pairs only.
     #[test]
     fn any_bytes_decode_to_pairs_or_to_an_error(text in prop::collection::vec(
         prop_oneof![any::<u8>(), Just(0), Just(b'='), Just(b'A')], 0..64)

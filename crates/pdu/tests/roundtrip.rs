@@ -59,7 +59,7 @@ fn header(bytes: [u8; 48]) -> Header {
     Header::from(Bhs::from_bytes(bytes))
 }
 
-/// Headers that have a chance: a known opcode, no AHS, otherwise anything.
+/// Headers that may decode: a known opcode, no AHS, otherwise anything.
 fn bytes(opcodes: &'static [u8]) -> impl Strategy<Value = [u8; 48]> {
     (prop::sample::select(opcodes), any::<[u8; 32]>(), any::<[u8; 16]>()).prop_map(
         |(opcode, a, b)| {
@@ -105,7 +105,7 @@ fn with_noise(mut bytes: [u8; 48], noise: &[u8]) -> [u8; 48] {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
-    /// ERR-02: what an initiator sends.
+    /// ERR-02: PDUs of an initiator.
     #[test]
     fn initiator_pdus(bytes in bytes(INITIATOR), noise in prop::collection::vec(any::<u8>(), 48)) {
         if let Ok(pdu) = InitiatorPdu::decode(&header(bytes)) {
@@ -117,7 +117,7 @@ proptest! {
         }
     }
 
-    /// ERR-02: what a target sends.
+    /// ERR-02: PDUs of a target.
     #[test]
     fn target_pdus(bytes in bytes(TARGET), noise in prop::collection::vec(any::<u8>(), 48)) {
         if let Ok(pdu) = TargetPdu::decode(&header(bytes)) {
@@ -143,7 +143,8 @@ proptest! {
         }
     }
 
-    /// Segments of any length and content are read or refused; what is read stays the same.
+    /// Segments of any length and content are read or refused; the value of those that are read survives a round
+    /// trip.
     #[test]
     fn additional_header_segments(
         segments in prop::collection::vec((0u8..4, prop::collection::vec(any::<u8>(), 0..24)), 0..3),
@@ -162,13 +163,13 @@ proptest! {
         }
     }
 
-    /// No bytes make a panic.
+    /// No bytes cause a panic.
     #[test]
     fn any_bytes_as_segments(ahs in prop::collection::vec(any::<u8>(), 0..64)) {
         let _ = InitiatorPdu::decode(&command_with(ahs));
     }
 
-    /// A CDB of every length, with and without a read length, comes back.
+    /// A CDB of every length, with and without a read length, survives a round trip.
     #[test]
     fn every_cdb_comes_back(
         cdb in prop::collection::vec(any::<u8>(), 17..=260),

@@ -1,4 +1,4 @@
-//! A rate in bits per second, as links have and classes of requests get: read from text, shown, and converted to bytes
+//! A rate in bits per second, of a link or of a class of requests: parsing, display, and conversion to bytes
 //! and times.
 //!
 //! ```
@@ -21,7 +21,7 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Rate(u64);
 
-/// Text or a number that is no [`Rate`].
+/// Error of a text or a number that is no [`Rate`].
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum RateError {
@@ -30,7 +30,7 @@ pub enum RateError {
         "{0:?} is no rate; write a number with a unit: bits such as 100mbit, or bytes such as 5MB/s"
     )]
     Syntax(String),
-    /// No link is like that.
+    /// The rate is lower than 1 kbit/s or higher than 1 Tbit/s.
     #[error("a link has a rate from 1kbit to 1000gbit")]
     OutOfRange,
 }
@@ -43,7 +43,7 @@ impl Rate {
     /// 1 Gbit/s.
     pub const GIGABIT: Self = Self(1_000_000_000);
 
-    /// A rate in bits a second.
+    /// Creates a rate of `bits` bits per second.
     ///
     /// # Errors
     /// [`RateError::OutOfRange`].
@@ -64,13 +64,13 @@ impl Rate {
         Self(rate.clamp(Self::MIN.0, Self::MAX.0))
     }
 
-    /// Bits a second.
+    /// Returns the rate in bits per second.
     #[must_use]
     pub const fn bits_per_second(self) -> u64 {
         self.0
     }
 
-    /// 10^6 bits a second.
+    /// Returns the rate in 10^6 bits per second.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a rate for people is a rounded number")]
     pub fn mbit_per_second(self) -> f64 {
@@ -84,7 +84,7 @@ impl Rate {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Bytes that pass in a time, rounded up.
+    /// Returns the number of bytes that pass in `time`, rounded up.
     #[must_use]
     pub fn bytes_in(self, time: Duration) -> u64 {
         let bits = u128::from(self.0).saturating_mul(time.as_nanos());
@@ -95,10 +95,12 @@ impl Rate {
 impl FromStr for Rate {
     type Err = RateError;
 
-    /// A number, which may have a fraction, and a unit: `bit`, `kbit`, `mbit`, `gbit` or `tbit`, in any case,
-    /// where `/s` may follow; or `B/s`, `kB/s`, `MB/s`, `GB/s` (powers of 1000), `KiB/s`, `MiB/s`, `GiB/s`
-    /// (powers of 1024), each with a capital B. `Mb/s` and `mbps` are refused: some mean bits by them, `tc`
-    /// and others bytes.
+    /// Parses a number, which may have a fraction, and a unit.
+    ///
+    /// Units in bits are `bit`, `kbit`, `mbit`, `gbit` and `tbit`, in any case, with or without `/s`. Units in
+    /// bytes have a capital B: `B/s`, `kB/s`, `MB/s`, `GB/s` (powers of 1000), `KiB/s`, `MiB/s`, `GiB/s`
+    /// (powers of 1024). `Mb/s` and `mbps` are refused, because some programs mean bits by them, and others,
+    /// such as `tc`, bytes.
     fn from_str(text: &str) -> Result<Self, RateError> {
         let syntax = || RateError::Syntax(text.to_owned());
         let plain = text.trim();
@@ -117,7 +119,7 @@ impl FromStr for Rate {
     }
 }
 
-/// Bits of a unit, as text: of those of bytes the case tells.
+/// Returns the bits of a unit. Units in bytes depend on the case of letters, units in bits do not.
 fn bits_of(unit: &str) -> Option<f64> {
     let bits = match unit {
         "B/s" => 8e0,

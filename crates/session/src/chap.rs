@@ -28,12 +28,12 @@ impl Secret {
         self.0.len()
     }
 
-    /// Whether there is no byte in it.
+    /// Returns whether the secret is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether another secret has the same bytes.
+    /// Returns whether another secret has the same bytes.
     pub(crate) fn equals(&self, other: &Self) -> bool {
         equal(&self.0, &other.0)
     }
@@ -81,7 +81,7 @@ fn hash<D: Digest>(parts: [&[u8]; 3]) -> Vec<u8> {
     parts.iter().fold(D::new(), |hash, part| hash.chain_update(part)).finalize().to_vec()
 }
 
-/// Whether two byte strings are equal, in a time that does not depend on where they differ.
+/// Returns whether two byte strings are equal, in a time that does not depend on where they differ.
 pub(crate) fn equal(a: &[u8], b: &[u8]) -> bool {
     a.ct_eq(b).into()
 }
@@ -107,7 +107,8 @@ impl IssuedChallenges {
         let mut challenge = vec![0; algorithm.digest_len().max(MIN_CHALLENGE_LEN)];
         entropy.fill(&mut challenge);
         let mut issued = self.lock();
-        // Bad luck or a poor source: counting on from a challenge in use finds a free one.
+        // The source has returned a challenge in use, by chance or because it is poor. Counting up finds a free
+        // one.
         while challenge == theirs || issued.contains(&challenge) {
             increment(&mut challenge);
         }
@@ -115,12 +116,12 @@ impl IssuedChallenges {
         IssuedChallenge { challenge, list: self.clone() }
     }
 
-    /// Whether a challenge is on the list.
+    /// Returns whether a challenge is on the list.
     pub(crate) fn contains(&self, challenge: &[u8]) -> bool {
         self.lock().iter().any(|issued| issued == challenge)
     }
 
-    /// The list is whole after each of its changes, so a panic elsewhere does not spoil it.
+    /// Each change leaves the list consistent, so the lock can be used even after a panic elsewhere.
     fn lock(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -141,7 +142,7 @@ impl fmt::Debug for IssuedChallenges {
     }
 }
 
-/// A challenge on the list of [`IssuedChallenges`]; dropping it takes it off.
+/// A challenge on the list of [`IssuedChallenges`]; dropping it removes it from the list.
 pub(crate) struct IssuedChallenge {
     challenge: Vec<u8>,
     list: IssuedChallenges,
@@ -194,7 +195,7 @@ mod tests {
         assert_eq!(format!("{list:?}"), "IssuedChallenges(..)");
     }
 
-    /// CHP-08: even a source that always says the same never repeats a challenge in use, nor the
+    /// CHP-08: even a source that always returns the same bytes never repeats a challenge in use, nor the
     /// target's own.
     #[test]
     fn chp_08_challenges_are_never_equal() {

@@ -1,4 +1,4 @@
-//! What the initiator asks for: identity, operational parameters, credentials, time limits.
+//! Configuration of a session: identity, operational parameters, credentials, time limits.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ pub struct Config {
     pub kind: SessionKind,
     /// CmdSN of the login requests and of the first command; any value is legal.
     pub first_cmd_sn: CmdSn,
-    /// The upper 18 bits of the first task tags: how often each tag counts as used before. They go round at 262,143, and any
-    /// value is legal.
+    /// The upper 18 bits of the first task tags, which count how often a tag was used. Any value is legal; the
+    /// count wraps around at 262,143.
     pub first_tag_generation: u32,
     /// Operational parameters to propose.
     pub offer: Offer,
@@ -37,7 +37,7 @@ pub struct Config {
     pub expected_portal_group_tag: Option<u16>,
     /// The most redirections in a row that are followed before the login fails.
     pub max_redirects: u8,
-    /// Challenges issued by the sessions of this process, so that a reflected one is seen.
+    /// Challenges issued by the sessions of this process, so that a reflected one is detected.
     pub issued_challenges: IssuedChallenges,
 }
 
@@ -326,12 +326,12 @@ pub struct TargetCredentials {
 }
 
 impl TargetCredentials {
-    /// Any name is accepted if the response proves the secret.
+    /// Creates credentials without a name: any name is accepted if the response proves the secret.
     pub const fn new(secret: Secret) -> Self {
         Self { user: None, secret }
     }
 
-    /// The target must answer with this name, too.
+    /// Sets the name with which the target must answer.
     #[must_use]
     pub fn with_user(mut self, user: impl Into<String>) -> Self {
         self.user = Some(user.into());
@@ -339,7 +339,8 @@ impl TargetCredentials {
     }
 }
 
-/// Time limits; `None` waits for ever. One of a login or a request that ends while the process is stopped begins again.
+/// Time limits; `None` means no limit. The time limit of a login or a request starts again if it ends while the
+/// process is stopped.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Timeouts {
     pub(crate) login: Duration,
@@ -358,8 +359,9 @@ impl Timeouts {
         self
     }
 
-    /// Sets the time from submission of a command to its status, unless the command says otherwise (60 s by default;
-    /// `None` sets no limit). SYNCHRONIZE CACHE may take ten times as long: what it takes depends on all that lies in the cache, and one that is given up has to begin again.
+    /// Sets the time from submission of a command to its status, unless the command sets its own (60 s by
+    /// default; `None` sets no limit). SYNCHRONIZE CACHE may take ten times as long: its duration depends on the
+    /// whole content of the cache, and an aborted one has to start again.
     #[must_use]
     pub const fn with_command(mut self, command: Option<Duration>) -> Self {
         self.command = command;
@@ -374,7 +376,8 @@ impl Timeouts {
         self
     }
 
-    /// Sets the silence from the target after which a NOP-Out asks for a sign of life (15 s by default; `None` never asks).
+    /// Sets the silence from the target after which a NOP-Out asks for a sign of life (15 s by default; `None`
+    /// never asks).
     #[must_use]
     pub const fn with_nop_interval(mut self, nop_interval: Option<Duration>) -> Self {
         self.nop_interval = nop_interval;
@@ -399,10 +402,10 @@ impl Timeouts {
 }
 
 impl Timeouts {
-    /// How much longer than another command SYNCHRONIZE CACHE may take.
+    /// Factor by which SYNCHRONIZE CACHE may take longer than other commands.
     const FLUSH_FACTOR: u32 = 10;
 
-    /// How long a command may take that does not say so itself.
+    /// Returns the time limit of a command that sets none itself.
     pub(crate) fn of(&self, cdb: &Cdb) -> Option<Duration> {
         let factor = if cdb.synchronizes_cache() { Self::FLUSH_FACTOR } else { 1 };
         self.command.map(|limit| limit.saturating_mul(factor))

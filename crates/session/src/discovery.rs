@@ -11,16 +11,16 @@ use iscsi_pdu::{IscsiName, TargetAddress};
 pub struct DiscoveredTarget {
     /// The target's node name.
     pub name: IscsiName,
-    /// Where the target is, in the order of the answer. None means: at the portal that was asked.
+    /// Where the target is, in the order of the answer. An empty list means the portal that was asked.
     pub addresses: Vec<TargetAddress>,
 }
 
 /// Reads the whole answer to SendTargets, all its PDUs joined; an empty answer is an empty list.
 ///
-/// A record begins with TargetName and has any number of TargetAddress keys (RFC 7143 Appendix C).
-/// Records of the same name become one, under its first spelling. What one portal gets wrong must
-/// not hide the others, so names and addresses that cannot be understood or are not UTF-8, unspecified addresses
-/// (`0.0.0.0`, `[::]`), and foreign keys are skipped. The answer may be of any length.
+/// A record begins with TargetName and has any number of TargetAddress keys (RFC 7143 Appendix C). Records of the
+/// same name become one, under its first spelling. Errors in one record must not hide the others, so names and
+/// addresses that cannot be understood or are not UTF-8, unspecified addresses (`0.0.0.0`, `[::]`), and foreign
+/// keys are skipped. The answer may be of any length.
 ///
 /// # Errors
 ///
@@ -37,7 +37,7 @@ pub struct DiscoveredTarget {
 /// ```
 pub fn decode_send_targets(text: &[u8]) -> Result<Vec<DiscoveredTarget>, TextError> {
     let mut list = List::default();
-    // Pair by pair: the limit of a negotiation's text is no limit of a list.
+    // Decode pair by pair: the length limit of a negotiation's text does not apply to a list.
     for pair in text.split_inclusive(|&byte| byte == 0) {
         match decode_pairs(pair) {
             Ok(pairs) => pairs.into_iter().for_each(|(name, value)| list.take(name, value)),
@@ -69,7 +69,7 @@ impl List {
         }
     }
 
-    /// Passes over a pair that is not as text has to be. What stands behind a name belongs to that one, whatever it is.
+    /// Skips a malformed pair. If it is a TargetName, the addresses after it belong to no known target.
     fn skip(&mut self, pair: &[u8]) {
         tracing::debug!(pair = %pair.escape_ascii(), "a pair in an answer to SendTargets is skipped");
         if pair.starts_with(b"TargetName=") {
@@ -159,8 +159,8 @@ mod tests {
         assert_eq!(decode(text)[0].1, ["san.example.org|3260"]);
     }
 
-    /// DSC-06: foreign keys have no effect; an address before any name, or after a name that is
-    /// none, belongs to no target.
+    /// DSC-06: foreign keys have no effect; an address before any name, or after an invalid name, belongs to no
+    /// target.
     #[test]
     fn dsc_06_foreign_keys_are_skipped() {
         let text = "TargetAddress=10.0.0.9\0MaxBurstLength=1\0\
@@ -171,8 +171,8 @@ mod tests {
         assert_eq!(targets[0].1, ["10.0.0.1|3260"]);
     }
 
-    /// TXT-27: a name in another encoding hides no other target, and what stands behind it belongs to nobody; nor does
-    /// a foreign key whose name is against the rules.
+    /// TXT-27: a name in another encoding hides no other target, and the addresses after it belong to no target.
+    /// A foreign key with an illegal name hides none either.
     #[test]
     fn txt_27_what_is_no_text_hides_no_target() {
         let text = b"TargetName=iqn.2026-01.org.example:a\0TargetAddress=10.0.0.1,1\0\
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(targets[0].1, ["10.0.0.1|3260", "10.0.0.2|3260"]);
     }
 
-    /// DSC-07 and TXT-27: nothing is a list, garbage is an error.
+    /// DSC-07 and TXT-27: an empty answer is an empty list, garbage is an error.
     #[test]
     fn dsc_07_empty_answer_and_txt_27_garbage() {
         assert_eq!(decode(""), []);

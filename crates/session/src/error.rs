@@ -7,49 +7,50 @@ use thiserror::Error;
 use crate::login::LoginError;
 use crate::timer::Timer;
 
-/// The caller asked for what cannot be done; nothing was sent.
+/// Reasons why a request cannot be accepted. Nothing was sent.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum SubmitError {
-    /// The number of outstanding tasks has reached the configured limit.
+    /// The number of outstanding tasks, or the number of connections, has reached its limit; or a connection
+    /// has the CID already.
     #[error("too many tasks are outstanding")]
     Full,
-    /// The session is logging out or has ended.
+    /// The session is logging out, or has ended.
     #[error("the session takes no more requests")]
     Closed,
-    /// The session has no connection of this CID, or none that it can do without.
+    /// The session has no connection with this CID, or no other connection.
     #[error("no such connection, or the only one")]
     NoConnection,
     /// The target gave the session no handle (TSIH), so no connection can join it
     /// (RFC 7143 §11.13.3).
     #[error("the target gave the session no TSIH, so no connection can join it")]
     NoTsih,
-    /// A data length does not fit the 32-bit Expected Data Transfer Length.
+    /// The data are longer than the 32-bit Expected Data Transfer Length can express.
     #[error("a transfer of more than 4 GiB does not fit one command")]
     TooLong,
-    /// The request does not belong in this kind of session: SCSI commands need a normal session,
-    /// a list of all targets a discovery session (RFC 7143 §4.3).
+    /// The request does not belong in this kind of session: SCSI commands need a normal session, and a list
+    /// of all targets needs a discovery session (RFC 7143 §4.3).
     #[error("the request does not belong in this kind of session")]
     WrongSession,
 }
 
-/// The target broke the protocol, so nothing it says can be trusted any more.
+/// Violations of the protocol by the target, and damaged PDUs. Each of them ends at least the connection.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ProtocolError {
-    /// The header is not a legal PDU.
+    /// The header of a PDU is malformed.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// The header digest does not match (RFC 7143 §13.1).
+    /// The header digest of a PDU does not match (RFC 7143 §13.1).
     #[error("the header digest does not match")]
     HeaderDigest,
-    /// The data digest of a PDU that cannot be asked for again does not match.
+    /// The data digest of a PDU does not match, and the PDU cannot be requested again.
     #[error("the data digest of {pdu} does not match")]
     DataDigest {
         /// The PDU's name.
         pdu: &'static str,
     },
-    /// A data segment is longer than was declared or makes sense.
+    /// A data segment is longer than this side accepts by its declaration.
     #[error("a data segment of {len} bytes exceeds the limit of {limit}")]
     DataSegmentLength {
         /// The DataSegmentLength of the header, bytes.
@@ -57,65 +58,65 @@ pub enum ProtocolError {
         /// The largest acceptable value, bytes.
         limit: usize,
     },
-    /// A PDU that is not allowed in the present state of the connection.
+    /// The target sent a PDU that is not allowed in this state of the connection.
     #[error("{pdu} is not allowed in this state of the connection")]
     Unexpected {
         /// The PDU's name.
         pdu: &'static str,
     },
-    /// StatSN jumped: a status was lost, or the counter is broken (RFC 7143 §4.2.2.2).
+    /// StatSN is not the expected number: a status was lost, or the target counts wrong (RFC 7143 §4.2.2.2).
     #[error("StatSN {found} came where {expected} was due")]
     StatSn {
-        /// The next StatSN by our count.
+        /// The expected StatSN.
         expected: StatSn,
         /// The number that the target sent.
         found: StatSn,
     },
-    /// A PDU names a task that does not exist, or is of the wrong kind for it.
+    /// A PDU names a task that does not exist, or does not suit the kind of the task.
     #[error("{pdu} names task {itt}, which it does not fit")]
     Task {
         /// The PDU's name.
         pdu: &'static str,
-        /// The task it names.
+        /// Tag of the task that the PDU names.
         itt: Itt,
     },
-    /// An R2T that cannot be honoured.
+    /// An R2T requests data that cannot be sent.
     #[error("R2T for task {itt}: {reason}")]
     R2t {
-        /// The task it names.
+        /// Tag of the task that the R2T names.
         itt: Itt,
         /// The defect, as a phrase.
         reason: &'static str,
     },
-    /// Data that cannot be placed.
+    /// A Data-In PDU has data that cannot be placed in the buffer of its task.
     #[error("Data-In for task {itt}: {reason}")]
     DataIn {
-        /// The task it names.
+        /// Tag of the task that the PDU names.
         itt: Itt,
         /// The defect, as a phrase.
         reason: &'static str,
     },
-    /// The target wants answers to more and more NOP-Ins and Asynchronous Messages, but takes none.
+    /// The target requests answers to more and more NOP-Ins and Asynchronous Messages, but does not read
+    /// them.
     #[error("more than {limit} answers wait because it does not read them, and it asks for more")]
     Unread {
-        /// The most that may wait.
+        /// Maximum number of answers that may wait.
         limit: usize,
     },
-    /// A text exchange that breaks the rules of RFC 7143 §11.10-11.11.
+    /// A text exchange violates the rules of RFC 7143 §11.10-11.11.
     #[error("text response: {0}")]
     Text(&'static str),
 }
 
 impl ProtocolError {
-    /// Whether bytes came otherwise than they were sent, by their digests (RFC 7143 §7.8).
+    /// Returns whether received bytes differ from those that were sent, by their digests (RFC 7143 §7.8).
     pub const fn is_damage(&self) -> bool {
         matches!(self, Self::HeaderDigest | Self::DataDigest { .. })
     }
 
-    /// Whether it concerns only the connection it came on: damage on the way, or a break in a
-    /// sequence that is numbered by connection or task (RFC 7143 §7.8, §7.9). A malformed PDU, or
-    /// one that does not belong where it came, ends all connections of the session
-    /// (RFC 7143 §7.7).
+    /// Returns whether it concerns only the connection it came on: damage on the way, or a break in a sequence
+    /// that is numbered by connection or task (RFC 7143 §7.8, §7.9). A malformed PDU, or one that is not allowed
+    /// in the present state, ends all connections of the session (RFC 7143 §7.7).
     pub(crate) const fn is_of_one_connection(&self) -> bool {
         match self {
             Self::HeaderDigest
@@ -137,7 +138,7 @@ impl ProtocolError {
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum TransportError {
-    /// No connection came about.
+    /// No connection was made.
     #[error("cannot connect: {0}")]
     Connect(String),
     /// The target closed the connection.
@@ -146,7 +147,7 @@ pub enum TransportError {
     /// Reading or writing failed.
     #[error("the connection failed: {0}")]
     Io(String),
-    /// Packets as long as the connection sends or asks for do not arrive, shorter ones do.
+    /// Packets as long as those of the connection do not arrive, and shorter packets do.
     #[error("{0}")]
     PathMtu(String),
 }
@@ -158,17 +159,17 @@ pub enum SessionError {
     /// The login failed.
     #[error("login failed: {0}")]
     Login(#[from] LoginError),
-    /// The target broke the protocol.
+    /// The target violated the protocol.
     #[error("the target broke the protocol: {0}")]
     Protocol(#[from] ProtocolError),
-    /// The network's fault.
+    /// The transport connection was lost.
     #[error(transparent)]
     Transport(#[from] TransportError),
-    /// The target stayed silent for too long.
+    /// The target did not answer within the time limit.
     #[error("no answer from the target in time ({0})")]
     TimedOut(Timer),
-    /// The target refused to give up a task whose time was over, or whose data came damaged, so that its
-    /// buffers are safe only without the session (RFC 7143 §11.6.1, §11.17).
+    /// The target refused to abort a task that exceeded its time limit, or whose data arrived damaged. The
+    /// buffers of the task are then safe only after the session has ended (RFC 7143 §11.6.1, §11.17).
     #[error("the target refused to abort a task")]
     AbortRefused,
     /// The target announced that it drops the connection or the session (RFC 7143 §11.9.1).
@@ -176,19 +177,19 @@ pub enum SessionError {
     DroppedByTarget {
         /// Seconds to wait before a reconnect.
         time2wait: u16,
-        /// Seconds after that in which tasks are kept.
+        /// Time after that in which the target keeps tasks, in seconds.
         time2retain: u16,
     },
-    /// The target asked for a logout, and got it (RFC 7143 §11.9.1).
+    /// The target requested a logout, and the session was logged out (RFC 7143 §11.9.1).
     #[error("the target asked to log out")]
     LogoutRequested,
-    /// A login was redirected too often.
+    /// The login was redirected too many times.
     #[error("the target redirects in a circle")]
     RedirectLoop,
 }
 
 impl SessionError {
-    /// Whether the other connections of the session can go on.
+    /// Returns whether the other connections of the session can go on.
     pub(crate) const fn is_of_one_connection(&self) -> bool {
         match self {
             Self::Protocol(error) => error.is_of_one_connection(),
@@ -201,58 +202,59 @@ impl SessionError {
     }
 }
 
-/// Ends of a task without a status from the target. Each task ends exactly once.
+/// Reasons why a task ends without a valid status from the target. Each task ends exactly once.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum TaskError {
-    /// The session ended first.
+    /// The session ended before the task.
     #[error("{cause}{}", if *.sent { "; the command may have been executed" } else { "" })]
     Session {
         /// The reason why the session ended.
         cause: SessionError,
-        /// Whether any part of the command was handed to the network: then it may have executed.
+        /// Whether any part of the command was passed to the network. Then it may have been executed.
         sent: bool,
     },
-    /// The connection of the command failed, and the target has given the command up; the session
-    /// goes on over its other connections. The command may have been executed, as a whole or in
-    /// part, unless `sent` says otherwise; it is not executed any more.
+    /// The connection of the command failed, and the target does not execute the command any more; the
+    /// session continues over its other connections. If `sent` is set, the command may have been executed, as
+    /// a whole or in part.
     #[error("its connection failed: {cause}{}", if *.sent { "; the command may have been executed" } else { "" })]
     ConnectionLost {
         /// The reason why the connection failed.
         cause: SessionError,
-        /// Whether any part of the command was handed to the network.
+        /// Whether any part of the command was passed to the network.
         sent: bool,
     },
     /// The session was closed by a logout before the command was sent.
     #[error("the session was closed")]
     Closed,
-    /// The caller's wish, carried out: the target has given the task up, or never saw it.
+    /// The caller aborted the command: the target has aborted it, or has never received it.
     #[error("the command was aborted")]
     Aborted,
-    /// The caller's wish, carried out before any part of the command was put in wire order.
+    /// The caller withdrew the command before any part of it was put in wire order.
     #[error("the command was taken back before it was sent")]
     Withdrawn,
-    /// No status within the command's time limit; the target has given the task up.
+    /// No answer arrived within the time limit of the request. The target does not execute the command any
+    /// more.
     #[error("the command timed out and was aborted")]
     TimedOut,
-    /// The command ended, but not in a SCSI status (RFC 7143 §11.4.3).
+    /// The target ended the command without a SCSI status (RFC 7143 §11.4.3).
     #[error("the target could not deliver the command: {0}")]
     TargetFailure(ServiceResponse),
-    /// Status GOOD, but fewer bytes moved than it vouches for.
+    /// The status is GOOD, but fewer bytes were transferred than it reports.
     #[error("the target says GOOD for {expected} bytes, but only {transferred} were transferred")]
     DataMissing {
-        /// Bytes that the status vouches for.
+        /// Number of bytes that the status reports.
         expected: usize,
-        /// Bytes without a hole from the start.
+        /// Number of bytes that were transferred without a gap from the start.
         transferred: usize,
     },
-    /// Data came damaged; the target has given the task up.
+    /// Data arrived damaged; the target has aborted the task.
     #[error("the data came damaged, for their digest does not match")]
     DataDigest,
-    /// The target refused the PDU (RFC 7143 §11.17).
+    /// The target rejected a PDU of the request (RFC 7143 §11.17).
     #[error("the target rejected the request: {reason}")]
     Rejected {
-        /// The reason that the target gives.
+        /// Reason that the target reports.
         reason: RejectReason,
         /// The rejected header as the target returned it; may be cut short.
         header: Bytes,

@@ -12,22 +12,22 @@
 //!
 //! | what happened | call |
 //! |---|---|
-//! | a transport connection stands, failed, or ended | [`Session::handle_connected`], [`Session::handle_disconnected`] |
+//! | a transport connection was made, failed, or ended | [`Session::handle_connected`], [`Session::handle_disconnected`] |
 //! | bytes were read into [`Session::receive_slices`] | [`Session::handle_received`] |
 //! | the time of [`Session::poll_timeout`] has come | [`Session::handle_timeout`] |
-//! | the application wants something | [`Session::submit`], [`Session::abort`], [`Session::manage`], [`Session::send_targets`], [`Session::ping`], [`Session::logout`] |
-//! | a connection more or less is wanted | [`Session::add_connection`], [`Session::drop_connection`] |
+//! | the application has a request | [`Session::submit`], [`Session::abort`], [`Session::manage`], [`Session::send_targets`], [`Session::ping`], [`Session::logout`] |
+//! | a connection is to be added or dropped | [`Session::add_connection`], [`Session::drop_connection`] |
 //!
-//! Sequence numbers are stamped when a PDU is put in wire order, never before, so nothing that is
-//! taken back earlier leaves a hole in CmdSN. Write data goes out from the caller's own pages and
-//! read data lands in the caller's own buffer; the crate copies only what was read ahead.
+//! Sequence numbers are assigned when a PDU is put in wire order, never before, so a command that is taken back
+//! earlier leaves no hole in CmdSN. Write data is sent from the caller's own pages and read data is stored in the
+//! caller's own buffer; the crate copies only what was read ahead.
 //!
-//! Every task ends exactly once, in one [`Output`]; status GOOD is passed on only if the bytes it
-//! vouches for have moved.
+//! Every task ends exactly once, in one [`Output`]; status GOOD is passed on only if the bytes that it covers
+//! were transferred.
 //!
-//! A session of several connections outlives all but the last of them
-//! ([`Output::ConnectionLost`]). The target is made to log the lost one out; then commands that it had
-//! not counted start over on another connection, and the others end, for they may have been executed.
+//! A session survives the loss of all but the last of its connections ([`Output::ConnectionLost`]). It logs a
+//! lost connection out over another one. Then commands that the target had not counted start over on another
+//! connection. The others end with an error, because they may have been executed.
 //!
 //! A login and a read from a target in memory; a driver carries the bytes over a socket instead:
 //!
@@ -92,9 +92,9 @@
 //! | file | holds |
 //! |---|---|
 //! | `session.rs`, `session/` | [`Session`]: the calls above, its life, its connections and their loss |
-//! | `connection/` | one connection: its states, its bytes, its StatSNs, what goes out next on it |
-//! | `transmit/` | each kind of PDU on its way out, one file each |
-//! | `receive/` | what each PDU of the target means, one file each |
+//! | `connection/` | one connection: its states, its bytes, its StatSNs, what is sent next on it |
+//! | `transmit/` | sending of each kind of PDU, one file each |
+//! | `receive/` | handling of each PDU of the target, one file each |
 //! | `login/` | the login phase: stages, negotiation, CHAP |
 //! | `config.rs`, `chap.rs`, `entropy.rs` | what a session is given: settings, secrets, random bytes |
 //! | `task/` | commands that wait or are in flight, and their transfers |

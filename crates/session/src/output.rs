@@ -10,7 +10,7 @@ use crate::error::{SessionError, TaskError};
 use crate::short_queue::ShortQueue;
 use crate::task::command::Completion;
 
-/// One thing to do or to pass on. Each is handed out once, in the order in which it came about.
+/// One thing to do or to pass on. Each is returned once, in the order of occurrence.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Output {
@@ -28,13 +28,13 @@ pub enum Output {
         /// Whether to reset it, so that nothing that is still buffered reaches the target.
         abortive: bool,
     },
-    /// The connection has reached full feature phase; `Session::negotiated` says on what terms.
+    /// The connection has reached full feature phase; `Session::negotiated` returns the agreed parameters.
     LoggedIn {
         /// The connection.
         cid: Cid,
     },
-    /// An added connection failed in its login, or one of several failed later; the session goes on
-    /// over the others. It is closed: [`Output::Disconnect`] has come before.
+    /// An added connection failed in its login, or one of several failed later; the session goes on over the
+    /// others. The connection is closed: [`Output::Disconnect`] was returned before.
     ///
     /// The tasks of the connection end as soon as the target has given them up; its CID is free to
     /// be added again after that.
@@ -69,7 +69,7 @@ pub enum Output {
     Ponged {
         /// The tag that `ping` gave.
         itt: Itt,
-        /// From the moment it was put in wire order to its answer.
+        /// Time from the moment it was put in wire order to its answer.
         result: Result<Duration, TaskError>,
     },
     /// Something worth knowing that asks for no action.
@@ -86,7 +86,7 @@ pub enum Notice {
     Redirected {
         /// Where to.
         address: TargetAddress,
-        /// Whether the target says that it moved for good.
+        /// Whether the target says that it moved permanently.
         permanent: bool,
     },
     /// The target refused the list of CHAP algorithms, or closed the connection over it; the login is
@@ -106,30 +106,30 @@ pub enum Notice {
         /// The reason that the target gives.
         reason: RejectReason,
     },
-    /// The target numbers answers like earlier ones (StatSN, RFC 7143 §4.2.2.2). An answer counts all
-    /// the same as long as its task waits for one. Reported once for each connection.
+    /// The target numbers answers like earlier ones (StatSN, RFC 7143 §4.2.2.2). Such an answer is accepted as
+    /// long as its task waits for one. Reported once for each connection.
     RepeatedStatSn {
         /// The connection.
         cid: Cid,
     },
-    /// The target answers neither the session's NOP-Out nor a command that it has, while its host acknowledges what is
-    /// sent: it is busy with the command. The session goes on for as long as the command may take.
+    /// The target answers neither the session's NOP-Out nor a command that it has, while its host acknowledges
+    /// what is sent: it is busy with the command. The session waits for as long as the command may take.
     Busy {
         /// The connection.
         cid: Cid,
         /// The operation of the command, as the standard names it.
         operation: &'static str,
-        /// Since the last byte of the target.
+        /// Time since the last byte of the target.
         silence: Duration,
     },
-    /// The target answered a logout with a failure; what it was to close is closed all the same.
+    /// The target answered a logout with a failure. The connection or session is closed anyway.
     LogoutFailed {
         /// The response code (RFC 7143 §11.15.1).
         response: u8,
     },
 }
 
-/// What was not handed out yet, oldest first.
+/// Outputs that were not returned yet, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Outputs(ShortQueue<Output>);
 

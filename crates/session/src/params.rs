@@ -1,4 +1,4 @@
-//! What was agreed at login.
+//! Parameters agreed at login.
 
 use iscsi_pdu::Digest;
 use iscsi_pdu::keys::Key;

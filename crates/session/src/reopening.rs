@@ -32,9 +32,9 @@ impl Reopening {
         Self::new(terms.default_time2wait, terms.default_time2retain)
     }
 
-    /// The times of a logout response that is the session's end. After a success there is nothing to
-    /// wait for: below ErrorRecoveryLevel 2 its fields mean nothing. A response without a connection
-    /// to speak of, or with a reserved code, names none.
+    /// Returns the times of a logout response that ends the session. After a success there is no wait: below
+    /// ErrorRecoveryLevel 2 its fields mean nothing. A response to an unknown connection, or with a reserved
+    /// code, names no times.
     pub(crate) const fn after_logout(response: &LogoutResponse) -> Option<Self> {
         match response.response {
             LogoutCode::SUCCESS => Some(Self::new(0, 0)),

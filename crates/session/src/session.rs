@@ -1,6 +1,6 @@
-//! The session: its owners, and the calls of the driver.
+//! The session: its parts, and the calls of the driver.
 //!
-//! Why it is so: `docs/design/session.md`.
+//! Design: `docs/design/session.md`.
 
 mod abort;
 mod cleanup;
@@ -73,7 +73,7 @@ impl Session {
         session
     }
 
-    /// The transport connection stands: the login begins.
+    /// Informs the session that the transport connection is made: the login begins.
     pub fn handle_connected(&mut self, cid: Cid, now: Instant) {
         let leading = self.state.is_free();
         let identity = LoginIdentity {
@@ -90,7 +90,7 @@ impl Session {
         }
     }
 
-    /// The transport connection could not be made, was closed, or failed.
+    /// Informs the session that the transport connection could not be made, was closed, or failed.
     pub fn handle_disconnected(&mut self, cid: Cid, why: TransportError, now: Instant) {
         match self.connections.get(cid).map(Connection::state) {
             // A target may close first once it has seen the logout request.
@@ -104,7 +104,7 @@ impl Session {
         self.follow_up(now);
     }
 
-    /// Where the next bytes of a connection go: read into the slices in order, then call
+    /// Returns the memory for the next bytes of a connection: read into the slices in order, then call
     /// [`handle_received`](Self::handle_received). Both are empty when nothing is expected.
     pub fn receive_slices(&mut self, cid: Cid) -> [IoSliceMut<'_>; 2] {
         match self.connections.get_mut(cid) {
@@ -113,8 +113,8 @@ impl Session {
         }
     }
 
-    /// Lends a connection memory for the headers and short data segments that are read next, until it is
-    /// [taken back](Self::reclaim_read_ahead) or the connection is gone. Without it the connection makes its own,
+    /// Lends a connection memory for the headers and short data segments that are read next, until it is [taken
+    /// back](Self::reclaim_read_ahead) or the connection is gone. Without it the connection allocates its own,
     /// and keeps it.
     pub fn lend_read_ahead(&mut self, cid: Cid, memory: ReadAhead) {
         if let Some(connection) = self.connections.get_mut(cid) {
@@ -122,8 +122,8 @@ impl Session {
         }
     }
 
-    /// Takes the memory back in which a connection reads ahead; what has arrived in it stays with the connection.
-    /// `None` where there is none, as when the connection is gone.
+    /// Takes back the memory in which a connection reads ahead. Bytes that have arrived in it stay with the
+    /// connection. Returns `None` if the connection has none or is gone.
     pub fn reclaim_read_ahead(&mut self, cid: Cid) -> Option<ReadAhead> {
         self.connections.get_mut(cid)?.reclaim_read_ahead()
     }
@@ -135,7 +135,8 @@ impl Session {
         connection.map_or(0, |connection| connection.segment_rest(&mut self.tasks))
     }
 
-    /// `count` bytes were read into the slices that [`receive_slices`](Self::receive_slices) gave.
+    /// Informs the session that `count` bytes were read into the slices of
+    /// [`receive_slices`](Self::receive_slices).
     pub fn handle_received(&mut self, cid: Cid, count: usize, now: Instant) {
         if let Some(connection) = self.connections.get_mut(cid) {
             connection.bytes_received(count, now);
@@ -156,7 +157,7 @@ impl Session {
         self.follow_up(now);
     }
 
-    /// The next thing to do or to pass on, oldest first.
+    /// Returns the next thing to do or to pass on, oldest first.
     #[must_use = "an output is handed out once"]
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop()
@@ -225,20 +226,20 @@ impl Session {
         }
     }
 
-    /// Limits the read data, in bytes, that is requested and not yet received on a connection; initially there is no limit.
-    /// A read beyond the limit waits, by the rules of [`limit_writes`](Self::limit_writes).
+    /// Limits the read data, in bytes, that is requested and not yet received on a connection; initially there is
+    /// no limit. A read beyond the limit waits, by the rules of [`limit_writes`](Self::limit_writes).
     ///
-    /// Requested data arrive before the pings of the target, which gives up on a connection whose answer to a ping comes
-    /// late (LIO: 30 seconds).
+    /// Requested data arrive before the pings of the target, which gives up on a connection whose answer to a
+    /// ping comes late (LIO: 30 seconds).
     pub fn limit_reads(&mut self, cid: Cid, bytes: u64) {
         if let Some(connection) = self.connections.get_mut(cid) {
             connection.transmitter.limit_reads(bytes);
         }
     }
 
-    /// Returns the write data that the target may be waiting for now on a connection, and the write data of the writes
-    /// that have ended there, bytes: by both the caller sees how long it takes for a write, whatever
-    /// [limit](Self::limit_writes) there is.
+    /// Returns the write data that the target may be waiting for now on a connection, and the write data of the
+    /// writes that have ended there, bytes. From both the caller can find how long a write takes, whatever the
+    /// [limit](Self::limit_writes) is.
     pub fn write_progress(&self, cid: Cid) -> (u64, u64) {
         let load = self.tasks.load_of(cid);
         (load.outstanding, load.concluded)
@@ -249,12 +250,12 @@ impl Session {
         self.window.exp_cmd_sn()
     }
 
-    /// Whether the session has ended; nothing more will come out of it.
+    /// Returns whether the session has ended and all its outputs were returned.
     pub fn is_ended(&self) -> bool {
         self.state.is_ended() && self.outputs.is_empty()
     }
 
-    /// What follows from an event as a whole: a logout that has waited for the last task.
+    /// Does what has become due after an event: a logout that has waited for the last task.
     pub(crate) fn follow_up(&mut self, now: Instant) {
         self.part_with_leaving(now);
         if self.state.is_logout_due(|| self.tasks.has_work()) && !self.is_logging_out() {
@@ -263,8 +264,8 @@ impl Session {
     }
 }
 
-/// Login requests carry a tag of their own, one that no task ever has: while a connection is added,
-/// the others have tasks.
+/// The tag of login requests, which no task ever has: while a connection is added, the other connections have
+/// tasks.
 const LOGIN_TAG: Itt = match Itt::new(NO_TASK) {
     Some(tag) => tag,
     None => unreachable!(),

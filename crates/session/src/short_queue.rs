@@ -2,13 +2,14 @@
 
 use std::collections::VecDeque;
 
-/// First in, first out. The oldest element lies in place, so that a queue of one touches no memory but its owner's: with
-/// 1,000 sessions in a process that memory would be in no cache of the processor.
+/// A first-in, first-out queue. The oldest element is stored inline, so that a queue of one element uses no
+/// memory but its owner's. With 1,000 sessions in a process, separate memory would not be in the processor's
+/// cache.
 #[derive(Debug)]
 pub(crate) struct ShortQueue<T> {
-    /// The oldest, unless there is none.
+    /// The oldest element; `None` if the queue is empty.
     first: Option<T>,
-    /// The others, oldest first: none without a first.
+    /// The other elements, oldest first; empty if there is no first.
     rest: VecDeque<T>,
 }
 
@@ -25,7 +26,7 @@ impl<T> ShortQueue<T> {
         }
     }
 
-    /// Puts it before all others.
+    /// Puts an element before all others.
     pub(crate) fn push_front(&mut self, element: T) {
         if let Some(second) = self.first.replace(element) {
             self.rest.push_front(second);
@@ -46,21 +47,21 @@ impl<T> ShortQueue<T> {
         self.first.as_mut()
     }
 
-    /// All of them, oldest first.
+    /// Returns all elements, oldest first.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
         self.first.iter().chain(&self.rest)
     }
 
-    /// Takes out those that are not to be kept; each is asked for once, oldest first.
+    /// Removes the elements for which `is_kept` returns `false`. It is called once for each, oldest first.
     pub(crate) fn retain(&mut self, mut is_kept: impl FnMut(&T) -> bool) {
         self.first.take_if(|first| !is_kept(first));
         self.rest.retain(is_kept);
         self.advance();
     }
 
-    /// Where the first is gone, the next takes its place.
+    /// Moves the next element to the first place, if that is empty.
     fn advance(&mut self) {
-        // A long element is not moved for nothing.
+        // Elements are large, so none is moved without need.
         if self.first.is_none() && !self.rest.is_empty() {
             self.first = self.rest.pop_front();
         }
@@ -89,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    /// The queue, and one of the standard library to which the same is done.
+    /// The queue, and a queue of the standard library that gets the same operations.
     #[derive(Default)]
     struct Pair(ShortQueue<u8>, VecDeque<u8>);
 

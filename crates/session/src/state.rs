@@ -5,7 +5,7 @@ use iscsi_pdu::Tsih;
 use crate::error::SessionError;
 use crate::reopening::Reopening;
 
-/// Where a session stands, and what was settled on the way.
+/// The phase of a session, and what was settled so far.
 #[derive(Debug)]
 pub(crate) struct SessionState {
     phase: Phase,
@@ -13,20 +13,20 @@ pub(crate) struct SessionState {
     tsih: Tsih,
     /// Why the session is being logged out, when the caller did not ask for it.
     logout_cause: Option<SessionError>,
-    /// The times for opening the session anew, once its end or a logout response has settled them.
+    /// The times for a reconnect, once the end of the session or a logout response has settled them.
     reopening: Option<Reopening>,
 }
 
-/// The states of RFC 7143 §8.3, with the steps of the end told apart.
+/// The states of RFC 7143 §8.3, with separate states for the steps of the end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Phase {
-    /// Q1 FREE: the first login is under way.
+    /// Q1 FREE: the first login is in progress.
     Free,
     /// Q3 LOGGED_IN.
     LoggedIn,
-    /// Q3 still, but no new request is taken: the logout follows the last task.
+    /// Still Q3, but no new request is taken: the logout follows the last task.
     Closing,
-    /// It is over.
+    /// The session has ended.
     Ended,
 }
 
@@ -43,7 +43,7 @@ impl SessionState {
         self.reopening
     }
 
-    /// Whether no login of the session has succeeded yet.
+    /// Returns whether no login of the session has succeeded yet.
     pub(crate) fn is_free(&self) -> bool {
         self.phase == Phase::Free
     }
@@ -56,12 +56,12 @@ impl SessionState {
         self.phase == Phase::Ended
     }
 
-    /// Whether the caller may hand in something new.
+    /// Returns whether the caller may submit requests.
     pub(crate) const fn takes_requests(&self) -> bool {
         matches!(self.phase, Phase::Free | Phase::LoggedIn)
     }
 
-    /// Whether new commands may still be put in wire order.
+    /// Returns whether new commands may still be put in wire order.
     pub(crate) const fn sends_commands(&self) -> bool {
         match self.phase {
             Phase::LoggedIn => true,
@@ -70,25 +70,26 @@ impl SessionState {
         }
     }
 
-    /// Whether the logout is due. One that the target asks for does not wait for work to end.
+    /// Returns whether the logout is due. One that the target requests does not wait for work to end.
     pub(crate) fn is_logout_due(&self, has_work: impl FnOnce() -> bool) -> bool {
         self.phase == Phase::Closing && (self.logout_cause.is_some() || !has_work())
     }
 
-    /// The first login has succeeded.
+    /// Records that the first login has succeeded.
     pub(crate) const fn logged_in(&mut self, tsih: Tsih) {
         self.phase = Phase::LoggedIn;
         self.tsih = tsih;
     }
 
-    /// The caller wants the session to end in order.
+    /// Starts the orderly end of the session on request of the caller.
     pub(crate) fn close(&mut self) {
         if self.is_logged_in() {
             self.phase = Phase::Closing;
         }
     }
 
-    /// The target wants the session to end; `false` if it has ended or the target has said so before.
+    /// Starts the end of the session on request of the target. Returns `false` if the session has ended or the
+    /// target has requested it before.
     pub(crate) fn close_for(&mut self, cause: SessionError) -> bool {
         if self.is_ended() || self.logout_cause.is_some() {
             return false;
@@ -103,20 +104,20 @@ impl SessionState {
         self.reopening = reopening;
     }
 
-    /// Why the session fails, when this has `happened`. A target that asked for a logout may not wait
-    /// for it: what it asked for is the cause.
+    /// Returns why the session fails after `happened`. A target that requested a logout may close the connection
+    /// without waiting for it: then that request is the cause.
     pub(crate) fn cause_of_failure(&mut self, happened: SessionError) -> SessionError {
         let is_transport = matches!(happened, SessionError::Transport(_));
         self.logout_cause.take().filter(|_| is_transport).unwrap_or(happened)
     }
 
-    /// How the session ends after a logout.
+    /// Returns the result of the session after a logout.
     pub(crate) fn result_of_logout(&mut self) -> Result<(), SessionError> {
         self.logout_cause.take().map_or(Ok(()), Err)
     }
 
-    /// The session ends, unless it has. The times for opening it anew are those of the logout response,
-    /// else those that the target announced, else those `agreed` at the login.
+    /// Ends the session, unless it has ended. The times for a reconnect are those of the logout response, else
+    /// those that the target announced, else those `agreed` at the login.
     pub(crate) fn end(&mut self, cause: Option<&SessionError>, agreed: Option<Reopening>) -> bool {
         if self.is_ended() {
             return false;

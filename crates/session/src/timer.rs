@@ -1,4 +1,4 @@
-//! What a session waits for.
+//! The timers of a session.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ pub enum Timer {
     NopResponse,
     /// The response to a logout request.
     Logout,
-    /// A StatSN that others came before.
+    /// A missing StatSN, before which later ones have come.
     StatSn,
 }
 

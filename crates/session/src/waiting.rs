@@ -41,7 +41,7 @@ impl Session {
         }
     }
 
-    /// The data that the commands which were sent are to bring, bytes. Some of them may have come.
+    /// Returns the read data that the sent commands expect, bytes. Some of it may have arrived.
     #[must_use]
     pub fn awaited_data(&self) -> usize {
         let reads = |task: &Task| task.as_scsi()?.read.as_ref().map(ReadTransfer::len);
@@ -49,8 +49,8 @@ impl Session {
         sent.filter_map(|(_, task)| reads(task)).fold(0, usize::saturating_add)
     }
 
-    /// Whether a command could go out but for [`limit_writes`](Self::limit_writes) or [`limit_reads`](Self::limit_reads): no
-    /// connection may take it.
+    /// Returns whether only [`limit_writes`](Self::limit_writes) or [`limit_reads`](Self::limit_reads) keeps a
+    /// command from being sent: no connection may take it.
     #[must_use]
     pub fn is_holding_back(&self) -> bool {
         let Some((_, task)) = self.commands.first(&self.tasks) else { return false };

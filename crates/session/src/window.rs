@@ -16,7 +16,7 @@ pub(crate) struct CommandWindow {
 }
 
 impl CommandWindow {
-    /// A window that accepts one command: what holds before the target has said anything.
+    /// Creates a window that accepts one command, as before the first report of the target.
     pub(crate) const fn new(first: CmdSn) -> Self {
         Self { cmd_sn: first, exp_cmd_sn: first, max_cmd_sn: first }
     }
@@ -27,7 +27,7 @@ impl CommandWindow {
         self.max_cmd_sn = max_cmd_sn;
     }
 
-    /// The number that an immediate command carries without using it up.
+    /// Returns the number that an immediate command carries without consuming it.
     pub(crate) const fn current(&self) -> CmdSn {
         self.cmd_sn
     }
@@ -40,17 +40,17 @@ impl CommandWindow {
         self.max_cmd_sn
     }
 
-    /// Whether a non-immediate command may be sent now.
+    /// Returns whether a non-immediate command may be sent now.
     const fn is_open(&self) -> bool {
         !self.cmd_sn.is_after(self.max_cmd_sn)
     }
 
-    /// Whether a command may be sent now. One that starts over has its number.
+    /// Returns whether a command may be sent now. One that starts over has its number already.
     pub(crate) const fn lets_out(&self, task: &Task) -> bool {
         task.starts_over() || self.is_open()
     }
 
-    /// Uses up the current CmdSN for a non-immediate command.
+    /// Consumes the current CmdSN for a non-immediate command.
     pub(crate) const fn take(&mut self) -> CmdSn {
         let taken = self.cmd_sn;
         self.cmd_sn = taken.next();
@@ -112,8 +112,8 @@ mod tests {
         assert_eq!((window.exp_cmd_sn(), window.max_cmd_sn()), (sn(10), sn(9)));
     }
 
-    /// SEQ-20: while the target has not counted a CmdSN, none goes out that lies more than 2^31-1 behind
-    /// it, whatever window is named: beyond that the comparison turns round.
+    /// SEQ-20: while the target has not counted a CmdSN, none is sent that lies more than 2^31-1 after it,
+    /// whatever window the target reports: beyond that the comparison wraps around.
     #[test]
     fn seq_20_commands_stay_in_reach_of_the_oldest_uncounted_one() {
         for oldest in [0, 1, 77, u32::MAX - 5] {

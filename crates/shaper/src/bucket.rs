@@ -4,30 +4,30 @@ use std::time::{Duration, Instant};
 
 use crate::rate_limit::RateLimit;
 
-/// Tokens in a byte. A token is 10^-9 bit: so a rate in bits a second brings whole tokens in each
+/// Tokens per byte. A token is 10^-9 bit, so a rate in bits per second brings a whole number of tokens in each
 /// nanosecond, and nothing is ever rounded.
 const TOKENS_A_BYTE: i128 = 8_000_000_000;
 
-/// What a class may send at one rate: tokens that come with time, up to a depth, and go with bytes.
+/// Tokens of a class for one rate: they come with time, up to a depth, and go with bytes.
 ///
-/// Whoever finds no debt may send, however much, and leaves the debt to those after him. So within any
-/// time no more than rate x time + depth + one request passes, whatever the length of a request.
+/// If there is no debt, a request of any length may pass, and later requests wait for its debt. So within any
+/// time at most rate x time + depth + one request passes.
 #[derive(Clone, Debug)]
 pub(crate) struct Bucket {
     rate: RateLimit,
-    /// Where it is full, tokens.
+    /// Tokens of the full bucket.
     full: i128,
-    /// Less than none is a debt.
+    /// Tokens in the bucket; negative for a debt.
     tokens: i128,
-    /// When the tokens were counted.
+    /// When `tokens` was counted.
     counted: Instant,
-    /// When something may pass, as long as nothing else does; `None` for never. It need not be counted for
-    /// that: the tokens that come by then are known.
+    /// When a request may pass, if none passes before; `None` for never. Counting tokens does not change it,
+    /// because the tokens that come until then are known.
     ready: Option<Instant>,
 }
 
 impl Bucket {
-    /// A full bucket of so many bytes.
+    /// Creates a full bucket of `depth` bytes.
     pub(crate) fn new(rate: RateLimit, depth: u64, now: Instant) -> Self {
         let full = tokens(depth);
         let mut bucket = Self { rate, full, tokens: full, counted: now, ready: None };
@@ -35,13 +35,13 @@ impl Bucket {
         bucket
     }
 
-    /// Counts what has come by now, up to the depth.
+    /// Adds the tokens that have come until `now`, up to the depth.
     pub(crate) fn fill(&mut self, now: Instant) {
         self.fill_beyond(now, RateLimit::Zero);
     }
 
-    /// The same; but what has come at this rate counts without regard to the depth, since it could not be
-    /// spent.
+    /// Adds the tokens that have come until `now`, up to the depth. What has come at the rate `rate` counts
+    /// beyond the depth as well, because it could not be spent.
     pub(crate) fn fill_beyond(&mut self, now: Instant, rate: RateLimit) {
         let time = now.saturating_duration_since(self.counted);
         if time.is_zero() {
@@ -54,17 +54,17 @@ impl Bucket {
         self.tokens = within.max(after(rate));
     }
 
-    /// Whether something may pass now, or might have passed before.
+    /// Returns whether a request may pass now, or might have passed before.
     pub(crate) fn is_ready(&self, now: Instant) -> bool {
         self.ready.is_some_and(|ready| ready <= now.max(self.counted))
     }
 
-    /// When something may pass, or might have passed; `None` for never.
+    /// Returns when a request may pass, which may be in the past; `None` for never.
     pub(crate) const fn ready_at(&self) -> Option<Instant> {
         self.ready
     }
 
-    /// Finds out when something may pass, since the tokens are not what came of them by time alone.
+    /// Computes `ready` again, after the tokens have changed by more than time.
     fn foresee(&mut self) {
         self.ready = match self.rate {
             RateLimit::Zero => None,
@@ -77,7 +77,7 @@ impl Bucket {
         };
     }
 
-    /// So many bytes pass.
+    /// Takes the tokens of a request of `bytes` bytes.
     pub(crate) fn charge(&mut self, bytes: u64) {
         if matches!(self.rate, RateLimit::Limited(_)) {
             self.tokens = self.tokens.saturating_sub(tokens(bytes));
@@ -85,7 +85,7 @@ impl Bucket {
         }
     }
 
-    /// So many bytes have been charged, and have not passed.
+    /// Puts back the tokens of `bytes` bytes that were charged and have not passed.
     pub(crate) fn refund(&mut self, bytes: u64) {
         if matches!(self.rate, RateLimit::Limited(_)) && self.tokens < self.full {
             self.tokens = self.tokens.saturating_add(tokens(bytes)).min(self.full);
@@ -93,8 +93,8 @@ impl Bucket {
         }
     }
 
-    /// Another rate and depth from now on. What was saved up stays as far as the new depth holds it. A debt
-    /// takes no longer than it would have: it was made at the old rate.
+    /// Sets another rate and depth. Saved tokens stay as far as the new depth holds them. A debt takes no
+    /// longer than before, because it was made at the old rate.
     pub(crate) fn change(&mut self, rate: RateLimit, depth: u64, now: Instant) {
         self.fill(now);
         let was = std::mem::replace(&mut self.rate, rate);
@@ -111,16 +111,16 @@ impl Bucket {
     }
 }
 
-/// `tokens` x `new` / `old`.
+/// Returns `tokens` x `new` / `old`.
 fn scaled(tokens: i128, new: i128, old: i128) -> i128 {
     tokens.checked_mul(new).map_or_else(|| tokens / old * new, |product| product / old)
 }
 
-/// The tokens that come in a time.
+/// Returns the tokens that come in a time.
 fn gain(rate: RateLimit, time: Duration) -> i128 {
     let time = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let rate = rate.bits_per_second().unwrap_or(0);
-    // No time and no rate is so long or high that this is too much.
+    // The highest rate and the longest time do not exceed the range.
     i128::try_from(u128::from(time) * u128::from(rate)).unwrap_or(i128::MAX)
 }
 
@@ -143,7 +143,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// A third of a bit comes each nanosecond, and the tokens are asked after at odd times.
+    /// A millionth of a bit comes each nanosecond, and the tokens are counted at odd times.
     #[test]
     fn nothing_is_rounded_however_often_it_is_counted() {
         let begin = start();

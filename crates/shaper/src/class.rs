@@ -9,7 +9,7 @@ use crate::rate_limit::RateLimit;
 
 /// A class of requests: its share of the link, which may change at any time.
 ///
-/// A class sends at its rate whatever the others do, and borrows what its parent has to spare, up to its
+/// A class sends at its rate whatever other classes do, and borrows what its parent has to spare, up to its
 /// ceil. The terms are those of `tc-htb(8)`.
 ///
 /// ```
@@ -24,14 +24,13 @@ use crate::rate_limit::RateLimit;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Class {
-    /// The guaranteed rate. With [`RateLimit::Zero`] it lives on what it borrows.
+    /// The guaranteed rate. With [`RateLimit::Zero`] the class sends only what it borrows.
     pub rate: RateLimit,
-    /// The rate that the class does not exceed, borrowed or not: at least `rate`. The rates and ceils
-    /// above it count as well; what they have held back of `rate` comes later, beyond this.
+    /// The rate that the class does not exceed, borrowed or not: at least `rate`. The limits of the classes
+    /// above apply as well; what they hold back of `rate` is sent later, in addition to the ceil.
     pub ceil: RateLimit,
-    /// The bytes of `rate` that the class may save up while it is idle; `None` for what `rate`
-    /// brings in [`TIME_SLICE`](Self::TIME_SLICE). A request that comes late, after a late timer for
-    /// example, loses what exceeds it.
+    /// The bytes of `rate` that the class may save up while it is idle; `None` for what `rate` brings in
+    /// [`TIME_SLICE`](Self::TIME_SLICE). What exceeds it is lost, for example while a timer is late.
     pub burst: Option<u64>,
     /// The bytes of `ceil` that the class may save up while it is idle; `None` for what `ceil`
     /// brings in [`TIME_SLICE`](Self::TIME_SLICE).
@@ -40,17 +39,17 @@ pub struct Class {
     /// [`LAST_PRIORITY`](Self::LAST_PRIORITY). A guaranteed share goes before any borrowed one, whatever
     /// the priorities.
     pub priority: u8,
-    /// Its share of what classes of the same parent and priority borrow, in relation to theirs, from 1 on;
-    /// `None` for its rate in bits a second, so that classes borrow in proportion to their rates. Without a
-    /// rate that is 1000, as of 1 kbit/s.
+    /// The share of the class in what classes of the same parent and priority borrow, relative to their shares;
+    /// at least 1. `None` for its rate in bits per second, so that classes borrow in proportion to their rates.
+    /// A class with a rate of 0 then has the weight 1000, as of 1 kbit/s.
     pub weight: Option<u64>,
 }
 
-/// Settings that contradict themselves.
+/// Reasons why the settings of a class are not valid.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ClassError {
-    /// A class may not be given more than it may send.
+    /// The guaranteed rate of the class exceeds its ceil, the most that it may send.
     #[error("the rate of {rate} exceeds the ceil of {ceil}; raise the ceil, or lower the rate")]
     RateAboveCeil {
         /// The rate that was requested.
@@ -58,15 +57,16 @@ pub enum ClassError {
         /// The ceil that was requested.
         ceil: RateLimit,
     },
-    /// Requests would wait for ever.
+    /// The ceil of the class is 0, or the class is the root of the tree and has a rate of 0. Requests would
+    /// wait forever.
     #[error(
         "with a ceil of 0, or at the root a rate of 0, nothing could ever pass; 1kbit is the lowest rate"
     )]
     NothingPasses,
-    /// There is no such priority.
+    /// The priority is higher than 7.
     #[error("{0} is no priority; it goes from 0, the first, to 7")]
     Priority(u8),
-    /// Nothing could be shared out by it.
+    /// The weight is 0.
     #[error("a weight is at least 1")]
     Weight,
 }
@@ -74,11 +74,11 @@ pub enum ClassError {
 impl Class {
     /// The last of the priorities, which begin at 0.
     pub const LAST_PRIORITY: u8 = 7;
-    /// The time of a link that a request may take, 50 ms: the default of bursts and
+    /// The time for which one request may occupy a link, 50 ms. The default of bursts and
     /// [`Tree::max_request_len`](crate::Tree::max_request_len) follow from it.
     pub const TIME_SLICE: Duration = Duration::from_millis(50);
 
-    /// A class with this rate, which borrows nothing.
+    /// Creates a class with a guaranteed rate, which borrows nothing.
     #[must_use]
     pub const fn new(rate: RateLimit) -> Self {
         Self { rate, ceil: rate, burst: None, cburst: None, priority: 0, weight: None }
@@ -119,7 +119,7 @@ impl Class {
         self
     }
 
-    /// Whether the settings agree with each other.
+    /// Checks that the settings agree with each other.
     ///
     /// # Errors
     /// [`ClassError`].
@@ -139,12 +139,12 @@ impl Class {
         Ok(())
     }
 
-    /// The depth of the bucket of its rate, bytes.
+    /// Returns the depth of the bucket of the rate, in bytes.
     pub(crate) fn depth(&self) -> u64 {
         self.burst.unwrap_or_else(|| Self::default_depth(self.rate))
     }
 
-    /// The depth of the bucket of its ceil, bytes.
+    /// Returns the depth of the bucket of the ceil, in bytes.
     pub(crate) fn ceil_depth(&self) -> u64 {
         self.cburst.unwrap_or_else(|| Self::default_depth(self.ceil))
     }
@@ -154,7 +154,7 @@ impl Class {
         rate.bytes_in(Self::TIME_SLICE).unwrap_or(0)
     }
 
-    /// Its share of what is borrowed, at least 1.
+    /// Returns the share of the class in what is borrowed, at least 1.
     pub(crate) fn share(&self) -> u64 {
         let of_rate = || match self.rate {
             RateLimit::Zero => Rate::MIN.bits_per_second(),

@@ -1,10 +1,10 @@
-//! The name of a class.
+//! Identifiers of classes.
 
-/// Names a class of a [`Tree`](crate::Tree). No other class of it ever has the same.
+/// Identifies a class of a [`Tree`](crate::Tree). No other class of that tree ever has the same identifier.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ClassId {
-    /// The place of its node.
+    /// Index of the node.
     pub(crate) slot: usize,
-    /// Counts up: a place may be taken again.
+    /// Serial number, because an index may be used again.
     pub(crate) serial: u64,
 }

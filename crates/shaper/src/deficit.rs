@@ -1,40 +1,42 @@
-//! Whose turn it is among classes of one parent.
+//! Turns of the classes of one parent.
 
-/// How far a class is behind, or ahead of, its share by weight: deficit round robin (Shreedhar and
-/// Varghese, 1995). Whoever has no deficit has the turn, sends one request, and owes it. When all owe, a
-/// round goes by that is just so long that the first has paid, and each pays by its weight: so a round is
-/// no longer than it must be, whatever the lengths of requests and the weights.
+/// Deficit of a class against its share by weight: deficit round robin (Shreedhar and Varghese, 1995). A class
+/// without a deficit has the turn, sends one request, and then owes its length. When all classes owe, a round
+/// passes that is just long enough for the first class to have paid, and each class pays by its weight. So a
+/// round is no longer than necessary, whatever the lengths of requests and the weights.
 ///
-/// What turns out not to have been sent is not owed. Rounds may have paid it by then; that is a credit, which is
-/// sent before anything is owed again.
+/// A class does not owe bytes that turn out not to have been sent. If rounds have already paid for them, the
+/// class has a credit, which is used up before it owes again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Deficit(
-    /// What it owes, 10^-9 bits. Less than nothing is a credit.
+    /// Debt in 10^-9 bits; negative for a credit.
     i128,
 );
 
 const UNITS_A_BYTE: i128 = 8_000_000_000;
 
 impl Deficit {
-    /// How long the round is until it has the turn, if each round of one pays `weight`.
+    /// Returns the length of the round after which the class has the turn, if it pays `weight` per unit of
+    /// length.
     pub(crate) fn until_turn(self, weight: u64) -> u128 {
         self.owed().div_ceil(weight.max(1).into())
     }
 
-    /// A round of this length goes by.
+    /// Pays for a round of length `round`.
     pub(crate) fn pay(&mut self, round: u128, weight: u64) {
         let paid = i128::try_from(round.saturating_mul(weight.into())).unwrap_or(i128::MAX);
-        // A credit stays as it is: nobody saves up turns.
+        // A credit stays as it is: rounds do not save up turns.
         self.0 = self.0.saturating_sub(paid).max(self.0.min(0));
     }
 
-    /// So many bytes were sent. A request without any takes a turn as well.
+    /// Adds the debt of a request of `bytes` bytes. A request of 0 bytes counts as 1 byte, so that it takes a
+    /// turn as well.
     pub(crate) fn owe(&mut self, bytes: u64) {
         self.0 = self.0.saturating_add(units(bytes.max(1)));
     }
 
-    /// Of a request of so many bytes so many were not sent. Its length is the most that may become a credit: so nobody
-    /// waits longer for that than for a request.
+    /// Takes back the debt of `less` bytes that were not sent of a request of `bytes` bytes. The length of the
+    /// request bounds the credit, so that no class waits longer for a credit than for a request.
     pub(crate) fn forgive(&mut self, less: u64, bytes: u64) {
         let bound = self.0.min(-units(bytes));
         self.0 = self.0.saturating_sub(units(less)).max(bound);

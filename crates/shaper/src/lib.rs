@@ -1,23 +1,24 @@
 //! Hierarchical token buckets for requests: which class may send how much, and when.
 //!
-//! A [`Tree`] of [`Class`]es shares what its root has. A class is guaranteed its rate, borrows what others
-//! leave, up to its ceil, and is ordered by priority and weight; all of that may change while requests
-//! wait. The semantics are those of Linux' HTB (`tc-htb(8)`), with a request in the place of a packet,
-//! so that reads are ruled as well as writes, but for what HTB leaves to chance:
+//! A [`Tree`] of [`Class`]es shares the rate of its root. A class is guaranteed its own rate, and borrows what
+//! other classes leave, up to its ceil, by priority and weight. All of these settings may change while requests
+//! wait. The semantics are those of HTB of Linux (`tc-htb(8)`), with a request in the place of a packet, so
+//! that reads are limited as well as writes. HTB leaves some things to chance; here there are rules:
 //!
-//! - More than there is cannot be guaranteed ([`TreeError::Overcommitted`]).
-//! - No class exceeds the ceil of a class above it, not even within its rate. A guarantee that is late for
-//!   that loses nothing.
-//! - What has no class waits in the [default class](Tree::default_class): nothing passes for free.
-//! - What is borrowed is shared out in proportion to the rates, or to weights, of whatever size.
+//! - The rates of children must not exceed the rate of their parent ([`TreeError::Overcommitted`]).
+//! - No class exceeds the ceil of a class above it, not even within its own rate. A guaranteed request that
+//!   waits for that ceil loses nothing of the guarantee.
+//! - Requests without a class wait in the [default class](Tree::default_class): no request passes without
+//!   limit.
+//! - Borrowed bytes are shared in proportion to the rates, or to weights of any size.
 //!
-//! Rates are bits a second ([`RateLimit`]); requests and buckets are bytes. Within any time, a class sends at
-//! most what its ceil brings, its cburst and one request: a class that is not in debt may send a request of
-//! any size, and later requests wait until the debt is paid. Only what a ceil above has held back of its
-//! rate comes on top of that, later; nothing does at the root.
+//! Rates are in bits per second ([`RateLimit`]); requests and buckets are in bytes. Within any time, a class
+//! sends at most what its ceil brings, its cburst and one request: a class that is not in debt may send a
+//! request of any size, and later requests wait until the debt is paid. Only what a ceil above has held back of
+//! the rate of the class is sent in addition, later. The root has no ceil above it.
 //!
-//! There is no clock and nothing waits: `now` is an argument, and [`Tree::poll_timeout`] says when to ask
-//! again.
+//! The crate has no clock and never waits: `now` is an argument, and [`Tree::poll_timeout`] says when to call
+//! [`Tree::poll_grant`] again.
 //!
 //! ```
 //! use std::time::{Duration, Instant};

@@ -9,40 +9,40 @@ use crate::deficit::Deficit;
 use crate::queue::Queue;
 use crate::statistics::Statistics;
 
-/// Who goes first among the classes that may send now: the lowest turn.
+/// Rank of a class among those that may send now; the lowest goes first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Turn {
-    /// Where the lender stands: 0 is the class itself, the root the highest level.
+    /// Level of the lender: 0 is the class itself, the root the highest level.
     pub(crate) level: usize,
     pub(crate) priority: u8,
 }
 
-/// A class, its place, and what it has to spend.
+/// A class, its place in the tree, and what it may spend.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) id: ClassId,
     pub(crate) class: Class,
     pub(crate) parent: Option<usize>,
     pub(crate) children: Vec<usize>,
-    /// Classes above it.
+    /// Number of classes above it.
     pub(crate) depth: usize,
     pub(crate) rate: Bucket,
     pub(crate) ceil: Bucket,
     debts: Debts,
     pub(crate) queue: Queue,
-    /// When it may send, in the election that is held.
+    /// The turn of the class in the current election; `None` if it may not send.
     pub(crate) turn: Option<Turn>,
-    /// The last election in which it, or a class below it, stood.
+    /// The last election in which the class, or a class below it, was a candidate.
     pub(crate) election: u64,
     pub(crate) statistics: Statistics,
 }
 
-/// What a class owes to its siblings.
+/// Debts of a class to its siblings.
 #[derive(Clone, Copy, Debug, Default)]
 struct Debts {
-    /// For what it has lent itself, or its descendants.
+    /// For requests that the class, or a class below it, has lent.
     guaranteed: Deficit,
-    /// For what was borrowed from above.
+    /// For requests that were borrowed from a class above.
     borrowed: Deficit,
 }
 
@@ -75,8 +75,8 @@ impl Node {
         self.ceil.fill(now);
     }
 
-    /// The same after a time in which a ceil above held back what it could have sent, up to `until`: of what
-    /// it is guaranteed, nothing is lost by that.
+    /// Fills the buckets after a ceil above has held the class back, until `until`. Tokens that came at the
+    /// guaranteed rate in that time count beyond the depth, so that nothing of the guarantee is lost.
     pub(crate) fn fill_held(&mut self, until: Instant, now: Instant) {
         let until = until.min(now);
         self.rate.fill_beyond(until, self.class.rate);
@@ -90,25 +90,25 @@ impl Node {
         self.class = class;
     }
 
-    /// How long the round of its parent is until it has the turn.
+    /// Returns the length of the parent's round after which the class has the turn.
     pub(crate) fn until_turn(&self, is_borrowed: bool) -> u128 {
         let Debts { guaranteed, borrowed } = self.debts;
         let deficit = if is_borrowed { borrowed } else { guaranteed };
         deficit.until_turn(self.class.share())
     }
 
-    /// A round of its parent goes by.
+    /// Pays for a round of the parent.
     pub(crate) fn pay(&mut self, round: u128, is_borrowed: bool) {
         let weight = self.class.share();
         self.debts.of(is_borrowed).pay(round, weight);
     }
 
-    /// It has sent so many bytes, which its siblings have not.
+    /// Adds the debt of a request of `bytes` bytes to the siblings.
     pub(crate) fn owe(&mut self, bytes: u64, is_borrowed: bool) {
         self.debts.of(is_borrowed).owe(bytes);
     }
 
-    /// A request of so many bytes, for which it owes, has moved another number of them.
+    /// Corrects the debt of a request that was granted with `bytes` bytes and moved `moved` bytes.
     pub(crate) fn correct_debt(&mut self, bytes: u64, moved: u64, is_borrowed: bool) {
         let deficit = self.debts.of(is_borrowed);
         if moved > bytes {

@@ -8,7 +8,7 @@ use crate::class_id::ClassId;
 /// A request that waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiting {
-    /// Counts up over all classes.
+    /// Serial number over all classes.
     pub(crate) serial: u64,
     /// The class in which it began to wait.
     pub(crate) class: ClassId,
@@ -39,13 +39,13 @@ impl Queue {
         self.0.pop_front()
     }
 
-    /// Takes one out of the line.
+    /// Removes the request with this serial number.
     pub(crate) fn remove(&mut self, serial: u64) -> Option<Waiting> {
         let at = self.0.binary_search_by_key(&serial, |waiting| waiting.serial).ok()?;
         self.0.remove(at)
     }
 
-    /// Takes in those of another class, each at the place of its time.
+    /// Adds the requests of another queue, each at the place of its serial number.
     pub(crate) fn merge(&mut self, other: Self) {
         self.0.extend(other.0);
         self.0.make_contiguous().sort_unstable_by_key(|waiting| waiting.serial);

@@ -1,4 +1,4 @@
-//! How fast a class may send.
+//! Rate limits of classes.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,19 +6,19 @@ use std::time::Duration;
 
 use iscsi_rate::{Rate, RateError};
 
-/// A rate of a class, bits a second. Read as `0`, `40mbit` or `off`, which lifts the limit.
+/// Rate limit of a class, in bits per second. Parsed from `0`, a rate such as `40mbit`, or `off` for no limit.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum RateLimit {
-    /// Nothing.
+    /// Nothing passes.
     Zero,
-    /// This rate.
+    /// At most this rate.
     Limited(Rate),
     /// No limit.
     Unlimited,
 }
 
 impl RateLimit {
-    /// Bits a second; `None` where there is no limit.
+    /// Returns the limit in bits per second; `None` if there is no limit.
     #[must_use]
     pub const fn bits_per_second(self) -> Option<u64> {
         match self {
@@ -28,7 +28,7 @@ impl RateLimit {
         }
     }
 
-    /// Bytes that pass in a time, rounded up; `None` where there is no limit.
+    /// Returns the bytes that pass in a time, rounded up; `None` if there is no limit.
     #[must_use]
     pub fn bytes_in(self, time: Duration) -> Option<u64> {
         match self {

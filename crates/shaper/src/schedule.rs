@@ -1,4 +1,4 @@
-//! Which request passes next, and when.
+//! Order and time of the requests that pass.
 
 use std::time::{Duration, Instant};
 
@@ -8,32 +8,32 @@ use crate::node::Turn;
 use crate::queue::Waiting;
 use crate::tree::Tree;
 
-/// Names a request of a [`Tree`]. No other request of it ever has the same.
+/// Identifies a request of a [`Tree`]. No other request of that tree ever has the same identifier.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Ticket {
-    /// Counts up.
+    /// Serial number over all classes.
     serial: u64,
     /// The class in which the request began to wait.
     class: ClassId,
 }
 
-/// A request that may be sent now. Its bytes are charged; if it moves another number of bytes, call
-/// [`Tree::correct`].
+/// A request that may be sent now. The tree has charged `bytes`; if the request moves another number of bytes,
+/// call [`Tree::correct`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[must_use]
 #[non_exhaustive]
 pub struct Grant {
-    /// Which request it is.
+    /// The request.
     pub ticket: Ticket,
-    /// The class that it waited in at last.
+    /// The class in which the request waited last.
     pub class: ClassId,
     /// The bytes that it is charged with.
     pub bytes: u64,
     /// The time that the request waited.
     pub waited: Duration,
-    /// The class that has lent them; `class` itself, if it was within its rate.
+    /// The class that has lent the bytes; `class` itself, if the request was within its rate.
     pub lender: ClassId,
-    /// The classes that it is charged to, from `class` up; the root fills the rest.
+    /// The classes that are charged, from `class` up. The root fills the rest.
     path: [ClassId; Tree::MAX_LEVELS],
 }
 
@@ -41,8 +41,8 @@ impl Tree {
     /// Adds a request of `bytes` bytes. It waits in its class, or in the default class if its class was
     /// removed or has classes below it.
     ///
-    /// A read waits before it is sent, too: its bytes come later, by as much as its answer takes, at
-    /// the rate at which they were asked for.
+    /// A read waits before it is sent as well. Its data arrive after the response time, at the rate at which
+    /// the reads were sent.
     pub fn request(&mut self, class: ClassId, bytes: u64, now: Instant) -> Ticket {
         let leaf = self.leaf(class);
         self.serial += 1;
@@ -55,11 +55,11 @@ impl Tree {
         Ticket { serial, class }
     }
 
-    /// The request is not to be sent any more. Says whether it was still waiting.
+    /// Cancels a request, and returns whether it was still waiting.
     pub fn cancel(&mut self, ticket: Ticket, now: Instant) -> bool {
         self.fill_held(now);
         let leaf = self.leaf(ticket.class);
-        // It has moved to the default class when its own was removed.
+        // A request whose class was removed waits in the default class.
         let queue = &mut self.nodes[leaf].queue;
         let is_found = queue.remove(ticket.serial).is_some();
         if is_found && queue.is_empty() {
@@ -68,9 +68,9 @@ impl Tree {
         is_found
     }
 
-    /// The next request that may be sent now, if there is one: a guaranteed share before any that is
-    /// borrowed, what is borrowed from a lower level before that from a higher one, there by priority, and
-    /// within one priority by weight.
+    /// Returns the next request that may be sent now, if there is one. A request within the rate of its class
+    /// goes before any that borrows. Among those that borrow, a lower level goes before a higher one; then the
+    /// priority decides, and within one priority the weight.
     pub fn poll_grant(&mut self, now: Instant) -> Option<Grant> {
         self.fill_held(now);
         let Some(turn) = self.stand(now) else {
@@ -81,11 +81,11 @@ impl Tree {
         self.grant(leaf, now)
     }
 
-    /// When [`poll_grant`](Self::poll_grant) has the next request, if nothing else happens until then;
-    /// `None` if none waits. It may be past.
+    /// Returns when [`poll_grant`](Self::poll_grant) has the next request, if nothing else happens until then;
+    /// `None` if no request waits. The time may be in the past.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        // Nobody is earlier than the root lets pass.
+        // No class may send before the root lets a request pass.
         let earliest = self.nodes[self.root().slot].ceil.ready_at();
         let mut first = None;
         for leaf in &self.waiting {
@@ -98,9 +98,10 @@ impl Tree {
         first
     }
 
-    /// A request that was granted has moved another number of bytes than it was charged with: none, if it
-    /// was not sent; fewer, if a read was answered so. The difference goes back to where it was taken, or
-    /// is owed there; its turn, too. What was taken of a class that is removed by now concerns those above it.
+    /// Corrects a granted request that has moved another number of bytes than it was charged with: 0 if it was
+    /// not sent, fewer if a read returned fewer. The difference goes back to the buckets and turns from which
+    /// it was taken, or is charged there. If a class was removed meanwhile, only the classes above it are
+    /// corrected.
     pub fn correct(&mut self, grant: &Grant, moved: u64, now: Instant) {
         self.fill_held(now);
         let gone = grant.path.iter().take_while(|id| self.find(**id).is_err()).count();
@@ -128,8 +129,8 @@ impl Tree {
         }
     }
 
-    /// Says of each class with a request when its turn is, if it may send; and of whoever is first, who
-    /// stands there.
+    /// Notes the turn of each class whose request may be sent, and marks the classes that have the first turn
+    /// as candidates. Returns the first turn.
     fn stand(&mut self, now: Instant) -> Option<Turn> {
         let mut first: Option<Turn> = None;
         if !self.nodes[self.root().slot].ceil.is_ready(now) {
@@ -154,8 +155,9 @@ impl Tree {
         Some(first)
     }
 
-    /// Whose tokens a class may send by now. All ceils above it count, those above the lender, too: a
-    /// guarantee may be late for that, which loses nothing of it, and no ceil is ever exceeded for it.
+    /// Returns the class whose tokens a class may spend at `now`. All ceils above count, also those above the
+    /// lender, so no ceil is ever exceeded for a guarantee. The guaranteed request may be late for that, but
+    /// loses nothing.
     fn lender(&self, leaf: usize, now: Instant) -> Option<usize> {
         let mut lender = None;
         for slot in self.path(leaf) {
@@ -170,7 +172,7 @@ impl Tree {
         lender
     }
 
-    /// Notes who will have something to send before a ceil above lets it pass, from now on.
+    /// Notes the classes that will have something to send before a ceil above lets it pass.
     fn hold(&mut self, now: Instant) {
         let mut held = std::mem::take(&mut self.held);
         let from_now = |ready: Option<Instant>| ready.map(|ready| ready.max(now));
@@ -190,14 +192,14 @@ impl Tree {
                     && is_held
                     && is_first(None)
                 {
-                    // A timer may be late. But who does not ask for long, as a process that was stopped, is
-                    // not held back by a ceil.
+                    // A timer may be late by a time slice. If the next poll comes much later, as in a process
+                    // that was stopped, it was not the ceil that held the class back.
                     let until = until.checked_add(Class::TIME_SLICE).unwrap_or(until);
                     held.push((*slot, until));
                 }
             }
         }
-        // What comes by now is counted as ever.
+        // Tokens that came until `now` count up to the depth.
         held.iter().for_each(|(slot, _)| self.nodes[*slot].fill(now));
         self.held = held;
     }
@@ -207,7 +209,7 @@ impl Tree {
         Turn { level, priority: self.nodes[leaf].class.priority }
     }
 
-    /// Chooses among the classes of one turn, level by level from the root down.
+    /// Chooses one of the classes that have this turn, level by level from the root down.
     fn elect(&mut self, turn: Turn) -> usize {
         let mut at = self.root().slot;
         while let Some(child) = self.elect_child(at, turn) {
@@ -216,7 +218,8 @@ impl Tree {
         at
     }
 
-    /// The child of a class that has no deficit, after the round that it takes.
+    /// Chooses the child that is first without a deficit, after all children have paid for the round until
+    /// then.
     fn elect_child(&mut self, parent: usize, turn: Turn) -> Option<usize> {
         let children = std::mem::take(&mut self.nodes[parent].children);
         let is_borrowed = self.nodes[parent].depth + 1 > Self::MAX_LEVELS - turn.level;
@@ -234,7 +237,7 @@ impl Tree {
         next.map(|(_, child)| child)
     }
 
-    /// Takes the first request of a class, and charges all classes on its way.
+    /// Takes the first request of a class, and charges the class and all classes above it.
     fn grant(&mut self, leaf: usize, now: Instant) -> Option<Grant> {
         let lender = self.lender(leaf, now)?;
         let Waiting { serial, class: began, bytes, since } = self.nodes[leaf].queue.pop()?;
@@ -276,8 +279,8 @@ impl Tree {
         Some(Grant { ticket, class, bytes, waited, lender, path })
     }
 
-    /// When the first request of a class may be sent: when all ceils above it let it pass, and somebody
-    /// has something to lend.
+    /// Returns when the first request of a class may be sent: all ceils of the path let it pass, and a class of
+    /// the path has tokens to lend.
     fn ready_at(&self, leaf: usize) -> Option<Instant> {
         let nodes = || self.path(leaf).map(|slot| &self.nodes[slot]);
         let lent = nodes().filter_map(|node| node.rate.ready_at()).min()?;

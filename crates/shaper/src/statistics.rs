@@ -1,8 +1,8 @@
-//! What is counted of a class.
+//! Counters of a class.
 
 use std::time::Duration;
 
-/// Requests, and their bytes.
+/// Number and bytes of requests.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Volume {
@@ -18,7 +18,7 @@ impl Volume {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// So many bytes were counted where so many were moved.
+    /// Corrects the bytes of a request that was counted with `counted` bytes and moved `moved` bytes.
     pub(crate) fn correct(&mut self, counted: u64, moved: u64) {
         self.bytes = self.bytes.saturating_sub(counted).saturating_add(moved);
     }
@@ -28,7 +28,7 @@ impl Volume {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// All that was granted.
+    /// All requests that were granted.
     pub sent: Volume,
     /// Requests that were borrowed from a class above.
     pub borrowed: Volume,
@@ -36,8 +36,8 @@ pub struct Statistics {
     pub lent: Volume,
     /// Requests that were not granted immediately.
     pub waited: Volume,
-    /// Time that these requests waited, in sum.
+    /// Sum of the times that these requests waited.
     pub waiting_time: Duration,
-    /// Requests that wait now; of a class that has others below it, none.
+    /// Requests that wait now; 0 for a class that has classes below it.
     pub waiting: usize,
 }

@@ -1,6 +1,6 @@
 //! Classes as a tree, which may change while requests wait in it.
 //!
-//! Why it is so: `docs/design/shaper.md`.
+//! Design: `docs/design/shaper.md`.
 
 use std::time::Instant;
 
@@ -13,37 +13,37 @@ use crate::node::Node;
 use crate::rate_limit::RateLimit;
 use crate::statistics::Statistics;
 
-/// The place of the root.
+/// Index of the root.
 const ROOT: usize = 0;
-/// The place of the default class.
+/// Index of the default class.
 const DEFAULT: usize = 1;
 
-/// Classes of requests that share what the root has: hierarchical token buckets.
+/// Classes of requests that share the rate of the root: hierarchical token buckets.
 ///
 /// Requests [wait](Self::request) in the classes that have no others below them, and are
-/// [granted](Self::poll_grant) in turn. There is always a default class, for requests without a class: it
-/// has no guaranteed rate, borrows what the root has to spare after all others, and may be
+/// [granted](Self::poll_grant) in turn. Requests without a class wait in the default class, which always
+/// exists. It has no guaranteed rate, borrows what the root has to spare after all other classes, and may be
 /// [changed](Self::change).
 ///
-/// The rule for the driver: after any call that takes `&mut self` and `now`, drain
-/// [`poll_grant`](Self::poll_grant), then wait until [`poll_timeout`](Self::poll_timeout).
+/// After any call that takes `&mut self` and `now`, the driver drains [`poll_grant`](Self::poll_grant), then
+/// waits until [`poll_timeout`](Self::poll_timeout).
 ///
-/// Invariant: the rates of a class's children are together no more than its own, so every guarantee can
-/// be kept.
+/// Invariant: the sum of the rates of a class's children is at most its own rate, so every guarantee can be
+/// kept.
 #[doc(alias("HTB", "token bucket", "QoS"))]
 #[derive(Clone, Debug)]
 pub struct Tree {
     pub(crate) nodes: Vec<Node>,
-    /// Places of classes that were removed.
+    /// Indexes of removed classes.
     vacant: Vec<usize>,
-    /// How many classes and requests there were.
+    /// The last serial number of a class or a request.
     pub(crate) serial: u64,
     /// Classes in which requests wait.
     pub(crate) waiting: Vec<usize>,
-    /// Classes that will have something to send before a ceil above them lets it pass, and until when that
-    /// counts.
+    /// Classes that will have something to send before a ceil above lets it pass, and the time until which the
+    /// ceil counts as the reason.
     pub(crate) held: Vec<(usize, Instant)>,
-    /// How often it was asked who is next.
+    /// Number of elections so far.
     pub(crate) elections: u64,
 }
 
@@ -51,32 +51,33 @@ pub struct Tree {
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum TreeError {
-    /// The settings of the class.
+    /// The settings of the class are not valid.
     #[error(transparent)]
     Class(#[from] ClassError),
     /// The class was removed, or belongs to another tree.
     #[error("there is no such class")]
     Unknown,
-    /// More is guaranteed than there is.
+    /// The guaranteed rates of the children together exceed the rate of their parent.
     #[error(
         "the rates of the classes are {sum} bit/s together, their parent's is {parent}; lower them, or raise that first"
     )]
     Overcommitted {
-        /// The rates of the children, bits a second; of those without a limit, [`Rate::MAX`].
+        /// Sum of the rates of the children, in bits per second; a child without a limit counts as
+        /// [`Rate::MAX`].
         sum: u64,
-        /// The rate of the parent.
+        /// Rate of the parent.
         parent: RateLimit,
     },
-    /// There is an end to levels.
+    /// The tree would have more than [`Tree::MAX_LEVELS`] levels.
     #[error("a tree has {} levels at most", Tree::MAX_LEVELS)]
     TooDeep,
-    /// Requests wait in classes without children only.
+    /// Requests wait in the class, or it is the default class. Such a class cannot have children.
     #[error("requests wait in this class, or will: it can have no class below it")]
     HoldsRequests,
-    /// A class is removed after those below it.
+    /// The class has children, which must be removed first.
     #[error("there are classes below this one; remove them first")]
     HasChildren,
-    /// The root and the default class stay.
+    /// The class is the root or the default class, which cannot be removed.
     #[error("the root and the default class cannot be removed")]
     Permanent,
 }
@@ -85,8 +86,8 @@ impl Tree {
     /// The most levels of a tree, including the root's.
     pub const MAX_LEVELS: usize = 8;
 
-    /// Creates a tree of the root, which holds the capacity to share, and the default class. The root has
-    /// no parent to borrow from, so its rate is its limit.
+    /// Creates a tree with the root, whose rate is shared, and the default class. The root has no parent to
+    /// borrow from, so its rate is its limit.
     ///
     /// # Errors
     /// [`TreeError::Class`].
@@ -106,19 +107,19 @@ impl Tree {
         Ok(tree)
     }
 
-    /// The class at the top.
+    /// Returns the class at the top.
     #[must_use]
     pub fn root(&self) -> ClassId {
         self.nodes[ROOT].id
     }
 
-    /// The class of requests that have none.
+    /// Returns the class of requests that have no other class.
     #[must_use]
     pub fn default_class(&self) -> ClassId {
         self.nodes[DEFAULT].id
     }
 
-    /// Adds a class below another, with full buckets.
+    /// Adds a class below `parent`, with full buckets.
     ///
     /// # Errors
     /// [`TreeError::Class`], [`TreeError::Unknown`], [`TreeError::Overcommitted`], [`TreeError::TooDeep`],
@@ -143,7 +144,7 @@ impl Tree {
         Ok(self.insert(parent, class, now))
     }
 
-    /// Gives a class other settings, from now on. What waits in it goes on waiting; nothing pauses.
+    /// Changes the settings of a class. Requests that wait in it go on waiting, without a pause.
     ///
     /// # Errors
     /// [`TreeError::Class`], [`TreeError::Unknown`], and [`TreeError::Overcommitted`] if its rate is less
@@ -164,7 +165,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Removes a class. Requests that wait in it go to the default class, by the time at which they came.
+    /// Removes a class. Requests that wait in it move to the default class, in the order in which they came.
     ///
     /// # Errors
     /// [`TreeError::Unknown`], [`TreeError::HasChildren`], [`TreeError::Permanent`].
@@ -189,46 +190,46 @@ impl Tree {
             self.nodes[DEFAULT].queue.merge(queue);
         }
         self.serial += 1;
-        // Nobody has this name.
+        // The identifier of the removed class finds nothing from here on.
         self.nodes[slot].id.serial = self.serial;
         self.vacant.push(slot);
         Ok(())
     }
 
-    /// The settings of a class.
+    /// Returns the settings of a class; `None` if it was removed.
     #[must_use]
     pub fn class(&self, id: ClassId) -> Option<Class> {
         self.find(id).ok().map(|slot| self.nodes[slot].class)
     }
 
-    /// Returns the statistics of a class.
+    /// Returns the statistics of a class; `None` if it was removed.
     #[must_use]
     pub fn statistics(&self, id: ClassId) -> Option<Statistics> {
         let node = &self.nodes[self.find(id).ok()?];
         Some(Statistics { waiting: node.queue.len(), ..node.statistics })
     }
 
-    /// The most that a class may send: its ceil, or the narrowest above it.
+    /// Returns the most that a class may send: the lowest of its ceil and the limits above it.
     #[must_use]
     pub fn ceil(&self, id: ClassId) -> RateLimit {
         let limit = |slot: usize| {
             let class = self.nodes[slot].class;
-            // The root has nobody to borrow from.
+            // The root cannot borrow.
             if slot == ROOT { class.rate } else { class.ceil }
         };
         self.path(self.leaf(id)).map(limit).min().unwrap_or(RateLimit::Unlimited)
     }
 
-    /// The longest that a request of a class should be, bytes: what its [ceil](Self::ceil) passes in
-    /// [`Class::TIME_SLICE`]. `None` where there is no limit. A longer one passes as well, but keeps the
-    /// others waiting.
+    /// Returns how long a request of a class should be at most, in bytes: what its [ceil](Self::ceil) passes in
+    /// [`Class::TIME_SLICE`]. `None` if there is no limit. A longer request passes as well, but delays the
+    /// others.
     #[must_use]
     pub fn max_request_len(&self, id: ClassId) -> Option<u64> {
         self.ceil(id).bytes_in(Class::TIME_SLICE)
     }
 
-    /// The class that requests of a class wait in: the default one, if that was removed, or has others
-    /// below it.
+    /// Returns the class in which requests of a class wait: the default class, if that class was removed, has
+    /// classes below it, or is the root.
     pub(crate) fn leaf(&self, id: ClassId) -> usize {
         self.find(id)
             .ok()
@@ -236,7 +237,7 @@ impl Tree {
             .unwrap_or(DEFAULT)
     }
 
-    /// A class, and those above it up to the root.
+    /// Returns a class and the classes above it, up to the root.
     pub(crate) fn path(&self, slot: usize) -> impl Iterator<Item = usize> {
         std::iter::successors(Some(slot), |slot| self.nodes[*slot].parent)
     }
@@ -246,7 +247,7 @@ impl Tree {
         node.map(|node| node.id.slot).ok_or(TreeError::Unknown)
     }
 
-    /// What is guaranteed is not lost while a ceil above holds it back.
+    /// Fills the buckets of the classes that a ceil has held back, beyond their depth.
     pub(crate) fn fill_held(&mut self, now: Instant) {
         for (slot, until) in self.held.drain(..) {
             self.nodes[slot].fill_held(until, now);
@@ -267,7 +268,7 @@ impl Tree {
     }
 }
 
-/// Whether the settings agree with each other, and let something pass.
+/// Checks that the settings agree with each other and let requests pass.
 fn check(class: &Class, is_root: bool) -> Result<(), ClassError> {
     if is_root && class.rate == RateLimit::Zero {
         return Err(ClassError::NothingPasses);
@@ -275,7 +276,7 @@ fn check(class: &Class, is_root: bool) -> Result<(), ClassError> {
     class.check()
 }
 
-/// Whether a parent can guarantee these rates.
+/// Checks that a parent can guarantee these rates.
 fn check_sum(rates: impl Iterator<Item = RateLimit>, parent: RateLimit) -> Result<(), TreeError> {
     let Some(limit) = parent.bits_per_second() else { return Ok(()) };
     let bits = |rate: RateLimit| rate.bits_per_second().unwrap_or(Rate::MAX.bits_per_second());

@@ -1,4 +1,4 @@
-//! What holds in any tree, under any load.
+//! Properties of any tree under any load.
 #![allow(clippy::expect_used, reason = "helpers of tests")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 #![allow(clippy::cast_precision_loss, reason = "shares are rounded numbers")]
@@ -12,16 +12,16 @@ use proptest::prelude::*;
 
 use crate::simulated::{Client, Simulation};
 
-/// The root has 10 Mbit/s.
+/// Rate of the root, in bits per second.
 const ROOT: u64 = 10_000_000;
 
-/// A class as parts of what there is: it stands below one that was made before.
+/// A class to add, as fractions of what is left. Its parent is a class that was added before.
 #[derive(Clone, Debug)]
 struct Planned {
     parent: usize,
-    /// Its part of what its parent has left to guarantee, percent.
+    /// Percentage of what its parent has left to guarantee.
     rate: u64,
-    /// How much of the rest up to the root's rate its ceil is above its rate, percent.
+    /// Percentage of the range from its rate to the rate of the root, by which its ceil exceeds its rate.
     ceil: u64,
     priority: u8,
     weight: Option<u64>,
@@ -49,7 +49,7 @@ struct Built {
     parent: Option<usize>,
     rate: u64,
     ceil: u64,
-    /// What it can guarantee to further children.
+    /// Rate that it can still guarantee to further children, in bits per second.
     left: u64,
     has_children: bool,
 }
@@ -77,14 +77,14 @@ fn build(planned: &[Planned]) -> (Simulation, Vec<Built>) {
         built.push(Built { id, parent, rate, ceil, left: rate, has_children: false });
         simulation.clients.push(Client { class: id, len: plan.len, depth: plan.depth });
     }
-    // Those above others send nothing themselves.
+    // Classes with children send nothing themselves.
     for (client, class) in simulation.clients.iter_mut().zip(&built[1..]) {
         client.depth = if class.has_children { 0 } else { client.depth };
     }
     (simulation, built)
 }
 
-/// Whether a class stands below another one, or is it.
+/// Returns whether a class is below another one, or is that class.
 fn is_below(built: &[Built], mut class: usize, above: usize) -> bool {
     loop {
         if class == above {
@@ -113,8 +113,8 @@ proptest! {
         let longest = planned.iter().map(|class| class.len).max().unwrap_or(0) as f64;
         let sum_of_lens: f64 = planned.iter().map(|class| class.len as f64).sum();
         for (at, class) in built.iter().enumerate() {
-            // Over any time, a class and all below it send no more than its ceil, a burst and a request;
-            // and later what it was guaranteed while requests of others went before it.
+            // Over any time, a class and all below it send at most what the ceil brings, a burst and a request.
+            // What was guaranteed to it while requests of other classes went first comes on top, later.
             let late = if at == 0 { 0.0 } else { sum_of_lens };
             let excess = simulation.excess(class.ceil as f64, |of| is_below(&built, of + 1, at));
             prop_assert!(excess <= burst(class.ceil) + longest + late, "{at}: {excess}");
@@ -124,14 +124,14 @@ proptest! {
             if simulation.clients[client].depth == 0 {
                 continue;
             }
-            // What its parents guarantee, and their ceils allow.
+            // The lowest of its rate and of all ceils on its path.
             let ceils = (0..built.len()).filter(|above| is_below(&built, client + 1, *above));
             let allowed = ceils.map(|above| built[above].ceil).min().unwrap_or(0).min(class.rate);
             let sent = rates[client] * 1e6 / 8.0 * time.as_secs_f64();
             let due = allowed as f64 / 8.0 * time.as_secs_f64();
             prop_assert!(sent + sum_of_lens + longest >= due, "{client}: {sent} of {due}");
         }
-        // Later, too, after one has paused and its share has gone to the others.
+        // The bound also holds later, after one client has paused and the others had its share.
         if let Some(pause) = pause {
             simulation.pause(pause % simulation.clients.len());
             simulation.run(time);
@@ -140,7 +140,7 @@ proptest! {
         }
     }
 
-    /// As long as a class waits that no ceil holds back, the root has nothing to spare.
+    /// The root spares nothing while a class without a ceil has a request waiting.
     #[test]
     fn nothing_that_there_is_is_left_while_somebody_may_have_it(
         planned in proptest::collection::vec(any_class(), 0..12),
@@ -157,7 +157,8 @@ proptest! {
         prop_assert!(sent as f64 >= ROOT as f64 / 8.0 * time.as_secs_f64(), "{sent}");
     }
 
-    /// Classes come, change and go, requests are cancelled and corrected: every request has one end.
+    /// While classes are added, changed and removed, and requests cancelled and corrected, every request ends
+    /// exactly once.
     #[test]
     fn every_request_is_granted_or_cancelled_once(
         planned in proptest::collection::vec(any_class(), 1..8),

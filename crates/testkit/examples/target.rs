@@ -1,13 +1,12 @@
-//! The test target as a program of its own: RAM disks at an address of 127.0.0.1, until standard
-//! input ends.
+//! The test target as a program: RAM disks at an address of 127.0.0.1, until standard input ends.
 //!
 //! ```text
 //! cargo run --release -p iscsi-testkit --features serve --example target -- 256 10
 //! ```
 //!
-//! It prints the URLs of disks of so many MiB (64 unless given), so many of them (one unless given), and
-//! then serves them. Bursts may be as long as RFC 7143 allows, so that only the socket holds a writer
-//! back.
+//! The arguments are the size of each disk in MiB (64 by default) and the number of disks (1 by default). The
+//! program prints the URLs of the disks, and then serves them. Bursts may be as long as RFC 7143 allows, so that
+//! only the socket holds a writer back.
 #![expect(clippy::disallowed_methods, reason = "a program has arguments and an input")]
 #![allow(clippy::print_stdout, reason = "this is what the program is for")]
 

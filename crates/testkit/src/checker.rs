@@ -1,5 +1,5 @@
-//! A passive observer that knows the rules: it sees the PDUs of both sides, learns from those of the
-//! target what is negotiated, asked for and allowed, and notes what the initiator does against it.
+//! A passive observer that knows the rules. It sees the PDUs of both sides, derives from those of the target what
+//! is negotiated, requested and allowed, and records what the initiator does against it.
 //!
 //! The name of a rule starts with its subject: `SEQ` numbers and tags, `LOG` login, `TXT` text, `KEY`
 //! limits, `WR` write data, `TMF` task management, `NOP` pings, `LGO` logout, `SNK` SNACK, `DSC`
@@ -37,7 +37,7 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// An observer that looks away: for streams that do not start with a login.
+    /// Creates an observer that checks nothing, for streams that do not start with a login.
     #[must_use]
     pub fn blind() -> Self {
         Self { blind: true, ..Self::default() }
@@ -49,13 +49,13 @@ impl Checker {
         &self.violations
     }
 
-    /// Pings of the target that are not answered: transfer tag and LUN.
+    /// Returns the pings of the target that are not answered: transfer tag and LUN.
     #[must_use]
     pub fn unanswered_pings(&self, id: ConnId) -> &[(u32, u64)] {
         self.watches.get(&id).map_or(&[], |watch| &watch.pings)
     }
 
-    /// Sees a PDU of the initiator.
+    /// Checks a PDU of the initiator.
     pub fn from_initiator(&mut self, id: ConnId, pdu: &Pdu) {
         if self.blind {
             return;
@@ -73,7 +73,7 @@ impl Checker {
         self.violations.extend(found.map(|(rule, text)| Violation { rule, connection: id, text }));
     }
 
-    /// Sees a PDU of the target.
+    /// Updates the state from a PDU of the target.
     pub fn from_target(&mut self, id: ConnId, pdu: &Pdu) {
         if self.blind {
             return;
@@ -87,7 +87,7 @@ impl Checker {
         }
     }
 
-    /// Sees that a stream of the initiator cannot be read on.
+    /// Records that a stream of the initiator cannot be read further.
     pub fn frame_error(&mut self, id: ConnId, error: &FrameError) {
         let rule = match error {
             FrameError::HeaderDigest | FrameError::DataDigest(_) => "DIG-05",
@@ -96,7 +96,7 @@ impl Checker {
         self.violations.push(Violation { rule, connection: id, text: error.to_string() });
     }
 
-    /// Sees that a connection is gone.
+    /// Records that a connection is gone.
     pub fn closed(&mut self, id: ConnId) {
         let Some(watch) = self.watches.remove(&id) else { return };
         if let Some(session) = watch.session.and_then(|at| self.sessions.get_mut(at)) {

@@ -22,7 +22,7 @@ pub use keys::{Answer, DigestPolicy, Keys, Origination, Stage};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TargetConfig {
-    /// Names under which the target can be logged in to; the first is its own.
+    /// Names under which initiators can log in to the target; the first is its own.
     pub names: Vec<String>,
     /// `TargetAlias`, declared when present.
     pub alias: Option<String>,
@@ -31,7 +31,7 @@ pub struct TargetConfig {
     /// The access state of its ports; [`Target::set_access`](crate::target::Target::set_access) reports a
     /// change to the sessions.
     pub access: AccessState,
-    /// The port of an array that the target is; its state is that of its group. `None` is a target whose ports
+    /// The port of an array that the target is. Its state is that of its group. `None` is a target whose ports
     /// have no groups.
     pub port: Option<TargetPort>,
     /// Logical units by number, 0 to 16383.
@@ -42,7 +42,7 @@ pub struct TargetConfig {
     pub lun_form: LunForm,
     /// Operational keys.
     pub keys: Keys,
-    /// CHAP; `None` lets everyone in.
+    /// CHAP; `None` requires no authentication.
     pub chap: Option<Chap>,
     /// Commands that the target accepts concurrently: `MaxCmdSN` runs that far ahead. 0 keeps the
     /// window closed.
@@ -61,12 +61,12 @@ pub struct TargetConfig {
     pub first_tsih: u16,
     /// Number of SCSI commands between two pings (NOP-In); 0 never pings.
     pub ping_every: u32,
-    /// Response code of every task management response, in place of the right one.
+    /// Response code of every task management response, instead of the right one.
     pub task_management_response: Option<u8>,
-    /// Whether task management requests are carried out but never answered.
+    /// Whether task management requests are executed but never answered.
     pub silent_task_management: bool,
-    /// Whether ABORT TASK finds no command that waits for its turn in the command order, which is carried out
-    /// then, as by LIO.
+    /// Whether ABORT TASK does not find a command that waits for its turn in the command order, so that the
+    /// command is executed later, as LIO does.
     pub early_tasks_unknown: bool,
     /// Response code of every logout response.
     pub logout_response: u8,
@@ -75,9 +75,9 @@ pub struct TargetConfig {
     /// executed immediately. Delays change the order of execution (SAM-5 §8.6). The clock is that of
     /// [`Target::advance`](crate::target::Target::advance).
     pub execution_delays: Vec<Duration>,
-    /// Draws the blocks that a command has written when it is ended while it waits to be executed, by a task management
-    /// function, a logout, a new login or a restart: any of them, also of WRITE SAME and UNMAP. `None` is a target where
-    /// such a command has written nothing.
+    /// Seed that draws the blocks of a command that is ended while it waits to be executed, by a task management
+    /// function, a logout, a new login or a restart: the drawn blocks are written, also those of WRITE SAME and
+    /// UNMAP. `None` is a target where such a command has written nothing.
     pub torn_commands: Option<u64>,
     /// The faults.
     pub faults: Vec<Fault>,
@@ -86,7 +86,7 @@ pub struct TargetConfig {
 }
 
 impl TargetConfig {
-    /// A well-behaved target that offers `disk` as LUN 0.
+    /// Creates the configuration of a well-behaved target that offers `disk` as LUN 0.
     #[must_use]
     pub fn new(name: impl Into<String>, disk: RamDisk) -> Self {
         Self {
@@ -126,7 +126,7 @@ impl TargetConfig {
         self
     }
 
-    /// Makes the target a port of an array: with the portal group tag of its relative target port identifier.
+    /// Makes the target a port of an array. Its portal group tag is the relative target port identifier.
     #[must_use]
     pub fn with_port(mut self, port: TargetPort) -> Self {
         self.portal_group = Some(port.port);

@@ -1,5 +1,5 @@
-//! The name of a connection.
+//! The identifier of a connection.
 
-/// A connection, in the order of acceptance.
+/// The number of a connection, from 0 in the order of acceptance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId(pub usize);

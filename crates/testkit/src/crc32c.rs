@@ -1,4 +1,4 @@
-//! CRC32C, the digest of iSCSI (RFC 7143 §13.1), eight bytes a step.
+//! CRC32C, the digest of iSCSI (RFC 7143 §13.1), eight bytes per step.
 
 /// The Castagnoli polynomial, bit-reversed.
 const POLYNOMIAL: u32 = 0x82f6_3b78;
@@ -37,13 +37,13 @@ const fn shift_out(mut crc: u32) -> u32 {
     crc
 }
 
-/// The CRC32C of several pieces taken as one run of bytes.
+/// Returns the CRC32C of several pieces, taken as one run of bytes.
 #[must_use]
 pub fn crc32c(pieces: &[&[u8]]) -> u32 {
     !pieces.iter().fold(u32::MAX, |crc, piece| update(crc, piece))
 }
 
-/// The four bytes of a digest as they stand on the wire: least significant first.
+/// Returns the four bytes of a digest as on the wire: least significant first.
 #[must_use]
 pub fn digest(pieces: &[&[u8]]) -> [u8; 4] {
     crc32c(pieces).to_le_bytes()

@@ -1,4 +1,4 @@
-//! A disk in memory that many sessions, and the test that looks on, share.
+//! A disk in memory that the test and all sessions share.
 
 mod losses;
 mod null;
@@ -13,7 +13,7 @@ use bytes::Bytes;
 use crate::convert::index;
 use null::Null;
 
-/// Bytes that are compared at a time.
+/// Bytes that are compared in one step.
 const STEP: usize = 1 << 20;
 
 /// A disk in memory, or one that keeps nothing ([`RamDisk::null`]). Clones are handles of one disk.
@@ -48,24 +48,22 @@ struct Shared {
     content: RwLock<Content>,
 }
 
-/// How often what a unit says of itself was changed.
+/// Numbers of changes to what a unit reports about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
     pub(crate) resizes: u64,
     pub(crate) modes: u64,
 }
 
-/// The bytes as a read sees them, and for each block whether it was ever written (and not unmapped
-/// since).
+/// The bytes that a read returns, and whether each block is mapped: written, and not unmapped since.
 #[derive(Debug)]
 struct Content {
     bytes: Vec<u8>,
     mapped: Vec<bool>,
-    /// In place of the two, which then are empty: a store that keeps nothing.
+    /// A store that keeps nothing. `bytes` and `mapped` are empty then.
     null: Option<Null>,
     cache: Cache,
-    /// What a loss of power brings back: the durable content of each block that was changed since its
-    /// last flush.
+    /// The durable content of each block that was changed since its last flush. A loss of power restores it.
     durable: BTreeMap<usize, Block>,
 }
 
@@ -77,20 +75,20 @@ struct Block {
 }
 
 impl RamDisk {
-    /// A zeroed disk of `blocks` blocks of `block_size` bytes (usually 512 or 4096). The memory is
-    /// taken from the system page by page, as it is written.
+    /// Creates a zeroed disk of `blocks` blocks of `block_size` bytes (usually 512 or 4096). The system provides
+    /// the memory page by page, as it is written.
     #[must_use]
     pub fn new(block_size: u32, blocks: u64) -> Self {
         let length = index(blocks.saturating_mul(u64::from(block_size)));
         Self::of(block_size, vec![0; length], vec![false; index(blocks)], None)
     }
 
-    /// A disk of `blocks` blocks of `block_size` bytes that keeps nothing, and takes 1 MiB of memory however large it is:
-    /// writes are thrown away, and reads bring zeros, also where something was written. No block is ever mapped or waits for
-    /// a flush; all else is as of another disk. For measurements without a store.
+    /// Creates a disk of `blocks` blocks of `block_size` bytes that keeps nothing and takes 1 MiB of memory,
+    /// whatever its size. Writes are discarded, and reads return zeros. No block is ever mapped or waits for a
+    /// flush. Otherwise it behaves like any disk. Use it to measure without a store.
     ///
-    /// Over TCP (feature `serve`) a read of such a disk is not copied in user space: the socket is given one buffer of zeros,
-    /// again and again. What is written is taken from the socket, and copied no further.
+    /// Over TCP (feature `serve`) reads of such a disk are not copied in user space: the socket always gets the
+    /// same buffer of zeros. Written data are taken from the socket and copied no further.
     ///
     /// ```
     /// use iscsi_testkit::disk::RamDisk;
@@ -124,7 +122,7 @@ impl RamDisk {
         }))
     }
 
-    /// A disk that holds `bytes`, cut down to whole blocks.
+    /// Creates a disk that holds `bytes`, cut down to whole blocks.
     #[must_use]
     pub fn holding(block_size: u32, bytes: &[u8]) -> Self {
         let blocks = bytes.len() as u64 / u64::from(block_size);
@@ -133,26 +131,26 @@ impl RamDisk {
         disk
     }
 
-    /// Bytes in a block.
+    /// Returns the number of bytes in a block.
     #[must_use]
     pub fn block_size(&self) -> u32 {
         self.0.block_size
     }
 
-    /// Number of blocks.
+    /// Returns the number of blocks.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         let content = self.content();
         content.null.as_ref().map_or(content.mapped.len() as u64, |null| null.blocks)
     }
 
-    /// Number of bytes.
+    /// Returns the capacity in bytes.
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.blocks() * u64::from(self.0.block_size)
     }
 
-    /// Whether initiators are refused to write.
+    /// Returns whether writes of initiators are refused.
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         self.0.read_only.load(Ordering::Relaxed)
@@ -163,8 +161,8 @@ impl RamDisk {
         self.0.read_only.store(read_only, Ordering::Relaxed);
     }
 
-    /// Changes the number of blocks: what lies behind the new end is lost, new blocks are zero. Each
-    /// session that knows the old capacity meets the unit attention CAPACITY DATA HAS CHANGED.
+    /// Changes the number of blocks. Data beyond the new end are lost; new blocks are zero. Each session that
+    /// knows the old capacity receives the unit attention CAPACITY DATA HAS CHANGED.
     pub fn resize(&self, blocks: u64) {
         let mut content = self.content_mut();
         if let Some(null) = &mut content.null {
@@ -177,7 +175,7 @@ impl RamDisk {
         self.0.resizes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often what initiators are told of was changed.
+    /// Returns the numbers of changes that initiators must be informed about.
     pub(crate) fn changes(&self) -> Changes {
         let [resizes, modes] = [&self.0.resizes, &self.0.mode_changes];
         Changes { resizes: resizes.load(Ordering::Relaxed), modes: modes.load(Ordering::Relaxed) }
@@ -193,15 +191,15 @@ impl RamDisk {
         self.cache() == Cache::Volatile
     }
 
-    /// Changes what becomes of writes from now on. What waits in a volatile cache is flushed first.
+    /// Sets the kind of write cache for later writes. Blocks that wait in a volatile cache become durable first.
     pub fn set_cache(&self, cache: Cache) {
         let mut content = self.content_mut();
         content.durable.clear();
         content.cache = cache;
     }
 
-    /// Changes the cache like [`set_cache`](Self::set_cache) while initiators are there: each session, of
-    /// any target that serves this disk, then meets the unit attention MODE PARAMETERS CHANGED.
+    /// Sets the kind of write cache like [`set_cache`](Self::set_cache), and reports the change: each session, of
+    /// any target that serves this disk, then receives the unit attention MODE PARAMETERS CHANGED.
     pub fn switch_cache(&self, cache: Cache) {
         self.set_cache(cache);
         self.0.mode_changes.fetch_add(1, Ordering::Relaxed);
@@ -229,7 +227,7 @@ impl RamDisk {
         self.content_mut().flush(index(blocks.start)..index(blocks.end));
     }
 
-    /// A copy of `length` bytes from `offset`, cut at the end of the disk.
+    /// Returns a copy of `length` bytes from `offset`, cut at the end of the disk.
     #[must_use]
     pub fn read(&self, offset: u64, length: usize) -> Bytes {
         let content = self.content();
@@ -260,7 +258,7 @@ impl RamDisk {
         data.into()
     }
 
-    /// [`read`](Self::read) for a command that was under way when the disk has become smaller: zeros are there.
+    /// Reads for a command that was in flight when the disk became smaller: bytes beyond the new end are zeros.
     pub(crate) fn read_padded(&self, offset: u64, length: usize) -> Bytes {
         let data = self.read(offset, length);
         if data.len() == length {
@@ -271,20 +269,20 @@ impl RamDisk {
         data.into()
     }
 
-    /// Writes `data` at `offset`, up to the end of the disk. The blocks are durable immediately,
-    /// together with everything that waits in a cache for them.
+    /// Writes `data` at `offset`, up to the end of the disk. The blocks are durable immediately, including
+    /// earlier writes to them that waited in a cache.
     pub fn write(&self, offset: u64, data: &[u8]) {
         let mut content = self.content_mut();
         let blocks = self.put(&mut content, offset, data);
         content.flush(blocks);
     }
 
-    /// The same for an initiator: the blocks are durable when they are flushed.
+    /// Writes `data` at `offset` for an initiator. The blocks are durable once they are flushed.
     pub(crate) fn write_cached(&self, offset: u64, data: &[u8]) {
         self.put(&mut self.content_mut(), offset, data);
     }
 
-    /// The same with one block after the other, each of them this one.
+    /// Writes `block` to each of `blocks` blocks from `lba`. They are durable once they are flushed.
     pub(crate) fn write_same(&self, lba: u64, blocks: u64, block: &[u8]) {
         if self.content().null.is_some() {
             return;
@@ -294,7 +292,7 @@ impl RamDisk {
         }
     }
 
-    /// Puts `data` at `offset`; the blocks that changed.
+    /// Copies `data` to `offset`, and returns the blocks that changed.
     fn put(&self, content: &mut Content, offset: u64, data: &[u8]) -> Range<usize> {
         let start = index(offset).min(content.bytes.len());
         let end = start.saturating_add(data.len()).min(content.bytes.len());
@@ -317,7 +315,7 @@ impl RamDisk {
         content.durable.clear();
     }
 
-    /// Whether `data` stands at `offset`.
+    /// Returns whether the bytes at `offset` equal `data`.
     #[must_use]
     pub fn holds(&self, offset: u64, data: &[u8]) -> bool {
         let content = self.content();
@@ -329,7 +327,8 @@ impl RamDisk {
         content.bytes.get(start..start.saturating_add(data.len())) == Some(data)
     }
 
-    /// The first byte at which two disks differ, the shorter one's end included.
+    /// Returns the offset of the first byte at which two disks differ. The end of the shorter disk counts as a
+    /// difference.
     #[must_use]
     pub fn first_difference(&self, other: &Self) -> Option<u64> {
         let end = self.capacity().max(other.capacity());
@@ -357,7 +356,8 @@ impl RamDisk {
         self.content().mapped.iter().filter(|mapped| **mapped).count()
     }
 
-    /// Whether the block at `lba` is mapped, and for how many blocks that stays so.
+    /// Returns whether the block at `lba` is mapped, and how many consecutive blocks from there are in the same
+    /// state.
     pub(crate) fn extent(&self, lba: u64) -> (bool, u64) {
         let content = self.content();
         if let Some(null) = &content.null {
@@ -394,7 +394,7 @@ impl Content {
         drop(self.take_durable(blocks));
     }
 
-    /// Takes out what would be brought back of these blocks.
+    /// Removes the saved durable content of these blocks, and returns it.
     fn take_durable(&mut self, blocks: Range<usize>) -> BTreeMap<usize, Block> {
         if blocks.is_empty() || self.durable.is_empty() {
             return BTreeMap::new();
@@ -405,7 +405,7 @@ impl Content {
     }
 }
 
-/// The finalizer of SplitMix64: neighbours become unlike.
+/// The finalizer of SplitMix64: neighbouring seeds give unrelated numbers.
 pub(crate) const fn scramble(seed: u64) -> u64 {
     let mut word = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

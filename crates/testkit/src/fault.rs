@@ -48,12 +48,12 @@ pub enum Trigger {
     /// A PDU of the target is about to be sent: the one with this number, from 0, among those with
     /// this operation code (`None`: among all).
     Sending(Option<Opcode>, u32),
-    /// A PDU of the initiator has come, counted likewise.
+    /// A PDU of the initiator has arrived: the one with this number, from 0, among those with this operation code
+    /// (`None`: among all).
     Receiving(Option<Opcode>, u32),
     /// The target has sent this many bytes; the rest is lost. Only for [`Effect::Close`].
     SentBytes(u64),
-    /// The initiator has sent more than this many bytes; what goes beyond is lost. Only for
-    /// [`Effect::Close`].
+    /// The initiator has sent more than this many bytes; those beyond are lost. Only for [`Effect::Close`].
     ReceivedBytes(u64),
     /// A SCSI command reaches certain blocks.
     Command(Blocks),
@@ -83,11 +83,11 @@ pub enum Effect {
     Swallow,
     /// The PDU is sent twice. Sending only.
     Duplicate,
-    /// The PDU goes out with a wrong header digest. Sending only, with header digests.
+    /// The PDU is sent with a wrong header digest. Sending only, with header digests.
     CorruptHeaderDigest,
-    /// The PDU goes out with a wrong data digest. Sending only, with data digests.
+    /// The PDU is sent with a wrong data digest. Sending only, with data digests.
     CorruptDataDigest,
-    /// Another PDU goes out first, as it is. Sending only.
+    /// Another PDU is sent first, unchanged. Sending only.
     Before(Box<Pdu>),
     /// One byte of the header is replaced.
     SetByte {
@@ -103,7 +103,7 @@ pub enum Effect {
         /// The new value.
         value: u32,
     },
-    /// Four bytes of the header grow, modulo 2^32.
+    /// A number is added to four bytes of the header, modulo 2^32.
     AddWord {
         /// Offset in the header.
         at: usize,
@@ -112,27 +112,25 @@ pub enum Effect {
     },
     /// The data segment is replaced.
     SetData(Bytes),
-    /// The PDU goes out behind this number of later PDUs, with the `StatSN` of its original place.
-    /// Sending only.
+    /// The PDU is sent after this number of later PDUs, with the `StatSN` of its original place. Sending only.
     Behind(u32),
-    /// From this PDU on `StatSN` is larger by this number. Sending only.
+    /// `StatSN` is larger by this number from this PDU on. Sending only.
     SkipStatSn(u32),
-    /// The command is not executed and ends with CHECK CONDITION. The INFORMATION field holds the
-    /// first block that the command reaches of those that are bad, unless the sense data name
-    /// one. Commands only.
+    /// The command is not executed and ends with CHECK CONDITION. The INFORMATION field holds the first bad block
+    /// that the command reaches, unless the sense data name one. Commands only.
     Sense(Sense),
-    /// The command ends with this sense data, and what a volatile cache holds of its blocks is lost: a unit
-    /// need not keep what it could not write. Commands only.
+    /// The command ends with this sense data, and the content of a volatile cache for its blocks is lost: a unit
+    /// need not keep data that it could not write. Commands only.
     LoseCached(Sense),
     /// The command is not executed and ends with this SCSI status. Commands only.
     Status(u8),
-    /// The command is executed; its read data and its status come so much later. Commands only.
-    /// The clock is that of [`Target::advance`](crate::target::Target::advance).
+    /// The command is executed; its read data and its status are delayed by this time. Commands only. The clock
+    /// is that of [`Target::advance`](crate::target::Target::advance).
     Delay(Duration),
-    /// The command is executed, and then answered, so much later than its data have come: also if its
-    /// connection is lost meanwhile, until its nexus is reinstated or logs out, or a task management
-    /// function ends it. Commands that write only, WRITE SAME and UNMAP among them: no other meets it, or counts as
-    /// one of its times. The clock is that of
+    /// The command is executed this time after its data have arrived, and then answered. It is executed even if
+    /// its connection is lost meanwhile, unless its nexus is reinstated or logs out, or a task management
+    /// function ends it. Only for commands that write, including WRITE SAME and UNMAP; other commands are not
+    /// affected, and do not count as one of `times`. The clock is that of
     /// [`Target::advance`](crate::target::Target::advance).
     ExecuteLate(Duration),
     /// The first byte of the first block is inverted on its way from or to the disk, and the
@@ -141,7 +139,7 @@ pub enum Effect {
 }
 
 impl Blocks {
-    /// Blocks of any unit, and commands of any kind.
+    /// Creates a selection of blocks of any unit, and commands of any kind.
     #[must_use]
     pub fn of(range: impl RangeBounds<u64>) -> Self {
         let first = match range.start_bound() {
@@ -159,32 +157,32 @@ impl Blocks {
 }
 
 impl Fault {
-    /// A fault on any connection, each time a command triggers it.
+    /// Creates a fault on any connection, for each command that triggers it.
     #[must_use]
     pub const fn new(trigger: Trigger, effect: Effect) -> Self {
         Self { connection: None, trigger, effect, times: None }
     }
 
-    /// Commands that reach one of these blocks meet `effect`.
+    /// Creates a fault with `effect` on commands that reach one of these blocks.
     #[must_use]
     pub fn on_blocks(range: impl RangeBounds<u64>, effect: Effect) -> Self {
         Self::new(Trigger::Command(Blocks::of(range)), effect)
     }
 
-    /// Blocks that cannot be read: UNRECOVERED READ ERROR.
+    /// Makes blocks unreadable: UNRECOVERED READ ERROR.
     #[must_use]
     pub fn medium_error(range: impl RangeBounds<u64>) -> Self {
         Self::sense(range, Sense::READ_ERROR).on_access(Access::Read)
     }
 
-    /// Blocks that cannot be written: WRITE ERROR.
+    /// Makes blocks unwritable: WRITE ERROR.
     #[must_use]
     pub fn write_error(range: impl RangeBounds<u64>) -> Self {
         Self::sense(range, Sense::WRITE_ERROR).on_access(Access::Write)
     }
 
-    /// Blocks that cannot be flushed: SYNCHRONIZE CACHE ends with WRITE ERROR, and what the volatile cache
-    /// holds of all blocks that it reaches is lost if `loses`.
+    /// Makes SYNCHRONIZE CACHE of these blocks end with WRITE ERROR. If `loses`, the content of the volatile
+    /// cache is lost for all blocks that the command reaches.
     #[must_use]
     pub fn flush_error(range: impl RangeBounds<u64>, loses: bool) -> Self {
         let sense = Sense::WRITE_ERROR;
@@ -192,49 +190,50 @@ impl Fault {
         Self::on_blocks(range, effect).on_access(Access::SynchronizeCache)
     }
 
-    /// Commands that reach these blocks end with CHECK CONDITION.
+    /// Ends commands that reach these blocks with CHECK CONDITION.
     #[must_use]
     pub fn sense(range: impl RangeBounds<u64>, sense: Sense) -> Self {
         Self::on_blocks(range, Effect::Sense(sense))
     }
 
-    /// The next `times` commands that reach these blocks end with BUSY.
+    /// Ends the next `times` commands that reach these blocks with BUSY.
     #[must_use]
     pub fn busy(range: impl RangeBounds<u64>, times: u32) -> Self {
         Self::on_blocks(range, Effect::Status(status::BUSY)).times(times)
     }
 
-    /// Blocks of a thin unit for which there is no space: DATA PROTECT, SPACE ALLOCATION FAILED WRITE PROTECT.
+    /// Makes writes to blocks of a thin unit fail for lack of space: DATA PROTECT, SPACE ALLOCATION FAILED WRITE
+    /// PROTECT.
     #[must_use]
     pub fn no_space(range: impl RangeBounds<u64>) -> Self {
         Self::sense(range, Sense::NO_SPACE).on_access(Access::Write)
     }
 
-    /// The next `times` commands that reach these blocks end with TASK SET FULL.
+    /// Ends the next `times` commands that reach these blocks with TASK SET FULL.
     #[must_use]
     pub fn task_set_full(range: impl RangeBounds<u64>, times: u32) -> Self {
         Self::on_blocks(range, Effect::Status(status::TASK_SET_FULL)).times(times)
     }
 
-    /// Commands that reach these blocks are answered so much later.
+    /// Delays the answers to commands that reach these blocks.
     #[must_use]
     pub fn delay(range: impl RangeBounds<u64>, delay: Duration) -> Self {
         Self::on_blocks(range, Effect::Delay(delay))
     }
 
-    /// Commands that write to these blocks are executed so much later, even if their connection is lost.
+    /// Delays the execution of commands that write to these blocks, even if their connection is lost.
     #[must_use]
     pub fn execute_late(range: impl RangeBounds<u64>, late: Duration) -> Self {
         Self::on_blocks(range, Effect::ExecuteLate(late))
     }
 
-    /// The connection breaks when a command reaches one of these blocks.
+    /// Breaks the connection when a command reaches one of these blocks.
     #[must_use]
     pub fn drop_connection(range: impl RangeBounds<u64>) -> Self {
         Self::on_blocks(range, Effect::Close)
     }
 
-    /// One byte of what is read from, or written to, these blocks is wrong, and nothing reports it.
+    /// Makes one byte wrong in data that are read from these blocks or written to them, without a report.
     #[must_use]
     pub fn wrong_byte(range: impl RangeBounds<u64>) -> Self {
         Self::on_blocks(range, Effect::InvertByte)
@@ -265,25 +264,25 @@ impl Fault {
         self
     }
 
-    /// A fault at the n-th PDU (from 0) of the target with this operation code, on any connection.
+    /// Creates a fault at the n-th PDU (from 0) of the target with this operation code, on any connection.
     #[must_use]
     pub const fn sending(opcode: Opcode, nth: u32, effect: Effect) -> Self {
         Self::new(Trigger::Sending(Some(opcode), nth), effect)
     }
 
-    /// A fault at the n-th PDU (from 0) of the initiator with this operation code, on any connection.
+    /// Creates a fault at the n-th PDU (from 0) of the initiator with this operation code, on any connection.
     #[must_use]
     pub const fn receiving(opcode: Opcode, nth: u32, effect: Effect) -> Self {
         Self::new(Trigger::Receiving(Some(opcode), nth), effect)
     }
 
-    /// A connection that breaks after the target has sent `bytes` bytes.
+    /// Breaks a connection after the target has sent `bytes` bytes.
     #[must_use]
     pub const fn cut_after_sent(bytes: u64) -> Self {
         Self::new(Trigger::SentBytes(bytes), Effect::Close)
     }
 
-    /// A connection that breaks when the initiator sends more than `bytes` bytes.
+    /// Breaks a connection when the initiator sends more than `bytes` bytes.
     #[must_use]
     pub const fn cut_after_received(bytes: u64) -> Self {
         Self::new(Trigger::ReceivedBytes(bytes), Effect::Close)
@@ -296,25 +295,25 @@ impl Fault {
         self
     }
 
-    /// The SCSI response with this number ends with a response code that means failure.
+    /// Puts a response code that means failure into the SCSI response with this number.
     #[must_use]
     pub const fn failed_response(nth: u32, code: u8) -> Self {
         Self::sending(Opcode::ScsiResponse, nth, Effect::SetByte { at: 2, value: code })
     }
 
-    /// The Data-In with this number gets a `DataSN` that leaves one out.
+    /// Gives the Data-In with this number a `DataSN` that skips one.
     #[must_use]
     pub const fn data_sn_gap(nth: u32) -> Self {
         Self::sending(Opcode::DataIn, nth, Effect::AddWord { at: 36, value: 1 })
     }
 
-    /// The R2T with this number asks for data at another offset.
+    /// Makes the R2T with this number ask for data at another offset.
     #[must_use]
     pub const fn r2t_offset(nth: u32, offset: u32) -> Self {
         Self::sending(Opcode::R2t, nth, Effect::SetWord { at: 40, value: offset })
     }
 
-    /// The n-th PDU with this operation code carries another initiator task tag.
+    /// Puts another initiator task tag into the n-th PDU with this operation code.
     #[must_use]
     pub const fn wrong_itt(opcode: Opcode, nth: u32, itt: u32) -> Self {
         Self::sending(opcode, nth, Effect::SetWord { at: 16, value: itt })

@@ -1,4 +1,4 @@
-//! Framing: a byte stream to PDUs and back, with digests (RFC 7143 §11.2.3, §13.1).
+//! Framing: conversion of a byte stream to PDUs and back, with digests (RFC 7143 §11.2.3, §13.1).
 //!
 //! ```text
 //! 48 bytes   4 × n bytes  4 bytes         DSL bytes  0-3    4 bytes
@@ -13,7 +13,7 @@ use crate::convert::len32;
 use crate::crc32c::digest;
 use crate::pdu::{HEADER_LENGTH, Pdu};
 
-/// Which digests are in force on a connection.
+/// The digests that are in force on a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Framing {
     /// CRC32C over header and additional headers.
@@ -26,9 +26,9 @@ pub struct Framing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// The header digest is wrong; where the next PDU begins is unknown.
+    /// The header digest is wrong. The start of the next PDU is unknown.
     HeaderDigest,
-    /// The data digest is wrong; the PDU, taken off the stream, is enclosed.
+    /// The data digest is wrong. The PDU was taken off the stream and is enclosed.
     DataDigest(Box<Pdu>),
     /// The data segment is longer than this stream may carry; its length is enclosed.
     TooLong(usize),
@@ -46,7 +46,7 @@ impl fmt::Display for FrameError {
 
 impl std::error::Error for FrameError {}
 
-/// Where the parts of one PDU lie.
+/// Offsets of the parts of one PDU.
 #[derive(Clone, Copy)]
 struct Layout {
     ahs_end: usize,
@@ -60,7 +60,7 @@ impl Framing {
     /// No digests, as during login.
     pub const PLAIN: Self = Self { header_digest: false, data_digest: false };
 
-    /// Takes the first PDU off `stream`, `None` while it is incomplete.
+    /// Takes the first PDU off `stream`; returns `None` while it is incomplete.
     ///
     /// # Errors
     ///
@@ -89,7 +89,7 @@ impl Framing {
         self.put_trailer(pdu, stream);
     }
 
-    /// Appends what stands before the data of `pdu`.
+    /// Appends everything before the data of `pdu`: headers and header digest.
     pub(crate) fn put_headers(self, pdu: &Pdu, stream: &mut BytesMut) {
         let header = sized_header(pdu);
         stream.put_slice(&header);
@@ -99,7 +99,7 @@ impl Framing {
         }
     }
 
-    /// Appends what stands behind the data of `pdu`.
+    /// Appends everything after the data of `pdu`: padding and data digest.
     pub(crate) fn put_trailer(self, pdu: &Pdu, stream: &mut BytesMut) {
         let padding = [pdu.pad; 3];
         let padding = &padding[..pad(pdu.data.len())];
@@ -151,7 +151,7 @@ impl Framing {
     }
 }
 
-/// How many bytes pad `length` to a multiple of four.
+/// Returns the number of bytes that pad `length` to a multiple of four.
 pub(crate) const fn pad(length: usize) -> usize {
     length.wrapping_neg() & 3
 }

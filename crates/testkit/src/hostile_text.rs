@@ -1,8 +1,8 @@
-//! Texts that a terminal would obey, in each place where a target may send one.
+//! Texts with control characters that a terminal would obey, in each place where a target may send a text.
 //!
-//! A program shows what a target says, and a target may say anything: an escape that clears the screen, a line feed
-//! and a line of the program's own, a mark that reverses what follows. [`configs`] makes targets that do, and [`obeyed`]
-//! finds what of it a program has let through.
+//! A program prints texts that a target sends, and a target may send anything: an escape sequence that clears the
+//! screen, a line feed and a forged line of output, a mark that reverses the text after it. [`configs`] makes
+//! targets that send such texts, and [`obeyed`] finds those that a program has printed unchanged.
 //!
 //! ```
 //! use iscsi_testkit::config::TargetConfig;
@@ -24,14 +24,14 @@ use crate::config::{Portal, Redirect, Stage, TargetConfig};
 use crate::fault::{Effect, Fault, Trigger};
 use crate::opcode::Opcode;
 
-/// The beginning of a line that no program begins by itself.
+/// The beginning of a line that no program prints by itself.
 const FORGED: &str = "FORGED";
 
-/// A text with an escape sequence, the end of a line and the beginning of another, other control characters of both sets, and marks
-/// that reverse or end a line.
+/// A text with an escape sequence, the end of a line and the beginning of a forged one, other control characters
+/// of both sets, and marks that reverse or end a line.
 pub const TEXT: &str = "a\u{1b}[2J\r\nFORGED\u{7}\u{8}\u{7f}\u{9b}31m\u{202e}\u{2028}b";
 
-/// Keys whose answer is a text to an initiator that does not understand it.
+/// Keys for which a text is an answer that an initiator does not understand, and may print.
 const ANSWERED: [&str; 16] = [
     "HeaderDigest",
     "DataDigest",
@@ -51,7 +51,8 @@ const ANSWERED: [&str; 16] = [
     "TargetPortalGroupTag",
 ];
 
-/// The configuration with [`TEXT`] in a place, for each place where a target may send a text; and what the place is called.
+/// Returns a configuration for each place where a target may send a text, with [`TEXT`] in that place, and the
+/// name of the place.
 #[must_use]
 pub fn configs(config: &TargetConfig) -> Vec<(String, TargetConfig)> {
     let mut configs = Vec::new();
@@ -107,13 +108,13 @@ pub fn configs(config: &TargetConfig) -> Vec<(String, TargetConfig)> {
     configs
 }
 
-/// Designators of VPD page 83h that are texts: of a vendor in ASCII, vendor specific, and a name of SCSI in UTF-8
-/// (SPC-4 §7.8.6).
+/// Returns designators of VPD page 83h that are texts: T10 vendor ID and vendor specific in ASCII, and a SCSI
+/// name string in UTF-8 (SPC-4 §7.8.6).
 fn designators() -> Vec<u8> {
     let mut all = Vec::new();
     for (code_set, kind) in [(2, 1), (2, 0), (3, 8)] {
         let mut text = TEXT.as_bytes().to_vec();
-        // A name of SCSI is padded to whole words.
+        // A SCSI name string is padded to a multiple of four bytes.
         text.resize(text.len().next_multiple_of(4), 0);
         all.extend([code_set, kind, 0, u8::try_from(text.len()).unwrap_or(u8::MAX)]);
         all.extend(text);

@@ -1,4 +1,4 @@
-//! An iSCSI target for tests: it serves disks in memory, breaks when and where a test says so, and notes
+//! An iSCSI target for tests: it serves disks in memory, fails when and where a test asks for it, and records
 //! what the initiator does against the standard.
 //!
 //! It is meant for authors of initiators, and of tools that copy to, restore to or read from iSCSI
@@ -57,17 +57,17 @@
 //! | to | take |
 //! |---|---|
 //! | serve a target over TCP | `serve::Server` (feature `serve`) |
-//! | say what it serves and how it behaves | [`config::TargetConfig`], [`scsi::Unit`] |
+//! | configure what it serves and how it behaves | [`config::TargetConfig`], [`scsi::Unit`] |
 //! | look at the bytes that were written, lose power or a cached write, change capacity or cache | [`disk::RamDisk`], a handle that is shared |
 //! | measure without a store: a disk of any size that keeps nothing | [`disk::RamDisk::null`] |
 //! | make several targets the ports of one array, with states of their own | [`scsi::PortGroups`] |
 //! | reserve a unit, or fence an initiator off as another host does | [`scsi::Reservations`] of [`scsi::Unit`] |
 //! | reset a unit as another initiator does, put another unit behind a number | [`target::Target`] |
 //! | make things go wrong, at a block or at a PDU | [`fault::Fault`] in the configuration |
-//! | send texts that a terminal would obey | [`hostile_text`] |
-//! | know what the initiator did wrong | [`target::Target::violations`], by [`checker::Checker`] |
+//! | send texts with control characters that a terminal would obey | [`hostile_text`] |
+//! | find out what the initiator did wrong | [`target::Target::violations`], by [`checker::Checker`] |
 //! | run an initiator without sockets, in virtual time | [`target::Target`]: bytes in, bytes out |
-//! | the same over a wire with latency and losses | [`link::Link`] |
+//! | run an initiator over a simulated wire with latency and losses | [`link::Link`] |
 //! | play a trace, PDU by PDU | [`script::Script`], [`expect!`], [`send!`], [`pdus`] |
 //!
 //! Everything here has its own encoder and decoder, so that an initiator is checked against a second

@@ -50,7 +50,7 @@ impl Link {
         Self { to_target: Pipe::new(properties.clone()), to_initiator: Pipe::new(properties) }
     }
 
-    /// When the next piece arrives, in either direction.
+    /// Returns when the next piece arrives, in either direction.
     #[must_use]
     pub fn next_arrival(&self) -> Option<Instant> {
         let both = [self.to_target.next_arrival(), self.to_initiator.next_arrival()];
@@ -59,7 +59,7 @@ impl Link {
 }
 
 impl Pipe {
-    /// An empty direction.
+    /// Creates an empty direction.
     #[must_use]
     pub fn new(properties: Properties) -> Self {
         Self {
@@ -92,14 +92,14 @@ impl Pipe {
         self.launch(bytes.freeze(), now);
     }
 
-    /// Lets go what was stalled, and stalls no more.
+    /// Releases the stalled bytes, and removes the stall.
     pub fn resume(&mut self, now: Instant) {
         self.properties.stall = None;
         let stalled = std::mem::take(&mut self.stalled);
         self.launch(stalled.freeze(), now);
     }
 
-    /// One piece that has arrived by now.
+    /// Returns one piece that has arrived by `now`.
     pub fn receive(&mut self, now: Instant) -> Option<Bytes> {
         let (at, _) = self.flying.front()?;
         if *at > now {
@@ -108,19 +108,19 @@ impl Pipe {
         self.flying.pop_front().map(|(_, bytes)| bytes)
     }
 
-    /// When the next piece arrives.
+    /// Returns when the next piece arrives.
     #[must_use]
     pub fn next_arrival(&self) -> Option<Instant> {
         self.flying.front().map(|(at, _)| *at)
     }
 
-    /// Whether the direction was cut, and all that came before has been received.
+    /// Returns whether the direction was cut, and all that came before has been received.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.cut && self.flying.is_empty() && self.stalled.is_empty()
     }
 
-    /// Bytes that were ever sent, the lost ones included.
+    /// Returns the number of bytes that were ever sent, including lost ones.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.sent

@@ -18,7 +18,7 @@ pub enum Opcode {
     DataOut = 0x05,
     /// A logout request (§11.14).
     LogoutRequest = 0x06,
-    /// A request to send again (§11.16).
+    /// A request to send PDUs again (§11.16).
     Snack = 0x10,
     /// A ping of the target, or its answer to one (§11.19).
     NopIn = 0x20,
@@ -65,13 +65,13 @@ const ALL: [Opcode; 18] = [
 ];
 
 impl Opcode {
-    /// The operation of the low six bits of a header's first byte; `None` for an unassigned code.
+    /// Returns the operation of the low six bits of a header's first byte; `None` for an unassigned code.
     #[must_use]
     pub fn of(first_byte: u8) -> Option<Self> {
         ALL.into_iter().find(|opcode| *opcode as u8 == first_byte & 0x3f)
     }
 
-    /// Whether it is the initiator that sends this PDU.
+    /// Returns whether the initiator sends this PDU.
     #[must_use]
     pub const fn is_from_initiator(self) -> bool {
         (self as u8) < 0x20

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use crate::opcode::Opcode;
 
-/// The reserved tag, "none" for every tag of the standard.
+/// The reserved tag: it means "none" wherever the standard has a tag.
 pub const NO_TAG: u32 = 0xffff_ffff;
 
 /// Length of the basic header segment.
@@ -32,7 +32,7 @@ pub struct Pdu {
 }
 
 impl Pdu {
-    /// An empty PDU with F set (byte 1 = 80h), which nearly all PDUs have.
+    /// Creates an empty PDU with F set (byte 1 = 80h), which nearly all PDUs have.
     #[must_use]
     pub fn new(opcode: Opcode) -> Self {
         let mut header = [0; HEADER_LENGTH];
@@ -41,72 +41,72 @@ impl Pdu {
         Self { header, ahs: Bytes::new(), data: Bytes::new(), pad: 0 }
     }
 
-    /// The operation, `None` for an unassigned code.
+    /// Returns the operation; `None` for an unassigned code.
     #[must_use]
     pub fn opcode(&self) -> Option<Opcode> {
         Opcode::of(self.header[0])
     }
 
-    /// Whether the PDU has this operation code.
+    /// Returns whether the PDU has this operation code.
     #[must_use]
     pub fn is(&self, opcode: Opcode) -> bool {
         self.header[0] & 0x3f == opcode as u8
     }
 
-    /// The I bit: deliver immediately, outside the command order.
+    /// Returns the I bit: deliver immediately, outside the command order.
     #[must_use]
     pub const fn immediate(&self) -> bool {
         self.header[0] & 0x40 != 0
     }
 
-    /// Whether a command has the task attribute SIMPLE (RFC 7143 §11.3.1).
+    /// Returns whether a command has the task attribute SIMPLE (RFC 7143 §11.3.1).
     pub(crate) const fn has_simple_attribute(&self) -> bool {
         self.header[1] & 0x07 == 1
     }
 
-    /// Whether any of the bits of `mask` is set in byte 1.
+    /// Returns whether any of the bits of `mask` is set in byte 1.
     #[must_use]
     pub const fn flag(&self, mask: u8) -> bool {
         self.header[1] & mask != 0
     }
 
-    /// The F bit; T of a login PDU.
+    /// Returns the F bit, or T of a login PDU.
     #[must_use]
     pub const fn is_final(&self) -> bool {
         self.flag(FINAL)
     }
 
-    /// The C bit of a login or text PDU.
+    /// Returns the C bit of a login or text PDU.
     #[must_use]
     pub const fn continues(&self) -> bool {
         self.flag(CONTINUE)
     }
 
-    /// One byte of the header; 0 outside of it.
+    /// Returns one byte of the header; 0 outside of it.
     #[must_use]
     pub fn u8_at(&self, at: usize) -> u8 {
         self.header.get(at).copied().unwrap_or(0)
     }
 
-    /// Two bytes of the header, big-endian.
+    /// Returns two bytes of the header, big-endian.
     #[must_use]
     pub fn u16_at(&self, at: usize) -> u16 {
         u16::from_be_bytes([self.u8_at(at), self.u8_at(at + 1)])
     }
 
-    /// Four bytes of the header, big-endian.
+    /// Returns four bytes of the header, big-endian.
     #[must_use]
     pub fn u32_at(&self, at: usize) -> u32 {
         u32::from(self.u16_at(at)) << 16 | u32::from(self.u16_at(at + 2))
     }
 
-    /// Eight bytes of the header, big-endian.
+    /// Returns eight bytes of the header, big-endian.
     #[must_use]
     pub fn u64_at(&self, at: usize) -> u64 {
         u64::from(self.u32_at(at)) << 32 | u64::from(self.u32_at(at + 4))
     }
 
-    /// Overwrites bytes of the header from `at`; what would lie behind the header is left out.
+    /// Overwrites bytes of the header from `at`. Bytes beyond the header are ignored.
     pub fn set(&mut self, at: usize, bytes: &[u8]) {
         for (slot, byte) in self.header.iter_mut().skip(at).zip(bytes) {
             *slot = *byte;
@@ -119,7 +119,7 @@ impl Pdu {
     }
 }
 
-/// Getters that are the same few words for each field: name, width, offset, meaning.
+/// Getters of header fields: meaning, name, width, offset.
 macro_rules! fields {
     ($($(#[$doc:meta])* $name:ident: $read:ident($at:expr) -> $type:ty;)*) => {
         impl Pdu {
@@ -182,31 +182,31 @@ fields! {
 }
 
 impl Pdu {
-    /// The ISID of a login PDU, in the low six bytes.
+    /// Returns the ISID of a login PDU, in the low six bytes.
     #[must_use]
     pub fn isid(&self) -> u64 {
         self.u64_at(8) >> 16
     }
 
-    /// Current stage of a login PDU: 0 security, 1 operational, 3 full feature.
+    /// Returns the current stage of a login PDU: 0 security, 1 operational, 3 full feature.
     #[must_use]
     pub const fn csg(&self) -> u8 {
         self.header[1] >> 2 & 3
     }
 
-    /// Next stage of a login PDU, meaningful with T.
+    /// Returns the next stage of a login PDU, meaningful with T.
     #[must_use]
     pub const fn nsg(&self) -> u8 {
         self.header[1] & 3
     }
 
-    /// Function of a task management request, reason of a logout, type of a SNACK.
+    /// Returns the function of a task management request, the reason of a logout, or the type of a SNACK.
     #[must_use]
     pub const fn function(&self) -> u8 {
         self.header[1] & 0x7f
     }
 
-    /// The command descriptor block; longer ones continue in the additional header.
+    /// Returns the command descriptor block; longer ones continue in the additional header.
     #[must_use]
     pub fn cdb(&self) -> [u8; 16] {
         let mut cdb = [0; 16];
@@ -214,19 +214,19 @@ impl Pdu {
         cdb
     }
 
-    /// R of a SCSI command: read data is expected.
+    /// Returns R of a SCSI command: read data are expected.
     #[must_use]
     pub const fn reads(&self) -> bool {
         self.flag(0x40)
     }
 
-    /// W of a SCSI command: write data is expected.
+    /// Returns W of a SCSI command: write data are expected.
     #[must_use]
     pub const fn writes(&self) -> bool {
         self.flag(0x20)
     }
 
-    /// Whether this PDU of the target uses up a `StatSN` (RFC 7143 §4.2.2.2).
+    /// Returns whether this PDU of the target consumes a `StatSN` (RFC 7143 §4.2.2.2).
     #[must_use]
     pub fn uses_stat_sn(&self) -> bool {
         match self.opcode() {
@@ -237,7 +237,7 @@ impl Pdu {
         }
     }
 
-    /// S of Data-In: it carries the status of the command.
+    /// Returns S of Data-In: it carries the status of the command.
     #[must_use]
     pub const fn has_status(&self) -> bool {
         self.flag(0x01)

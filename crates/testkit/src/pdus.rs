@@ -11,7 +11,7 @@ use crate::pdu::{CONTINUE, FINAL, NO_TAG, Pdu};
 use crate::scsi::Sense;
 use crate::text::Pairs;
 
-/// A PDU in the making.
+/// A PDU that a test is building.
 #[derive(Clone, Debug)]
 pub struct Template {
     pdu: Pdu,
@@ -20,7 +20,7 @@ pub struct Template {
     max_cmd_sn: bool,
 }
 
-/// The numbers that a template takes when the test leaves them open.
+/// The numbers that a template takes if the test does not set them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
     /// The next `StatSN` of the connection.
@@ -32,7 +32,7 @@ pub struct Numbers {
 }
 
 impl From<Pdu> for Template {
-    /// A PDU that goes out as it is.
+    /// Creates a template of a PDU that is sent unchanged.
     fn from(pdu: Pdu) -> Self {
         Self { pdu, stat_sn: true, exp_cmd_sn: true, max_cmd_sn: true }
     }
@@ -50,32 +50,32 @@ macro_rules! words {
 }
 
 words! {
-    /// Initiator task tag.
+    /// Sets the initiator task tag.
     itt: 16;
-    /// Target transfer tag.
+    /// Sets the target transfer tag.
     ttt: 20;
-    /// `DataSN`.
+    /// Sets `DataSN`.
     data_sn: 36;
-    /// `R2TSN`.
+    /// Sets `R2TSN`.
     r2t_sn: 36;
-    /// `ExpDataSN`.
+    /// Sets `ExpDataSN`.
     exp_data_sn: 36;
-    /// Buffer offset in bytes.
+    /// Sets the buffer offset in bytes.
     buffer_offset: 40;
-    /// Desired data transfer length in bytes.
+    /// Sets the desired data transfer length in bytes.
     desired_length: 44;
-    /// Residual count in bytes; the flags are set by [`Template::underflow`] and [`Template::overflow`].
+    /// Sets the residual count in bytes. [`Template::underflow`] and [`Template::overflow`] set the flags.
     residual: 44;
 }
 
 impl Template {
-    /// A PDU of any kind, F set.
+    /// Creates a PDU of any kind, with F set.
     #[must_use]
     pub fn new(opcode: Opcode) -> Self {
         Self { pdu: Pdu::new(opcode), stat_sn: false, exp_cmd_sn: false, max_cmd_sn: false }
     }
 
-    /// The PDU, with `numbers` where the test set none.
+    /// Returns the PDU, with `numbers` where the test set none.
     #[must_use]
     pub fn build(mut self, numbers: Numbers) -> Pdu {
         let open = |set: bool, at, value| (!set).then_some((at, value));
@@ -90,30 +90,30 @@ impl Template {
         self.pdu
     }
 
-    /// `StatSN` is reserved in Data-In without status (RFC 7143 §11.7).
+    /// Returns whether the PDU has a `StatSN`: it is reserved in Data-In without status (RFC 7143 §11.7).
     fn shows_stat_sn(&self) -> bool {
         !self.pdu.is(Opcode::DataIn) || self.pdu.has_status()
     }
 
-    /// `StatSN`, in place of the next one.
+    /// Sets `StatSN`, instead of the next one.
     #[must_use]
     pub fn stat_sn(self, value: u32) -> Self {
         self.word(24, value)
     }
 
-    /// `ExpCmdSN`, in place of the right one.
+    /// Sets `ExpCmdSN`, instead of the right one.
     #[must_use]
     pub fn exp_cmd_sn(self, value: u32) -> Self {
         self.word(28, value)
     }
 
-    /// `MaxCmdSN`, in place of the right one.
+    /// Sets `MaxCmdSN`, instead of the right one.
     #[must_use]
     pub fn max_cmd_sn(self, value: u32) -> Self {
         self.word(32, value)
     }
 
-    /// Any four bytes of the header.
+    /// Sets any four bytes of the header.
     #[must_use]
     pub fn word(mut self, at: usize, value: u32) -> Self {
         self.stat_sn |= at == 24;
@@ -123,14 +123,14 @@ impl Template {
         self
     }
 
-    /// Any byte of the header.
+    /// Sets any byte of the header.
     #[must_use]
     pub fn byte(mut self, at: usize, value: u8) -> Self {
         self.pdu.set(at, &[value]);
         self
     }
 
-    /// The LUN field, as it stands.
+    /// Sets the eight bytes of the LUN field.
     #[must_use]
     pub fn lun(mut self, lun: u64) -> Self {
         self.pdu.set(8, &lun.to_be_bytes());
@@ -145,31 +145,31 @@ impl Template {
         self
     }
 
-    /// The F bit; T of a login PDU.
+    /// Sets or clears the F bit, or T of a login PDU.
     #[must_use]
     pub fn last(self, last: bool) -> Self {
         self.flag(FINAL, last)
     }
 
-    /// The C bit of a login or text PDU; also clears F.
+    /// Sets the C bit of a login or text PDU, and clears F.
     #[must_use]
     pub fn continued(self) -> Self {
         self.flag(CONTINUE, true).flag(FINAL, false)
     }
 
-    /// The A bit of Data-In.
+    /// Sets the A bit of Data-In.
     #[must_use]
     pub fn acknowledge(self) -> Self {
         self.flag(0x40, true)
     }
 
-    /// Response code of a response, reason of a Reject.
+    /// Sets the response code of a response, or the reason of a Reject.
     #[must_use]
     pub fn response(self, code: u8) -> Self {
         self.byte(2, code)
     }
 
-    /// SCSI status; in a Data-In also the S bit.
+    /// Sets the SCSI status; in a Data-In also the S bit.
     #[must_use]
     pub fn status(self, status: u8) -> Self {
         let in_data = self.pdu.is(Opcode::DataIn);
@@ -188,66 +188,66 @@ impl Template {
         self.flag(0x04, true).residual(bytes)
     }
 
-    /// The data segment.
+    /// Sets the data segment.
     #[must_use]
     pub fn data(mut self, data: impl Into<Bytes>) -> Self {
         self.pdu.data = data.into();
         self
     }
 
-    /// The byte that pads the data segment.
+    /// Sets the byte that pads the data segment.
     #[must_use]
     pub fn pad(mut self, pad: u8) -> Self {
         self.pdu.pad = pad;
         self
     }
 
-    /// The data segment as key=value text.
+    /// Sets the data segment to key=value text.
     #[must_use]
     pub fn text(self, pairs: &[(&str, &str)]) -> Self {
         self.data(pairs.iter().copied().collect::<Pairs>().join())
     }
 
-    /// CHECK CONDITION with sense data.
+    /// Sets CHECK CONDITION with sense data.
     #[must_use]
     pub fn sense(self, sense: Sense) -> Self {
         self.status(crate::scsi::status::CHECK_CONDITION).data(sense.segment())
     }
 
-    /// Current and next stage of a login response.
+    /// Sets current and next stage of a login response.
     #[must_use]
     pub fn stages(self, current: u8, next: u8) -> Self {
         let cleared = self.flag(0x0f, false);
         cleared.flag(current << 2 & 0x0c | next & 3, true)
     }
 
-    /// ISID of a login response, the low six bytes.
+    /// Sets the ISID of a login response: the low six bytes of `isid`.
     #[must_use]
     pub fn isid(mut self, isid: u64) -> Self {
         self.pdu.set(8, &isid.to_be_bytes()[2..]);
         self
     }
 
-    /// TSIH of a login response.
+    /// Sets the TSIH of a login response.
     #[must_use]
     pub fn tsih(mut self, tsih: u16) -> Self {
         self.pdu.set(14, &tsih.to_be_bytes());
         self
     }
 
-    /// Status-Class and Status-Detail of a login response.
+    /// Sets Status-Class and Status-Detail of a login response.
     #[must_use]
     pub fn login_status(self, class: u8, detail: u8) -> Self {
         self.byte(36, class).byte(37, detail)
     }
 
-    /// Event code of an asynchronous message.
+    /// Sets the event code of an asynchronous message.
     #[must_use]
     pub fn event(self, code: u8) -> Self {
         self.byte(36, code)
     }
 
-    /// The three parameters of an asynchronous message.
+    /// Sets the three parameters of an asynchronous message.
     #[must_use]
     pub fn parameters(mut self, values: [u16; 3]) -> Self {
         for (at, value) in [38, 40, 42].into_iter().zip(values) {
@@ -256,7 +256,7 @@ impl Template {
         self
     }
 
-    /// Time2Wait and Time2Retain of a logout response, in seconds.
+    /// Sets Time2Wait and Time2Retain of a logout response, in seconds.
     #[must_use]
     pub fn times(mut self, wait: u16, retain: u16) -> Self {
         self.pdu.set(40, &wait.to_be_bytes());
@@ -265,61 +265,61 @@ impl Template {
     }
 }
 
-/// Ready To Transfer.
+/// Creates a Ready To Transfer.
 #[must_use]
 pub fn r2t() -> Template {
     Template::new(Opcode::R2t)
 }
 
-/// Data-In with F and without status.
+/// Creates a Data-In with F and without status.
 #[must_use]
 pub fn data_in() -> Template {
     Template::new(Opcode::DataIn).ttt(NO_TAG)
 }
 
-/// A SCSI response: completed, GOOD.
+/// Creates a SCSI response: completed, GOOD.
 #[must_use]
 pub fn scsi_response() -> Template {
     Template::new(Opcode::ScsiResponse)
 }
 
-/// A ping that wants no answer and answers none.
+/// Creates a NOP-In that requests no answer and answers none.
 #[must_use]
 pub fn nop_in() -> Template {
     Template::new(Opcode::NopIn).itt(NO_TAG).ttt(NO_TAG)
 }
 
-/// A login response: T=1, operational to full feature, success.
+/// Creates a login response: T=1, operational to full feature, success.
 #[must_use]
 pub fn login_response() -> Template {
     Template::new(Opcode::LoginResponse).stages(1, 3)
 }
 
-/// A final text response.
+/// Creates a final text response.
 #[must_use]
 pub fn text_response() -> Template {
     Template::new(Opcode::TextResponse).ttt(NO_TAG)
 }
 
-/// A task management response: function complete.
+/// Creates a task management response: function complete.
 #[must_use]
 pub fn task_management_response() -> Template {
     Template::new(Opcode::TaskManagementResponse)
 }
 
-/// A logout response: closed successfully.
+/// Creates a logout response: closed successfully.
 #[must_use]
 pub fn logout_response() -> Template {
     Template::new(Opcode::LogoutResponse)
 }
 
-/// An asynchronous message: event 0.
+/// Creates an asynchronous message: event 0.
 #[must_use]
 pub fn async_message() -> Template {
     Template::new(Opcode::AsyncMessage).itt(NO_TAG)
 }
 
-/// A refusal of `pdu`, whose header it returns.
+/// Creates a Reject of `pdu`, whose header it returns.
 #[must_use]
 pub fn reject(pdu: &Pdu) -> Template {
     let mut header = pdu.header.to_vec();

@@ -1,4 +1,4 @@
-//! A target that does what the test says, PDU by PDU, so that a test reads like a trace.
+//! A target that a test controls PDU by PDU, so that the test reads like a trace.
 //!
 //! ```
 //! use iscsi_testkit::script::Script;
@@ -32,10 +32,10 @@ use crate::opcode::Opcode;
 use crate::pdu::Pdu;
 use crate::pdus::{Numbers, Template, login_response};
 
-/// Longest data segment the script takes.
+/// Longest data segment that the script takes.
 const SEGMENT_LIMIT: usize = 1 << 24;
 
-/// One connection at a time, in the hands of the test.
+/// A target with one connection at a time, which the test controls.
 #[derive(Debug)]
 pub struct Script {
     framing: Framing,
@@ -57,7 +57,7 @@ impl Default for Script {
 }
 
 impl Script {
-    /// Waits for a login. The first `StatSN` is 1, the window is 64 commands.
+    /// Creates a script that waits for a login. The first `StatSN` is 1, the window is 64 commands.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -74,18 +74,18 @@ impl Script {
         }
     }
 
-    /// A script for an initiator that is past its login. The rules of a session are not checked:
+    /// Creates a script for an initiator that is past its login. The rules of a session are not checked, because
     /// they need the login.
     #[must_use]
     pub fn in_full_feature() -> Self {
         Self { checker: Checker::blind(), ..Self::new() }
     }
 
-    /// Takes bytes of the initiator, cut anywhere.
+    /// Takes bytes of the initiator, which may be cut anywhere.
     ///
     /// # Panics
     ///
-    /// The bytes are no PDUs, or a digest is wrong.
+    /// The bytes are not PDUs, or a digest is wrong.
     #[track_caller]
     pub fn receive(&mut self, bytes: &[u8]) {
         self.inbox.extend_from_slice(bytes);
@@ -114,21 +114,21 @@ impl Script {
         self.numbers.max_cmd_sn = self.numbers.exp_cmd_sn.wrapping_add(self.window).wrapping_sub(1);
     }
 
-    /// The bytes for the initiator.
+    /// Returns the bytes for the initiator.
     pub fn transmit(&mut self) -> Bytes {
         self.outbox.split().freeze()
     }
 
-    /// The next PDU of the initiator, if one has come.
+    /// Takes the next PDU of the initiator, if one has arrived.
     pub fn try_next(&mut self) -> Option<Pdu> {
         self.arrived.pop_front()
     }
 
-    /// The next PDU of the initiator, which must be of this kind.
+    /// Takes the next PDU of the initiator, which must be of this kind.
     ///
     /// # Panics
     ///
-    /// Nothing has come, or something else.
+    /// No PDU has arrived, or one of another kind.
     #[track_caller]
     pub fn expect(&mut self, opcode: Opcode) -> Pdu {
         let Some(pdu) = self.arrived.pop_front() else {
@@ -138,25 +138,25 @@ impl Script {
         pdu
     }
 
-    /// Nothing has come.
+    /// Checks that no PDU has arrived.
     ///
     /// # Panics
     ///
-    /// Something has.
+    /// A PDU has arrived.
     #[track_caller]
     pub fn silence(&self) {
         assert!(self.arrived.is_empty(), "expected silence, got {:?}", self.arrived);
     }
 
-    /// Sends a PDU, and returns it as it went out.
+    /// Sends a PDU, and returns it as it was sent.
     pub fn send(&mut self, template: impl Into<Template>) -> Pdu {
         let (pdu, bytes) = self.frame(template);
         self.outbox.extend_from_slice(&bytes);
         pdu
     }
 
-    /// A PDU with its bytes, numbered like one that is sent. The test may spoil the bytes and send
-    /// them with [`Script::send_bytes`].
+    /// Returns a PDU and its bytes, numbered like one that is sent. The test may change the bytes and send them
+    /// with [`Script::send_bytes`].
     pub fn frame(&mut self, template: impl Into<Template>) -> (Pdu, BytesMut) {
         let pdu = template.into().build(self.numbers);
         if pdu.uses_stat_sn() {
@@ -170,17 +170,17 @@ impl Script {
         (pdu, bytes)
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     pub fn send_bytes(&mut self, bytes: &[u8]) {
         self.outbox.extend_from_slice(bytes);
     }
 
-    /// Answers the login request that has come: agrees to its stages, says `answers`, and gives the
-    /// session TSIH 1 at the end. Returns the request.
+    /// Answers the login request that has arrived: agrees to its stages, sends the keys of `answers`, and gives
+    /// the session TSIH 1 at the end. Returns the request.
     ///
     /// # Panics
     ///
-    /// No login request has come.
+    /// No login request has arrived.
     #[track_caller]
     pub fn answer_login(&mut self, answers: &[(&str, &str)]) -> Pdu {
         let request = self.expect(Opcode::LoginRequest);
@@ -198,18 +198,18 @@ impl Script {
         request
     }
 
-    /// The digests of all PDUs from now on; logins have none anyway.
+    /// Sets the digests of all later PDUs. Login PDUs never have digests.
     pub fn set_framing(&mut self, framing: Framing) {
         self.framing = framing;
     }
 
-    /// Changes the window: `MaxCmdSN` is so far ahead of what has come. 0 closes it.
+    /// Sets the window: the number of commands from `ExpCmdSN` on that `MaxCmdSN` allows. 0 closes it.
     pub fn set_window(&mut self, window: u32) {
         self.window = window;
         self.open_window();
     }
 
-    /// The numbers the next PDU gets.
+    /// Returns the numbers that the next PDU gets.
     #[must_use]
     pub fn numbers(&self) -> Numbers {
         self.numbers
@@ -226,7 +226,7 @@ impl Script {
         self.checker.closed(self.connection);
     }
 
-    /// Whether the test has closed the connection.
+    /// Returns whether the test has closed the connection.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.closed
@@ -247,18 +247,18 @@ impl Script {
         self.checker.violations()
     }
 
-    /// The initiator kept to the standard.
+    /// Checks that the initiator kept to the standard.
     ///
     /// # Panics
     ///
-    /// It did not.
+    /// The initiator broke a rule.
     #[track_caller]
     pub fn assert_no_violations(&self) {
         assert!(self.violations().is_empty(), "{:#?}", self.violations());
     }
 }
 
-/// The next PDU of the initiator: its kind, and fields by the names of their getters.
+/// Takes the next PDU of the initiator and checks its kind, and its fields by the names of their getters.
 ///
 /// `expect!(script, ScsiCommand { cmd_sn: 1, edtl: 512 })`
 #[macro_export]

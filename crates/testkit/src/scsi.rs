@@ -36,7 +36,7 @@ pub use reservations::{Registrant, Registration, Reservations};
 pub use sense::Sense;
 pub use unit::{Unit, UnitBehavior};
 
-/// Starts a command for a unit that exists, through a port of an array or of a target that is none.
+/// Starts a command for a unit that exists, through a port of an array; `None` is a target without port groups.
 pub(crate) fn begin(unit: &Unit, port: Option<&TargetPort>, cdb: [u8; 16]) -> Result<Work, Sense> {
     if unit.behavior.refused.contains(&cdb[0]) {
         return Err(Sense::INVALID_OPCODE);
@@ -65,12 +65,12 @@ pub(crate) fn begin(unit: &Unit, port: Option<&TargetPort>, cdb: [u8; 16]) -> Re
     }
 }
 
-/// The array that a port belongs to.
+/// Returns the array that a port belongs to.
 fn groups(port: Option<&TargetPort>) -> Result<&PortGroups, Sense> {
     port.map(|port| &port.groups).ok_or(Sense::INVALID_OPCODE)
 }
 
-/// Ends a command whose data have come.
+/// Finishes a command whose data have arrived.
 pub(crate) fn finish(unit: &Unit, cdb: [u8; 16], parameters: &[u8]) -> Result<(), Sense> {
     match cdb[0] {
         operation::UNMAP => provisioning::unmap(unit, parameters),
@@ -82,7 +82,7 @@ pub(crate) fn finish(unit: &Unit, cdb: [u8; 16], parameters: &[u8]) -> Result<()
     }
 }
 
-/// Carries out some blocks of a command whose data have come, and which is ended before its status.
+/// Executes a command whose data have arrived for some of its blocks: it is ended before its status.
 pub(crate) fn finish_part(
     unit: &Unit,
     cdb: [u8; 16],
@@ -109,7 +109,7 @@ pub(crate) fn begin_absent(cdb: [u8; 16]) -> Result<Work, Sense> {
     }
 }
 
-/// The list of units, which any LUN answers (SPC-4 §6.33).
+/// Returns the list of units, which every LUN answers (SPC-4 §6.33).
 pub(crate) fn report_luns(luns: impl Iterator<Item = u16>, form: LunForm, cdb: [u8; 16]) -> Work {
     let entries: Vec<u8> = luns.flat_map(|lun| form.encode(lun).to_be_bytes()).collect();
     let mut list = len32(entries.len()).to_be_bytes().to_vec();
@@ -118,7 +118,7 @@ pub(crate) fn report_luns(luns: impl Iterator<Item = u16>, form: LunForm, cdb: [
     answer(list, u64::from(be32(&cdb[6..])))
 }
 
-/// Whether the command is served although a unit attention is pending (SPC-4 §5.9).
+/// Returns whether the command is served although a unit attention is pending (SPC-4 §5.9).
 pub(crate) const fn ignores_unit_attention(operation: u8) -> bool {
     matches!(operation, operation::INQUIRY | operation::REPORT_LUNS | operation::REQUEST_SENSE)
 }

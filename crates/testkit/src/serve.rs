@@ -1,8 +1,8 @@
 //! The target on TCP: a listener and one task per connection.
 //!
-//! A task never waits for one direction while the other could move, so both ends may fill their
-//! buffers without a deadlock. All connections share one [`Target`]. Data are copied between a disk and the socket's
-//! buffers once, while its lock is held, and not at all where the disk keeps nothing.
+//! A task never waits for one direction while the other could move, so both ends may fill their buffers without a
+//! deadlock. All connections share one [`Target`]. Data are copied once between a disk and the socket's buffers,
+//! while the lock of the target is held. Data of a disk that keeps nothing are not copied.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice};
@@ -19,16 +19,17 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::target::{ConnId, Target};
 
-/// Room for what comes, where no part of a PDU waits for its rest.
+/// Bytes that are reserved for a read while the inbox holds no part of a PDU.
 const INBOX: usize = 512 * 1024;
-/// Room for the rest: the part is moved to the front only where there is less behind it.
+/// Bytes that are reserved for a read while the inbox holds a part of a PDU. The part is moved to the front of
+/// the buffer only if less is free after it.
 const READ_AHEAD: usize = 256 * 1024;
-/// Bytes that are there for the next send, as far as the target has them.
+/// Bytes that are taken from the target ahead of sending.
 const SEND_AHEAD: usize = 1024 * 1024;
-/// Pieces that are sent at once.
+/// The most pieces per system call.
 const PIECES: usize = 128;
-/// Bytes that are sent at once at most: while a call lasts, the kernel puts off what the peer acknowledges. Without a limit reads of
-/// 1 MiB over loopback come at 0.6 of the rate.
+/// The most bytes per system call: during a call the kernel does not process the acknowledgements of the peer.
+/// Without this limit, reads of 1 MiB over loopback reach only 0.6 of the rate.
 const BYTES_PER_CALL: usize = 112 << 10;
 
 /// A target that listens until it is stopped or dropped.
@@ -57,7 +58,7 @@ impl Server {
         Self::start_at(("127.0.0.1", 0), target, Duration::ZERO).await
     }
 
-    /// Listens on an address; everything the target says leaves `delay` later.
+    /// Listens on an address. Everything that the target sends leaves after `delay`.
     ///
     /// # Errors
     ///
@@ -70,8 +71,8 @@ impl Server {
         Self::over(TcpListener::bind(address).await?, target, delay)
     }
 
-    /// Serves the connections of a listener. The task is spawned here, so that its code lies in this crate, and not in every
-    /// one that starts a target.
+    /// Serves the connections of a listener. The task is spawned here, so that its code is compiled in this
+    /// crate, and not in each crate that starts a target.
     fn over(listener: TcpListener, mut target: Target, delay: Duration) -> io::Result<Self> {
         let address = listener.local_addr()?;
         target.listen_at(&address.to_string());
@@ -82,13 +83,13 @@ impl Server {
         Ok(Self { address, shared, stop, listener })
     }
 
-    /// Where the target listens.
+    /// Returns the address at which the target listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Looks at the target, or changes it; what it then has to say is sent.
+    /// Calls `look` with the target, to inspect or change it, and then sends what the target has to send.
     pub fn with<R>(&self, look: impl FnOnce(&mut Target) -> R) -> R {
         let result = look(&mut self.shared.target());
         self.shared.wake(None);
@@ -98,7 +99,7 @@ impl Server {
     /// Closes the listener and all connections, and waits until they are gone.
     pub async fn stop(self) {
         self.stop.send_replace(true);
-        // The listener ends by itself; that it was cancelled with its runtime is as good.
+        // The listener ends by itself. An error means that its runtime cancelled it, which is fine too.
         drop(self.listener.await);
     }
 }
@@ -112,7 +113,7 @@ impl Shared {
         self.wakers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the connections that have something to do, but for one.
+    /// Wakes the connections that have something to do, except `but`.
     fn wake(&self, but: Option<ConnId>) {
         let wakers = self.wakers();
         if wakers.len() == 1 && but.is_some() {
@@ -146,7 +147,7 @@ async fn drive(stream: TcpStream, shared: Arc<Shared>, mut stop: watch::Receiver
     let waker = Arc::new(Notify::new());
     let id = shared.target().accept();
     shared.wakers().insert(id, Arc::clone(&waker));
-    // Small PDUs wait for nobody; a socket that refuses this works all the same.
+    // Small PDUs are sent without delay. A socket that refuses this option works too.
     drop(stream.set_nodelay(true));
     let mut line = Line {
         id,
@@ -172,23 +173,23 @@ async fn drive(stream: TcpStream, shared: Arc<Shared>, mut stop: watch::Receiver
     shared.wake(None);
 }
 
-/// One connection and what is on its way.
+/// One connection and its buffers.
 struct Line {
     id: ConnId,
     stream: TcpStream,
     inbox: BytesMut,
-    /// What is to be sent, and when.
+    /// Pieces to send, each with the time from which it may be sent.
     outbox: VecDeque<(Instant, Bytes)>,
-    /// Bytes in it.
+    /// Bytes in `outbox`.
     waiting: usize,
     /// Whether the initiator will send no more.
     ended: bool,
-    /// When the target has more to say.
+    /// When the next delayed answer of the target is due.
     deadline: Option<Instant>,
 }
 
 impl Line {
-    /// Takes what the target has to say; `false` once the connection is over.
+    /// Takes the pieces that the target has to send. Returns `false` once the connection is over.
     fn fill(&mut self, shared: &Shared) -> bool {
         self.deadline = None;
         if self.waiting >= SEND_AHEAD && shared.delay.is_zero() {
@@ -250,7 +251,7 @@ impl Line {
         Ok(())
     }
 
-    /// Sends what is due.
+    /// Sends the pieces that are due.
     fn write(&mut self) -> io::Result<()> {
         let (now, mut slices) = (Instant::now(), [IoSlice::new(&[]); PIECES]);
         let due = self.outbox.iter().take_while(|(due, _)| *due <= now);
@@ -274,7 +275,7 @@ impl Line {
         Ok(())
     }
 
-    /// Forgets the first `count` bytes of what is to be sent.
+    /// Removes the first `count` bytes from the outbox.
     fn sent(&mut self, mut count: usize) {
         self.waiting -= count;
         while let Some((_, piece)) = self.outbox.front_mut() {

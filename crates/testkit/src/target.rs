@@ -3,7 +3,7 @@
 //! ```text
 //! accept ──► ConnId        receive(id, bytes) ──► transmit(id) until it is empty
 //! advance(now) ──► deadline(id)      where a fault delays answers
-//!                          is_closed(id) ──► close the stream      disconnected(id) when it broke
+//!                          is_closed(id) ──► close the stream      disconnected(id) after a failure
 //! ```
 //! Every PDU of the initiator, and every PDU of the target, passes the
 //! [`Checker`](crate::checker::Checker); what the initiator did wrong is in [`Target::violations`].

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Keys and values in the order they stand in the text.
+/// Keys and values, in the order of the text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pairs(pub Vec<(String, String)>);
 

@@ -1,34 +1,37 @@
-//! For how many answers a turn waits, where many short ones come one after the other.
+//! Decides for how many answers of a session to wait, where many short ones follow each other.
 //!
 //! ```text
-//! answers = min(those that come in 200 us, a quarter of the requests under way), rounded down to a power of two
+//! answers = min(answers within 200 us, a quarter of the requests in flight), rounded down to a power of two
 //! ```
-//! A peer that answers each request by itself wakes whoever waits for it each time: that costs more than the
-//! answer. To wait for several costs no throughput where the peer is busy with the others. Where its answers
-//! take their time however few there are to give, it does: the requests that would follow are sent later. So
-//! each is tried in turn, some milliseconds of waiting and some without, and what was better holds for a while.
+//! A peer that answers each request by itself wakes the session for each answer, which costs more than the
+//! answer itself. Waiting for several answers costs no throughput while the peer is busy with the other
+//! requests. Where the peer takes its time for each answer, waiting does cost throughput, because the next
+//! requests are sent later. So a trial compares both: some windows of 5 ms with waiting, some without. The
+//! better choice is kept for a while.
 
 use std::time::{Duration, Instant};
 
-/// What is counted together.
+/// Length of a window: answers within it are counted together.
 const WINDOW: Duration = Duration::from_millis(5);
-/// A window that took longer met a rest.
+/// A window that took longer contained a pause, and is not judged.
 const LONGEST_WINDOW: Duration = Duration::from_millis(15);
-/// A trial has so many windows of each kind.
+/// Windows of each kind in a trial.
 const WINDOWS: u32 = 4;
-/// Answers that come within this may be waited for.
+/// Answers that arrive within this time may be waited for.
 const MAX_WAIT: Duration = Duration::from_micros(200);
-/// Of so many requests under way the answer to one is waited for: the peer has most of its work all the time.
+/// Requests in flight per answer to wait for, so that the peer keeps most of its work all the time.
 const REQUESTS_PER_ANSWER: usize = 4;
-/// A number stays for as long as it is within so many times what it would be: each change costs a system call.
+/// The number of answers is kept while it is at most this many times the new one: each change costs a system
+/// call.
 const SLACK: usize = 2;
-/// Waiting is better if at least so large a share of the answers comes in the same time.
+/// Waiting is better if its rate of answers is at least this share of the rate without waiting.
 const UNCHANGED: f64 = 0.95;
-/// How long it holds that waiting is better, and at first that it is not; each time that it is not again, twice as long.
+/// How long a verdict holds. A verdict against waiting holds twice as long each time it is repeated.
 const HOLD: Duration = Duration::from_secs(1);
+/// Longest time that a verdict against waiting holds.
 const MAX_HOLD: Duration = Duration::from_secs(16);
 
-/// Decides for how many answers of a session to wait before any is looked at.
+/// Decides for how many answers of a session to wait before it processes them.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -45,21 +48,21 @@ const MAX_HOLD: Duration = Duration::from_secs(16);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Coalescing {
-    /// The window that is counted: what there was when it began, and when that was.
+    /// Counters at the beginning of the current window.
     begun: Option<Counted>,
-    /// How many answers came in the last window while one may wait, and how many bytes each brought.
+    /// Number of answers that arrived per [`MAX_WAIT`] in the last window, and the bytes of each.
     in_time: usize,
     bytes_per_answer: u64,
     waits: bool,
-    /// For so many windows yet none is waited for, since fewer have come than were.
+    /// Number of windows for which the session does not wait, after fewer bytes arrived than it waited for.
     rests: u8,
-    /// For so many it was waited last.
+    /// Number of answers that the session last waited for.
     answers: usize,
-    /// Of the trial that runs: without waiting, and with it.
+    /// Results of the running trial: without waiting, and with it.
     trial: [Tally; 2],
-    /// Until when its verdict holds.
+    /// End of the time for which the verdict of the last trial holds.
     holds_until: Option<Instant>,
-    /// How long the next verdict holds if waiting is not better.
+    /// How long the next verdict holds if it is against waiting.
     hold: Option<Duration>,
 }
 
@@ -84,7 +87,7 @@ impl Tally {
 }
 
 impl Coalescing {
-    /// Takes in how many requests have been answered so far, and how many bytes have come.
+    /// Takes in the number of answered requests and of received bytes, both since the session began.
     pub fn observe(&mut self, answers: u64, bytes: u64, now: Instant) {
         let begun = *self.begun.get_or_insert(Counted { answers, bytes, at: now });
         let time = now.saturating_duration_since(begun.at);
@@ -102,14 +105,14 @@ impl Coalescing {
         }
     }
 
-    /// Notes that the awaited bytes have not come within a millisecond, but fewer: the mean of long and short answers
-    /// is no guide. None is waited for until a whole window has passed.
+    /// Notes that fewer bytes than awaited arrived within a millisecond. The answers differ in length, so
+    /// that their mean is no guide: nothing is waited for until a whole window has passed.
     pub const fn waited_in_vain(&mut self) {
         self.rests = 2;
     }
 
-    /// Returns the bytes of the answers to wait for on each of `connections` connections, while
-    /// `under_way` requests are in flight on all of them; `None` is any number.
+    /// Returns the bytes to wait for on each of `connections` connections, while `under_way` requests are in
+    /// flight on all of them together. `None` means not to wait.
     pub fn low_water(&mut self, under_way: usize, connections: usize) -> Option<u64> {
         if !self.waits || self.rests > 0 {
             return None;
@@ -155,7 +158,7 @@ impl Coalescing {
 mod tests {
     use super::*;
 
-    /// A peer with 32 requests under way, and what has come of it.
+    /// A peer with 32 requests in flight, and its counters so far.
     struct Load {
         coalescing: Coalescing,
         now: Instant,
@@ -168,7 +171,8 @@ mod tests {
             Self { coalescing: Coalescing::default(), now: Instant::now(), answers: 0, bytes: 0 }
         }
 
-        /// Goes on for so long with answers of that size, at a rate that depends on whether they are waited for.
+        /// Runs for `time` with answers of `size` bytes. The rate depends on whether the session waits for
+        /// them.
         fn run(&mut self, time: Duration, size: u64, per_ms: impl Fn(bool) -> u64) {
             let end = self.now + time;
             while self.now < end {
@@ -192,7 +196,7 @@ mod tests {
         let mut load = Load::new();
         load.run(SECOND / 10, 4144, |_| 80);
         assert_eq!(load.low_water(), Some(8 * 4144));
-        // In this order: a number stays while it is within twice what it would be.
+        // The order matters: a number is kept while it is within twice the new one.
         for (under_way, connections, answers) in [
             (16, 1, 8),
             (15, 1, 2),
@@ -228,7 +232,7 @@ mod tests {
         assert_eq!(load.low_water(), Some(4 * 48), "as long as the verdict holds");
     }
 
-    /// As many answers in the same time are had only with all requests under way: those that wait are missed.
+    /// This peer needs all requests in flight to reach its rate, so that waiting makes it slower.
     #[test]
     fn a_peer_that_takes_its_time_is_not_kept_waiting() {
         let mut load = Load::new();
@@ -266,7 +270,7 @@ mod tests {
         assert!(load.low_water().is_some());
     }
 
-    /// A rest within a window says nothing of the peer.
+    /// A pause within a window says nothing about the peer.
     #[test]
     fn a_rest_is_no_window_of_a_trial() {
         let mut load = Load::new();

@@ -1,18 +1,18 @@
-//! What holds a running flow back, and what would lift it.
+//! Finds what holds a running flow back, and what would lift that limit.
 //!
 //! ```text
-//! the time ──┬─ something waited for the socket ──┬─ the peer's window    by the kernel's own account
-//!            │                                    ├─ the send buffer
-//!            │                                    └─ the congestion window: loss, or the link is full
-//!            ├─ data waited for the peer to ask for it
-//!            ├─ commands waited for the command window
-//!            ├─ all was sent: answers were awaited, from the link or from the target
-//!            ├─ requests waited for a limit that the user has set: the rate of their class, what may be in flight
-//!            └─ nothing was asked for: the source of writes, the destination of reads
+//! total time ──┬─ PDUs waited for the socket ──┬─ peer's window
+//!              │  (divided by TCP_INFO)        ├─ send buffer
+//!              │                               └─ congestion window: segments are lost, or the link is full
+//!              ├─ write data waited for an R2T
+//!              ├─ commands waited for the command window
+//!              ├─ everything was sent, and answers were awaited: link, queue depth or target
+//!              ├─ requests waited for a limit of the user: rate of the class, or amount in flight
+//!              └─ nothing was in flight: the source of writes or the destination of reads was slow
 //! ```
 //!
-//! What comes from the peer is its kernel's business, which this end cannot see: reads are judged by
-//! their rate, against what the queue and the receive window allow in a round trip.
+//! What the peer's kernel waits for cannot be seen from this end. Reads are therefore judged by their rate,
+//! against what the queue and the receive window allow in a round trip.
 
 mod flow;
 mod limiter;
@@ -40,7 +40,7 @@ pub use observation::{Activity, Observation, OwnLimits};
 pub struct Finding {
     /// The limiter that was found.
     pub limiter: Limiter,
-    /// For which share of the time, 0 to 1.
+    /// Share of the time for which it held the flow back, 0 to 1.
     pub share: f64,
     /// The evidence, as a sentence.
     pub evidence: String,
@@ -50,7 +50,7 @@ pub struct Finding {
 
 /// The limiters of a flow during an observation.
 ///
-/// Printed, it is a table: the first line is what to look at first.
+/// Its `Display` output is a table, with the most important limiter in the first line.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Diagnosis {
@@ -62,7 +62,7 @@ pub struct Diagnosis {
     pub remarks: Vec<Row>,
 }
 
-/// Less than this share of the time is not worth a line.
+/// Smallest share of the time that gets a line.
 const NOTABLE: f64 = 0.02;
 
 impl Diagnosis {
@@ -97,7 +97,7 @@ impl Diagnosis {
         self.findings.first()
     }
 
-    /// The diagnosis as lines for people.
+    /// Returns the diagnosis as lines for people.
     #[must_use]
     pub fn rows(&self) -> Vec<Row> {
         let findings = self.findings.iter().map(|finding| Row {

@@ -1,48 +1,49 @@
-//! How much write data a target takes within its own patience.
+//! Limits outstanding write data to what a target completes within its own time limit.
 //!
-//! A target may be slower than the link to it: then what is under way lies in its socket, behind what it writes just
-//! now, and its timers run: LIO gives up on a connection that does not bring what it has asked for within 3 seconds. So
-//! no more is under way than it takes within a part of that:
+//! A target may be slower than the link to it. Then data in flight waits in the target's socket, behind the
+//! data that it is writing, while its timers run: LIO closes a connection that does not deliver requested
+//! data within 3 seconds. So the data in flight is limited to what the target completes within a part of that
+//! time:
 //!
 //! ```text
-//! time in the target = bytes outstanding, on average / bytes concluded in a second        (Little's law)
+//! time in the target = average bytes outstanding / bytes completed per second        (Little's law)
 //! ```
 //!
-//! Why it is so: `docs/design/slow-targets.md`.
+//! Design: `docs/design/slow-targets.md`.
 
 use std::time::{Duration, Instant};
 
-/// How long write data may take from the first PDU of its command to the answer, beside the round trips: a flush may
-/// take as long again before it, and both together half of LIO's patience.
+/// Time limit from the first PDU of a write to its answer, without the round trips. A flush before the write
+/// may take as long; both together stay within half of LIO's 3 seconds.
 const LONG: Duration = Duration::from_millis(600);
-/// The longest time between two readings while a request is outstanding.
+/// Longest time between two readings while a request is outstanding.
 const REST: Duration = Duration::from_secs(3);
-/// The round trips of a write whose data is asked for twice.
+/// Round trips of a write whose data the target requests twice.
 const ROUND_TRIPS: u32 = 4;
-/// What is outstanding at first, bytes: two writes of the usual length.
+/// Initial limit, bytes: two writes of the usual length.
 const FIRST: u64 = 2 << 20;
-/// How much more may be outstanding at most than before.
+/// Largest factor by which the limit grows in one step.
 const MAX_STEP: u64 = 4;
-/// Less helps no target, bytes.
+/// Smallest limit, bytes: less helps no target.
 const MIN: u64 = 64 << 10;
 
-/// The write data that may be outstanding on a connection, by the time that the target takes for it.
+/// Limit of the write data outstanding on a connection, by the time that the target takes to complete it.
 #[derive(Clone, Copy, Debug)]
 pub struct DrainLimit {
     bytes: u64,
     span: Option<Span>,
 }
 
-/// A time in which it is seen how long the target takes.
+/// Time over which the speed of the target is measured.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     begun: Instant,
-    /// Bytes concluded by then.
+    /// Bytes concluded before the span began.
     before: u64,
-    /// Bytes outstanding multiplied by nanoseconds, up to the last look.
+    /// Bytes outstanding multiplied by nanoseconds, up to the last reading.
     area: u128,
     last: Instant,
-    /// Bytes outstanding at the last look.
+    /// Bytes outstanding at the last reading.
     outstanding: u64,
 }
 
@@ -53,29 +54,29 @@ impl Default for DrainLimit {
 }
 
 impl DrainLimit {
-    /// The limit of a further connection to a target that others find slow: a part of theirs, since it takes no more in
-    /// sum over more connections.
+    /// Lowers the limit of a further connection to a target that other connections found slow, to half of
+    /// their limit `others`: more connections do not make the target faster.
     pub const fn share(&mut self, others: u64) {
         if others < self.bytes {
             self.bytes = if others / 2 < MIN { MIN } else { others / 2 };
         }
     }
 
-    /// The limit, if the target is so slow that it is less than each connection begins with: then further connections
-    /// do not make it faster.
+    /// Returns the limit if the target is slow, that is, if the limit is below the initial one. Further
+    /// connections do not make such a target faster.
     #[must_use]
     pub const fn of_slow_target(&self) -> Option<u64> {
         if self.bytes < FIRST { Some(self.bytes) } else { None }
     }
 
-    /// Bytes that may be outstanding.
+    /// Returns the bytes that may be outstanding.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Takes in what is outstanding now, what the target has concluded since the connection began, bytes, and the
-    /// round-trip time. To be called several times a second while something is outstanding.
+    /// Takes in the bytes outstanding, the bytes that the target has concluded since the connection began,
+    /// and the round-trip time. Call it several times a second while requests are outstanding.
     pub fn observe(
         &mut self,
         outstanding: u64,
@@ -85,7 +86,7 @@ impl DrainLimit {
     ) {
         let fresh = Span { begun: now, before: concluded, area: 0, last: now, outstanding };
         let last = self.span.map(|span| now.saturating_duration_since(span.last));
-        // What was outstanding in between is not known.
+        // After a long gap, or none before, the bytes that were outstanding in between are not known.
         let Some(since) = last.filter(|since| *since < REST) else {
             self.span = Some(fresh);
             return;
@@ -100,7 +101,7 @@ impl DrainLimit {
         if done < u128::from(self.bytes) && !is_long {
             return;
         }
-        // Nothing was outstanding for a while, or nothing was: that tells nothing.
+        // The limit rises only if it was in use: `mean` tells how much was outstanding.
         let mean = span.area / time.max(1);
         let latency = (span.area / done.max(1)).max(1);
         if latency > long {
@@ -122,14 +123,14 @@ mod tests {
 
     const TICK: Duration = Duration::from_millis(50);
 
-    /// A target that takes `rate` bytes a second, with as much outstanding as may be and is wanted. Gives back the limit
-    /// after each tick.
+    /// Simulates a target that takes `rate` bytes a second, with up to `wanted` bytes outstanding. Returns
+    /// the limit after each tick.
     fn limits(rate: u64, wanted: u64, ticks: usize, limit: &mut DrainLimit) -> Vec<u64> {
         let (start, mut concluded) = (Instant::now(), 0);
         let tick = |count| {
             let now = start + TICK * u32::try_from(count).unwrap();
             let outstanding = limit.bytes().min(wanted);
-            // A fast target has concluded all of it, as often as it was outstanding.
+            // A fast target concludes the same bytes many times within a tick.
             concluded += rate / 20;
             limit.observe(outstanding, concluded, Duration::ZERO, now);
             limit.bytes()
@@ -143,7 +144,7 @@ mod tests {
         assert!(limits[9] >= 64 << 20, "{limits:?}");
     }
 
-    /// What it takes in about half a second is outstanding, and at least what is sensible.
+    /// The limit is what the target takes in about half a second, and at least `MIN`.
     #[test]
     fn a_slow_target_gets_what_it_takes_in_time() {
         for rate in [200_000, 500_000, 3_000_000, 30_000_000] {
@@ -156,7 +157,7 @@ mod tests {
         }
         let mut slow = DrainLimit::default();
         assert_eq!(limits(1000, u64::MAX, 400, &mut slow)[399], MIN);
-        // When it has become fast again, it gets more.
+        // A target that becomes fast again gets more.
         assert!(limits(1_000_000_000, u64::MAX, 20, &mut slow)[19] >= 64 << 20);
     }
 
@@ -184,7 +185,7 @@ mod tests {
         assert_eq!(further.bytes(), MIN);
     }
 
-    /// A target that stops for a while costs a part of the limit, not all of it.
+    /// A target that stops for a while loses a part of the limit, not all of it.
     #[test]
     fn a_pause_halves_it_once_in_a_while() {
         let mut limit = DrainLimit { bytes: 64 << 20, span: None };

@@ -1,23 +1,22 @@
-//! What a kernel granted of a plan.
+//! The settings that the kernel granted of a plan.
 
 use std::fmt;
 
 use crate::size::Size;
 use crate::table::{self, Row};
 
-/// The settings that the kernel granted, read back from the socket; `None` where it does not report
-/// them.
+/// The settings that the kernel granted, read back from the socket; `None` where it does not report them.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Granted {
-    /// The send buffer as the kernel counts it, bytes: twice what was asked for, or what it has tuned
-    /// to by now.
+    /// The send buffer as the kernel counts it, bytes: twice the requested size, or the size that it has
+    /// tuned to so far.
     pub send_buffer: Option<u64>,
     /// The receive buffer as the kernel counts it, bytes.
     pub receive_buffer: Option<u64>,
     /// `TCP_NODELAY`.
     pub no_delay: Option<bool>,
-    /// `TCP_NOTSENT_LOWAT`, bytes; `None` too if it is not set.
+    /// `TCP_NOTSENT_LOWAT`, bytes; `None` also if it is not set.
     pub not_sent_low_water: Option<u32>,
     /// The congestion control in use.
     pub congestion_control: Option<String>,
@@ -25,13 +24,13 @@ pub struct Granted {
     pub refused: Vec<Refusal>,
 }
 
-/// An option that the kernel refused, or granted less of.
+/// An option that the kernel refused, or granted only in part.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Refusal {
     /// The option.
     pub option: &'static str,
-    /// The error of the kernel, and its meaning.
+    /// The kernel's error, and its meaning.
     pub reason: String,
 }
 

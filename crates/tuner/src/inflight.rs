@@ -1,14 +1,14 @@
-//! How much may be under way: what a link delivers within two round trips and a wait.
+//! Limits the data in flight to what a link delivers within two round trips and a wait.
 //!
 //! ```text
 //! bytes = rate x (2 round trips + wait)
 //! ```
 //! | for | the wait is | because |
 //! |---|---|---|
-//! | requests on one path of several | what answers take beyond the round trips, 750 ms at most with them | one is under way and one waits for it; the last of a copy waits for no slow path |
-//! | write data | 750 ms, and with the round trips half of a target's patience at most | a target gives up on a connection whose data comes late (LIO: 3 seconds), and a rate may turn out half of what it seems |
+//! | requests on one path of several | the time of an answer beyond the round trips; with the round trips 750 ms at most | one request is in flight and one waits for it; the end of a copy does not wait for a slow path |
+//! | write data | 750 ms; with the round trips half of the target's time limit at most | a target closes a connection whose data is late (LIO: 3 seconds), and the real rate may be half of the estimate |
 //!
-//! Why it is so: `docs/design/limits.md`.
+//! Design: `docs/design/limits.md`.
 
 use std::time::{Duration, Instant};
 
@@ -17,32 +17,32 @@ use crate::link::estimator::{EstimatorWindow, LinkEstimator, RateSample};
 use crate::link::tcp_info::TcpInfo;
 use iscsi_rate::Rate;
 
-/// Factor by which more data may be in flight while the rate still rises: TCP doubles its window in
-/// each round trip (draft-ietf-ccwg-bbr, BBR.StartupCwndGain).
+/// Factor by which more data may be in flight while the rate still rises: TCP doubles its window in each
+/// round trip (draft-ietf-ccwg-bbr, BBR.StartupCwndGain).
 pub const STARTUP_GAIN: u64 = 2;
-/// The round trips: those of a request that is under way and of one that waits for it; of write data,
-/// the way of what asks for it and its own.
+/// Round trips: one for a request in flight and one for the request that waits for it. For write data: one
+/// for the target's request and one for the data itself.
 const ROUND_TRIPS: u32 = 2;
-/// The longest wait.
+/// Longest wait.
 const MAX_WAIT: Duration = Duration::from_millis(750);
-/// How long targets put up with waiting for data that they asked for (LIO: 3 seconds).
+/// How long targets wait for data that they requested (LIO: 3 seconds).
 const TARGET_PATIENCE: Duration = Duration::from_secs(3);
-/// Less saves nothing, bytes: a write that is alone has no limit.
+/// Smallest limit, bytes; a smaller one saves nothing. A single write has no limit.
 const MIN_WRITE_LIMIT: u64 = 32 << 10;
-/// What is outstanding on a link of which nothing is known, bytes. The window that a connection begins with tells nothing
-/// of the link: over one of 64 kbit/s it stands for eight times as much.
+/// Limit on a link that has not delivered [`PROOF`] yet, bytes. The initial congestion window says nothing
+/// about the link: at 64 kbit/s it suggests a far higher rate.
 const UNPROVEN_WRITE_LIMIT: u64 = 64 << 10;
-/// What a link must have delivered before its window counts, bytes: ten segments, the window that a connection begins
-/// with (RFC 6928).
+/// Bytes that a link must have delivered before its congestion window counts: ten segments, the initial
+/// window (RFC 6928).
 const PROOF: u64 = 14 << 10;
-/// Over a shorter round trip the window that a connection begins with is soon delivered, or the round trip has become
-/// longer.
+/// Below this round-trip time a link needs no [`PROOF`]: it delivers the initial window soon, or its round
+/// trip becomes longer.
 const LOCAL: Duration = Duration::from_millis(2);
-/// BBR's window by what the link holds (draft-ietf-ccwg-bbr, BBR.DefaultCwndGain).
+/// Ratio of BBR's window to what the link holds (draft-ietf-ccwg-bbr, BBR.DefaultCwndGain).
 const BBR_WINDOW_GAIN: u64 = 2;
 
-/// Returns the bytes that may be in flight on a link of this rate and round-trip time, if they may
-/// wait for `wait` beyond the round trips.
+/// Returns the bytes that may be in flight on a link of this rate and round-trip time, if they may wait for
+/// `wait` beyond the round trips.
 ///
 /// ```
 /// use std::time::Duration;
@@ -58,9 +58,8 @@ pub fn inflight_limit(rate: Rate, round_trip: Duration, wait: Duration) -> u64 {
     rate.bytes_in(round_trip.saturating_mul(ROUND_TRIPS).saturating_add(wait))
 }
 
-/// Returns how long requests may wait on a path beyond their round trips, where answers take
-/// `answer_time` on average. If answers take longer than they must, some more are given to the path,
-/// or it would be given ever less.
+/// Returns how long requests may wait on a path beyond their round trips, where answers take `answer_time` on
+/// average. A path with slow answers may take more requests; otherwise it would get fewer and fewer.
 #[must_use]
 pub fn wait_for_answers(round_trip: Duration, answer_time: Duration) -> Duration {
     let trips = round_trip.saturating_mul(ROUND_TRIPS);
@@ -68,25 +67,25 @@ pub fn wait_for_answers(round_trip: Duration, answer_time: Duration) -> Duration
     answers.saturating_sub(trips).min(MAX_WAIT.saturating_sub(trips))
 }
 
-/// Returns how long write data may wait beyond its round trips. The rate may turn out half of what it
-/// seems, and then all takes twice as long: slow start sees that a round trip late. A target counts
-/// from the moment when it asks, a round trip later; but a lost segment costs as much again.
+/// Returns how long write data may wait beyond its round trips. The real rate may be half of the estimate, so
+/// that all data takes twice as long: slow start notices that one round trip late. The target counts from its
+/// own request, one round trip after the command; a lost segment costs that round trip again.
 #[must_use]
 pub fn wait_for_write_data(round_trip: Duration) -> Duration {
     let trips = round_trip.saturating_mul(ROUND_TRIPS);
     (TARGET_PATIENCE / 2).saturating_sub(trips).min(MAX_WAIT)
 }
 
-/// Limits the write data that a connection has in flight to what it brings to the target in time.
+/// Limits the write data of a connection in flight to what reaches the target in time.
 ///
-/// A target asks for the data of all writes that it knows of. On a link of known rate the plan's queue
-/// would do; otherwise TCP finds the rate out, and the limit follows it: at any moment a congestion
-/// window goes in a round trip, also while it grows, after a rest or a timeout, and also where the round
-/// trip grows with a queue. So the latest reading alone counts.
+/// A target requests the data of all writes that it has received. On a link of known rate the queue of the
+/// plan would be enough. Otherwise TCP finds the rate, and the limit follows it: a congestion window is
+/// delivered in each round trip. That holds while the window grows, after a pause or a timeout, and where a
+/// queue makes the round trip longer. So only the latest reading counts.
 ///
-/// A link that is fast for its length never feels the limit: a write is in flight for little more
-/// than its round trips. Where the limit would be more than may be in flight at all, there is none:
-/// several such connections share equally, whatever their current round-trip times.
+/// A fast, short link is not limited: a write is in flight for little more than its round trips. There is no
+/// limit where it would exceed the bytes that may be in flight at all. Several such connections then share
+/// equally, whatever their current round-trip times are.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteLimit {
     link: LinkEstimator,
@@ -105,7 +104,8 @@ impl Default for WriteLimit {
 }
 
 impl WriteLimit {
-    /// Takes in a reading of the connection. One that does not tell what it may send leaves no limit.
+    /// Takes in a reading of the connection. A reading without congestion window or round-trip time removes
+    /// the limit of the link.
     pub fn observe(&mut self, info: &TcpInfo, now: Instant) {
         let round_trip = info.min_rtt.or(info.smoothed_rtt);
         let (Some(rate), Some(round_trip)) = (info.window_rate(), round_trip) else {
@@ -118,8 +118,8 @@ impl WriteLimit {
         self.link.observe_rate(&RateSample::new(rate), now);
     }
 
-    /// Takes in how much write data is outstanding now, and how much the target has concluded since the connection
-    /// began, bytes.
+    /// Takes in the write data outstanding, and the write data that the target has concluded since the
+    /// connection began, both in bytes.
     pub fn observe_target(&mut self, outstanding: u64, concluded: u64, now: Instant) {
         let round_trip = self.link.round_trip().unwrap_or_default();
         self.drain.observe(outstanding, concluded, round_trip, now);
@@ -131,15 +131,15 @@ impl WriteLimit {
         self.drain.share(others);
     }
 
-    /// The limit by the target alone, if it is a slow one: see [`DrainLimit::of_slow_target`].
+    /// Returns the limit by the target alone, if the target is slow: see [`DrainLimit::of_slow_target`].
     #[must_use]
     pub const fn of_slow_target(&self) -> Option<u64> {
         self.drain.of_slow_target()
     }
 
-    /// Returns the limit, bytes; `None` where it is not below `max`, the most that may be in flight at all.
-    /// `copes_with_loss` says whether the congestion control of the connection is BBR, of whose window the link
-    /// holds half.
+    /// Returns the limit, bytes; `None` where it is not below `max`, the bytes that may be in flight at all.
+    /// `copes_with_loss` says whether the congestion control is BBR, whose window is twice what the link
+    /// holds.
     #[must_use]
     pub fn bytes(&self, copes_with_loss: bool, max: u64) -> Option<u64> {
         let of_link = self.of_link(copes_with_loss).unwrap_or(u64::MAX);
@@ -147,7 +147,7 @@ impl WriteLimit {
         Some(bytes).filter(|limit| *limit < max)
     }
 
-    /// What the link brings in time; `None` where the kernel has not told what the connection may send.
+    /// Returns what the link delivers in time; `None` if the kernel has not reported the congestion window.
     fn of_link(&self, copes_with_loss: bool) -> Option<u64> {
         let (rate, round_trip) = (self.link.rate()?, self.link.round_trip()?);
         let bytes = inflight_limit(rate, round_trip, wait_for_write_data(round_trip));
@@ -155,8 +155,8 @@ impl WriteLimit {
         Some(if self.is_proven { bytes } else { bytes.min(UNPROVEN_WRITE_LIMIT) })
     }
 
-    /// Returns the best length of a write, bytes, a multiple of 4 KiB, so that one write is on the link while
-    /// another one is answered; `None` where the link is fast for its length. The arguments are those of
+    /// Returns the best length of a write, bytes, a multiple of 4 KiB: one write is on the link while another
+    /// one is answered. Returns `None` where the link needs no limit. The arguments are those of
     /// [`bytes`](Self::bytes).
     #[must_use]
     pub fn longest_write(&self, copes_with_loss: bool, max: u64) -> Option<u64> {
@@ -186,7 +186,7 @@ mod tests {
         limit.of_link(copes_with_loss).filter(|limit| *limit < max)
     }
 
-    /// Round trip and mean answer time in milliseconds, and the two waits that follow.
+    /// Each row: round trip and mean answer time in milliseconds, and the two waits that follow.
     #[test]
     fn the_wait_is_what_answers_take_or_what_a_target_puts_up_with() {
         let millis = Duration::from_millis;
@@ -213,7 +213,7 @@ mod tests {
         const HOUR: u64 = 3_600_000;
         let start = Instant::now();
         let mut limit = WriteLimit::default();
-        // Milliseconds, segments, round trip and its smallest in milliseconds.
+        // Each row: milliseconds, segments, round trip, smallest round trip in milliseconds.
         for (at, window, rtt, min_rtt) in [
             (0, 100, 100, 100),
             (50, 4000, 100, 100),
@@ -221,7 +221,7 @@ mod tests {
             (60, 100, 100, 100),
             (60, 200, 150, 120),
             (100, 4000, 20, 20),
-            // The kernel lets the window fall in a rest, and the limit falls at once.
+            // The kernel lowers the window during a pause, and the limit follows immediately.
             (HOUR, 10, 100, 100),
             (HOUR + 1, 100, 100, 100),
         ] {
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(limit.of_link(false), None);
     }
 
-    /// A write beyond its first burst takes two round trips: so much and a half must be under way.
+    /// A write beyond its first burst takes two round trips, so that half as much again must be in flight.
     #[test]
     fn it_never_holds_up_slow_start() {
         for rtt in [4, 20, 100, 200] {
@@ -246,7 +246,7 @@ mod tests {
         }
     }
 
-    /// A queue before the link lets the window and the round trip grow alike.
+    /// A queue before the link makes the window and the round trip grow alike.
     #[test]
     fn a_queue_does_not_raise_it() {
         let empty = write_limit(&info(10, 100, 100), false, u64::MAX).unwrap();
@@ -261,7 +261,7 @@ mod tests {
         assert!((500..3000).contains(&millis), "{limit}");
     }
 
-    /// A rate that turns out half of what it seemed, and a lost segment: it comes in time all the same.
+    /// Even at half of the estimated rate, and with a lost segment, the data arrives in time.
     #[test]
     fn on_a_far_link_it_is_in_time_for_the_target() {
         for rtt in [100, 200, 375, 450, 600] {
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(limit.bytes(false, bytes + 1), Some(bytes));
     }
 
-    /// 64 kbit/s behind 100 ms: what goes before anything is known, and what goes later.
+    /// 64 kbit/s at 100 ms: the limit before anything is known, and after that.
     #[test]
     fn the_slowest_link_brings_in_time_what_is_asked_for() {
         let mut limit = WriteLimit::default();
@@ -292,7 +292,7 @@ mod tests {
         first.bytes_acknowledged = Some(600);
         limit.observe(&first, Instant::now());
         assert_eq!(limit.bytes(false, u64::MAX), Some(UNPROVEN_WRITE_LIMIT));
-        // Ten segments stand before the link.
+        // Ten segments queue before the link.
         let mut later = info(10, 1800, 100);
         later.bytes_acknowledged = Some(PROOF);
         limit.observe(&later, Instant::now());
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(fast.longest_write(false, 16 << 20), None);
     }
 
-    /// What a target is slow to take is outstanding no longer than on a slow link.
+    /// A slow target limits outstanding data as a slow link does.
     #[test]
     fn a_slow_target_limits_a_fast_link() {
         let mut limit = WriteLimit::default();

@@ -1,18 +1,18 @@
-//! The network interface that a connection leaves by.
+//! The network interface of a connection.
 
-/// An interface: its longest packet, and what it does in place of the kernel.
+/// A network interface: its longest packet, and its offloads.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Interface {
     /// Its name.
     pub name: String,
-    /// The longest packet it sends, bytes.
+    /// Longest packet that it sends, bytes.
     pub mtu: Option<u32>,
     /// The offloads of the interface.
     pub offload: Offload,
 }
 
-/// Offloads, as `ethtool -k` shows them; `None` where the interface does not report it.
+/// Offloads, as `ethtool -k` shows them; `None` where the interface does not report one.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Offload {
@@ -25,7 +25,7 @@ pub struct Offload {
 }
 
 impl Offload {
-    /// The names of those that are on, as `ethtool -K` takes them.
+    /// Returns the names of the active offloads, as `ethtool -K` takes them.
     pub(crate) fn names_of_active(&self) -> Vec<&'static str> {
         let all = [
             ("tso", self.tcp_segmentation),

@@ -1,25 +1,26 @@
-//! A plan for TCP and for the transfers above it, from what is measured on a link.
+//! Plans TCP settings, and the transfers above TCP, from measurements of a link.
 //!
-//! | from | comes |
+//! | input | result |
 //! |---|---|
 //! | [`TcpInfo`], [`Rtt`]: reports of the kernel, and pings | [`Measurement`] |
-//! | the wishes of the user | [`Tuning`] |
+//! | the user's settings | [`Tuning`] |
 //! | the limits of this host | [`Limits`] |
 //! | all three, by [`plan`], which is pure | [`Plan`], each number with its reason |
-//! | the plan on a socket, by [`Plan::apply`] | [`Granted`]: the settings that the kernel granted |
-//! | samples of its rate and round-trip time | [`LinkEstimator`], and from it the limit of data in flight: [`inflight_limit`], [`WriteLimit`] |
-//! | what has arrived | [`ReadLimit`]: how much may be asked for |
-//! | what was sent again, and whether a queue stood before the link | [`LossDetector`], [`RecentLoss`] |
-//! | readings of a connection that stands still, and pings over connections with segments of several lengths | [`StallWatch`], [`PathTrial`]: whether the path swallows long packets, and the [`SegmentLimit`] that helps |
+//! | a plan applied to a socket, by [`Plan::apply`] | [`Granted`]: the settings that the kernel granted |
+//! | samples of a link's rate and round-trip time | [`LinkEstimator`], and from it the limit of data in flight: [`inflight_limit`], [`WriteLimit`] |
+//! | the bytes received | [`ReadLimit`]: how much read data may be requested |
+//! | retransmissions, and whether a queue stood before the link | [`LossDetector`], [`RecentLoss`] |
+//! | readings of a stalled connection, and pings over connections with segments of several lengths | [`StallWatch`], [`PathTrial`]: whether the path drops long packets, and the [`SegmentLimit`] that helps |
 //! | two readings of a running connection | [`Diagnosis`]: what holds it back, and what would lift that |
-//! | how many answers come, and how large they are | [`Coalescing`]: how many of them to wait for |
-//! | the total of several, while they run | [`SessionCount`]: whether there should be more of them, or fewer |
+//! | the number and the length of answers | [`Coalescing`]: how many of them to wait for |
+//! | the total rate of several sessions, while they run | [`SessionCount`]: whether there should be more or fewer sessions |
 //!
-//! What asks the kernel, and what sets options of a socket, is there on Linux only (`TcpInfo::read`, `Limits::read`,
-//! `Interface::with_address`, `Plan::prepare`, `Plan::apply`); everything else compiles for any system.
+//! The functions that ask the kernel or set socket options exist on Linux only (`TcpInfo::read`,
+//! `Limits::read`, `Interface::with_address`, `Plan::prepare`, `Plan::apply`). Everything else compiles on
+//! any system.
 //!
-//! Nothing here knows a protocol above TCP: transfers are commands that move bytes, some of them
-//! unasked, the rest when the peer asks for it.
+//! This crate knows no protocol above TCP. A transfer is a command that moves bytes, some of them
+//! unsolicited, the rest when the peer requests them.
 
 mod coalescing;
 mod diagnosis;

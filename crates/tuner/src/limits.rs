@@ -1,19 +1,19 @@
-//! What this host allows a socket.
+//! Limits of this host for a socket.
 
 use std::fmt;
 
-/// The limits of this host; `None` is what could not be found out. `Limits::read` asks the kernel of Linux.
+/// The limits of this host; `None` where one could not be found out. `Limits::read` asks the Linux kernel.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// `net.core.wmem_max`: the largest send buffer that may be asked for, bytes. The kernel doubles
-    /// what is asked for, so that so much data fits.
+    /// `net.core.wmem_max`: the largest send buffer that may be requested, bytes. The kernel doubles the
+    /// requested size, so that this many bytes of data fit.
     pub wmem_max: Option<u64>,
-    /// `net.core.rmem_max`: the same for the receive buffer.
+    /// `net.core.rmem_max`: the largest receive buffer that may be requested, bytes.
     pub rmem_max: Option<u64>,
-    /// `net.ipv4.tcp_wmem`: how far the send buffer is tuned by the kernel, bookkeeping included.
+    /// `net.ipv4.tcp_wmem`: the range in which the kernel tunes the send buffer, bookkeeping included.
     pub tcp_wmem: Option<Autotuning>,
-    /// `net.ipv4.tcp_rmem`: the same for the receive buffer.
+    /// `net.ipv4.tcp_rmem`: the range in which the kernel tunes the receive buffer, bookkeeping included.
     pub tcp_rmem: Option<Autotuning>,
     /// Whether `SO_SNDBUFFORCE` and `SO_RCVBUFFORCE` are permitted (CAP_NET_ADMIN).
     pub may_force: bool,
@@ -36,25 +36,25 @@ pub struct Autotuning {
     pub max: u64,
 }
 
-/// The congestion control that does not take a lost segment for a full queue.
+/// The congestion control that does not treat a lost segment as a full queue.
 pub(crate) const BBR: &str = "bbr";
 
 impl Autotuning {
-    /// The send buffers of Linux as it comes.
+    /// The default range of send buffers of Linux.
     pub const STOCK_SEND: Self = Self { min: 4096, default: 16_384, max: 4 << 20 };
-    /// The receive buffers of Linux as it comes.
+    /// The default range of receive buffers of Linux.
     pub const STOCK_RECEIVE: Self = Self { min: 4096, default: 131_072, max: 6 << 20 };
-    /// Bytes of buffer that the kernel counts for a byte of data: bookkeeping, and the promise of a
+    /// Bytes of buffer that the kernel counts for a byte of data: bookkeeping, and the space of an offered
     /// window.
     pub const BYTES_PER_BYTE: u64 = 2;
 
-    /// Returns how much data in flight the kernel's tuning reaches, bytes.
+    /// Returns how much data in flight the kernel's tuning allows, bytes.
     #[must_use]
     pub const fn reach(self) -> u64 {
         self.max / Self::BYTES_PER_BYTE
     }
 
-    /// The range that reaches so much data; what is permitted already does not shrink. Printed, it is
+    /// Returns the range that allows `data` bytes in flight; a larger maximum stays. Its `Display` output is
     /// the value of the sysctl.
     #[must_use]
     pub fn reaching(self, data: u64) -> Self {

@@ -1,5 +1,4 @@
-//! The link: reports of the kernel on a connection, measurements, and the model that follows from
-//! them.
+//! The link: reports of the kernel on a connection, measurements, and the model that follows from them.
 
 pub(crate) mod estimator;
 pub(crate) mod loss;

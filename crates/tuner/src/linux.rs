@@ -1,4 +1,4 @@
-//! What this crate asks of the kernel of Linux, and sets.
+//! Questions to the Linux kernel, and the socket options that this crate sets.
 
 pub(crate) mod apply;
 mod interface;

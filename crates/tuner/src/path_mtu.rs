@@ -1,38 +1,42 @@
-//! Paths that swallow long packets, and no ICMP message says so: path-MTU black holes (RFC 2923 §2.1).
+//! Detects paths that drop long packets without an ICMP message: path-MTU black holes (RFC 2923 §2.1).
 //!
-//! A router drops what is longer than its next link takes, and its message ("fragmentation needed", RFC 1191 §4; "packet too
-//! big", RFC 8201 §4) is lost. Short packets pass, so a connection stands and a login succeeds; the first full segment, and all
-//! behind it, never arrives. The kernel finds that out only where `net.ipv4.tcp_mtu_probing` is set, which is no option of a
-//! socket.
+//! A router drops a packet that is longer than its next link takes, and its message ("fragmentation needed",
+//! RFC 1191 §4; "packet too big", RFC 8201 §4) is lost. Short packets pass, so that the connection is made
+//! and the login succeeds. The first full segment never arrives, nor does anything after it. The kernel
+//! detects that only with `net.ipv4.tcp_mtu_probing`, which is not a socket option.
 //!
 //! ```text
-//! a connection stands still ([`StallWatch`]) ──► a trial ([`PathTrial`]): pings over connections of its own
+//! a connection makes no progress ([`StallWatch`]) ──► a trial ([`PathTrial`]): pings over connections of its own
 //!
 //!   full segments   short ping ─ answered    long ping ─ no answer ─────────────────────────┐
 //!   1,200 bytes                                           long ping ─ answered ──► swallowed ◄┘
 //!   536 bytes                                             (if 1,200 do not pass either)
 //! ```
-//! As in RFC 4821 §7 and RFC 8899 §4, length is the only thing that differs between what passes and what does not. A dead
-//! link, a target that is gone, and a busy disk show the same stillness, and fail the trial in another way.
+//! As in RFC 4821 §7 and RFC 8899 §4, only the length differs between packets that pass and packets that do
+//! not. A dead link, an absent target and a busy disk cause the same silence, but fail the trial in another
+//! way.
 //!
-//! Why it is so: `docs/design/path-mtu.md`.
+//! Design: `docs/design/path-mtu.md`.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::link::tcp_info::TcpInfo;
 
-/// For at least so long, and so many round trips, nothing has come.
+/// Shortest silence that counts as a stall.
 const SILENCE: Duration = Duration::from_secs(3);
+/// Shortest silence that counts as a stall, in round trips.
 const SILENT_TRIPS: u32 = 20;
-/// The same where full segments have come before: it takes a change of the path, and most such silences are a busy disk's.
+/// Shortest silence where full segments have arrived before: the path would have to change, and a busy disk
+/// is more likely.
 const LONG_SILENCE: Duration = Duration::from_secs(15);
-/// A ping counts as not answered after so long, and so many times as long as a short one took: TCP has sent it again a few times
-/// by then, and a queue that stood on the way has passed.
+/// Shortest time after which a ping counts as unanswered. By then TCP has retransmitted it a few times, and a
+/// queue on the way has passed.
 const UNANSWERED: Duration = Duration::from_secs(3);
+/// Shortest time after which a ping counts as unanswered, in round trips of a short ping.
 const UNANSWERED_TRIPS: u32 = 8;
 
-/// The way of what does not arrive.
+/// Direction in which packets do not arrive.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Way {
     /// From this end to the peer.
@@ -44,17 +48,19 @@ pub enum Way {
 /// Kinds of stalls of a connection.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Stall {
-    /// Sent data are not acknowledged in time, and were sent again. A single time may be an ordinary loss, but over a
-    /// far link a target that waits for data gives the connection up before the second (LIO: 3 seconds).
+    /// Sent data is not acknowledged in time, and was retransmitted. A single retransmission may be an
+    /// ordinary loss. It counts nevertheless, because over a far link a target that waits for data closes the
+    /// connection before the second one (LIO: 3 seconds).
     Unacknowledged,
     /// All sent data is acknowledged, and nothing is received.
     Silent,
 }
 
 impl Stall {
-    /// Whether the path may be the cause, so that a trial is worth it. `awaited` is the number of bytes that the peer still has to send. A
-    /// silent connection counts only if they exceed the segment length that is tried ([`SegmentLimit::SEGMENTS`]): TCP retransmits
-    /// several short answers in one segment, and with jumbo frames one segment holds all answers at opening.
+    /// Returns whether the path may be the cause, so that a trial is worth it. `awaited` is the number of
+    /// bytes that the peer still has to send. A silent connection counts only if they exceed the segment
+    /// length that is tried ([`SegmentLimit::SEGMENTS`]): TCP retransmits several short answers in one
+    /// segment, and with jumbo frames one segment holds all answers of the opening.
     #[must_use]
     pub const fn may_be_of_path(self, awaited: usize) -> bool {
         match self {
@@ -64,18 +70,18 @@ impl Stall {
     }
 }
 
-/// Looks whether a connection stands still as it would on a path that swallows long packets.
+/// Detects a connection that is stalled as on a path that drops long packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StallWatch {
-    /// The bytes received, and since when there are as many.
+    /// The bytes received, and the time of the reading that first showed this number.
     received: Option<(u64, Instant)>,
 }
 
 impl StallWatch {
-    /// Takes in a reading; returns the kind of stall that it shows, if there is one.
+    /// Takes in a reading, and returns the kind of stall that it shows, if any.
     ///
-    /// A connection whose segments are not longer than the longest that is tried
-    /// ([`SegmentLimit::SEGMENTS`]) is none of these.
+    /// A connection whose segments are no longer than those that would be tried ([`SegmentLimit::SEGMENTS`])
+    /// has no such stall.
     pub fn observe(&mut self, info: &TcpInfo, now: Instant) -> Option<Stall> {
         let received = info.bytes_received?;
         let since = match self.received {
@@ -97,25 +103,24 @@ impl StallWatch {
         (is_silent && is_acknowledged).then_some(Stall::Silent)
     }
 
-    /// Ends a rest: the time before `now`, in which nothing was requested, does not count as
-    /// silence.
+    /// Ends a pause: the time before `now`, in which nothing was requested, does not count as silence.
     pub fn rested(&mut self, now: Instant) {
         self.received = self.received.map(|(received, _)| (received, now));
     }
 }
 
-/// Pings over two connections to the same peer, one with full segments and one with shorter ones; `None` is one that was not
-/// answered.
+/// Results of pings over two connections to the same peer, one with full segments and one with shorter ones;
+/// `None` for an unanswered ping.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct PathTrial {
-    /// A short ping over the connection with full segments.
+    /// Round trip of a short ping over the connection with full segments.
     pub short: Option<Duration>,
-    /// A ping longer than a full segment behind it.
+    /// Round trip of a ping longer than a full segment, sent after the short one.
     pub long: Option<Duration>,
-    /// The time that the long ping was awaited.
+    /// Time for which the long ping was awaited.
     pub waited: Duration,
-    /// The round trip of the same long ping over the connection with shorter segments.
+    /// Round trip of the same long ping over the connection with shorter segments.
     pub in_short_segments: Option<Duration>,
 }
 
@@ -124,14 +129,14 @@ pub struct PathTrial {
 pub enum TrialVerdict {
     /// Full segments arrive, whatever else is wrong.
     Passes,
-    /// Full segments do not arrive, shorter ones do.
+    /// Full segments do not arrive, shorter ones do: the path drops long packets.
     Swallowed,
-    /// Nothing: shorter ones do not arrive either, or it was not waited for long enough.
+    /// Nothing is proven: shorter segments do not arrive either, or the trial did not wait long enough.
     Unclear,
 }
 
 impl PathTrial {
-    /// Returns how long to wait for a long ping, where a short one took `short`.
+    /// Returns how long to wait for a long ping, if a short one took `short`.
     #[must_use]
     pub fn patience(short: Duration) -> Duration {
         UNANSWERED.max(short.saturating_mul(UNANSWERED_TRIPS))
@@ -151,43 +156,42 @@ impl PathTrial {
     }
 }
 
-/// A limit of segments on a path that swallows longer ones.
+/// Limit of the segment length on a path that drops longer packets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct SegmentLimit {
-    /// The longest segment that is sent and asked for, bytes of payload and TCP options (`TCP_MAXSEG`).
+    /// Longest segment that is sent and requested, bytes of payload and TCP options (`TCP_MAXSEG`).
     pub segment: u32,
-    /// The packets that do not arrive, bytes.
+    /// Length of the packets that do not arrive, bytes.
     pub swallowed: u32,
-    /// Where they do not arrive, if it was seen.
+    /// Direction in which they do not arrive, if it was seen.
     pub way: Option<Way>,
 }
 
 impl SegmentLimit {
-    /// The lengths of segments to try, in this order.
+    /// The segment lengths to try, in this order.
     pub const SEGMENTS: [u32; 2] = [1200, 536];
 
-    /// The headers of IPv4 and TCP, without options, bytes.
+    /// Headers of IPv4 and TCP, without options, bytes.
     const HEADERS: u32 = 40;
-    /// What a packet on Ethernet costs beside its bytes: header, checksum, preamble and gap.
+    /// Bytes on Ethernet beside those of the packet: header, checksum, preamble and gap.
     const FRAMING: u32 = 38;
-    /// TCP's timestamps, which most connections have.
+    /// TCP timestamps, which most connections have, bytes.
     const OPTIONS: u32 = 12;
 
-    /// Creates the limit of segments to `segment` bytes, on a path that swallows packets of
-    /// `swallowed` bytes.
+    /// Creates a limit of `segment` bytes, for a path that drops packets of `swallowed` bytes.
     #[must_use]
     pub const fn new(segment: u32, swallowed: u32, way: Option<Way>) -> Self {
         Self { segment, swallowed, way }
     }
 
-    /// The longest packets that are sent then over IPv4, bytes.
+    /// Returns the longest packet that is sent over IPv4 with this limit, bytes.
     #[must_use]
     pub const fn packet(&self) -> u32 {
         self.segment.saturating_add(Self::HEADERS)
     }
 
-    /// The share of the rate that the shorter segments cost, 0 to 1: each brings its headers.
+    /// Returns the share of the rate that the shorter segments cost, 0 to 1: each has its own headers.
     #[must_use]
     pub fn cost(&self) -> f64 {
         let share = |packet: u32| {
@@ -204,13 +208,14 @@ impl SegmentLimit {
         format!("packets of {swallowed} bytes do not arrive, and no ICMP message says so")
     }
 
-    /// Describes the defect of the way to the peer, and how to mend it, as a sentence without its full stop.
+    /// Describes the defect of the path to the peer, and how to repair it, as a sentence without its full
+    /// stop.
     #[must_use]
     pub fn explain(&self, peer: &str) -> String {
         format!("{}; {}; until then {}", self.finding(peer), Self::REMEDY, self.meanwhile())
     }
 
-    /// Describes the defect of the way to the peer.
+    /// Describes the defect of the path to the peer.
     #[must_use]
     pub fn finding(&self, peer: &str) -> String {
         let Self { swallowed, .. } = self;
@@ -227,11 +232,11 @@ impl SegmentLimit {
         )
     }
 
-    /// The way to mend such a path.
+    /// How to repair such a path.
     pub const REMEDY: &'static str = "let ICMP \"fragmentation needed\" (IPv6: \"packet too big\") pass on the way, or set the \
          MTU of this end's interface or route to what the path takes, or clamp the MSS on the router before the narrow link";
 
-    /// Says what is done until the path is mended.
+    /// Describes what this end does until the path is repaired.
     #[must_use]
     pub fn meanwhile(&self) -> String {
         format!(
@@ -263,7 +268,7 @@ mod tests {
         Some(Duration::from_millis(count))
     }
 
-    /// What each kind of trouble shows a trial, and that only one of them is taken for a black hole.
+    /// Each kind of trouble and its verdict: only a difference by length counts as a black hole.
     #[test]
     fn only_length_makes_a_black_hole() {
         use TrialVerdict::{Passes, Swallowed, Unclear};
@@ -300,7 +305,7 @@ mod tests {
         }
     }
 
-    /// The second reading comes so many seconds behind the first.
+    /// Returns the stall after two readings, `seconds` apart.
     fn stall(readings: [TcpInfo; 2], seconds: u64) -> Option<Stall> {
         let (mut watch, now) = (StallWatch::default(), Instant::now());
         watch.observe(&readings[0], now);

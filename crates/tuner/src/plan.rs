@@ -1,6 +1,6 @@
-//! The plan: every number with its reason.
+//! A plan: each number with its reason.
 //!
-//! Why it is so: `docs/design/tuner.md`.
+//! Design: `docs/design/tuner.md`.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::table::{self, Row};
 use crate::transfers::{TransferQueue, TransferTerms};
 use crate::tuning::{Policy, Sends};
 
-/// A value, and why it is that.
+/// A value and its reason.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Choice<T> {
@@ -38,15 +38,15 @@ pub enum Buffer {
     Forced(u64),
 }
 
-/// The offer to the peer about transfers.
+/// The proposal to the peer about transfers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct TransferOffer {
-    /// Whether the peer must ask for the first bytes of a write (InitialR2T).
+    /// Whether the peer must request the first bytes of a write (InitialR2T).
     pub initial_request: bool,
-    /// Bytes that go without being asked for (FirstBurstLength).
+    /// Bytes of a write that are sent unsolicited (FirstBurstLength).
     pub first_burst: u32,
-    /// Bytes the peer may ask for in one R2T (MaxBurstLength).
+    /// Bytes that the peer may request with one R2T (MaxBurstLength).
     pub burst: u32,
     /// The number of bursts that may be outstanding for one write (MaxOutstandingR2T).
     pub bursts_at_once: u16,
@@ -54,52 +54,51 @@ pub struct TransferOffer {
 
 /// The decisions of the tuner, each with its reason.
 ///
-/// Printed, it is a table of names, values and reasons.
+/// Its `Display` output is a table of names, values and reasons.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Plan {
     /// The policy that decided.
     pub policy: Policy,
-    /// The link it is made for.
+    /// The link that the plan is made for.
     pub link: LinkModel,
     /// The send buffer of each connection.
     pub send_buffer: Choice<Buffer>,
     /// The receive buffer of each connection; it counts only if it is set before the connection is
     /// made.
     pub receive_buffer: Choice<Buffer>,
-    /// Whether small segments go immediately (`TCP_NODELAY`), or wait for an acknowledgement
-    /// (Nagle).
+    /// Whether small segments are sent immediately (`TCP_NODELAY`), or wait for an acknowledgement (Nagle).
     #[doc(alias = "nagle")]
     pub no_delay: Choice<bool>,
     /// The amount of data in one system call.
     pub sends: Choice<Sends>,
-    /// Whether a system call that has more behind it says so (`MSG_MORE`), so that no short segment
-    /// goes out between two of them.
+    /// Whether a system call tells the kernel that more data follows (`MSG_MORE`), so that no short segment
+    /// is sent between two calls.
     pub cork: Choice<bool>,
-    /// Bytes that one system call sends at most of long pieces, which a few fill; `None` is as many as the kernel takes. A
-    /// list of pages goes as a whole.
+    /// Largest number of bytes in one system call, where a few long pieces fill it; `None` is as many as the
+    /// kernel takes. A list of pages is always passed as a whole.
     pub send_size: Choice<Option<u32>>,
-    /// The most bytes that may wait unsent in the kernel (`TCP_NOTSENT_LOWAT`); `None` is the whole
+    /// Largest number of bytes that may wait unsent in the kernel (`TCP_NOTSENT_LOWAT`); `None` is the whole
     /// send buffer.
     pub not_sent_low_water: Choice<Option<u32>>,
-    /// The largest number of bytes to wait for before the socket becomes readable, 16 to 256 KiB
-    /// ([`set_receive_low_water`](crate::set_receive_low_water)), while the rest of a data segment or several answers are
-    /// waited for; `None` is any. The reader of the socket sets it: to no more than that rest or those answers have, and
-    /// to 1 for anything else.
+    /// Largest number of bytes to wait for before the socket becomes readable, 16 to 256 KiB
+    /// ([`set_receive_low_water`](crate::set_receive_low_water)), while the rest of a data segment, or
+    /// several answers, are awaited; `None` is any number. The reader of the socket sets the option: to at
+    /// most the bytes that it awaits, and to 1 in any other state.
     pub receive_low_water: Choice<Option<u32>>,
     /// The congestion control; `None` is the kernel's own choice.
     pub congestion_control: Choice<Option<String>>,
-    /// The longest segment, bytes of payload and TCP options (`TCP_MAXSEG`), in both directions; `None` is as long as
-    /// the kernels of both ends take. It counts only if it is set before the connection is made.
+    /// Longest segment, bytes of payload and TCP options (`TCP_MAXSEG`), in both directions; `None` is as
+    /// long as the kernels of both ends take. It counts only if it is set before the connection is made.
     pub segment: Choice<Option<u32>>,
     /// The number of connections that the link needs, 1 to 16.
     pub connections: Choice<u32>,
-    /// The terms for which the transfers are chosen.
+    /// The terms of transfers that the plan assumes.
     pub terms: TransferTerms,
-    /// The bytes that each connection should have on the link: the capacity of the link, as far as
-    /// one connection reaches.
+    /// Bytes that each connection should have on the link: the capacity of the link, as far as the buffers of
+    /// one connection allow.
     pub in_flight: u64,
-    /// Bytes of one write, or of a transfer that is read and written.
+    /// Bytes of one write, or of one transfer where data is both read and written.
     pub io_size: Choice<u64>,
     /// Writes in flight on each connection.
     #[doc(alias("concurrent", "in flight"))]
@@ -108,21 +107,21 @@ pub struct Plan {
     pub read_size: Choice<u64>,
     /// Reads in flight on each connection.
     pub read_depth: Choice<u32>,
-    /// The offer to the peer.
+    /// The proposal to the peer.
     pub offer: Choice<TransferOffer>,
 }
 
 impl Plan {
-    /// Returns the number of transfers of `io_size` bytes that should be in flight; this number of
-    /// reads, or of writes, is enough.
+    /// Returns the number of transfers of `io_size` bytes that should be in flight. It is enough for reads,
+    /// for writes, and for both together.
     #[must_use]
     pub fn depth_for(&self, io_size: u64) -> u32 {
         let queue = self.terms.queue_of(io_size, self.link.traits(self.in_flight));
         u32::try_from(queue.depth).unwrap_or(u32::MAX)
     }
 
-    /// Returns the number of reads of `io_size` bytes that should be in flight, where transfers are
-    /// only reads: each takes one round trip.
+    /// Returns the number of reads of `io_size` bytes that should be in flight, where all transfers are
+    /// reads: each takes one round trip.
     #[must_use]
     pub fn read_depth_for(&self, io_size: u64) -> u32 {
         let queue = self.terms.of_reads().queue_of(io_size, self.link.traits(self.in_flight));
@@ -136,8 +135,8 @@ impl Plan {
         queue_depth(&self.terms, &queue)
     }
 
-    /// Whether the congestion control that it leads to within these limits, the kernel's or one of its
-    /// own choice, is one that does not take a lost segment for a full queue. Its window is about twice
+    /// Returns whether the congestion control in force, by this plan or else by the kernel's default in
+    /// `limits`, is one that does not treat a lost segment as a full queue (BBR). Its window is about twice
     /// what the link holds.
     #[must_use]
     pub fn copes_with_loss(&self, limits: &Limits) -> bool {
@@ -145,7 +144,8 @@ impl Plan {
         in_force.or(limits.congestion_control.as_ref()).is_some_and(|name| name == BBR)
     }
 
-    /// The plan as lines for people, in the order in which they matter. The longest segment is one only where it is limited.
+    /// Returns the plan as lines for people, the most important first. The longest segment has a line only if
+    /// it is limited.
     #[must_use]
     pub fn rows(&self) -> Vec<Row> {
         let link = Row {
@@ -193,7 +193,7 @@ impl Plan {
     }
 }
 
-/// How many transfers there shall be at once, and why.
+/// Returns the number of transfers in flight, with its reason.
 pub(crate) fn queue_depth(terms: &TransferTerms, queue: &TransferQueue) -> Choice<u32> {
     let depth = u32::try_from(queue.depth).unwrap_or(u32::MAX);
     let mut reason = queue.describe();
@@ -220,7 +220,7 @@ impl fmt::Display for Plan {
 }
 
 impl Buffer {
-    /// The bytes, if they are set.
+    /// Returns the number of bytes, if it is set.
     #[must_use]
     pub const fn bytes(self) -> Option<u64> {
         match self {

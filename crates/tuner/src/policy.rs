@@ -1,4 +1,4 @@
-//! The policies: what each decides, from the same inputs.
+//! The policies: each decides from the same inputs.
 
 mod buffers;
 mod congestion;
@@ -18,8 +18,9 @@ use crate::tuning::{Policy, Tuning};
 
 /// Makes the plan for a link.
 ///
-/// Whatever is unknown, nonsense or not permitted, there is a plan: at worst it leaves everything to
-/// the kernel and says so. It grows with round-trip time and bandwidth, and stays within the limits.
+/// There is a plan for any input, even if values are unknown, absurd or not permitted. In the worst case the
+/// plan leaves everything to the kernel and says so. Buffers and queues grow with round-trip time and
+/// bandwidth, and stay within the limits.
 ///
 /// ```
 /// use std::time::Duration;
@@ -74,7 +75,7 @@ pub fn plan(measurement: &Measurement, limits: &Limits, tuning: &Tuning) -> Plan
     }
 }
 
-/// What the policy decides, before the user's own wishes.
+/// Returns the decision of the policy, before the user's own settings.
 fn decide(inputs: &Inputs<'_>) -> Decision {
     match inputs.tuning.policy {
         Policy::Auto => inputs.modern(Side::beyond_autotuning),
@@ -95,7 +96,7 @@ fn io_size(link: &LinkModel, queue: &TransferQueue) -> Choice<u64> {
     Choice::new(queue.io_size, reason)
 }
 
-/// Whatever the policy: no other setting is of use where the data do not arrive.
+/// Returns the longest segment, independent of the policy: no other setting helps where data does not arrive.
 fn segment(measurement: &Measurement) -> Choice<Option<u32>> {
     match measurement.segment_limit {
         Some(limit) => Choice::new(Some(limit.segment), limit.reason()),
@@ -103,7 +104,7 @@ fn segment(measurement: &Measurement) -> Choice<Option<u32>> {
     }
 }
 
-/// The peer takes the smaller of its own and these.
+/// Returns the proposal for transfers; the peer takes the smaller of its own values and these.
 fn offer() -> Choice<TransferOffer> {
     /// The largest multiple of 4096 that 24 bits can hold.
     const PROPOSED_BURST: u32 = 4095 * 4096;

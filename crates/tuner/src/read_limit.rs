@@ -1,48 +1,48 @@
-//! How much read data a connection may be waiting for.
+//! Limits the read data that a connection may be waiting for.
 //!
-//! What was asked for stands before all that the target sends afterwards, its pings among it, and a target that has no answer
-//! to its ping in time gives the connection up (LIO: 30 seconds). A connection that asks for a mebibyte at 64 kbit/s has asked
-//! for two minutes.
+//! Requested data arrives before anything that the target sends later, its pings included. A target that
+//! receives no answer to its ping in time closes the connection (LIO: 30 seconds). A mebibyte at 64 kbit/s
+//! takes two minutes.
 //!
 //! ```text
 //! bytes = 64 KiB + the most that has arrived within 5 seconds
 //! ```
-//! The rate is not needed: what has arrived grows as the window of TCP does in slow start, twofold in a round trip, and
-//! begins with more. So a fast link is never held back, and a slow one has 13 seconds to bring what was asked for at 64
-//! kbit/s.
+//! The rate is not needed: the bytes that arrive grow as the TCP window does in slow start, twofold in a
+//! round trip, and begin with more. So a fast link is never held back, and a slow one has 13 seconds to
+//! deliver the requested data at 64 kbit/s.
 
 use std::time::{Duration, Instant};
 
 use crate::link::tcp_info::TcpInfo;
 
-/// What may be awaited before anything has arrived, bytes: 8 seconds at 64 kbit/s.
+/// Bytes that may be awaited before anything has arrived: 8 seconds at 64 kbit/s.
 const UNPROVEN: u64 = 64 << 10;
-/// The time whose arrivals may be awaited again: with [`UNPROVEN`] well within the 30 seconds of LIO, and longer than any round
-/// trip.
+/// The bytes that arrive within this time may be awaited again. Together with [`UNPROVEN`] that stays well
+/// within the 30 seconds of LIO, and it is longer than any round trip.
 const WITHIN: Duration = Duration::from_secs(5);
-/// Over a shorter round trip nothing is limited: such a link is fast, or its round trip has become longer.
+/// Below this round-trip time nothing is limited: such a link is fast, or its round trip becomes longer.
 const LOCAL: Duration = Duration::from_millis(2);
-/// The read data that a connection may be waiting for: not more than it brings in good time for the target's pings.
+/// Limit of the read data that a connection may be waiting for, so that the target's pings arrive in time.
 ///
-/// A link that becomes slow while it is used is not noticed: the most that has ever arrived counts, so that nothing is
-/// held back after a rest.
+/// A link that becomes slow during use is not noticed: the largest number of bytes that has ever arrived
+/// counts, so that nothing is held back after a pause.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadLimit {
-    /// Whether the kernel tells what has arrived, over a round trip that is worth a limit.
+    /// Whether the kernel reports the bytes received, and the round trip is long enough for a limit.
     is_known: bool,
-    /// What had arrived when the present time began, bytes, and when that was.
+    /// Bytes received when the present interval began, and the time of that.
     since: Option<(u64, Instant)>,
-    /// What has arrived within the present time, bytes.
+    /// Bytes received within the present interval.
     present: u64,
-    /// The most that has arrived within any, bytes.
+    /// The largest number of bytes received within any interval.
     most: u64,
 }
 
 impl ReadLimit {
-    /// No read is cut that is not longer, bytes: shorter ones cost more than they save.
+    /// Reads are not split into parts shorter than this, bytes: shorter ones cost more than they save.
     pub const SHORTEST: usize = 32 << 10;
 
-    /// Takes in a reading of the connection. One that does not tell what has arrived leaves no limit.
+    /// Takes in a reading of the connection. A reading without the bytes received removes the limit.
     pub fn observe(&mut self, info: &TcpInfo, now: Instant) {
         let round_trip = info.min_rtt.or(info.smoothed_rtt);
         let Some(arrived) = info.bytes_received.filter(|_| round_trip >= Some(LOCAL)) else {
@@ -58,15 +58,15 @@ impl ReadLimit {
         }
     }
 
-    /// The limit, bytes; `None` where it is not below the `max` that may be awaited at all.
+    /// Returns the limit, bytes; `None` where it is not below `max`, the bytes that may be awaited at all.
     #[must_use]
     pub const fn bytes(&self, max: u64) -> Option<u64> {
         let bytes = UNPROVEN.saturating_add(self.most);
         if self.is_known && bytes < max { Some(bytes) } else { None }
     }
 
-    /// Returns the best length of a read, bytes, a multiple of 4 KiB, so that one arrives while another one is requested;
-    /// `None` without a limit.
+    /// Returns the best length of a read, bytes, a multiple of 4 KiB: one read arrives while another one is
+    /// requested. Returns `None` without a limit.
     #[must_use]
     pub fn longest_read(&self, max: u64) -> Option<u64> {
         const PAGE: u64 = 4 << 10;
@@ -84,8 +84,8 @@ mod tests {
 
     const FAR: Duration = Duration::from_millis(100);
 
-    /// A link of so many bytes a second, which is asked for all that the limit allows: bytes outstanding after each tenth of
-    /// a second.
+    /// Simulates a link of `rate` bytes a second on which the caller requests all that the limit allows.
+    /// Returns the bytes outstanding after each tenth of a second.
     fn outstanding(rate: u64, tenths: u32) -> Vec<u64> {
         let (start, mut limit, mut arrived) = (Instant::now(), ReadLimit::default(), 0);
         (0..tenths)
@@ -109,7 +109,7 @@ mod tests {
         }
     }
 
-    /// TCP begins with ten segments, and doubles them in a round trip.
+    /// TCP begins with ten segments, and doubles its window in a round trip.
     #[test]
     fn slow_start_is_never_held_up() {
         let mut window = 14_480;

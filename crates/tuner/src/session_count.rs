@@ -1,5 +1,5 @@
-//! How many sessions a transfer runs over: at first as many as the plan says, then as many as raise
-//! the rate of the whole.
+//! Decides how many sessions a transfer uses: first as many as the plan says, then as many as raise the total
+//! rate.
 //!
 //! ```text
 //!           more are planned, or no queue            the rate has not risen
@@ -8,15 +8,14 @@
 //!     └───────────────────────────────────────┘
 //!              the rate has risen enough
 //! ```
-//! No trial begins while the rate rises by itself. Sessions are added as long as the rate of the whole
-//! rises, and removed as long as it does not fall. After a trial that has raised nothing there is a
-//! pause before the next, which doubles each time, so that a link at its limit is left alone; a rate
-//! that falls ends the pause. Sessions are removed only where the link was full for a while: a session
-//! that is not needed costs little, one that is missing costs much.
+//! No trial begins while the rate rises by itself. Sessions are added as long as the total rate rises, and
+//! removed as long as it does not fall. A trial without a gain is followed by a pause, which doubles each
+//! time, so that a link at its limit is left alone; a rate that falls ends the pause. Sessions are removed
+//! only where the link was full for a while: an unneeded session costs little, a missing one costs much.
 //!
-//! A rate tells nothing while the caller has too little to do, as a member of a volume has that waits for
-//! the slowest. There no trial begins, and one that could not be judged is given up; where the link is
-//! full all the same, sessions that the plan does without go one after the other.
+//! The rate says nothing while the caller has too little to do, as a member of a volume that waits for the
+//! slowest member. Then no trial begins, and a running one that cannot be judged is ended. If the link is
+//! full nevertheless, the sessions that the plan does not need are removed one after the other.
 
 use std::time::Duration;
 
@@ -24,23 +23,23 @@ use crate::link::loss::{MIN_LOSS_FOR_SESSIONS, loss_ceiling};
 use crate::link::model::USUAL_MSS;
 use iscsi_rate::Rate;
 
-/// All sessions of a transfer at one moment.
+/// State of all sessions of a transfer at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct SessionsReading {
-    /// Since the transfer began.
+    /// Time since the transfer began.
     pub time: Duration,
     /// Bytes that all sessions have moved so far.
     pub bytes: u64,
     /// The number of sessions that carry data.
     pub sessions: u32,
-    /// The number of sessions that the plan asks for, loss aside.
+    /// The number of sessions that the plan asks for, without regard to loss.
     pub planned: u32,
-    /// Whether there was more work than the sessions took, ever since the last reading.
+    /// Whether there was more work than the sessions took, during the whole time since the last reading.
     pub is_busy: bool,
     /// Whether a queue stands before the link: then it is full, and more sessions would only crowd it.
     pub has_queue: bool,
-    /// The share of segments that had to be sent again lately, 0 to 1, for whatever reason.
+    /// The recent share of retransmitted segments, 0 to 1, for any reason.
     pub loss: f64,
     /// The round-trip time.
     pub round_trip: Duration,
@@ -49,15 +48,15 @@ pub struct SessionsReading {
 /// A change of the number of sessions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Step {
-    /// Nothing.
+    /// Keep the number.
     Stay,
     /// Open this number of further sessions.
     Add(u32),
-    /// Log this number of sessions out.
+    /// Log out this number of sessions.
     Remove(u32),
 }
 
-/// Decides how many sessions a transfer runs over.
+/// Decides how many sessions a transfer uses.
 ///
 /// ```
 /// use iscsi_tuner::{SessionCount, SessionsReading, Step};
@@ -70,9 +69,9 @@ pub enum Step {
 /// ```
 #[derive(Clone, Debug)]
 pub struct SessionCount {
-    /// Maximum number of sessions now. A [cap](Self::cap) lowers it for a while.
+    /// Largest number of sessions at present. A [cap](Self::cap) lowers it for a while.
     max: u32,
-    /// Maximum that the caller allows.
+    /// Largest number of sessions that the caller allows.
     allowed: u32,
     /// Time of the last reading.
     now: Duration,
@@ -80,84 +79,88 @@ pub struct SessionCount {
     capped_until: Option<Duration>,
     reason: String,
     phase: Phase,
-    /// No trial before that time.
+    /// No trial begins before this time.
     pause_until: Duration,
     pause: Duration,
-    /// So many sessions, which the plan asked for, have raised nothing.
+    /// Largest number of sessions that a trial has tried without a gain; the plan must ask for more to start
+    /// another.
     tried_in_vain: u32,
-    /// The rate of the last interval, and the best of all.
+    /// The rate of the last interval, and the best rate of all.
     last: Option<Rate>,
     best: Option<Rate>,
-    /// Since when the link has been full.
+    /// Time since which the link has been full.
     full_since: Option<Duration>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// The number has not changed since that reading.
+    /// The number has been the same since that reading.
     Steady { since: Option<SessionsReading> },
-    /// The number has changed; the rate counts from `since` on, when the number has settled.
+    /// The number has changed. The rate counts from `since` on, when the number has settled.
     Trial { before: Before, until: Duration, since: Option<SessionsReading> },
 }
 
-/// The sessions before a trial, and what the trial aims at.
+/// The sessions before a trial, and the aim of the trial.
 #[derive(Clone, Copy, Debug)]
 struct Before {
     sessions: u32,
     rate: Rate,
-    /// How many there shall be.
+    /// The number of sessions that the trial aims at.
     aim: u32,
-    /// Bytes moved when the trial began, and when that was.
+    /// Bytes moved when the trial began, and the time of that.
     bytes: u64,
     time: Duration,
 }
 
-/// A rate is measured over at least so long, and over so many round trips.
+/// Shortest interval over which a rate is measured.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
+/// Shortest interval over which a rate is measured, in round trips.
 const INTERVAL_ROUND_TRIPS: u32 = 10;
-/// With fewer bytes in an interval the rate leaps by chance, from request to request, and one session fills such a link at any
-/// round-trip time: 2 Mbit/s.
+/// Fewest bytes in an interval for a rate to count. With fewer, the rate leaps by chance from request to
+/// request, and one session fills such a link at any round-trip time: 2 Mbit/s.
 const MIN_TELLING: u64 = 256 << 10;
-/// A new session opens its window in so many round trips.
+/// Round trips in which a new session opens its window.
 const RAMP_ROUND_TRIPS: u32 = 15;
-/// The pause after a trial that has raised nothing: the first, and the longest.
+/// First pause after a trial without a gain.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
+/// Longest pause after a trial without a gain.
 const MAX_PAUSE: Duration = Duration::from_secs(160);
-/// A session is not worth it that adds less than this share of what each of the others carries.
+/// A session is worth it if it adds at least this share of the rate of each other session.
 const MIN_GAIN: f64 = 0.25;
-/// A rate within this of another is the same.
+/// A rate of at least this share of another one counts as equal.
 const UNCHANGED: f64 = 0.97;
-/// A rate below this share of the best is a fall.
+/// A rate below this share of the best one is a fall.
 const FALL: f64 = 0.9;
-/// Loss keeps sessions small if each carries no more than so many times what theory gives it.
+/// Loss limits the sessions if each carries at most this many times the theoretical rate.
 const CEILING_SLACK: f64 = 3.0;
-/// One that carries less than this share of what theory gives it is held by something else.
+/// A session below this share of the theoretical rate is limited by something else.
 const CEILING_SHARE: f64 = 0.125;
-/// There so many times as many are tried at once: a trial takes seconds, and too many sessions harm
-/// nobody.
+/// Factor of a trial under loss. It is large, because a trial takes seconds, and too many sessions do no harm
+/// there.
 const GROWTH_UNDER_LOSS: u32 = 4;
-/// The pause between trials there.
+/// Pause between trials under loss.
 const PAUSE_UNDER_LOSS: Duration = Duration::from_secs(2);
-/// A rate that was expected to rise is judged after so long already, and after so many round trips.
+/// Shortest interval after which a rate that was expected to rise is judged.
 const EARLY_INTERVAL: Duration = Duration::from_millis(500);
+/// Shortest interval after which a rate that was expected to rise is judged, in round trips.
 const EARLY_ROUND_TRIPS: u32 = 5;
-/// More than this times the last rate is a rise.
+/// A rate above this many times the last one is a rise.
 const RISE: f64 = 1.1;
-/// More than this crowd out others, and no link in the plan's tables needs them; but those that loss
-/// keeps small harm nobody.
+/// Largest number of sessions without loss: more would crowd out other traffic, and no link in the tables of
+/// the plan needs them. Sessions that loss limits crowd out nothing.
 const MAX_WITHOUT_LOSS: u32 = 32;
-/// A trial that could not be judged so long after the new sessions have opened their windows is given
-/// up: the time, and in round trips.
+/// A trial that could not be judged for this time after the new sessions have opened their windows is ended.
 const MAX_UNJUDGED: Duration = Duration::from_secs(4);
+/// [`MAX_UNJUDGED`] in round trips; the longer of the two counts.
 const MAX_UNJUDGED_ROUND_TRIPS: u32 = 40;
 /// How long a cap holds after the target has refused a further session.
 const CAP_TIME: Duration = Duration::from_secs(600);
-/// The link must have been full for so long before fewer are tried.
+/// Shortest time for which the link must have been full before fewer sessions are tried.
 const FULL_TIME: Duration = Duration::from_secs(4);
 
 impl SessionCount {
-    /// Begins with as many sessions as there are for a reason, and never asks for more than `max`, 1
-    /// or more; for more than 32 only where loss keeps each of them small.
+    /// Begins with the present number of sessions and its reason. It never asks for more than `max` sessions,
+    /// 1 or more; more than 32 only where loss limits each of them.
     #[must_use]
     pub fn new(reason: impl Into<String>, max: u32) -> Self {
         Self {
@@ -182,8 +185,9 @@ impl SessionCount {
         &self.reason
     }
 
-    /// The target refuses further sessions, for this reason: at most `max` are asked for in the next ten minutes. After that the target may
-    /// have room again: it was being reconfigured, or other initiators have left.
+    /// Caps the number of sessions at `max` for ten minutes, because the target refuses more, for this
+    /// reason. After that the target may have room again: it was being reconfigured, or other initiators have
+    /// left.
     pub fn cap(&mut self, max: u32, reason: impl Into<String>) {
         self.max = max.max(1).min(self.allowed);
         self.capped_until = Some(self.now + CAP_TIME);
@@ -191,7 +195,8 @@ impl SessionCount {
         self.phase = Phase::Steady { since: None };
     }
 
-    /// Takes a reading in; to be called several times a second while there is work.
+    /// Takes in a reading, and returns the change to make. Call it several times a second while there is
+    /// work.
     pub fn observe(&mut self, now: &SessionsReading) -> Step {
         self.full_since = now.has_queue.then(|| self.full_since.unwrap_or(now.time));
         self.now = now.time;
@@ -216,14 +221,14 @@ impl SessionCount {
         }
     }
 
-    /// Discards what was measured so far: the caller had too little to do.
+    /// Discards the measurement: the caller had too little to do.
     const fn discard(&mut self) {
         match &mut self.phase {
             Phase::Steady { since } | Phase::Trial { since, .. } => *since = None,
         }
     }
 
-    /// What can be said though the rate tells nothing.
+    /// Decides while the caller has too little to do, so that the rate says nothing.
     fn without_work(&mut self, now: &SessionsReading) -> Step {
         let surplus = match self.phase {
             Phase::Trial { before, until, .. } => {
@@ -231,7 +236,7 @@ impl SessionCount {
                 if now.time < until + patience {
                     return Step::Stay;
                 }
-                // Under loss those too many harm nobody.
+                // Under loss, too many sessions do no harm.
                 let is_lossy = now.loss >= MIN_LOSS_FOR_SESSIONS;
                 let kept = if is_lossy { now.sessions } else { self.planned(now) };
                 now.sessions.saturating_sub(before.sessions.max(kept))
@@ -247,7 +252,7 @@ impl SessionCount {
         if surplus == 0 { Step::Stay } else { Step::Remove(surplus) }
     }
 
-    /// How many sessions the plan does without, where the link has been full for a while.
+    /// Returns the number of sessions that the plan does not need, where the link has been full for a while.
     fn surplus(&self, now: &SessionsReading) -> Option<u32> {
         let full = now.time.saturating_sub(self.full_since?);
         let is_full = full >= FULL_TIME && now.loss < MIN_LOSS_FOR_SESSIONS;
@@ -255,12 +260,12 @@ impl SessionCount {
         (is_full && surplus > 0).then_some(surplus)
     }
 
-    /// How many sessions there may be without loss.
+    /// Returns the largest number of sessions without loss.
     fn max_without_loss(&self) -> u32 {
         self.max.min(MAX_WITHOUT_LOSS)
     }
 
-    /// How many of them the plan asks for.
+    /// Returns the number of sessions that the plan asks for, within the limits.
     fn planned(&self, now: &SessionsReading) -> u32 {
         now.planned.clamp(1, self.max_without_loss())
     }
@@ -269,7 +274,7 @@ impl SessionCount {
         let Some(rate) = rate_between(since, now) else { return Step::Stay };
         let (max, planned) = (self.max_without_loss(), self.planned(now));
         let has_fallen = self.best.is_some_and(|best| share(rate, best) < FALL);
-        // While windows open, rates rise by themselves.
+        // Rates rise by themselves while windows open.
         let rises = self.last.is_none_or(|last| share(rate, last) > RISE);
         self.last = Some(rate);
         self.best = self.best.max(Some(rate));
@@ -286,7 +291,7 @@ impl SessionCount {
         let is_telling = now.bytes.saturating_sub(since.bytes) >= MIN_TELLING;
         if has_room(max) && has_paused && !rises && is_telling {
             let more = (now.sessions / 2).max(1).min(max - now.sessions);
-            // More than the best so far is a gain; less may be chance.
+            // More than the best rate so far is a gain; less may be chance.
             let best = self.best.unwrap_or(rate);
             return self.try_more(more, best, now, "no queue stands before the link");
         }
@@ -337,10 +342,10 @@ impl SessionCount {
             return Step::Stay;
         };
         if before.grows() && now.sessions <= before.sessions {
-            // None was to be had.
+            // No further session could be opened.
             return self.take_back(&before, rate, now);
         }
-        // Where there is reason to expect a gain, the first sign of it counts.
+        // Where a gain is expected, its first sign counts.
         let is_expected = now.is_held_by_loss(rate) || now.sessions <= now.planned;
         if before.grows() && is_expected && before.is_worth(now.sessions, rate) {
             return self.accept(&before, rate, now);
@@ -356,7 +361,7 @@ impl SessionCount {
             return self.accept(&before, rate, now);
         }
         if before.grows() && now.is_held_by_loss(rate) {
-            // Under loss rates leap; none of them harms another, and together they smooth it.
+            // Under loss rates leap. The sessions do not harm each other, and together they smooth the rate.
             self.pause_until = now.time + PAUSE_UNDER_LOSS;
             return self.accept(&before, rate, now);
         }
@@ -374,7 +379,7 @@ impl SessionCount {
     fn take_back(&mut self, before: &Before, rate: Rate, now: &SessionsReading) -> Step {
         self.phase = Phase::Steady { since: Some(*now) };
         if before.grows() {
-            // What was best before may be no more to be had.
+            // The best rate of before may be out of reach.
             (self.tried_in_vain, self.best) = (self.tried_in_vain.max(before.aim), Some(rate));
         }
         self.pause_until = now.time + self.pause;
@@ -392,7 +397,8 @@ impl SessionCount {
 }
 
 impl SessionsReading {
-    /// Whether it is loss that keeps each session small: then more of them carry more, and harm nobody.
+    /// Returns whether loss limits the rate of each session: then more sessions carry more, and crowd out
+    /// nothing.
     fn is_held_by_loss(&self, rate: Rate) -> bool {
         let each = rate.mbit_per_second() / f64::from(self.sessions.max(1));
         let ceiling = loss_ceiling(self.loss, self.round_trip, USUAL_MSS);
@@ -409,8 +415,8 @@ impl Before {
         self.aim > self.sessions
     }
 
-    /// The rate since the trial began, if nearly all that were to come are there, and loss still keeps
-    /// each of them small: then nobody need wait for the last one to tell that more are needed.
+    /// Returns the rate since the trial began, if nearly all new sessions are open and loss still limits each
+    /// of them. More sessions are needed then, and the decision need not wait for the last one.
     fn rate_under_loss(&self, now: &SessionsReading) -> Option<Rate> {
         let nearly_all = self.sessions + (self.aim.saturating_sub(self.sessions) * 3).div_ceil(4);
         if !self.grows() || now.sessions < nearly_all || now.has_queue {
@@ -421,7 +427,7 @@ impl Before {
         now.is_held_by_loss(rate).then_some(rate)
     }
 
-    /// Whether the whole has gained by the change.
+    /// Returns whether the total rate has gained by the change.
     fn is_worth(&self, sessions: u32, rate: Rate) -> bool {
         let gain = share(rate, self.rate);
         if !self.grows() {
@@ -437,7 +443,7 @@ fn share(rate: Rate, of: Rate) -> f64 {
     rate.mbit_per_second() / of.mbit_per_second()
 }
 
-/// The rate between two readings, once they are far enough apart.
+/// Returns the rate between two readings, once they are far enough apart.
 fn rate_between(since: &SessionsReading, now: &SessionsReading) -> Option<Rate> {
     rate_over(since, now, MIN_INTERVAL, INTERVAL_ROUND_TRIPS)
 }

@@ -1,32 +1,32 @@
-//! Numbers of bytes, as people write them.
+//! Numbers of bytes, as users write them.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// A number of bytes, as people write it. Read as `4096`, `256K`, `1M`, `64KiB`; shown as `256 KiB`,
-/// `1.5 MiB`: powers of 1024 (IEC 80000-13).
+/// A number of bytes, as users write it. It parses `4096`, `256K`, `1M`, `64KiB`, and prints `256 KiB`, `1.5
+/// MiB`: powers of 1024 (IEC 80000-13).
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Size(pub u64);
 
-/// Text that is no [`Size`].
+/// Text that is not a [`Size`].
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum SizeError {
-    /// Not a whole number with a known unit.
+    /// The text is not a whole number with a known unit.
     #[error("write a whole number of bytes, or one with K, M, G or T for powers of 1024: 256K, 1M")]
     Malformed,
-    /// More than 2^64-1.
+    /// The size exceeds 2^64 - 1 bytes.
     #[error("that is more than any disk holds")]
     TooLarge,
 }
 
-/// The powers of 1024.
+/// Letters of the powers of 1024.
 const UNITS: &str = "KMGT";
 
 impl Size {
-    /// The number of bytes, for memory.
+    /// Returns the number of bytes as a `usize`; a larger number becomes `usize::MAX`.
     pub fn as_usize(self) -> usize {
         usize::try_from(self.0).unwrap_or(usize::MAX)
     }
@@ -46,7 +46,7 @@ impl FromStr for Size {
     }
 }
 
-/// What `K`, `k`, `KiB` and their like stand for. `KB` is none of them: it means 1000 to some.
+/// Returns the factor of `K`, `k`, `KiB` and the like. `KB` is refused: some readers take it for 1000.
 fn factor(unit: &str) -> Result<u64, SizeError> {
     let letter = unit.strip_suffix("iB").unwrap_or(unit);
     let mut letters = letter.chars();
@@ -74,7 +74,7 @@ impl fmt::Display for Size {
         match unit {
             None => write!(f, "{} bytes", self.0),
             Some(unit) if self.0.is_multiple_of(scale) => write!(f, "{} {unit}iB", self.0 / scale),
-            // A tenth is rounded down, so that nothing looks finished before it is.
+            // Tenths are rounded down, so that nothing looks finished too early.
             Some(unit) => {
                 let tenths = u128::from(self.0) * 10 / u128::from(scale);
                 write!(f, "{}.{} {unit}iB", tenths / 10, tenths % 10)

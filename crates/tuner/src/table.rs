@@ -1,4 +1,4 @@
-//! Tables on a terminal.
+//! Tables for a terminal.
 
 use std::fmt;
 

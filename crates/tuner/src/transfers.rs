@@ -1,11 +1,10 @@
-//! The transfers above TCP: how many round trips one takes, how long one should be, and how many
-//! should be under way.
+//! The transfers above TCP: the round trips of each, the best length, and the number in flight.
 //!
 //! ```text
-//! round trips of a write = 1 + ceil((length - unsolicited) / (burst x bursts at once))
+//! round trips of a write = 1 + ceil((length - unsolicited) / (burst x concurrent bursts))
 //! bytes in flight       >= bandwidth x round-trip time x round trips
 //! ```
-//! Where segments are lost, what follows a lost one waits in the receiver for another round trip.
+//! After a lost segment, the later ones wait in the receiver for another round trip.
 
 use crate::size::Size;
 
@@ -13,9 +12,9 @@ use crate::size::Size;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct TransferTerms {
-    /// Bytes of a write that go without being asked for.
+    /// Bytes of a write that are sent unsolicited.
     pub unsolicited: u64,
-    /// Bytes that the peer asks for in one burst, not 0.
+    /// Bytes that the peer requests in one burst, not 0.
     pub burst: u64,
     /// The number of bursts that may be outstanding for one write, not 0.
     pub bursts_at_once: u32,
@@ -25,28 +24,28 @@ pub struct TransferTerms {
 }
 
 impl Default for TransferTerms {
-    /// The defaults of RFC 7143 §13, and the window of the Linux target.
+    /// Returns the defaults of RFC 7143 §13, and the command window of the Linux target.
     fn default() -> Self {
         Self { unsolicited: 65_536, burst: 262_144, bursts_at_once: 1, window: Some(64) }
     }
 }
 
-/// What transfers have to know of the link they go over.
+/// Properties of a link that transfers depend on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct LinkTraits {
-    /// Bytes that fill it.
+    /// Bytes that fill the link.
     pub(crate) in_flight: u64,
-    /// Round trips cost nothing.
+    /// Whether round trips cost nothing.
     pub(crate) is_local: bool,
-    /// So often something is lost that most round trips take another one.
+    /// Whether losses are so frequent that most round trips take another one.
     pub(crate) is_lossy: bool,
-    /// Round trips are what transfers take, more than anything else.
+    /// Whether round trips are the largest part of a transfer's time.
     pub(crate) is_long: bool,
-    /// So long that a peer may have given up before the data comes that it asks for.
+    /// Whether the link is so long that requested data may arrive after the peer's time limit.
     pub(crate) is_far: bool,
 }
 
-/// How long a transfer is, and how many are under way.
+/// Length of a transfer, number of transfers in flight, and round trips of each.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct TransferQueue {
     pub(crate) io_size: u64,
@@ -54,34 +53,35 @@ pub(crate) struct TransferQueue {
     pub(crate) round_trips: u64,
 }
 
-/// Short ones keep the last round trips short, long ones are fewer commands: below 256 KiB these cost
-/// more than they gain, but for far links.
+/// Lengths of writes to choose from. Short writes keep the last round trips short, long ones need fewer
+/// commands. Below 256 KiB commands cost more than shorter writes gain, except over far links.
 const WRITE_SIZES: [u64; 5] = [256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
-/// What a peer takes unasked is worth a write from here on, and in whole pages.
+/// From this number of unsolicited bytes on, they are worth a write of their own, in whole pages.
 const MIN_UNSOLICITED: u64 = 32 << 10;
 const PAGE: u64 = 4 << 10;
-/// A read takes one round trip whatever its length, so it may be long enough to be worth a command:
-/// over 1 Gbit/s 512 KiB do as well as 1 MiB.
+/// Lengths of reads to choose from. A read takes one round trip at any length, so that it may be long: over 1
+/// Gbit/s 512 KiB do as well as 1 MiB.
 const READ_SIZES: [u64; 4] = [LONG_COMMAND, 1 << 20, 2 << 20, 4 << 20];
-/// Over a long link there are enough of them under way to be shorter: less is held until one of them is
-/// there as a whole. Half of it takes a fifth more of the processors' time, and gains nothing.
+/// Over a long link enough reads are in flight for shorter ones: less memory is held until one of them is
+/// complete. Half of this length takes a fifth more processor time, and gains nothing.
 const SHORT_READ: u64 = 256 << 10;
-/// Where round trips cost nothing.
+/// Length of transfers where round trips cost nothing.
 const LOCAL_SIZE: u64 = 1 << 20;
-/// From here on a command is long.
+/// From this length on a command is long.
 const LONG_COMMAND: u64 = 512 << 10;
-/// As much is under way even on the shortest link, so that neither end waits for the other.
+/// Bytes in flight even on the shortest link, so that neither end waits for the other.
 const MIN_UNDER_WAY: u64 = 4 << 20;
-/// The same where commands are long: the next waits until one of them is there as a whole.
+/// Bytes in flight even on the shortest link, if commands are long: the next step waits until one of them is
+/// complete.
 const MIN_UNDER_WAY_LONG: u64 = 8 << 20;
-/// The most that is under way: whoever copies holds it in memory twice.
+/// Largest number of bytes in flight: a copy holds them in memory twice.
 const MAX_UNDER_WAY: u64 = 64 << 20;
 const MIN_DEPTH: u64 = 2;
 const MAX_DEPTH: u64 = 256;
 
 impl TransferTerms {
-    /// Creates the terms from the bytes that go unasked, the bytes of one burst, the number of
-    /// concurrent bursts, and the command window, if it is known.
+    /// Creates the terms from the unsolicited bytes, the bytes of one burst, the number of concurrent bursts,
+    /// and the command window, if it is known.
     #[must_use]
     pub const fn new(
         unsolicited: u64,
@@ -99,18 +99,18 @@ impl TransferTerms {
         1 + length.saturating_sub(self.unsolicited).div_ceil(round)
     }
 
-    /// The same with those that make up for losses.
+    /// Returns the round trips of a write, with those that losses cost.
     fn round_trips_over(&self, length: u64, link: LinkTraits) -> u64 {
         self.round_trips(length).saturating_mul(if link.is_lossy { 2 } else { 1 })
     }
 
-    /// As many commands as may be under way.
+    /// Returns the largest number of commands in flight.
     fn max_depth(&self) -> u64 {
         self.window.map_or(MAX_DEPTH, |window| u64::from(window).clamp(1, MAX_DEPTH))
     }
 
-    /// What must be under way in writes of that size, so that `in_flight` bytes are on the link: half
-    /// as much again, because bursts do not come evenly.
+    /// Returns the bytes of writes in flight that keep `link.in_flight` bytes on the link: half as much
+    /// again, because bursts do not arrive evenly.
     fn under_way(&self, io_size: u64, link: LinkTraits) -> u64 {
         let least = if io_size < LONG_COMMAND { MIN_UNDER_WAY } else { MIN_UNDER_WAY_LONG };
         let busy =
@@ -119,7 +119,7 @@ impl TransferTerms {
         busy.clamp(least, MAX_UNDER_WAY)
     }
 
-    /// The queue of writes of that size, within the command window.
+    /// Returns the queue of writes of this length, within the command window.
     pub(crate) fn queue_of(&self, io_size: u64, link: LinkTraits) -> TransferQueue {
         let io_size = io_size.max(1);
         let wanted = self.under_way(io_size, link).div_ceil(io_size);
@@ -127,9 +127,9 @@ impl TransferTerms {
         TransferQueue { io_size, depth, round_trips: self.round_trips_over(io_size, link) }
     }
 
-    /// The shortest writes that fill the link within the command window; if none do, those that
-    /// fill it most. Over a far link those that the peer need not ask for, if they bring a third of
-    /// that: more connections make up for the rest.
+    /// Returns the shortest writes that fill the link within the command window, or else those that fill it
+    /// most. Over a far link it returns writes that the peer need not request, if they reach a third of that:
+    /// more connections provide the rest.
     pub(crate) fn write_queue(&self, link: LinkTraits) -> TransferQueue {
         let queue = self.queue_among(&WRITE_SIZES, link);
         let unasked = self.queue_of(self.unsolicited.min(WRITE_SIZES[0]) & !(PAGE - 1), link);
@@ -138,12 +138,12 @@ impl TransferTerms {
         if link.is_far && is_worth { unasked } else { queue }
     }
 
-    /// Those of reads: the peer asks for nothing.
+    /// Returns the terms of reads, for which the peer requests nothing.
     pub(crate) const fn of_reads(&self) -> Self {
         Self { unsolicited: u64::MAX, ..*self }
     }
 
-    /// The same for reads: the peer sends all that a command asks for, in one round trip.
+    /// Returns the queue of reads: the peer sends all data of a command in one round trip.
     pub(crate) fn read_queue(&self, link: LinkTraits) -> TransferQueue {
         let terms = self.of_reads();
         let short = terms.queue_of(SHORT_READ, link);
@@ -153,7 +153,7 @@ impl TransferTerms {
         terms.queue_among(&READ_SIZES, link)
     }
 
-    /// Whether the command window takes as many as the link needs.
+    /// Returns whether the command window allows as many transfers as the link needs.
     fn is_enough(&self, queue: &TransferQueue, link: LinkTraits) -> bool {
         queue.depth * queue.io_size >= self.under_way(queue.io_size, link)
     }
@@ -164,7 +164,7 @@ impl TransferTerms {
         }
         let queues = sizes.iter().map(|io_size| self.queue_of(*io_size, link));
         let most = |queue: &&TransferQueue| {
-            // Of equals the shorter.
+            // Of equal ones, the shorter.
             (queue.depth * queue.io_size / queue.round_trips, u64::MAX - queue.io_size)
         };
         let chosen = queues.clone().find(|queue| self.is_enough(queue, link));
@@ -175,7 +175,7 @@ impl TransferTerms {
 }
 
 impl TransferQueue {
-    /// What can be on the link at once.
+    /// Returns the bytes that are on the link at the same time.
     pub(crate) const fn in_flight(&self) -> u64 {
         self.depth * self.io_size / self.round_trips
     }
@@ -197,7 +197,7 @@ impl TransferQueue {
 mod tests {
     use super::*;
 
-    /// The default keys of the Linux target.
+    /// The default terms of the Linux target.
     const LIO: TransferTerms =
         TransferTerms { unsolicited: 65_536, burst: 262_144, bursts_at_once: 1, window: Some(64) };
 
@@ -234,14 +234,14 @@ mod tests {
         assert_eq!((queue.io_size, queue.depth), (1 << 20, 8));
     }
 
-    /// With few, the link would run dry whenever one is late in coming in whole.
+    /// With few reads in flight, the link would be idle whenever one is late.
     #[test]
     fn several_long_reads_wait_for_their_turn() {
         let queue = LIO.read_queue(far(1 << 20));
         assert_eq!((queue.io_size, queue.depth), (512 << 10, 16));
     }
 
-    /// A peer that has asked for data gives up when it comes too late.
+    /// A peer closes the connection if requested data arrives too late.
     #[test]
     fn over_a_far_link_nothing_is_asked_for() {
         let link = LinkTraits { is_far: true, ..far(4 << 20) };
@@ -249,7 +249,7 @@ mod tests {
         assert_eq!((queue.io_size, queue.depth, queue.round_trips), (64 << 10, 64, 1));
         let eager = TransferTerms { unsolicited: 1 << 20, ..LIO };
         assert_eq!(eager.write_queue(link).io_size, 256 << 10);
-        // What must be asked for, or does not fill the link, is as long as elsewhere.
+        // Writes that must be requested, or that do not fill the link, are as long as elsewhere.
         for terms in
             [TransferTerms { unsolicited: 8192, ..LIO }, TransferTerms { window: Some(4), ..LIO }]
         {
@@ -285,7 +285,7 @@ mod tests {
         }
     }
 
-    /// What a peer asks for costs writes a round trip, and reads none.
+    /// R2Ts cost writes a round trip, and reads none.
     #[test]
     fn half_as_many_reads_as_long_writes_fill_a_link() {
         let link = far(12 << 20);

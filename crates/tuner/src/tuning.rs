@@ -1,4 +1,4 @@
-//! What the user asks of the tuner.
+//! The user's settings of the tuner.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use iscsi_rate::Rate;
 
-/// The wishes of the user; the default leaves everything to the tuner.
+/// The user's settings; the default leaves everything to the tuner.
 ///
 /// ```
 /// use iscsi_tuner::{Policy, Tuning};
@@ -44,8 +44,8 @@ impl Tuning {
         self
     }
 
-    /// Sets the most data that a socket buffer which is set may hold, bytes; the kernel takes twice that
-    /// for it. `None` is as much as the link needs.
+    /// Limits the data that a socket buffer may hold if the tuner sets it, bytes; the kernel takes twice that
+    /// memory. `None` is as much as the link needs.
     #[must_use]
     pub const fn with_memory(mut self, memory: Option<u64>) -> Self {
         self.memory = memory;
@@ -81,7 +81,7 @@ impl Tuning {
         self
     }
 
-    /// Sets the congestion control, by its name.
+    /// Sets the congestion control, by name.
     #[must_use]
     pub fn with_congestion_control(mut self, congestion_control: Option<String>) -> Self {
         self.congestion_control = congestion_control;
@@ -99,18 +99,18 @@ impl Tuning {
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Policy {
-    /// The kernel tunes buffers as far as it reaches; beyond, the tuner sets them if that is more.
+    /// The kernel tunes buffers as far as its limit allows; the tuner sets a buffer where that gives more.
     #[default]
     Auto,
-    /// Buffers of the size that the link needs; left to the kernel where no more may be set than its
-    /// tuning reaches, and that is too little.
+    /// Buffers have the size that the link needs. The kernel tunes them only where the size that may be set
+    /// is too small, and smaller than its tuning reaches.
     Static,
     /// The kernel tunes all buffers.
     Autotune,
     /// The recommended scheme of Y. Zhang and M. H. MacGregor, "Tuning Open-iSCSI for Operation over
     /// WAN Links" (2011): by round-trip time, its stability, and memory.
     Thesis,
-    /// Nothing is set on the socket but `TCP_NODELAY`.
+    /// Only `TCP_NODELAY` is set on the socket.
     Off,
 }
 
@@ -124,7 +124,7 @@ pub enum Sends {
     ManyPages,
 }
 
-/// Text that names no [`Policy`].
+/// Text that is not the name of a [`Policy`].
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("{0:?} is no way to tune; there are auto, static, autotune, thesis and off")]
 pub struct UnknownPolicy(String);
@@ -133,7 +133,7 @@ impl Policy {
     /// All policies.
     pub const ALL: [Self; 5] = [Self::Auto, Self::Static, Self::Autotune, Self::Thesis, Self::Off];
 
-    /// The policy's name, as users write it.
+    /// Returns the policy's name, as users write it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! What holds of a diagnosis of anything, the impossible included.
+//! Properties of a diagnosis of any input, even an impossible one.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test may panic")]
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use iscsi_tuner::{
 };
 use proptest::prelude::*;
 
-/// Whatever a kernel may say, or another that lays it out otherwise.
+/// Returns any report of a kernel, also of one with another layout.
 fn any_info() -> impl Strategy<Value = TcpInfo> {
     prop_oneof![
         Just(TcpInfo::default()),
@@ -84,8 +84,8 @@ fn any_tuning() -> impl Strategy<Value = Tuning> {
 }
 
 proptest! {
-    /// There is a diagnosis for anything: shares that are shares, the greatest first, each limiter
-    /// once, each with a word.
+    /// There is a diagnosis for any input. Its shares lie within 0 to 1, the largest comes first, and each
+    /// limiter occurs once, with an explanation.
     #[test]
     fn total(
         observation in any_observation(),

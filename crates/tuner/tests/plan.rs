@@ -1,5 +1,5 @@
-//! The policies as a table over round-trip time, bandwidth and limits, and what holds at every point
-//! of it.
+//! The plans of all policies as a table over round-trip time, bandwidth and limits, and the properties that
+//! hold at every point of it.
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test may panic")]
 
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use iscsi_tuner::{
 };
 use proptest::prelude::*;
 
-/// What Linux comes with.
+/// Returns the defaults of Linux.
 fn stock() -> Limits {
     let controls = ["reno", "cubic"].map(str::to_owned);
     let mut limits = Limits::default();
@@ -25,7 +25,7 @@ fn stock() -> Limits {
     limits
 }
 
-/// Stock Linux, with CAP_NET_ADMIN and BBR.
+/// Returns stock Linux with CAP_NET_ADMIN and BBR.
 fn privileged() -> Limits {
     let mut limits = stock();
     limits.may_force = true;
@@ -34,7 +34,7 @@ fn privileged() -> Limits {
     limits
 }
 
-/// A host that was tuned by hand for long links.
+/// Returns the limits of a host that was tuned by hand for long links.
 fn generous() -> Limits {
     let mut limits = stock();
     limits.wmem_max = Some(64 << 20);
@@ -82,7 +82,7 @@ fn line(plan: &Plan) -> String {
 
 const MILLIS: [f64; 10] = [0.3, 4.0, 12.0, 20.0, 40.0, 60.0, 80.0, 100.0, 200.0, 600.0];
 
-/// One line for each round-trip time.
+/// Returns a table with one line per round-trip time.
 fn table(limits: &Limits, tuning: &Tuning, rtt: impl Fn(Duration) -> Rtt) -> String {
     let mut text =
         String::from("rtt ms      send buffer   receive buffer delay send  cc  n   in flight\n");
@@ -179,7 +179,7 @@ fn a_segment_is_waited_for_as_long_as_the_link_permits() {
         let plan = plan(&measurement, &stock(), &asking(policy, "1gbit"));
         assert_eq!(plan.receive_low_water.value, None);
     }
-    // It could be most of the window of a small buffer.
+    // A low-water mark could be most of the window of a small buffer.
     let mut tuning = asking(Policy::Auto, "1gbit");
     tuning = tuning.with_receive_buffer(Some(64 << 10));
     assert_eq!(plan(&measurement, &stock(), &tuning).receive_low_water.value, None);
@@ -287,13 +287,13 @@ fn any_tuning() -> impl Strategy<Value = Tuning> {
     )
 }
 
-/// What autotuning would bring into flight: half of what the kernel counts.
+/// Returns the data in flight that autotuning allows: half of what the kernel counts.
 fn autotuned(limits: &Limits) -> u64 {
     limits.tcp_wmem.map_or(2 << 20, |range| range.max / 2)
 }
 
 proptest! {
-    /// There is a plan for anything, and its numbers are ones that can be used.
+    /// There is a plan for any input, and its numbers are usable.
     #[test]
     fn total(m in any_measurement(), limits in any_limits(), tuning in any_tuning()) {
         let plan = plan(&m, &limits, &tuning);
@@ -308,7 +308,7 @@ proptest! {
         prop_assert!(window.is_none_or(|window| plan.queue_depth.value <= window.max(1)));
     }
 
-    /// A buffer that is set lies within its cap, or is forced where that is permitted.
+    /// A buffer that is set lies within the user's limit, or is forced where that is permitted.
     #[test]
     fn within_caps(m in any_measurement(), limits in any_limits(), mut tuning in any_tuning()) {
         tuning = tuning.with_send_buffer(None).with_receive_buffer(None);
@@ -325,8 +325,8 @@ proptest! {
         }
     }
 
-    /// A set buffer never holds less than the link needs or the kernel's own tuning would reach,
-    /// unless memory was restricted.
+    /// A set buffer never holds less than the link needs, or than the kernel's own tuning would reach, unless
+    /// memory was restricted.
     #[test]
     fn never_worse_than_autotuning(
         m in any_measurement(),
@@ -341,7 +341,7 @@ proptest! {
         }
     }
 
-    /// More to fill never means less to fill it with.
+    /// A larger link never gets fewer bytes in flight.
     #[test]
     fn monotone(
         millis in 1_u64..2_000,
@@ -369,8 +369,8 @@ proptest! {
             u64::from(plan.queue_depth.value) * plan.io_size.value
                 / terms.round_trips(plan.io_size.value)
         };
-        // Round trips are whole: a longer transfer may lose a part of one. At one millisecond a link
-        // counts as local, where they are not counted. From 300 ms on a third may do.
+        // Round trips are whole: a longer transfer may lose a part of one. Up to 1 ms a link counts as local,
+        // where round trips are not counted. From 300 ms on a third is enough.
         let part = if millis + longer < 300 { 2 } else { 6 };
         prop_assert!(
             millis == 1 || in_flight(&less) <= in_flight(&more) * part,
@@ -383,7 +383,7 @@ proptest! {
     }
 }
 
-/// Whatever the policy: no other setting is of use where the data do not arrive.
+/// The limit is independent of the policy: no other setting helps where data does not arrive.
 #[test]
 fn segments_are_limited_only_where_the_path_swallows_longer_ones() {
     for policy in Policy::ALL {

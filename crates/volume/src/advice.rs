@@ -1,27 +1,27 @@
-//! What a reader of an error of a volume can do about it.
+//! Advice for the errors of a volume.
 
 use std::fmt;
 
 use crate::error::Error;
 use crate::refusal::SuperblockError;
 
-/// What can be done about an [`Error`] of a volume. The text is a part of a sentence.
+/// Advice for the user about an [`Error`] of a volume. The text is a part of a sentence.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Advice {
-    /// What can be done about the error of a unit.
+    /// The advice of the error of a unit.
     Unit(&'static str),
-    /// The chunk is none.
+    /// The chunk has an invalid length.
     ChooseChunk,
     /// There are too few members, or too many.
     NameUnits,
     /// A member has no room for a chunk.
     SmallerChunk,
-    /// The members hold more than can be counted.
+    /// The members together hold more than 2^64 bytes.
     FewerUnits,
-    /// A chunk is no whole number of blocks.
+    /// A chunk is no whole number of a member's blocks.
     OtherChunk,
-    /// The data do not begin where a block does.
+    /// No block begins where the data do.
     OtherUnit,
     /// A member ends before its data do.
     LargerUnit,
@@ -29,21 +29,21 @@ pub enum Advice {
     NameAtTarget,
     /// The description and the unit do not agree.
     CorrectUrl,
-    /// Two members have changed places.
+    /// The order of the members differs from the description.
     OrderUrls,
     /// A unit is named twice.
     NameOnce,
     /// A unit has another capacity than before.
     MakeAgain,
-    /// The members are of several sizes.
+    /// The members have different sizes.
     OneSize,
-    /// There is no superblock that a volume knows.
+    /// The unit has no superblock of version 1.2.
     Metadata12,
     /// The superblock is damaged.
     ExamineSuperblock,
-    /// The array is of a kind that a volume is not.
+    /// The superblock has a field that a volume does not have.
     UseMdadm,
-    /// The unit is a member of another array, or another member.
+    /// The unit belongs to another array, or is another member of this one.
     OrderUnits,
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for Advice {
 }
 
 impl Error {
-    /// What can be done about it; `None` where the text says all that is known.
+    /// Returns what can be done about the error; `None` if nothing is known beyond the text.
     pub fn advice(&self) -> Option<Advice> {
         Some(match self {
             Self::Unit { cause, .. } => return cause.advice().map(Advice::Unit),

@@ -9,9 +9,9 @@ use crate::error::Error;
 use crate::md::Md;
 use crate::stripe::Chunk;
 
-/// The only version there is.
+/// The only version of the format.
 const VERSION: u64 = 1;
-/// What an md array is written as.
+/// The value of `metadata` for an md array.
 const METADATA: &str = "1.2";
 const KEYS: [&str; 7] =
     ["version", "chunk", "metadata", "set_uuid", "data_offset", "data_size", "member"];
@@ -39,14 +39,14 @@ const MEMBER_KEYS: [&str; 3] = ["url", "name", "capacity"];
 /// capacity = 1073741824
 /// ```
 ///
-/// The name is that of the unit by VPD page 83, or `serial number ...` (VPD page 80) of a unit that has none there. A URL
-/// may hold a password, which is used and never printed.
+/// The name is that of the unit in VPD page 83, or `serial number ...` (VPD page 80) for a unit that has none
+/// there. A URL may contain a password, which is used and never printed.
 #[derive(Clone, Debug)]
 pub struct Description {
-    /// Bytes in a row on one member.
+    /// Number of consecutive bytes on one member.
     pub chunk: Chunk,
-    /// The parameters of Linux md on the members, if they have superblocks; without, data begin at
-    /// the first byte of each member.
+    /// The parameters of Linux md on the members, if they have superblocks. Without them, data begin at the
+    /// first byte of each member.
     pub md: Option<Md>,
     /// The members, in their order.
     pub members: Vec<MemberDescription>,
@@ -55,13 +55,13 @@ pub struct Description {
 /// The description of a member.
 #[derive(Clone, Debug)]
 pub struct MemberDescription {
-    /// Where the unit is.
+    /// The URL of the unit.
     pub url: Url,
-    /// The address as text, without passwords.
+    /// The URL as text, without passwords.
     pub address: String,
     /// The name of the unit, as [`unit_name`](crate::unit_name) returns it.
     pub name: String,
-    /// The capacity, bytes.
+    /// The capacity, in bytes.
     pub capacity: u64,
 }
 
@@ -69,7 +69,7 @@ impl Description {
     /// Reads a description.
     ///
     /// # Errors
-    /// [`Error::Description`] says what is wrong with it, and never repeats a URL; [`Error::Chunk`],
+    /// [`Error::Description`] says what is wrong with the text, and never repeats a URL; [`Error::Chunk`],
     /// [`Error::MemberCount`], [`Error::SameUnit`].
     pub fn parse(text: &str) -> Result<Self, Error> {
         let table: Table = text.parse().map_err(|error: toml::de::Error| {
@@ -89,9 +89,9 @@ impl Description {
         Ok(description)
     }
 
-    /// Makes sure that it describes a volume, as far as that can be said without its units.
+    /// Checks all that can be checked without the units.
     fn check(&self) -> Result<(), Error> {
-        // Their number and size; the units' own are compared when they are opened.
+        // Number and size of the members. The real sizes are compared when the units are opened.
         let least = self.members.iter().map(|member| member.capacity).min().unwrap_or_default();
         let room = self.md.map_or(least, |md| md.data_size);
         crate::stripe::Stripe::new(self.chunk, self.members.len(), room)?;
@@ -104,19 +104,19 @@ impl Description {
         Ok(())
     }
 
-    /// The URLs of the members, to give them passwords.
+    /// Returns the URLs of the members, so that passwords can be added.
     pub fn urls_mut(&mut self) -> impl Iterator<Item = &mut Url> {
         self.members.iter_mut().map(|member| &mut member.url)
     }
 
-    /// Returns the name of a member in errors.
+    /// Returns the name by which errors call a member.
     pub fn label(&self, number: usize) -> String {
         let name = self.members.get(number).map_or("none", |member| &member.name);
         format!("member {number} ({name})")
     }
 }
 
-/// A table of the file, and where it stands.
+/// A table of the file, with its name in errors.
 struct Part<'a> {
     table: &'a Table,
     name: &'a str,
@@ -199,7 +199,7 @@ fn wrong(what: String) -> Error {
 }
 
 impl fmt::Display for Description {
-    /// The file, without passwords.
+    /// Writes the file, without passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "version = {VERSION}\nchunk = {}", self.chunk.bytes())?;
         if let Some(Md { set_uuid, data_offset, data_size }) = self.md {
@@ -214,7 +214,7 @@ impl fmt::Display for Description {
     }
 }
 
-/// A text as TOML writes it.
+/// A text in quotes, as TOML writes it.
 struct Quoted<'a>(&'a str);
 
 impl fmt::Display for Quoted<'_> {

@@ -1,4 +1,4 @@
-//! What can go wrong with a volume.
+//! Errors of volumes.
 
 use std::io;
 
@@ -7,143 +7,145 @@ use thiserror::Error as ThisError;
 
 use crate::refusal::SuperblockError;
 
-/// Reasons why there is no volume. The text is the fact alone; [`advice`](Self::advice) says what can be done.
+/// Reasons why a volume cannot be created or opened. The text is the fact alone; [`advice`](Self::advice)
+/// says what can be done.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum Error {
-    /// A chunk that is none.
+    /// The chunk size is not a power of two from 64 KiB to 4 MiB.
     #[error("a chunk of {0} bytes is none")]
     Chunk(u64),
-    /// One member, or too many.
+    /// The number of members is not 2 to 64, or not the number in the description of the volume.
     #[error("a volume has 2 to 64 members, not {0}")]
     MemberCount(usize),
-    /// A member has no room for a chunk.
+    /// The members have room for less than one chunk.
     #[error("a member with room for {room} bytes does not hold a chunk of {chunk}")]
     NoRoom {
-        /// Bytes there are.
+        /// Room for data on each member, in bytes.
         room: u64,
-        /// Bytes of a chunk.
+        /// Chunk size, in bytes.
         chunk: u64,
     },
-    /// More bytes than can be counted.
+    /// The members together have more bytes than a 64-bit number can count.
     #[error("the members together hold more than 2^64 bytes")]
     TooLarge,
-    /// A chunk is not a number of blocks.
+    /// The chunk size is not a multiple of the block size of a member.
     #[error(
         "{member} has blocks of {block_size} bytes, and a chunk of {chunk} is no whole number of them"
     )]
     BlockSize {
-        /// Which member.
+        /// The member.
         member: String,
-        /// Bytes of its blocks.
+        /// Block size of the member, in bytes.
         block_size: u32,
-        /// Bytes of a chunk.
+        /// Chunk size, in bytes.
         chunk: u64,
     },
-    /// The data do not begin where a block does.
+    /// The data of a member do not begin at the start of one of its blocks.
     #[error(
         "{member} has blocks of {block_size} bytes, and none begins at byte {data_offset}, where the data do"
     )]
     DataOffset {
-        /// Which member.
+        /// The member.
         member: String,
-        /// Bytes of its blocks.
+        /// Block size of the member, in bytes.
         block_size: u32,
-        /// Where the data begin.
+        /// Offset of the data on the member, in bytes.
         data_offset: u64,
     },
-    /// A member ends before its data do.
+    /// A member is shorter than the volume requires.
     #[error("{member} has {capacity} bytes, and the volume needs {needed} of it")]
     TooSmall {
-        /// Which member.
+        /// The member.
         member: String,
-        /// Bytes it has.
+        /// Capacity of the member, in bytes.
         capacity: u64,
-        /// Bytes it must have.
+        /// Bytes that the volume needs on the member.
         needed: u64,
     },
-    /// The description cannot be understood.
+    /// The description of the volume is malformed.
     #[error("the description of the volume: {0}")]
     Description(String),
-    /// A unit cannot be opened, or failed.
+    /// A unit cannot be opened, or a request to it failed.
     #[error("{member}: {cause}")]
     Unit {
-        /// Which member.
+        /// The member.
         member: String,
         /// The reason.
         cause: DeviceError,
     },
-    /// A unit by which nothing is known again.
+    /// A unit reports neither a designator nor a serial number, so a later run could not recognize it.
     #[error(
         "{member} has neither a designator (VPD page 83) nor a serial number (VPD page 80), so nothing would tell whether it is the same the next time"
     )]
     Nameless {
-        /// Which member.
+        /// The member.
         member: String,
     },
-    /// Another unit is there.
+    /// The URL of a member leads to another unit than the description names.
     #[error("{member} is the unit {found} there, and the description says {expected}")]
     OtherUnit {
-        /// Which member.
+        /// The member.
         member: String,
-        /// The name of the unit that is there.
+        /// Name of the unit that the URL leads to.
         found: String,
-        /// The name in the description.
+        /// Name in the description.
         expected: String,
     },
-    /// The unit of another member is there.
+    /// The URL of a member leads to the unit of another member.
     #[error("the URL of {member} leads to {found}, the unit of member {other}")]
     WrongOrder {
-        /// Which member.
+        /// The member.
         member: String,
-        /// The name of the unit that is there.
+        /// Name of the unit that the URL leads to.
         found: String,
-        /// The number of the member that it is.
+        /// Number of the member that has this unit.
         other: usize,
     },
-    /// Two members are one unit.
+    /// Two members are the same unit.
     #[error("members {one} and {other} are the same unit, {name}")]
     SameUnit {
-        /// The number of the one.
+        /// Number of the first member.
         one: usize,
-        /// The number of the other.
+        /// Number of the second member.
         other: usize,
-        /// The name of both.
+        /// Name of the unit.
         name: String,
     },
-    /// A unit has another capacity than it had.
+    /// The capacity of a unit has changed since the volume was created.
     #[error(
         "{member} has {found} bytes, and had {expected} when the volume was made; a volume does not grow"
     )]
     Resized {
-        /// Which member.
+        /// The member.
         member: String,
-        /// Bytes it has.
+        /// Capacity of the unit, in bytes.
         found: u64,
-        /// Bytes it had.
+        /// Capacity in the description, in bytes.
         expected: u64,
     },
-    /// The members of an md array cannot hold the same number of chunks.
+    /// The members have room for different amounts of data, which a volume with md superblocks does not
+    /// support.
     #[error(
         "{member} has room for {found} bytes of data and member 0 for {expected}; md lays unequal members out in zones, which a volume does not have"
     )]
     Unequal {
-        /// Which member.
+        /// The member.
         member: String,
-        /// Bytes it has room for.
+        /// Room for data on the member, in bytes.
         found: u64,
-        /// Bytes that member 0 has room for.
+        /// Room for data on member 0, in bytes.
         expected: u64,
     },
-    /// A member does not have the superblock of this volume.
+    /// The superblock of a member is missing or damaged, or is not the one of this volume.
     #[error("{member}: {cause}")]
     Superblock {
-        /// Which member.
+        /// The member.
         member: String,
         /// The reason.
         cause: SuperblockError,
     },
-    /// The system gives no random bytes.
+    /// The operating system returned no random bytes for the name of the volume.
     #[error("the system gives no random bytes for the name of the volume: {0}")]
     Entropy(io::Error),
 }

@@ -1,4 +1,4 @@
-//! What is known of a volume, from what its members tell of themselves.
+//! Extents of a volume, from the extents that its members report.
 
 use std::ops::Range;
 
@@ -6,12 +6,12 @@ use iscsi_block_device::{Extent, ExtentState};
 
 use crate::stripe::Stripe;
 
-/// So many extents are told at once, of whatever the members tell.
+/// Maximum number of extents in one answer, whatever the members report.
 const MAX_EXTENTS: usize = 2048;
 const _: () = assert!(MAX_EXTENTS <= Extent::MAX_REPORTED);
 
-/// The extents of a range of the volume, from those of each member's part of it. They end where a member has told no
-/// more.
+/// Combines the extents that each member has reported of its part into the extents of a range of the volume.
+/// They end where a member has reported no more.
 pub(crate) fn interleave(
     stripe: &Stripe,
     range: Range<u64>,
@@ -30,7 +30,7 @@ pub(crate) fn interleave(
         }
         at += len;
     }
-    // The last may go on where nobody has looked.
+    // The last extent may be longer than what was examined.
     extents.truncate(MAX_EXTENTS);
     if extents.is_empty() && !range.is_empty() {
         extents.push(Extent::new(range.start, range.end - range.start, ExtentState::Data));
@@ -38,13 +38,13 @@ pub(crate) fn interleave(
     extents
 }
 
-/// What the members have told.
+/// The extents that the members have reported.
 struct Told<'a> {
     stripe: &'a Stripe,
     members: Vec<Cursor>,
 }
 
-/// The extents of a member, which are looked at in their order.
+/// The extents of a member, read in order.
 struct Cursor {
     extents: Vec<Extent>,
     next: usize,
@@ -52,7 +52,8 @@ struct Cursor {
 }
 
 impl Told<'_> {
-    /// How many bytes from there on are in one state, or more; `None` where it is not told.
+    /// Returns how many bytes from `at` on are known to be in one state, and the state; `None` if a member has
+    /// not reported it.
     fn run(&mut self, at: u64, range: &Range<u64>) -> Option<(u64, ExtentState)> {
         if let Some(run) = self.rows(at, range) {
             return Some(run);
@@ -62,7 +63,9 @@ impl Told<'_> {
         Some((left.min(piece.len).min(range.end - at), state))
     }
 
-    /// The same for whole chunks of all members, from a first one on: a hole of the size of a disk is one step.
+    /// Returns how many bytes of the volume from `at` on are in one state, in whole chunks of all members;
+    /// `None` unless `at` is the start of a chunk of the first member. So a hole of the size of a disk is one
+    /// step.
     fn rows(&mut self, at: u64, range: &Range<u64>) -> Option<(u64, ExtentState)> {
         let (width, chunk) = (self.stripe.width(), self.stripe.chunk().bytes());
         if !at.is_multiple_of(width) {
@@ -82,8 +85,8 @@ impl Told<'_> {
 }
 
 impl Cursor {
-    /// How many bytes of the member are in one state from there on, which does not lie before where it was asked
-    /// last.
+    /// Returns how many bytes of the member from `offset` on are in one state, and the state. `offset` must not
+    /// decrease from call to call.
     fn at(&mut self, offset: u64) -> Option<(u64, ExtentState)> {
         let place = offset + self.data_offset;
         while self.extents.get(self.next)?.end() <= place {
@@ -106,7 +109,7 @@ mod tests {
     const STATES: [ExtentState; 4] =
         [ExtentState::Data, ExtentState::Deallocated, ExtentState::Anchored, ExtentState::Unknown];
 
-    /// The extents of a member of which each part of a chunk is in a state, as a device tells them.
+    /// Returns the extents of a member, as a device reports them; `states` has the state of each grain.
     fn told(states: &[usize], part: Range<u64>, data_offset: u64, grain: u64) -> Vec<Extent> {
         let mut extents: Vec<Extent> = Vec::new();
         let mut at = part.start;
@@ -139,7 +142,7 @@ mod tests {
                 .enumerate()
                 .map(|(number, states)| told(states, stripe.part(&range, number), data_offset, grain))
                 .collect();
-            // Each may tell less than it was asked.
+            // Each member may report less than was asked.
             let known: Vec<_> = all.iter_mut().zip(&keeps).map(|(extents, keep)| {
                 extents.truncate(*keep);
                 extents.last().map_or(0, |last| last.end() - data_offset)

@@ -1,4 +1,4 @@
-//! The parts of one request, at once.
+//! Concurrent parts of one request.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -7,12 +7,12 @@ use std::vec;
 
 use crate::stripe::MAX_MEMBERS;
 
-/// How many run at once: one for each member begins in the poll in which the request does, so that of two writes of the
-/// same bytes the one that was polled first is the first on every member. Polls at the same time, on two threads, decide
-/// nothing: one may be the first here, the other there.
+/// Number of futures that run concurrently: one per member. So the first poll of a request begins its part on
+/// each member, and of two writes of the same bytes, the one that was polled first is first on every member.
+/// Between polls at the same time on two threads, each member may see another order.
 const WIDTH: usize = MAX_MEMBERS;
 
-/// Runs all futures to their ends, and gives their results in order: when it has ended, nothing is under way.
+/// Runs all futures to their ends, and returns their results in order. No future is running when it returns.
 pub(crate) async fn join_all<F: Future + Unpin>(futures: Vec<F>) -> Vec<F::Output> {
     let mut crowd =
         Crowd { waiting: futures.into_iter(), running: Vec::new(), results: Vec::new() };
@@ -22,7 +22,7 @@ pub(crate) async fn join_all<F: Future + Unpin>(futures: Vec<F>) -> Vec<F::Outpu
 
 struct Crowd<F: Future> {
     waiting: vec::IntoIter<F>,
-    /// Futures with the places of their results.
+    /// Futures with the indexes of their results.
     running: Vec<(usize, F)>,
     results: Vec<Option<F::Output>>,
 }

@@ -1,9 +1,10 @@
-//! Several devices as one: a [`Volume`] lays its bytes out over iSCSI units, or whatever else is a
-//! [`Device`](device::Device), in the way of RAID-0. Each unit may have a separate link, and the
-//! links carry data concurrently.
+//! Several devices as one: a [`Volume`] distributes its bytes over iSCSI units, or other
+//! [`Device`](device::Device)s, as RAID-0 does. Each unit may have a separate link, and the links carry data
+//! concurrently.
 //!
-//! A `Description` is the text file that says which units in which order (feature `iscsi`, on by default). With the [metadata](md) of Linux md on the
-//! units, the kernel of another host assembles the same bytes to the same device.
+//! A `Description` is the text file that lists the units in their order (feature `iscsi`, on by default). With
+//! the [metadata](md) of Linux md on the units, the kernel of another host assembles the units to a device with
+//! the same bytes.
 #![forbid(unsafe_code)]
 
 mod advice;

@@ -11,24 +11,25 @@ use std::ops::Range;
 
 use crate::stripe::Chunk;
 
-/// The parameters that md needs for a volume, besides the order of its members.
+/// The parameters that md needs for a volume, in addition to the order of its members.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Md {
     /// The name of the array, which all its members carry.
     pub set_uuid: Uuid,
-    /// Where the data of each member begin, bytes.
+    /// Offset of the data on each member, in bytes.
     pub data_offset: u64,
-    /// The bytes of each member that hold data.
+    /// Length of the data on each member, in bytes.
     pub data_size: u64,
 }
 
 impl Md {
-    /// The range of each member that holds data.
+    /// Returns the range of each member that holds data.
     pub const fn data(&self) -> Range<u64> {
         self.data_offset..self.data_offset.saturating_add(self.data_size)
     }
 
-    /// Where the data of a new array begin, bytes: behind the superblock, where blocks, granules and chunks do.
+    /// Returns the offset of the data of a new array, in bytes: after the superblock, at a boundary of blocks,
+    /// granules and chunks.
     pub const fn new_data_offset(chunk: Chunk) -> u64 {
         const LEAST: u64 = 1 << 20;
         if chunk.bytes() > LEAST { chunk.bytes() } else { LEAST }

@@ -6,7 +6,7 @@ use iscsi_block_device::{Device, DeviceError};
 
 use crate::error::Error;
 
-/// One of the devices that a volume is made of, and what it is called in errors.
+/// One of the devices that a volume is made of, with its name in errors.
 #[derive(Clone, Debug)]
 pub struct Member<D> {
     name: Arc<str>,
@@ -14,7 +14,7 @@ pub struct Member<D> {
 }
 
 impl<D: Device> Member<D> {
-    /// A device by a name, which errors begin with.
+    /// Creates a member. Errors of `device` begin with `name`.
     pub fn new(name: impl Into<Arc<str>>, device: D) -> Self {
         Self { name: name.into(), device }
     }
@@ -24,7 +24,7 @@ impl<D: Device> Member<D> {
         &self.name
     }
 
-    /// The device itself.
+    /// Returns the device.
     pub const fn device(&self) -> &D {
         &self.device
     }
@@ -35,12 +35,12 @@ impl<D: Device> Member<D> {
         Self { name: self.name, device: change(self.device) }
     }
 
-    /// An error of the device, with its name.
+    /// Adds the name of the member to an error of the device.
     pub(crate) fn failed(&self, error: DeviceError) -> DeviceError {
         error.of_member(&self.name)
     }
 
-    /// Whether chunks of so many bytes, and data from there to there, suit it.
+    /// Checks that chunks of `chunk` bytes, and data in the range `data`, suit the member.
     pub(crate) fn check(&self, chunk: u64, data: &std::ops::Range<u64>) -> Result<(), Error> {
         let (member, capacity) = (|| self.name.to_string(), self.device.capacity());
         let block_size = self.device.limits().block_size.max(1);

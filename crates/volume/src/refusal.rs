@@ -1,15 +1,15 @@
-//! Why a superblock is not taken for that of a volume.
+//! Reasons to refuse a superblock.
 
 use thiserror::Error as ThisError;
 
-/// Reasons why a member has no superblock of a volume.
+/// Reasons why the superblock of a member is not one of a volume.
 #[derive(Clone, Debug, Eq, PartialEq, ThisError)]
 #[non_exhaustive]
 pub enum SuperblockError {
-    /// There is none.
+    /// The member has no md superblock of version 1.2.
     #[error("there is no md superblock of version 1.2 on it")]
     Missing,
-    /// The superblock is damaged.
+    /// The superblock is damaged: its checksum is wrong.
     #[error(
         "its md superblock has the checksum {found:08x} in place of {expected:08x}, so it is damaged"
     )]
@@ -19,10 +19,10 @@ pub enum SuperblockError {
         /// The checksum of its bytes.
         expected: u32,
     },
-    /// Something about it is of a kind that a volume does not have.
+    /// A field of the superblock has a value that a volume does not support.
     #[error("its md superblock has {what} {found}, which a volume does not have")]
     Unsupported {
-        /// Which field.
+        /// Name of the field, as a part of the message.
         what: &'static str,
         /// The value in the superblock.
         found: u64,
@@ -30,11 +30,11 @@ pub enum SuperblockError {
     /// The superblock belongs to another array, or to another member.
     #[error("its md superblock has {what} {found}, and the volume has {expected}")]
     Mismatch {
-        /// Which field.
+        /// Name of the field, as a part of the message.
         what: &'static str,
         /// The value in the superblock.
         found: String,
-        /// The value that belongs there.
+        /// The value of the volume.
         expected: String,
     },
 }

@@ -1,17 +1,17 @@
-//! Which byte of a volume lies where: RAID-0 over members of one size.
+//! Layout of a volume: RAID-0 over members of one size.
 
 use std::ops::Range;
 
 use crate::error::Error;
 
-/// The bytes of a volume in a row that lie on one member, before the next one's turn.
+/// Number of consecutive bytes of a volume that lie on one member, before the next member's turn.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Chunk(u64);
 
 impl Chunk {
-    /// The shortest, bytes: less would make many short requests of one.
+    /// The shortest chunk, in bytes. With shorter chunks, one request would become many short ones.
     pub const MIN: u64 = 64 << 10;
-    /// The longest, bytes: more would leave members idle while others have much to do.
+    /// The longest chunk, in bytes. With longer chunks, members would be idle while others have much to do.
     pub const MAX: u64 = 4 << 20;
 
     /// Creates a chunk size of `bytes`: a power of two, 64 KiB to 4 MiB.
@@ -26,46 +26,46 @@ impl Chunk {
         }
     }
 
-    /// Its bytes.
+    /// Returns the length in bytes.
     pub const fn bytes(self) -> u64 {
         self.0
     }
 }
 
 impl Default for Chunk {
-    /// 512 KiB, as mdadm has it.
+    /// Returns 512 KiB, the default of mdadm.
     fn default() -> Self {
         Self(512 << 10)
     }
 }
 
-/// The most members of a volume.
+/// Maximum number of members of a volume.
 pub const MAX_MEMBERS: usize = 64;
 
-/// The geometry of a volume: its chunks go to the members in turn. Places on a member are counted from where
-/// its data begin.
+/// The geometry of a volume: its chunks go to the members in turn. Offsets on a member are relative to the
+/// start of its data.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Stripe {
     chunk: Chunk,
     members: u64,
-    /// Chunks on each member.
+    /// Number of chunks on each member.
     rows: u64,
 }
 
-/// Bytes in a row that lie in one chunk.
+/// Consecutive bytes that lie in one chunk.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Piece {
     /// The member, counted from 0.
     pub member: usize,
-    /// Where they begin on the member.
+    /// Offset of the first byte on the member.
     pub offset: u64,
-    /// The length, bytes.
+    /// The length, in bytes.
     pub len: u64,
 }
 
 impl Stripe {
-    /// Chunks over 2 to [`MAX_MEMBERS`] members, of which each has room for `room` bytes; what is less than a
-    /// chunk of that stays unused.
+    /// Creates the layout of chunks over 2 to [`MAX_MEMBERS`] members, each of which has room for `room` bytes.
+    /// A remainder of less than a chunk stays unused.
     ///
     /// # Errors
     /// [`Error::MemberCount`], [`Error::NoRoom`], or [`Error::TooLarge`].
@@ -84,27 +84,27 @@ impl Stripe {
         }
     }
 
-    /// The bytes that go to one member before the next one's turn.
+    /// Returns the chunk.
     pub const fn chunk(&self) -> Chunk {
         self.chunk
     }
 
-    /// The bytes of one chunk of each member.
+    /// Returns the bytes of one chunk of each member together.
     pub const fn width(&self) -> u64 {
         self.chunk.bytes().saturating_mul(self.members)
     }
 
-    /// The bytes of the volume.
+    /// Returns the bytes of the volume.
     pub const fn capacity(&self) -> u64 {
         self.width() * self.rows
     }
 
-    /// The bytes that each member holds of it.
+    /// Returns the bytes of the volume that each member holds.
     pub const fn member_len(&self) -> u64 {
         self.chunk.bytes() * self.rows
     }
 
-    /// Where a byte of the volume lies, with what follows it in its chunk.
+    /// Returns where a byte of the volume lies, with the bytes that follow it in its chunk.
     pub fn place(&self, offset: u64) -> Piece {
         let (number, within) = (offset / self.chunk.bytes(), offset % self.chunk.bytes());
         Piece {
@@ -114,18 +114,19 @@ impl Stripe {
         }
     }
 
-    /// Which byte of the volume lies there; the inverse of [`place`](Self::place).
+    /// Returns the offset in the volume of a byte of a member; the inverse of [`place`](Self::place).
     pub const fn offset_of(&self, member: usize, offset: u64) -> u64 {
         let (row, within) = (offset / self.chunk.bytes(), offset % self.chunk.bytes());
         row * self.width() + member as u64 * self.chunk.bytes() + within
     }
 
-    /// The bytes of a range that lie on a member: one range there too, empty where there are none.
+    /// Returns the part of a range that lies on a member. It is one range there too; empty if the member has
+    /// none of it.
     pub fn part(&self, range: &Range<u64>, member: usize) -> Range<u64> {
         self.before(range.start, member)..self.before(range.end, member)
     }
 
-    /// The pieces of a range, in its order.
+    /// Returns the pieces of a range, in order.
     pub fn pieces(&self, range: Range<u64>) -> impl Iterator<Item = Piece> + use<> {
         let (stripe, mut at) = (*self, range.start);
         std::iter::from_fn(move || {
@@ -137,7 +138,7 @@ impl Stripe {
         })
     }
 
-    /// How many bytes of a member lie before this one of the volume.
+    /// Returns how many bytes of a member lie before this byte of the volume.
     fn before(&self, offset: u64, member: usize) -> u64 {
         let (row, within) = (offset / self.width(), offset % self.width());
         let own = within.saturating_sub(member as u64 * self.chunk.bytes());
@@ -151,7 +152,7 @@ mod tests {
 
     use super::*;
 
-    /// A volume small enough to be written out byte by byte, in units of the smallest chunk's 1/16.
+    /// Returns stripes of few chunks, with a remainder of less than a chunk on each member.
     fn stripes() -> impl Strategy<Value = Stripe> {
         (0u32..3, 2usize..7, 1u64..9, 0u64..Chunk::MIN).prop_map(|(power, members, rows, rest)| {
             let chunk = Chunk::new(Chunk::MIN << power).unwrap();
@@ -159,7 +160,7 @@ mod tests {
         })
     }
 
-    /// Where each byte lies, by counting.
+    /// Returns where a byte lies, by counting chunks.
     fn naive(stripe: &Stripe, offset: u64) -> (usize, u64) {
         let (mut member, mut row, mut at) = (0, 0, 0);
         while at + stripe.chunk.bytes() <= offset {

@@ -10,28 +10,29 @@ use crate::member::Member;
 use crate::stripe::{Chunk, Stripe};
 use crate::volume::Volume;
 
-/// The units of a volume, each of which is there and has a name of its own.
+/// The open units of a volume, each with a name.
 #[derive(Clone, Debug)]
 pub struct Units(Vec<Unit>);
 
-/// A unit, and how it was found.
+/// An open unit, with the URL that led to it.
 #[derive(Clone, Debug)]
 struct Unit {
     url: Url,
-    /// Its URL without passwords.
+    /// The URL without passwords.
     address: String,
     name: String,
     disk: Disk,
 }
 
 impl Units {
-    /// Opens units side by side: each by its URL, with the text of that without passwords. Nothing is written.
+    /// Opens units concurrently. Each is given by its URL, and the text of the URL without passwords. Nothing
+    /// is written.
     ///
     /// # Errors
-    /// [`Error::MemberCount`]; [`Error::Unit`] or [`Error::Nameless`] of the first that is not there, or has no name;
-    /// [`Error::SameUnit`].
+    /// [`Error::MemberCount`]; [`Error::Unit`] or [`Error::Nameless`] of the first unit that cannot be opened
+    /// or has no name.
     pub async fn open(urls: Vec<(Url, String)>, initiator: &Initiator) -> Result<Self, Error> {
-        // There is no volume of so many, whatever they hold.
+        // No layout has this number of members, whatever the units hold.
         Stripe::new(Chunk::default(), urls.len(), Chunk::MAX)?;
         let disks = urls.iter().map(|(url, _)| Box::pin(initiator.disk(url)));
         let disks = join_all(disks.collect()).await;
@@ -46,7 +47,7 @@ impl Units {
         Ok(Self(units))
     }
 
-    /// Makes sure that no two of them are the same unit, over whatever URLs.
+    /// Checks that no two members are the same unit.
     ///
     /// # Errors
     /// [`Error::SameUnit`].
@@ -59,7 +60,7 @@ impl Units {
         Ok(())
     }
 
-    /// Describes them as a volume in this order, without metadata.
+    /// Describes the units as a volume in this order, without metadata.
     ///
     /// # Errors
     /// [`Error::SameUnit`], or as [`Volume::new`].
@@ -70,7 +71,7 @@ impl Units {
         Ok(description)
     }
 
-    /// Describes them as a new array of Linux md, of a new name. Nothing is written.
+    /// Describes the units as a new array of Linux md, with a new name. Nothing is written.
     ///
     /// # Errors
     /// [`Error::SameUnit`], [`Error::Unequal`], [`Error::Entropy`], or as [`Volume::with_data`].
@@ -88,7 +89,7 @@ impl Units {
         Ok(description)
     }
 
-    /// Describes the array of Linux md that they are, in the order of their roles.
+    /// Describes the array of Linux md that the units hold, in the order of their roles.
     ///
     /// # Errors
     /// [`Error::SameUnit`], [`Error::Superblock`], [`Error::Unequal`], or as [`Volume::with_data`].
@@ -110,10 +111,10 @@ impl Units {
         Ok(description)
     }
 
-    /// Makes sure that they are what a description says, in its order, with its superblocks.
+    /// Checks that the units are those of a description, in its order and with its superblocks.
     ///
     /// # Errors
-    /// What the first that is not so is instead.
+    /// The difference of the first unit that is not as described.
     pub async fn check(&self, description: &Description) -> Result<(), Error> {
         if self.0.len() != description.members.len() {
             return Err(Error::MemberCount(self.0.len()));
@@ -142,11 +143,11 @@ impl Units {
         }
     }
 
-    /// Writes the superblock of each member of a described array, and flushes it. What stood there is lost. `created` is
-    /// now, in seconds since 1970.
+    /// Writes the superblock of each member of a described array, and flushes it. What was in its place is
+    /// lost. `created` is the present time, in seconds since 1970.
     ///
     /// # Errors
-    /// [`Error::Unit`]: some may be written then, and others not. [`Error::Entropy`].
+    /// [`Error::Unit`], after which some superblocks may be written and others not; [`Error::Entropy`].
     pub async fn write_superblocks(
         &self,
         description: &Description,
@@ -177,7 +178,7 @@ impl Units {
         Ok(())
     }
 
-    /// The numbers of those with a superblock of md of any kind where one would be written.
+    /// Returns the numbers of the units that have an md superblock, of any kind, where one would be written.
     ///
     /// # Errors
     /// [`Error::Unit`].
@@ -187,7 +188,7 @@ impl Units {
         Ok(found.map(|(number, _)| number).collect())
     }
 
-    /// The volume that they are.
+    /// Returns the volume of the units.
     ///
     /// # Errors
     /// As [`Volume::with_data`].
@@ -201,15 +202,15 @@ impl Units {
         }
     }
 
-    /// The disks, in their order.
+    /// Returns the disks, in their order.
     pub fn disks(&self) -> impl Iterator<Item = &Disk> {
         self.0.iter().map(|unit| &unit.disk)
     }
 
-    /// Ends the sessions with all units in order, side by side.
+    /// Ends the sessions with all units in an orderly way, concurrently.
     ///
     /// # Errors
-    /// That of the first that ended otherwise; see [`Disk::logout`].
+    /// The error of the first logout that failed; see [`Disk::logout`].
     pub async fn logout(&self) -> Result<(), IscsiError> {
         let ends = self.0.iter().map(|unit| Box::pin(unit.disk.logout()));
         join_all(ends.collect()).await.into_iter().collect()
@@ -225,7 +226,7 @@ impl Units {
         Description { chunk, md, members: members.collect() }
     }
 
-    /// What all of them have the same of, in bytes.
+    /// Returns the number of bytes that `room` returns for each unit, which must be the same for all.
     fn equal(&self, mut room: impl FnMut(&Unit) -> u64) -> Result<u64, Error> {
         let mut all = None;
         for (number, unit) in self.0.iter().enumerate() {
@@ -261,7 +262,7 @@ impl Units {
         parsed.collect()
     }
 
-    /// Makes sure that superblocks are those of a description, in its order.
+    /// Checks that superblocks are those of a description, in its order.
     fn compare(
         &self,
         description: &Description,
@@ -294,8 +295,8 @@ impl Units {
 }
 
 impl Description {
-    /// Opens all members side by side, and makes sure that they are the units that are described, with their superblocks
-    /// where they have such. Nothing is written.
+    /// Opens all members concurrently, and checks that they are the described units, with their superblocks if
+    /// the description has metadata. Nothing is written.
     ///
     /// # Errors
     /// [`Error`] names the member that is not what it should be.
@@ -308,7 +309,7 @@ impl Description {
     }
 }
 
-/// What of the data of a member is used.
+/// Returns the bytes of a member's data that are used.
 const fn whole_chunks(superblock: &Superblock, chunk: Chunk) -> u64 {
     superblock.data_size / chunk.bytes() * chunk.bytes()
 }

@@ -1,25 +1,25 @@
-//! Losses that a member has told, and the volume has not.
+//! Losses that a member has reported to the volume, and the volume not yet to its caller.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use iscsi_block_device::{DeviceError, DeviceErrorKind};
 
-/// What a handle of a volume has still to tell. A member counts a loss as told when its own flush has ended, also where
-/// that of the volume, which it is a part of, goes on: it may be dropped then.
+/// Losses that a handle of a volume has still to report. For a member a loss is reported when its own flush has
+/// ended. The flush of the volume may still be running then, and may be dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Untold {
     own: Mutex<Option<Loss>>,
-    /// How many losses the handle has told.
+    /// Number of losses that the handle has reported.
     told: AtomicU64,
     of_all: Arc<Mutex<Latest>>,
 }
 
-/// The latest loss that any handle was to tell.
+/// The latest loss that any handle has to report.
 #[derive(Debug, Default)]
 struct Latest {
     count: u64,
-    /// As long as nobody was told.
+    /// `None` once a handle has reported it.
     loss: Option<Loss>,
 }
 
@@ -30,7 +30,7 @@ struct Loss {
 }
 
 impl Untold {
-    /// The flush of a member has ended thus: if with a loss, that is to be told.
+    /// Keeps the error of a member's flush, if it is a loss, until the handle reports it.
     pub(crate) fn keep(&self, error: &DeviceError) {
         if !is_loss(error) {
             return;
@@ -45,23 +45,23 @@ impl Untold {
         *lock(&self.own) = Some(loss);
     }
 
-    /// What is to be told, which whoever asks tells now.
+    /// Returns the loss that is still to be reported. The caller must report it.
     pub(crate) fn take(&self) -> Option<DeviceError> {
         let Loss { number, error } = lock(&self.own).take()?;
         self.told.fetch_add(1, Ordering::SeqCst);
         let latest = &mut lock(&self.of_all).loss;
-        // One that came later may be another.
+        // A later loss may be another one.
         *latest = latest.take().filter(|latest| latest.number > number);
         Some(error)
     }
 
-    /// How many losses the handle has told.
+    /// Returns the number of losses that the handle has reported.
     pub(crate) fn told(&self) -> u64 {
         self.told.load(Ordering::SeqCst)
     }
 }
 
-/// A handle that is made later is told of what nobody was told.
+/// A later handle reports the losses that no handle has reported.
 impl Clone for Untold {
     fn clone(&self) -> Self {
         let own = lock(&self.of_all).loss.clone();
@@ -69,7 +69,7 @@ impl Clone for Untold {
     }
 }
 
-/// Whether an error says that writes may be lost.
+/// Returns whether an error says that writes may be lost.
 pub(crate) fn is_loss(error: &DeviceError) -> bool {
     error.kind() == DeviceErrorKind::LostWrites
 }

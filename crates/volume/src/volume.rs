@@ -1,6 +1,6 @@
 //! A volume as a device of bytes.
 //!
-//! Why it is so: `docs/design/volumes.md`.
+//! Design: `docs/design/volumes.md`.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,26 +19,27 @@ use crate::stripe::{Chunk, Stripe};
 use crate::untold::{Untold, is_loss};
 use crate::whole_buffer::parts_of;
 
-/// What stands between what two members tell.
+/// Separator of the reports of members.
 const BETWEEN_MEMBERS: &str = "; ";
-/// A request as long as that keeps any member busy that it reaches, bytes.
+/// Limit of the preferred transfer, in bytes. A request of this length keeps each member busy that it reaches.
 const MAX_PREFERRED: u64 = 16 << 20;
 
 /// Several devices as one: chunks of its bytes lie on the members in turn (RAID-0). A volume has no redundancy:
 /// data that a member loses are lost.
 ///
-/// A request is one request for each member that it touches, over all of that member's chunks in it, and a read that
-/// spans several chunks is one for each chunk, since so the bytes of each land in the buffer of the caller. The parts
-/// run concurrently. A request ends when all of its parts have ended, also where one has failed; the error is that of
-/// the first member that failed, and names it. Dropping a request gives up all of its parts.
+/// A request becomes one request for each member that it touches, over all of that member's chunks in the
+/// range. Only a read that spans several chunks becomes one read for each chunk, so that the bytes of each land
+/// in the buffer of the caller. The parts run concurrently. A request ends when all of its parts have ended,
+/// also if one of them has failed; the error is that of the first member that failed, and names the member.
+/// Dropping a request cancels all of its parts.
 ///
-/// Writes of the same bytes reach each member in the order of their first polls. Of two that are polled at the same time,
-/// on two threads, chunks of either may stay: a caller that needs one of them whole waits for the first before it begins
-/// the second.
+/// Writes of the same bytes reach each member in the order of their first polls. If two writes are polled at
+/// the same time on two threads, chunks of both may remain. A caller that needs one of them whole waits for the
+/// first before it begins the second.
 ///
-/// Clones are the same volume, and each has a separate handle of each member, so that [`flush`](Device::flush) reports
-/// each loss to each clone. A flush covers all members, also where one fails, and reports a loss rather
-/// than another error. A loss that a dropped flush has found is reported by the next one.
+/// Clones are the same volume. Each has a separate handle of each member, so that [`flush`](Device::flush)
+/// reports each loss to each clone. A flush covers all members, also if one fails, and reports a loss rather
+/// than another error. If a flush that has found a loss is dropped, the next flush reports the loss.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -77,7 +78,7 @@ const MAX_PREFERRED: u64 = 16 << 20;
 #[derive(Clone, Debug)]
 pub struct Volume<D> {
     stripe: Stripe,
-    /// Where the data of each member begin.
+    /// Offset of the data on each member, in bytes.
     data_offset: u64,
     members: Vec<Member<D>>,
     /// The first member that refuses writes.
@@ -86,11 +87,12 @@ pub struct Volume<D> {
 }
 
 impl<D: Device> Volume<D> {
-    /// A volume whose data begin at the first byte of each member. The smallest member counts for all: what others have
-    /// beyond its last chunk stays unused.
+    /// Creates a volume whose data begin at the first byte of each member. The smallest member determines the
+    /// capacity: what others have beyond its last chunk stays unused.
     ///
     /// # Errors
-    /// Without 2 to 64 members, each with whole blocks in a chunk and room for one.
+    /// If there are not 2 to 64 members, a chunk is no whole number of a member's blocks, or a member has no
+    /// room for a chunk.
     pub fn new(chunk: Chunk, members: Vec<Member<D>>) -> Result<Self, Error> {
         let least = members.iter().map(|member| member.device().capacity()).min();
         Self::with_data(chunk, 0..least.unwrap_or_default(), members)
@@ -99,7 +101,8 @@ impl<D: Device> Volume<D> {
     /// Creates a volume whose data lie in the range `data` of each member.
     ///
     /// # Errors
-    /// As [`new`](Self::new); where a member has not all of the range, or no block that begins with it.
+    /// As [`new`](Self::new). Also if a member does not have all of the range, or the range does not begin
+    /// where a block does.
     pub fn with_data(
         chunk: Chunk,
         data: Range<u64>,
@@ -118,12 +121,12 @@ impl<D: Device> Volume<D> {
         &self.stripe
     }
 
-    /// Where the data of each member begin, bytes.
+    /// Returns the offset of the data on each member, in bytes.
     pub const fn data_offset(&self) -> u64 {
         self.data_offset
     }
 
-    /// The members, in their order.
+    /// Returns the members, in their order.
     pub fn members(&self) -> &[Member<D>] {
         &self.members
     }
@@ -135,8 +138,9 @@ impl<D: Device> Volume<D> {
         Self { members, ..self }
     }
 
-    /// Bytes that can be given back at once: the members' largest granule, where each divides the chunk and what lies
-    /// before the data. What divides a power of two is one, so the largest is a multiple of the others.
+    /// Returns the unit in which the volume deallocates, in bytes: the largest granule of the members, if each
+    /// granule divides the chunk and the offset of the data. All are powers of two then, as divisors of the
+    /// chunk are, so the largest is a multiple of the others.
     fn discard_granularity(&self) -> Option<u64> {
         let chunk = self.stripe.chunk().bytes();
         let mut largest = 1;
@@ -150,7 +154,8 @@ impl<D: Device> Volume<D> {
         Some(largest)
     }
 
-    /// How many requests of so many bytes keep each member busy, by what each tells of its part of one.
+    /// Returns how many requests of `io_size` bytes keep each member busy. `of_member` returns this number for
+    /// a member's part of one.
     fn depth(&self, io_size: usize, of_member: impl Fn(&D, usize) -> usize) -> usize {
         let chunk = usize::try_from(self.stripe.chunk().bytes()).unwrap_or(usize::MAX);
         let reached = io_size.div_ceil(chunk).clamp(1, self.members.len());
@@ -164,12 +169,12 @@ impl<D: Device> Volume<D> {
         self.members.iter().map(|member| member.device().limits())
     }
 
-    /// Makes sure that a range lies on the volume.
+    /// Checks that a range lies on the volume.
     fn check_range(&self, offset: u64, len: u64) -> DeviceResult<Range<u64>> {
         check_range(self.stripe.capacity(), offset, len)
     }
 
-    /// The same for a range that will be changed: none of it is where a member would refuse its part.
+    /// Checks that a range lies on the volume and can be written: no member is read-only.
     fn check_writable(&self, offset: u64, len: u64) -> DeviceResult<Range<u64>> {
         let range = self.check_range(offset, len)?;
         match self.read_only.and_then(|number| self.members.get(number)) {
@@ -178,7 +183,8 @@ impl<D: Device> Volume<D> {
         }
     }
 
-    /// Asks every member, or each that has a part of the range, and waits for all of them; the first error.
+    /// Sends a request to every member, or to each that has a part of the range, and waits for all of them.
+    /// Returns the first error.
     async fn of_each<'a>(
         &'a self,
         range: Option<&Range<u64>>,
@@ -201,7 +207,7 @@ impl<D: Device> Volume<D> {
         Ok(())
     }
 
-    /// Changes a range: each member that has a part of it is asked.
+    /// Changes a range by a request to each member that has a part of it.
     async fn change<'a>(
         &'a self,
         range: &Range<u64>,
@@ -210,13 +216,13 @@ impl<D: Device> Volume<D> {
         let told = self.untold.told();
         self.of_each(Some(range), request).await?;
         if self.untold.told() > told {
-            // A part may have been lost, by what was told, while others were in flight.
+            // The reported loss may include a part of this change that had ended while others were in flight.
             self.untold.keep(&overtaken());
         }
         Ok(())
     }
 
-    /// What the members tell of their parts of a range, each asked like this.
+    /// Returns the extents of a range, from the extents of the members' parts, which `ask` returns.
     async fn told<'a>(
         &'a self,
         offset: u64,
@@ -235,13 +241,13 @@ impl<D: Device> Volume<D> {
         Ok(interleave(&self.stripe, range, self.data_offset, told?))
     }
 
-    /// Flushes every member, and waits for all of them. A loss is told before any other error: whoever is told of what
-    /// passes flushes again, and the member would say nothing more.
+    /// Flushes every member, and waits for all of them. A loss is returned before any other error, because the
+    /// caller may flush again after the other error, and the member would not report the loss again.
     async fn flush_members(&self) -> DeviceResult<()> {
         let flush = |member| -> DeviceFuture<'_, ()> { Box::pin(self.flush_member(member)) };
         let results = join_all(self.members.iter().map(flush).collect()).await;
         let mut errors: Vec<_> = results.into_iter().filter_map(Result::err).collect();
-        // Nothing is waited for from here on, so what is taken is told.
+        // No await follows, so the caller receives what is taken here.
         errors.extend(self.untold.take());
         let loss = errors.iter().position(is_loss);
         match errors.into_iter().nth(loss.unwrap_or_default()) {
@@ -255,7 +261,7 @@ impl<D: Device> Volume<D> {
         flushed.inspect_err(|error| self.untold.keep(error))
     }
 
-    /// Each member's pages of a write, one behind the other.
+    /// Returns the pages of a write for each member, one after the other.
     fn cut(&self, offset: u64, pages: Vec<Bytes>) -> Vec<Vec<Bytes>> {
         let mut parts = vec![Vec::new(); self.members.len()];
         let (mut at, mut piece) = (offset, self.stripe.place(offset));
@@ -276,7 +282,7 @@ impl<D: Device> Volume<D> {
         parts
     }
 
-    /// Reads a range that lies in several chunks, each into its part of the buffer.
+    /// Reads a range of several chunks, each into its part of the buffer.
     async fn fill(&self, range: Range<u64>, mut buffer: BytesMut) -> DeviceResult<BytesMut> {
         let read = |(member, offset, len)| -> DeviceFuture<'_, BytesMut> {
             Box::pin(self.read_piece(member, offset, buffer.split_to(len)))
@@ -284,7 +290,7 @@ impl<D: Device> Volume<D> {
         join(self.pieces(range).map(read).collect()).await
     }
 
-    /// The same into a buffer of the pool.
+    /// Reads a range of several chunks into a buffer of the pool.
     async fn fill_with(
         &self,
         range: Range<u64>,
@@ -298,7 +304,7 @@ impl<D: Device> Volume<D> {
         join(pieces.map(read).collect()).await
     }
 
-    /// The pieces of a range: where each lies, and its length.
+    /// Returns member, offset and length of each piece of a range.
     fn pieces(&self, range: Range<u64>) -> impl Iterator<Item = (&Member<D>, u64, usize)> {
         self.stripe.pieces(range).filter_map(|piece| {
             let len = usize::try_from(piece.len).ok()?;
@@ -306,7 +312,7 @@ impl<D: Device> Volume<D> {
         })
     }
 
-    /// Reads what lies in one chunk.
+    /// Reads a range within one chunk.
     async fn read_piece(
         &self,
         member: &Member<D>,
@@ -319,7 +325,7 @@ impl<D: Device> Volume<D> {
         read.map_err(|error| member.failed(error))
     }
 
-    /// The same into a buffer of the pool.
+    /// Reads a range within one chunk into a buffer of the pool.
     async fn read_piece_with(
         &self,
         member: &Member<D>,
@@ -332,7 +338,8 @@ impl<D: Device> Volume<D> {
         read.map_err(|error| member.failed(error))
     }
 
-    /// The member that holds all of a range that is not empty, and where, if it is one.
+    /// Returns the member that holds all of a range that is not empty, and the offset there; `None` if there
+    /// are several.
     fn only_member(&self, range: &Range<u64>) -> Option<(&Member<D>, u64)> {
         let piece = self.stripe.place(range.start);
         let is_within = !range.is_empty() && range.end - range.start <= piece.len;
@@ -341,7 +348,7 @@ impl<D: Device> Volume<D> {
     }
 }
 
-/// The parts of a read, joined. They come from one buffer, one behind the other, so nothing is copied.
+/// Joins the parts of a read. They are consecutive parts of one buffer, so nothing is copied.
 async fn join(reads: Vec<DeviceFuture<'_, BytesMut>>) -> DeviceResult<BytesMut> {
     let mut whole = BytesMut::new();
     for part in join_all(reads).await {
@@ -350,13 +357,14 @@ async fn join(reads: Vec<DeviceFuture<'_, BytesMut>>) -> DeviceResult<BytesMut> 
     Ok(whole)
 }
 
-/// The error of a change that was in flight when a flush reported a loss.
+/// Returns the error of a change that was in flight when a flush reported a loss.
 fn overtaken() -> DeviceError {
     let why = "a write that was in flight when a flush reported lost writes may be lost as well";
     DeviceError::new(DeviceErrorKind::LostWrites, why)
 }
 
-/// Makes sure that a member has given what it was asked for: anything else would put the bytes behind it in the wrong place.
+/// Checks that a member has returned as many bytes as were requested. With any other number, the bytes after
+/// them would be in the wrong place.
 fn check_len(asked: usize, given: usize) -> DeviceResult<()> {
     if asked == given {
         return Ok(());
@@ -370,8 +378,8 @@ impl<D: Device> Device for Volume<D> {
         self.stripe.capacity()
     }
 
-    /// Returns what all members can do. A request of the preferred transfer reaches all of them with what suits each,
-    /// where that is not more than 16 MiB.
+    /// Returns what all members can do. A request of the preferred transfer has the length that suits each
+    /// member, for each of them, but 16 MiB at most.
     fn limits(&self) -> DeviceLimits {
         let (chunk, members) = (self.stripe.chunk().bytes(), self.members.len());
         let mut limits = DeviceLimits::default();
@@ -402,7 +410,7 @@ impl<D: Device> Device for Volume<D> {
         self.depth(io_size, |member, part| member.read_depth(part))
     }
 
-    /// Returns the reports of its members, in their order; nothing if one of them reports nothing.
+    /// Returns the texts of all members, in their order; `None` if a member returns none.
     fn leaves(&self) -> Option<String> {
         let left = self.members.iter().map(|member| member.device().leaves());
         Some(left.collect::<Option<Vec<_>>>()?.join(BETWEEN_MEMBERS))
@@ -478,7 +486,7 @@ impl<D: Device> Device for Volume<D> {
             }
             let mut parts = self.cut(offset, pages).into_iter();
             let mut parts = parts.by_ref().filter(|pages| !pages.is_empty());
-            // In the order of the members, as the parts are.
+            // Both are in the order of the members.
             self.change(&range, |device, part| {
                 device.write_at(part.start, parts.next().unwrap_or_default())
             })
@@ -529,13 +537,14 @@ impl<D: Device> Device for Volume<D> {
         Box::pin(self.told(offset, len, |device, start, len| device.extents(start, len)))
     }
 
-    /// Each member is asked for one, however many of them the first bytes lie on.
+    /// Returns the first extent. Each member is asked for one extent only, whether or not it holds the first
+    /// bytes.
     fn first_extent(&self, offset: u64, len: u64) -> DeviceFuture<'_, Option<Extent>> {
         Box::pin(async move { Ok(self.told(offset, len, first_alone).await?.first().copied()) })
     }
 }
 
-/// The first extent of a device, as an answer.
+/// Returns the first extent of a device, as a list.
 fn first_alone<D: Device>(device: &D, offset: u64, len: u64) -> DeviceFuture<'_, Vec<Extent>> {
     Box::pin(async move { Ok(device.first_extent(offset, len).await?.into_iter().collect()) })
 }

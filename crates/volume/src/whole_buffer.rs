@@ -1,27 +1,27 @@
-//! One buffer for a read that reaches several members, taken when the first data come for any of them.
+//! One buffer for a read from several members, taken when the first data arrive from any of them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::BytesMut;
 use iscsi_block_device::BufferPool;
 
-/// The buffer, and how it is cut.
+/// The buffer, and the lengths of its parts.
 #[derive(Debug)]
 struct Whole {
     pool: Arc<dyn BufferPool>,
     lens: Vec<usize>,
-    /// The parts that are not given yet, once it was taken.
+    /// The parts that no read has taken yet; `None` before the buffer was taken.
     parts: Mutex<Option<Vec<Option<BytesMut>>>>,
 }
 
-/// Where the buffer of one part comes from: out of the whole, so that the parts can be joined without a copy.
+/// Pool of one part. The part is cut out of the whole, so that the parts can be joined without a copy.
 #[derive(Debug)]
 struct Part {
     whole: Arc<Whole>,
     number: usize,
 }
 
-/// Cuts a buffer that the pool will give into parts of these lengths.
+/// Returns a pool for each of these lengths. All of their buffers are parts of one buffer of `pool`.
 pub(crate) fn parts_of(
     pool: Arc<dyn BufferPool>,
     lens: Vec<usize>,
@@ -46,7 +46,8 @@ impl BufferPool for Part {
         let mut parts = self.whole.parts.lock().unwrap_or_else(PoisonError::into_inner);
         let parts = parts.get_or_insert_with(|| self.whole.cut());
         let own = parts.get_mut(self.number).and_then(Option::take);
-        // A read that is sent again, or over another path as well, asks once more: that one is copied when it is joined.
+        // A read that is sent again, or over a second path, takes a buffer a second time. That one is copied
+        // when the parts are joined.
         own.filter(|own| own.len() == len).unwrap_or_else(|| BytesMut::zeroed(len))
     }
 }
@@ -57,7 +58,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives buffers that have so many bytes too few, and counts them.
+    /// A pool whose buffers are `missing` bytes too short, and which counts them.
     #[derive(Debug, Default)]
     struct Pool {
         missing: usize,

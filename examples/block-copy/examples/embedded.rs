@@ -1,6 +1,5 @@
-//! The whole job without any set-up: starts a test target in this process, makes a disk image,
-//! copies it to the target's unit with progress and verification, copies it back, and compares the
-//! two images.
+//! A whole copy without any setup: starts a test target in this process, makes a disk image, copies it to the
+//! target's unit with progress and verification, copies it back, and compares the two images.
 //!
 //! ```text
 //! cargo run --release -p block-copy --example embedded [-- --size 256M --delay-ms 0 --progress auto]
@@ -52,7 +51,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let disk = RamDisk::new(BLOCK, length / u64::from(BLOCK));
     let mut config = TargetConfig::new(TARGET, disk);
-    // The unit of another run at the same time is another one.
+    // Another run at the same time has another unit.
     let serial = format!("embedded {}", std::process::id());
     config.units.values_mut().for_each(|unit| unit.serial.clone_from(&serial));
     let target = Target::new(config);
@@ -80,7 +79,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A folder that disappears with its content.
+/// A folder that is removed with its content when it is dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -100,7 +99,7 @@ impl Drop for Folder {
     }
 }
 
-/// Fills a file with whole blocks of noise, and returns its length.
+/// Fills a file with whole blocks of pseudo-random bytes, and returns its length.
 fn make_image(path: &Path, size: u64) -> io::Result<u64> {
     let length = size.max(1).next_multiple_of(BLOCK.into());
     let mut file = io::BufWriter::with_capacity(1 << 20, fs::File::create(path)?);
@@ -114,7 +113,8 @@ fn make_image(path: &Path, size: u64) -> io::Result<u64> {
     Ok(length)
 }
 
-/// Xorshift64: as fast as memory, and random enough that a block in the wrong place is seen.
+/// Returns the next pseudo-random word (Xorshift64): as fast as memory, and random enough to find a block in
+/// the wrong place.
 const fn xorshift(mut word: u64) -> u64 {
     word ^= word << 13;
     word ^= word >> 7;

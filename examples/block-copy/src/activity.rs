@@ -22,23 +22,23 @@ pub enum Activity {
     Running,
     /// No byte has moved for this time.
     Stalled {
-        /// Since the last byte.
+        /// Time since the last byte.
         time: Duration,
         /// The awaited event, if known.
         awaited: Option<Awaited>,
     },
-    /// An order has paused it.
+    /// An order has paused the pass.
     Paused,
-    /// All is written, and the flush has lasted for this time.
+    /// All bytes are written, and the flush has lasted for this time.
     Flushing(Duration),
 }
 
 /// The event that an end of a copy waits for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Awaited {
-    /// Which end, where both have a target or a server.
+    /// The end that waits, if both have a target or a server.
     pub side: Option<Side>,
-    /// Its name: the target, the unit or the server.
+    /// The peer that it waits for: the target, the unit or the server.
     pub what: &'static str,
     /// The time limit of the wait; `None` if there is none.
     pub limit: Option<Duration>,
@@ -54,7 +54,7 @@ impl fmt::Display for Awaited {
 }
 
 impl Activity {
-    /// What is shown of it in place of rate and time left, the longest text first; nothing while bytes move.
+    /// Returns the texts to show in place of rate and time left, the longest first; none while bytes move.
     pub(crate) fn texts(&self) -> Vec<String> {
         match self {
             Self::Running => Vec::new(),
@@ -75,7 +75,7 @@ impl Activity {
     }
 }
 
-/// Watches how far a pass has come, and tells what it does.
+/// Follows the progress of a pass, and derives its activity.
 #[derive(Debug)]
 pub(crate) struct Watch {
     last: Option<Progress>,
@@ -84,12 +84,12 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Begins now.
+    /// Begins at the current time.
     pub(crate) fn new() -> Self {
         Self { last: None, since: Instant::now(), has_moved: false }
     }
 
-    /// What the pass does, which has come this far. An end is asked what it waits for only when no byte moves.
+    /// Returns the activity of a pass with the progress `now`. `awaited` is called only if no byte moves.
     pub(crate) fn look(
         &mut self,
         now: &Progress,
@@ -121,7 +121,7 @@ impl Watch {
     }
 }
 
-/// Bytes that this run has moved.
+/// Returns the bytes that this run has moved.
 const fn moved(progress: &Progress) -> u64 {
     progress.done.saturating_sub(progress.resumed)
 }

@@ -90,7 +90,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// A copy with the default options.
+    /// Returns the arguments of a copy with the default options.
     pub fn new(source: impl Into<OsString>, destination: impl Into<OsString>) -> Self {
         Self {
             source: source.into(),
@@ -151,7 +151,7 @@ mod tests {
             ("--on-read-error", "retry"),
             ("--flush-bytes", "63K"),
             ("--verify=all", "--json"),
-            // A word behind it is not its mode.
+            // A mode needs `=` before it: a word after a space is another argument.
             ("--verify", "digests"),
             ("--flush-bytes", "2T"),
             ("--rate-limit", "0"),
@@ -162,7 +162,7 @@ mod tests {
             ("--ranges-from=cat", "--downtime=1m"),
             ("--ranges-from=cat", "--max-passes=0"),
             ("--ranges-from=cat", "--when-not-converging=wait"),
-            // Of a source that nobody writes to there is one pass.
+            // A source that is not in use is copied in one pass.
             ("--downtime", "1s"),
             ("--max-passes", "3"),
             ("--before-last-pass", "true"),

@@ -1,4 +1,4 @@
-//! The line that shows on a terminal how a pass over the bytes stands.
+//! The line on a terminal that shows the progress of a pass.
 
 use std::time::Duration;
 
@@ -8,33 +8,33 @@ use crate::activity::Activity;
 use crate::shortened::{bar, shortened, width};
 use crate::standing::{clock, percent};
 
-/// Cells that a bar has at least where the text beside it cannot be shortened more.
+/// Least number of a bar's cells beside the shortest texts.
 const FEW: usize = 4;
-/// A line in its longest form leaves this part of the columns to the bar.
+/// Beside the longest text, the bar has at least one part in this number of the columns.
 const PART: usize = 6;
 
-/// How a pass over the bytes stands, for a line on a terminal.
+/// The progress of a pass, for a line on a terminal.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BarLine {
-    /// What the pass does: copy or verify.
+    /// The name of the pass: copy or verify.
     pub(crate) pass: &'static str,
     pub(crate) done: u64,
-    /// Bytes in all, if their number is known.
+    /// Total number of bytes, if known.
     pub(crate) total: Option<u64>,
     pub(crate) activity: Activity,
-    /// The rate of the last seconds, Mbit/s.
+    /// Rate over the last seconds, Mbit/s.
     pub(crate) rate: f64,
-    /// Since the beginning of the pass.
+    /// Time since the beginning of the pass.
     pub(crate) elapsed: Duration,
-    /// How long the rest takes at this rate; `None` if nobody knows.
+    /// Estimated time to the end at this rate, if known.
     pub(crate) left: Option<Duration>,
 }
 
-/// A form of the text, and the cells that the bar must have beside it; without a bar `None`.
+/// The least number of cells of the bar, and the text beside it. `None`: there is no bar.
 struct Form(Option<usize>, String);
 
 impl BarLine {
-    /// The line, in the longest form that fits the columns.
+    /// Returns the line with the longest text that fits the columns.
     pub(crate) fn render(&self, columns: usize) -> String {
         let forms = self.forms(columns);
         let fitting = forms.iter().find_map(|form| self.fit(form, columns));
@@ -42,7 +42,7 @@ impl BarLine {
         fitting.or_else(last).unwrap_or_default()
     }
 
-    /// The line with this form of the text, if it fits.
+    /// Returns the line with this form of the text, if it fits.
     fn fit(&self, Form(cells, text): &Form, columns: usize) -> Option<String> {
         let Self { pass, done, total, .. } = *self;
         let Some((least, total)) = cells.zip(total) else {
@@ -53,7 +53,7 @@ impl BarLine {
         (room >= least).then(|| format!("{pass} {} {text}", bar(done, total, room)))
     }
 
-    /// The forms of the text, the longest first.
+    /// Returns the forms of the text, the longest first.
     fn forms(&self, columns: usize) -> Vec<Form> {
         let wide = Some((columns / PART).max(FEW));
         let states = self.activity.texts();
@@ -73,7 +73,7 @@ impl BarLine {
         forms.collect()
     }
 
-    /// The forms with rate and time left.
+    /// Returns the forms with rate and time left, the longest first.
     fn forms_of_rate(&self, wide: Option<usize>, long: &str, short: String) -> Vec<Form> {
         let (few, rate) = (Some(FEW), short_rate(self.rate));
         let left = self.left.map_or_else(String::new, |left| format!(" {} left", clock(left)));
@@ -87,7 +87,7 @@ impl BarLine {
         ]
     }
 
-    /// The forms where nobody knows how much there is.
+    /// Returns the forms for a pass whose total is not known.
     fn forms_of_stream(&self, states: Vec<String>) -> Vec<Form> {
         let done = Size(self.done).to_string();
         let mut texts: Vec<_> = if states.is_empty() {
@@ -104,7 +104,7 @@ impl BarLine {
     }
 }
 
-/// Without a fraction where that says nothing.
+/// Omits the fraction of rates of at least 10 Mbit/s.
 fn short_rate(rate: f64) -> String {
     if rate < 10.0 { format!("{rate:.1} Mbit/s") } else { format!("{rate:.0} Mbit/s") }
 }
@@ -117,7 +117,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
     const COLUMNS: [usize; 5] = [40, 50, 80, 120, 200];
 
-    /// A quarter of 4 GiB.
+    /// Returns a pass that has done a quarter of 4 GiB.
     fn quarter(pass: &'static str, activity: Activity) -> BarLine {
         BarLine {
             pass,
@@ -136,7 +136,7 @@ mod tests {
         Activity::Stalled { time: Duration::from_secs(seconds), awaited }
     }
 
-    /// The full and the empty cells by their numbers, so that a line of the test is short.
+    /// Replaces the cells of the bar by their numbers, so that a line of the test is short.
     fn counted(line: &str) -> String {
         let cells = |cell: char| line.chars().filter(|shown| *shown == cell).count();
         let (full, empty) = (cells('█'), cells('░'));
@@ -243,7 +243,7 @@ mod tests {
         );
     }
 
-    /// A line that wraps leaves its upper part behind at each change.
+    /// If a line wraps, its upper row stays on the terminal at each change.
     #[test]
     fn no_line_is_wider_than_the_terminal() {
         let activities = [

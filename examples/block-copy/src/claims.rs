@@ -1,4 +1,5 @@
-//! What copies read and write, so that none of them gets in the way of another: within this process, and on this host.
+//! Claims on the files and units of copies, so that no copy interferes with another one, in this process or
+//! on this host.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,13 +18,13 @@ use crate::error::Error;
 use crate::named_files::NamedFile;
 use crate::side::Side;
 
-/// How long a command is waited for that a process has left which is gone: it is about to be ended.
+/// How long to wait for a command whose process has ended: the command is about to end as well.
 const LEFT: Duration = Duration::from_secs(5);
-/// How often it is looked for.
+/// Interval between two looks for such a command.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The files and units that the copies of a process read and write, from when they are opened on: what one
-/// writes no other one may read or write, and no other process of this host may write. Clones are the same.
+/// The files and units that the copies of a process read and write. What one copy writes no other copy may
+/// read or write, and no other process of this host may write. Clones share the claims.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Claims(Arc<Mutex<State>>);
 
@@ -36,7 +37,7 @@ struct State {
 #[derive(Debug)]
 struct Claim {
     copy: Arc<str>,
-    /// What it is to the copy.
+    /// The role of the file or unit in the copy, for error messages.
     what: &'static str,
     is_written: bool,
     media: Vec<Medium>,
@@ -57,7 +58,7 @@ impl Claim {
         Self { copy: Arc::clone(copy), what, is_written, media }
     }
 
-    /// Whether one of two copies writes what the other one reads or writes.
+    /// Returns whether one of two copies writes what the other one reads or writes.
     fn collides(&self, other: &Self) -> bool {
         let is_written = self.is_written || other.is_written;
         is_written && self.media.iter().any(|medium| other.media.contains(medium))
@@ -65,17 +66,17 @@ impl Claim {
 }
 
 impl Claims {
-    /// Claims a file that is no copy's, and is read.
+    /// Claims a file for reading that belongs to no copy.
     pub(crate) fn claim_read(&self, what: &'static str, path: &Path) {
         let claim = Claim::of_file(&"this run".into(), &NamedFile::read(what, path));
         self.lock().claims.push(claim);
     }
 
-    /// Claims both ends, and the files that are named beside them, for the copy of this name. One that has ended keeps
-    /// them: whoever is opened late would overwrite what it has copied.
+    /// Claims both ends of the copy `copy`, and the files that its options name. The claims stay when the
+    /// copy has ended: a copy opened later would overwrite its result.
     ///
     /// # Errors
-    /// [`Error::Claimed`]; [`Error::Locked`] and [`Error::CommandLeft`] where another process is at work.
+    /// [`Error::Claimed`]; [`Error::Locked`] and [`Error::CommandLeft`] if another process uses them.
     pub(crate) async fn claim(
         &self,
         copy: &Arc<str>,
@@ -90,7 +91,7 @@ impl Claims {
             let media = claim.media.iter();
             media.map(|medium| (medium.to_string(), claim.what))
         });
-        // The destination is a file that is named as well.
+        // The map removes duplicates: a file of an option may be the destination.
         let written: BTreeMap<_, _> = written.collect();
         self.claim_here(own)?;
         let locks = lock(&written)?;
@@ -111,7 +112,7 @@ impl Claims {
         Ok(())
     }
 
-    /// Claims a file that is kept of copies, where none is made.
+    /// Claims a file that is kept between copies, for a run that makes no copy.
     ///
     /// # Errors
     /// [`Error::Locked`].
@@ -127,12 +128,13 @@ impl Claims {
     }
 }
 
-/// What a command works for that tells what has changed: a copy to this destination.
+/// Returns the keys of the destination. A command that lists changes holds them as long as it runs.
 pub(crate) fn keys(ends: &Ends) -> Vec<String> {
     ends.destination.media().iter().map(ToString::to_string).collect()
 }
 
-/// The locks of what is written, which other processes of this host may have: by their keys, what each is to the copy.
+/// Takes the locks of what is written against other processes of this host. `written` has the key of each,
+/// and its role in the copy.
 fn lock(written: &BTreeMap<String, &'static str>) -> Result<Vec<HostLock>, Error> {
     let mut locks = Vec::new();
     for (key, what) in written {
@@ -141,7 +143,7 @@ fn lock(written: &BTreeMap<String, &'static str>) -> Result<Vec<HostLock>, Error
             Err(held @ LockError::Held(_)) => {
                 return Err(Error::Locked { what, holder: held.to_string() });
             }
-            // Where a sandbox has no sockets, copies go on as they would without a lock.
+            // A sandbox may have no sockets. Then copies run without a lock.
             Err(LockError::System(error)) => {
                 tracing::warn!(%error, "nothing keeps other processes of this host from writing to the {what}");
             }
@@ -150,8 +152,8 @@ fn lock(written: &BTreeMap<String, &'static str>) -> Result<Vec<HostLock>, Error
     Ok(locks)
 }
 
-/// Waits until no command of a process that is gone works for these things any more: it takes what has changed, and tells
-/// nobody.
+/// Waits until no command of an ended process works for these keys. Such a command takes the list of changes,
+/// and reports it to no process.
 async fn await_commands(keys: &[String]) -> Result<(), Error> {
     let end = Instant::now() + LEFT;
     for key in keys {
@@ -172,7 +174,7 @@ async fn await_commands(keys: &[String]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a process is there, or may be.
+/// Returns whether a process exists, or may exist.
 fn is_there(process: u32) -> bool {
     let id = i32::try_from(process).ok().filter(|id| *id > 0).map(Pid::from_raw);
     id.is_some_and(|id| kill(id, None) != Err(Errno::ESRCH))

@@ -1,4 +1,4 @@
-//! The classes that the copies of a process share.
+//! The traffic classes that the copies of a process share.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,20 +10,20 @@ use iscsi_shaper::{Statistics, TreeError};
 use iscsi_tuner::Rate;
 use serde_json::{Value, json};
 
-/// So long a busy machine may keep the program from sending without a loss of rate.
+/// A busy machine may keep the program from sending for this time without a loss of rate.
 const STALL: Duration = Duration::from_millis(200);
 
-/// A limit that holds on average, over what the machine does to the program.
+/// Returns a class with this rate on average, and a burst of [`STALL`].
 pub(crate) fn limit(rate: RateLimit) -> Class {
     let burst = rate.bytes_in(STALL);
     Class::new(rate).with_burst(burst).with_cburst(burst)
 }
 
-/// A tree of classes with names, for all copies of a process. Clones are the same.
+/// A tree of named classes, for all copies of a process. Clones share the tree.
 ///
-/// A copy pays for each byte once: at its destination, or where that is no unit at its source. Between
-/// units both have to keep to the limit, but the source is not to take from the others what they have
-/// already given up to the destination; so it has a limit of its own, as high as the ceil of the class.
+/// Each byte of a copy is charged to its class once: at the destination if that is a unit, otherwise at the
+/// source. Between units both ends have to keep to the limit. The source must not be charged as well, which
+/// would take from the other copies twice. So it has a separate limit, equal to the ceil of the class.
 #[derive(Clone, Debug)]
 pub struct Classes {
     shaper: Shaper,
@@ -33,7 +33,7 @@ pub struct Classes {
 #[derive(Debug, Default)]
 struct State {
     named: BTreeMap<String, Named>,
-    /// The limits of sources whose bytes are paid for at a destination, by the class of the copy.
+    /// The limits of sources whose bytes are charged at the destination, with the class of each copy.
     sources: Vec<(Option<String>, Shaper)>,
 }
 
@@ -43,34 +43,34 @@ struct Named {
     parent: Option<String>,
 }
 
-/// What a class can live on without the others.
+/// The guaranteed rate that a class draws from, without the rates of other classes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Fund {
-    /// What it is guaranteed.
+    /// The guaranteed rate of this class.
     Own(String),
-    /// What is guaranteed to no class below this one, or below the root.
+    /// The rate of this class, or of the root, that is guaranteed to no class below it.
     Spare(Option<String>),
 }
 
 /// Reasons why a class cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum ClassesError {
-    /// There is none of that name.
+    /// No class has that name.
     #[error("there is no class {0:?}; check its spelling")]
     Unknown(String),
-    /// There is one of that name.
+    /// A class of that name exists already.
     #[error("there are two classes {0:?}; give one of them another name")]
     Twice(String),
-    /// Requests wait in those below it only.
+    /// The class has children, and requests wait only in classes without children.
     #[error("there are classes below {0:?}; name one of them")]
     Parent(String),
-    /// A class contradicts itself, or other classes.
+    /// The settings of a class contradict each other, or the settings of other classes.
     #[error(transparent)]
     Tree(#[from] TreeError),
 }
 
 impl Classes {
-    /// All copies together go no faster than this.
+    /// Creates a tree whose copies together keep to `rate`.
     ///
     /// # Errors
     /// [`ClassesError::Tree`] for a rate of 0.
@@ -78,7 +78,7 @@ impl Classes {
         Ok(Self { shaper: Shaper::new(limit(rate))?, state: Arc::default() })
     }
 
-    /// Adds a class below another one, or below the root.
+    /// Adds a class below the class `parent`, or below the root.
     ///
     /// # Errors
     /// [`ClassesError`].
@@ -93,7 +93,7 @@ impl Classes {
         Ok(())
     }
 
-    /// The class of the end of a copy that pays; without a name the one of those that have none.
+    /// Returns the class of the end that is charged. Without a name it is the default class.
     ///
     /// # Errors
     /// [`ClassesError::Unknown`], [`ClassesError::Parent`].
@@ -110,7 +110,7 @@ impl Classes {
         Ok(self.shaper.traffic_class(id))
     }
 
-    /// The class of a source whose bytes are paid for at the destination.
+    /// Returns the class of a source whose bytes are charged at the destination.
     ///
     /// # Errors
     /// [`ClassesError::Unknown`].
@@ -121,8 +121,8 @@ impl Classes {
         Ok(class)
     }
 
-    /// What a class, or the default one, can live on without the others, and how much that is. All funds
-    /// together are no more than the root has.
+    /// Returns the fund of a class, or of the default class, and its rate. The rates of all funds together
+    /// are at most the rate of the root.
     ///
     /// # Errors
     /// [`ClassesError::Unknown`].
@@ -139,7 +139,7 @@ impl Classes {
         Ok((Fund::Spare(parent), rate))
     }
 
-    /// What of a class, or of the root, is guaranteed to none below it.
+    /// Returns the rate of a class, or of the root, that is guaranteed to no class below it.
     fn spare(&self, parent: Option<&str>) -> Result<RateLimit, ClassesError> {
         let Some(rate) = self.class(self.id(parent)?)?.rate.bits_per_second() else {
             return Ok(RateLimit::Unlimited);
@@ -152,8 +152,7 @@ impl Classes {
         Ok(spare.map_or(RateLimit::Zero, RateLimit::Limited))
     }
 
-    /// Gives a class another rate, or all of them together. The ceil of a class that borrows nothing goes
-    /// with its rate.
+    /// Changes the rate of a class, or of the root. The ceil of a class that borrows nothing changes with it.
     ///
     /// # Errors
     /// [`ClassesError`].
@@ -169,7 +168,7 @@ impl Classes {
         })
     }
 
-    /// Gives a class another ceil.
+    /// Changes the ceil of a class.
     ///
     /// # Errors
     /// [`ClassesError`].
@@ -192,7 +191,7 @@ impl Classes {
         Ok(())
     }
 
-    /// The narrowest ceil of a class and of all above it.
+    /// Returns the smallest ceil of a class and of all classes above it.
     ///
     /// # Errors
     /// [`ClassesError::Unknown`].
@@ -210,7 +209,7 @@ impl Classes {
         self.shaper.class(id).ok_or(TreeError::Unknown)
     }
 
-    /// The root, or the class of a name.
+    /// Returns the class with this name, or the root without a name.
     fn id(&self, name: Option<&str>) -> Result<ClassId, ClassesError> {
         let Some(name) = name else { return Ok(self.shaper.root()) };
         let named = self.lock().named.get(name).map(|named| named.id);
@@ -221,12 +220,12 @@ impl Classes {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What all together have, for programs.
+    /// Returns the rates of the root, for programs.
     pub(crate) fn to_json(&self) -> Value {
         self.described(self.shaper.root())
     }
 
-    /// What each class has, for programs, by its name.
+    /// Returns the rates of each class by its name, for programs.
     pub(crate) fn each_to_json(&self) -> Value {
         let named: Vec<_> =
             self.lock().named.iter().map(|(name, named)| (name.clone(), named.id)).collect();
@@ -282,7 +281,7 @@ mod tests {
         assert!(classes.set_rate(Some("backup"), rate("11mbit")).is_err());
     }
 
-    /// That of the class, or of one above it, also after a change.
+    /// The ceil of the class, or of one above it, also after a change.
     #[tokio::test]
     async fn a_source_between_units_has_the_narrowest_ceil() {
         let classes = classes();

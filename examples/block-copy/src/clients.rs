@@ -1,4 +1,4 @@
-//! Other processes that share the tree of this one.
+//! Other processes that share the tree of classes of this one.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,28 +16,28 @@ use crate::classes::{Classes, ClassesError, Fund};
 use crate::lines::{Line, Lines};
 use crate::sharing::{Asked, Limits, Told, divided};
 
-/// How many processes may share the tree.
+/// Most processes that may share the tree.
 pub(crate) const MAX_CLIENTS: usize = 48;
-/// Requests of one that wait or are under way, at most.
+/// Most requests of a client that wait or are in flight.
 const MAX_REQUESTS: usize = 4096;
 
-/// All that share the tree of this process. Clones are the same.
+/// The clients: processes that share the tree of this one. Clones of this are handles of the same clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Clients {
     classes: Classes,
     state: Arc<Mutex<State>>,
-    /// The classes have changed, or who shares them.
+    /// Notifies the clients of changes of the classes, or of the number of clients.
     changed: Arc<watch::Sender<()>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Counts up.
+    /// Number of the next client.
     serial: u64,
     present: BTreeMap<u64, Present>,
 }
 
-/// One that shares the tree.
+/// A client that is connected.
 #[derive(Clone, Debug)]
 struct Present {
     process: Option<i32>,
@@ -47,7 +47,7 @@ struct Present {
     waiting: usize,
 }
 
-/// Why a process cannot share the tree.
+/// Reasons why a process cannot share the tree.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ClientError {
     #[error(transparent)]
@@ -61,7 +61,7 @@ impl Clients {
         Self { classes, state: Arc::default(), changed: Arc::default() }
     }
 
-    /// Takes one more in, to a class or the default one.
+    /// Admits a client to a class, or to the default one.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -84,7 +84,7 @@ impl Clients {
         Ok(Client { clients: self.clone(), serial, class, traffic })
     }
 
-    /// The classes are others by now: all are told what that means for them.
+    /// Applies a change of the classes: each client receives its new limits.
     pub(crate) fn changed(&self) {
         let mut state = self.lock();
         for present in state.present.values_mut() {
@@ -96,7 +96,7 @@ impl Clients {
         self.changed.send_replace(());
     }
 
-    /// Each of them, for programs.
+    /// Returns the clients, for programs.
     pub(crate) fn to_json(&self) -> Value {
         let state = self.lock();
         let client = |Present { process, class, sent, waiting, .. }: &Present| {
@@ -110,7 +110,7 @@ impl Clients {
         state.present.values().map(client).collect()
     }
 
-    /// What each of those of a class may send.
+    /// Returns the limits of each client in a class.
     fn limits(&self, class: Option<&str>) -> Result<Limits, ClassesError> {
         let (ceil, (fund, rate)) = (self.classes.ceil(class)?, self.classes.fund(class)?);
         let state = self.lock();
@@ -123,7 +123,7 @@ impl Clients {
     }
 }
 
-/// A process that shares the tree. Dropped, it does not any more.
+/// A process that shares the tree. Dropping it removes the client.
 #[derive(Debug)]
 pub(crate) struct Client {
     clients: Clients,
@@ -133,15 +133,15 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Grants what it asks for, until its connection ends. What waits is given up then; what was granted
-    /// counts.
+    /// Grants the client's requests until its connection ends. Then waiting requests are dropped; granted
+    /// ones stay charged.
     ///
     /// # Errors
-    /// What the connection says.
+    /// The error of the connection.
     pub(crate) async fn serve(self, lines: Lines, writer: OwnedWriteHalf) -> io::Result<()> {
         let mut requests = Requests::default();
         let result = self.converse(lines, writer, &mut requests).await;
-        // It counts as there as long as something of it waits.
+        // The client is counted until its last waiting request is dropped.
         requests.tasks.shutdown().await;
         result
     }
@@ -161,7 +161,7 @@ impl Client {
             }
             tokio::select! {
                 biased;
-                // The sender lives as long as this.
+                // No error is possible: the sender lives as long as `self`.
                 _ = changed.changed() => {}
                 Some(id) = requests.granted() => tell(&mut writer, &Told::Granted(id)).await?,
                 line = lines.next() => {
@@ -193,7 +193,7 @@ async fn tell(writer: &mut OwnedWriteHalf, told: &Told) -> io::Result<()> {
     writer.write_all(told.to_string().as_bytes()).await
 }
 
-/// The requests of one process, until it says what they have moved.
+/// The requests of one client, until it reports how many bytes they moved.
 #[derive(Debug, Default)]
 struct Requests {
     tasks: JoinSet<(u64, Option<Charge>)>,
@@ -210,10 +210,10 @@ enum Request {
 }
 
 impl Requests {
-    /// Takes a line.
+    /// Takes a line of the client.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// What is wrong with the line.
     fn take(&mut self, line: &str, class: &TrafficClass) -> Result<(), String> {
         match Asked::parse(line) {
             Some(Asked::Take { id, bytes }) => self.begin(id, bytes, class),
@@ -240,7 +240,7 @@ impl Requests {
         Ok(())
     }
 
-    /// A request has moved so many bytes, or is given up.
+    /// Ends a request: it moved `moved` bytes, or was dropped while it waited.
     fn end(&mut self, id: u64, moved: u64) {
         match self.known.remove(&id) {
             Some(Request::Waiting(task)) => {
@@ -251,15 +251,15 @@ impl Requests {
                 charge.settle(moved);
                 self.sent = self.sent.saturating_sub(bytes).saturating_add(moved);
             }
-            // Nothing is known of it that could be mended.
+            // An unknown request has no charge to correct.
             None => {}
         }
     }
 
-    /// Waits for the next that may be sent; `None` if none waits.
+    /// Waits for the next request that may be sent. Returns `None` if none waits.
     async fn granted(&mut self) -> Option<u64> {
         loop {
-            // One that was given up has an error, or a charge that goes back.
+            // A dropped request has an error, or a charge that is returned.
             let Ok((id, Some(charge))) = self.tasks.join_next().await? else { continue };
             let Some(request) = self.known.get_mut(&id) else { continue };
             let bytes = charge.bytes();

@@ -1,6 +1,7 @@
-//! What a medium holds, by the bytes that its formats begin with: image formats, compression, partition tables, file systems.
+//! The content of a medium, recognised by signatures: image formats, compression, partition tables, file
+//! systems.
 //!
-//! A table for each kind; nothing of a format is read but what says that it is there, and how it is called.
+//! There is a table for each kind. Of each format only the signature and the name or label are read.
 
 mod container;
 mod file_system;
@@ -14,15 +15,16 @@ pub(crate) use sample::Sample;
 
 use held::Held;
 
-/// What a medium holds, for people: "a GPT partition table of 2 partitions, an XFS file system \"data\" of 10 GiB". `None` if
-/// nothing is recognised.
+/// Returns the content of a medium, for people: "a GPT partition table of 2 partitions, an XFS file system
+/// \"data\" of 10 GiB". Returns `None` if nothing is recognised.
 pub(crate) fn held(sample: &Sample) -> Option<String> {
     let mut found: Vec<String> = Vec::new();
     if let Some(container) = container(sample) {
         found.push(container.thing());
     }
     let mut held = file_system::all(sample);
-    // The first sector of a FAT or NTFS volume ends as that of a partition table, and its code stands where the entries are.
+    // The first sector of a FAT or NTFS volume ends with the signature of an MBR, and has code in the
+    // place of its entries.
     if !held.iter().any(|held| file_system::is_boot_sector(held.kind())) {
         held.extend(partition_table::find(sample));
     }

@@ -18,21 +18,21 @@ use crate::orders::Orders;
 use crate::output::json_line;
 use crate::sharing::{SHARE, Told};
 
-/// Connections at once: those of processes that share the tree, and some for orders.
+/// Most concurrent connections: those of the clients that share the tree, and some for orders.
 const MAX_CONNECTIONS: usize = MAX_CLIENTS + 16;
-/// How long after a connection that could not be had the next one is asked for.
+/// Pause after a failed `accept`.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Where orders come from.
+/// The socket that orders come from.
 #[derive(Debug)]
 pub(crate) struct ControlSocket(NamedSocket);
 
 impl ControlSocket {
-    /// Listens at a path. What is there and is no socket, or one where somebody listens, is left alone; a
-    /// socket that a process has left is replaced.
+    /// Listens at a path. Replaces a socket that a process has left. Any other file, and a socket where a
+    /// process listens, stay.
     ///
     /// # Errors
-    /// [`Error::ControlTaken`], or [`Error::Control`] with the system's reason.
+    /// [`Error::ControlTaken`], or [`Error::Control`] with the error of the system.
     pub(crate) fn bind(path: &Path) -> Result<Self, Error> {
         let socket = NamedSocket::bind(path).map_err(|cause| {
             if cause.kind() == ErrorKind::AddrInUse {
@@ -43,7 +43,7 @@ impl ControlSocket {
         Ok(Self(socket))
     }
 
-    /// Takes orders for ever.
+    /// Takes orders without an end.
     pub(crate) async fn serve(&self, orders: &Orders) -> Infallible {
         let mut connections = JoinSet::new();
         loop {
@@ -51,7 +51,7 @@ impl ControlSocket {
             tokio::select! {
                 accepted = self.0.listener().accept(), if has_room => match accepted {
                     Ok((stream, _)) => drop(connections.spawn(converse(stream, orders.clone()))),
-                    // Too many files are open, or whoever came is gone.
+                    // Too many files are open, or the client has closed its connection.
                     Err(_) => sleep(PAUSE).await,
                 },
                 Some(_) = connections.join_next() => {}
@@ -60,8 +60,8 @@ impl ControlSocket {
     }
 }
 
-/// Answers each line of a connection with one, until its end, or one that is too long; or serves a process
-/// that shares the tree.
+/// Answers each line of a connection with one line, until the connection ends or a line is too long. If a
+/// line asks to share the tree, serves the client from then on.
 async fn converse(stream: UnixStream, orders: Orders) -> io::Result<()> {
     let process = stream.peer_cred().ok().and_then(|peer| peer.pid());
     let (reader, mut writer) = stream.into_split();
@@ -82,7 +82,7 @@ async fn converse(stream: UnixStream, orders: Orders) -> io::Result<()> {
     Ok(())
 }
 
-/// The class that a process wants to share, or the default one, if that is what the order says.
+/// Returns the class that a client asks to share, if the order says that: `Some(None)` is the default class.
 fn class_to_share(order: &str) -> Option<Option<&str>> {
     let class = order.trim().strip_prefix(SHARE)?;
     let is_word = class.is_empty() || class.starts_with(char::is_whitespace);

@@ -44,7 +44,7 @@ const NO_IDENTITY: Error = Error::Usage(
 pub enum End {
     /// A regular file or a block device.
     File(FileEnd),
-    /// A pipe, a terminal and their like.
+    /// A pipe, a terminal or the like.
     Stream(StreamEnd),
     /// A logical unit.
     Unit(Arc<UnitEnd>),
@@ -55,11 +55,10 @@ pub enum End {
 }
 
 impl End {
-    /// Opens a location to read from. `bitmap` names a dirty bitmap of an export, which is read
-    /// immediately.
+    /// Opens a location to read from. `bitmap` names a dirty bitmap of an export, which is read immediately.
     ///
     /// # Errors
-    /// What is wrong with the location, or the way to it.
+    /// What is wrong with the location, or the error of opening it.
     pub async fn source(
         location: &Location,
         initiator: &Initiator,
@@ -82,7 +81,7 @@ impl End {
     /// Opens a location to write to.
     ///
     /// # Errors
-    /// What is wrong with the location, or the way to it.
+    /// What is wrong with the location, or the error of opening it.
     pub async fn destination(
         location: &Location,
         initiator: &Initiator,
@@ -104,10 +103,10 @@ impl End {
         }
     }
 
-    /// Opens a location that was copied to, to read from.
+    /// Opens the destination of a copy to read it back.
     ///
     /// # Errors
-    /// What is wrong with the location, or the way to it.
+    /// What is wrong with the location, or the error of opening it.
     pub(crate) async fn read_back(
         location: &Location,
         initiator: &Initiator,
@@ -146,7 +145,7 @@ impl End {
         Ok(Self::Volume(volume.into()))
     }
 
-    /// The units that it consists of, in their order; none of a file, a stream or an export.
+    /// Returns the units of the end, in their order. A file, a stream and an export have none.
     pub fn units(&self) -> &[UnitEnd] {
         match self {
             Self::Unit(unit) => std::slice::from_ref(unit),
@@ -155,7 +154,8 @@ impl End {
         }
     }
 
-    /// Returns the number of reads or writes of `io_size` bytes that keep its units busy; `None` where there are none.
+    /// Returns the number of reads or writes of `io_size` bytes that keep its units busy, or `None` without
+    /// units.
     pub fn queue_depth(&self, io_size: usize) -> Option<usize> {
         match self {
             Self::Unit(unit) => Some(unit.queue_depth(io_size)),
@@ -164,7 +164,8 @@ impl End {
         }
     }
 
-    /// Returns that number where the unit is only read.
+    /// Returns the number of reads of `io_size` bytes that keep its units busy if they are only read, or
+    /// `None` without units.
     pub fn read_depth(&self, io_size: usize) -> Option<usize> {
         match self {
             Self::Unit(unit) => Some(unit.read_depth(io_size)),
@@ -173,12 +174,12 @@ impl End {
         }
     }
 
-    /// Whether it is reached over a link, which may be lost.
+    /// Returns whether the end is reached over a link, which may be lost.
     pub(crate) const fn is_remote(&self) -> bool {
         matches!(self, Self::Unit(_) | Self::Export(_) | Self::Volume(_))
     }
 
-    /// What it waits for at this moment; `None` if all flows.
+    /// Returns what the end waits for at this moment; `None` if it does not wait.
     pub(crate) fn awaited(&self) -> Option<Awaited> {
         match self {
             Self::Export(export) => export.awaited(),
@@ -187,7 +188,7 @@ impl End {
         }
     }
 
-    /// What it is, beside its name, from the longest text to the shortest: unit, size and sessions.
+    /// Returns the details beside the name, from the longest text to the shortest: unit, size and sessions.
     pub(crate) fn details(&self) -> Vec<String> {
         match self {
             Self::File(file) => file.size().into_iter().collect(),
@@ -198,12 +199,12 @@ impl End {
         }
     }
 
-    /// Whether bytes come or go in order only, and cannot be read back.
+    /// Returns whether the bytes come or go in order only, and cannot be read back.
     pub const fn is_stream(&self) -> bool {
         matches!(self, Self::Stream(_))
     }
 
-    /// Whether what is printed there would come among its data.
+    /// Returns whether text on standard output would be mixed with the data of the end.
     pub(crate) fn is_standard_output(&self) -> bool {
         match self {
             Self::File(file) => file.is_standard_output(),
@@ -212,19 +213,19 @@ impl End {
         }
     }
 
-    /// Removes a file that was made for this copy and is still empty.
+    /// Removes a file that was created for this copy and is still empty.
     pub(crate) async fn remove_if_empty(&self) {
         if let Self::File(file) = self {
             file.remove_if_empty().await;
         }
     }
 
-    /// Whether it is a regular file, which is as long as what is copied to it.
+    /// Returns whether the end is a regular file, which becomes as long as the data copied to it.
     pub(crate) fn is_regular_file(&self) -> bool {
         matches!(self, Self::File(file) if file.is_regular())
     }
 
-    /// The end as something to copy from.
+    /// Returns the end as a source of a copy.
     pub fn to_source(&self) -> Source {
         match self {
             Self::File(file) => file.to_source(),
@@ -235,7 +236,7 @@ impl End {
         }
     }
 
-    /// The end as something to copy to.
+    /// Returns the end as a destination of a copy.
     pub fn to_destination(&self) -> Destination {
         match self {
             Self::File(file) => file.to_destination(),
@@ -246,7 +247,7 @@ impl End {
         }
     }
 
-    /// What whole blocks of it can be read from, a few at a time; none of a stream.
+    /// Returns a device for a few reads of whole blocks; `None` for a stream.
     pub(crate) fn glance(&self) -> Option<Arc<dyn Device>> {
         Some(match self {
             Self::File(file) => Arc::new(file.device().clone()),
@@ -257,7 +258,7 @@ impl End {
         })
     }
 
-    /// The bytes of a logical block, by which partition tables count; none where nothing has such.
+    /// Returns the bytes of a logical block, the unit of partition tables; `None` if the end has no blocks.
     pub(crate) fn block_size(&self) -> Option<u64> {
         match self {
             Self::File(file) => file.block_size(),
@@ -268,10 +269,10 @@ impl End {
         }
     }
 
-    /// What makes it the same source the next day.
+    /// Returns what identifies the source in later runs.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a stream; [`Error::Nameless`]; what the system says.
+    /// [`Error::Usage`] for a stream; [`Error::Nameless`]; the error of the system.
     pub(crate) fn source_identity(&self) -> Result<Identity, Error> {
         match self {
             Self::File(file) => file.source_identity(),
@@ -284,10 +285,10 @@ impl End {
         }
     }
 
-    /// What makes it the same source the next day, while others write to it.
+    /// Returns what identifies the source in later runs if it is written to meanwhile.
     ///
     /// # Errors
-    /// As [`source_identity`](Self::source_identity).
+    /// The errors of [`source_identity`](Self::source_identity).
     pub(crate) fn source_in_use_identity(&self) -> Result<Identity, Error> {
         match self {
             Self::File(file) => file.source_in_use_identity(),
@@ -297,15 +298,15 @@ impl End {
         }
     }
 
-    /// What tells whether a file has changed, as far as the system says.
+    /// Returns an identity that changes with the content of a file, if the system reports one.
     pub(crate) fn file_identity(&self) -> Option<Identity> {
         if let Self::File(file) = self { file.source_identity().ok() } else { None }
     }
 
-    /// What makes it the same destination the next day.
+    /// Returns what identifies the destination in later runs.
     ///
     /// # Errors
-    /// As [`source_identity`](Self::source_identity).
+    /// The errors of [`source_identity`](Self::source_identity).
     pub(crate) fn destination_identity(&self) -> Result<Identity, Error> {
         match self {
             Self::File(file) => file.destination_identity(),
@@ -318,7 +319,7 @@ impl End {
         }
     }
 
-    /// The name.
+    /// Returns the name of the end.
     pub(crate) fn name(&self) -> Arc<str> {
         match self {
             Self::File(file) => Arc::clone(file.name()),
@@ -329,7 +330,7 @@ impl End {
         }
     }
 
-    /// What went wrong at this end, which is that side of the copy.
+    /// Returns the error for a failure at this end, which is the `side` of the copy.
     pub(crate) fn failed(&self, side: Side, cause: impl Into<DeviceError>) -> Error {
         let cause = cause.into();
         match cause.source_as::<IscsiError>() {
@@ -338,7 +339,7 @@ impl End {
         }
     }
 
-    /// Sets the length of reads and writes, bytes.
+    /// Sets the length of reads and writes in bytes.
     #[must_use]
     pub fn with_io_size(self, io_size: usize) -> Self {
         match self {
@@ -350,7 +351,7 @@ impl End {
         }
     }
 
-    /// What it is under all its names; nothing for a stream, and of a volume each unit.
+    /// Returns what identifies the end under all its names: nothing for a stream, each unit for a volume.
     pub(crate) fn media(&self) -> Vec<Medium> {
         match self {
             Self::File(file) => vec![Medium::File(file.id())],
@@ -360,7 +361,7 @@ impl End {
         }
     }
 
-    /// What both ends are, if they are the same: a copy onto itself destroys.
+    /// Returns the kind of both ends if they are the same medium: a copy onto itself would destroy data.
     pub(crate) fn same_as(&self, other: &Self) -> Option<&'static str> {
         let others = other.media();
         let medium = self.media().into_iter().find(|medium| others.contains(medium))?;
@@ -382,10 +383,10 @@ impl End {
         }
     }
 
-    /// Ends the sessions of a unit in order; others end by themselves.
+    /// Logs out of the units. Other ends need no logout.
     ///
     /// # Errors
-    /// If the target may still carry out what was sent to it.
+    /// If the target may still execute a write that was sent to it.
     pub async fn close(&self, stop: &Stop) -> Result<(), Error> {
         match self {
             Self::Unit(unit) => unit.close(stop).await,

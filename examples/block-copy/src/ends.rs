@@ -18,18 +18,18 @@ use crate::side::Side;
 use crate::span::Span;
 use crate::stop::Stop;
 
-/// How long an error waits for the answer whether the unit is another one.
+/// After an error, how long to wait for the check whether the unit was replaced.
 const QUESTION: Duration = Duration::from_secs(10);
 
 pub(crate) const NO_WAY_BACK: Error =
     Error::Usage("a stream cannot be read back; leave --verify out, or write to a file or a unit");
 
-/// The object would come among the data.
+/// The object would be mixed with the data.
 pub(crate) const TWO_USES: Error = Error::Usage(
     "--json and the destination both need standard output; leave one of them out, or write to another place",
 );
 
-/// Both ends of a copy. Clones are the same.
+/// Both ends of a copy. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Ends {
     pub(crate) source: End,
@@ -38,8 +38,8 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// Opens both ends, each by its initiator: two units side by side, otherwise nothing is made of a
-    /// destination whose source cannot be had.
+    /// Opens both ends, each by its initiator. Two units are opened concurrently. Otherwise the source is
+    /// opened first, so that no destination is created if the source cannot be opened.
     pub(crate) async fn open(
         access: Access,
         span: Span,
@@ -52,7 +52,7 @@ impl Ends {
         let source = unless(stop, End::source(from, reader, bitmap));
         let destination = unless(stop, End::destination(to, writer, access));
         let (source, destination) = if from.has_units() && to.has_units() {
-            // The error of the source is the one to tell.
+            // If both fail, the error of the source is returned.
             tokio::try_join!(source, async { Ok(destination.await) })?
         } else {
             (source.await?, destination.await)
@@ -60,19 +60,19 @@ impl Ends {
         match destination {
             Ok(destination) => Ok(Self { source, destination, span }),
             Err(error) => {
-                // Nothing was sent that it could still carry out.
+                // Nothing was sent that the source could still execute.
                 drop(source.close(stop).await);
                 Err(error)
             }
         }
     }
 
-    /// A destination that is only read, in both places.
+    /// Creates the ends of a destination that is only read: it is in both places.
     pub(crate) fn of_one(end: End, span: Span) -> Self {
         Self { source: end.clone(), destination: end, span }
     }
 
-    /// Whether the source can go to the destination as is asked for.
+    /// Checks that the source can be copied to the destination with these arguments.
     pub(crate) fn check(&self, args: &Args) -> Result<(), Error> {
         let Self { source, destination, span } = self;
         if let Some(kind) = source.same_as(destination) {
@@ -93,30 +93,31 @@ impl Ends {
         span.check_streams(source.is_stream(), destination.is_stream())
     }
 
-    /// Whether the destination has room for what is copied.
+    /// Checks that the destination has room for the bytes to copy.
     pub(crate) fn check_room(&self) -> Result<(), Error> {
         self.span.check(&self.source.to_source(), &self.destination.to_destination())
     }
 
-    /// The content to copy.
+    /// Returns the content to copy.
     pub(crate) fn to_source(&self) -> Source {
         self.span.of_source(self.source.to_source())
     }
 
-    /// Where it goes.
+    /// Returns the part of the destination to write.
     pub(crate) fn to_destination(&self) -> Destination {
         self.span.of_destination(self.destination.to_destination())
     }
 
-    /// The first byte at the destination that is written.
+    /// Returns the offset of the first byte that is written at the destination.
     pub(crate) fn place(&self) -> u64 {
         self.span.place()
     }
 
-    /// What makes both the same the next day, where others write to the source meanwhile or not.
+    /// Returns what identifies the source and the destination in later runs. If the source `is_in_use`, its
+    /// identity does not depend on its content.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a stream; [`Error::Nameless`]; what the system says.
+    /// [`Error::Usage`] for a stream; [`Error::Nameless`]; the error of the system.
     pub(crate) fn identities(&self, is_in_use: bool) -> Result<(Identity, Identity), Error> {
         let source = if is_in_use {
             self.span.of_source_identity(self.source.source_in_use_identity()?)
@@ -126,23 +127,23 @@ impl Ends {
         Ok((source, self.destination_identity()?))
     }
 
-    /// What makes the source the same the next day.
+    /// Returns what identifies the source in later runs.
     ///
     /// # Errors
-    /// As [`identities`](Self::identities).
+    /// The errors of [`identities`](Self::identities).
     pub(crate) fn source_identity(&self) -> Result<Identity, Error> {
         Ok(self.span.of_source_identity(self.source.source_identity()?))
     }
 
-    /// What makes the destination the same the next day.
+    /// Returns what identifies the destination in later runs.
     ///
     /// # Errors
-    /// As [`identities`](Self::identities).
+    /// The errors of [`identities`](Self::identities).
     pub(crate) fn destination_identity(&self) -> Result<Identity, Error> {
         Ok(self.span.of_destination_identity(self.destination.destination_identity()?))
     }
 
-    /// The same ends, for reads and writes of `io_size` bytes.
+    /// Sets the length of reads and writes in bytes.
     #[must_use]
     pub(crate) fn with_io_size(self, io_size: usize) -> Self {
         let Self { source, destination, span } = self;
@@ -153,12 +154,13 @@ impl Ends {
         }
     }
 
-    /// The units that they consist of, those of the destination first.
+    /// Returns the units of both ends, those of the destination first.
     pub(crate) fn units(&self) -> impl Iterator<Item = &UnitEnd> {
         [&self.destination, &self.source].into_iter().flat_map(End::units)
     }
 
-    /// The end whose units want the most reads or writes of `io_size` bytes by now, with how many.
+    /// Returns the end whose units need the most reads or writes of `io_size` bytes in flight, and their
+    /// number.
     pub(crate) fn deepest(&self, io_size: usize) -> Option<(&End, usize)> {
         let (to, from) = (&self.destination, &self.source);
         let depths = [(to, to.queue_depth(io_size)), (from, from.read_depth(io_size))];
@@ -166,7 +168,7 @@ impl Ends {
         known.max_by_key(|(_, depth)| *depth)
     }
 
-    /// What an end waits for at this moment, the destination first; `None` if all flows.
+    /// Returns what an end waits for at this moment, the destination first; `None` if neither waits.
     pub(crate) fn awaited(&self) -> Option<Awaited> {
         let sides = [(Side::Destination, &self.destination), (Side::Source, &self.source)];
         let are_both_remote = sides.iter().all(|(_, end)| end.is_remote());
@@ -174,7 +176,7 @@ impl Ends {
         awaited.map(|(side, awaited)| Awaited { side: are_both_remote.then_some(side), ..awaited })
     }
 
-    /// Looks at the sessions of both ends.
+    /// Takes the counters of all sessions of both ends.
     pub(crate) async fn observe(&self) -> Vec<Observation> {
         let mut observations = Vec::new();
         for unit in self.units() {
@@ -183,18 +185,18 @@ impl Ends {
         observations
     }
 
-    /// What has held each end back since then.
+    /// Returns what has held each end back since the observations.
     pub(crate) async fn diagnose(&self, observations: Vec<Observation>) -> Vec<(Side, Diagnosis)> {
         let mut diagnoses = Vec::new();
         for (unit, observation) in self.units().zip(observations) {
             diagnoses.extend(observation.end(unit).await);
         }
-        // In the order of the way.
+        // The source first, as the bytes go.
         diagnoses.reverse();
         diagnoses
     }
 
-    /// What went wrong with the copy, at which end.
+    /// Returns the error for a failure of the copy, with the end that failed.
     pub(crate) fn failed(&self, error: CopyError) -> Error {
         match error {
             CopyError::Source(cause) => self.source.failed(Side::Source, cause),
@@ -220,8 +222,8 @@ impl Ends {
         }
     }
 
-    /// Makes sure that the ends are still the units that were opened: not every target tells of it when
-    /// it puts another one in the place of one.
+    /// Checks that the ends are still the units that were opened. Not every target reports that it has
+    /// replaced a unit.
     pub(crate) async fn confirm(&self, stop: &Stop) -> Result<(), Error> {
         for unit in self.units() {
             let confirmed = unless(stop, unit.confirm()).await;
@@ -230,8 +232,8 @@ impl Ends {
         Ok(())
     }
 
-    /// An error of a request, or its reason: what takes the place of a unit may refuse the request in any
-    /// words.
+    /// Returns an error, or its cause if the unit was replaced: another unit may refuse the request for any
+    /// reason.
     pub(crate) async fn explained(&self, error: Error, stop: &Stop) -> Error {
         let Error::Unit { side, cause } = &error else { return error };
         if cause.source_as::<IscsiError>().is_none_or(|cause| cause.sense().is_none()) {
@@ -249,16 +251,16 @@ impl Ends {
         }
     }
 
-    /// Ends the sessions with both.
+    /// Logs out of both ends.
     ///
     /// # Errors
-    /// If the destination's target may still carry out what was sent to it.
+    /// If the destination's target may still execute a write that was sent to it.
     pub(crate) async fn close(&self, stop: &Stop) -> Result<(), Error> {
         tokio::join!(self.source.close(stop), self.destination.close(stop)).1
     }
 }
 
-/// Waits for some work, unless the copy shall stop before.
+/// Waits for work, unless a stop is requested first.
 pub(crate) async fn unless<T>(
     stop: &Stop,
     work: impl Future<Output = Result<T, Error>>,

@@ -22,52 +22,51 @@ use crate::sentence::{is_of_caller, of_device, of_export, of_ranges};
 use crate::side::Side;
 use iscsi_tuner::Size;
 
-/// Reasons why a copy fails. Each message is one sentence that says what to do where something can
-/// be done.
+/// Reasons why a copy fails. Each message is one sentence, which says what to do if something can be done.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum Error {
-    /// The arguments do not go together.
+    /// The arguments contradict each other.
     #[error("{0}")]
     Usage(&'static str),
-    /// The initiator cannot be what it is asked to be.
+    /// The initiator cannot have the requested name or options.
     #[error("{}", .0.sentence())]
     Initiator(#[source] iscsi_initiator::Error),
-    /// A unit, or the way to it.
+    /// The URL of a unit is wrong, the unit cannot be opened, or a request to it failed.
     #[error("{side}: {}", cause.sentence())]
     Unit {
-        /// Which one.
+        /// The side of the copy.
         side: Side,
         /// The cause.
         cause: DeviceError,
     },
-    /// The file of a volume, or its units.
+    /// The file that describes a volume, or one of its units, cannot be used.
     #[error("{side}: {cause}")]
     Volume {
-        /// Which one.
+        /// The side of the copy.
         side: Side,
         /// The cause.
         cause: VolumeError,
     },
-    /// An NBD server, its export or its URI.
+    /// The URI of an NBD export is wrong, or the export cannot be opened.
     #[error("{side}: {}", of_export(cause))]
     Nbd {
-        /// Which one.
+        /// The side of the copy.
         side: Side,
         /// The cause.
         cause: NbdError,
     },
-    /// A file or stream.
+    /// A file, a stream, an NBD export or a volume cannot be opened, read or written.
     #[error("{side} {name}: {}", of_device(cause))]
     File {
-        /// Which one.
+        /// The side of the copy.
         side: Side,
-        /// Its name.
+        /// Name of this end of the copy.
         name: Arc<str>,
         /// The cause.
         cause: DeviceError,
     },
-    /// Something else would be overwritten or copied than was meant.
+    /// The copy would read or overwrite something else than the user probably meant.
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The source ended before the length that it had at the beginning.
@@ -75,7 +74,7 @@ pub enum Error {
         "source {0}: it became shorter while it was copied; copy again when nothing changes it"
     )]
     Shrunk(Arc<str>),
-    /// More is to be copied than the destination holds.
+    /// The destination is smaller than the data to copy.
     #[error(
         "destination too small: it holds {} and the source has {}; choose a larger one, or copy a part with --length",
         beside(*capacity, *needed), beside(*needed, *capacity)
@@ -89,28 +88,28 @@ pub enum Error {
     /// The part to copy does not lie in the source.
     #[error("source too short: {}", beyond_the_end(*offset, *length, *has))]
     OutOfSource {
-        /// Where it shall begin.
+        /// The offset of the part.
         offset: Size,
-        /// The length that it shall have.
+        /// The length of the part, if one was given.
         length: Option<Size>,
         /// The length of the source.
         has: Size,
     },
-    /// More is to be copied than the destination holds from that place on.
+    /// The destination has less space after the destination offset than the copy needs.
     #[error(
         "destination too small: from --destination-offset {} on it holds {}, and {} are to be copied; choose a larger \
          destination, or a smaller --destination-offset",
         exact(*place), beside(*rest, *needed), beside(*needed, *rest)
     )]
     NoRoom {
-        /// Where the copy shall begin.
+        /// The offset of the copy in the destination.
         place: Size,
         /// The capacity of the destination from there on.
         rest: Size,
         /// The bytes to copy.
         needed: Size,
     },
-    /// A stream turned out to be longer than the destination.
+    /// The source is a stream, and is longer than the destination.
     #[error(
         "destination too small: it holds {capacity} and the source has more; choose a larger one"
     )]
@@ -118,20 +117,20 @@ pub enum Error {
         /// The capacity of the destination.
         capacity: Size,
     },
-    /// A copy onto itself.
+    /// Source and destination are the same.
     #[error("source and destination are the same {0}; choose another destination")]
     Same(&'static str),
-    /// One file has two uses, and is written for one of them.
+    /// One file has two uses in the copy, and at least one of them writes to it.
     #[error(
         "{one} and {other} are the same file, and each wants a file of its own; name another one"
     )]
     OneFile {
-        /// The one use.
+        /// The first use.
         one: &'static str,
-        /// The other.
+        /// The second use.
         other: &'static str,
     },
-    /// Another copy of this process writes what this one reads or writes, or reads what this one writes.
+    /// Another copy of this process writes what this copy reads or writes, or reads what this copy writes.
     #[error(
         "{what}: it is the {as_its} of {copy} as well; name another one, or copy one after the other"
     )]
@@ -143,7 +142,7 @@ pub enum Error {
         /// The end of the other copy.
         as_its: &'static str,
     },
-    /// Another process of this host writes there.
+    /// Another process of this host writes to the destination or to a file of the copy.
     #[error(
         "{what}: {holder} of this host writes there; copy when that has ended, or name another one"
     )]
@@ -153,22 +152,22 @@ pub enum Error {
         /// The other process.
         holder: String,
     },
-    /// A command of an earlier copy lives on.
+    /// A command that an earlier copy has started is still running.
     #[error(
         "--ranges-from: a command that process {0} has started still runs, and takes what has changed from this copy; \
          end it, and copy again"
     )]
     CommandLeft(u32),
-    /// The destination holds something else than what was written.
+    /// The destination holds other data than were written to it.
     #[error(
         "verification failed: {difference}; everything was written and flushed; copy again, and \
          check the medium of the destination"
     )]
     Mismatch {
-        /// Where.
+        /// The first difference.
         difference: Difference,
     },
-    /// All is copied but what the medium of the source did not give.
+    /// Everything is copied except ranges that the medium of the source could not read.
     #[error(
         "source {source_name}: {unreadable} in {places} could not be read and are left out; \
          everything else was written and flushed{}",
@@ -177,67 +176,67 @@ pub enum Error {
     Unreadable {
         /// The name of the source.
         source_name: Arc<str>,
-        /// The bytes.
+        /// Number of bytes in these ranges.
         unreadable: Size,
-        /// In how many places.
+        /// Number of these ranges.
         places: Places,
-        /// Whether a checkpoint has them.
+        /// Whether a checkpoint lists the ranges.
         has_checkpoint: bool,
     },
-    /// The destination is not what copies have left there.
+    /// The destination does not hold the data that earlier copies have written there.
     #[error(
         "verification failed: {difference}; another program has written there, or the medium is bad; the \
          digests are forgotten, so that the next copy sends all"
     )]
     Differs {
-        /// Where.
+        /// The first difference.
         difference: Difference,
     },
-    /// Some blocks have no digest.
+    /// Some blocks have no digest, so they could not be verified.
     #[error(
         "not all of the {0} could be verified: of some of it no digest is known, because it was lost and \
          written again in parts; everything else was read back equal; copy again to send that part"
     )]
     PartlyKnown(Size),
-    /// There is not a single digest to compare with.
+    /// The file of digests has no digest of the destination, so nothing could be verified.
     #[error(
         "digests {0}: they know nothing of the destination, so nothing was verified; copy again"
     )]
     NothingKnown(Arc<str>),
-    /// The copy is complete, but whether the destination holds it could not be found out.
+    /// The copy is complete, but the destination could not be verified.
     #[error("{0}; everything was written and flushed, but not verified")]
     Unverified(Box<Self>),
-    /// Everything was copied, but an end that is a unit is another one now, or does not say which.
+    /// Everything was copied, but a unit may have been replaced by another one during the copy.
     #[error("{0}; everything was copied, but what was copied may be of another unit")]
     Unconfirmed(Box<Self>),
-    /// There is no password for it, or one for two hosts.
+    /// The options for passwords do not suit the URLs, or a password file cannot be read.
     #[error(transparent)]
     Password(#[from] CredentialsError),
-    /// A checkpoint cannot be used, or not be written.
+    /// A checkpoint cannot be used or written.
     #[error("checkpoint {name}: {cause}{}", file_advice(cause.kind()))]
     Checkpoint {
-        /// Its name.
+        /// Name of the checkpoint.
         name: Arc<str>,
         /// The reason.
         cause: io::Error,
     },
-    /// Digests cannot be used, or not be written.
+    /// A file of digests cannot be used or written.
     #[error("digests {name}: {cause}{}", file_advice(cause.kind()))]
     Digests {
-        /// Its name.
+        /// Name of the file.
         name: Arc<str>,
         /// The reason.
         cause: io::Error,
     },
-    /// A file names no ranges to copy.
+    /// A list of ranges to copy cannot be used.
     #[error("ranges {name}: {}", of_ranges(cause))]
     Ranges {
-        /// Its name.
+        /// Name of the list.
         name: Arc<str>,
         /// The reason.
         cause: DeviceError,
     },
-    /// A command that an option names did not do what it should.
+    /// A command that an option names has failed.
     #[error("{option}: {}", of_ranges(cause))]
     Command {
         /// The option.
@@ -245,75 +244,75 @@ pub enum Error {
         /// The reason.
         cause: DeviceError,
     },
-    /// The changes in a source in use are not known, so that no checkpoint counts any more.
+    /// The changes in a source in use could not be determined, so the checkpoint is not valid any more.
     #[error(
         "{0}; what has changed is not known now, so the same command with --resume copies all again"
     )]
     Unasked(Box<Self>),
-    /// A source is written to so fast that more passes do not help.
+    /// A source in use is written to so fast that further passes do not help.
     #[error(
         "not converging: {0}; all reported changes are copied and flushed, and the source is still in use"
     )]
     NotConverging(NotConverging),
-    /// A checkpoint would be lost.
+    /// The file of the checkpoint exists already, and a new copy would overwrite it.
     #[error(
         "checkpoint {0}: it exists; add --resume to go on from what it says, or name another file"
     )]
     CheckpointExists(Arc<str>),
-    /// A unit that has no name cannot be known again.
+    /// The unit has no name, so a later run could not recognize it.
     #[error("{0}: the unit does not say which one it is; leave --checkpoint and --digests out")]
     Nameless(Side),
-    /// The copy ended before its time, and there is a checkpoint of it.
+    /// The copy ended early, and there is a checkpoint to resume it from.
     #[error("{0}; the same command with --resume goes on from what is flushed")]
     Resumable(Box<Self>),
-    /// There is no socket for orders.
+    /// The control socket cannot be created.
     #[error("control socket {}: {cause}{}", path.display(), file_advice(cause.kind()))]
     Control {
-        /// Where it was to be.
+        /// The path of the socket.
         path: PathBuf,
         /// The reason.
         cause: io::Error,
     },
-    /// The socket for orders is another process's.
+    /// Another process listens at the path of the control socket.
     #[error("control socket {}: another process listens there; end it, or choose another path", .0.display())]
     ControlTaken(PathBuf),
-    /// There are no classes to share.
+    /// The classes of another process cannot be shared.
     #[error("share {}: {reason}", path.display())]
     Share {
-        /// Where they are kept.
+        /// Path of the control socket of the other process.
         path: PathBuf,
         /// The reason.
         reason: String,
     },
-    /// A job file makes no sense, or cannot be read.
+    /// A job file cannot be read, or is malformed.
     #[error("job file {}: {reason}", path.display())]
     JobFile {
-        /// Its name.
+        /// Path of the job file.
         path: PathBuf,
         /// The defect.
         reason: String,
     },
-    /// A rate or a class cannot be as it was asked to be.
+    /// A rate or a traffic class cannot be set as requested.
     #[error(transparent)]
     Classes(#[from] ClassesError),
     /// A signal stopped the copy.
     #[error("interrupted")]
     Interrupted,
-    /// A signal stopped the copy while writes were in flight that did not end in a moment.
+    /// A signal stopped the copy, and its writes in flight did not end in time.
     #[error("interrupted with {under_way} in flight, which may be written or not")]
     Abandoned {
-        /// The bytes of those writes.
+        /// Number of bytes of those writes.
         under_way: Size,
     },
-    /// All was written, but the flush failed, or was given up.
+    /// Everything was written, but the flush failed or was abandoned.
     #[error("{cause}; all of it, {written}, was written, but not flushed")]
     Unflushed {
         /// The reason.
         cause: Box<Self>,
-        /// The bytes that were written.
+        /// Number of bytes that were written.
         written: Size,
     },
-    /// The copy ended after a part of it had been written.
+    /// The copy ended after it had written a part of the data.
     #[error(
         "{cause}; {}, the destination is incomplete{}",
         how_much(*.written, *.flushed, *.total),
@@ -322,17 +321,18 @@ pub enum Error {
     Incomplete {
         /// The reason.
         cause: Box<Self>,
-        /// The bytes that were written.
+        /// Number of bytes that were written.
         written: Size,
-        /// The bytes of them that were flushed.
+        /// Number of these bytes that were flushed.
         flushed: Size,
-        /// The bytes in total, if known.
+        /// Number of bytes to copy, if known.
         total: Option<Size>,
-        /// The destination is a file, which is as long as it will be: what is not written is a hole, or what
-        /// stood there before.
+        /// Whether the destination is a file that has its final length already. The parts that were not
+        /// written are holes, or hold their old content.
         has_full_length: bool,
     },
-    /// The copy is complete, but a session of this end does not answer, and the wait for it was cut short.
+    /// The copy is complete, but a session of this end does not answer, and the program did not wait longer
+    /// for it.
     #[error(
         "{0}: everything was written and flushed, but the target may still carry out writes of a session \
          that does not answer; write nothing there before it has dropped that session"
@@ -344,7 +344,7 @@ pub enum Error {
         /// The cause.
         cause: io::Error,
     },
-    /// The system gives no threads or no signals.
+    /// The operating system provides no thread or no signal handler.
     #[error("the system does not let the program start: {0}")]
     Runtime(io::Error),
     /// A task of the program was cancelled from outside.
@@ -353,8 +353,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// The exit status that stands for the error: 2 for a wrong command line, 3 where all is copied but
-    /// what could not be read, 130 for an interrupt, else 1.
+    /// Returns the exit status for the error: 2 for a wrong command line, 3 if everything was copied except
+    /// what could not be read, 4 if passes did not converge, 130 for an interrupt, otherwise 1.
     pub fn status(&self) -> u8 {
         match self {
             Self::Usage(_) | Self::OneFile { .. } | Self::JobFile { .. } | Self::Classes(_) => 2,
@@ -404,7 +404,7 @@ impl Error {
         }
     }
 
-    /// Returns whose fault it is.
+    /// Returns the kind of the failure, by the side at fault.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Initiator(cause) => cause.fault().into(),
@@ -462,7 +462,7 @@ impl Error {
         }
     }
 
-    /// Whether the copy was refused, before it began, because of another one.
+    /// Returns whether the copy was refused before it began, because of another copy.
     pub(crate) const fn is_of_another_copy(&self) -> bool {
         matches!(
             self,
@@ -473,14 +473,14 @@ impl Error {
         )
     }
 
-    /// Whether a unit is another one than was opened, or gone.
+    /// Returns whether a unit is gone, or is not the one that was opened.
     pub fn is_changed_unit(&self) -> bool {
         let Self::Unit { cause, .. } = self else { return false };
         matches!(cause.kind(), DeviceErrorKind::AnotherDevice | DeviceErrorKind::NotFound)
     }
 
-    /// Adds to the error of a copy with a checkpoint how to go on. What only another command line mends,
-    /// and what casts doubt on the unit, stays as it is.
+    /// Adds to the error of a copy with a checkpoint how to continue. An error that needs another command
+    /// line, or that casts doubt on the unit, stays as it is.
     #[must_use]
     pub fn resumable(self) -> Self {
         let is_in_doubt = matches!(self, Self::Unconfirmed(_)) || self.is_changed_unit();
@@ -490,8 +490,8 @@ impl Error {
         Self::Resumable(Box::new(self))
     }
 
-    /// Adds to the error the progress of the copy; `is_written` says that nothing was missing but the
-    /// last flush, `has_full_length` that the destination has its final length.
+    /// Adds the progress of the copy to the error. `is_written`: only the last flush was missing.
+    /// `has_full_length`: the destination has its final length.
     #[must_use]
     pub fn after(self, progress: &Progress, is_written: bool, has_full_length: bool) -> Self {
         let (written, flushed) = (Size(progress.done), Size(progress.flushed));
@@ -534,7 +534,7 @@ impl ProgramError for Error {
     }
 }
 
-/// How much was written, and how much of that is flushed.
+/// Returns how much was written, and how much of that is flushed, as text.
 fn how_much(written: Size, flushed: Size, total: Option<Size>) -> String {
     let of = total.map_or_else(String::new, |total| format!(" of {total}"));
     match flushed {

@@ -6,8 +6,9 @@
 //! │ digest of the initiator's iSCSI name │ random, not 0  │  the key of a run
 //! └──────────────────────────────────────┴────────────────┘
 //! ```
-//! Keys with the same first 40 bits belong to runs of the same initiator. A live run holds the destination's lock on this host
-//! (`claims.rs`), so the holder of the lock may preempt all other keys of its initiator: their processes are gone.
+//! Keys with the same first 40 bits belong to runs of the same initiator. A live run holds the destination's
+//! lock on this host (`claims.rs`), so the holder of the lock may preempt all other keys of its initiator:
+//! their processes have ended.
 
 use std::io;
 
@@ -31,11 +32,11 @@ pub(crate) struct Exclusive {
 }
 
 impl Exclusive {
-    /// Makes a key for a copy to this destination.
+    /// Creates a key for a copy to this destination.
     ///
     /// # Errors
-    /// [`Error::Usage`] if the destination has no units, or its URL has a reservation key; [`Error::Runtime`] if the system has no random
-    /// bytes.
+    /// [`Error::Usage`] if the destination has no units, or its URL has a reservation key; [`Error::Runtime`]
+    /// if the system has no random bytes.
     pub(crate) fn new(to: &mut Location, initiator: &Initiator) -> Result<Self, Error> {
         if !to.has_units() {
             return Err(Error::Usage(
@@ -51,7 +52,7 @@ impl Exclusive {
         Ok(Self { key: key(initiator.name().as_str(), run) })
     }
 
-    /// Makes the initiator register its sessions by the key.
+    /// Returns the initiator with an option that registers its sessions with the key.
     ///
     /// # Errors
     /// None in practice: the name is valid.
@@ -63,7 +64,7 @@ impl Exclusive {
     /// Reserves the units of a destination. The caller must hold their locks on this host.
     ///
     /// # Errors
-    /// Those of [`Disk::reserve_exclusively`](iscsi_initiator::Disk::reserve_exclusively).
+    /// The errors of [`Disk::reserve_exclusively`](iscsi_initiator::Disk::reserve_exclusively).
     pub(crate) async fn reserve(self, destination: &End) -> Result<(), Error> {
         for unit in destination.units() {
             unit.reserve_exclusively(|other| is_of_same_initiator(self.key, other)).await?;
@@ -73,7 +74,8 @@ impl Exclusive {
     }
 }
 
-/// Explains why a destination cannot be opened with a key.
+/// Returns [`Refusal::NoReservations`] if the error says that the destination does not support reservations,
+/// otherwise the error.
 pub(crate) fn explained(error: Error) -> Error {
     let is_refused = matches!(
         &error,
@@ -86,7 +88,7 @@ fn is_unsupported(cause: &DeviceError) -> bool {
     cause.source_as().and_then(IscsiError::unsupported_feature).is_some()
 }
 
-/// The key of a run.
+/// Returns the key of a run.
 fn key(initiator: &str, run: u64) -> ReservationKey {
     let digest = *blake3::hash(initiator.as_bytes()).as_bytes();
     let [a, b, c, d, e, f, g, h, ..] = digest;

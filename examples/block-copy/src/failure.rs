@@ -18,8 +18,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The failure for programs: the report as far as there is one, the error, and whose fault it
-    /// is.
+    /// Returns the failure for programs: the report so far, the error, and its kind.
     pub fn to_json(&self) -> Value {
         let nothing = || json!({ "bytes": 0, "verified": false });
         let known = self.report.as_ref().map_or_else(nothing, |report| report.to_json());

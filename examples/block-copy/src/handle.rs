@@ -1,4 +1,4 @@
-//! A handle on a copy: what it does, and orders to it.
+//! A handle on a copy, for its status and for orders.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::named_files::NamedFile;
 use crate::shared_class::SharedClass;
 
-/// A handle on a copy, from before it begins to its end. Clones are the same.
+/// A handle on a copy, from before its beginning to its end. Clones share the state.
 #[derive(Clone, Debug)]
 pub(crate) struct Handle {
     name: Arc<str>,
@@ -24,7 +24,7 @@ pub(crate) struct Handle {
     state: Arc<Mutex<State>>,
 }
 
-/// What rules the copy.
+/// The tree of the copy's traffic class.
 #[derive(Clone, Debug)]
 enum Rule {
     /// The class of its name in a tree of this process.
@@ -37,16 +37,16 @@ enum Rule {
 struct State {
     phase: Phase,
     is_paused: bool,
-    /// What is paused and resumed, once it runs.
+    /// Pauses and resumes the copy while it runs.
     control: Option<Control>,
-    /// What its ends pass by.
+    /// The traffic classes of its ends.
     passes: Vec<TrafficClass>,
 }
 
-/// How far a copy is.
+/// The phase of a copy.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Phase {
-    /// Its ends are opened.
+    /// Its ends are being opened.
     #[default]
     Opening,
     Copying,
@@ -66,57 +66,57 @@ impl Phase {
 }
 
 impl Handle {
-    /// A handle on a copy of this name. With `classes` its units are ruled by the one of the name `class`,
-    /// or the one of those that have none.
+    /// Creates a handle on the copy `name`. With `classes`, its units use the class `class` of that tree, or
+    /// the default class without a name.
     pub(crate) fn new(name: &str, classes: Option<Classes>, class: Option<&str>) -> Self {
         let (rule, class) = (classes.map(Rule::Tree), class.map(Arc::from));
         let (claims, state) = (Claims::default(), Arc::default());
         Self { name: name.into(), rule, class, claims, state }
     }
 
-    /// The same, beside all others that have the same claims.
+    /// Shares the claims with other copies.
     #[must_use]
     pub(crate) fn beside(self, claims: &Claims) -> Self {
         Self { claims: claims.clone(), ..self }
     }
 
-    /// A handle on a copy that is ruled by a class in the tree of another process.
+    /// Creates a handle on a copy whose class is in the tree of another process.
     pub(crate) fn sharing(name: &str, shared: SharedClass) -> Self {
         let class = shared.class().map(Arc::from);
         let (claims, state) = (Claims::default(), Arc::default());
         Self { name: name.into(), rule: Some(Rule::Shared(shared)), class, claims, state }
     }
 
-    /// What the copy is called.
+    /// Returns the name of the copy.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Claims both ends and the files beside them, so that no other copy gets in its way.
+    /// Claims both ends and the files of the options, so that no other copy interferes.
     ///
     /// # Errors
-    /// As [`Claims::claim`].
+    /// The errors of [`Claims::claim`].
     pub(crate) async fn claim(&self, ends: &Ends, files: &[NamedFile]) -> Result<(), Error> {
         self.claims.claim(&self.name, ends, files).await
     }
 
-    /// The most that may be read from a unit and written to one by now, if there is a limit.
+    /// Returns the current limit of reads from a unit and of writes to one, if there is a limit.
     pub(crate) fn limit(&self) -> Option<RateLimit> {
         let ceil = self.lock().passes.iter().map(TrafficClass::ceil).min();
         ceil.filter(|ceil| *ceil != RateLimit::Unlimited)
     }
 
-    /// Whether it has a class of its own.
+    /// Returns whether the copy names a class.
     pub(crate) const fn has_class(&self) -> bool {
         self.class.is_some()
     }
 
-    /// The name of its class, if it has one of its own.
+    /// Returns the name of the class, if the copy names one.
     pub(crate) fn class(&self) -> Option<&str> {
         self.class.as_deref()
     }
 
-    /// The classes of the source and of the destination, by which of them are units.
+    /// Returns the classes of the source and of the destination. `is_unit` says which of them are units.
     ///
     /// # Errors
     /// [`ClassesError::Unknown`], [`ClassesError::Parent`].
@@ -138,32 +138,33 @@ impl Handle {
         Ok([source, destination])
     }
 
-    /// A part of the copy begins, which is ordered by `control`.
+    /// Begins a phase of the copy. `control` pauses and resumes it.
     pub(crate) fn follow(&self, phase: Phase, control: Control) {
         let mut state = self.lock();
         (state.phase, state.control) = (phase, Some(control));
         state.obey();
     }
 
-    /// Nothing follows.
+    /// Marks the copy as ended.
     pub(crate) fn end(&self) {
         let mut state = self.lock();
         state.phase = Phase::Ended;
     }
 
-    /// Begins nothing new, until it is resumed.
+    /// Pauses the copy, so that it begins no requests, or resumes it.
     pub(crate) fn pause(&self, is_paused: bool) {
         let mut state = self.lock();
         state.is_paused = is_paused;
         state.obey();
     }
 
-    /// Sends nothing that is not sent: the copy shall stop, and what waits for its rate could wait for long.
+    /// Closes the traffic classes before the copy stops: requests that wait for their rate fail, because they
+    /// could wait for long.
     pub(crate) fn close(&self) {
         self.lock().passes.iter().for_each(TrafficClass::close);
     }
 
-    /// What it does, for programs.
+    /// Returns the status of the copy, for programs.
     pub(crate) fn to_json(&self) -> Value {
         let state = self.lock();
         let Progress { done, total, flushed, .. } =
@@ -185,7 +186,7 @@ impl Handle {
 }
 
 impl Rule {
-    /// The class of the end that pays.
+    /// Returns the class of the end that is charged.
     fn paying(&self, name: Option<&str>) -> Result<TrafficClass, ClassesError> {
         match self {
             Self::Tree(classes) => classes.paying(name),
@@ -193,7 +194,7 @@ impl Rule {
         }
     }
 
-    /// The class of a source whose bytes are paid for at the destination.
+    /// Returns the class of a source whose bytes are charged at the destination.
     fn source(&self, name: Option<&str>) -> Result<TrafficClass, ClassesError> {
         match self {
             Self::Tree(classes) => classes.source(name),
@@ -203,7 +204,7 @@ impl Rule {
 }
 
 impl State {
-    /// What waits in a class would pass at its rate, however long that takes.
+    /// Pauses the classes as well: requests that wait in a class would otherwise still pass at its rate.
     fn obey(&self) {
         let passes = self.passes.iter();
         if self.is_paused {

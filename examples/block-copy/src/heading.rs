@@ -1,15 +1,15 @@
-//! The line that says what is copied where.
+//! The line that names both ends of a copy.
 
 use iscsi_pdu::keys::printable;
 
 use crate::end::End;
 use crate::shortened::{both_shortened, width};
 
-/// Columns that a name should have, if it is that long, before details beside it count.
+/// Columns that a name gets, if it is that long, before any details are shown.
 const NAME: usize = 18;
 
-/// The line that says what is copied where: each end with its unit's name, size and sessions, as far as they fit
-/// the columns; all of them without a limit.
+/// Returns the line that names both ends of a copy. Each end has its unit's name, size and sessions as far as
+/// they fit the columns. Without a limit it has all of them.
 pub(crate) fn heading(source: &End, destination: &End, columns: Option<usize>) -> String {
     let names = [source, destination].map(|end| printable(&end.name()));
     let details = [source, destination].map(End::details);
@@ -30,7 +30,7 @@ fn rendered(names: [&str; 2], details: &[Vec<String>; 2], columns: usize) -> Str
     line([&source, &destination], level)
 }
 
-/// What is said of an end at a level of shortness; nothing behind the last one.
+/// Returns the details of an end; a higher level is shorter. After the last level there are none.
 fn detail(end: &[String], level: usize) -> String {
     let text = end.get(level).map(|text| printable(text));
     text.map_or_else(String::new, |text| format!(" ({text})"))

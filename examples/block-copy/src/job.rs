@@ -1,4 +1,4 @@
-//! One copy from beginning to end: open, decide, copy, flush, verify, close.
+//! A copy from beginning to end: open, check, copy, flush, verify, close.
 
 mod commands;
 mod comparison;
@@ -52,15 +52,15 @@ use transferred::Transferred;
 
 pub use later::{Verified, verify};
 
-/// What a copy is called where there is only one.
+/// Name of the only copy of a process.
 const NAME: &str = "copy";
-/// The most memory that may be asked for, in one queue.
+/// Most bytes that the options may ask for in one queue.
 const MAX_QUEUE: u64 = 1 << 30;
 
-/// Copies as the arguments say. Nothing is written before both ends are known to fit.
+/// Makes the copy that the arguments describe. Nothing is written before both ends are checked.
 ///
 /// # Errors
-/// The first thing that went wrong, with what was written by then.
+/// The first error, with a report of what was written by then.
 pub fn run<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Report, Failure>> {
     boxed(async move {
         let RateArgs { rate_limit, share, class, control } = &args.rate;
@@ -84,7 +84,7 @@ pub fn run<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Report, F
     })
 }
 
-/// Waits for some work, and meanwhile takes orders at a path, if there is one.
+/// Waits for work, and meanwhile takes orders at the socket `path`, if there is one.
 pub(crate) async fn obeying<T>(
     path: Option<&Path>,
     orders: &Orders,
@@ -99,7 +99,7 @@ pub(crate) async fn obeying<T>(
     }
 }
 
-/// One copy, with a handle on it.
+/// Makes one copy. `handle` reports its status and takes orders.
 pub(crate) async fn copy(args: &Args, handle: &Handle, stop: &Stop) -> Result<Report, Failure> {
     let [from, mut to] = unless(stop, locate(args)).await?;
     let is_unit = [&from, &to].map(Location::has_units);
@@ -121,7 +121,8 @@ pub(crate) async fn copy(args: &Args, handle: &Handle, stop: &Stop) -> Result<Re
     let ends = Ends::open(access, span, &from, &to, [&reader, &writer], bitmap, stop).await;
     let ends = ends
         .map_err(|error| if exclusive.is_some() { exclusive::explained(error) } else { error })?;
-    // What is being written of a checkpoint or of digests has a moment, so that it is known below whether there is one.
+    // A checkpoint or digest file that is being written has a moment to complete, so that the code below
+    // finds it.
     let files = named_files::all(args, [&from, &to]);
     let begun = Box::pin(Job::begin(args, handle, ends.clone(), files, exclusive, stop));
     let result = match stop.hurry(begun).await {
@@ -142,7 +143,8 @@ pub(crate) async fn copy(args: &Args, handle: &Handle, stop: &Stop) -> Result<Re
     }
 }
 
-/// Where a copy goes from and to, with all that files say of it, of a command line that makes sense.
+/// Checks the arguments. Returns the source and the destination, with the content of the files that they
+/// name.
 async fn locate(args: &Args) -> Result<[Location; 2], Error> {
     let mut from = Location::parse(&args.source, Side::Source).await?;
     let to = args.destination.as_deref().ok_or(Error::Usage(
@@ -158,7 +160,8 @@ async fn locate(args: &Args) -> Result<[Location; 2], Error> {
     Ok([from, to])
 }
 
-/// What is kept of a copy is a regular file: a device of that name is somebody's data.
+/// Checks that the checkpoint and the digests are regular files: a device of that name would hold a user's
+/// data.
 fn check_side_files(args: &Args) -> Result<(), Error> {
     let kept = [
         (&args.resumption.checkpoint, "--checkpoint is no regular file; name another path"),
@@ -173,7 +176,7 @@ fn check_side_files(args: &Args) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether the ends can be known again, if that is asked for.
+/// Checks that the ends have identities, if a checkpoint or digests need them.
 fn check_kept(args: &Args, ends: &Ends, is_in_use: bool) -> Result<(), Error> {
     if args.resumption.checkpoint.is_some() {
         ends.identities(is_in_use)?;
@@ -184,7 +187,7 @@ fn check_kept(args: &Args, ends: &Ends, is_in_use: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a checkpoint or digests may name the destination.
+/// Returns whether a checkpoint or digests may name the destination.
 fn is_kept(args: &Args) -> bool {
     [&args.resumption.checkpoint, &args.delta.digests]
         .into_iter()
@@ -192,7 +195,7 @@ fn is_kept(args: &Args) -> bool {
         .any(|path| path.exists())
 }
 
-/// A copy without a unit has no rate.
+/// Returns an error about the options of the rate: a copy without a unit has no rate.
 fn check_rate(args: &RateArgs, handle: &Handle) -> Result<(), Error> {
     if args.rate_limit.is_some() {
         return Err(Error::Usage(
@@ -234,7 +237,7 @@ fn check_arguments(args: &Args, to: &Location) -> Result<(), Error> {
     Ok(())
 }
 
-/// A copy between two ends that fit.
+/// A copy between two ends that were checked.
 #[derive(Debug)]
 struct Job<'a> {
     args: &'a Args,
@@ -244,17 +247,17 @@ struct Job<'a> {
     resumption: Option<Resumption>,
     ranges: Option<RangeSet>,
     lines: Option<Arc<JsonLines>>,
-    /// What the source was at the beginning, if it is a file.
+    /// Identity of the source at the beginning, if it is a file.
     before: Option<Identity>,
     digests: Option<DigestFile>,
     /// The findings at the two ends.
     look: Look,
-    /// What their sessions had done by then.
+    /// Counters of their sessions at the beginning.
     observations: Vec<Observation>,
 }
 
 impl<'a> Job<'a> {
-    /// Makes sure that all fits.
+    /// Checks both ends and the options, and prepares the copy.
     async fn begin(
         args: &'a Args,
         handle: &'a Handle,
@@ -265,25 +268,29 @@ impl<'a> Job<'a> {
     ) -> Result<Self, Error> {
         let is_in_use = args.passes.ranges_from.is_some();
         ends.check(args)?;
-        // The destination may have been made only now, and have other names by the rules of its file system.
+        // The destination may have been created just before. Then its file system decides which names
+        // are the same file.
         named_files::check(&files)?;
         handle.claim(&ends, &files).await?;
         if let Some(exclusive) = exclusive {
-            // After the claim: with the lock, other keys of this initiator can only belong to dead processes.
+            // After the claim: with the lock, other keys of this initiator can only belong to ended
+            // processes.
             unless(stop, exclusive.reserve(&ends.destination)).await?;
         }
         commands::check_ends(&args.passes, &ends)?;
         check_kept(args, &ends, is_in_use)?;
         let ranges = ranges::load(args.delta.ranges.as_ref(), &ends).await?;
-        // Both ask the ends, over the same way.
+        // Both send requests to the ends, so they run concurrently.
         let asking = async { Ok(tokio::join!(ends.observe(), look::look(args, &ends))) };
         let (observations, look) = unless(stop, asking).await?;
         let look = look?;
-        // An image of another format has another length, which is not what is wrong with it.
+        // Comes after the look: for an image of another format, the format is the error to report, not
+        // its length.
         ends.check_room()?;
         look.tell();
         let resumption = Resumption::begin(&args.resumption, &ends, is_in_use).await?;
-        // What earlier passes have left to be done lies anywhere.
+        // The rest of earlier passes may be anywhere, so --ranges does not apply to a resumed copy of a
+        // source in use.
         let is_continued = resumption.as_ref().is_some_and(Resumption::is_continued);
         let ranges = ranges.filter(|_| !(is_in_use && is_continued));
         let digests = delta::open(args.delta.digests.as_deref(), &ends).await?;
@@ -307,7 +314,7 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Runs, and waits until it is told how it went.
+    /// Makes the copy, and waits until its last line of JSON is written.
     async fn run_and_tell(mut self, stop: &Stop) -> Result<Report, Failure> {
         let lines = self.lines.clone();
         let result = self.run(stop).await;
@@ -378,7 +385,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Whether the source has given all bytes.
+    /// Returns an error if the source could not read some bytes.
     fn all_read(&self, unreadable: &RangeSet) -> Result<(), Error> {
         if unreadable.is_empty() {
             return Ok(());
@@ -391,7 +398,7 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// What went wrong with the copy, and where.
+    /// Returns the error for a failure of the copy, with the end or the file that failed.
     fn failed(&self, error: CopyError) -> Error {
         match (error, &self.digests) {
             (CopyError::Digests(cause), Some(file)) => delta::failed(file.path(), cause),
@@ -415,21 +422,21 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// How deep the queues are by now.
+    /// Returns the current depth of the queues.
     fn queue_depth(&self) -> usize {
         let CopyPlan { io_size, queue_depth, follows, .. } = &self.plan;
         let deepest = self.ends.deepest(io_size.value).filter(|_| *follows);
         deepest.map_or(queue_depth.value, |(_, depth)| depth)
     }
 
-    /// What was asked for, if the links of the units would have more.
+    /// Returns the depth that the option sets, if the links of the units need more.
     fn own_queue_depth(&self) -> Option<usize> {
         let CopyPlan { io_size, queue_depth, follows, .. } = &self.plan;
         let (_, deepest) = self.ends.deepest(io_size.value).filter(|_| !follows)?;
         (queue_depth.value < deepest).then_some(queue_depth.value)
     }
 
-    /// Tells people what will be done; those who want to know it, also why.
+    /// Prints the line that names both ends, and with -v the plan.
     fn announce(&self) {
         let output = &self.args.output;
         if output.is_silent() {
@@ -458,13 +465,13 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Tells what is known of both ends, and each number that was chosen, with its reason.
+    /// Prints what is known of both ends, and each chosen number with its reason.
     fn tell_plan(&self) {
         for (word, end) in [("from", &self.ends.source), ("to", &self.ends.destination)] {
             say(&format!("{word} {end}\n"));
             for unit in end.units() {
                 unit.plan().inspect(|plan| say(&format!("{plan}\n")));
-                // What is noted by now is in the report as well.
+                // The notes so far are in the report as well.
                 say(&format!("{}\n", self.reach(unit).without_notes()));
             }
         }

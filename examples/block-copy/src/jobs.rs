@@ -1,4 +1,4 @@
-//! Many copies side by side, which share one tree of classes.
+//! Runs many copies concurrently, which share one tree of classes.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -52,7 +52,7 @@ pub struct JobsArgs {
     pub output: OutputArgs,
 }
 
-/// The result of one copy of many.
+/// The result of one copy of a job file.
 #[derive(Debug)]
 pub struct JobResult {
     /// The name.
@@ -61,10 +61,11 @@ pub struct JobResult {
     pub result: Result<Report, Failure>,
 }
 
-/// Runs all copies of a file, and tells of each as it ends; all of them in the order of the file.
+/// Runs all copies of a file. Calls `tell` with each result as it arrives, and returns all results in the
+/// order of the file.
 ///
 /// # Errors
-/// What is wrong with the command line, the file, or the control socket; then nothing was copied.
+/// What is wrong with the command line, the file or the control socket. Then nothing was copied.
 pub fn run_jobs<'a>(
     args: &'a JobsArgs,
     stop: &'a Stop,
@@ -91,9 +92,9 @@ pub fn run_jobs<'a>(
         let all = async {
             let (mut running, mut results) = (JoinSet::new(), Vec::new());
             for (index, (mut job, handle)) in jobs.into_iter().zip(handles).enumerate() {
-                // Of many bars and plans side by side nobody sees his own.
+                // Bars and plans of several copies at the same time could not be told apart.
                 job.args.output.progress = ProgressMode::None;
-                // No copy may write to where the object goes.
+                // No copy may write data to standard output, which gets the object.
                 job.args.output.json = args.output.json;
                 let (stop, span) = (stop.clone(), log::job(&job.name));
                 let work = async move { Box::pin(copy(&job.args, &handle, &stop)).await };
@@ -112,7 +113,7 @@ pub fn run_jobs<'a>(
     })
 }
 
-/// Keeps the classes for other processes, until a signal.
+/// Keeps the classes for other processes until a signal.
 async fn keep(
     classes: Classes,
     path: &Path,
@@ -131,7 +132,8 @@ async fn keep(
 
 type Ended = (usize, String, Result<Report, Failure>);
 
-/// A task that panicked takes the program with it, which is what somebody has to look at.
+/// Returns the result of a task that was cancelled. If it panicked, resumes the panic, so that the program
+/// ends.
 fn fallen(error: JoinError) -> Ended {
     match error.try_into_panic() {
         Ok(panic) => resume_unwind(panic),

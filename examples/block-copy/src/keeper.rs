@@ -1,4 +1,4 @@
-//! The process that keeps a tree, as one that shares it sees it.
+//! The keeper, a process that keeps a tree of classes, as seen by its clients.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::lines::{Line, Lines};
 use crate::sharing::{Asked, Limits, SHARE, Told};
 
-/// A process that keeps the tree, and what it was asked.
+/// A keeper, and the requests that were sent to it.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     asked: mpsc::UnboundedSender<Asked>,
@@ -24,24 +24,25 @@ pub(crate) struct Keeper {
 #[derive(Debug, Default)]
 struct Requests {
     last: u64,
-    /// Those that wait, by their ids.
+    /// The requests without an answer, by their ids.
     waiting: BTreeMap<u64, oneshot::Sender<()>>,
-    /// Whether the keeper has ended and grants no further request.
+    /// Whether the connection has ended, so that the keeper grants no further request.
     has_ended: bool,
 }
 
 impl Keeper {
-    /// A keeper, and what it is to be asked.
+    /// Creates a keeper, and the queue of the messages to send to it.
     pub(crate) fn new() -> (Arc<Self>, mpsc::UnboundedReceiver<Asked>) {
         let (asked, to_ask) = mpsc::unbounded_channel();
         (Arc::new(Self { asked, requests: Mutex::default() }), to_ask)
     }
 
-    /// Waits until a request may be sent; `None` if the keeper is gone before.
+    /// Waits until a request may be sent. Returns `None` if the connection to the keeper ends before that.
     pub(crate) async fn granted(self: Arc<Self>, bytes: u64) -> Option<Charge> {
         let (granted, grant) = oneshot::channel();
         let id = self.ask(bytes, granted)?;
-        // Given up, it has moved nothing, whether it is granted or not.
+        // If this future is dropped, the charge reports that nothing was moved, whether the request was
+        // granted or not.
         let charge = Charge::new(bytes, move |moved| self.end_request(id, moved));
         grant.await.ok().map(|()| charge)
     }
@@ -54,12 +55,12 @@ impl Keeper {
         requests.last += 1;
         let id = requests.last;
         requests.waiting.insert(id, granted);
-        // As long as they are locked the ids rise on their way.
+        // The lock is held, so that the keeper receives the ids in rising order.
         self.tell(Asked::Take { id, bytes });
         Some(id)
     }
 
-    /// Lets a request pass, unless it was given up.
+    /// Lets a request pass, unless it was dropped.
     pub(crate) fn grant(&self, id: u64) {
         if let Some(granted) = self.lock().waiting.remove(&id) {
             _ = granted.send(());
@@ -71,12 +72,12 @@ impl Keeper {
         self.tell(Asked::Moved { id, bytes: moved });
     }
 
-    /// A keeper that is gone counts nothing any more.
+    /// Queues a message. After the end of the connection it is dropped.
     fn tell(&self, asked: Asked) {
         _ = self.asked.send(asked);
     }
 
-    /// The keeper is gone: what waits for it asks elsewhere.
+    /// Ends all waiting requests after the end of the connection: they ask again elsewhere.
     pub(crate) fn end(&self) {
         let mut requests = self.lock();
         requests.has_ended = true;
@@ -88,7 +89,7 @@ impl Keeper {
     }
 }
 
-/// A connection to a process that keeps a tree with the class.
+/// A connection to a keeper whose tree has the class.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) lines: Lines,
@@ -96,19 +97,19 @@ pub(crate) struct Connection {
     pub(crate) limits: Limits,
 }
 
-/// Why a class cannot be shared.
+/// Reasons why a class cannot be shared.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// No process listens there.
+    /// No process listens at the socket.
     #[error("no process keeps classes there; start block-copy with --control at this path first")]
     Nobody,
-    /// The connection has ended.
+    /// The connection to the other process has ended.
     #[error("the process that keeps the classes is gone")]
     Gone,
-    /// It talks of something else.
+    /// The other process does not speak the protocol of shared classes.
     #[error("what is there does not keep classes: it says {0:?}")]
     Nonsense(String),
-    /// What it says, or the system.
+    /// The error that the other process reports, or an error of the system.
     #[error("{0}")]
     Told(String),
 }
@@ -133,10 +134,10 @@ impl From<io::Error> for Refusal {
 }
 
 impl Connection {
-    /// Connects, and asks for the class, or the default one.
+    /// Connects to a keeper, and asks for the class, or the default one.
     ///
     /// # Errors
-    /// Why it cannot be had.
+    /// The reason why the class is not available.
     pub(crate) async fn open(path: &Path, class: Option<&str>) -> Result<Self, Refusal> {
         let (reader, mut writer) = UnixStream::connect(path).await?.into_split();
         let order = format!("{SHARE} {}\n", class.unwrap_or_default());

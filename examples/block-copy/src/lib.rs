@@ -2,17 +2,18 @@
 //!
 //! The program is a thin `main` around [`run`], so that other programs and the tests can call it.
 //!
-//! | room | what is in it |
+//! | module | contents |
 //! |---|---|
-//! | [`args`], [`location`], [`side`] | what the command line says |
+//! | [`args`], [`location`], [`side`] | the command line |
 //! | [`end`] | files, streams and units, as sources and destinations of [`iscsi_copy`], which copies |
-//! | `claims`, `named_files` | that no copy gets in the way of another, and no file has two uses |
-//! | `content`, `refusal` | what a source is and a destination holds, and what is not copied or overwritten |
-//! | `shell` | commands of the user's own |
-//! | `classes`, `handle`, `orders`, `control` | how fast it goes, and what changes that meanwhile |
+//! | `claims`, `named_files` | checks that no copy interferes with another one, and that no file has two uses |
+//! | `content`, `refusal` | the content of source and destination, and the reasons not to copy or overwrite it |
+//! | `shell` | commands that the user's options name |
+//! | `classes`, `handle`, `orders`, `control` | the rate, and orders that change it during a copy |
 //! | `sharing`, `clients`, `keeper`, `shared_class` | a tree of classes that several processes share |
-//! | [`plan`] | the numbers chosen, and why |
-//! | [`meter`], [`activity`], [`standing`], [`progress`], `bar_line`, `heading`, `shortened`, [`passes`], [`reach`], [`report`] | what people and programs get to see |
+//! | [`plan`] | the chosen numbers and their reasons |
+//! | [`meter`], [`activity`], [`standing`], [`progress`], `bar_line`, `heading`, `shortened` | the shown progress |
+//! | [`passes`], [`reach`], [`report`] | the report, for people and programs |
 #![forbid(unsafe_code)]
 
 pub mod activity;

@@ -1,22 +1,22 @@
-//! Lines that come over a socket.
+//! Lines from a socket.
 
 use std::io;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::unix::OwnedReadHalf;
 
-/// Bytes of a line, at most.
+/// Most bytes of a line.
 const MAX_LINE: u64 = 4096;
 
-/// The lines that somebody sends.
+/// The lines from the peer of a socket.
 #[derive(Debug)]
 pub(crate) struct Lines {
     reader: BufReader<OwnedReadHalf>,
-    /// What there is of the next one.
+    /// The part of the next line that was received.
     begun: Vec<u8>,
 }
 
-/// A line, or the beginning of one that is too long, or has no end.
+/// A line, or the beginning of a line that is too long, or the last bytes without a line feed.
 #[derive(Debug)]
 pub(crate) struct Line {
     pub(crate) text: String,
@@ -28,10 +28,10 @@ impl Lines {
         Self { reader: BufReader::new(reader), begun: Vec::new() }
     }
 
-    /// Waits for the next line; `None` at the end. A future that is dropped loses nothing.
+    /// Waits for the next line; returns `None` at the end. If the future is dropped, no bytes are lost.
     ///
     /// # Errors
-    /// As `read(2)`.
+    /// The errors of `read(2)`.
     pub(crate) async fn next(&mut self) -> io::Result<Option<Line>> {
         let room = MAX_LINE.saturating_sub(self.begun.len() as u64);
         (&mut self.reader).take(room).read_until(b'\n', &mut self.begun).await?;

@@ -1,4 +1,4 @@
-//! Where bytes come from or go to, as the command line names it.
+//! The locations that the command line names.
 
 mod like_url;
 
@@ -18,24 +18,26 @@ use crate::side::Side;
 pub enum Location {
     /// A file, of any kind.
     Path(PathBuf),
-    /// Standard input or output, by the side.
+    /// Standard input or standard output, depending on the side.
     Standard,
     /// A logical unit.
     Unit(Box<Url>),
     /// An export of an NBD server.
     Export(NbdUri),
-    /// Several units as one device, and the file that says so.
+    /// Several units as one device, and the file that describes them.
     Volume(PathBuf, Box<Description>),
 }
 
 impl Location {
-    /// Reads an argument, and the file of a volume that it names. Whatever begins with `volume:` is such, and whatever has
-    /// `://` in it is a URL; a path can be written with a `./` before it and a single slash. What has a colon before its
-    /// first slash may be meant as something else, and is a path only where it is read and there is such a file.
+    /// Parses an argument, and reads the file of a volume that it names. An argument that begins with
+    /// `volume:` names a volume, and one that contains `://` is a URL. Such a path can be written with `./`
+    /// before it and single slashes. Other arguments with a colon before the first slash may be meant as a
+    /// URL. They are a path only on the side of the source, if such a file exists.
     ///
     /// # Errors
-    /// [`Error::Usage`] for an empty argument, [`Error::Refused`] for what is written like a URL, [`Error::Unit`] for a URL that is malformed or names
-    /// no logical unit, [`Error::Volume`] for a file that describes none.
+    /// [`Error::Usage`] for an empty argument, [`Error::Refused`] for an argument that looks like a URL,
+    /// [`Error::Unit`] for a URL that is malformed or names no logical unit, [`Error::Volume`] for a file
+    /// that describes no volume.
     pub async fn parse(argument: &OsStr, side: Side) -> Result<Self, Error> {
         if let Some(path) = volume::path(argument) {
             let description = volume::load(&path).await;
@@ -62,7 +64,7 @@ impl Location {
         }
     }
 
-    /// The URLs of its units.
+    /// Returns the URLs of its units.
     pub(crate) fn urls_mut(&mut self) -> Vec<&mut Url> {
         match self {
             Self::Unit(url) => vec![url],
@@ -71,12 +73,12 @@ impl Location {
         }
     }
 
-    /// Whether it is reached by iSCSI.
+    /// Returns whether the location is reached by iSCSI.
     pub(crate) const fn has_units(&self) -> bool {
         matches!(self, Self::Unit(_) | Self::Volume(..))
     }
 
-    /// The file that it is, or is described by.
+    /// Returns the file at the location, or the file that describes it.
     pub(crate) fn file(&self) -> Option<&Path> {
         match self {
             Self::Path(path) | Self::Volume(path, _) => Some(path),

@@ -1,4 +1,4 @@
-//! The command line program.
+//! The command-line program.
 
 use std::env;
 use std::os::unix::ffi::OsStrExt;
@@ -38,13 +38,14 @@ fn program(output: &OutputArgs) -> Program {
     }
 }
 
-/// Whether there are many copies to be run, of a file.
+/// Returns whether the command line has `--jobs`.
 fn has_jobs() -> bool {
     let words = env::args_os().skip(1).take_while(|word| word != "--");
     words.into_iter().any(|word| word == "--jobs" || word.as_bytes().starts_with(b"--jobs="))
 }
 
-/// The copy runs where the sessions do: each chunk would otherwise wake the first thread and back.
+/// Runs the copy on a worker thread, where the sessions are: otherwise each chunk would wake the main thread
+/// and then a worker.
 async fn in_a_task(work: BoxFuture<'static, Result<u8, Error>>) -> Result<u8, Error> {
     match tokio::spawn(work).await.map_err(JoinError::try_into_panic) {
         Ok(result) => result,
@@ -66,11 +67,11 @@ async fn copy(args: Args, stop: Stop) -> Result<u8, Error> {
     match result {
         Ok((text, json)) => tell(&args, &text, &json, &stop).await.map(|()| 0),
         Err(failure) => {
-            // Who asks for both the object and the data there gets neither.
+            // If both the object and the data would go to standard output, the object is omitted.
             let destination = args.destination.as_deref().unwrap_or(&args.source);
             let has_data = standard_output::is_named_by(destination);
             if args.output.wants_json() && !has_data {
-                // That it failed is told all the same.
+                // A failed write is ignored: the exit status reports the failure as well.
                 drop(output::print_object(&failure.to_json(), &stop).await);
             }
             Err(failure.error)
@@ -104,19 +105,19 @@ fn status(job: &JobResult) -> u8 {
     job.result.as_ref().map_or_else(|failure| failure.error.status(), |_| 0)
 }
 
-/// Tells of a copy that has ended, with its name before it.
+/// Reports a copy that has ended, with its name.
 fn tell_job(args: &JobsArgs, JobResult { name, result }: &JobResult) {
     match result {
         Ok(report) if !args.output.is_silent() => {
             say(&format!("{name}: {}\n", report.text(args.output.is_verbose())));
         }
         Ok(_) => {}
-        // Text of a peer may be in it.
+        // It may contain text of a peer.
         Err(failure) => say(&format!("block-copy: {name}: {}\n", printable(&failure.to_string()))),
     }
 }
 
-/// All results for programs; with the error of the first that failed.
+/// Returns all results for programs, with the error of the first copy that failed.
 fn jobs_object(results: &[JobResult]) -> Value {
     let jobs = results.iter().map(|JobResult { name, result }| {
         let mut object = result.as_ref().map_or_else(Failure::to_json, Report::to_json);

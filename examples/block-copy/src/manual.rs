@@ -1,4 +1,4 @@
-//! What the help and the manual page say beside the options.
+//! The texts of the help and the manual page other than the options.
 
 use iscsi_examples_common::help::{
     Documented, LOG_VARIABLE, LOGIN_VARIABLE, Manual, PASSWORD_FILE, TARGET_LOGIN_VARIABLE,

@@ -15,12 +15,12 @@ use crate::progress::Progress;
 use crate::rate::mbit_per_s;
 use crate::standing::Standing;
 
-/// How often the display is refreshed.
+/// Interval of the display.
 const REFRESH: Duration = Duration::from_millis(100);
-/// How many refreshes make a sample: one a second.
+/// Number of refreshes for a sample: one sample a second.
 const REFRESHES: u32 = 10;
 
-/// Watches a copy, or a look at what was copied.
+/// Shows the progress of a copy or of a verification.
 #[derive(Debug)]
 pub struct Meter<'a> {
     control: Control,
@@ -29,7 +29,7 @@ pub struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    /// Watches what this is the handle on.
+    /// Creates the meter of the copy that `control` belongs to.
     pub(crate) const fn new(
         control: Control,
         ends: &'a Ends,
@@ -38,8 +38,8 @@ impl<'a> Meter<'a> {
         Self { control, ends, lines }
     }
 
-    /// Waits for `work`, shows how it goes, and returns with its result the rate of each full
-    /// second, Mbit/s, without what was there before.
+    /// Waits for `work` and shows its progress. Returns its result, and the rate of each full second in
+    /// Mbit/s, without the bytes of an earlier run.
     pub(crate) async fn follow<T>(
         &self,
         progress: &Progress,
@@ -93,7 +93,7 @@ impl<'a> Meter<'a> {
     }
 }
 
-/// Rates, each since the one before.
+/// Rates, each since the previous sample.
 #[derive(Debug)]
 struct Samples {
     since: Instant,
@@ -106,7 +106,7 @@ impl Samples {
         Self { since: Instant::now(), bytes: 0, rates: Vec::new() }
     }
 
-    /// The rate since the last one.
+    /// Returns the rate since the previous sample, in Mbit/s.
     fn take(&mut self, bytes: u64) -> f64 {
         let now = Instant::now();
         let rate = mbit_per_s(bytes.saturating_sub(self.bytes), now - self.since);

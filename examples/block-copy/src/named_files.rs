@@ -1,4 +1,4 @@
-//! The files that a command line names, each of which is for one use.
+//! The files that a command line names. Each of them must have one use only.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -11,32 +11,32 @@ use crate::error::Error;
 use crate::location::Location;
 use crate::side::Side;
 
-/// A file that a command line names, there or yet to be made.
+/// A file that a command line names. It may not exist yet.
 #[derive(Clone, Debug)]
 pub(crate) struct NamedFile {
-    /// The option, or the side.
+    /// The option that names the file, or the side.
     pub(crate) what: &'static str,
     path: PathBuf,
     use_: Use,
 }
 
-/// What becomes of a file.
+/// The use of a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Use {
     Read,
-    /// It is written to.
+    /// The content is overwritten.
     Written,
-    /// Another file takes its place, again and again.
+    /// The file is replaced by another one, repeatedly.
     Replaced,
 }
 
-/// All files that a command line names.
+/// Returns all files that a command line names.
 pub(crate) fn all(args: &Args, [from, to]: [&Location; 2]) -> Vec<NamedFile> {
     let ranges = match &args.delta.ranges {
         Some(RangesFrom::File(path)) => Some(path.as_path()),
         Some(RangesFrom::Bitmap(_)) | None => None,
     };
-    // That of a volume only describes it.
+    // The file of a volume describes it, and is not written.
     let of_destination = if let Location::Path(_) = to { Use::Written } else { Use::Read };
     let files = [
         ("source", from.file(), Use::Read),
@@ -54,12 +54,12 @@ pub(crate) fn all(args: &Args, [from, to]: [&Location; 2]) -> Vec<NamedFile> {
 }
 
 impl NamedFile {
-    /// A file that is read, and is no end of a copy.
+    /// Returns a file that is read, and is no end of a copy.
     pub(crate) fn read(what: &'static str, path: &Path) -> Self {
         Self { what, path: path.to_owned(), use_: Use::Read }
     }
 
-    /// A file that is kept of a copy.
+    /// Returns a file that is kept between copies.
     pub(crate) fn kept(what: &'static str, path: &Path) -> Self {
         Self { what, path: path.to_owned(), use_: Use::Replaced }
     }
@@ -68,16 +68,16 @@ impl NamedFile {
         self.use_ != Use::Read
     }
 
-    /// What it will be under all its names. Of one that is replaced, the entry of its folder: the number of the file that
-    /// is there now goes to any other.
+    /// Returns what identifies the file under all its names, as long as its use lasts. A replaced file counts
+    /// by its directory entry only, because the inode number of the present file may go to any other one.
     pub(crate) fn lasting_media(&self) -> Vec<Medium> {
         let mut media = self.media();
         media.retain(|medium| self.use_ != Use::Replaced || matches!(medium, Medium::Entry(..)));
         media
     }
 
-    /// What it is under all its names: the file that is there, and its entry in its folder, where another file may
-    /// take its place. Nothing of what is no regular file.
+    /// Returns what identifies the file under all its names: the existing file, and its directory entry,
+    /// where another file may replace it. A file that is not regular has none.
     fn media(&self) -> Vec<Medium> {
         let mut media = Vec::new();
         let there = fs::metadata(&self.path);
@@ -90,9 +90,9 @@ impl NamedFile {
     }
 }
 
-/// The entry of a folder that a path leads to in the end.
+/// Returns the directory entry that a path leads to.
 fn entry(path: &Path) -> io::Result<Option<Medium>> {
-    // What is not there yet has no links on its way but those of its folder.
+    // For a path that does not exist, only the links of its directory are resolved.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder: Metadata = fs::metadata(folder.unwrap_or_else(|| Path::new(".")))?;
@@ -100,8 +100,8 @@ fn entry(path: &Path) -> io::Result<Option<Medium>> {
     Ok(name.map(|name| Medium::Entry(folder.dev(), folder.ino(), name)))
 }
 
-/// Makes sure that no file is written that is named for another use as well, whatever it is called there. Of the source
-/// and the destination more is known once they are open.
+/// Checks that no written file has another use under any of its names. For the source and the destination
+/// this is repeated after they are open.
 ///
 /// # Errors
 /// [`Error::OneFile`].

@@ -1,4 +1,4 @@
-//! What the sessions of a copy did from its beginning to its end.
+//! The work of a copy's sessions from its beginning to its end.
 
 use iscsi_initiator::{Reading, Session};
 use iscsi_tuner::{Diagnosis, Row};
@@ -6,16 +6,16 @@ use iscsi_tuner::{Diagnosis, Row};
 use crate::end::UnitEnd;
 use crate::side::Side;
 
-/// The sessions of both ends at the beginning of a copy, with what their connections had done.
+/// The sessions of a unit at the beginning of a copy, with the counters of their connections.
 #[derive(Debug)]
 pub(crate) struct Observation(Vec<(Session, Reading)>);
 
 impl Observation {
-    /// Looks at all sessions of a unit.
+    /// Takes the counters of all sessions of a unit.
     pub(crate) async fn begin(unit: &UnitEnd) -> Self {
         let mut readings = Vec::new();
         for session in unit.sessions() {
-            // A session that has ended tells so to the next command.
+            // A session that has ended returns an error.
             if let Ok(reading) = session.reading().await {
                 readings.push((session, reading));
             }
@@ -23,8 +23,8 @@ impl Observation {
         Self(readings)
     }
 
-    /// What has held the unit back since then: the first of its sessions that is still there
-    /// stands for all. `None` if none of them is.
+    /// Returns what has held the unit back since the beginning, by the first of its sessions that still runs.
+    /// Returns `None` if none does.
     pub(crate) async fn end(self, unit: &UnitEnd) -> Option<(Side, Diagnosis)> {
         for (session, before) in &self.0 {
             if let Some(after) = reading_of(session).await {
@@ -42,13 +42,13 @@ async fn reading_of(session: &Session) -> Option<Reading> {
     if session.is_open() { session.reading().await.ok() } else { None }
 }
 
-/// Which unit of a volume it is.
+/// Returns a row with the name of the unit within its volume.
 fn member(unit: &UnitEnd) -> Option<Row> {
     let value = unit.member_name()?.to_string();
     Some(Row { name: "unit", value, reason: "each unit of a volume has a link of its own".into() })
 }
 
-/// That one session is not the whole of it.
+/// Returns a row that says that the diagnosis is of one session of several.
 fn remark(unit: &UnitEnd) -> Option<Row> {
     let peak = unit.status().peak;
     (peak > 1).then(|| Row {

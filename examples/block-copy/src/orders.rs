@@ -8,19 +8,19 @@ use crate::clients::{Client, Clients};
 use crate::handle::Handle;
 use crate::shared_class::SharedClass;
 
-/// All that can be ordered: the copies of a process, and their classes.
+/// The copies of a process and their classes, as objects of orders.
 #[derive(Clone, Debug)]
 pub(crate) struct Orders {
     rule: Rule,
     handles: Vec<Handle>,
 }
 
-/// What rules the copies.
+/// The tree of the classes.
 #[derive(Clone, Debug)]
 enum Rule {
-    /// A tree of this process, which others may share.
+    /// A tree of this process, which other processes may share.
     Tree(Classes, Clients),
-    /// That of another process.
+    /// The tree of another process.
     Shared(SharedClass),
 }
 
@@ -28,21 +28,21 @@ const COMMANDS: &str =
     "rate [CLASS] RATE|off, ceil CLASS RATE|off, pause [JOB], resume [JOB] and status";
 
 impl Orders {
-    /// Orders to copies that are ruled by a tree of this process.
+    /// Takes orders to copies whose classes are in a tree of this process.
     pub(crate) fn new(classes: Classes, handles: Vec<Handle>) -> Self {
         let clients = Clients::new(classes.clone());
         Self { rule: Rule::Tree(classes, clients), handles }
     }
 
-    /// Orders to a copy that shares the tree of another process.
+    /// Takes orders to a copy that shares the tree of another process.
     pub(crate) fn sharing(class: SharedClass, handle: Handle) -> Self {
         Self { rule: Rule::Shared(class), handles: vec![handle] }
     }
 
-    /// Lets another process share the tree, in a class or the default one.
+    /// Admits another process to the tree, in a class or the default one.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason why the process is not admitted.
     pub(crate) fn admit(
         &self,
         class: Option<&str>,
@@ -56,7 +56,7 @@ impl Orders {
         }
     }
 
-    /// Carries out an order and answers: how everything is then, or why it stays as it was.
+    /// Executes an order. Returns the state after it, or the error if nothing was changed.
     pub(crate) fn obey(&self, line: &str) -> Value {
         let words: Vec<_> = line.split_whitespace().collect();
         match self.carry_out(&words) {
@@ -86,7 +86,7 @@ impl Orders {
         }
     }
 
-    /// Changes the tree, for all that share it.
+    /// Changes the tree, for all processes that share it.
     fn change(
         &self,
         change: impl FnOnce(&Classes) -> Result<(), ClassesError>,
@@ -101,7 +101,7 @@ impl Orders {
         }
     }
 
-    /// Pauses or resumes the copies of a name, or all.
+    /// Pauses or resumes the copies with a name, or all copies without one.
     fn pause(&self, words: &[&str], is_paused: bool) -> Result<(), String> {
         let name = words.join(" ");
         let handles: Vec<_> =

@@ -1,28 +1,31 @@
-//! What the limits that the user has set have held back: the option that lifts each, and the other end of the copy, which waits for it.
+//! The limits that the user has set, in the diagnosis: the option that lifts each of them, and the other end,
+//! which waited because of it.
 
 use iscsi_initiator::shaping::RateLimit;
 use iscsi_tuner::{Diagnosis, Limiter, Row};
 
 use crate::side::Side;
 
-/// The limits of a copy.
+/// The limits that the user has set for a copy.
 #[derive(Debug)]
 pub(crate) struct OwnLimits<'a> {
-    /// The narrowest of its class and of those above it.
+    /// The smallest ceil of the copy's class and of the classes above it.
     pub(crate) rate: Option<RateLimit>,
-    /// The name of its class, if it has one of its own.
+    /// The name of its class, if the copy names one.
     pub(crate) class: Option<&'a str>,
-    /// `--queue-depth`, where the plan would have more.
+    /// `--queue-depth`, if the plan would choose more.
     pub(crate) queue_depth: Option<usize>,
 }
 
 impl OwnLimits<'_> {
-    /// Says of each finding that is a limit of the user how it is lifted, and of an end that waits for the other one why.
+    /// Adds to each finding about a limit of the user how to lift it, and to an end that waited for the other
+    /// one why it did.
     pub(crate) fn explain(&self, diagnoses: &mut [(Side, Diagnosis)]) {
         for (_, diagnosis) in &mut *diagnoses {
             for finding in &mut diagnosis.findings {
                 finding.remedy = self.remedy(finding.limiter).or_else(|| finding.remedy.take());
-                // With few requests an end has nothing to do while the other one has its turn.
+                // With few requests in flight, an end has nothing to do while all of them are at the
+                // other end.
                 if let Some(depth) = self.queue_depth.filter(|_| waits_for_work(finding.limiter)) {
                     finding.evidence =
                         format!("no request was here: --queue-depth allows {depth} at a time");
@@ -44,7 +47,7 @@ impl OwnLimits<'_> {
         }
     }
 
-    /// The limit that has held an end back most of the time.
+    /// Returns the limit that has held an end back most of the time, if the user has set it.
     fn held(&self, side: Side, diagnosis: &Diagnosis) -> Option<(Side, Limiter, Option<String>)> {
         let foremost = diagnosis.foremost()?;
         self.remedy(foremost.limiter)?;
@@ -70,7 +73,7 @@ impl OwnLimits<'_> {
     }
 }
 
-/// Whether an end had nothing to do.
+/// Returns whether an end had nothing to do.
 const fn waits_for_work(limiter: Limiter) -> bool {
     matches!(limiter, Limiter::Source | Limiter::Destination)
 }
@@ -124,7 +127,7 @@ mod tests {
         for said in [source, destination] {
             assert!(said.contains("raise --queue-depth above 1,"), "{said}");
         }
-        // One request at a time is now here, now there.
+        // The only request is at either end in turn.
         let [source, destination] = explained(&limits, |it| it.source = 50);
         for said in [source, destination] {
             assert!(said.contains("allows 1 at a time"), "{said}");
@@ -132,7 +135,7 @@ mod tests {
         }
     }
 
-    /// A limit that is not the reason is no reason for the other end either.
+    /// A limit that did not hold an end back is no reason for the other end to wait.
     #[test]
     fn who_waits_for_something_else_is_not_told_of_limits() {
         let limits = OwnLimits { rate: None, class: None, queue_depth: None };

@@ -16,19 +16,19 @@ pub struct PassesReport {
     pub ended: Vec<EndedPass>,
     /// The time that the last pass may take.
     pub goal: Duration,
-    /// The last one has ended.
+    /// Whether the last pass has ended.
     pub is_complete: bool,
     /// Whether the source was frozen during the last pass: no program could write to it.
     pub is_frozen: bool,
 }
 
-/// More passes do not make the last one short enough.
+/// The reason why more passes do not make the last one short enough.
 #[derive(Clone, Copy, Debug)]
 pub struct NotConverging {
-    /// How long a last pass takes.
+    /// Time that the last pass would take.
     last: Duration,
     goal: Duration,
-    /// How fast the source is written to, and copied, Mbit/s.
+    /// Rates at which the source is written to, and copied, Mbit/s.
     dirtied: f64,
     sent: f64,
     why: Divergence,
@@ -43,12 +43,12 @@ impl PassesReport {
         Some(NotConverging { last, goal: self.goal, dirtied, sent: rate(pass), why })
     }
 
-    /// The passes for programs.
+    /// Returns the passes for programs.
     pub(crate) fn to_json(&self) -> Value {
         (0..self.ended.len()).map(|at| self.pass_to_json(at)).collect()
     }
 
-    /// One pass for programs, by its place among them.
+    /// Returns one pass for programs, by its index.
     pub(crate) fn pass_to_json(&self, at: usize) -> Value {
         let Some(pass) = self.ended.get(at) else { return Value::Null };
         let (last, left, word) = match &pass.verdict {
@@ -74,7 +74,7 @@ impl PassesReport {
         })
     }
 
-    /// One pass for people, by its place among them.
+    /// Returns one pass for people, by its index.
     pub(crate) fn line(&self, at: usize) -> String {
         let Some(pass) = self.ended.get(at) else { return String::new() };
         let (done, sent) = (Size(pass.progress.done), Size(sent(pass)));
@@ -148,12 +148,12 @@ const fn sent(pass: &EndedPass) -> u64 {
     pass.progress.written + pass.progress.zeros_written
 }
 
-/// How fast a pass sent what it sent, Mbit/s.
+/// Returns the rate at which a pass sent its bytes, Mbit/s.
 fn rate(pass: &EndedPass) -> f64 {
     mbit_per_s(sent(pass), pass.time)
 }
 
-/// Nothing was sent that would tell how long anything takes.
+/// Returns whether a time was estimated. It is not if a pass sent nothing.
 const fn is_known(time: Duration) -> bool {
     time.as_secs() < Duration::MAX.as_secs()
 }

@@ -1,4 +1,4 @@
-//! The numbers of a copy, and why they are what they are.
+//! The numbers of a copy and their reasons.
 
 use iscsi_tuner::Plan;
 use serde_json::{Value, json};
@@ -7,17 +7,17 @@ use crate::args::{IoSize, QueueDepth};
 use crate::end::UnitEnd;
 use crate::ends::Ends;
 
-/// Where no link lies between: long enough to be worth a system call.
+/// Bytes of a read or write without a link: long enough to be worth a system call.
 const LOCAL_IO: usize = 1 << 20;
-/// Bytes under way to or from a file, which the copy decides.
+/// Bytes in flight to or from a file.
 const LOCAL_QUEUE: usize = 4 << 20;
 
-/// A number, and why.
+/// A number and its reason.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Choice {
     /// The number.
     pub value: usize,
-    /// The reason for it.
+    /// The reason for the number.
     pub reason: String,
 }
 
@@ -26,7 +26,7 @@ impl Choice {
         Self { value, reason: reason.into() }
     }
 
-    /// The same for several sessions together, with what they may have under way in all.
+    /// Changes the number to `value`, the total of all sessions.
     fn over(self, sessions: usize, value: usize) -> Self {
         let reason = match (sessions, value == self.value) {
             (0 | 1, true) => return self,
@@ -46,16 +46,16 @@ impl Choice {
 pub struct CopyPlan {
     /// Bytes of one read or write.
     pub io_size: Choice,
-    /// Reads or writes of a unit in flight; the initial number, if it follows the sessions. Without
-    /// a unit, those of the files.
+    /// Reads or writes of a unit in flight. If it follows the sessions, this is the initial number. Without a
+    /// unit, it is the number for the files.
     pub queue_depth: Choice,
-    /// Whether the queues follow what the ends say: that of a unit its sessions, as they come and go.
+    /// Whether the number follows the sessions of the units, as they come and go.
     pub follows: bool,
 }
 
 impl CopyPlan {
-    /// Decides from what was asked for, and from what the tuner says of the units' links: the one
-    /// with the longer way decides.
+    /// Chooses the numbers from the options, and from the tuner's plans for the units' links. The link with
+    /// more bytes in flight decides.
     pub(crate) fn new(io_size: IoSize, depth: QueueDepth, ends: &Ends) -> Self {
         let units = || ends.units();
         let block = units().map(UnitEnd::block_size).max();
@@ -72,7 +72,7 @@ impl CopyPlan {
         Self { io_size, queue_depth, follows: depth == QueueDepth::Auto }
     }
 
-    /// The plan for programs, with the ends it was made for.
+    /// Returns the plan for programs, with the ends that it was made for.
     pub(crate) fn to_json(&self, ends: &Ends) -> Value {
         json!({
             "source": ends.source.to_json(),
@@ -83,12 +83,12 @@ impl CopyPlan {
     }
 }
 
-/// What is asked of the link.
+/// The work of the link.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Work {
     /// Reads alone.
     Reads,
-    /// Writes, and maybe reads of the same size.
+    /// Writes, and possibly reads of the same size.
     Writes,
 }
 

@@ -28,27 +28,27 @@ pub enum ProgressMode {
     None,
 }
 
-/// Where a terminal does not say how wide it is.
+/// Columns of a terminal that does not report its width.
 const COLUMNS: usize = 80;
-/// The line is rendered here, for the columns that there are by now.
+/// The line is rendered here, because the number of columns may change.
 const TEMPLATE: &str = "{wide_msg}";
 
-/// The bar of this process, if there is one just now.
+/// The bar of this process, if one is shown.
 static BARS: LazyLock<MultiProgress> =
     LazyLock::new(|| MultiProgress::with_draw_target(terminal::draw_target()));
 
-/// Puts whole lines on standard error, above the bar where there is one.
+/// Writes whole lines to standard error, above the bar if there is one.
 pub fn say(lines: &str) {
-    // Whoever draws the bar has the lock, and may wait for the terminal.
+    // The task that draws the bar holds the lock, and may wait for the terminal.
     output::aside(|| BARS.suspend(|| output::say(lines)));
 }
 
 /// The work of a pass.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Pass {
-    /// Copies them.
+    /// Copies the bytes.
     Copy,
-    /// Reads them back and compares.
+    /// Reads the bytes back and compares them.
     Verify,
 }
 
@@ -62,14 +62,14 @@ pub struct Progress {
 #[derive(Debug)]
 enum Display {
     Bar(ProgressBar),
-    /// A line each time that this has passed.
+    /// Interval of the lines.
     Lines(Duration),
     Nothing,
 }
 
 impl Progress {
-    /// Begins to show a pass over `total` bytes at most, if their number is known. Where there is no bar, a line is
-    /// written each `interval`.
+    /// Begins to show a pass over `total` bytes, if their number is known. Without a bar, a line is written
+    /// each `interval`.
     pub fn new(mode: ProgressMode, interval: Duration, pass: Pass, total: Option<u64>) -> Self {
         let display = match mode {
             ProgressMode::None => Display::Nothing,
@@ -83,7 +83,7 @@ impl Progress {
         Self { pass, display }
     }
 
-    /// What is done to the bytes.
+    /// Returns the word for the work in lines: "copied" or "verified".
     pub(crate) const fn title(&self) -> &'static str {
         match self.pass {
             Pass::Copy => "copied",
@@ -91,7 +91,7 @@ impl Progress {
         }
     }
 
-    /// Draws the bar anew.
+    /// Draws the bar again.
     pub(crate) fn refresh(&self, now: &CopyProgress, activity: Activity, elapsed: Duration) {
         if let Display::Bar(bar) = &self.display {
             output::aside(|| {
@@ -120,17 +120,17 @@ impl Progress {
         BarLine { pass, done, total, activity, rate, elapsed, left }
     }
 
-    /// How often a line is due; `None` where there are no lines.
+    /// Returns the interval of the lines; `None` if no lines are written.
     pub(crate) const fn line_interval(&self) -> Option<Duration> {
         if let Display::Lines(interval) = self.display { Some(interval) } else { None }
     }
 
-    /// Tells how it stands, as a line.
+    /// Writes the state as a line.
     pub(crate) fn tell(&self, standing: &Standing) {
         say(&format!("{} {}\n", log::time_stamp(), standing.line(self.title())));
     }
 
-    /// Says something above the bar, or between two lines and with a time stamp as these.
+    /// Writes a remark above the bar, or between two lines with a time stamp like theirs.
     pub(crate) fn remark(&self, text: &str) {
         match &self.display {
             Display::Bar(_) => say(&format!("{text}\n")),
@@ -139,7 +139,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away; what is to be said at the end is the caller's.
+    /// Removes the bar. The last message is left to the caller.
     pub(crate) fn finish(&self) {
         if let Display::Bar(bar) = &self.display {
             output::aside(|| bar.finish_and_clear());
@@ -147,26 +147,26 @@ impl Progress {
     }
 }
 
-/// A line at the bottom of the terminal; it counts the bytes, for their rate.
+/// Creates a bar at the bottom of the terminal. It counts the bytes, for their rate.
 fn bar(total: Option<u64>) -> ProgressBar {
     let bar = total.map_or_else(ProgressBar::no_length, ProgressBar::new);
-    // The template is fixed, and it parses.
+    // The template is constant and valid.
     let style = ProgressStyle::with_template(TEMPLATE);
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     BARS.add(bar)
 }
 
-/// Moves a bar, and makes it as long as what there is to do.
+/// Moves a bar, and sets its length to the total.
 fn advance(bar: &ProgressBar, now: &CopyProgress) {
     if bar.length().is_some() {
-        // Before both ends were looked at nobody knows.
+        // The total is unknown until both ends are open.
         let Some(total) = now.total else { return };
         if bar.length() != Some(total) || bar.position() < now.resumed {
             bar.update(|state| {
                 state.set_len(total);
                 state.set_pos(now.resumed);
             });
-            // The rate is that of what is done from now on.
+            // The rate counts from here on, without the bytes of an earlier run.
             bar.reset_eta();
         }
     }

@@ -1,4 +1,4 @@
-//! Which ranges of a source are to be copied, as others know it.
+//! The ranges of a source to copy, from a file, a command or a dirty bitmap.
 
 mod told;
 
@@ -14,10 +14,10 @@ use crate::end::End;
 use crate::ends::Ends;
 use crate::error::Error;
 
-/// The length of a sector of QEMU, bytes: the disks that it exports end with a whole one.
+/// Bytes of a sector of QEMU. The disks that it exports end with a whole sector.
 const SECTOR: u64 = 512;
 
-/// Learns the ranges to copy. `None` copies all.
+/// Returns the ranges to copy. `None` means all bytes.
 pub(crate) async fn load(
     from: Option<&RangesFrom>,
     ends: &Ends,
@@ -51,10 +51,10 @@ pub(crate) async fn load(
     ranges.map(Some).map_err(|cause| Error::Ranges { name, cause: cause.into() })
 }
 
-/// Reads ranges of a source of so many bytes, and asks the servers of dirty bitmaps for theirs.
+/// Parses the ranges of a source of `has` bytes, and requests the dirty bitmaps that the text names.
 ///
 /// # Errors
-/// [`InvalidData`](ErrorKind::InvalidData) with what cannot be so; what a server says.
+/// [`InvalidData`](ErrorKind::InvalidData) with what is wrong with the text; the error of an NBD server.
 pub(crate) async fn read(text: String, has: u64) -> io::Result<RangeSet> {
     let told = spawn_blocking(move || parse(&text, has)).await?;
     let invalid = |error| io::Error::new(ErrorKind::InvalidData, error);
@@ -65,7 +65,7 @@ pub(crate) async fn read(text: String, has: u64) -> io::Result<RangeSet> {
     Ok(ranges)
 }
 
-/// What a dirty bitmap marks of a source of so many bytes.
+/// Returns the ranges that a dirty bitmap marks of a source of `has` bytes.
 async fn marked(bitmap: &DirtyBitmap, has: u64) -> io::Result<RangeSet> {
     within(bitmap, bitmap.ranges().await.map_err(io::Error::other)?, has)
 }

@@ -1,8 +1,8 @@
-//! How fast bytes went.
+//! The rate of bytes over time.
 
 use std::time::Duration;
 
-/// A rate in Mbit/s (10^6 bits); 0 for no time.
+/// Returns a rate in Mbit/s (10^6 bits); 0 if the time is 0.
 pub(crate) fn mbit_per_s(bytes: u64, time: Duration) -> f64 {
     let seconds = time.as_secs_f64();
     #[expect(clippy::cast_precision_loss, reason = "a rate is a rounded number")]

@@ -11,11 +11,11 @@ use crate::side::Side;
 /// The sessions and connections of a unit.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Reach {
-    /// Which end of the copy the unit is.
+    /// The side of the unit.
     pub side: Side,
-    /// Which unit of a volume it is, if it is one.
+    /// Name of the unit within a volume.
     pub member: Option<Arc<str>>,
-    /// Number of sessions that carry data now.
+    /// Number of sessions that carry data.
     pub sessions: u32,
     /// Highest number of concurrent sessions so far.
     pub peak: u32,
@@ -25,7 +25,7 @@ pub struct Reach {
     pub reason: String,
     /// Trouble with sessions.
     pub notes: Vec<String>,
-    /// The portals that its sessions are with: not those of the URL where logins were redirected.
+    /// The portals of its sessions. Where logins were redirected, they differ from those of the URL.
     pub portals: Vec<String>,
     /// The connections of its first session.
     pub connections: Connections,
@@ -38,18 +38,18 @@ impl Reach {
         notes.map(|note| format!("{}: {note}", self.place()))
     }
 
-    /// The side, and the unit of a volume there.
+    /// Returns the side, and the name of the unit within a volume.
     fn place(&self) -> String {
         let member = self.member.iter().map(|member| format!(", {member}"));
         std::iter::once(self.side.to_string()).chain(member).collect()
     }
 
-    /// The portals for programs, with the end that they are of.
+    /// Returns the portals for programs, with their end.
     pub(crate) fn portals_to_json(&self) -> Value {
         json!({ "end": self.place(), "portals": self.portals })
     }
 
-    /// The same without what did not go as wished, for those who were told when it came up.
+    /// Removes the notes on trouble with sessions, for output where they were shown when they occurred.
     #[must_use]
     pub(crate) fn without_notes(mut self) -> Self {
         self.notes.clear();

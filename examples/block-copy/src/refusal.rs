@@ -1,4 +1,5 @@
-//! Why a copy is not begun that could overwrite what nobody meant, or copy what is no disk.
+//! Reasons not to begin a copy: it could overwrite data that were not meant, or its source is not the bytes
+//! of a disk.
 
 use std::sync::Arc;
 
@@ -10,29 +11,29 @@ use crate::side::Side;
 #[derive(Clone, Debug, Eq, PartialEq, ThisError)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The name looks like a URL, so it is not taken for a file.
+    /// The name looks like a URL, so it is not used as the name of a file.
     #[error("{side}: what begins with \"{word}:\" is no path{}; a file of that name is written with ./ before it", spelling(.instead.as_deref()))]
     LikeUrl {
-        /// Which end.
+        /// The side of the copy.
         side: Side,
         /// The word before the colon.
         word: String,
         /// The name that was probably meant.
         instead: Option<String>,
     },
-    /// The bytes of the source are not those of the disk that is meant.
+    /// The source is an image of a disk in a format such as qcow2, so its bytes are not those of the disk.
     #[error(
         "source {name}: it is {what}, so its bytes are not those of the disk; {remedy}; --format raw copies it as it is"
     )]
     Contained {
-        /// The name.
+        /// Name of the source.
         name: Arc<str>,
-        /// Its kind, as "a qcow2 image".
+        /// Format of the source, such as "a qcow2 image".
         what: &'static str,
-        /// The remedy.
+        /// What the user can do instead.
         remedy: String,
     },
-    /// The source has not a single byte.
+    /// The source has 0 bytes.
     #[error("source {0}: it is empty; nothing was written")]
     Empty(Arc<str>),
     /// The destination must be blank, and is not.
@@ -40,24 +41,24 @@ pub enum Refusal {
         "destination {name}: it is not blank: {held}; choose another one, or leave --if-blank out to overwrite it"
     )]
     NotBlank {
-        /// The name.
+        /// Name of the destination.
         name: Arc<str>,
-        /// The contents.
+        /// Content of the destination, as a part of the message.
         held: String,
     },
-    /// The units of the destination cannot be reserved.
+    /// A unit of the destination does not support persistent reservations.
     #[error("destination: a unit has no persistent reservations; leave --exclusive out")]
     NoReservations,
     /// Standard output is closed or discarded, so the data would be lost.
     #[error("destination standard output: it is closed; name /dev/null to read the source only")]
     Nowhere,
-    /// The congestion control that was asked for is not there, or not permitted.
+    /// The requested congestion control is not available, or not permitted.
     #[error("--congestion: {0}")]
     Congestion(String),
 }
 
 impl Refusal {
-    /// The exit status that stands for it: 2 for a wrong command line, else 1.
+    /// Returns the exit status for the refusal: 2 for a wrong command line, otherwise 1.
     pub(crate) const fn status(&self) -> u8 {
         match self {
             Self::LikeUrl { .. } | Self::Congestion(_) => 2,

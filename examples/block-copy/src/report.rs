@@ -21,20 +21,20 @@ use iscsi_tuner::Size;
 pub struct Report {
     /// The progress of the copy.
     pub progress: Progress,
-    /// The ranges that the medium of the source could not read, by their place in the copied bytes.
+    /// The ranges that the medium of the source could not read, as offsets in the copied bytes.
     pub unreadable: RangeSet,
-    /// From the first read to the end of the flush, or to the failure.
+    /// Time from the first read to the end of the flush, or to the failure.
     pub time: Duration,
-    /// How the units were reached.
+    /// The sessions of the units, and what limited the copy.
     pub links: Links,
-    /// Whether blocks that the destination had, by their digests, were left out.
+    /// Whether blocks were skipped because the digests said that the destination has them.
     pub is_delta: bool,
     /// The report of each pass over a source in use.
     pub passes: Option<PassesReport>,
     /// Whether all bytes were read back equal.
     pub verified: bool,
-    /// Whether the source, a file, has another length or time of last change than at the beginning; of a source
-    /// in use, than at the beginning of the last pass.
+    /// Whether the source, a file, has another length or time of last change than at the beginning. For a
+    /// source in use: than at the beginning of the last pass.
     pub source_changed: bool,
     /// Processor time of the whole process during the copy and its verification.
     pub cpu: Duration,
@@ -42,44 +42,44 @@ pub struct Report {
     pub samples: Vec<f64>,
     /// Findings at the ends that are probably mistakes.
     pub notes: Vec<String>,
-    /// The contents of the destination before the copy: a partition table, file systems and the like. `None` where
-    /// nothing was recognised, or it was not looked at, as what is there is of an earlier run.
+    /// The content of the destination before the copy: a partition table, file systems and the like. `None`
+    /// if nothing was recognised, or if it was not looked at because an earlier run has left it.
     pub destination_held: Option<String>,
 }
 
-/// How the units of a copy were reached, and what limited them.
+/// The sessions of a copy's units, and what limited them.
 #[derive(Clone, Debug)]
 pub struct Links {
-    /// The smallest round-trip time before the copy: to the destination, or else to the source;
-    /// `None` without a unit.
+    /// The smallest round-trip time before the copy, to the destination or else to the source. `None` without
+    /// a unit.
     pub round_trip: Option<Duration>,
     /// The sessions of each unit at the end: the destination first.
     pub reaches: Vec<Reach>,
     /// Writes, or reads, in flight, as planned at the end.
     pub queue_depth: usize,
-    /// The decisions, and their reasons.
+    /// The chosen numbers and their reasons.
     pub plan: CopyPlan,
     /// The plan with its ends, for programs.
     pub plan_json: Value,
-    /// The limiters of a connection of each end.
+    /// What limited a connection of each end.
     pub diagnoses: Vec<(Side, Diagnosis)>,
     /// Commands that were sent again.
     pub retries: u64,
 }
 
 impl Report {
-    /// The mean rate of the copy with its flush, Mbit/s (10^6 bits); what an earlier run has done does not
+    /// Returns the mean rate of the copy with its flush, Mbit/s (10^6 bits). Bytes of an earlier run do not
     /// count.
     pub fn goodput(&self) -> f64 {
         mbit_per_s(self.progress.done.saturating_sub(self.progress.resumed), self.time)
     }
 
-    /// Bytes that went to the destination as data.
+    /// Returns the bytes that were sent to the destination as data.
     pub const fn sent(&self) -> u64 {
         self.progress.written + self.progress.zeros_written
     }
 
-    /// Bytes that the destination made zero by itself.
+    /// Returns the bytes that the destination zeroed by a command without data.
     pub const fn zeroed(&self) -> u64 {
         self.progress.zeroed - self.progress.zeros_written
     }
@@ -97,7 +97,8 @@ impl Report {
         self
     }
 
-    /// The report for programs, of a copy that succeeded; [`Failure`](crate::Failure) has the other.
+    /// Returns the report of a copy that succeeded, for programs. [`Failure`](crate::Failure) has the report
+    /// of one that failed.
     pub fn to_json(&self) -> Value {
         let reach = self.links.reaches.first();
         let mut object = json!({
@@ -145,13 +146,13 @@ const CHANGED: &str = "\nwarning: the source was changed while it was copied, so
     nor what it is; copy again when nothing changes it";
 
 impl Report {
-    /// The report for people: one line, a second one with what limited the copy, and what did not go as wished; with
-    /// `is_verbose` how each unit was reached, and all that held it back.
+    /// Returns the report for people: one line, a second line with what limited the copy, and trouble. With
+    /// `is_verbose` it also has the sessions of each unit, and everything that held them back.
     pub fn text(&self, is_verbose: bool) -> String {
         if is_verbose { format!("{self:#}") } else { self.to_string() }
     }
 
-    /// What limited the copy most: of two units the one that had to wait least for the other.
+    /// Returns what limited the copy most. Of two units, it is the one that waited less for the other one.
     fn limited_by(&self) -> Option<String> {
         let foremost = self.links.diagnoses.iter().filter_map(|(side, diagnosis)| {
             let finding = diagnosis.foremost()?;
@@ -163,7 +164,7 @@ impl Report {
             order.then(one.share.total_cmp(&other.share))
         })?;
         let name = match (finding.limiter, side) {
-            // Nothing was asked of the unit: the other end was slower.
+            // The unit was waiting for requests: the other end was slower.
             (Limiter::Source, Side::Source) => Side::Destination.to_string(),
             (Limiter::Source, Side::Destination) => Side::Source.to_string(),
             (limiter, side) if self.links.diagnoses.len() > 1 => format!("{limiter} ({side})"),
@@ -191,7 +192,7 @@ impl fmt::Display for Report {
         if lost > 0 {
             write!(f, ", {} written again", Size(lost))?;
         }
-        // A unit asks for it at each login, which is nothing that people could change.
+        // A unit asks for a repetition after each login, which the user cannot change.
         if self.links.retries > 0 && f.alternate() {
             write!(f, ", {} sent again", counted(self.links.retries, "command", "commands"))?;
         }
@@ -243,7 +244,7 @@ fn to_json((side, diagnosis): &(Side, Diagnosis)) -> Value {
     })
 }
 
-/// Processor time of this process so far, user and system; zero if the system does not say.
+/// Returns the processor time of this process so far, user and system; zero if the system does not report it.
 pub(crate) fn cpu_time() -> Duration {
     let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) else { return Duration::ZERO };
     let total = |usage: &Usage| duration(usage.user_time()) + duration(usage.system_time());

@@ -1,10 +1,10 @@
-//! The sentences about the ends of a copy that no other program has: exports of NBD, and devices that are in use.
+//! The messages about ends that only this program has: exports of NBD, and devices in use.
 
 use iscsi_copy::{NbdAdvice, NbdError};
 use iscsi_examples_common::sentence::{Sentence, join};
 use iscsi_initiator::device::{DeviceError, DeviceErrorKind};
 
-/// Whether another URI is needed.
+/// Returns whether the user must write another URI.
 pub(crate) const fn is_of_caller(error: &NbdError) -> bool {
     matches!(
         error,
@@ -12,7 +12,8 @@ pub(crate) const fn is_of_caller(error: &NbdError) -> bool {
     )
 }
 
-/// What went wrong where ranges come from: from a file, or from an export, which is not waited for.
+/// Returns the message about a failed list of ranges, from a file or from an export. The export is not waited
+/// for, so the advice must not name `--wait`.
 pub(crate) fn of_ranges(cause: &DeviceError) -> String {
     let words = |advice| match advice == NbdAdvice::WaitForServer {
         true => "check the address, and that the server is running",
@@ -24,7 +25,7 @@ pub(crate) fn of_ranges(cause: &DeviceError) -> String {
     }
 }
 
-/// What went wrong at an end, and what to do about it.
+/// Returns the message about a failure of an end, and what to do about it.
 pub(crate) fn of_device(cause: &DeviceError) -> String {
     if cause.kind() == DeviceErrorKind::Busy {
         let advice =
@@ -34,12 +35,12 @@ pub(crate) fn of_device(cause: &DeviceError) -> String {
     cause.source_as().map_or_else(|| cause.sentence(), of_export)
 }
 
-/// What went wrong with an export, and what to do about it.
+/// Returns the message about a failure of an export, and what to do about it.
 pub(crate) fn of_export(cause: &NbdError) -> String {
     join(cause, cause.advice().map(words))
 }
 
-/// An advice on an export in the words of the program.
+/// Returns the advice on an export, in the words of the program.
 pub const fn words(advice: NbdAdvice) -> &'static str {
     match advice {
         NbdAdvice::WaitForServer => {

@@ -1,4 +1,4 @@
-//! A class in a tree that another process keeps.
+//! A class in a tree that another process keeps, the keeper.
 
 use std::future::pending;
 use std::path::{Path, PathBuf};
@@ -22,15 +22,15 @@ use crate::keeper::{Connection, Keeper, Refusal};
 use crate::lines::{Line, Lines};
 use crate::sharing::{Asked, Limits, Told};
 
-/// How long after a process that keeps the tree was looked for it is looked for again.
+/// Pause between two attempts to connect to a keeper.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Lines that are sent in one write, at most.
+/// Most lines that are sent in one write.
 const MAX_LINES: usize = 64;
 
-/// A class in a tree that another process keeps at a control socket. Clones are the same.
+/// A class in a tree that a keeper serves at its control socket. Clones share the connection.
 ///
-/// While that process is gone, each of those that share the tree goes on at the rate that it was last told,
-/// so that together they stay within the tree, and looks for another keeper.
+/// Without a connection to the keeper, each client continues at the last `alone` rate that it received, so
+/// that together they stay within the tree, and tries to connect again.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedClass(Arc<Shared>);
 
@@ -39,9 +39,9 @@ struct Shared {
     path: PathBuf,
     class: Option<String>,
     state: Mutex<State>,
-    /// A keeper is there, or is not any more.
+    /// Notified when a connection begins or ends.
     turned: watch::Sender<()>,
-    /// What rules while there is none.
+    /// The limit while there is no connection.
     alone: Shaper,
 }
 
@@ -51,21 +51,21 @@ struct State {
     keeper: Option<Arc<Keeper>>,
     /// Bytes that requests have moved.
     sent: u64,
-    /// The limits of sources whose bytes are paid for at a destination.
+    /// The limits of sources whose bytes are charged at the destination.
     sources: Vec<Shaper>,
 }
 
-/// What looks after the connection, until it is dropped.
+/// The task that keeps the connection. Dropping this ends it.
 #[derive(Debug)]
 pub(crate) struct Connected {
     _task: JoinSet<()>,
 }
 
 impl SharedClass {
-    /// Shares the tree that is kept at a path.
+    /// Joins the tree that the keeper at `path` serves.
     ///
     /// # Errors
-    /// [`Error::Share`] if nobody keeps one there, or it has no such class.
+    /// [`Error::Share`] if no process keeps a tree there, or it lacks the class.
     pub(crate) async fn join(path: &Path, class: Option<&str>) -> Result<(Self, Connected), Error> {
         let failed = |reason: String| Error::Share { path: path.into(), reason };
         let connection = Connection::open(path, class).await;
@@ -81,24 +81,24 @@ impl SharedClass {
             turned: watch::Sender::new(()),
             alone,
         }));
-        // Nothing passes before it is asked.
+        // The first connection is in place before any request.
         let conversation = shared.begin(connection);
         let mut task = JoinSet::new();
         task.spawn(shared.clone().keep_connected(conversation));
         Ok((shared, Connected { _task: task }))
     }
 
-    /// The name of the class, if it has one.
+    /// Returns the name of the class, if it has one.
     pub(crate) fn class(&self) -> Option<&str> {
         self.0.class.as_deref()
     }
 
-    /// The class of the end that pays.
+    /// Returns the class of the end that is charged.
     pub(crate) fn paying(&self) -> TrafficClass {
         TrafficClass::new(Arc::new(self.clone()))
     }
 
-    /// The class of a source whose bytes are paid for at the destination: as fast as the ceil is.
+    /// Returns the class of a source whose bytes are charged at the destination. Its rate is the ceil.
     ///
     /// # Errors
     /// [`TreeError::Class`].
@@ -109,13 +109,13 @@ impl SharedClass {
         Ok(class)
     }
 
-    /// Why it takes no orders for the tree.
+    /// Returns the reason why orders for the tree are not taken here.
     pub(crate) fn refusal(&self) -> String {
         let path = self.0.path.display();
         format!("another process keeps the classes: give this order at {path}")
     }
 
-    /// How it stands, for programs.
+    /// Returns the state for programs.
     pub(crate) fn to_json(&self) -> Value {
         let state = self.lock();
         json!({
@@ -128,7 +128,7 @@ impl SharedClass {
         })
     }
 
-    /// Asks a keeper, as long as there is one, and looks for the next.
+    /// Serves the connection until it ends, then connects again, without an end.
     async fn keep_connected(self, mut conversation: Conversation) {
         loop {
             let why = self.converse(conversation).await;
@@ -138,7 +138,7 @@ impl SharedClass {
         }
     }
 
-    /// From now on requests go by a connection.
+    /// Takes a connection into use for requests.
     fn begin(&self, connection: Connection) -> Conversation {
         let Connection { lines, writer, limits } = connection;
         let (keeper, to_ask) = Keeper::new();
@@ -146,7 +146,7 @@ impl SharedClass {
         Conversation { lines, writer, to_ask, keeper }
     }
 
-    /// Sends and takes lines until the end of a connection; says why it has ended.
+    /// Sends and receives lines until the connection ends. Returns the reason of the end.
     async fn converse(&self, conversation: Conversation) -> Refusal {
         let Conversation { mut lines, writer, to_ask, keeper } = conversation;
         let why = tokio::select! {
@@ -158,14 +158,14 @@ impl SharedClass {
         why
     }
 
-    /// A keeper is there, or is not any more: what waits asks anew.
+    /// Sets or removes the keeper. Waiting requests then ask again.
     fn turn(&self, keeper: Option<Arc<Keeper>>, limits: Limits) {
         self.lock().keeper = keeper;
         self.take_limits(limits);
         self.0.turned.send_replace(());
     }
 
-    /// Takes what a keeper tells, until it ends.
+    /// Receives the keeper's messages until the connection ends.
     async fn listen(&self, lines: &mut Lines, keeper: &Keeper) -> Refusal {
         loop {
             let line = match lines.next().await {
@@ -182,13 +182,13 @@ impl SharedClass {
         }
     }
 
-    /// Looks for a keeper until there is one.
+    /// Tries to connect until it succeeds.
     async fn again(&self, mut told: Refusal) -> Connection {
         loop {
             sleep(PAUSE).await;
             match Connection::open(&self.0.path, self.class()).await {
                 Ok(connection) => return connection,
-                // That nobody is there was told.
+                // The same reason was logged already, and `Nobody` means that the keeper is still gone.
                 Err(why) if why == Refusal::Nobody || why == told => {}
                 Err(why) => {
                     self.warn(&why);
@@ -212,7 +212,7 @@ impl SharedClass {
         }
     }
 
-    /// From now on these hold, also for what waits already.
+    /// Applies new limits, also to waiting requests.
     fn take_limits(&self, limits: Limits) {
         let mut state = self.lock();
         state.limits = limits;
@@ -220,7 +220,7 @@ impl SharedClass {
         let changes = state.sources.iter().map(|source| (source, limit(ceil)));
         let alone = (&self.0.alone, unsaved(limits.alone()));
         for (shaper, class) in changes.chain([alone]) {
-            // Of a rate of 0 nothing passes here at all.
+            // At a rate of 0 this class is not used, so its old limit may stay.
             drop(shaper.change(shaper.root(), class));
         }
     }
@@ -233,7 +233,7 @@ impl SharedClass {
         self.lock().keeper.clone()
     }
 
-    /// A charge that is counted.
+    /// Returns a charge whose bytes are counted.
     fn counted(&self, charge: Charge) -> Charge {
         let (shared, charge) = (self.clone(), charge.sent());
         Charge::new(charge.bytes(), move |moved| {
@@ -243,7 +243,7 @@ impl SharedClass {
         })
     }
 
-    /// Waits until a request may be sent while nobody keeps the tree.
+    /// Waits until a request may be sent without a keeper.
     async fn alone(&self, bytes: u64) -> Charge {
         let alone = &self.0.alone;
         if self.limits().alone() == RateLimit::Zero {
@@ -251,7 +251,7 @@ impl SharedClass {
         }
         match alone.traffic_class(alone.default_class()).pass(bytes).await {
             Some(charge) => charge,
-            // Nobody closes it.
+            // It is never closed.
             None => pending().await,
         }
     }
@@ -262,7 +262,7 @@ impl SharedClass {
 }
 
 impl Scheduler for SharedClass {
-    /// What waits when a keeper goes, or comes, asks again where it then has to.
+    /// Waits until a request may be sent. When a connection begins or ends meanwhile, the request asks again.
     fn grant(&self, bytes: u64) -> Granting<'_> {
         Box::pin(async move {
             let mut turned = self.0.turned.subscribe();
@@ -272,7 +272,7 @@ impl Scheduler for SharedClass {
                     Some(keeper) => keeper.granted(bytes).await,
                     None => tokio::select! {
                         biased;
-                        // The sender lives as long as this.
+                        // No error is possible: the sender lives as long as `self`.
                         _ = turned.changed() => None,
                         charge = self.alone(bytes) => Some(charge),
                     },
@@ -290,19 +290,19 @@ impl Scheduler for SharedClass {
 }
 
 impl State {
-    /// The most that passes now.
+    /// Returns the highest rate at this moment.
     fn ceil(&self) -> RateLimit {
         let alone = self.limits.alone();
         if self.keeper.is_some() || alone == RateLimit::Zero { self.limits.ceil() } else { alone }
     }
 }
 
-/// A class that saves nothing up.
+/// Returns a class without a burst.
 fn unsaved(rate: RateLimit) -> Class {
     Class::new(rate).with_burst(Some(0)).with_cburst(Some(0))
 }
 
-/// What is asked over a connection, and answered.
+/// A connection with the messages to send.
 #[derive(Debug)]
 struct Conversation {
     lines: Lines,
@@ -311,7 +311,7 @@ struct Conversation {
     keeper: Arc<Keeper>,
 }
 
-/// Sends what is asked, as it comes; says why it cannot.
+/// Sends the messages as they come. Returns the reason of the end.
 async fn ask(mut to_ask: mpsc::UnboundedReceiver<Asked>, mut writer: OwnedWriteHalf) -> Refusal {
     let mut asked = Vec::new();
     while to_ask.recv_many(&mut asked, MAX_LINES).await > 0 {

@@ -1,4 +1,4 @@
-//! What passes between a process that keeps a tree of classes and those that share it, line by line.
+//! The protocol between a keeper of a tree of classes and its clients, line by line.
 
 use std::fmt;
 
@@ -6,23 +6,22 @@ use iscsi_initiator::shaping::RateLimit;
 use iscsi_tuner::Rate;
 use serde::{Deserialize, Serialize};
 
-/// The order after which a connection is for what a copy sends; a class may follow.
+/// The order that turns a connection into one of a client. The name of a class may follow.
 pub(crate) const SHARE: &str = "share";
-/// The longest request, bytes.
+/// Most bytes of a request.
 const MAX_REQUEST: u64 = 1 << 32;
 
-/// What a process that shares the tree asks.
+/// The messages of a client.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Asked {
-    /// To be granted a request of so many bytes. The ids of requests rise.
+    /// Asks to grant a request of `bytes`. Ids must rise.
     Take { id: u64, bytes: u64 },
-    /// Nothing more of this request, which has moved so many bytes: 0 if it was not sent, whether it was
-    /// granted or waits.
+    /// Ends a request that has moved `bytes`: 0 if it was not sent, granted or not.
     Moved { id: u64, bytes: u64 },
 }
 
 impl Asked {
-    /// Reads a line; `None` if it makes no sense.
+    /// Parses a line; `None` if it is invalid.
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let words: Vec<_> = line.split_whitespace().collect();
         let [word, id, bytes] = words[..] else { return None };
@@ -45,20 +44,20 @@ impl fmt::Display for Asked {
     }
 }
 
-/// What the process that keeps the tree tells, a JSON object a line.
+/// The messages of the keeper, each a JSON object on one line.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Told {
-    /// What the class may send, from now on. It comes first, and at each change.
+    /// The limits of the client, from then on. It is the first message, and is sent again at each change.
     Limits(Limits),
-    /// The request of this id may be sent.
+    /// The request with this id may be sent.
     Granted(u64),
-    /// What was asked cannot be; nothing follows.
+    /// A message of the client was refused. It is the last message.
     Error(String),
 }
 
 impl Told {
-    /// Reads a line; `None` if it makes no sense.
+    /// Parses a line; `None` if it is invalid.
     pub(crate) fn parse(line: &str) -> Option<Self> {
         serde_json::from_str(line).ok()
     }
@@ -71,12 +70,12 @@ impl fmt::Display for Told {
     }
 }
 
-/// What one of those that share a class may send, bits a second; `None` without a limit.
+/// The limits of one client of a class, in bits per second; `None` is no limit.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct Limits {
-    /// The most.
+    /// The highest rate.
     ceil_bit_per_s: Option<u64>,
-    /// What it may send while nobody keeps the tree: all that share it stay within it then.
+    /// The rate without a connection to the keeper, at which all clients together stay within the tree.
     alone_bit_per_s: Option<u64>,
 }
 
@@ -95,14 +94,14 @@ impl Limits {
     }
 }
 
-/// A rate in bits a second, if any data can pass at it; `None` is no limit.
+/// Returns a rate of `bits` per second, or 0 if that is below the lowest rate. `None` is no limit.
 fn rate(bits: Option<u64>) -> RateLimit {
     bits.map_or(RateLimit::Unlimited, |bits| {
         Rate::from_bits_per_second(bits).map_or(RateLimit::Zero, RateLimit::Limited)
     })
 }
 
-/// An equal part of a rate for each of so many.
+/// Divides a rate by `count`.
 pub(crate) fn divided(rate: RateLimit, count: usize) -> RateLimit {
     let count = u64::try_from(count.max(1)).unwrap_or(u64::MAX);
     self::rate(rate.bits_per_second().map(|bits| bits / count))

@@ -1,4 +1,4 @@
-//! Command lines of the user's own.
+//! Shell commands that the user's options name.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -16,12 +16,12 @@ use tokio::time::timeout;
 use crate::error::Error;
 use crate::stop::{HASTE, Stop};
 
-/// No command prints more, bytes.
+/// Most bytes that a command may print.
 const MAX_OUTPUT: u64 = 64 << 20;
-/// Ends its group of processes when nobody is left who could write to its standard input: however this process ends,
-/// also by a signal that none can handle, no command outlives it.
+/// Kills its process group when its standard input ends. That happens when this process ends, even by a
+/// signal that cannot be handled, so no command outlives it.
 const GUARD: &str = "read -r _; kill -KILL 0";
-/// Descriptors that a child inherits are there while it is started, and other children would inherit them as well.
+/// Locked while a child is started: other children would inherit the descriptors that exist meanwhile.
 static STARTING: Mutex<()> = Mutex::new(());
 
 /// A command line that an option names.
@@ -30,27 +30,28 @@ pub(crate) struct Shell {
     option: &'static str,
     line: String,
     stop: Stop,
-    /// What it works for, as other processes know it.
+    /// The keys of the things that the command works for, as other processes know them.
     keys: Vec<String>,
 }
 
 impl Shell {
-    /// A line for `sh -c`. Once the copy shall stop, it is ended with all that it has started.
+    /// Creates a command `sh -c LINE`. After a request to stop, it is ended with all processes that it has
+    /// started.
     pub(crate) fn new(option: &'static str, line: &str, stop: &Stop) -> Self {
         Self { option, line: line.to_owned(), stop: stop.clone(), keys: Vec::new() }
     }
 
-    /// The same line, which works for the things of these keys: as long as it runs, by itself where this process is
-    /// gone, no other process begins to work for them.
+    /// Sets the keys of the things that the command works for. As long as it runs, even if this process has
+    /// ended, no other process begins to work for them.
     #[must_use]
     pub(crate) fn working_for(self, keys: Vec<String>) -> Self {
         Self { keys, ..self }
     }
 
-    /// Runs it, and gives what it prints.
+    /// Runs the command, and returns its output.
     ///
     /// # Errors
-    /// [`Error::Command`], also where it ends with another status than 0; [`Error::Interrupted`].
+    /// [`Error::Command`], also if its exit status is not 0; [`Error::Interrupted`].
     pub(crate) async fn output(&self) -> Result<String, Error> {
         let text = self.run(Stdio::piped()).await?;
         String::from_utf8(text).map_err(|_| {
@@ -58,15 +59,15 @@ impl Shell {
         })
     }
 
-    /// Runs it; what it prints goes to standard error.
+    /// Runs the command. Its output goes to standard error.
     ///
     /// # Errors
-    /// As [`output`](Self::output).
+    /// The errors of [`output`](Self::output).
     pub(crate) async fn run_through(&self) -> Result<(), Error> {
         self.run(Stdio::from(io::stderr())).await.map(drop)
     }
 
-    /// What is wrong with the command.
+    /// Returns the error for a failure of the command.
     pub(crate) fn failed(&self, cause: io::Error) -> Error {
         Error::Command { option: self.option, cause: cause.into() }
     }
@@ -97,7 +98,7 @@ fn refused(status: ExitStatus) -> io::Error {
     })
 }
 
-/// Reads what a command prints, if that is asked for.
+/// Reads the output of a command, if it is piped.
 async fn read(stdout: Option<ChildStdout>) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     if let Some(stdout) = stdout {
@@ -109,7 +110,7 @@ async fn read(stdout: Option<ChildStdout>) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// A command line that does not get to know the passwords of this process.
+/// Creates a shell command without the passwords in the environment of this process.
 fn shell(line: &str) -> Command {
     let mut command = Command::new("sh");
     command.arg("-c").arg(line);
@@ -119,11 +120,11 @@ fn shell(line: &str) -> Command {
     command
 }
 
-/// A command and all that it has started, while it runs. Nothing of it outlives this.
+/// A running command and all processes that it has started. Dropping this kills them.
 #[derive(Debug)]
 struct Group {
     command: Child,
-    /// The first of the group, which gives it its number.
+    /// The first process of the group, whose id is the number of the group.
     guard: Child,
     id: Option<Pid>,
 }
@@ -140,28 +141,28 @@ impl Group {
         let mut command = shell(line);
         command.process_group(id.unwrap_or_default());
         command.stdin(Stdio::null()).stdout(output);
-        // What it inherits is meant to be.
+        // The inherited descriptors of the lock are intended.
         command.env("LVM_SUPPRESS_FD_WARNINGS", "1");
         let command = command.spawn()?;
         drop(inherited);
         Ok(Self { command, guard, id: id.map(Pid::from_raw) })
     }
 
-    /// The command has ended. What it has left running on purpose goes on.
+    /// Ends the guard after the command has ended. Processes that it has left running on purpose continue.
     async fn has_ended(&mut self) {
         self.id = None;
-        // It is dead before its standard input ends.
+        // The guard is killed before its standard input ends, so it does not kill the group.
         drop(self.guard.kill().await);
     }
 
-    /// Ends it, in order if that takes no more than a moment.
+    /// Asks the group to end, and waits a moment.
     async fn end(&mut self) {
         self.signal(Signal::SIGTERM);
         _ = timeout(HASTE, self.command.wait()).await;
     }
 
     fn signal(&self, signal: Signal) {
-        // It may be gone.
+        // The group may have ended.
         _ = self.id.map(|group| killpg(group, signal));
     }
 }
@@ -180,7 +181,7 @@ mod tests {
         Shell::new("--option", line, &Stop::never())
     }
 
-    /// A command of the user's may log its environment, or start what does.
+    /// A command may log its environment, or start a program that does.
     #[tokio::test]
     async fn a_command_gets_to_know_no_credentials() {
         let command = shell("true");

@@ -6,12 +6,12 @@ use console::measure_text_width;
 
 const ELLIPSIS: &str = "...";
 
-/// The columns that a text takes on a terminal.
+/// Returns the columns that a text takes on a terminal.
 pub(crate) fn width(text: &str) -> usize {
     measure_text_width(text)
 }
 
-/// The text, or its beginning and its end where it is wider than `columns`.
+/// Returns the text, or its beginning and its end if it is wider than `columns`.
 pub(crate) fn shortened(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -19,17 +19,17 @@ pub(crate) fn shortened(text: &str, columns: usize) -> String {
     let Some(room) = columns.checked_sub(ELLIPSIS.len()).filter(|room| *room > 1) else {
         return within(text.chars(), columns).into_iter().collect();
     };
-    // The end of a name tells more than its beginning: the file, or the target and the unit.
+    // The end of a name is more specific than its beginning: the file, or the target and the unit.
     let head = within(text.chars(), room / 3);
     let tail = within(text.chars().rev(), room - room / 3);
     head.into_iter().chain(ELLIPSIS.chars()).chain(tail.into_iter().rev()).collect()
 }
 
-/// Two names side by side in no more than `columns`.
+/// Shortens two names to `columns` in total.
 pub(crate) fn both_shortened(names: [&str; 2], columns: usize) -> [String; 2] {
     let [one, other] = names.map(width);
     let half = columns / 2;
-    // What one does not need, the other may have.
+    // The columns that one name does not need go to the other.
     let first = if one + other <= columns || one <= half {
         one
     } else {
@@ -38,7 +38,7 @@ pub(crate) fn both_shortened(names: [&str; 2], columns: usize) -> [String; 2] {
     [shortened(names[0], first), shortened(names[1], columns.saturating_sub(first))]
 }
 
-/// As many characters as fit.
+/// Returns as many characters as fit.
 fn within(characters: impl Iterator<Item = char>, columns: usize) -> Vec<char> {
     let mut taken = 0;
     let fits = |character: &char| {
@@ -48,7 +48,7 @@ fn within(characters: impl Iterator<Item = char>, columns: usize) -> Vec<char> {
     characters.take_while(fits).collect()
 }
 
-/// A bar of `cells` columns of which `done` of `total` are full.
+/// Returns a bar of `cells` columns of which `done` of `total` are full.
 pub(crate) fn bar(done: u64, total: u64, cells: usize) -> String {
     let full = u128::from(done.min(total)) * cells as u128 / u128::from(total.max(1));
     let full = usize::try_from(full).unwrap_or(cells);

@@ -5,9 +5,9 @@ use std::fmt;
 /// The two sides of a copy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Side {
-    /// Where the bytes come from.
+    /// The side that the bytes come from.
     Source,
-    /// Where they go.
+    /// The side that the bytes go to.
     Destination,
 }
 

@@ -1,4 +1,4 @@
-//! Which bytes are copied, and to which place.
+//! The range of a copy in the source, and its place in the destination.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use iscsi_tuner::Size;
 use crate::args::ContentArgs;
 use crate::error::Error;
 
-/// Which bytes of the source are copied, and to which place.
+/// The range of a copy in the source, and its place in the destination.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Span {
     offset: u64,
@@ -25,17 +25,17 @@ impl Span {
         }
     }
 
-    /// Whether it asks for a place in the source, which a stream does not have.
+    /// Returns whether an offset or a length is set, which a stream does not have.
     const fn is_part(self) -> bool {
         self.offset > 0 || self.length.is_some()
     }
 
-    /// The first byte at the destination.
+    /// Returns the offset of the first byte at the destination.
     pub(crate) fn place(self) -> u64 {
         self.destination.unwrap_or_default()
     }
 
-    /// Makes sure that the ends have these bytes.
+    /// Checks that the ends have these bytes.
     pub(crate) fn check(self, source: &Source, destination: &Destination) -> Result<(), Error> {
         let Self { offset, length, .. } = self;
         if let Some(has) = source.length()
@@ -59,7 +59,7 @@ impl Span {
         }
     }
 
-    /// Makes sure that no stream is asked for what it does not have.
+    /// Checks that no range or place is set for a stream.
     pub(crate) fn check_streams(self, is_source: bool, is_destination: bool) -> Result<(), Error> {
         if is_source && self.is_part() {
             return Err(Error::Usage(
@@ -74,12 +74,12 @@ impl Span {
         Ok(())
     }
 
-    /// The bytes of the source that are copied.
+    /// Returns the part of the source that is copied.
     pub(crate) fn of_source(self, source: Source) -> Source {
         if self.is_part() { source.part(self.range(self.offset)) } else { source }
     }
 
-    /// The place they go to.
+    /// Returns the destination from its place on.
     pub(crate) fn of_destination(self, destination: Destination) -> Destination {
         match self.destination {
             Some(place) => destination.from_byte(place),
@@ -87,12 +87,12 @@ impl Span {
         }
     }
 
-    /// What makes the source the same for another copy of the same bytes.
+    /// Returns the identity of the source for copies of the same bytes.
     pub(crate) fn of_source_identity(self, source: Identity) -> Identity {
         if self.is_part() { source.part(self.range(self.offset)) } else { source }
     }
 
-    /// What makes the destination the same for another copy to the same place.
+    /// Returns the identity of the destination for copies to the same place.
     pub(crate) fn of_destination_identity(self, destination: Identity) -> Identity {
         match self.destination {
             Some(place) => destination.part(self.range(place)),

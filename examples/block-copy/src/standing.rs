@@ -15,47 +15,47 @@ use crate::rate::mbit_per_s;
 pub struct Standing {
     /// The progress.
     pub progress: Progress,
-    /// The time since its start.
+    /// The time since the start of the pass.
     pub elapsed: Duration,
-    /// The rate since the last look, Mbit/s (10^6 bits).
+    /// The rate since the previous sample, Mbit/s (10^6 bits).
     pub rate: f64,
     /// The present activity.
     pub activity: Activity,
-    /// Sessions that carry data, with all units.
+    /// Number of sessions that carry data, of all units.
     pub sessions: usize,
     /// The smallest round-trip time, to the destination or else to the source.
     pub round_trip: Option<Duration>,
 }
 
 impl Standing {
-    /// Bytes that are done by this run.
+    /// Returns the bytes that this run has done.
     const fn done(&self) -> u64 {
         self.progress.done.saturating_sub(self.progress.resumed)
     }
 
-    /// Bytes that went to the destination as data.
+    /// Returns the bytes that were sent to the destination as data.
     const fn sent(&self) -> u64 {
         self.progress.written + self.progress.zeros_written
     }
 
-    /// Zeros that needed no transfer.
+    /// Returns the bytes of zeros that needed no transfer.
     const fn spared(&self) -> u64 {
         self.progress.skipped + self.progress.zeroed - self.progress.zeros_written
     }
 
-    /// The rate since the beginning, Mbit/s.
+    /// Returns the mean rate since the beginning, Mbit/s.
     fn mean(&self) -> f64 {
         mbit_per_s(self.done(), self.elapsed)
     }
 
-    /// How long the rest takes at the mean rate so far.
+    /// Returns the estimated time to the end, at the mean rate so far.
     fn left(&self) -> Option<Duration> {
         let rest = self.progress.total?.saturating_sub(self.progress.done);
         let rest = mbit_per_s(rest, Duration::from_secs(1));
         Duration::try_from_secs_f64(rest / self.mean()).ok()
     }
 
-    /// A line about it, for people.
+    /// Returns the state as a line for people.
     pub(crate) fn line(&self, title: &str) -> String {
         let done = Size(self.progress.done);
         let state = self.activity.texts().into_iter().next();
@@ -71,7 +71,7 @@ impl Standing {
         format!("{title} {done} of {total} ({percent}%), {state}{self}")
     }
 
-    /// The same for programs, as one object.
+    /// Returns the state for programs, as one object.
     pub(crate) fn to_json(self, pass: &str) -> Value {
         json!({
             "pass": pass,
@@ -110,13 +110,13 @@ impl fmt::Display for Standing {
     }
 }
 
-/// How much is done, in whole percent, rounded down.
+/// Returns a share in whole percent, rounded down.
 pub(crate) fn percent(bytes: u64, total: u64) -> u64 {
     let percent = u128::from(bytes) * 100 / u128::from(total.max(1));
     u64::try_from(percent).unwrap_or(u64::MAX)
 }
 
-/// Minutes and seconds, or hours before them.
+/// Returns a time as minutes and seconds, with the hours before them if there are any.
 pub(crate) fn clock(time: Duration) -> String {
     let seconds = time.as_secs();
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);

@@ -1,4 +1,4 @@
-//! The terminal on standard error, which may go away while a bar is on it.
+//! The terminal on standard error, which may be closed while a bar is on it.
 
 use std::io::{self, IsTerminal, stderr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use console::{Term, measure_text_width};
 use indicatif::{ProgressDrawTarget, TermLike};
 
-/// How often a bar is drawn in a second at most.
+/// Most times per second that a bar is drawn.
 const RATE: u8 = 20;
 
-/// Where bars are drawn. Without a terminal they are not.
+/// Returns the target of the bars. Without a terminal it hides them.
 pub(crate) fn draw_target() -> ProgressDrawTarget {
     if !stderr().is_terminal() {
         return ProgressDrawTarget::hidden();
@@ -17,21 +17,21 @@ pub(crate) fn draw_target() -> ProgressDrawTarget {
     ProgressDrawTarget::term_like_with_hz(Box::new(Terminal::new(Term::buffered_stderr())), RATE)
 }
 
-/// The columns of the terminal by now; `None` where there is none.
+/// Returns the present number of columns of the terminal; `None` without one.
 pub(crate) fn columns() -> Option<usize> {
     Term::stderr().size_checked().map(|(_, columns)| usize::from(columns))
 }
 
-/// A terminal to which nothing more is written once it has refused something. The bar would end the program otherwise:
-/// it takes an error of its terminal for impossible.
+/// A terminal that gets no more output after it has returned an error. The bar's library does not expect an
+/// error of its terminal, and would end the program.
 ///
-/// The bar is a line of its own. A terminal that becomes narrower wraps it, so that it has several rows, of which the bar would
-/// clear the last one only.
+/// The bar is one line. A terminal that becomes narrower wraps it into several rows, of which the bar would
+/// clear only the last one.
 #[derive(Debug)]
 struct Terminal {
     terminal: Term,
     is_gone: AtomicBool,
-    /// Columns of the line since it was cleared.
+    /// Columns written since the line was cleared.
     shown: AtomicUsize,
 }
 
@@ -79,7 +79,7 @@ impl TermLike for Terminal {
     }
 
     fn write_str(&self, text: &str) -> io::Result<()> {
-        // The spaces up to the last column would be rows of their own on a narrower terminal.
+        // The spaces up to the last column would wrap into further rows on a narrower terminal.
         if text.chars().all(|character| character == ' ') {
             return Ok(());
         }
@@ -103,7 +103,7 @@ impl TermLike for Terminal {
     }
 }
 
-/// The rows that a line has on a terminal of this width.
+/// Returns the number of rows that a line takes on a terminal of this width.
 fn rows(shown: usize, columns: u16) -> usize {
     shown.div_ceil(usize::from(columns).max(1)).max(1)
 }

@@ -14,9 +14,9 @@ use nix::unistd::Gid;
 use crate::listen::Address;
 use crate::memory::MIN_MEMORY;
 
-/// The window of writes where nothing else is said, bytes.
+/// Default bytes of the window of writes.
 const WINDOW: u64 = 32 << 20;
-/// The memory for reads where nothing else is said, bytes.
+/// Default bytes of the memory for reads.
 const CACHE: u64 = 64 << 20;
 
 /// Serve an iSCSI unit to NBD clients: QEMU, nbdcopy, nbdkit, the Linux kernel
@@ -152,12 +152,12 @@ pub struct LinkArgs {
 }
 
 impl Args {
-    /// Permissions and group of the Unix sockets of `--listen`.
+    /// Returns the permissions and the group of the Unix sockets of `--listen`.
     pub(crate) const fn socket_access(&self) -> SocketAccess {
         SocketAccess { mode: self.clients.socket_mode, group: self.clients.socket_group }
     }
 
-    /// The bytes of the window of writes, and those of the memory for reads; 0 for none.
+    /// Returns the bytes of the window of writes, and of the memory for reads; 0 for none.
     pub(crate) fn buffers(&self) -> (u32, u64) {
         let default = |size| if self.buffers.shared { 0 } else { size };
         let window = self.buffers.write_behind.map_or_else(|| default(WINDOW), |size| size.0);

@@ -1,15 +1,15 @@
-//! A cache: it keeps read data in memory, and reads ahead.
+//! A cache, which keeps read data in memory and reads ahead.
 //!
-//! For a unit that no other host writes to: it does not see changes that others make. A write through this device
-//! removes its bytes from the cache when it begins and when it has ended, so that no read that was in flight meanwhile
-//! leaves the old data there. The bytes of a failed write are not cached: the unit may still execute it, until a later
-//! write of the same bytes has succeeded.
+//! It is for a unit that no other host writes to, because it does not see the changes of other hosts. A write
+//! through this device removes its bytes from the cache when it begins and when it has ended, so that no
+//! concurrent read leaves the old data there. The bytes of a failed write are not cached: the unit may still
+//! execute it, until a later write of the same bytes has succeeded.
 //!
-//! A report of the device ([`Device::attentions`]: resets, losses, another size, another unit) empties the cache,
-//! and reads that were in flight then are not cached. The device reports only when it receives a request, so where
-//! all reads are served from memory it receives one now and then.
+//! A report of the device ([`Device::attentions`]: resets, losses, another size, another unit) empties the
+//! cache, and the data of reads in flight are not cached. The device reports only in answer to a request. So
+//! if all reads are served from memory, it receives a request from time to time.
 //!
-//! Why it is so: `docs/design/serving.md`.
+//! Design: `docs/design/serving.md`.
 
 mod chunks;
 mod fills;
@@ -34,15 +34,16 @@ use known_extents::KnownExtents;
 use streams::Streams;
 use uncertain::Uncertain;
 
-/// Longer reads pass by, bytes: they fill the link by themselves, and would push out what is read again.
+/// Bytes of the longest read that is cached. Longer reads fill the link by themselves, and would evict data
+/// that are read again.
 const MAX_KEPT_READ: usize = 128 << 10;
-/// The unit is asked for the extents of so much at once, bytes.
+/// Bytes per request for extents.
 const EXTENTS_ASKED: u64 = 256 << 20;
-/// A device that was asked for nothing for so long, while something of it was found in memory, is asked whether it is
-/// what it was.
+/// If the device has received no request for this time while data were found in memory, it is asked to
+/// confirm that it is the same.
 const MAX_SILENCE: Duration = Duration::from_secs(5);
 
-/// A device with a memory of what was read from it, and of which parts hold data.
+/// A device with a cache of its data, and of its extents.
 #[derive(Debug)]
 pub struct Cache {
     shared: Arc<Shared>,
@@ -52,32 +53,32 @@ pub struct Cache {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// Asked what it has told of itself; requests go to that of each handle.
+    /// Reports attentions. Requests go to the device of each handle.
     device: Arc<dyn Device>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// What is kept was read since the device has told so often of itself.
+    /// Number of the device's reports when the present content was read.
     attentions: u64,
     chunks: Chunks,
     extents: KnownExtents,
-    /// Reads of the device, and questions for its extents.
+    /// Reads of the device in flight, and requests for its extents.
     fills: Fills,
     questions: Fills,
     streams: Streams,
     stats: CacheStats,
-    /// When the device was last asked for something.
+    /// Time of the last request to the device.
     asked: Instant,
-    /// What writes that have failed may still become of the device.
+    /// Ranges of failed writes that the device may still execute.
     uncertain: Uncertain,
 }
 
-/// What a read has to do next.
+/// The next step of a read.
 enum Step {
-    /// All of it is there.
+    /// All bytes were in memory.
     Ready,
-    /// Another one reads some of it just now.
+    /// Another read of some of these bytes is in flight.
     Wait(Arc<Fill>),
     /// These bytes are to be read.
     Fill(Filling),
@@ -93,7 +94,7 @@ impl Cache {
             extents: KnownExtents::default(),
             fills: Fills::default(),
             questions: Fills::default(),
-            // Several readers share what is not for what was asked for twice.
+            // Several readers share the half of the memory that is not for repeated reads.
             streams: Streams::new(bytes / 8),
             stats: CacheStats::default(),
             asked: Instant::now(),
@@ -103,7 +104,7 @@ impl Cache {
         Self { shared: Arc::new(shared), device }
     }
 
-    /// A further handle of the same memory, with a handle of the same device of its own.
+    /// Creates another handle of the same cache, with a separate handle of the same device.
     #[must_use]
     pub fn handle(&self, device: Arc<dyn Device>) -> Self {
         Self { shared: Arc::clone(&self.shared), device }
@@ -115,7 +116,7 @@ impl Cache {
         self.shared.lock().stats
     }
 
-    /// Forgets all of it.
+    /// Empties the cache.
     pub fn clear(&self) {
         self.shared.lock().forget_all();
     }
@@ -135,13 +136,14 @@ impl Cache {
         Ok(buffer)
     }
 
-    /// Bytes of the device of which something may be kept: what it has grown by since it was opened passes by.
+    /// Returns the end of the range that may be cached. A device that has grown since it was opened is not
+    /// cached beyond its old end.
     fn kept_capacity(&self) -> u64 {
         self.shared.lock().chunks.capacity().min(self.device.capacity())
     }
 
-    /// Asks a device for news that was asked for nothing else. Nobody waits for them, nor for what is wrong there: the
-    /// next request hears of it.
+    /// Asks the device to confirm that it is the same, if it has received no request for [`MAX_SILENCE`]. The
+    /// answer is not waited for: the next request receives its report or error.
     fn break_silence(&self) {
         {
             let mut state = self.shared.lock();
@@ -158,7 +160,7 @@ impl Cache {
         });
     }
 
-    /// Sees to it that a range is in memory, and copies it out.
+    /// Reads the missing bytes of a range into memory, and copies the range to `buffer`.
     async fn keep(&self, range: Range<u64>, mut buffer: Option<&mut BytesMut>) -> DeviceResult<()> {
         loop {
             match self.shared.next_step(&range, buffer.as_deref_mut()) {
@@ -177,7 +179,8 @@ impl Cache {
                     let is_of_one_time = filling.end(&data);
                     let is_whole = missing.start <= range.start && range.end <= missing.end;
                     if let Some(buffer) = buffer.filter(|_| !is_of_one_time && !is_whole) {
-                        // What was in memory is of before, and what was read may be of after.
+                        // The device has reported a change: the bytes from memory may be older than
+                        // those that were read.
                         let data = self.device.read_at(range.start, buffer.len()).await?;
                         buffer.copy_from_slice(&data);
                     }
@@ -207,7 +210,7 @@ impl Cache {
 }
 
 impl Shared {
-    /// What is known, without what was known before the device told of itself.
+    /// Locks the state, and empties the cache first if the device has reported something.
     fn lock(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.heed(self.device.attentions());
@@ -235,7 +238,7 @@ impl Shared {
 }
 
 impl State {
-    /// Counts a read; what is to be read ahead of it.
+    /// Counts a read. Returns the range to read ahead of it.
     fn begin_read(&mut self, range: &Range<u64>) -> Option<Range<u64>> {
         self.stats.asked += range.end - range.start;
         self.stats.found += self.chunks.present(range);
@@ -255,7 +258,7 @@ impl State {
         self.extents.replace(range, becomes);
     }
 
-    /// The device has told of itself so often by now.
+    /// Empties the cache if the number of the device's reports has changed.
     fn heed(&mut self, attentions: u64) {
         if self.attentions != attentions {
             tracing::debug!("the unit may have changed: what was read before is not kept");
@@ -269,16 +272,16 @@ impl State {
     }
 }
 
-/// A read of the device that memory is filled from, until it is dropped.
+/// A read of the device that fills the cache. Dropping it ends the read.
 struct Filling {
     shared: Arc<Shared>,
     fill: Arc<Fill>,
-    /// How often the device had told of itself when it began.
+    /// Number of the device's reports when the read began.
     attentions: u64,
 }
 
 impl Filling {
-    /// These bytes were there. Says whether the device has told nothing of itself meanwhile.
+    /// Caches the data that were read. Returns whether the device has reported nothing meanwhile.
     fn end(self, data: &Bytes) -> bool {
         let mut state = self.shared.lock();
         if state.fills.is_sound(&self.fill) {
@@ -290,7 +293,7 @@ impl Filling {
         state.attentions == self.attentions
     }
 
-    /// So were these extents.
+    /// Caches the extents that the device reported.
     fn end_extents(self, extents: &[Extent]) {
         let mut state = self.shared.lock();
         if state.questions.is_sound(&self.fill) {
@@ -310,7 +313,7 @@ impl Drop for Filling {
     }
 }
 
-/// A change that is under way; one that is dropped may come later.
+/// A change in flight. If it is dropped before its end, the device may still execute it.
 struct Changing<'a> {
     shared: &'a Shared,
     range: Range<u64>,
@@ -338,7 +341,8 @@ impl Drop for Changing<'_> {
 }
 
 impl Cache {
-    /// Asks for more than the range, and keeps it: some clients ask for one extent after the other.
+    /// Returns the extents of a range. Requests more than the range and caches it, because some clients ask
+    /// for one extent after the other.
     async fn told(&self, offset: u64, len: u64, most: usize) -> DeviceResult<Vec<Extent>> {
         let range = offset..offset.saturating_add(len);
         let filling = {
@@ -382,7 +386,7 @@ impl Device for Cache {
         Box::pin(self.change(range, Some(ExtentState::Data), write))
     }
 
-    /// After one that fails the unit may have lost what was written, so nothing is kept.
+    /// Flushes the device. If that fails, the unit may have lost writes, so the cache is emptied.
     fn flush(&self) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             let result = self.device.flush().await;
@@ -412,7 +416,8 @@ impl Device for Cache {
         Box::pin(self.told(offset, len, Extent::MAX_REPORTED))
     }
 
-    /// The device is asked for more than one, as always: the next question has its answer then.
+    /// Returns the first extent. More than one is requested from the device: the next call finds its answer
+    /// in the cache.
     fn first_extent(&self, offset: u64, len: u64) -> DeviceFuture<'_, Option<Extent>> {
         Box::pin(async move { Ok(self.told(offset, len, 1).await?.first().copied()) })
     }

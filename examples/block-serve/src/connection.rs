@@ -1,4 +1,4 @@
-//! A client, from its first byte to its last.
+//! The connection of a client.
 
 use std::io;
 use std::sync::Arc;
@@ -21,25 +21,26 @@ use crate::pace::Pace;
 use crate::requests::Requests;
 use crate::stop::Stop;
 
-/// How long a handshake may take: it has the place of a client meanwhile.
+/// Time limit of a handshake, during which the connection takes the place of a client.
 const HANDSHAKE: Duration = Duration::from_secs(30);
-/// Room for what comes while it is not known how much it is, bytes: an option of any length.
+/// Bytes of one read during the handshake, when an option may have any length.
 pub(crate) const INPUT_LEN: usize = 64 << 10;
-/// The same while nothing but requests is awaited: thousands of clients may have nothing to say.
+/// Bytes of one read while only requests are expected: there may be thousands of idle clients.
 const IDLE_LEN: usize = 4 << 10;
-/// Requests of a client at once.
+/// Most concurrent requests of a client.
 const MAX_REQUESTS: usize = 512;
-/// The memory that a write takes before its first byte has come; afterwards it takes as much again as has come.
+/// Bytes of memory for a write before its first byte has arrived. After that, as many again as have arrived.
 const FIRST_PART: usize = 256 << 10;
-/// Data so short are copied out of what was read, so that they do not keep the rest of it in memory.
+/// Data shorter than this are copied out of the input buffer, so that they do not keep the rest of it in
+/// memory.
 const SHORT: usize = 16 << 10;
 
-/// What a question for block status holds at most: the extents of the device, as the window of writes changes them, as
-/// they are cut, and as a reply says them in each of a few contexts.
+/// Most bytes of memory for a request for block status: the device's extents, those after the changes of the
+/// window, those that were cut, and the reply in each of a few contexts.
 const STATUS_LEN: u32 = 768 << 10;
 const _: () = assert!(Extent::MAX_REPORTED * 8 * size_of::<Extent>() <= STATUS_LEN as usize);
 
-/// Why a connection ended before its client wanted.
+/// Reasons why a connection ended early.
 #[derive(Debug, ThisError)]
 pub(crate) enum Broken {
     #[error(transparent)]
@@ -50,18 +51,18 @@ pub(crate) enum Broken {
     SlowHandshake,
 }
 
-/// How the requests of a connection have come to their end.
+/// The way in which the requests of a connection ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum End {
-    /// The client has said so.
+    /// The client sent a disconnect request.
     Goodbye,
-    /// The client is gone, for all that is known.
+    /// The connection was closed or lost.
     Gone,
-    /// The server takes no more.
+    /// The server stops.
     Stopped,
 }
 
-/// What a connection needs of its server.
+/// The parts of the server that a connection needs.
 pub(crate) struct Client {
     pub(crate) export: Arc<Export>,
     pub(crate) memory: Memory,
@@ -69,7 +70,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Serves it to its end. `begin` is called once its client has come through the handshake.
+    /// Serves the connection to its end. `begin` is called after the handshake.
     pub(crate) async fn serve(
         &self,
         stream: impl AsyncRead + AsyncWrite + Send + 'static,
@@ -83,7 +84,7 @@ impl Client {
         let Some(negotiated) = handshake.map_err(|_| Broken::SlowHandshake)?? else {
             return Ok(());
         };
-        // Thousands of clients may have nothing to say: they do not keep the room for options.
+        // Thousands of clients may be idle: their buffers must not keep the room for options.
         let input = BytesMut::from(&input[..]);
         let transmission = Transmission::new(&negotiated);
         let requests = Arc::new(begin(&negotiated, &transmission));
@@ -102,22 +103,23 @@ impl Client {
             tokio::select! {
                 biased;
                 () = self.stop.requested() => Ok(End::Stopped),
-                // Nobody takes replies any more.
+                // Ends when `send_all` has failed.
                 () = desk.replies.closed() => Ok(End::Gone),
                 received = &mut receiving => received,
             }
         };
-        // What is under way is answered.
+        // Requests in flight are answered.
         drop(desk);
         let sent = sender.await.map_err(io::Error::other).flatten();
-        // Who says goodbye has all answers. Who is there at the end is sent all of them.
+        // A client that disconnects has received all answers. When the server stops, all answers were
+        // sent.
         let has_all = matches!(received, Ok(End::Goodbye | End::Stopped)) && sent.is_ok();
         requests.told.end(has_all);
         received?;
         Ok(sent?)
     }
 
-    /// What was agreed on; `None` if the client has thought better of it.
+    /// Returns the negotiated options; `None` if the client aborts the handshake.
     async fn shake_hands(
         &self,
         reader: &mut (impl AsyncRead + Unpin),
@@ -146,7 +148,7 @@ impl Client {
         }
     }
 
-    /// Answers what a client asks of exports: there is one, by its name and as the default.
+    /// Answers the options about exports: there is one, under its name and as the default.
     fn tell(&self, handshake: &mut Handshake, event: &HandshakeEvent) {
         match event {
             HandshakeEvent::List => {
@@ -162,7 +164,7 @@ impl Client {
     }
 }
 
-/// Takes requests, and hands them on.
+/// Receives requests, and passes them on.
 struct Desk {
     requests: Arc<Requests>,
     replies: mpsc::UnboundedSender<Reply>,
@@ -171,7 +173,7 @@ struct Desk {
 }
 
 impl Desk {
-    /// Until the client says goodbye, or is gone.
+    /// Receives requests until the client disconnects.
     async fn receive(
         &self,
         reader: &mut (impl AsyncRead + Unpin),
@@ -193,7 +195,7 @@ impl Desk {
                         let data = if data.len() < SHORT {
                             Bytes::copy_from_slice(&data)
                         } else {
-                            // The buffer of the data ends with their request.
+                            // The buffer of the data is released when their request has ended.
                             input = BytesMut::from(&input[..]);
                             data
                         };
@@ -228,7 +230,7 @@ impl Desk {
         }
     }
 
-    /// Reads the data of a write. Memory for them is taken as they come: what a client announces costs nothing.
+    /// Reads the data of a write. Memory is taken as they arrive: an announced length alone takes none.
     async fn take_data(
         &self,
         reader: &mut (impl AsyncRead + Unpin),
@@ -241,7 +243,7 @@ impl Desk {
             if input.len() >= taken {
                 let more = taken.max(FIRST_PART).min(len - taken);
                 let more32 = u32::try_from(more).unwrap_or(u32::MAX);
-                // What a client sends stays on its way until there is room.
+                // Until there is room, the data stay in the socket.
                 self.memory.extend(&mut held, more32).await;
                 taken += more;
                 input.reserve(taken - input.len().min(taken));
@@ -254,13 +256,13 @@ impl Desk {
         Ok(held)
     }
 
-    /// Carries out a request in a task of its own, which ends whether or not the client is still there.
+    /// Executes a request in a separate task, which ends whether or not the client is still connected.
     async fn begin(&self, request: Request, data: Bytes, held: Held) {
         let place = Arc::clone(&self.places).acquire_owned().await.ok();
         let (requests, replies) = (Arc::clone(&self.requests), self.replies.clone());
         tokio::spawn(async move {
             let _place: Option<OwnedSemaphorePermit> = place;
-            // The client may be gone.
+            // The client may have disconnected.
             let send = |(head, data)| drop(replies.send(Reply { head, data, held }));
             requests.answer(request, data, send).await;
         });
@@ -271,11 +273,12 @@ impl Desk {
     }
 }
 
-/// The memory that the answer to a request takes, bytes; whether there is a memory for reads.
+/// Returns the bytes of memory for the answer to a request. `has_cache` says whether there is a memory for
+/// reads.
 const fn answer_len(request: &Request, has_cache: bool) -> u32 {
     match request.command {
         Command::Read { .. } => request.length,
-        // The memory for reads asks for many where a client wants one.
+        // The cache requests many extents where the client asks for one.
         Command::BlockStatus { one: false } => STATUS_LEN,
         Command::BlockStatus { one: true } if has_cache => STATUS_LEN,
         Command::BlockStatus { .. }
@@ -341,8 +344,8 @@ mod tests {
     /// FIXED_NEWSTYLE and NO_ZEROES; NBD_OPT_EXPORT_NAME of the default export.
     const HELLO: &[u8] = b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0";
 
-    /// Serves a client that does this at its end of the stream, for 10 minutes at most; what came of it, how it ends,
-    /// and when.
+    /// Serves a client that executes `does` at its end of the stream, for at most 10 minutes. Returns its
+    /// result, the end of the connection, and the time until then.
     async fn served<T>(
         does: impl AsyncFnOnce(&mut DuplexStream) -> T,
     ) -> (T, Result<(), Broken>, Duration) {
@@ -351,12 +354,12 @@ mod tests {
         let start = Instant::now();
         let served = timeout(Duration::from_secs(600), client.serve(mine, requests));
         let served = async { (served.await.unwrap_or(Ok(())), start.elapsed()) };
-        // It stays there after what it does.
+        // The client stays connected after `does` has ended.
         let (done, (ended, after)) = tokio::join!(does(&mut theirs), served);
         (done, ended, after)
     }
 
-    /// Says this after a handshake without options, and then nothing, and takes no replies.
+    /// Sends `words` after a handshake without options, then nothing more, and takes no replies.
     async fn say(words: &[u8]) -> (io::Result<()>, Result<(), Broken>, Duration) {
         served(async |stream| stream.write_all(&[HELLO, words].concat()).await).await
     }
@@ -365,7 +368,7 @@ mod tests {
         matches!(ended, Err(Broken::Io(error)) if error.kind() == io::ErrorKind::TimedOut)
     }
 
-    /// The head of a request of this kind, of so many bytes.
+    /// Returns the head of a request of this kind and length.
     fn request(kind: u16, len: u32) -> Vec<u8> {
         let mut head = vec![0x25, 0x60, 0x95, 0x13, 0, 0];
         head.extend_from_slice(&kind.to_be_bytes());
@@ -382,7 +385,7 @@ mod tests {
             (&[&write[..], &[7; 5000]].concat(), true),
             (&write[..27], true),
             (&[&request(1, 512)[..], &[7; 512], &[0x25]].concat(), true),
-            // It is refused, and its data are skipped.
+            // The request is refused, and its data are skipped.
             (&[&request(1, 64 << 20)[..], &[7; 5000]].concat(), true),
             (&request(99, 0), false),
             (&[], false),
@@ -393,7 +396,7 @@ mod tests {
         }
     }
 
-    /// 32 MiB at some bytes a second.
+    /// A write of 32 MiB, at `rate` bytes per second.
     #[tokio::test(start_paused = true)]
     async fn who_sends_data_too_slowly_is_let_go_and_who_is_slow_is_not() {
         for (rate, is_let_go) in [(1, true), (60 << 10, true), (70 << 10, false)] {
@@ -424,7 +427,7 @@ mod tests {
         let nothing = served(async |_| ()).await;
         let options = served(async |stream| {
             drop(stream.write_all(b"\0\0\0\x03").await);
-            // NBD_OPT_LIST, again and again.
+            // Sends NBD_OPT_LIST again and again.
             while stream.write_all(b"IHAVEOPT\0\0\0\x03\0\0\0\0").await.is_ok() {
                 sleep(Duration::from_millis(100)).await;
             }
@@ -450,7 +453,7 @@ mod tests {
         assert_eq!(after, Duration::ZERO);
     }
 
-    /// Replies that nobody takes wait in memory that is counted, whether they bring data or a refusal.
+    /// Replies that the client does not take wait in counted memory, with data or without.
     #[tokio::test(start_paused = true)]
     async fn no_more_is_read_of_a_client_that_takes_no_refusals() {
         const REQUESTS: usize = 100_000;

@@ -14,32 +14,32 @@ use thiserror::Error as ThisError;
 
 use crate::listen::Address;
 
-/// Reasons why the program cannot serve, or cannot go on. Each message is one sentence that says what to do
-/// where something can be done.
+/// Reasons why the program cannot serve, or cannot continue. Each message is one sentence, which says what to
+/// do if something can be done.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum Error {
-    /// The arguments do not go together, or not with the unit.
+    /// The arguments contradict each other, or do not suit the unit.
     #[error("{0}")]
     Usage(String),
-    /// A wrong URL or name, no target, no admission, or no unit.
+    /// A URL or a name is wrong, the target refuses the login, or it has no such unit.
     #[error("{}", .0.sentence())]
     Initiator(#[from] iscsi_initiator::Error),
-    /// The file of a volume, or a unit of it.
+    /// The file that describes a volume, or one of its units, cannot be used.
     #[error(transparent)]
     Volume(#[from] VolumeError),
-    /// There is no password for it, or one for two hosts.
+    /// The options for passwords do not suit the URLs, or a password file cannot be read.
     #[error(transparent)]
     Password(#[from] CredentialsError),
-    /// The program cannot listen there.
+    /// The program cannot listen at the address.
     #[error("cannot listen at {address}: {cause}{}", address.advice(cause.kind()))]
     Listen {
-        /// Where.
+        /// The address.
         address: Address,
-        /// The system's reason.
+        /// Error of the system.
         cause: io::Error,
     },
-    /// Another process listens there already.
+    /// Another process listens at the address already.
     #[error(
         "cannot listen at {0}: another process listens there; end it, or choose another address"
     )]
@@ -47,22 +47,22 @@ pub enum Error {
     /// The sockets that were handed over cannot be used.
     #[error("a socket that was handed over (LISTEN_FDS): {0}")]
     Inherited(io::Error),
-    /// Writes of clients may be lost, and no client has learned of it.
+    /// Writes of clients may be lost, and no client has received an error for them.
     #[error("what clients have written may be lost: {}", .0.sentence())]
     Flush(DeviceError),
     /// A signal stopped the program before it could serve anything.
     #[error("interrupted")]
     Interrupted,
-    /// The answer cannot be printed.
+    /// The result cannot be printed.
     #[error("standard output: {0}")]
     Output(io::Error),
-    /// The system gives no threads or no signals.
+    /// The operating system provides no thread or no signal handler.
     #[error("the system does not let the program start: {0}")]
     Runtime(io::Error),
 }
 
 impl Error {
-    /// The exit status that stands for the error: 2 for a wrong command line, 130 for an interrupt, else 1.
+    /// Returns the exit status for the error: 2 for a wrong command line, 130 for an interrupt, otherwise 1.
     #[must_use]
     pub const fn status(&self) -> u8 {
         match self {
@@ -80,7 +80,7 @@ impl Error {
         }
     }
 
-    /// Returns whose fault it is.
+    /// Returns the kind of the failure, by the side at fault.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
@@ -97,7 +97,7 @@ impl Error {
         }
     }
 
-    /// The error for programs.
+    /// Returns the error for programs.
     #[must_use]
     pub fn to_json(&self) -> Value {
         failure::object(json!({ "complete": false }), &self.to_string(), self.kind())

@@ -5,9 +5,9 @@ use iscsi_nbd::{
     BASE_ALLOCATION, BlockSizes, Errno, Export, Extent, MAX_PAYLOAD, TransmissionFlags,
 };
 
-/// Describes a device to clients, by this name.
+/// Describes a device to clients, under this name.
 ///
-/// A flush of one connection covers the writes of all: every connection writes to the same device.
+/// A flush on one connection covers the writes of all connections: they write to the same device.
 #[must_use]
 pub fn describe(device: &dyn Device, name: &str, is_read_only: bool) -> Export {
     let limits = device.limits();
@@ -33,9 +33,9 @@ pub fn describe(device: &dyn Device, name: &str, is_read_only: bool) -> Export {
     }
 }
 
-/// Requests of any bytes, and what is best for the device. The device reads and writes back the blocks at the edges of a request, and
-/// keeps all other writes to them away meanwhile; a client that did so itself could not. libnbd's nbdcopy refuses a file that
-/// ends within a block.
+/// Returns the block sizes: requests of any bytes, and what suits the device best. For a part of a block, the
+/// device reads the block and writes it back, and delays all other writes to it meanwhile, which a client
+/// could not do. libnbd's nbdcopy refuses a file that ends within a block.
 fn block_sizes(limits: &DeviceLimits) -> BlockSizes {
     const MIN_PREFERRED: u64 = 4096;
     const MAX_PREFERRED: u32 = 1 << 20;
@@ -46,19 +46,19 @@ fn block_sizes(limits: &DeviceLimits) -> BlockSizes {
     BlockSizes { minimum: 1, preferred, maximum: MAX_PAYLOAD }
 }
 
-/// What `base:allocation` says of a part of the device.
+/// Returns the flags of an extent in `base:allocation`.
 pub(crate) const fn status(extent: &iscsi_initiator::device::Extent) -> Extent {
     let status = match extent.state {
         ExtentState::Deallocated => Extent::HOLE | Extent::ZERO,
         ExtentState::Anchored => Extent::ZERO,
         ExtentState::Unknown => Extent::HOLE,
-        // What a later state may be is not known.
+        // The content of states that are added later is not known.
         ExtentState::Data | _ => 0,
     };
     Extent { length: extent.len, status }
 }
 
-/// What a client is told of an error.
+/// Returns the error code for a client.
 pub(crate) fn errno(error: &DeviceError) -> Errno {
     const KINDS: [(DeviceErrorKind, Errno); 7] = [
         (DeviceErrorKind::OutOfSpace, Errno::NoSpace),
@@ -73,7 +73,7 @@ pub(crate) fn errno(error: &DeviceError) -> Errno {
     told.map_or(Errno::Io, |(_, errno)| *errno)
 }
 
-/// What has failed: of a loss, the write that is lost.
+/// Returns the kind of a failure; for a loss, the kind of the write's failure.
 pub(crate) fn failure(error: &DeviceError) -> DeviceErrorKind {
     let kind = error.kind();
     if kind == DeviceErrorKind::LostWrites { error.io_kind().into() } else { kind }
@@ -91,7 +91,7 @@ mod tests {
             (512, 512, Some(65_536), 65_536),
             (16_384, 0, None, 16_384),
             (512, 4 << 20, None, 1 << 20),
-            // NBD has no word for blocks of these lengths.
+            // NBD cannot express blocks of these lengths.
             (520, 520, None, 4096),
             (4160, 4160, None, 4096),
         ] {

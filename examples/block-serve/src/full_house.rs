@@ -1,4 +1,4 @@
-//! What becomes of clients for whom there is no place.
+//! Clients that are refused because all places are taken.
 
 use std::time::Duration;
 
@@ -11,17 +11,18 @@ use tokio::time::{Instant, timeout};
 use crate::connection::INPUT_LEN;
 use crate::listen::Visitor;
 
-/// Clients that are told at the same time why they are refused. The connections of further ones are closed without a word.
+/// Most clients that receive the reason concurrently. The connections of further clients are closed without
+/// an answer.
 const TOLD_AT_ONCE: usize = 16;
-/// How long it may take to tell one.
+/// Time limit to send the reason to a client.
 const TELLING: Duration = Duration::from_secs(5);
 /// Time between two lines of the log.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
-/// For the people of a client.
+/// The reason, for the user of the client.
 const MESSAGE: &str =
     "the server has as many clients as it may have; end one of them, or raise its --max-clients";
 
-/// Refuses clients, and says so now and then.
+/// Refuses clients, and logs that from time to time.
 #[derive(Debug)]
 pub(crate) struct FullHouse {
     max_clients: usize,
@@ -50,9 +51,9 @@ impl FullHouse {
     }
 }
 
-/// Answers the first questions of a client with the reason.
+/// Answers the first options of a client with the reason.
 async fn tell(stream: impl AsyncRead + AsyncWrite + Unpin) {
-    // The client is refused whether or not it hears why.
+    // The client is refused whether or not it receives the reason.
     drop(timeout(TELLING, refuse_all(stream)).await);
 }
 
@@ -80,7 +81,7 @@ async fn refuse_all(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io:
     }
 }
 
-/// Lets one line through each [`BETWEEN_LINES`].
+/// Allows one line of the log each [`BETWEEN_LINES`].
 #[derive(Debug, Default)]
 pub(crate) struct Seldom {
     last: Option<Instant>,
@@ -88,7 +89,7 @@ pub(crate) struct Seldom {
 }
 
 impl Seldom {
-    /// Counts an event; returns how many there were since the last line if it is time for one.
+    /// Counts an event. If a line is due, returns the number of events since the last line.
     pub(crate) fn count(&mut self) -> Option<u64> {
         self.count += 1;
         if self.last.is_some_and(|last| last.elapsed() < BETWEEN_LINES) {
@@ -118,7 +119,7 @@ mod tests {
         assert_eq!(lines.count(), None);
     }
 
-    /// What a client of ours makes of it; `None` if the connection is closed instead.
+    /// Returns the error that this project's client gets, or `None` if the connection is closed instead.
     async fn heard(goal: Goal) -> Option<HandshakeError> {
         let (mine, mut theirs) = tokio::io::duplex(1 << 16);
         let telling = tokio::spawn(tell(mine));
@@ -150,7 +151,7 @@ mod tests {
         }
     }
 
-    /// NBD_OPT_EXPORT_NAME knows no refusal.
+    /// NBD_OPT_EXPORT_NAME has no answer that refuses.
     #[tokio::test(start_paused = true)]
     async fn an_old_client_and_one_that_says_nothing_are_hung_up_on() {
         for words in [&b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0"[..], b""] {

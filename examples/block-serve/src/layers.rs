@@ -1,4 +1,4 @@
-//! What lies between the clients and the unit.
+//! The layers between the clients and the unit.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use iscsi_initiator::device::Device;
 use crate::cache::{Cache, CacheStats};
 use crate::write_behind::WriteBehind;
 
-/// A unit, or a volume of several, with the window and the cache in front of it. Each [client](Self::client) has a separate
-/// handle, so that each learns of a loss.
+/// A unit, or a volume of several, with the window and the cache in front of it. Each [client](Self::client)
+/// has a separate handle, so that a loss is reported to each of them.
 #[derive(Debug)]
 pub struct Layers {
     opened: Opened,
@@ -18,8 +18,8 @@ pub struct Layers {
 }
 
 impl Layers {
-    /// Puts a window of `window` bytes of writes, and a cache of `memory` bytes for reads, in front
-    /// of a device; 0 for none.
+    /// Puts a window of `window` bytes of writes, and a cache of `memory` bytes for reads, in front of a
+    /// device; 0 for none.
     #[must_use]
     pub fn new(opened: impl Into<Opened>, window: u32, memory: u64) -> Self {
         let opened = opened.into();
@@ -29,7 +29,7 @@ impl Layers {
         layers
     }
 
-    /// A handle for one more client.
+    /// Returns a handle for one more client.
     #[must_use]
     pub fn client(&self) -> Arc<dyn Device> {
         match &self.behind {
@@ -46,7 +46,7 @@ impl Layers {
         }
     }
 
-    /// The unit itself, or the units of a volume.
+    /// Returns the unit or volume that is served.
     #[must_use]
     pub const fn opened(&self) -> &Opened {
         &self.opened
@@ -58,7 +58,7 @@ impl Layers {
         self.cache.as_ref().map(Cache::stats)
     }
 
-    /// Bytes that were answered and that the unit does not have.
+    /// Returns the bytes that were answered and are not on the unit yet.
     #[must_use]
     pub fn pending_bytes(&self) -> u64 {
         self.behind.as_ref().map_or(0, WriteBehind::pending_bytes)

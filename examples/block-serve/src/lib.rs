@@ -1,9 +1,9 @@
 //! Serves an iSCSI unit to NBD clients.
 //!
 //! ```text
-//!  listen ──► connection ──► requests ──► layers: write_behind ──► cache ──► the unit, over its sessions
+//!  listen ──► connection ──► requests ──► layers: write_behind ──► cache ──► unit, over its sessions
 //!                 ▲              │
-//!                 └── outbox ◄───┘        memory: what all of them may hold; pace: how slow they may be
+//!                 └── outbox ◄───┘        memory: limit for all requests; pace: minimum rate of a client
 //! ```
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Where clients come in.
+//! The sockets that clients connect to.
 
 use std::fmt;
 use std::io;
@@ -20,7 +20,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, lookup_host};
 pub enum Address {
     /// A socket in the file system.
     Unix(PathBuf),
-    /// A name or number of this host, and a port: 0 for any that is free.
+    /// A host name or address of this host, and a port; 0 chooses a free one.
     Tcp(String),
 }
 
@@ -50,7 +50,7 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// What to do where the system does not let the program listen there.
+    /// Returns the advice for a failure to listen at this address.
     pub(crate) fn advice(&self, kind: io::ErrorKind) -> &'static str {
         match (self, kind) {
             (Self::Unix(_), _) => file_advice(kind),
@@ -63,39 +63,39 @@ impl Address {
     }
 }
 
-/// A socket that listens.
+/// A listening socket.
 #[derive(Debug)]
 pub enum Listener {
-    /// With a name of ours.
+    /// A Unix socket with a path, which this program has created.
     Named(NamedSocket),
-    /// A Unix socket of the process that started this one.
+    /// A Unix socket that the parent process has opened.
     Unix(UnixListener),
     /// A TCP socket at an address.
     Tcp(TcpListener),
 }
 
-/// Where clients come in: a socket, or whatever else brings streams of bytes.
+/// A source of clients: a listening socket, or anything else that yields streams of bytes.
 pub trait Entrance: fmt::Debug + Send + Sync {
     /// Waits for the next client.
     ///
     /// # Errors
-    /// When the system has no room for one more, or it is gone again.
+    /// If the system has no room for another connection, or the client has disconnected already.
     fn accept(&self) -> BoxFuture<'_, io::Result<Visitor>>;
 }
 
-/// The bytes of a client, in both directions.
+/// The bytes of a client in both directions.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// A client that has come.
+/// A client that has connected.
 pub struct Visitor {
     stream: Box<dyn Stream>,
     name: String,
 }
 
 impl Visitor {
-    /// A client that this stream leads to. `name` is for the log.
+    /// Creates a client with this stream. `name` is for the log.
     pub fn new(
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         name: impl Into<String>,
@@ -103,7 +103,7 @@ impl Visitor {
         Self { stream: Box::new(stream), name: name.into() }
     }
 
-    /// Its bytes, and its name.
+    /// Returns the stream and the name.
     pub(crate) fn into_parts(self) -> (impl AsyncRead + AsyncWrite + Send + Unpin, String) {
         (self.stream, self.name)
     }
@@ -116,18 +116,18 @@ impl fmt::Debug for Visitor {
 }
 
 impl Listener {
-    /// Listens at an address; a Unix socket is for processes of the same user.
+    /// Listens at an address. A Unix socket admits processes of the same user.
     ///
     /// # Errors
-    /// The system's reason; [`io::ErrorKind::AddrInUse`] if another process listens there already.
+    /// The error of the system; [`io::ErrorKind::AddrInUse`] if another process listens there.
     pub async fn bind(address: &Address) -> io::Result<Self> {
         Self::bind_for(address, SocketAccess::default()).await
     }
 
-    /// Listens at an address; a Unix socket gets these permissions and this group.
+    /// Listens at an address. A Unix socket gets these permissions and this group.
     ///
     /// # Errors
-    /// As [`bind`](Self::bind).
+    /// The errors of [`bind`](Self::bind).
     pub async fn bind_for(address: &Address, access: SocketAccess) -> io::Result<Self> {
         match address {
             Address::Unix(path) => NamedSocket::bind_for(path, access).map(Self::Named),
@@ -147,12 +147,12 @@ impl Listener {
     /// Returns the sockets that the parent process has opened for this one (`LISTEN_FDS`).
     ///
     /// # Errors
-    /// When one of them is no socket that listens.
+    /// If one of them is no listening socket.
     pub fn inherited() -> io::Result<Vec<Self>> {
         let mut sockets = ListenFd::from_env();
         let mut listeners = Vec::new();
         for at in 0..sockets.len() {
-            // A socket of the other kind stays where it is.
+            // Leaves a socket of another kind in place.
             if let Ok(Some(socket)) = sockets.take_unix_listener(at) {
                 check_listens(SockRef::from(&socket))?;
                 socket.set_nonblocking(true)?;
@@ -166,7 +166,7 @@ impl Listener {
         Ok(listeners)
     }
 
-    /// The address that it was given, where it is one of TCP.
+    /// Returns the local address of a TCP socket.
     #[must_use]
     pub fn tcp_address(&self) -> Option<SocketAddr> {
         if let Self::Tcp(listener) = self { listener.local_addr().ok() } else { None }
@@ -175,20 +175,21 @@ impl Listener {
 
 async fn accept_tcp(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     let (stream, address) = listener.accept().await?;
-    // Replies are sent together where there are many.
+    // Replies are already combined where there are many.
     stream.set_nodelay(true)?;
     keep_alive(&stream)?;
     Ok((stream, address))
 }
 
-/// Idle time before the first probe of a client, and between two probes: those of the initiator for a target.
+/// Idle time before the first probe of a client, and between two probes; the same values as the initiator's
+/// for a target.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
-/// Probes without an answer after which a client counts as gone.
+/// Unanswered probes after which a client counts as gone.
 const KEEPALIVE_COUNT: u32 = 3;
 
-/// Has the kernel ask whether an idle client is still there, as often as the initiator has it ask for a target: the
-/// client of a host that was switched off would keep its place for ever.
+/// Makes the kernel probe an idle client. Otherwise the client of a host that was switched off would keep its
+/// place forever.
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     let keepalive = TcpKeepalive::new()
         .with_time(KEEPALIVE_IDLE)
@@ -215,7 +216,7 @@ impl Entrance for Listener {
     }
 }
 
-/// Refuses a connected socket: `accept` on it fails for ever.
+/// Refuses a connected socket, on which `accept` always fails.
 fn check_listens(socket: SockRef<'_>) -> io::Result<()> {
     if socket.is_listener()? {
         return Ok(());

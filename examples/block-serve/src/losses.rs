@@ -1,16 +1,19 @@
-//! Which losses clients were told of, and whether they have heard it.
+//! The losses that were reported to clients, and whether the clients have received the reports.
 //!
-//! A device tells each of its handles of a loss once, and a handle that is made later of what nobody was told. A handle is a
-//! connection here, and its client hears too little by that:
+//! A device reports a loss once to each of its handles, and to a later handle only if no handle has reported
+//! it. Here each connection has a handle, which is not enough for its client:
 //!
-//! - Flushes are under way at once, and each vouches for what was answered before it was sent. So all of them are told.
-//! - A write with FUA flushes as well, and its failure says nothing of other writes. So the next flush tells it once more.
-//! - Where another request is told of a loss while a change is in flight, the device may have had its data by then, and lost them. So a
-//!   write with FUA fails then, and for any other change the next flush tells it once more.
-//! - An answer may be lost with its connection. A client that comes back asks for the same flush again, and would hear that all is
-//!   well. So one flush of each connection that is made tells it once more, until a client that was told has said goodbye.
+//! - Flushes may be concurrent, and each covers what was answered before it was sent. So all of them report the loss.
+//! - A write with FUA flushes as well, and its failure says nothing about other writes. So the next flush reports the
+//!   loss again.
+//! - If the answer to another request reports a loss while a change is in flight, the device may have had the data of
+//!   the change and lost them. So a write with FUA fails then, and after any other change the next flush reports the
+//!   loss again.
+//! - An answer may be lost with its connection. A client that reconnects sends the flush again, and it would succeed.
+//!   So one flush of each new connection reports the loss again, until a client that has received a report disconnects
+//!   in order.
 //!
-//! Why it is so: `docs/design/serving.md`.
+//! Design: `docs/design/serving.md`.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -18,19 +21,19 @@ use iscsi_initiator::device::{Device, DeviceError, DeviceErrorKind, DeviceResult
 
 use crate::write_behind::is_loss;
 
-/// What all connections of a server were told. Clones are the same.
+/// The reports to all connections of a server. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Losses(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Connections that were told, and may not have heard it.
+    /// Connections that have sent a report, and whose client may not have received it.
     told: usize,
-    /// One of those was lost, and none was told since.
+    /// Whether one of those connections was lost, without a later report.
     is_unheard: bool,
 }
 
-/// What one connection was told.
+/// The reports to one connection.
 #[derive(Debug)]
 pub(crate) struct Told {
     losses: Losses,
@@ -39,9 +42,10 @@ pub(crate) struct Told {
 
 #[derive(Debug, Default)]
 struct Connection {
-    /// How often a flush has told of a loss.
+    /// Number of flushes that have reported a loss.
     told: u64,
-    /// Losses that its flushes have to tell beside those of the device, and how many of them one has told.
+    /// Losses that its flushes have to report besides those of the device, and how many of these were
+    /// reported.
     owed: u64,
     paid: u64,
     was_told: bool,
@@ -49,7 +53,7 @@ struct Connection {
 }
 
 impl Losses {
-    /// Another connection has a handle of its own.
+    /// Creates the reports of a new connection.
     pub(crate) fn connection(&self) -> Told {
         let state = self.state();
         let owed = u64::from(state.told > 0 || state.is_unheard);
@@ -57,7 +61,7 @@ impl Losses {
         Told { losses: self.clone(), connection }
     }
 
-    /// Whether nobody may have heard of a loss that was told.
+    /// Returns whether a reported loss may have reached no client.
     pub(crate) fn is_unheard(&self) -> bool {
         self.state().is_unheard
     }
@@ -68,7 +72,7 @@ impl Losses {
 }
 
 impl Told {
-    /// Flushes for a client that asks for it.
+    /// Flushes at the request of a client.
     pub(crate) async fn flush(&self, device: &dyn Device) -> DeviceResult<()> {
         let (told, paid) = {
             let connection = self.connection();
@@ -78,7 +82,7 @@ impl Told {
         let mut connection = self.connection();
         let owes = connection.owed > paid;
         if owes {
-            // What nobody may have heard is told now.
+            // This flush reports the loss that may have reached no client.
             connection.paid = connection.paid.max(connection.owed);
             self.losses.state().is_unheard = false;
         }
@@ -90,7 +94,7 @@ impl Told {
         flushed.and_then(|()| if is_told { Err(unheard()) } else { Ok(()) })
     }
 
-    /// Flushes for the answer to a write.
+    /// Flushes before the answer to a write with FUA.
     pub(crate) async fn flush_for_write(&self, device: &dyn Device) -> DeviceResult<()> {
         let flushed = device.flush().await;
         if flushed.as_ref().is_err_and(is_loss) {
@@ -101,14 +105,14 @@ impl Told {
         flushed
     }
 
-    /// How often the connection was told of a loss, by a flush or by a write.
+    /// Returns how often a flush or a write of the connection has reported a loss.
     pub(crate) fn count(&self) -> u64 {
         self.connection().count()
     }
 
-    /// Answers a change that began when the connection had been told of a loss so [many](Self::count) times. The answer is
-    /// `Err` if it is to be on the medium and another request was told of a loss since. No answer that tells of a loss is sent
-    /// meanwhile.
+    /// Answers a change. `count` is the number of [reports](Self::count) on the connection when the change
+    /// began. If another request has reported a loss since, the answer to a change that must be on the medium
+    /// is `Err`. No answer that reports a loss is sent meanwhile.
     pub(crate) fn answer_change(
         &self,
         count: u64,
@@ -127,14 +131,15 @@ impl Told {
 
     fn note_told(&self, connection: &mut Connection) {
         let mut state = self.losses.state();
-        // Nobody hears it after the end.
+        // After the end of the connection, no report reaches its client.
         state.is_unheard |= connection.has_ended;
         if !connection.has_ended && !std::mem::replace(&mut connection.was_told, true) {
             state.told += 1;
         }
     }
 
-    /// The connection ends. `has_all` says whether its client has all answers. What only a write has told nobody has heard.
+    /// Ends the connection. `has_all` says whether its client has received all answers. A loss that only a
+    /// write has reported counts as not received.
     pub(crate) fn end(&self, has_all: bool) {
         let mut connection = self.connection();
         connection.has_ended = true;
@@ -157,7 +162,7 @@ impl Connection {
     }
 }
 
-/// The error that reports a loss whose answer may have been lost.
+/// Returns the error for a loss whose report may not have arrived.
 pub(crate) fn unheard() -> DeviceError {
     DeviceError::new(
         DeviceErrorKind::LostWrites,
@@ -212,7 +217,7 @@ mod tests {
         }
     }
 
-    /// Whether the next two flushes of a connection fail.
+    /// Returns whether the next two flushes of a connection fail.
     async fn two_fail(told: &Told, device: &Handle) -> [bool; 2] {
         [told.flush(device).await.is_err(), told.flush(device).await.is_err()]
     }
@@ -232,7 +237,7 @@ mod tests {
             for is_write in [false, true] {
                 let (told, device) = (Losses::default().connection(), Handle::that_tells(1));
                 let begun = told.count();
-                // The device has its data, and another request flushes first.
+                // The device has the data of the change, and another request flushes before its answer.
                 if is_write {
                     told.flush_for_write(&device).await.unwrap_err();
                 } else {
@@ -270,7 +275,7 @@ mod tests {
                 told.flush_for_write(&device).await.unwrap_err();
             }
             let flushes = tokio::join!(told.flush(&device), told.flush(&device), async {
-                // The last one begins before the first ends.
+                // The last flush begins before the first one ends.
                 sleep(Duration::from_millis(1)).await;
                 told.flush(&device).await
             });
@@ -285,7 +290,7 @@ mod tests {
             let losses = Losses::default();
             let (first, other) = (losses.connection(), losses.connection());
             first.flush(&Handle::that_tells(1)).await.unwrap_err();
-            // It is not known to be lost yet.
+            // The loss of the first connection is not noticed yet.
             let early = losses.connection();
             first.end(is_heard);
             let late = losses.connection();

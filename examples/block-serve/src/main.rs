@@ -1,4 +1,4 @@
-//! The command line program.
+//! The command-line program.
 
 use std::process::ExitCode;
 
@@ -35,7 +35,7 @@ async fn serve(args: &Args, stop: &Stop) -> Result<(), Error> {
         (Ok(done), true) => print(&done, &Stop::never()).await,
         (Ok(_), false) => Ok(()),
         (Err(error), true) => {
-            // That it failed is told all the same.
+            // A failed write is ignored: the exit status and standard error report the failure.
             drop(print(&error.to_json(), &Stop::never()).await);
             Err(error)
         }

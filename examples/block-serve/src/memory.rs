@@ -1,41 +1,42 @@
-//! The memory that requests of clients may hold.
+//! The memory for the requests of clients.
 //!
-//! Three parts of it keep one client from stopping others, however slowly that one sends or takes:
+//! It has three parts, so that no client blocks the others, however slowly it sends or takes bytes:
 //!
-//! | part | for whom |
+//! | part | use |
 //! |---|---|
-//! | a quarter, shared out evenly among all places for clients | short requests of one client, whatever others hold |
-//! | 32 MiB, the longest request | one request at a time that has found no room elsewhere: so one of them always goes on |
+//! | a quarter, divided evenly among all places for clients | short requests of that client, whatever the others hold |
+//! | 32 MiB, the longest request | one request at a time that found no room elsewhere, so that one always continues |
 //! | the rest | all requests, in the order in which they ask |
 //!
-//! Why it is so: `docs/design/nbd-clients.md`.
+//! Design: `docs/design/nbd-clients.md`.
 
 use std::sync::Arc;
 
 use iscsi_nbd::MAX_PAYLOAD;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// The least bytes of memory: a client that holds as much as the longest request leaves half of the common part to others.
+/// Least bytes of memory: a client that holds as much as the longest request leaves half of the common part
+/// to the others.
 pub(crate) const MIN_MEMORY: u32 = 4 * MAX_PAYLOAD;
-/// The most clients: with [`MIN_MEMORY`] each of them has a share of [`MIN_LEN`].
+/// Most clients. With [`MIN_MEMORY`] each of them has a share of [`MIN_LEN`].
 pub(crate) const MAX_CLIENTS: usize = 4096;
-/// What a request without data counts as, bytes.
+/// Bytes that a request without data counts as.
 const MIN_LEN: u32 = 4096;
 
-/// Bytes of all clients.
+/// The memory of all clients, in bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {
     common: Arc<Semaphore>,
     /// Bytes of `common`.
     max_common: u32,
     turn: Arc<Semaphore>,
-    /// The most of one client, bytes.
+    /// Most bytes of one client.
     max_own: usize,
-    /// The part that each client has for itself, bytes.
+    /// Bytes that are reserved for each client.
     reserved: usize,
 }
 
-/// Bytes of one client.
+/// The memory of one client, in bytes.
 #[derive(Debug)]
 pub(crate) struct Share {
     memory: Memory,
@@ -47,13 +48,13 @@ pub(crate) struct Share {
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     permits: Vec<OwnedSemaphorePermit>,
-    /// It is the one request that may need as much as the longest.
+    /// Whether it is the only request that may hold as much as the longest one.
     has_turn: bool,
 }
 
 impl Memory {
-    /// At most this many bytes for all clients, but at least [`MIN_MEMORY`]. One client has a quarter of them, or as much
-    /// as the longest request if that is more: 32 MiB.
+    /// Creates the memory for all clients, of at least [`MIN_MEMORY`] bytes. One client may hold a quarter of
+    /// it, or the length of the longest request, 32 MiB, if that is more.
     #[must_use]
     pub(crate) fn new(bytes: u32, max_clients: usize) -> Self {
         let bytes = bytes.max(MIN_MEMORY);
@@ -68,7 +69,7 @@ impl Memory {
         }
     }
 
-    /// The share of one more client.
+    /// Returns the share of one more client.
     #[must_use]
     pub(crate) fn for_client(&self) -> Share {
         let [own, reserved] =
@@ -78,17 +79,17 @@ impl Memory {
 }
 
 impl Share {
-    /// Waits until this many bytes are free.
+    /// Waits until `bytes` are free, and holds them.
     pub(crate) async fn hold(&self, bytes: u32) -> Held {
         let mut held = Held::default();
         self.extend(&mut held, bytes.max(MIN_LEN)).await;
         held
     }
 
-    /// Waits until this many further bytes are free. Cuts them to the longest request.
+    /// Waits until `bytes` more are free, and holds them. At most the length of the longest request is held.
     pub(crate) async fn extend(&self, held: &mut Held, bytes: u32) {
         let bytes = bytes.min(MAX_PAYLOAD);
-        // Its own first: a client that waits for that keeps nothing from others.
+        // The client's own limit first: a client that waits for it holds nothing that others need.
         held.permits.extend(Arc::clone(&self.own).acquire_many_owned(bytes).await);
         if held.has_turn {
             return;
@@ -99,7 +100,8 @@ impl Share {
         }
         let Memory { common, turn, max_common, .. } = &self.memory;
         let fits = bytes <= *max_common;
-        // Many requests that each hold a part, and wait for more, would otherwise wait for each other.
+        // Without the turn, many requests that each hold a part and wait for more could wait for each
+        // other.
         tokio::select! {
             biased;
             common = Arc::clone(common).acquire_many_owned(bytes), if fits => {
@@ -138,7 +140,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_short_request_does_not_wait_for_what_others_hold() {
-        // One client alone, or as many as there are places for.
+        // One client, or as many as there are places.
         for (bytes, clients) in [(MIN_MEMORY, 1), (MIN_MEMORY, 63), (256 << 20, 63), (3 << 30, 63)]
         {
             let memory = Memory::new(bytes, 64);
@@ -155,7 +157,7 @@ mod tests {
         }
     }
 
-    /// Each holds a part, and none could go on if each waited for all the others.
+    /// Each request holds a part. None could end if each waited for all the others.
     #[tokio::test(start_paused = true)]
     async fn requests_that_grow_all_end() {
         let memory = Memory::new(MIN_MEMORY, 64);

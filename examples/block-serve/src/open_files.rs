@@ -1,15 +1,16 @@
-//! How many files the program may have open: each client and each session is one.
+//! The number of files that the program may have open: each client and each session is one.
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Files that clients leave to the sessions, to be opened anew when they are lost, and to everything else.
+/// Files that are left for sessions, which must be able to reconnect, and for everything else.
 const OTHERS: usize = 96;
 
-/// Raises the limit as far as that may be, and says how many clients there is room for, at least 1.
+/// Raises the limit of open files as far as possible. Returns the number of clients that there is room for,
+/// at least 1.
 #[must_use]
 pub(crate) fn max_clients() -> usize {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return usize::MAX };
-    // The soft limit is for programs that wait by select(2).
+    // The soft limit protects programs that wait by select(2); this one does not.
     let limit = if setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() { hard } else { soft };
     usize::try_from(limit).unwrap_or(usize::MAX).saturating_sub(OTHERS).max(1)
 }

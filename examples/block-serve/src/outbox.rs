@@ -1,4 +1,4 @@
-//! The replies of a connection, on their way to its client.
+//! Sends the replies of a connection to its client.
 
 use std::io;
 
@@ -10,10 +10,10 @@ use crate::memory::Held;
 use crate::pace::Pace;
 use crate::stop::Stop;
 
-/// Replies without data, and short data, are sent together up to so many bytes.
+/// Bytes up to which replies without data, or with short data, are sent together.
 const TOGETHER: usize = 64 << 10;
 
-/// A reply, with the memory of its request.
+/// A reply, with the memory that its request holds.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) head: Bytes,
@@ -21,10 +21,10 @@ pub(crate) struct Reply {
     pub(crate) held: Held,
 }
 
-/// Sends replies until nobody has any more.
+/// Sends replies until all their senders are dropped.
 ///
 /// # Errors
-/// When the client is gone, or takes its replies too slowly ([`Pace`]).
+/// If the connection is lost, or the client takes its replies too slowly ([`Pace`]).
 pub(crate) async fn send_all(
     mut replies: UnboundedReceiver<Reply>,
     mut stream: impl AsyncWrite + Unpin,
@@ -52,7 +52,8 @@ pub(crate) async fn send_all(
     stream.shutdown().await
 }
 
-/// The next reply. The client owes nothing when there is none yet, so its pace is measured anew from the next one on.
+/// Waits for the next reply. While there is none, the client owes nothing, so its pace is measured again from
+/// then on.
 async fn next_reply(replies: &mut UnboundedReceiver<Reply>, pace: &mut Pace) -> Option<Reply> {
     if let Ok(reply) = replies.try_recv() {
         return Some(reply);
@@ -128,7 +129,7 @@ mod tests {
         assert!(all == expected.concat());
     }
 
-    /// Takes `bytes` of a long reply each 10 seconds; when it is let go.
+    /// Takes `bytes` of a long reply every 10 seconds. Returns when the client is disconnected.
     async fn let_go_after(bytes: usize) -> Option<Duration> {
         const LONG: usize = 32 << 20;
         let (replies, outgoing) = unbounded_channel();
@@ -157,7 +158,7 @@ mod tests {
         assert_eq!(let_go_after(800 << 10).await, None);
     }
 
-    /// A client that is fast enough otherwise, and one that takes nothing.
+    /// A client that would be fast enough otherwise, and one that takes nothing.
     #[tokio::test(start_paused = true)]
     async fn a_server_that_stops_does_not_wait_for_slow_clients() {
         for bytes in [800 << 10, 0] {

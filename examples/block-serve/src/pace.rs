@@ -1,43 +1,45 @@
-//! How fast a client must send what it has announced, and take what it has asked for.
+//! The pace at which a client must send what it has announced, and take what it has asked for.
 //!
-//! Why it is so: `docs/design/nbd-clients.md`.
+//! Design: `docs/design/nbd-clients.md`.
 
 use std::io;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-/// The least that a client sends and takes, bytes a second. A slower client holds memory for too long.
+/// Least bytes per second that a client must send and take. A slower client would hold memory for too long.
 pub(crate) const MIN_RATE: u64 = 64 << 10;
-/// The time over which the rate is averaged. It is also the longest pause that a client may make.
+/// Time over which the rate is averaged, and the longest pause of a client.
 pub(crate) const PERIOD: Duration = Duration::from_secs(60);
-/// How long a server that stops waits for one client in all: a service manager kills it after a while, and then nothing is
-/// flushed.
+/// Total time that a stopping server waits for one client: a service manager kills it after a while, and then
+/// nothing is flushed.
 pub(crate) const LAST_PERIOD: Duration = Duration::from_secs(10);
 
-/// Measures one direction of a connection while the client owes something: the rest of a request, the data of a write, or the
-/// room for a reply. Time in which the client owes nothing, or in which the server makes it wait, does not count.
+/// Measures one direction of a connection while the client owes something: the rest of a request, the data of
+/// a write, or room for a reply. Time in which the client owes nothing, or in which the server makes it wait,
+/// does not count.
 ///
-/// Each [`PERIOD`] begins where the one before has ended, so bytes that came fast do not pay for a later pause.
+/// Each [`PERIOD`] begins at the end of the previous one, so bytes that came fast do not pay for a later
+/// pause.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// What the client does too slowly, for people.
+    /// What the client does too slowly, as text for people.
     problem: &'static str,
-    /// The rest of this period.
+    /// Rest of the present period.
     left: Duration,
-    /// Bytes that were moved in this period.
+    /// Bytes moved in the present period.
     moved: u64,
-    /// No period follows, however fast the client is.
+    /// Whether no period follows, however fast the client is.
     is_last: bool,
 }
 
 impl Pace {
-    /// A client sends what it has announced.
+    /// Creates the pace of a client that sends what it has announced.
     pub(crate) const fn of_sending() -> Self {
         Self::new("it sends less than 64 KiB a second of a request that it has begun")
     }
 
-    /// A client takes its replies.
+    /// Creates the pace of a client that takes its replies.
     pub(crate) const fn of_taking() -> Self {
         Self::new("it takes less than 64 KiB a second of its replies")
     }
@@ -46,20 +48,20 @@ impl Pace {
         Self { problem, left: PERIOD, moved: 0, is_last: false }
     }
 
-    /// The client owes nothing, so a new period begins when it does.
+    /// Begins a new period, because the client owes nothing.
     pub(crate) const fn renew(&mut self) {
         if !self.is_last {
             *self = Self::new(self.problem);
         }
     }
 
-    /// The server stops.
+    /// Shortens the period to [`LAST_PERIOD`] and makes it the last one, because the server stops.
     pub(crate) fn hurry(&mut self) {
         self.left = self.left.min(LAST_PERIOD);
         self.is_last = true;
     }
 
-    /// Whether the server stops.
+    /// Returns whether the server stops.
     pub(crate) const fn is_last(&self) -> bool {
         self.is_last
     }
@@ -67,7 +69,7 @@ impl Pace {
     /// Waits for bytes to be moved, and returns their number.
     ///
     /// # Errors
-    /// That of the transfer; [`io::ErrorKind::TimedOut`] if a period ends in which too few bytes were moved.
+    /// The error of the transfer; [`io::ErrorKind::TimedOut`] if too few bytes were moved in a period.
     pub(crate) async fn wait(
         &mut self,
         transfer: impl Future<Output = io::Result<usize>>,
@@ -118,7 +120,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
-    /// 64 MiB at once, and then nothing.
+    /// 64 MiB in one second, and then nothing.
     #[tokio::test(start_paused = true)]
     async fn a_fast_start_does_not_pay_for_a_long_pause() {
         let mut pace = Pace::of_taking();

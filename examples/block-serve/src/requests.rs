@@ -1,4 +1,4 @@
-//! What becomes of a request.
+//! Executes the requests of a client.
 
 use std::io;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use iscsi_nbd::{Command, MetaContext, Request};
 use crate::export::{errno, failure, status};
 use crate::losses::Told;
 
-/// Bytes that are read at once for who wants them in memory soon.
+/// Bytes of a read that fills the memory on request of a client.
 const CACHED_AT_ONCE: u64 = 64 << 10;
 
-/// What was asked for and done, since the start.
+/// Counters of requests and bytes, since the start.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) clients: AtomicU64,
@@ -25,7 +25,7 @@ pub(crate) struct Counters {
     pub(crate) bytes_written: AtomicU64,
 }
 
-/// What the requests of one connection have in common.
+/// The parts that the requests of one connection share.
 #[derive(Debug)]
 pub(crate) struct Requests {
     pub(crate) device: Arc<dyn Device>,
@@ -36,11 +36,11 @@ pub(crate) struct Requests {
     pub(crate) counters: Arc<Counters>,
 }
 
-/// What goes out for a request: a head, and data behind it.
+/// The answer to a request: a head, and the data that follow it.
 pub(crate) type Answer = (Bytes, Bytes);
 
 impl Requests {
-    /// Carries out a request with its data, and sends its answer.
+    /// Executes a request with its data, and sends its answer.
     pub(crate) async fn answer(
         &self,
         request: Request,
@@ -117,7 +117,7 @@ impl Requests {
         }
     }
 
-    /// Reads what will be asked for soon, if there is a memory to keep it in.
+    /// Reads data that will be requested soon, if there is a memory to keep them.
     async fn cache(&self, offset: u64, len: u64) -> DeviceResult<()> {
         if !self.has_cache {
             return Ok(());
@@ -149,9 +149,9 @@ impl Requests {
     }
 }
 
-/// A command that changes what the device holds.
+/// A command that changes the content of the device.
 struct Change {
-    /// It is on the medium when it is answered (FUA).
+    /// Whether the data must be on the medium when the command is answered (FUA).
     is_durable: bool,
 }
 
@@ -166,8 +166,8 @@ const fn change(command: Command) -> Option<Change> {
     }
 }
 
-/// A flush tells of earlier writes, once. A client that waits for room where there was none would flush again when there is
-/// some, and hear that all is well.
+/// Reports no space as an I/O error. A flush reports the failure of earlier writes only once: a client that
+/// waits for space would flush again later, and that flush would succeed.
 fn as_loss(error: DeviceError) -> DeviceError {
     let is_full = failure(&error) == DeviceErrorKind::OutOfSpace;
     if is_full { error.with_kind(DeviceErrorKind::Other) } else { error }
@@ -236,7 +236,7 @@ mod tests {
         }
     }
 
-    /// The replies of a client that asks for the default export without options.
+    /// Returns the replies for a client that asks for the default export without options.
     fn replies(device: &Late) -> Replies {
         let mut input = BytesMut::from(&b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0"[..]);
         let mut handshake = Handshake::new();
@@ -251,8 +251,8 @@ mod tests {
         }
     }
 
-    /// The device may have had the data when it lost them: a change that is to be on the medium fails, and of any other one the
-    /// next flush tells.
+    /// The device may have had the data of the change when it lost its writes. So a change that must be on
+    /// the medium fails, and for any other change the next flush reports a loss.
     #[tokio::test]
     async fn a_change_that_a_report_of_a_loss_overtakes_may_be_lost() {
         for fua in [false, true] {

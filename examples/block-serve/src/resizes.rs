@@ -1,10 +1,10 @@
-//! Units that get another size while they are served: NBD has no message for it, so the log says what is to be done.
+//! Units whose size changes while they are served. NBD has no message for that, so the log says what to do.
 
 use iscsi_initiator::{Disk, DiskEvent};
 use iscsi_tuner::Size;
 use tokio::task::JoinSet;
 
-/// Watches units until it is dropped.
+/// Watches units until the returned tasks are dropped.
 pub(crate) fn watch<'a>(disks: impl IntoIterator<Item = &'a Disk>) -> JoinSet<()> {
     disks
         .into_iter()

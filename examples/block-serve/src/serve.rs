@@ -1,4 +1,4 @@
-//! From the command line to the last client.
+//! The program from the command line to the last client.
 
 use std::io;
 use std::time::Duration;
@@ -19,15 +19,15 @@ use crate::resizes;
 use crate::server::Server;
 use crate::stop::Stop;
 
-/// How often the unit of idle clients is asked whether something has changed, unless the URL says otherwise.
+/// Interval at which an idle unit is asked whether something has changed, unless the URL sets another.
 const POLL: Duration = Duration::from_secs(30);
 
-/// A server that clients can come to.
+/// A server that is ready for clients.
 #[derive(Debug)]
 pub struct Ready {
     server: std::sync::Arc<Server>,
     listeners: Vec<Listener>,
-    /// The first so many were made here; those behind them were handed over.
+    /// Number of listeners that this process has created. They come first; the others were handed over.
     own: usize,
     ends_with_last: bool,
 }
@@ -36,10 +36,10 @@ impl Ready {
     /// Opens the unit, and listens.
     ///
     /// # Errors
-    /// When one of both cannot be had.
+    /// If the program cannot listen, or the unit cannot be opened.
     pub fn prepare<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Self, Error>> {
         boxed(async move {
-            // The socket first: who comes early waits, and a second server learns of the first one at once.
+            // The socket first: early clients wait, and a second server fails immediately.
             let listeners = listen(args).await?;
             let opened = stop.unless(open(args)).await.ok_or(Error::Interrupted)??;
             let (window, cache) = args.buffers();
@@ -90,10 +90,11 @@ impl Ready {
         actual.collect()
     }
 
-    /// Serves until it shall stop, and brings everything onto the medium; what was done.
+    /// Serves clients until a stop is requested, then flushes everything to the medium. Returns the
+    /// statistics.
     ///
     /// # Errors
-    /// When something was lost.
+    /// If a write was lost.
     pub fn run<'a>(self, stop: &'a Stop) -> BoxFuture<'a, Result<Value, Error>> {
         boxed(async move {
             let watch = resizes::watch(self.server.layers().opened().disks());
@@ -122,7 +123,7 @@ impl Ready {
     }
 }
 
-/// The places for clients, as far as the files that may be open suffice for them.
+/// Returns the number of places for clients, which the limit of open files may reduce.
 fn max_clients(args: &Args) -> usize {
     let (wanted, room) = (usize::from(args.clients.max_clients), open_files::max_clients());
     if room < wanted {
@@ -162,10 +163,10 @@ async fn open(args: &Args) -> Result<Opened, Error> {
     args.passwords.apply(place.urls_mut()).await?;
     let mut options = Options::default()
         .with_sessions(args.link.sessions.into())
-        // Clients may wait for a target that comes back later, too.
+        // Clients may wait longer than the time limit for a target to come back.
         .with_on_retry_timeout(OnRetryTimeout::FailRequests)
         .with_open_timeout(args.link.wait.unwrap_or_default())
-        // Clients may be idle for days, and no other host asks the unit.
+        // Clients may be idle for days. Without other requests, a poll finds changes of the unit.
         .with_poll(Some(POLL));
     if let Some(seconds) = args.link.retry_timeout {
         options = options.with_retry_timeout(Duration::from_secs(seconds.into()));

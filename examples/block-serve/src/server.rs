@@ -1,4 +1,4 @@
-//! Clients that share a unit.
+//! A server whose clients share a unit.
 
 use std::convert::Infallible;
 use std::io;
@@ -22,10 +22,10 @@ use crate::memory::{MAX_CLIENTS, Memory};
 use crate::requests::{Counters, Requests};
 use crate::stop::Stop;
 
-/// How long after a client that could not be had the next one is asked for.
+/// Pause after a failed `accept`.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A unit that clients are served from.
+/// A unit that is served to clients.
 #[derive(Debug)]
 pub struct Server {
     layers: Layers,
@@ -35,7 +35,7 @@ pub struct Server {
     has_cache: bool,
     max_clients: usize,
     counters: Arc<Counters>,
-    /// Connections that do not come through the handshake.
+    /// Limits the log lines about connections that fail in their handshake.
     strangers: Mutex<Seldom>,
 }
 
@@ -43,21 +43,22 @@ pub struct Server {
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct ServerStats {
-    /// Clients that came through the handshake.
+    /// Clients that completed the handshake.
     pub clients: u64,
-    /// Requests of theirs.
+    /// Requests of these clients.
     pub requests: u64,
-    /// Of these, failed.
+    /// Requests that failed.
     pub failed: u64,
-    /// Bytes that were read.
+    /// Bytes read by clients.
     pub bytes_read: u64,
-    /// Bytes of data that were written.
+    /// Bytes of data written by clients.
     pub bytes_written: u64,
 }
 
 impl Server {
-    /// Serves a unit as an export; requests of all clients hold no more than `memory` bytes, 128 MiB at least. A client that
-    /// comes while there are `max_clients`, 4096 at most, is refused.
+    /// Creates a server of a unit as an export. The requests of all clients hold at most `memory` bytes,
+    /// which is at least 128 MiB. While `max_clients` clients are connected, at most 4096, further ones are
+    /// refused.
     #[must_use]
     pub fn new(layers: Layers, export: Export, memory: u32, max_clients: usize) -> Arc<Self> {
         let has_cache = layers.cache_stats().is_some();
@@ -77,8 +78,8 @@ impl Server {
         })
     }
 
-    /// Takes clients until it shall stop, or until the last one has gone if `ends_with_last`; what they have
-    /// asked for is answered.
+    /// Serves clients until a stop is requested, or with `ends_with_last` until the last client has
+    /// disconnected. The requests in flight are answered.
     pub async fn run(
         self: &Arc<Self>,
         entrances: &[impl Entrance],
@@ -109,11 +110,11 @@ impl Server {
         while clients.join_next().await.is_some() {}
     }
 
-    /// Serves as [`run`](Self::run), then flushes everything to the medium and ends the sessions with the unit. Meanwhile
-    /// clients at the first `own` entrances are refused.
+    /// Serves clients as [`run`](Self::run) does, then flushes everything to the medium and logs out of the
+    /// unit. Meanwhile clients at the first `own` entrances are refused.
     ///
     /// # Errors
-    /// When a write was lost and no client has learned of it, or the target may still execute a write.
+    /// If a write was lost and no client has received a report, or the target may still execute a write.
     pub async fn run_to_end(
         self: &Arc<Self>,
         entrances: &[impl Entrance],
@@ -122,8 +123,9 @@ impl Server {
         ends_with_last: bool,
     ) -> Result<(), Error> {
         self.run(entrances, stop, ends_with_last).await;
-        // Until everything is on the unit no other server may come: a write that was answered here would reach the unit after
-        // those of its clients. Who comes to a socket that was handed over waits there for the next one.
+        // Until everything is on the unit, no other server may take over: a write that was answered here
+        // would reach the unit after the writes of that server's clients. At a socket that was handed
+        // over, clients wait for the next server.
         let own = entrances.get(..own).unwrap_or(entrances);
         let (flushed, ended) = tokio::select! {
             biased;
@@ -141,7 +143,7 @@ impl Server {
         }
     }
 
-    /// Flushes, and ends the sessions, whether or not that went well.
+    /// Flushes, and then logs out, whether or not the flush succeeded.
     async fn let_go(&self) -> (DeviceResult<()>, Result<(), iscsi_initiator::Error>) {
         let flushed = self.flush().await;
         (flushed, self.layers.opened().logout().await)
@@ -150,8 +152,7 @@ impl Server {
     /// Flushes everything to the medium.
     ///
     /// # Errors
-    /// When a write was lost and no client has learned of it, or no client is known to have
-    /// received the report.
+    /// If a write was lost and no client has received a report, or no client is known to have received it.
     pub async fn flush(&self) -> DeviceResult<()> {
         self.layers.client().flush().await?;
         if self.losses.is_unheard() { Err(losses::unheard()) } else { Ok(()) }
@@ -196,7 +197,7 @@ impl Server {
         });
         match served.await {
             Ok(()) => tracing::debug!(client = %who, "a client has gone"),
-            // There may be thousands of them.
+            // There may be thousands of them, so not each is logged.
             Err(error) if is_stranger => {
                 let count = self.strangers.lock().unwrap_or_else(PoisonError::into_inner).count();
                 if let Some(count) = count {
@@ -208,7 +209,8 @@ impl Server {
     }
 }
 
-/// Closes the connection of whoever comes, who would else wait for a server that takes nobody any more.
+/// Closes the connections of new clients, which would otherwise wait for a server that serves no more
+/// clients.
 async fn turn_away(entrances: &[impl Entrance]) -> Infallible {
     loop {
         match next_visitor(entrances).await {

@@ -1,11 +1,11 @@
 //! A window of writes that are answered before the device has them.
 //!
-//! A client that keeps few requests in flight waits a round trip for each; with the window it waits for the rate of
-//! the link alone. The window may do what a page cache does: every later read sees a write that was answered, and the
-//! write is safe after the next flush. Only a flush can report a write that fails after its answer, once for each
-//! handle.
+//! A client with few requests in flight waits a round trip for each of them; with the window it waits only
+//! for the rate of the link. The window behaves like a page cache: every later read sees a write that was
+//! answered, and the write is safe after the next flush. A write that fails after its answer can be reported
+//! only by a flush, once for each handle.
 //!
-//! Why it is so: `docs/design/serving.md`.
+//! Design: `docs/design/serving.md`.
 
 mod failures;
 mod pending;
@@ -25,10 +25,10 @@ pub use failures::is_loss;
 use failures::{Failures, Run};
 use pending::{Content, Entry, Pending};
 
-/// What an entry without data counts as, bytes.
+/// Bytes of the window that an entry without data counts as.
 const ENTRY_LEN: u64 = 4096;
 
-/// A device whose writes are answered immediately, as long as a window of bytes has room for them.
+/// A device whose writes are answered immediately, as long as the window has room for them.
 ///
 /// Writes to the same bytes reach the device one after the other, in the order of their answers. Further
 /// [handles](Self::handle) share the window.
@@ -36,7 +36,7 @@ const ENTRY_LEN: u64 = 4096;
 pub struct WriteBehind {
     shared: Arc<Shared>,
     device: Arc<dyn Device>,
-    /// The failures that this handle has told, or need not tell.
+    /// Number of failures that this handle has reported, or need not report.
     told: AtomicU64,
 }
 
@@ -73,7 +73,7 @@ impl WriteBehind {
         Self { shared: Arc::clone(&self.shared), device, told }
     }
 
-    /// Bytes that were answered, and that the device does not have.
+    /// Returns the bytes that were answered and are not on the device yet.
     #[must_use]
     pub fn pending_bytes(&self) -> u64 {
         u64::from(self.shared.size) - self.shared.room.available_permits() as u64
@@ -85,7 +85,7 @@ impl WriteBehind {
         self.shared.lock().failures.count()
     }
 
-    /// Begins a change of the device; it goes on whether or not its end is waited for.
+    /// Begins a change of the device. It continues whether or not its end is waited for.
     async fn begin(&self, range: Range<u64>, content: Content, is_answered: bool) -> Running {
         let len = content.len().max(ENTRY_LEN).min(self.shared.size.into());
         let room = Arc::clone(&self.shared.room);
@@ -102,7 +102,7 @@ impl WriteBehind {
         Running(tokio::spawn(change.carry_out(device, before)))
     }
 
-    /// Changes bytes, and hears how that ends only if it is known beforehand that it fails.
+    /// Changes bytes. Waits for the result only if the change cannot succeed.
     async fn change(&self, offset: u64, len: u64, content: Content) -> DeviceResult<()> {
         let end = offset.checked_add(len).filter(|end| *end <= self.device.capacity());
         let is_possible = end.is_some() && !self.device.limits().is_read_only;
@@ -121,7 +121,7 @@ impl WriteBehind {
     }
 
     async fn flush_all(&self) -> DeviceResult<()> {
-        // Flushes of one handle that are under way at the same time are told of the same failures.
+        // Concurrent flushes of one handle report the same failures.
         let told = self.told.load(Ordering::SeqCst);
         let before = self.shared.lock().pending.all();
         for entry in before {
@@ -134,7 +134,8 @@ impl WriteBehind {
             self.told.fetch_max(count, Ordering::SeqCst);
             failure
         };
-        // Whoever is told of what passes flushes again, and would hear that all is well.
+        // A recorded failure replaces a temporary error of this flush: the client would flush again
+        // after a temporary error, and that flush would succeed.
         failed.map_or(flushed, Err)
     }
 }
@@ -154,13 +155,13 @@ impl Running {
     }
 }
 
-/// A change that is under way, until it is dropped.
+/// A change in flight. Dropping it ends it.
 struct Change {
     shared: Arc<Shared>,
     entry: Arc<Entry>,
-    /// Its caller does not hear how it ends.
+    /// Whether the caller was answered already, so that it does not receive the result.
     is_answered: bool,
-    /// The device has answered.
+    /// Whether the device has answered.
     is_over: bool,
     _room: Option<OwnedSemaphorePermit>,
 }
@@ -183,7 +184,7 @@ impl Change {
         };
         match result {
             Ok(()) => self.note_success(),
-            // Kept before it is told: whoever hears of it may panic.
+            // The failure is recorded before it is logged: a subscriber of the log may panic.
             Err(error) if self.is_answered => self.note_failure(error),
             Err(error) => {
                 self.is_over = true;
@@ -203,7 +204,7 @@ impl Change {
         }
     }
 
-    /// Its caller does not hear of it, but the next flush does.
+    /// Records a failure for the next flush, because the caller was answered already.
     fn note_failure(&self, error: DeviceError) {
         let Range { start, end } = self.entry.range;
         let why = error.to_string();
@@ -262,7 +263,7 @@ impl Device for WriteBehind {
         Box::pin(self.flush_all())
     }
 
-    /// Ends when the device has done it: nothing is lost by one that fails.
+    /// Ends when the device has ended it. A failed discard loses nothing, so the result is returned.
     fn discard(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             self.begin(offset..offset.saturating_add(len), Content::Unknown, false)

@@ -2,8 +2,8 @@
 
 use iscsi_tuner::{Size, SizeError};
 
-/// An amount, as it is written in a sentence that compares it with another one. Its bytes are added only where both amounts would
-/// read equal.
+/// Returns `shown` as text for a sentence that compares it with `other`. The exact bytes are added only where
+/// both rounded texts would be equal.
 #[must_use]
 pub fn beside(shown: Size, other: Size) -> String {
     let text = shown.to_string();
@@ -11,19 +11,20 @@ pub fn beside(shown: Size, other: Size) -> String {
     if is_rounded_equal { format!("{text} ({} bytes)", shown.0) } else { text }
 }
 
-/// One MiB reads as "1 MiB", and a few bytes more as "1.0 MiB".
+/// Removes ".0 ": one MiB is shown as "1 MiB", and a few bytes more as "1.0 MiB".
 fn rounded(text: &str) -> String {
     text.replace(".0 ", " ")
 }
 
-/// An amount as an option gives it: not rounded.
+/// Returns a size without rounding: in a unit if that is exact, otherwise in bytes.
 #[must_use]
 pub fn exact(size: Size) -> String {
     let text = size.to_string();
     if text.contains('.') { format!("{} bytes", size.0) } else { text }
 }
 
-/// What a source or a unit has, and which option asks for more.
+/// Returns the sentence about a range that goes beyond the end: the size of the source or unit, and the
+/// option to reduce.
 #[must_use]
 pub fn beyond_the_end(offset: Size, length: Option<Size>, has: Size) -> String {
     let Some(length) = length.filter(|_| offset < has) else {
@@ -44,7 +45,7 @@ pub fn beyond_the_end(offset: Size, length: Option<Size>, has: Size) -> String {
 /// Reads the length of a range on the command line.
 ///
 /// # Errors
-/// How a length is written; 0 is none.
+/// A sentence that says how a length is written. A length of 0 is refused.
 pub fn parse_length(text: &str) -> Result<Size, String> {
     let size: Size = text.parse().map_err(|error: SizeError| error.to_string())?;
     let is_any = size.0 > 0;

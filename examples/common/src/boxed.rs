@@ -1,15 +1,15 @@
-//! Futures behind a pointer, where a program's library ends.
+//! Boxed futures at the boundary between a program's library and its callers.
 //!
-//! The code of an async function is generated in the crate that polls it: in `main`, in each example, and once more in each
-//! test. What they await returns a [`BoxFuture`], whose code lies in the library.
+//! The compiler generates the code of an async function in the crate that polls it: in `main`, in each
+//! example, and again in each test. A function that returns a [`BoxFuture`] is compiled once, in the library.
 
 use std::pin::Pin;
 
-/// A future whose code lies in the crate that has boxed it.
+/// A future that is compiled in the crate that boxes it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Boxes a future. Call it from a function that is neither generic nor async: the code of those is generated, with the vtable,
-/// in the crate that uses them.
+/// Boxes a future. Call it from a function that is neither generic nor async: the compiler generates the code
+/// of those functions, with the vtable, in the crate that uses them.
 pub fn boxed<'a, T>(future: impl Future<Output = T> + Send + 'a) -> BoxFuture<'a, T> {
     Box::pin(future)
 }

@@ -15,16 +15,16 @@ use crate::manual;
 use crate::output::{json_line, say};
 use crate::standard_output;
 
-/// The exit status of a wrong command line.
+/// Exit status of a wrong command line.
 const WRONG: i32 = 2;
 
-/// Reads the command line. A wrong one ends the process with status 2 and tells why on standard
-/// error; where it asks for `--json`, also as an object on standard output, with what is `known`.
-/// There is no object where standard output may be meant for data: a `-` or another name of it is among the arguments.
-/// URLs are not repeated, since they may hold a password.
+/// Reads the command line. If it is wrong, reports the error on standard error and ends the process with
+/// status 2. If the command line has `--json`, it also writes an object to standard output: `known` with the
+/// error. It writes no object if an argument is `-` or another name of standard output, which then may be
+/// meant for data. URLs are not repeated, since they may hold a password.
 ///
-/// Every program also has `--man`, which prints its manual page, and `--completions SHELL`; either ends the
-/// process as well.
+/// Every program also has `--man`, which prints its manual page, and `--completions SHELL`. Both end the
+/// process.
 #[must_use]
 pub fn parse<A: Documented>(known: Value) -> A {
     let command = help::command::<A>();
@@ -52,7 +52,7 @@ pub fn parse<A: Documented>(known: Value) -> A {
         let wants_object = is_given("--json") || is_given("--json-lines");
         if wants_object && !may_have_data {
             let object = failure::object(known, &complaint, Kind::Caller);
-            // The status tells it as well.
+            // A failed write is ignored: the exit status reports the error as well.
             drop(io::stdout().write_all(json_line(&object).as_bytes()));
         }
         say(&format!("{name}: {complaint}; see {name} --help\n"));
@@ -60,13 +60,14 @@ pub fn parse<A: Documented>(known: Value) -> A {
     })
 }
 
-/// A command line that asks for nothing but the help that this one asks for. It counts where this one is wrong: `--jobs --help`
-/// lacks a value before it gets to the help.
+/// Returns the command line that has only the subcommands and the help flag of this one, if it has such a
+/// flag. It is used if this one is wrong: the parser fails at `--jobs --help`, where a value is missing,
+/// before it gets to the help.
 fn asked_for_help(command: &Command, arguments: &[OsString]) -> Option<Vec<OsString>> {
     let mut words = arguments.iter().take_while(|word| *word != "--");
     let flag = words.find(|word| *word == "--help" || *word == "-h")?;
     let (mut help, mut command) = (vec![OsString::from(command.get_name())], command);
-    // Subcommands have subcommands of their own.
+    // Subcommands may have subcommands.
     for word in arguments.iter().take_while(|word| *word != flag) {
         if let Some(subcommand) = command.find_subcommand(word) {
             help.push(word.clone());
@@ -77,10 +78,10 @@ fn asked_for_help(command: &Command, arguments: &[OsString]) -> Option<Vec<OsStr
     Some(help)
 }
 
-/// A complaint that does not repeat the URLs among the arguments, nor a part of one.
+/// Replaces the URLs of the arguments, also those within `--option=URL`, in an error message of clap.
 fn without_urls(complaint: String, arguments: &[String]) -> String {
     let parts = arguments.iter().flat_map(|argument| {
-        // An option and its value can be complained about apart.
+        // clap may name the value without its option.
         let (option, value) = argument.split_once('=').unwrap_or_default();
         [argument, option, value]
     });
@@ -88,7 +89,7 @@ fn without_urls(complaint: String, arguments: &[String]) -> String {
     urls.fold(complaint, |complaint, url| complaint.replace(url, "iscsi://..."))
 }
 
-/// The error with the most similar command first: clap names it last.
+/// Puts the most similar command first; clap names it last.
 fn complete(mut error: Error) -> Error {
     if let Some(ContextValue::Strings(names)) = error.get(ContextKind::SuggestedSubcommand) {
         let names = names.iter().rev().cloned().collect();
@@ -97,7 +98,7 @@ fn complete(mut error: Error) -> Error {
     error
 }
 
-/// A complaint of clap as one line: its first paragraph, which says what is wrong, and its tips.
+/// Returns an error message of clap as one line: its first paragraph, which says what is wrong, and its tips.
 #[must_use]
 pub fn sentence(complaint: &str) -> String {
     let mut paragraphs = complaint.split("\n\n").map(|paragraph| {
@@ -115,7 +116,7 @@ pub fn sentence(complaint: &str) -> String {
     })
 }
 
-/// What a tip of clap begins with.
+/// Prefix of a tip in clap's messages.
 const TIP: &str = "tip: ";
 
 #[cfg(test)]

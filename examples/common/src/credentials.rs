@@ -1,7 +1,8 @@
-//! Which unit gets which password, from files and from the environment.
+//! Passwords of units, from files and from the environment.
 //!
-//! A password goes to one peer: a host that receives the password of another one can use it there. So a password that
-//! comes from the environment, or from a file for both ends, is refused where the ends are at different hosts.
+//! A password goes to one host only: a host that receives the password of another one can use it there. So a
+//! password that comes from the environment, or from a file for both ends, is refused if the ends are at
+//! different hosts.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -33,7 +34,7 @@ pub struct PasswordFiles {
     pub target_password_file: Option<PathBuf>,
 }
 
-/// The variables that libiscsi's programs read credentials from. What this process starts does not inherit them.
+/// Environment variables that libiscsi's programs read credentials from. Child processes do not inherit them.
 pub const VARIABLES: [&str; 4] = [
     "LIBISCSI_CHAP_USERNAME",
     "LIBISCSI_CHAP_PASSWORD",
@@ -41,7 +42,7 @@ pub const VARIABLES: [&str; 4] = [
     "LIBISCSI_CHAP_TARGET_PASSWORD",
 ];
 
-/// A password, by who proves itself by it.
+/// The side that proves its identity with a password.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Prover {
     /// The initiator.
@@ -50,43 +51,43 @@ pub enum Prover {
     Target,
 }
 
-/// Reasons why a unit has no password. Each is a mistake in the command line.
+/// Reasons why a password cannot be used. Each is a mistake in the command line.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum CredentialsError {
-    /// No URL names a user.
+    /// A password is given, but no URL names a user.
     #[error(
         "{0} needs a user to whom the password belongs; name one as in iscsi://USER@HOST/..., or in \
          LIBISCSI_CHAP_USERNAME"
     )]
     NoUser(&'static str),
-    /// Each unit has a password.
+    /// A password is given, but each unit has one already.
     #[error(
         "{0}: each unit has its password already, from its URL or a file of its own; leave one of the two out"
     )]
     HasPassword(&'static str),
-    /// No end that it is for is a unit.
+    /// A password is given, but nothing that the program opens is an iSCSI unit.
     #[error("{0} is for a unit that is reached by iSCSI, and there is none; leave it out")]
     NoUnit(&'static str),
-    /// Two hosts would get one password.
+    /// One password would be used with two hosts.
     #[error(
         "{from} would give one password to two hosts, {one} and {other}, and each could pass itself off as this host at \
          the other; give each end its own by {}", own_options(*.prover)
     )]
     TwoHosts {
-        /// Where the password comes from.
+        /// Option or environment variable of the password.
         from: &'static str,
-        /// The side that proves itself by it.
+        /// The side that proves its identity with the password.
         prover: Prover,
         /// A host of the source.
         one: String,
         /// A host of the destination.
         other: String,
     },
-    /// The file cannot be read, or holds none.
+    /// The password file cannot be read, or has no password.
     #[error("password file {}: {cause}{}", path.display(), file_advice(cause.kind()))]
     Unreadable {
-        /// Which one.
+        /// Path of the file.
         path: PathBuf,
         /// The reason.
         cause: std::io::Error,
@@ -101,7 +102,7 @@ const fn own_options(prover: Prover) -> &'static str {
 }
 
 impl CredentialsError {
-    /// The exit status that stands for the error: 2 for a wrong command line, else 1.
+    /// Returns the exit status for the error: 2 for a wrong command line, otherwise 1.
     #[must_use]
     pub const fn status(&self) -> u8 {
         match self {
@@ -112,11 +113,11 @@ impl CredentialsError {
 }
 
 impl PasswordFiles {
-    /// Gives the passwords to each URL that has none and names a user, or whose user is in the environment. A file
-    /// that others may read is warned of on standard error.
+    /// Adds the passwords to each URL that has none and names a user, or whose user is in the environment.
+    /// Warns on standard error if other users may read a file.
     ///
     /// # Errors
-    /// When no URL wants one, or a file holds none.
+    /// If no URL needs a password, or a file holds none.
     pub async fn apply(&self, mut urls: Vec<&mut Url>) -> Result<(), CredentialsError> {
         for (option, prover, path) in [
             ("--password-file", Prover::Initiator, &self.password_file),
@@ -128,10 +129,10 @@ impl PasswordFiles {
     }
 }
 
-/// Gives the password in a file, its first line, to each URL that wants one. Without a file nothing is done.
+/// Adds the password in a file, its first line, to each URL that needs one. Without a file nothing is done.
 ///
 /// # Errors
-/// When no URL wants it, or there is none.
+/// If no URL needs the password, or the file holds none.
 pub async fn give(
     option: &'static str,
     prover: Prover,
@@ -154,8 +155,9 @@ pub async fn give(
     Ok(())
 }
 
-/// Makes sure that the password of this option, or else of the environment, goes to the hosts of one end only, or that both ends are at the
-/// same hosts. Those that have passwords of their own by now do not count.
+/// Checks that a password for several units goes to the hosts of one end only, or that one end's hosts
+/// include those of the other. It comes from the file of `option`, or else from the environment. Units that
+/// already have a password do not count.
 ///
 /// # Errors
 /// [`CredentialsError::TwoHosts`].

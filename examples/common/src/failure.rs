@@ -1,4 +1,4 @@
-//! Failures of a program, as other programs read them.
+//! The form of a failure for other programs.
 
 use std::io;
 
@@ -6,25 +6,25 @@ use iscsi_initiator::device::DeviceError;
 use iscsi_initiator::{Error, Fault};
 use serde_json::{Value, json};
 
-/// Kinds of failure, by whose fault it is.
+/// Kinds of failure, by the side at fault.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
-    /// The command line, a name or a password: something else must be asked for.
+    /// The command line, a name or a password is wrong.
     Caller,
-    /// The target or its unit failed, or refuses.
+    /// The target or its unit failed, or refused.
     Target,
-    /// The way to the target.
+    /// The network between this host and the target.
     Network,
     /// A file, a stream, or this machine.
     System,
-    /// The data that were read back differ from those that were written.
+    /// The data that were read differ from the data that were written.
     Data,
     /// A signal asked the program to stop.
     Interrupted,
 }
 
 impl Kind {
-    /// The name that programs know it by.
+    /// Returns the name of the kind in objects for programs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -50,14 +50,14 @@ impl From<Fault> for Kind {
 }
 
 impl From<&DeviceError> for Kind {
-    /// That of the unit that failed; any other device is a part of this machine.
+    /// Returns the kind of the unit's error. An error without a unit is of this host: `System`.
     fn from(error: &DeviceError) -> Self {
         error.source_as::<Error>().map_or(Self::System, |unit| unit.fault().into())
     }
 }
 
 impl From<&iscsi_volume::Error> for Kind {
-    /// The caller has named what makes no volume, unless a unit has failed.
+    /// Returns the kind of the unit's error, or `Caller` if the named units form no volume.
     fn from(error: &iscsi_volume::Error) -> Self {
         if let iscsi_volume::Error::Unit { cause, .. } = error {
             cause.into()
@@ -67,7 +67,7 @@ impl From<&iscsi_volume::Error> for Kind {
     }
 }
 
-/// The object `known` with the members `error`, a sentence, and `kind`.
+/// Adds `error`, a sentence, and the name of `kind` to the object `known`.
 #[must_use]
 pub fn object(mut known: Value, error: &str, kind: Kind) -> Value {
     if let Value::Object(members) = &mut known {
@@ -95,7 +95,7 @@ pub fn file_advice(kind: io::ErrorKind) -> &'static str {
     ADVICE.iter().find(|(known, _)| *known == kind).map_or("", |(_, advice)| advice)
 }
 
-/// The text of an error without the numbers that Rust adds to those of the system, as in " (os error 2)".
+/// Removes the numbers that Rust appends to the system's errors, as in " (os error 2)".
 #[must_use]
 pub fn plain(text: &str) -> String {
     const NUMBER: &str = " (os error ";

@@ -1,4 +1,4 @@
-//! The help of a program, and the parts of its manual page that are no options.
+//! The help of a program, and the parts of its manual page other than the options.
 
 pub mod check;
 
@@ -8,7 +8,7 @@ use clap::builder::EnumValueParser;
 use clap::{Arg, ArgAction, Command, Parser};
 use clap_complete::Shell;
 
-/// Headings of options. A heading means the same in each program.
+/// Headings of options. A heading has the same meaning in each program.
 pub mod heading {
     /// What is copied, from where, and to where.
     pub const ENDS: &str = "Source and destination";
@@ -20,7 +20,7 @@ pub mod heading {
     pub const LINK: &str = "Link";
     /// Limits of the rate.
     pub const RATE: &str = "Rate";
-    /// Going on after an interruption, and comparing.
+    /// Resumption after an interruption, and comparison.
     pub const RESUME_AND_VERIFY: &str = "Resume and verify";
     /// Progress, results and messages.
     pub const OUTPUT: &str = "Output";
@@ -30,7 +30,7 @@ pub mod heading {
     pub const CLIENTS: &str = "Clients";
     /// Memory for reads and writes.
     pub const CACHE: &str = "Cache";
-    /// Which part of a unit.
+    /// The part of a unit.
     pub const RANGE: &str = "Range";
     /// What is measured, and for how long.
     pub const MEASUREMENT: &str = "Measurement";
@@ -42,26 +42,26 @@ pub mod heading {
     pub const CONFIRMATION: &str = "Confirmation";
 }
 
-/// The texts of the help and the manual page beside the options.
+/// The texts of the help and the manual page other than the options.
 #[derive(Clone, Copy, Debug)]
 pub struct Manual {
-    /// Commands with what they do. A long one has a backslash before the end of a line.
+    /// Descriptions and their commands. A long command is broken with a backslash before the line feed.
     pub examples: &'static [(&'static str, &'static str)],
     /// Exit statuses and their meanings.
     pub exit_status: &'static [(&'static str, &'static str)],
-    /// Variables of the environment, and what they change.
+    /// Environment variables, and what they change.
     pub environment: &'static [(&'static str, &'static str)],
-    /// Files that the program reads or writes, and what is in them.
+    /// Files that the program reads or writes, and their contents.
     pub files: &'static [(&'static str, &'static str)],
 }
 
 /// A command line with a manual.
 pub trait Documented: Parser {
-    /// The manual.
+    /// The texts of the manual.
     const MANUAL: Manual;
 }
 
-/// Variables that all programs read.
+/// The variables of the initiator's login, in every program.
 pub const LOGIN_VARIABLE: (&str, &str) = (
     "LIBISCSI_CHAP_USERNAME, LIBISCSI_CHAP_PASSWORD",
     "User and CHAP password of units whose URL names none. A password file is safer.",
@@ -83,7 +83,7 @@ pub const PASSWORD_FILE: (&str, &str) = (
      A file that other users may read is used with a warning.",
 );
 
-/// The command line of a program, with all that its help says.
+/// Returns the command line of a program with its help.
 #[must_use]
 pub fn command<A: Documented>() -> Command {
     let manual = &A::MANUAL;
@@ -100,7 +100,8 @@ pub fn command<A: Documented>() -> Command {
     command.args(options()).after_help(examples).after_long_help(all)
 }
 
-/// Takes a negative number behind an option for its value, so that the option says which numbers there are.
+/// Accepts a negative number as the value of an option, so that the error message of that option explains the
+/// range.
 fn with_negative_numbers(command: Command) -> Command {
     let command = command.mut_args(|arg| {
         let is_option = arg.get_long().is_some() && arg.get_action().takes_values();
@@ -109,7 +110,7 @@ fn with_negative_numbers(command: Command) -> Command {
     command.mut_subcommands(with_negative_numbers)
 }
 
-/// The options of all programs, each of which stands alone.
+/// Options that every program has. Each of them must be the only argument.
 fn options() -> [Arg; 2] {
     let option = |name: &'static str| {
         Arg::new(name).long(name).exclusive(true).help_heading(heading::OUTPUT)
@@ -128,7 +129,7 @@ fn options() -> [Arg; 2] {
 fn examples(manual: &Manual) -> String {
     let mut text = "Examples:".to_owned();
     for (what, line) in manual.examples {
-        // A string takes everything.
+        // Writing to a string cannot fail.
         let line = line.replace('\n', "\n      ");
         _ = write!(text, "\n  {what}:\n    {line}");
     }
@@ -144,7 +145,7 @@ fn section(text: &mut String, title: &str, rows: &[(&str, &str)]) {
     }
 }
 
-/// Leaves the values that an option can have to the long help, which explains each.
+/// Hides the possible values of options, which the long help explains.
 #[must_use]
 pub(crate) fn short(command: Command) -> Command {
     let command = command.mut_args(|arg| {

@@ -1,10 +1,10 @@
 //! Locks among the processes of this host.
 //!
-//! A lock is a listening Unix socket with an abstract name. The kernel lets one process have the name, and takes it
-//! back when that process ends, whatever ends it. So nothing is left behind, any user finds the lock of any other
-//! one, and no folder or file system has a say. A process that does not get the lock learns from the socket which
-//! process has it. A lock is valid within a network namespace: containers with separate ones do not see each
-//! other's locks.
+//! A lock is a listening Unix socket with an abstract name. The kernel gives the name to one process at a
+//! time, and frees it when that process ends for any reason. So nothing is left over, any user finds the lock
+//! of any other user, and no folder or file system is involved. A process that does not get the lock finds
+//! out from the socket which process holds it. A lock is valid within a network namespace: containers with
+//! separate ones do not see each other's locks.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -15,33 +15,34 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::net::UnixStream;
 
-/// How the names of all locks begin, behind the zero that makes them abstract.
+/// Prefix of the names of all locks, after the zero byte that makes them abstract.
 const LOCKS: &str = "iscsi-initiator/lock/";
 const CHILDREN: &str = "iscsi-initiator/children/";
-/// Those who ask wait here, and are never taken: more than these learn no process from it.
+/// Connections that wait to be accepted. None ever is: a process that connects only reads the peer's process
+/// number. Beyond this number it does not find out which process holds the lock.
 const BACKLOG: i32 = 128;
-/// The sockets of the network namespace, one a line, an abstract name behind `@`.
+/// Lists the sockets of the network namespace, one a line, with an abstract name after `@`.
 const SOCKETS: &str = "/proc/net/unix";
 
-/// A lock that this process has, until it is dropped.
+/// A lock that this process holds until it is dropped.
 #[derive(Debug)]
 pub struct HostLock {
     _socket: Socket,
 }
 
-/// Reasons why there is no lock.
+/// Reasons why a lock cannot be taken.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
-    /// A process has it; which one, as far as that can be seen.
+    /// A process holds the lock. Its process id, if that is known.
     #[error("{}", process(*.0))]
     Held(Option<u32>),
-    /// The system has none.
+    /// The operating system cannot provide the lock.
     #[error("{0}")]
     System(#[from] io::Error),
 }
 
 impl HostLock {
-    /// Takes the lock of a thing. What makes it the same thing for every process is its `key`.
+    /// Takes the lock of the thing that all processes know by `key`.
     ///
     /// # Errors
     /// [`LockError`].
@@ -50,7 +51,7 @@ impl HostLock {
         match listen(&name) {
             Ok(socket) => Ok(Self { _socket: socket }),
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
-                // It may be gone by now, which the next try finds.
+                // The holder may have ended since; then the caller's next attempt succeeds.
                 Err(LockError::Held(holder(&name).unwrap_or_default()))
             }
             Err(error) => Err(error.into()),
@@ -58,18 +59,18 @@ impl HostLock {
     }
 }
 
-/// What a process that was started holds, with all that it has started: as long as any of them lives, and the process
-/// that has started it has not [released](Self::release) it, [`ChildLock::left`] finds it.
+/// A lock that a child process inherits, with all processes that it starts. [`ChildLock::left`] finds it as
+/// long as any of them lives, unless the parent has [released](Self::release) it.
 #[derive(Debug, Default)]
 pub struct ChildLock {
     sockets: Vec<Socket>,
 }
 
 impl ChildLock {
-    /// A lock for a child that works for the things of these keys.
+    /// Creates a lock for a child that works for the things with these keys.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The error of the system.
     pub fn new(keys: &[String]) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -81,23 +82,26 @@ impl ChildLock {
         Ok(Self { sockets: sockets.collect::<io::Result<_>>()? })
     }
 
-    /// Returns the descriptors that the child shall inherit.
+    /// Returns the descriptors for the child to inherit.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.sockets.iter().map(AsFd::as_fd)
     }
 
-    /// The child has ended as it should. What it has left running on purpose holds nothing any more.
+    /// Releases the lock after the child has ended as it should. Processes that it has left running on
+    /// purpose then hold nothing.
     pub fn release(&self) {
         for socket in &self.sockets {
-            // Then nobody can connect to it, whoever has the descriptor.
+            // From here on no process can connect to the socket, even if another process has the
+            // descriptor.
             drop(socket.shutdown(Shutdown::Both));
         }
     }
 
-    /// A process that is gone and whose child for the thing of this key still lives, if there is any.
+    /// Returns the number of a parent process whose child for the thing with this key still lives, if there
+    /// is one; 0 if the number is unknown.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The error of the system.
     pub fn left(key: &str) -> io::Result<Option<u32>> {
         let prefix = format!("{CHILDREN}{}/", digest(key));
         let sockets = fs::read_to_string(SOCKETS)?;
@@ -118,7 +122,7 @@ impl Drop for ChildLock {
     }
 }
 
-/// What the name of a lock has of a key, which may be of any length.
+/// Returns the part of a lock's name that stands for a key. It has a fixed length.
 fn digest(key: &str) -> String {
     blake3::hash(key.as_bytes()).to_hex()[..40].to_owned()
 }
@@ -134,16 +138,16 @@ fn address(name: &str) -> io::Result<SockAddr> {
     SockAddr::unix(format!("\0{name}"))
 }
 
-/// The process that listens under a name, if it can be seen from here.
+/// Returns the process that listens under a name, if it is visible from this process.
 ///
 /// # Errors
-/// When nobody listens.
+/// If no process listens.
 fn holder(name: &str) -> io::Result<Option<u32>> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
     match socket.connect(&address(name)?) {
         Ok(()) => {}
-        // Too many ask.
+        // The backlog is full.
         Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
         Err(error) => return Err(error),
     }
@@ -153,7 +157,7 @@ fn holder(name: &str) -> io::Result<Option<u32>> {
     Ok(process.and_then(|process| u32::try_from(process).ok()).filter(|process| *process > 0))
 }
 
-/// A process for people.
+/// Returns a process as text for people.
 fn process(id: Option<u32>) -> String {
     id.map_or_else(|| "another process".to_owned(), |id| format!("process {id}"))
 }
@@ -179,7 +183,7 @@ mod tests {
         HostLock::take(&key).unwrap();
     }
 
-    /// Whoever is refused takes a place that nobody gives back.
+    /// Each refused process keeps a place in the backlog, which is never freed.
     #[tokio::test]
     async fn many_may_ask() {
         let key = key("many");
@@ -195,7 +199,7 @@ mod tests {
         assert_eq!(ChildLock::left(&key).unwrap(), None);
         let keys = [key.clone()];
         let lock = ChildLock::new(&keys).unwrap();
-        // As a child has it that outlives its parent.
+        // As a child has the descriptors if it outlives its parent.
         let copies: Vec<_> =
             lock.descriptors().map(|held| held.try_clone_to_owned().unwrap()).collect();
         assert_eq!(ChildLock::left(&key).unwrap(), Some(std::process::id()));

@@ -1,27 +1,27 @@
 //! Code that the example programs share.
 //!
-//! | room | what is in it |
+//! | module | contents |
 //! |---|---|
 //! | [`amounts`] | amounts of bytes in sentences, and the length of a range |
-//! | [`command_line`] | what the command line says, or that it is wrong |
-//! | [`help`] | headings of options, examples, what the manual page says beside them |
-//! | [`failure`] | how a failure is reported to programs |
-//! | [`host_lock`] | that two processes of this host do not work on one thing |
-//! | `manual` | the manual page, and what shells need to complete the command line |
-//! | [`log`] | what the crates below have to tell |
-//! | [`named_socket`] | a socket in the file system, which goes with its process |
-//! | [`named_units`] | whether the numbers for programs say their units |
+//! | [`command_line`] | the command line, and the error if it is wrong |
+//! | [`help`] | headings of options, examples, other texts of the manual page |
+//! | [`failure`] | the form of a failure for other programs |
+//! | [`host_lock`] | locks, so that two processes of this host do not work on one thing |
+//! | `manual` | the manual page, and completions for shells |
+//! | [`log`] | the log of the crates below |
+//! | [`named_socket`] | a socket in the file system that is removed when its process ends |
+//! | [`named_units`] | a check that numbers for programs have their units in their names |
 //! | [`output`] | standard output and standard error |
-//! | [`credentials`], [`password_file`] | which unit gets which password; the file that one is read from |
-//! | [`boxed`] | futures that are compiled where they are made |
-//! | [`place`], [`volume`] | what is opened: a unit, or several as one device by the file that describes them |
-//! | [`program`] | a program from its first word to its exit status |
-//! | [`sentence`] | what a program prints of an error: the fact, and what its reader can do |
-//! | [`session_count`] | how many sessions a unit shall have |
+//! | [`credentials`], [`password_file`] | the password of each unit; the file that it is read from |
+//! | [`boxed`] | futures that are compiled in the crate that makes them |
+//! | [`place`], [`volume`] | a unit to open, or a volume of several units and the file that describes it |
+//! | [`program`] | the start, the work and the exit status of a program |
+//! | [`sentence`] | the message of an error: the fact, and what the reader can do |
+//! | [`session_count`] | the number of sessions of a unit |
 //! | [`standard_output`] | standard output under its other names |
-//! | [`stop`] | the wish to stop early, and the signals that express it |
+//! | [`stop`] | requests to stop early, and the signals that make them |
 //! | [`time`] | times on the command line |
-//! | [`mod@unit`] | the unit that the command line names, and who opens it |
+//! | [`mod@unit`] | the unit that the command line names, and the initiator |
 #![forbid(unsafe_code)]
 
 pub mod amounts;

@@ -1,10 +1,10 @@
 //! The log of the crates below, on standard error.
 //!
-//! `RUST_LOG` selects levels and modules, as in `RUST_LOG=warn,iscsi_initiator=debug`. Without it
-//! the log has warnings only, each as a line for people.
+//! `RUST_LOG` selects levels and modules, as in `RUST_LOG=warn,iscsi_initiator=debug`. Without it the log has
+//! warnings only, one line each.
 //!
-//! The driver of a session must not wait until its messages are read, so a separate thread writes
-//! them. Messages that come while too many wait are omitted, and counted.
+//! The driver of a session must not wait until its messages are read, so a separate thread writes them. While
+//! the queue is full, messages are omitted and counted.
 
 mod filter;
 mod job;
@@ -33,50 +33,50 @@ use job::{Jobs, OfJob};
 
 pub use job::job;
 
-/// Puts text on standard error, whatever else is there.
+/// A function that writes text to standard error, beside whatever else is shown there.
 pub type Show = fn(&str);
 
-/// Whether there are warnings where `RUST_LOG` does not say what to tell.
+/// What the log has if `RUST_LOG` is not set.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Usually {
-    /// Warnings, and worse.
+    /// Warnings and errors.
     Warnings,
-    /// The work of sessions and copies as well, with time stamps.
+    /// Also the work of sessions and copies, with time stamps.
     Details,
     /// Nothing.
     Silence,
 }
 
-/// What [`Usually::Details`] asks for.
+/// The filter of [`Usually::Details`].
 const DETAILS: &str = "warn,iscsi_initiator=debug,iscsi_session=debug,iscsi_copy=debug";
-/// Lines that wait until they are read, at most.
+/// Most lines in the queue.
 const ROOM: usize = 1024;
-/// How long the last lines may take at the end.
+/// Time limit of the last lines at the end.
 const LAST: Duration = Duration::from_millis(300);
 
-/// The running log; dropping it ends the log.
+/// The running log. Dropping it ends the log.
 #[derive(Debug)]
 pub struct Log(Option<Queue>);
 
 impl Log {
-    /// Waits, for a moment at most, until all messages so far are written.
+    /// Waits until all messages so far are written, at most 300 ms.
     pub fn flush(&self) {
         let (done, told) = mpsc::channel();
         let Some(queue) = &self.0 else { return };
         if queue.lines.try_send(Item::Mark(done)).is_ok() {
-            // Who does not read it by then does not want it.
+            // A reader that takes longer than this is not reading.
             let _ = told.recv_timeout(LAST);
         }
     }
 }
 
-/// Whether warnings of sessions are shown, here or by another subscriber of this process.
+/// Returns whether warnings of sessions are shown, here or by another subscriber of this process.
 #[must_use]
 pub fn has_warnings() -> bool {
     tracing::enabled!(target: "iscsi_initiator", tracing::Level::WARN)
 }
 
-/// Starts the log. A `RUST_LOG` that cannot be read is reported and ignored.
+/// Starts the log. A `RUST_LOG` that cannot be parsed is reported and ignored.
 pub fn start(usually: Usually, show: Show) -> Log {
     let Ok(queue) = Queue::start(show) else { return Log(None) };
     let log = Log(Some(queue.clone()));
@@ -103,23 +103,23 @@ pub fn start(usually: Usually, show: Show) -> Log {
             tracing_subscriber::registry().with(lines).with(level).with(Jobs).try_init()
         }
     };
-    // Whoever calls the program from within another one has a subscriber of its own.
+    // A program that calls this one as a library may have a subscriber already.
     drop(result);
     log
 }
 
-/// The time by the system's clock, UTC, in whole seconds: `2026-01-31T12:00:00Z`.
+/// Returns the time by the system's clock, UTC, in whole seconds: `2026-01-31T12:00:00Z`.
 #[must_use]
 pub fn time_stamp() -> String {
     let mut text = String::new();
-    // A string takes everything.
+    // Writing to a string cannot fail.
     _ = SystemTime.format_time(&mut Writer::new(&mut text));
     let seconds = text.split_once('.').map(|(seconds, _)| format!("{seconds}Z"));
     seconds.unwrap_or(text)
 }
 
-/// What happened and no more: not which disk it was of the one that the program or its job uses, nor which of
-/// the sessions that say the same at once.
+/// Formats the event alone, without its spans: the program or its job uses one disk, and its sessions may
+/// report the same concurrently.
 struct Plain;
 
 impl<S, N> FormatEvent<S, N> for Plain
@@ -138,7 +138,7 @@ where
     }
 }
 
-/// Lines on their way to who shows them. Clones are the same queue.
+/// The lines that the thread of the log has yet to show. Clones are the same queue.
 #[derive(Clone, Debug)]
 struct Queue {
     lines: SyncSender<Item>,
@@ -148,7 +148,7 @@ struct Queue {
 #[derive(Debug)]
 enum Item {
     Line(String),
-    /// Everything before it was told once the sender is gone.
+    /// Dropped when every line before it has been shown.
     Mark(mpsc::Sender<()>),
 }
 
@@ -172,7 +172,7 @@ impl Queue {
         Ok(queue)
     }
 
-    /// Queues a line without blocking. Text of a peer may be in it, so control characters are escaped.
+    /// Queues a line without blocking. It may contain text of a peer, so control characters are escaped.
     fn put(&self, line: &str) {
         let line = printable(line.strip_suffix('\n').unwrap_or(line)) + "\n";
         if let Err(TrySendError::Full(_)) = self.lines.try_send(Item::Line(line)) {
@@ -181,7 +181,7 @@ impl Queue {
     }
 }
 
-/// Lines as they are.
+/// Writes lines unchanged.
 impl Write for Queue {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.put(&String::from_utf8_lossy(line));
@@ -193,16 +193,16 @@ impl Write for Queue {
     }
 }
 
-/// What many sessions have to say at once is said once.
+/// Within this time, equal lines of many sessions are shown once.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// A line, and when it was said.
+/// A line, and when it was shown.
 struct Said {
     at: Instant,
     line: Vec<u8>,
 }
 
-/// Lines that say what they are.
+/// Writes each line with the prefix "warning: ".
 #[derive(Clone)]
 struct Warnings {
     queue: Queue,
@@ -210,7 +210,7 @@ struct Warnings {
 }
 
 impl Warnings {
-    /// Whether another line has just said the same.
+    /// Returns whether an equal line was shown within [`AT_ONCE`].
     fn is_said(&self, line: &[u8], now: Instant) -> bool {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         latest.retain(|said| now < said.at + AT_ONCE);
@@ -264,7 +264,7 @@ mod tests {
         assert!(!said(b"refused", 2 * AT_ONCE), "it has happened again");
     }
 
-    /// A standard error that takes nothing holds up nobody who has something to tell.
+    /// A standard error that takes nothing blocks no task that logs.
     #[test]
     fn what_nobody_takes_is_left_out_and_counted() {
         let (release, stuck) = mpsc::channel::<()>();

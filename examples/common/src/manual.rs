@@ -1,4 +1,4 @@
-//! The manual page of a program, and what shells need to complete its command line.
+//! The manual page of a program, and completions for shells.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use crate::help::Manual;
 const COMPLETIONS: &str = "--completions";
 const MAN: &str = "--man";
 
-/// What is to be printed in the place of any work, if one of the options stands alone.
+/// Returns the text to print instead of any work, if the only option is `--man` or `--completions`.
 pub(crate) fn printed(
     command: &Command,
     texts: &Manual,
@@ -28,7 +28,7 @@ pub(crate) fn printed(
     }
 }
 
-/// The whole page. Subcommands have no pages of their own, so each is a section of this one.
+/// Returns the whole page. Subcommands have no pages, so each is a section of this one.
 fn page(command: &Command, texts: &Manual) -> io::Result<Vec<u8>> {
     let (man, mut page) = (Man::new(command.clone()), Vec::new());
     man.render_title(&mut page)?;
@@ -60,7 +60,7 @@ fn section_of_subcommand(above: &str, command: &Command, page: &mut Vec<u8>) -> 
     man.render_options_section(&mut text)?;
     let text = String::from_utf8_lossy(&text);
     writeln!(page, ".SH \"{}\"", name.to_uppercase())?;
-    // The headings of a subcommand stand below its own.
+    // The headings of a subcommand become subsections of its section.
     for line in text.lines() {
         match line.strip_prefix(".SH ") {
             Some(title) => writeln!(page, ".SS {title}")?,

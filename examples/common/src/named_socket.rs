@@ -1,4 +1,4 @@
-//! A Unix socket with a name in the file system, which goes with it.
+//! A Unix socket with a name in the file system, which is removed with it.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind};
@@ -10,9 +10,9 @@ use nix::unistd::{Gid, Group, chown};
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::net::UnixListener;
 
-/// Connections that wait to be taken.
+/// Most connections that wait to be accepted.
 const BACKLOG: i32 = 64;
-/// Only the user whose process it is.
+/// Permissions for the owner only.
 const MODE: u32 = 0o600;
 
 /// Permissions and group of a Unix socket: which users, besides the owner, may connect.
@@ -20,12 +20,12 @@ const MODE: u32 = 0o600;
 pub struct SocketAccess {
     /// Permission bits as of `chmod`. Connecting needs write permission.
     pub mode: u32,
-    /// The group; `None` is that of the process.
+    /// The group; `None` leaves the group of the process.
     pub group: Option<Gid>,
 }
 
 impl Default for SocketAccess {
-    /// The owner only.
+    /// Admits the owner only.
     fn default() -> Self {
         Self { mode: MODE, group: None }
     }
@@ -34,7 +34,7 @@ impl Default for SocketAccess {
 /// Parses permissions of three or four octal digits, as `chmod` takes them.
 ///
 /// # Errors
-/// The expected form.
+/// A sentence with the expected form.
 pub fn parse_mode(text: &str) -> Result<u32, String> {
     let mode = u32::from_str_radix(text, 8).ok().filter(|_| (3..=4).contains(&text.len()));
     mode.filter(|mode| *mode <= 0o777)
@@ -53,21 +53,21 @@ pub fn parse_group(text: &str) -> Result<Gid, String> {
     found.map(|group| group.gid).ok_or_else(|| "this host has no such group".to_owned())
 }
 
-/// A socket that listens at a path, and takes the path away when it is dropped.
+/// A listening socket with a path. Dropping it removes the path.
 #[derive(Debug)]
 pub struct NamedSocket {
     listener: UnixListener,
     path: PathBuf,
-    /// Device and inode: another process may have put its own in the place.
+    /// Device and inode: another process may have replaced the socket at the path.
     file: (u64, u64),
 }
 
 impl NamedSocket {
-    /// Listens at a path, for processes of the same user. A file that is no socket, and a socket where
-    /// another process listens, stay as they are; a socket that a process has left behind is replaced.
+    /// Listens at a path, for processes of the same user. Replaces a socket that a process has left behind. A
+    /// file that is no socket, and a socket where another process listens, stay.
     ///
     /// # Errors
-    /// [`ErrorKind::AddrInUse`] if another process listens there, or the system's reason.
+    /// [`ErrorKind::AddrInUse`] if another process listens there, or the error of the system.
     pub fn bind(path: &Path) -> io::Result<Self> {
         Self::bind_for(path, SocketAccess::default())
     }
@@ -75,7 +75,7 @@ impl NamedSocket {
     /// Listens at a path, with these permissions and this group.
     ///
     /// # Errors
-    /// As [`bind`](Self::bind).
+    /// The errors of [`bind`](Self::bind).
     pub fn bind_for(path: &Path, access: SocketAccess) -> io::Result<Self> {
         let listener = match listen(path, access) {
             Err(cause) if cause.kind() == ErrorKind::AddrInUse => {
@@ -106,8 +106,8 @@ impl Drop for NamedSocket {
     }
 }
 
-/// A socket that listens at a path. It is created for the owner only, and gets its permissions and group before it listens, so nobody
-/// else can connect in between. They are set after `bind`, which would apply the umask.
+/// Listens at a path. The socket is created for the owner only, and gets its permissions and group before it
+/// listens, so no other user can connect in between. They are set after `bind`, which would apply the umask.
 fn listen(path: &Path, access: SocketAccess) -> io::Result<Socket> {
     let socket = File::from(OwnedFd::from(Socket::new(Domain::UNIX, Type::STREAM, None)?));
     socket.set_permissions(Permissions::from_mode(MODE))?;
@@ -122,7 +122,7 @@ fn listen(path: &Path, access: SocketAccess) -> io::Result<Socket> {
             chown(path, None, access.group)?;
             fs::set_permissions(path, Permissions::from_mode(access.mode))
         };
-        // On an error no socket without a listener may stay.
+        // After an error no socket without a listener may stay.
         grant().inspect_err(|_| drop(fs::remove_file(path)))?;
     }
     socket.listen(BACKLOG)?;
@@ -130,7 +130,7 @@ fn listen(path: &Path, access: SocketAccess) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Whether a process has left the socket and nobody listens there.
+/// Returns whether a process has left the socket, so that no process listens there.
 fn is_left(path: &Path) -> io::Result<bool> {
     let kind = fs::symlink_metadata(path)?.file_type();
     if !kind.is_socket() {
@@ -139,7 +139,7 @@ fn is_left(path: &Path) -> io::Result<bool> {
         return Err(io::Error::new(ErrorKind::AlreadyExists, why));
     }
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    // Whoever takes no more connections now is there all the same.
+    // A process whose backlog is full is still listening.
     socket.set_nonblocking(true)?;
     match socket.connect(&SockAddr::unix(path)?) {
         Err(cause) if cause.kind() == ErrorKind::ConnectionRefused => Ok(true),

@@ -1,8 +1,9 @@
-//! Whether the numbers of an object for programs have their units in their names; for the tests of each program.
+//! Checks for the tests of each program that the numbers of an object for programs have their units in their
+//! names.
 
 use serde_json::Value;
 
-/// Words of which a name must not be the last: `block_size` is `block_size_bytes`.
+/// Words that must not end a name: `block_size` is wrong, `block_size_bytes` is right.
 const QUANTITIES: [&str; 15] = [
     "buffer",
     "capacity",
@@ -21,7 +22,7 @@ const QUANTITIES: [&str; 15] = [
     "water",
 ];
 
-/// The names of numbers that lack their unit: alone, in a list, or as the `value` of an object.
+/// Returns the names of numbers that lack their unit: single numbers, lists, and the `value` of an object.
 #[must_use]
 pub fn missing(object: &Value) -> Vec<String> {
     match object {

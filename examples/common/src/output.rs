@@ -1,8 +1,8 @@
 //! Standard output and standard error, which another program may read, or may close.
 //!
-//! The output may contain text of targets and servers. So all control characters except line feeds are escaped here, in
-//! addition to the places where such text comes in: none moves a cursor, changes a colour or reverses the text that follows
-//! on a terminal.
+//! The output may contain text of targets and servers. So all control characters except line feeds are
+//! escaped here, in addition to the places where such text comes in. None of them can then move the cursor of
+//! a terminal, change a colour or reverse the text that follows.
 
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -16,45 +16,44 @@ use crate::failure::plain;
 use crate::log::time_stamp;
 use crate::stop::Stop;
 
-/// The beginning of a warning's line.
+/// Prefix of a warning's line.
 const WARNING: &str = "warning: ";
 
-/// Writes lines to standard output. A reader that takes nothing is not waited for once the work
-/// shall stop.
+/// Writes lines to standard output. After a request to stop, does not wait for a reader that takes nothing.
 ///
 /// # Errors
-/// What the system says, or [`ErrorKind::Interrupted`] when the text was not taken before the end.
+/// The error of the system, or [`ErrorKind::Interrupted`] if the text was not taken before the end.
 pub async fn print(text: String, stop: &Stop) -> io::Result<()> {
     write_all(printable_lines(&plain(&text)), stop).await
 }
 
-/// Writes an object to standard output, as a line.
+/// Writes an object to standard output, as one line.
 ///
 /// # Errors
-/// As [`print()`].
+/// The errors of [`print()`].
 pub async fn print_object(object: &Value, stop: &Stop) -> io::Result<()> {
     write_all(json_line(object), stop).await
 }
 
-/// An object as a line of JSON, with its end. What a terminal would obey is escaped as JSON does it.
+/// Returns an object as a line of JSON, with the line feed. Control characters are escaped as in JSON.
 #[must_use]
 pub fn json_line(object: &Value) -> String {
     let mut line = String::new();
-    // Outside of strings there is ASCII only, and control characters below 0x20 are escaped already.
+    // Outside of strings there is only ASCII, and control characters below 0x20 are escaped already.
     for character in plain(&object.to_string()).chars() {
         let mut bytes = [0; 4];
         let text = character.encode_utf8(&mut bytes);
         if printable(text) == *text {
             line.push(character);
         } else {
-            // A string takes everything.
+            // Writing to a string cannot fail.
             _ = write!(line, "\\u{:04x}", u32::from(character));
         }
     }
     line + "\n"
 }
 
-/// The text with all control characters escaped but line feeds.
+/// Escapes all control characters except line feeds.
 fn printable_lines(text: &str) -> String {
     text.split('\n').map(printable).collect::<Vec<_>>().join("\n")
 }
@@ -74,15 +73,15 @@ async fn write_all(text: String, stop: &Stop) -> io::Result<()> {
 /// Writes whole lines to standard error. An error is ignored: a closed standard error does not end
 /// the program. Sessions continue while the caller waits for a slow reader; see [`aside`].
 pub fn say(lines: &str) {
-    // What is no terminal is probably a log file.
+    // If it is not a terminal, it is probably a log file.
     let is_terminal = io::stderr().is_terminal();
     let lines =
         stamped(&printable_lines(&plain(lines)), (!is_terminal).then(time_stamp).as_deref());
     aside(|| drop(io::stderr().lock().write_all(lines.as_bytes())));
 }
 
-/// Runs work that may block. A worker of a runtime first gives its other tasks to another thread,
-/// so that sessions continue meanwhile.
+/// Runs work that may block. A worker of a multi-threaded runtime first gives its other tasks to another
+/// thread, so that sessions continue meanwhile.
 ///
 /// # Panics
 /// In a `LocalSet` of a runtime with several workers, since no other thread can take its tasks.
@@ -93,7 +92,7 @@ pub fn aside<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// The lines, with the time stamp before each warning.
+/// Adds the time stamp before each warning.
 fn stamped(lines: &str, time_stamp: Option<&str>) -> String {
     let Some(time_stamp) = time_stamp else { return lines.to_owned() };
     let stamp = |line: &str| match line.strip_prefix(WARNING) {

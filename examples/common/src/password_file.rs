@@ -7,18 +7,18 @@ use std::path::Path;
 
 use iscsi_initiator::Secret;
 
-/// A password has no more bytes.
+/// Most bytes of a password.
 const MAX_LEN: usize = 4096;
-/// The longest line of one, with its end.
+/// Most bytes of the line of a password, with its end.
 const MAX_LINE: usize = MAX_LEN + b"\r\n".len();
 
-/// The password, and whether others than the owner of the file may read it.
+/// Returns the password, and whether other users than the owner of the file may read it.
 ///
-/// It is the first line of the file, of any bytes, without the end of the line (a line feed, or a carriage return and a line
-/// feed). What stands below is not read. The file may be a pipe.
+/// The password is the first line of the file, of any bytes, without the end of the line (a line feed, or a
+/// carriage return and a line feed). The lines below it are not read. The file may be a pipe.
 ///
 /// # Errors
-/// When the file cannot be read, is a directory, or holds no password.
+/// If the file cannot be read, is a directory, or holds no password.
 pub(crate) fn read(path: &Path) -> io::Result<(Secret, bool)> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
@@ -35,10 +35,10 @@ pub(crate) fn read(path: &Path) -> io::Result<(Secret, bool)> {
     Ok((bytes.into(), is_open))
 }
 
-/// The first line, without its end; more bytes than a password has where that does not come.
+/// Returns the first line, without its end. If there is no end, returns more bytes than a password may have.
 fn first_line(mut from: impl Read) -> io::Result<Vec<u8>> {
-    // It does not grow, which would leave parts of a password behind in memory. What stands below the line is not read:
-    // in a pipe it may never come.
+    // The capacity is fixed: growing would leave copies of a part of the password in memory. Reads byte
+    // by byte, because in a pipe nothing may come after the line.
     let mut line = Vec::with_capacity(MAX_LINE);
     while line.len() < MAX_LINE && from.by_ref().take(1).read_to_end(&mut line)? > 0 {
         if line.pop_if(|last| *last == b'\n').is_some() {
@@ -74,7 +74,7 @@ mod tests {
         }
     }
 
-    /// A device that never ends is read no further than a password can be.
+    /// A device without an end is read only up to the most bytes of a password.
     #[test]
     fn no_more_is_read_than_a_password_has() {
         assert_eq!(first_line(io::repeat(b'x')).unwrap().len(), MAX_LINE);

@@ -1,4 +1,4 @@
-//! The things that the command line names to be opened: a unit, or a volume of several.
+//! The units and volumes that the command line names.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -20,11 +20,11 @@ use crate::volume::{self, VolumeError};
 pub enum Place {
     /// A logical unit.
     Unit(Box<Url>),
-    /// Several units, and the file that says so.
+    /// Several units, and the file that describes them.
     Volume(PathBuf, Box<Description>),
 }
 
-/// An opened unit or volume. Clones are the same, and each is a handle of its own.
+/// An opened unit or volume. Clones are separate handles of it.
 #[derive(Clone, Debug)]
 pub enum Opened {
     /// A logical unit.
@@ -36,16 +36,16 @@ pub enum Opened {
 /// Reasons why a place cannot be opened.
 #[derive(Debug, ThisError)]
 pub enum PlaceError {
-    /// The URL, or the unit.
+    /// The URL is wrong, or the unit cannot be opened.
     #[error("{}", .0.sentence())]
     Unit(#[from] Error),
-    /// The volume.
+    /// The volume cannot be opened.
     #[error(transparent)]
     Volume(#[from] VolumeError),
 }
 
 impl PlaceError {
-    /// Returns whose fault it is.
+    /// Returns the kind of the failure, by the side at fault.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
@@ -59,7 +59,7 @@ impl Place {
     /// Reads the URL of a unit, or `volume:FILE` and that file.
     ///
     /// # Errors
-    /// What is wrong with it; no password is repeated.
+    /// What is wrong with the URL or the file, without any password.
     pub async fn parse(text: &str) -> Result<Self, PlaceError> {
         match volume::path(OsStr::new(text)) {
             Some(path) => {
@@ -70,7 +70,7 @@ impl Place {
         }
     }
 
-    /// The URLs of its units, to give them passwords.
+    /// Returns the URLs of the units, to add passwords to them.
     pub fn urls_mut(&mut self) -> Vec<&mut Url> {
         match self {
             Self::Unit(url) => vec![url],
@@ -78,10 +78,10 @@ impl Place {
         }
     }
 
-    /// Opens it.
+    /// Opens the unit or the volume.
     ///
     /// # Errors
-    /// When a unit cannot be had, or is not the one that it should be.
+    /// If a unit cannot be opened, or is not the expected one.
     pub async fn open(&self, initiator: &Initiator) -> Result<Opened, PlaceError> {
         Ok(match self {
             Self::Unit(url) => Opened::Unit(initiator.disk(&**url).await?.into()),
@@ -93,7 +93,7 @@ impl Place {
 }
 
 impl Opened {
-    /// A handle of its own, as a device of bytes.
+    /// Returns a separate handle, as a device of bytes.
     #[must_use]
     pub fn handle(&self) -> Arc<dyn Device> {
         match self {
@@ -102,7 +102,7 @@ impl Opened {
         }
     }
 
-    /// The units that it consists of, in their order.
+    /// Returns the units that the device consists of, in their order.
     #[must_use]
     pub fn disks(&self) -> Vec<&Disk> {
         match self {
@@ -111,10 +111,10 @@ impl Opened {
         }
     }
 
-    /// Ends the sessions with all of its units in order, one after the other.
+    /// Logs out of all units, one after the other.
     ///
     /// # Errors
-    /// That of a unit that may still carry out what was sent to it; otherwise the first that there was. See
+    /// The error of a unit that may still execute a request; otherwise the first error. See
     /// [`Disk::logout`].
     pub async fn logout(&self) -> Result<(), Error> {
         let mut failed = Ok(());
@@ -128,12 +128,13 @@ impl Opened {
     }
 }
 
-/// Whether the target may still carry out a write of a lost session.
+/// Returns whether the target may still execute a write of a lost session.
 fn is_unsettled(error: &Error) -> bool {
     error.kind() == ErrorKind::Unsettled
 }
 
-/// The portals that the sessions of a disk are with, each once: not those of its URL where logins were redirected.
+/// Returns the portals of the sessions of a disk, each once. Where logins were redirected, they differ from
+/// those of its URL.
 #[must_use]
 pub fn portals(disk: &Disk) -> Vec<String> {
     let portals = disk.stats().sessions.into_iter().map(|session| session.portal);

@@ -1,4 +1,4 @@
-//! A program from its first word to its exit status.
+//! The start, the work and the exit status of a program.
 
 use std::fmt::Display;
 use std::io;
@@ -11,34 +11,34 @@ use tokio::runtime::{Builder, Runtime};
 use crate::log::{self, Log, Show, Usually};
 use crate::stop::Stop;
 
-/// The exit status of a program that was interrupted.
+/// Exit status of a program that was interrupted.
 const INTERRUPTED: u8 = 130;
 
-/// The error of a program. It is printed on standard error, behind the name of the program.
+/// An error of a program. It is printed on standard error, after the name of the program.
 pub trait ProgramError: Display {
-    /// The exit status that stands for it.
+    /// Returns the exit status for the error.
     fn exit_status(&self) -> u8;
 
-    /// The system gives no threads or no signals.
+    /// Returns the error for a system that provides no threads or no signals.
     fn no_start(cause: io::Error) -> Self;
 }
 
 /// A program: its arguments, its messages and its log.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
-    /// Its name, before whatever it says.
+    /// Name of the program, before each of its messages.
     pub name: &'static str,
-    /// The message at the first signal to stop.
+    /// The message at the first signal that asks to stop.
     pub stopping: &'static str,
-    /// The log where `RUST_LOG` says nothing.
+    /// What the log has if `RUST_LOG` is not set.
     pub usually: Usually,
     /// Puts lines on standard error.
     pub say: Show,
 }
 
 impl Program {
-    /// Does the work of the program, on threads of its own, which a signal may tell to stop. The work gives
-    /// the exit status.
+    /// Runs the work of the program on a separate runtime. A signal may ask it to stop. The work returns the
+    /// exit status.
     #[must_use]
     pub fn run<E: ProgramError, W: Future<Output = Result<u8, E>>>(
         self,
@@ -54,7 +54,7 @@ impl Program {
         match ended {
             Ok(status) => ExitCode::from(status),
             Err(Failed { text, status }) => {
-                // Text of a peer may be in it.
+                // It may contain text of a peer.
                 (self.say)(&format!("{}: {}\n", self.name, printable(&text)));
                 ExitCode::from(status)
             }
@@ -63,14 +63,14 @@ impl Program {
 
     fn start(self) -> io::Result<Started> {
         let Self { name, stopping, usually, say } = self;
-        // Before anything is said: whoever does not read it must not keep the program.
+        // Comes first: a message that no process reads must not keep the program from ending.
         let stop = Stop::at_signal(move || say(&format!("{name}: {stopping}\n")), INTERRUPTED)?;
         let log = log::start(usually, say);
         Ok(Started { stop, log, runtime: Builder::new_multi_thread().enable_all().build()? })
     }
 }
 
-/// A program that may begin its work.
+/// A program that is ready for its work.
 struct Started {
     stop: Stop,
     log: Log,
@@ -78,14 +78,14 @@ struct Started {
 }
 
 impl Started {
-    /// Waits for the end of the work. It is boxed, and not generic, so that a runtime is compiled here and not in every
-    /// program.
+    /// Waits for the end of the work. The work is boxed, and this function not generic, so that the runtime
+    /// is compiled here and not in every program.
     fn finish(
         self,
         work: Pin<Box<dyn Future<Output = Result<u8, Failed>> + '_>>,
     ) -> Result<u8, Failed> {
         let result = self.runtime.block_on(work);
-        // A name may take long to be found, a reader to read, or standard input to come; the process need not
+        // A name lookup, a slow reader or standard input may still block a thread; the process does not
         // wait for them.
         self.runtime.shutdown_background();
         self.log.flush();

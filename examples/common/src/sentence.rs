@@ -1,7 +1,7 @@
-//! The sentence that a program makes of an error: the fact, and behind a semicolon what its reader can do.
+//! The message of an error: the fact, then after a semicolon what the reader can do.
 //!
-//! The libraries say what their callers can do, in the names of their functions. Here the readers are those of a program, who
-//! have its options and the other programs instead.
+//! The libraries give advice to their callers, with the names of their functions. The readers here are users
+//! of a program, so the advice names its options and the other programs instead.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -14,7 +14,7 @@ use crate::failure::file_advice;
 
 /// An error that a program prints.
 pub trait Sentence {
-    /// The fact, and what can be done about it.
+    /// Returns the fact, and what can be done about it.
     fn sentence(&self) -> String;
 }
 
@@ -48,18 +48,18 @@ impl Sentence for io::Error {
     }
 }
 
-/// A fact, and what can be done about it.
+/// Joins a fact and the advice about it.
 pub fn join(fact: &impl Display, advice: Option<impl Display>) -> String {
     advice.map_or_else(|| fact.to_string(), |advice| format!("{fact}; {advice}"))
 }
 
-/// An advice of the initiator on an error, in the words of the programs.
+/// Returns the advice of the initiator on an error, in the words of the programs.
 #[must_use]
 pub fn words(advice: Advice, error: &Error) -> Cow<'static, str> {
     command(advice, error).map_or_else(|| text(advice).into(), Cow::Owned)
 }
 
-/// The command that helps, with the place that the error names.
+/// Returns the command that helps, with the portal or target that the error names.
 fn command(advice: Advice, error: &Error) -> Option<String> {
     if advice == Advice::ListTargets {
         let portal = error.portal()?;
@@ -72,7 +72,7 @@ fn command(advice: Advice, error: &Error) -> Option<String> {
     None
 }
 
-/// The words of the programs where the library's are of no use to their readers.
+/// The advice of the programs, where the library's does not suit their users.
 const WORDS: [(Advice, &str); 27] = [
     (Advice::ListTargets, "iscsi-util discover iscsi://HOST lists its targets"),
     (Advice::ListUnits, "iscsi-util luns iscsi://HOST/TARGET lists its units"),
@@ -132,7 +132,7 @@ const WORDS: [(Advice, &str); 27] = [
     (Advice::EndSessions, "that is a defect of the program: report it"),
 ];
 
-/// The words of the programs; those of the library where their readers can do the same.
+/// Returns the advice of the programs, or the library's where there is none.
 fn text(advice: Advice) -> &'static str {
     let own = WORDS.iter().find(|(known, _)| *known == advice);
     own.map_or_else(|| advice.text(), |(_, words)| words)
@@ -144,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    /// A reader of a program knows no function of the library.
+    /// Users of a program know no function of the library.
     #[test]
     fn no_advice_is_in_the_words_of_the_library() {
         for advice in Advice::ALL {
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(DeviceError::from(file).sentence(), "entity not found; check the path");
     }
 
-    /// What waits, waits by an option that each program has.
+    /// Each program has the option to wait that the advice names.
     #[test]
     fn who_may_wait_is_told_how() {
         assert_eq!(

@@ -1,4 +1,4 @@
-//! The number of sessions of a unit, as the command line says it.
+//! The number of sessions of a unit on the command line.
 
 use std::num::NonZeroU32;
 use std::str::FromStr;
@@ -10,11 +10,11 @@ use iscsi_initiator::Sessions;
 pub enum SessionCount {
     /// The number that the link needs.
     Auto,
-    /// This many, 1 to 64.
+    /// A fixed number, 1 to 64.
     Fixed(NonZeroU32),
 }
 
-/// More would crowd out whoever else uses the target.
+/// More sessions would crowd out the other clients of the target.
 const MAX_SESSIONS: u32 = 64;
 
 impl FromStr for SessionCount {

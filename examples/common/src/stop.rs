@@ -1,4 +1,4 @@
-//! The wish to stop early.
+//! Requests to stop early.
 
 use std::fs;
 use std::future::pending;
@@ -15,27 +15,28 @@ use tokio::sync::Notify;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 
-/// The time that each of the last steps may take once the work shall stop: the requests in flight, the logout,
-/// the last message. Together they take about three seconds at most. In that time a busy disk flushes, and a
-/// target far away answers; a second signal ends the program immediately.
+/// Time limit of each of the last steps after a request to stop: the requests in flight, the logout, the last
+/// message. Together they take about three seconds at most. In that time a busy disk flushes, and a distant
+/// target answers; a second signal ends the program immediately.
 pub const HASTE: Duration = Duration::from_secs(1);
-/// A file is to grow beyond the limit of the process (`ulimit -f`).
+/// Sent when a file would grow beyond the limit of the process (`ulimit -f`).
 const FILE_SIZE: SignalKind = SignalKind::from_raw(libc::SIGXFSZ);
-/// A standard error that takes nothing for so long is not read, and the work may be stuck in it.
+/// If standard error takes nothing for this time, no process reads it, and the work may be blocked by it.
 const UNHEARD: Duration = Duration::from_millis(900);
-/// Signals that come within this time of the first one are part of it: `timeout` signals the program and then its process group,
-/// and a terminal signals the group that a script signals as well.
+/// Signals within this time after the first one count as part of it: `timeout` signals the program and then
+/// its process group, and a terminal signals the group that a script signals as well.
 const ONE_WISH: Duration = Duration::from_secs(1);
 
-/// Whether a program's work shall stop. Clones are the same wish.
+/// A request to stop the work of a program. Clones are the same request.
 #[derive(Clone, Debug)]
 pub struct Stop(Arc<State>);
 
-/// Tells the work to stop.
+/// Requests the work to stop.
 #[derive(Debug)]
 pub struct StopButton(Arc<State>);
 
-/// A `watch` channel would wake those who wait in a random order, and the simulation needs the same one each time.
+/// A `watch` channel would wake its waiters in a random order, and the simulation needs the same order each
+/// time.
 #[derive(Debug, Default)]
 struct State {
     is_requested: AtomicBool,
@@ -43,55 +44,55 @@ struct State {
 }
 
 impl Stop {
-    /// Creates a wish to stop that is not expressed yet, and the button that expresses it.
+    /// Creates a [`Stop`] that is not requested yet, and the button that requests it.
     #[must_use]
     pub fn new() -> (StopButton, Self) {
         let state = Arc::<State>::default();
         (StopButton(Arc::clone(&state)), Self(state))
     }
 
-    /// Creates a wish to stop that is never expressed.
+    /// Creates a [`Stop`] that is never requested.
     #[must_use]
     pub fn never() -> Self {
         Self::new().1
     }
 
-    /// Creates a wish to stop that SIGINT, SIGTERM and SIGHUP express: at the first of them `tell` says so on
-    /// standard error, the second SIGINT or SIGTERM ends the process with `status`. So does the first signal if
-    /// the message of `tell` is not read. From now on none of them ends the process by itself, and a file that
-    /// grows beyond its limit (SIGXFSZ) does not either. A thread of its own waits for them until the process
-    /// ends, whatever else is stuck.
+    /// Creates a [`Stop`] that SIGINT, SIGTERM and SIGHUP request. At the first of them `tell` writes a
+    /// message to standard error; the second SIGINT or SIGTERM ends the process with `status`. So does the
+    /// first signal if the message of `tell` is not read. After this call none of them ends the process by
+    /// itself, and neither does a file that grows beyond its limit (SIGXFSZ). A separate thread waits for the
+    /// signals until the process ends, whatever else is blocked.
     ///
-    /// SIGHUP means that the terminal is gone. It stays ignored where it was ignored at the start (`nohup`). It
+    /// SIGHUP means that the terminal is gone. It stays ignored if it was ignored at the start (`nohup`). It
     /// never counts as the second signal: the kernel and the shell both send it when one session drops.
     ///
     /// Signals within a second of the first one count as part of it.
     ///
     /// # Errors
-    /// When the system does not let the process have its signals, or a thread.
+    /// If the system gives the process no signals or no thread.
     pub fn at_signal(tell: impl FnOnce() + Send + 'static, status: u8) -> io::Result<Self> {
         let (button, stop) = Self::new();
         let (ready, outcome) = mpsc::sync_channel(1);
         thread::Builder::new().name("signals".to_owned()).spawn(move || {
             let result = watch_signals(button, tell, status, || drop(ready.send(Ok(()))));
-            // Where it began to watch there is no end of it.
+            // After `ready` was called, `watch_signals` does not return.
             drop(result.map_err(|error| ready.send(Err(error))));
         })?;
         outcome.recv().unwrap_or_else(|gone| Err(io::Error::other(gone)))?;
         Ok(stop)
     }
 
-    /// Whether the wish was expressed.
+    /// Returns whether a stop was requested.
     #[must_use]
     pub fn is_requested(&self) -> bool {
         self.0.is_requested.load(Ordering::SeqCst)
     }
 
-    /// Waits until the work shall stop.
+    /// Waits until a stop is requested.
     pub async fn requested(&self) {
         loop {
             let mut rings = pin!(self.0.bell.notified());
-            // It hears the bell from now on, so that no ring between the look and the wait is missed.
+            // Subscribes before the check, so that no ring between the check and the wait is missed.
             rings.as_mut().enable();
             if self.is_requested() {
                 return;
@@ -100,7 +101,7 @@ impl Stop {
         }
     }
 
-    /// Waits for a future, unless the work shall stop before: then there is `None`.
+    /// Waits for a future, or returns `None` if a stop is requested first.
     pub async fn unless<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -109,7 +110,7 @@ impl Stop {
         }
     }
 
-    /// Waits for a future; once the work shall stop, no longer than [`HASTE`]: then there is `None`.
+    /// Waits for a future. After a request to stop, waits at most [`HASTE`], then returns `None`.
     pub async fn hurry<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -120,15 +121,15 @@ impl Stop {
 }
 
 impl StopButton {
-    /// Tells the work to stop.
+    /// Requests the work to stop.
     pub fn press(&self) {
         self.0.is_requested.store(true, Ordering::SeqCst);
         self.0.bell.notify_waiters();
     }
 }
 
-/// Ends the process once it was told to end and does not, or is told again; returns only where the
-/// signals cannot be had. `ready` is called when they are.
+/// Ends the process at the second signal, or if the first message is not read. Returns only if the system
+/// gives no signals. `ready` is called when they are set up.
 fn watch_signals(
     button: StopButton,
     tell: impl FnOnce() + Send + 'static,
@@ -137,7 +138,7 @@ fn watch_signals(
 ) -> io::Result<()> {
     Builder::new_current_thread().enable_all().build()?.block_on(async {
         let mut signals = Signals::new()?;
-        // What is written beyond the limit fails then, and that can be told.
+        // With a handler, a write beyond the limit fails, and the error can be reported.
         drop(signal(FILE_SIZE)?);
         ready();
         let first = signals.any().await;
@@ -146,8 +147,8 @@ fn watch_signals(
     })
 }
 
-/// Presses the button, since the first signal has come; returns at one that is a wish of its own, or where `tell` is stuck.
-/// `order` waits for the next SIGINT or SIGTERM.
+/// Presses the button after the first signal. Returns at a signal that counts as the second one, or if `tell`
+/// blocks. `order` waits for the next SIGINT or SIGTERM.
 async fn press_until_again(
     button: StopButton,
     tell: impl FnOnce() + Send + 'static,
@@ -163,7 +164,7 @@ async fn press_until_again(
     };
     let again = async {
         if first == Wish::HangUp {
-            // What ends the rest of a session that has dropped, as systemd-logind does, sends SIGTERM as well.
+            // systemd-logind ends the rest of a dropped session by SIGTERM, which belongs to the SIGHUP.
             order().await;
         }
         loop {
@@ -179,10 +180,10 @@ async fn press_until_again(
     }
 }
 
-/// What a signal means.
+/// The meaning of a signal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Wish {
-    /// Somebody wants the process to end.
+    /// A user or a program asks the process to end.
     Order,
     /// The terminal is gone.
     HangUp,
@@ -192,14 +193,14 @@ enum Wish {
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    /// `None` where it was ignored at the start.
+    /// `None` if it was ignored at the start.
     hang_up: Option<Signal>,
 }
 
 impl Signals {
     fn new() -> io::Result<Self> {
-        // SIGINT is obeyed even where it was ignored: a shell without job control starts whatever it leaves in the
-        // background so, which nobody asked for.
+        // SIGINT is handled even if it was ignored: a shell without job control ignores it for every
+        // background process, without a request of its user.
         let hang_up = (!is_ignored(SignalKind::hangup())).then(|| signal(SignalKind::hangup()));
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
@@ -230,13 +231,13 @@ impl Signals {
     }
 }
 
-/// Whether a signal is ignored. The system tells that in a file as well, so that no unsafe call is needed; where the file
-/// is not there, nothing counts as ignored.
+/// Returns whether a signal is ignored. It reads a file of the system, so that no unsafe call is needed.
+/// Without the file, nothing counts as ignored.
 fn is_ignored(signal: SignalKind) -> bool {
     fs::read_to_string("/proc/self/status").is_ok_and(|status| says_ignored(&status, signal))
 }
 
-/// The same by the text of that file: bit 0 of the mask is signal 1 (proc_pid_status(5)).
+/// Reads the mask in the text of that file: bit 0 is signal 1 (proc_pid_status(5)).
 fn says_ignored(status: &str, signal: SignalKind) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
@@ -277,7 +278,8 @@ mod tests {
         assert_eq!(stop.unless(ready(7)).await, Some(7), "what has ended counts");
     }
 
-    /// Signals at these times after the first one, in milliseconds, and the time at which the process ends.
+    /// Returns the time at which the process ends, for signals at these times after the first one, all in
+    /// milliseconds.
     async fn ends_at(first: Wish, signals: &[u64]) -> Option<u64> {
         let (button, stop) = Stop::new();
         let start = Instant::now();

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-/// The longest time, seconds: a day.
+/// The longest time in seconds: a day.
 const MAX_TIME: f64 = 86_400.0;
-/// What may stand behind the number, and the seconds that it stands for. The first that fits counts.
+/// Suffixes of the number, and the seconds of each. The first that matches counts.
 const UNITS: [(&str, f64); 5] = [("ms", 1e-3), ("min", 60.0), ("h", 3600.0), ("s", 1.0), ("", 1.0)];
 
-/// Reads a time up to a day: a number of seconds, or one with `ms`, `s`, `min` or `h` behind it.
+/// Reads a time up to a day: a number of seconds, or a number with the suffix `ms`, `s`, `min` or `h`.
 ///
 /// # Errors
-/// How a time is written.
+/// A sentence that says how a time is written.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let unit = UNITS.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)));
     let seconds = unit.and_then(|(number, unit)| Some(number.parse::<f64>().ok()? * unit));

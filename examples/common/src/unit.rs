@@ -1,12 +1,12 @@
-//! The unit that the command line names, and who opens it.
+//! The unit that the command line names, and the initiator that opens it.
 
 use iscsi_initiator::{Error, Initiator, Options, Url, UrlError};
 
 /// Reads the URL of a logical unit.
 ///
 /// # Errors
-/// What is wrong with it; a password in it is not repeated. [`UrlError::PortalOnly`] or [`UrlError::NoUnit`]
-/// where it names no unit.
+/// What is wrong with the URL, without its password. [`UrlError::PortalOnly`] or [`UrlError::NoUnit`]
+/// if it names no unit.
 pub fn parse_url(text: &str) -> Result<Url, Error> {
     let url = Url::parse(text)?;
     if url.target.is_none() {
@@ -18,10 +18,10 @@ pub fn parse_url(text: &str) -> Result<Url, Error> {
     Ok(url)
 }
 
-/// The initiator of this name, or of the one that is made from this host's name and identity.
+/// Returns the initiator with this name, or with a name made from this host's name and identity.
 ///
 /// # Errors
-/// When the name is none.
+/// If the name is invalid.
 pub fn initiator(name: Option<&str>, options: Options) -> Result<Initiator, Error> {
     match name {
         Some(name) => Initiator::with_options(name, options),

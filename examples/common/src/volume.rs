@@ -13,20 +13,20 @@ use tokio::task::spawn_blocking;
 use crate::failure::{Kind, file_advice};
 use crate::sentence::Sentence;
 
-/// What the place of a volume begins with. A path that does can be written with a `./` before it.
+/// Prefix of the place of a volume. A path that begins with it can be written with `./` before it.
 const SCHEME: &[u8] = b"volume:";
 
-/// The reason why there is no volume.
+/// Reason why a volume cannot be opened.
 #[derive(Debug, ThisError)]
 #[error("volume {}: {cause}", path.display())]
 pub struct VolumeError {
-    /// The file that describes it.
+    /// The file that describes the volume.
     pub path: PathBuf,
     /// The cause.
     pub cause: VolumeFault,
 }
 
-/// Causes why there is no volume.
+/// Causes of a [`VolumeError`].
 #[derive(Debug, ThisError)]
 pub enum VolumeFault {
     /// The file cannot be read.
@@ -36,7 +36,7 @@ pub enum VolumeFault {
         #[from]
         cause: io::Error,
     },
-    /// The file describes no volume, or its units differ from it.
+    /// The file does not describe a volume, or the units are not as it describes them.
     #[error("{}", .0.sentence())]
     Volume(#[source] Box<iscsi_volume::Error>),
 }
@@ -48,7 +48,7 @@ impl From<iscsi_volume::Error> for VolumeFault {
 }
 
 impl VolumeError {
-    /// Returns whose fault it is.
+    /// Returns the kind of the failure, by the side at fault.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match &self.cause {
@@ -62,7 +62,7 @@ impl VolumeError {
     }
 }
 
-/// The file of the volume that an argument names, if it names one.
+/// Returns the file of the volume that an argument names, if it names one.
 #[must_use]
 pub fn path(argument: &OsStr) -> Option<PathBuf> {
     let path = argument.as_bytes().strip_prefix(SCHEME)?;
@@ -72,17 +72,17 @@ pub fn path(argument: &OsStr) -> Option<PathBuf> {
 /// Reads the description of a volume.
 ///
 /// # Errors
-/// [`VolumeError`]; no password in it is repeated.
+/// [`VolumeError`], without any password.
 pub async fn load(path: &Path) -> Result<Description, VolumeError> {
     let file = path.to_owned();
-    // It may be a pipe.
+    // The file may be a pipe.
     let text = spawn_blocking(move || std::fs::read_to_string(file)).await;
     let text = text.map_err(io::Error::from).flatten().map_err(VolumeFault::from);
     let parsed = text.and_then(|text| Ok(Description::parse(&text)?));
     VolumeError::of(path, parsed)
 }
 
-/// Opens the volume of a file, of which this is the description.
+/// Opens the volume that a file describes.
 ///
 /// # Errors
 /// [`VolumeError`].

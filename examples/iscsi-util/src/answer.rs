@@ -1,4 +1,4 @@
-//! The way from a command line to an answer.
+//! Runs the command of a command line.
 
 use crate::args::{Args, Command};
 use crate::connector::{Connector, Portals};
@@ -10,8 +10,8 @@ use iscsi_examples_common::boxed::{BoxFuture, boxed};
 /// Runs the command.
 ///
 /// # Errors
-/// When there is nothing to report. The report carries later errors ([`Report::end`]), with what is
-/// known by then.
+/// If there is nothing to report. A later error is in the report ([`Report::end`]), with what was found
+/// before it.
 pub fn run<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Report, Error>> {
     boxed(async move {
         let connector = Connector {

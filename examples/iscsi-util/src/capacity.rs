@@ -19,10 +19,10 @@ pub struct Capacity {
 }
 
 impl Capacity {
-    /// Asks the unit.
+    /// Reads the capacity and its parameters from the unit.
     ///
     /// # Errors
-    /// When it does not answer, or is no disk.
+    /// If the unit does not answer, or is no disk.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         let work = async |unit: &LogicalUnit| Ok(connector.unless(unit.profile()).await??);
         let profile = connector.unit(&self.url, work).await?;

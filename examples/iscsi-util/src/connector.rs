@@ -1,4 +1,4 @@
-//! Sessions, opened and closed.
+//! Opens and closes sessions.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,41 +13,42 @@ use crate::error::Error;
 use crate::stop::Stop;
 use crate::unit::named;
 
-/// How long the end of a session may take where there is nothing to lose.
+/// Time limit of a logout if no data can be lost.
 const LOGOUT: Duration = Duration::from_secs(3);
 
 /// Opens sessions.
 #[derive(Clone, Debug)]
 pub struct Connector {
-    /// The initiator's name; `None` for the one that is made from this host's.
+    /// Name of the initiator; `None` makes one from this host.
     pub initiator_name: Option<String>,
-    /// Where the passwords are.
+    /// Files of the passwords.
     pub passwords: PasswordFiles,
-    /// How long to wait for a target that is not up yet.
+    /// Time to wait for a target that is not ready yet.
     pub wait: Duration,
-    /// The portals that there were sessions with.
+    /// The portals of the sessions so far.
     pub portals: Portals,
-    /// The wish to stop.
+    /// The request to stop.
     pub stop: Stop,
 }
 
-/// Portals that there were sessions with: not those of the URLs where logins were redirected. Clones are the same list.
+/// The portals of the sessions so far. Where logins were redirected, they differ from those of the URLs.
+/// Clones share the list.
 #[derive(Clone, Debug, Default)]
 pub struct Portals(Arc<Mutex<BTreeSet<String>>>);
 
 impl Portals {
-    /// All so far.
+    /// Returns the portals so far.
     #[must_use]
     pub fn all(&self) -> Vec<String> {
         self.lock().iter().cloned().collect()
     }
 
-    /// There is a session with this one.
+    /// Adds the portal of a session.
     pub fn add(&self, portal: String) {
         self.lock().insert(portal);
     }
 
-    /// A disk has sessions with these.
+    /// Adds the portals of a disk's sessions.
     pub fn of(&self, disk: &Disk) {
         place::portals(disk).into_iter().for_each(|portal| self.add(portal));
     }
@@ -58,38 +59,38 @@ impl Portals {
 }
 
 impl Connector {
-    /// The initiator.
+    /// Returns an initiator with these options, and the time to wait.
     ///
     /// # Errors
-    /// When the name is none.
+    /// If the name is invalid.
     pub fn initiator(&self, options: Options) -> Result<Initiator, Error> {
         let options = options.with_open_timeout(self.wait);
         Ok(unit::initiator(self.initiator_name.as_deref(), options)?)
     }
 
-    /// Reads a URL, and gives it its passwords.
+    /// Parses a URL, and adds its passwords.
     ///
     /// # Errors
-    /// What is wrong with it, or with a file of a password; [`Error::Interrupted`] while one is read.
+    /// What is wrong with the URL or with a file of a password; [`Error::Interrupted`] while a file is read.
     pub async fn url(&self, url: &str) -> Result<Url, Error> {
         let mut url = parse(url)?;
         self.give_passwords(vec![&mut url]).await?;
         Ok(url)
     }
 
-    /// Gives URLs of one target, or of one volume, their passwords.
+    /// Adds the passwords to the URLs of one target or one volume.
     ///
     /// # Errors
-    /// As [`url`](Self::url).
+    /// The errors of [`url`](Self::url).
     pub async fn give_passwords(&self, urls: Vec<&mut Url>) -> Result<(), Error> {
-        // A file may be a pipe that nothing comes of.
+        // A file may be a pipe without data.
         Ok(self.unless(self.passwords.apply(urls)).await??)
     }
 
-    /// Works on a session with the target of a URL, and logs out.
+    /// Opens a session with the target of a URL, does `work` on it, and logs out.
     ///
     /// # Errors
-    /// When there is no session, or as the work.
+    /// If there is no session, or the error of `work`.
     pub async fn session<T>(
         &self,
         url: &str,
@@ -98,10 +99,10 @@ impl Connector {
         self.session_with(url, Options::default(), work).await
     }
 
-    /// Works on the unit that a URL names, over a session of its own.
+    /// Does `work` on the unit that a URL names, over a separate session.
     ///
     /// # Errors
-    /// As [`named`] and [`session`](Self::session).
+    /// The errors of [`named`] and [`session`](Self::session).
     pub async fn unit<T>(
         &self,
         url: &str,
@@ -114,10 +115,10 @@ impl Connector {
         self.session(url, of_unit).await
     }
 
-    /// Opens a session like [`session`](Self::session), with other options.
+    /// Opens a session as [`session`](Self::session) does, with these options.
     ///
     /// # Errors
-    /// As [`session`](Self::session).
+    /// The errors of [`session`](Self::session).
     pub async fn session_with<T>(
         &self,
         url: &str,
@@ -129,24 +130,24 @@ impl Connector {
         let session = self.unless(initiator.connect(&url)).await??;
         session.portal().into_iter().for_each(|portal| self.portals.add(portal.to_string()));
         let result = work(&session, &url).await;
-        // Whatever was asked is answered; how the goodbye goes changes nothing.
+        // All requests were answered, so a failed logout changes nothing.
         drop(self.stop.hurry(timeout(LOGOUT, session.logout())).await);
         result
     }
 
-    /// Waits for a future, unless the program shall stop before.
+    /// Waits for a future, unless a stop is requested first.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] if it shall.
+    /// [`Error::Interrupted`] if a stop is requested.
     pub async fn unless<T>(&self, work: impl Future<Output = T>) -> Result<T, Error> {
         self.stop.unless(work).await.ok_or(Error::Interrupted)
     }
 }
 
-/// Reads a URL.
+/// Parses a URL.
 ///
 /// # Errors
-/// What is wrong with it; a password in it is not repeated.
+/// What is wrong with the URL, without its password.
 pub fn parse(url: &str) -> Result<Url, Error> {
     Ok(Url::parse(url).map_err(iscsi_initiator::Error::from)?)
 }

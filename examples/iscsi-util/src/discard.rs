@@ -1,4 +1,4 @@
-//! Blocks given back: UNMAP (SBC-3 §5.28).
+//! Deallocates blocks: UNMAP (SBC-3 §5.28).
 
 use clap::Args;
 use iscsi_examples_common::amounts::parse_length;
@@ -37,8 +37,8 @@ impl Discard {
     /// Discards the range, and flushes.
     ///
     /// # Errors
-    /// Without the consent; when the unit does not answer, cannot discard, is write protected, or ends
-    /// before the range does.
+    /// Without the consent; if the unit does not answer, cannot discard, is write-protected, or is too short
+    /// for the range.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         connector::parse(&self.url)?;
         if !self.yes {
@@ -80,7 +80,7 @@ impl Discard {
         Report::new(text, members)
     }
 
-    /// The bytes of the whole blocks in the range.
+    /// Returns the bytes of the whole blocks in the range.
     fn whole_blocks(&self, block_size: u64) -> u64 {
         let first = self.offset.0.div_ceil(block_size);
         let end = self.offset.0.saturating_add(self.length.0) / block_size;

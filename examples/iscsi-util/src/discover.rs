@@ -1,4 +1,4 @@
-//! The targets behind a portal: SendTargets (RFC 7143 appendix C).
+//! The targets of a portal: SendTargets (RFC 7143 appendix C).
 
 use clap::Args;
 use iscsi_initiator::{DiscoveredTarget, Options, TargetAddress, Url};
@@ -18,10 +18,10 @@ pub struct Discover {
 }
 
 impl Discover {
-    /// Asks the portal.
+    /// Asks the portal for its targets.
     ///
     /// # Errors
-    /// When it does not answer, or cannot be understood.
+    /// If the portal does not answer, or its answer is invalid.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         let url = connector.url(&self.url).await?;
         let initiator = connector.initiator(Options::default())?;

@@ -14,30 +14,30 @@ use iscsi_tuner::Size;
 use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 
-/// Reasons why there is no complete answer. Each message is one sentence that says what to do where
-/// something can be done.
+/// Reasons why a command fails, or prints only a part of its result. Each message is one sentence, which says
+/// what to do if something can be done.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum Error {
-    /// The arguments do not go together, or not with the unit.
+    /// The arguments contradict each other, or do not suit the unit.
     #[error("{0}")]
     Usage(String),
-    /// A wrong URL or name, no target, no admission, no unit, or a command that failed.
+    /// A URL or a name is wrong, the target refuses the login, it has no such unit, or a command failed.
     #[error("{}", .0.sentence())]
     Initiator(#[from] iscsi_initiator::Error),
-    /// Units that are no volume.
+    /// The units do not form a volume.
     #[error("{}", .0.sentence())]
     Volume(#[source] Box<iscsi_volume::Error>),
-    /// A file that describes a volume, or its units.
+    /// The file that describes a volume, or one of its units, cannot be used.
     #[error(transparent)]
     Described(#[from] VolumeError),
-    /// There is no password for it.
+    /// The options for passwords do not suit the URLs, or a password file cannot be read.
     #[error(transparent)]
     Password(#[from] CredentialsError),
-    /// A file that cannot be written.
+    /// A file cannot be written.
     #[error("{}: {cause}{}", path.display(), file_advice(cause.kind()))]
     File {
-        /// Which one.
+        /// The path of the file.
         path: PathBuf,
         /// The reason.
         cause: io::Error,
@@ -45,59 +45,59 @@ pub enum Error {
     /// The range does not lie on the unit.
     #[error("the unit is too short: {}", beyond_the_end(*offset, *length, *has))]
     OutOfUnit {
-        /// Where the range begins.
+        /// Offset of the range.
         offset: Size,
-        /// Bytes of the range, if they are given.
+        /// Length of the range, if one was given.
         length: Option<Size>,
-        /// Bytes of the unit.
+        /// Capacity of the unit.
         has: Size,
     },
-    /// A page of vital product data that the unit refuses.
+    /// The unit refuses a page of vital product data (VPD).
     #[error(
         "the unit refuses VPD page {page:02x}: {cause}; iscsi-util inquiry URL --page 0 lists its pages"
     )]
     Page {
-        /// Its code.
+        /// Code of the page.
         page: u8,
         /// The reason.
         cause: iscsi_initiator::Error,
     },
-    /// A unit that tells more extents than were asked for.
+    /// The unit reports more extents than may be printed.
     #[error(
         "the unit reports more than {told} extents: --offset {next} shows those behind them, and --max N shows more together"
     )]
     MoreExtents {
-        /// The number that it has printed.
+        /// Maximum number of extents.
         told: usize,
-        /// Where they end.
+        /// End of the last printed extent, in bytes.
         next: u64,
     },
-    /// The unit does not take a change of reservations from this initiator.
+    /// The unit refuses a change of reservations by this initiator.
     #[error(
         "{command} ended in RESERVATION CONFLICT: this initiator is not registered by that key, or another one \
          holds the unit; reservations shows who does, register registers"
     )]
     Conflict {
-        /// The command's name in the standard.
+        /// Name of the command in the standard.
         command: &'static str,
     },
     /// A signal stopped the program.
     #[error("interrupted")]
     Interrupted,
-    /// A signal stopped the program while it changed the unit, and the requests in flight did not end
-    /// in a moment.
+    /// A signal stopped the program while it changed the unit, and its requests in flight did not end in
+    /// time.
     #[error("interrupted with {0} in flight, which may still be executed")]
     Abandoned(&'static str),
-    /// The answer cannot be printed.
+    /// The result cannot be printed.
     #[error("standard output: {0}")]
     Output(io::Error),
-    /// The system gives no threads or no signals.
+    /// The operating system provides no thread or no signal handler.
     #[error("the system does not let the program start: {0}")]
     Runtime(io::Error),
 }
 
 impl Error {
-    /// Makes sure that a unit has a range; without a length it is one up to the end.
+    /// Checks that a range is on the unit. Without a length, the range has one byte.
     pub(crate) fn check_range(offset: Size, length: Option<Size>, disk: &Disk) -> Result<(), Self> {
         let has = Size(disk.capacity());
         let end = offset.0.checked_add(length.map_or(1, |length| length.0));
@@ -105,8 +105,7 @@ impl Error {
         fits.then_some(()).ok_or(Self::OutOfUnit { offset, length, has })
     }
 
-    /// The exit status that stands for the error: 2 for a wrong command line, 130 for an interrupt,
-    /// else 1.
+    /// Returns the exit status for the error: 2 for a wrong command line, 130 for an interrupt, otherwise 1.
     #[must_use]
     pub fn status(&self) -> u8 {
         match self {
@@ -128,7 +127,7 @@ impl Error {
         }
     }
 
-    /// Returns whose fault it is.
+    /// Returns the kind of the failure, by the side at fault.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
@@ -145,7 +144,7 @@ impl Error {
         }
     }
 
-    /// The error for programs, where there is no report of this subcommand.
+    /// Returns the error for programs, if there is no report of this command.
     #[must_use]
     pub fn to_json(&self, command: &str) -> Value {
         let known = json!({ "command": command, "complete": false });
@@ -153,7 +152,7 @@ impl Error {
     }
 }
 
-/// Whether it is the command line that is wrong, and not a unit that it names.
+/// Returns whether the command line is wrong, and not a unit that it names.
 const fn is_usage(error: &iscsi_volume::Error) -> bool {
     matches!(error, iscsi_volume::Error::Chunk(_) | iscsi_volume::Error::MemberCount(_))
 }

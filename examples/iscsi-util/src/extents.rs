@@ -1,4 +1,4 @@
-//! Which parts of a unit hold data: GET LBA STATUS (SBC-3 §5.3).
+//! The parts of a unit that hold data: GET LBA STATUS (SBC-3 §5.3).
 
 use std::collections::BTreeMap;
 
@@ -35,28 +35,28 @@ pub struct Extents {
     pub max: usize,
 }
 
-/// What a unit says of a range.
+/// What a unit reports of a range.
 #[derive(Debug, Default)]
 struct Answer {
-    /// In order, without a gap; neighbours differ.
+    /// In order, without a gap. Adjacent extents differ in state.
     extents: Vec<Extent>,
-    /// The unit manages its provisioning, so that it can have blocks without data (LBPME).
+    /// Whether the unit manages its provisioning, so that it can have blocks without data (LBPME).
     provisioning_management: bool,
 }
 
 impl Extents {
-    /// Asks the unit.
+    /// Asks the unit for its extents.
     ///
     /// # Errors
-    /// When there is no such unit. What happens later ends the report.
+    /// If there is no such unit. A later error is in the report.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         let work = async |session: &Session, _: &_| {
             let disk = connector.unless(session.disk_without_reconnect()).await??;
             let mut answer = Answer::default();
-            // Boxed, since the questions take much room.
+            // Boxed, because the future is large.
             let end = connector.unless(Box::pin(self.ask(&disk, &mut answer))).await;
             match end.flatten().err() {
-                // The range is not on the unit, or the unit does not answer at all.
+                // The range is not on the unit, or the unit has not answered at all.
                 Some(error) if answer.extents.is_empty() => Err(error),
                 end => Ok(answer.report().ending(end)),
             }
@@ -71,7 +71,7 @@ impl Extents {
         let len = self.length.map_or(rest, |length| length.0);
         let (mut at, end) = (self.offset.0, self.offset.0.saturating_add(len));
         let mut told = 0;
-        // The unit may tell less than was asked.
+        // An answer may cover less than the request.
         loop {
             let more = disk.extents(at, end.saturating_sub(at).min(len)).await?;
             told += more.len();
@@ -88,7 +88,7 @@ impl Extents {
 }
 
 impl Answer {
-    /// Adds what comes behind it.
+    /// Adds the extents that follow.
     fn put(&mut self, more: Vec<Extent>) {
         for next in more {
             match self.extents.last_mut() {

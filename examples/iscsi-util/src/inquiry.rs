@@ -1,4 +1,4 @@
-//! The description of a unit by itself: INQUIRY (SPC-4 §6.6).
+//! What a unit reports of itself: INQUIRY (SPC-4 §6.6).
 
 mod page;
 
@@ -30,10 +30,10 @@ pub struct Inquiry {
 }
 
 impl Inquiry {
-    /// Asks the unit.
+    /// Reads the pages from the unit.
     ///
     /// # Errors
-    /// When it does not answer, or does not know the page.
+    /// If the unit does not answer, or does not have the page.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         let work = async |unit: &_| connector.unless(self.pages(unit)).await?;
         let pages = connector.unit(&self.url, work).await?;
@@ -53,7 +53,7 @@ impl Inquiry {
             let codes = SupportedPages::decode(&list).map_err(page::unreadable)?.pages;
             for code in codes {
                 pages.push(match vital(unit, code).await {
-                    // A page that is listed may be missing all the same.
+                    // A unit may list a page that it does not have.
                     Err(error) if unit.session().is_open() => Page::missing(code, &error),
                     result => result?,
                 });
@@ -63,7 +63,7 @@ impl Inquiry {
     }
 }
 
-/// A page of vital product data.
+/// Reads a page of vital product data.
 async fn vital(unit: &LogicalUnit, page: u8) -> Result<Page, Error> {
     Ok(Page::vital(page, &ask(unit, page).await?)?)
 }

@@ -1,13 +1,15 @@
-//! Asks iSCSI targets and their units what they are, how far they are and how fast.
+//! Asks iSCSI targets and their units what they are, how far away, and how fast.
 //!
 //! The program is a thin `main` around [`run`], so that other programs and the tests can call it.
 //!
-//! | room | what is in it |
+//! | module | contents |
 //! |---|---|
-//! | [`args`] | what the command line says |
-//! | [`discover`], [`luns`], [`inquiry`], [`capacity`], [`extents`], [`discard`], [`ping`], [`perf`], [`reservations`], [`mod@reserve`], [`port_groups`], [`volume`] | a subcommand each: its options, what it does, what it tells |
-//! | [`connector`], [`mod@unit`] | sessions and units, opened and closed |
-//! | [`report`], [`table`] | what people and programs get to see |
+//! | [`args`] | the command line |
+//! | [`discover`], [`luns`], [`inquiry`], [`capacity`], [`extents`] | commands that show targets and units |
+//! | [`ping`], [`perf`] | commands that measure |
+//! | [`discard`], [`reservations`], [`mod@reserve`], [`port_groups`], [`volume`] | other commands |
+//! | [`connector`], [`mod@unit`] | opening and closing sessions, and finding units |
+//! | [`report`], [`table`] | the output to people and programs |
 #![forbid(unsafe_code)]
 
 mod answer;

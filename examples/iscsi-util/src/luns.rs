@@ -1,4 +1,4 @@
-//! The logical units of a target: REPORT LUNS (SPC-4 §6.33), and a few questions to each.
+//! The logical units of a target: REPORT LUNS (SPC-4 §6.33), and what each reports of itself.
 
 use clap::Args;
 use iscsi_initiator::scsi::Lun;
@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::report::Report;
 use crate::table::Table;
 
-/// Units that are asked at once.
+/// Most units that are asked concurrently.
 const AT_ONCE: usize = 16;
 
 /// The options of `luns`.
@@ -25,21 +25,21 @@ pub struct Luns {
     pub url: String,
 }
 
-/// What a unit of the list says of itself.
+/// What a unit of the list reports of itself.
 #[derive(Debug)]
 struct Unit {
     lun: Lun,
     inquiry: Option<StandardInquiry>,
     capacity: Option<Capacity>,
-    /// Why there is no more.
+    /// The reason why something is missing.
     error: Option<InitiatorError>,
 }
 
 impl Luns {
-    /// Asks the target, then its units.
+    /// Asks the target for its units, then each unit.
     ///
     /// # Errors
-    /// When the target does not answer. What is wrong with a unit stands beside it.
+    /// If the target does not answer. The error of a unit is in its row.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         let work = async |session: &Session, _: &_| connector.unless(list(session)).await?;
         let units = connector.session(&self.url, work).await?;
@@ -63,7 +63,7 @@ async fn list(session: &Session) -> Result<Vec<Unit>, Error> {
         let mut answers = questions.join_all().await;
         answers.sort_by_key(|(place, _)| *place);
         units.extend(answers.into_iter().map(|(_, unit)| unit));
-        // Without a session there is nothing that the other units could say.
+        // Without a session the other units cannot answer either.
         let is_open = session.is_open();
         if let Some(error) = units.iter_mut().find_map(|unit| unit.error.take_if(|_| !is_open)) {
             return Err(error.into());

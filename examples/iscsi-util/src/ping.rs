@@ -1,4 +1,4 @@
-//! Round trips: NOP-Out and its answer (RFC 7143 §11.18).
+//! Measures round trips: NOP-Out and its answer (RFC 7143 §11.18).
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::output::say;
 use crate::report::Report;
 
-/// The longest pause between two pings, seconds.
+/// Longest pause between two pings, seconds.
 const MAX_INTERVAL: f64 = 3600.0;
 
 /// The options of `ping`.
@@ -41,7 +41,7 @@ impl Ping {
     /// Pings the target.
     ///
     /// # Errors
-    /// When there is no session. What happens to it later ends the report.
+    /// If there is no session. A later error is in the report.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         let work = async |session: &Session, _: &_| {
             let mut times = Vec::new();
@@ -92,7 +92,7 @@ fn report(mut times: Vec<Duration>) -> Report {
     Report::new(format!("{} answers{text}\n", times.len()), members)
 }
 
-/// The time that so many percent of the times do not exceed, by the nearest rank.
+/// Returns the time that `percent` percent of the times do not exceed, by the nearest rank.
 fn quantile(sorted: &[Duration], percent: usize) -> Option<Duration> {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied()

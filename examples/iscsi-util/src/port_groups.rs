@@ -1,4 +1,4 @@
-//! The ports of a target, and how well each serves a unit: REPORT and SET TARGET PORT GROUPS (SPC-4 §6.37,
+//! The ports of a target, and the state of each for a unit: REPORT and SET TARGET PORT GROUPS (SPC-4 §6.37,
 //! §6.45).
 
 use clap::{Args, ValueEnum};
@@ -62,7 +62,7 @@ impl From<State> for AccessState {
     }
 }
 
-/// What the unit says of its ports, and of that of the session.
+/// What the unit reports of its ports, and of the session's port.
 #[derive(Debug)]
 struct Answers {
     support: TargetPortGroupSupport,
@@ -73,10 +73,10 @@ struct Answers {
 }
 
 impl PortGroups {
-    /// Asks the unit.
+    /// Asks the unit for its port groups.
     ///
     /// # Errors
-    /// When it does not answer, or says that it has groups and does not tell them.
+    /// If the unit does not answer, or has groups and does not report them.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         let work = async |unit: &_| Ok(connector.unless(Answers::of(unit)).await??);
         let answers = connector.unit(&self.url, work).await?;
@@ -85,10 +85,10 @@ impl PortGroups {
 }
 
 impl SetPortGroup {
-    /// Asks for the state.
+    /// Requests the state.
     ///
     /// # Errors
-    /// Without the consent; when the unit does not answer, or refuses it.
+    /// Without the consent; if the unit does not answer, or refuses.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         connector::parse(&self.url)?;
         if !self.yes {
@@ -137,7 +137,7 @@ impl Answers {
         table.to_string()
     }
 
-    /// Where the session goes to.
+    /// Returns the port and the group of the session, as text.
     fn place(&self) -> String {
         let port = self.port.map(|port| format!("port {port}"));
         let group = self.group.map(|group| format!("group {group}"));

@@ -1,4 +1,4 @@
-//! The result.
+//! The report of a command.
 
 use serde_json::{Map, Value, json};
 
@@ -16,7 +16,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// A complete answer. Of what is no object, programs get nothing.
+    /// Creates a complete answer. If `members` is no object, the object for programs gets no members.
     #[must_use]
     pub fn new(text: String, members: Value) -> Self {
         let members = if let Value::Object(members) = members { members } else { Map::new() };
@@ -30,8 +30,8 @@ impl Report {
         self
     }
 
-    /// The answer of this subcommand as one object: `complete` says whether it is all, `error` and
-    /// `kind` are null if so.
+    /// Returns the answer of a command as one object. `complete` says whether it is complete; if so, `error`
+    /// and `kind` are null.
     #[must_use]
     pub fn to_json(&self, command: &str) -> Value {
         let end = self.end.as_ref();

@@ -20,7 +20,7 @@ pub struct Reservations {
     pub url: String,
 }
 
-/// What the unit says. It need not know the last two questions.
+/// What the unit reports. It need not support the last two requests.
 #[derive(Debug)]
 struct Answers {
     keys: RegisteredKeys,
@@ -30,10 +30,10 @@ struct Answers {
 }
 
 impl Reservations {
-    /// Asks the unit.
+    /// Asks the unit for its reservations.
     ///
     /// # Errors
-    /// When it does not answer, or has no persistent reservations.
+    /// If the unit does not answer, or has no persistent reservations.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         let work = async |unit: &_| Ok(connector.unless(Answers::of(unit)).await??);
         let answers = connector.unit(&self.url, work).await?;
@@ -101,7 +101,7 @@ impl Answers {
     }
 }
 
-/// The answer to a question that a unit need not know.
+/// Returns the answer to a request that a unit need not support.
 fn known<T>(answer: Result<T, InitiatorError>) -> Result<Option<T>, InitiatorError> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
@@ -121,7 +121,7 @@ fn persistence(capabilities: &ReservationCapabilities) -> &'static str {
     }
 }
 
-/// The types that the unit says it has.
+/// Returns the types that the unit reports to support.
 fn types(capabilities: &ReservationCapabilities) -> Vec<String> {
     let has = |it: &ReservationType| capabilities.supports(*it) == Some(true);
     ReservationType::ALL.into_iter().filter(has).map(|it| it.to_string()).collect()

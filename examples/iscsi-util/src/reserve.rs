@@ -1,4 +1,4 @@
-//! Registrations and reservations that change: PERSISTENT RESERVE OUT (SPC-4 §6.16).
+//! Changes registrations and reservations: PERSISTENT RESERVE OUT (SPC-4 §6.16).
 //!
 //! A registration belongs to a nexus: the initiator's name and an ISID, through one port of the target. All runs have
 //! the same ISID by default, so that one run can end the registration of another.
@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::report::Report;
 use crate::unit;
 
-/// The random part of the ISID of all runs, unless told otherwise.
+/// The random part of the ISID of all runs, unless `--isid` sets another.
 const ISID: [u8; 3] = *b"utl";
 
 /// The arguments that all changes share.
@@ -119,7 +119,7 @@ impl From<Type> for ReservationType {
 }
 
 impl Change {
-    /// Has the unit carry it out, and tells what was done.
+    /// Sends the change to the unit. Returns a report with the text `done`.
     async fn carry_out(
         &self,
         connector: &Connector,
@@ -152,7 +152,8 @@ impl Change {
     }
 }
 
-/// A conflict says who is in the way: the key of this initiator, or another one.
+/// Returns the error for a reservation conflict with the reasons for it: the key of this initiator, or
+/// another initiator.
 fn advised(error: InitiatorError) -> Error {
     match (error.status(), error.command()) {
         (Some(Status::RESERVATION_CONFLICT), Some(command)) => Error::Conflict { command },
@@ -164,7 +165,7 @@ impl Register {
     /// Registers the nexus, or ends its registration.
     ///
     /// # Errors
-    /// Without the consent; when the unit does not answer, or refuses it.
+    /// Without the consent; if the unit does not answer, or refuses.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         let new_key = self.change.key;
         let change = PersistentReserveOut::RegisterAndIgnoreExistingKey {
@@ -185,17 +186,17 @@ impl Reserve {
     /// Reserves the unit.
     ///
     /// # Errors
-    /// As [`Register::run`].
+    /// The errors of [`Register::run`].
     pub async fn reserve(&self, connector: &Connector) -> Result<Report, Error> {
         let (key, reservation_type) = (self.change.key, self.kind.into());
         let change = PersistentReserveOut::Reserve { key, reservation_type };
         self.change.carry_out(connector, change, format!("reserved: {reservation_type}")).await
     }
 
-    /// Gives up the reservation that the nexus holds, if it does.
+    /// Releases the reservation, if this nexus holds it.
     ///
     /// # Errors
-    /// As [`Register::run`].
+    /// The errors of [`Register::run`].
     pub async fn release(&self, connector: &Connector) -> Result<Report, Error> {
         let (key, reservation_type) = (self.change.key, self.kind.into());
         let change = PersistentReserveOut::Release { key, reservation_type };
@@ -208,7 +209,7 @@ impl Preempt {
     /// Ends the registrations by another key, and takes the reservation over.
     ///
     /// # Errors
-    /// As [`Register::run`].
+    /// The errors of [`Register::run`].
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         let Reserve { change, kind } = &self.reserve;
         let (key, victim, reservation_type) = (change.key, self.victim, (*kind).into());
@@ -226,7 +227,7 @@ impl Clear {
     /// Ends the reservation and all registrations.
     ///
     /// # Errors
-    /// As [`Register::run`].
+    /// The errors of [`Register::run`].
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         let change = PersistentReserveOut::Clear { key: self.change.key };
         let done = "no reservation and no registration is left".to_owned();
@@ -234,7 +235,7 @@ impl Clear {
     }
 }
 
-/// Three bytes as six hexadecimal digits.
+/// Parses six hexadecimal digits as three bytes.
 fn isid(text: &str) -> Result<[u8; 3], String> {
     let is_hex = text.len() == 6 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let number = u32::from_str_radix(text, 16).ok().filter(|_| is_hex);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Rows of cells. Each is a line of its own; columns are two spaces apart and start at one place.
+/// Rows of cells. Each row is a line; columns are aligned and two spaces apart.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Table(Vec<Vec<String>>);
 
@@ -12,7 +12,7 @@ impl Table {
         self.0.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// Characters of the widest cell of a column, but for those that end their row.
+    /// Returns the characters of the widest cell of a column, except cells at the end of a row.
     fn width(&self, column: usize) -> usize {
         let rows = self.0.iter().filter(|row| column + 1 < row.len());
         rows.filter_map(|row| Some(row.get(column)?.chars().count())).max().unwrap_or(0)

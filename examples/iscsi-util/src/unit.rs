@@ -1,11 +1,11 @@
-//! Logical units, found by their numbers.
+//! Finds logical units by their numbers.
 
 use iscsi_initiator::{Error, ErrorKind, LogicalUnit, Session, Url, UrlError};
 
-/// The unit that a URL names, of any type, in whatever form the target spells its number.
+/// Returns the unit that a URL names, of any type, in whatever format the target writes its number.
 ///
 /// # Errors
-/// [`UrlError::NoUnit`], or as [`LogicalUnit::check_present`].
+/// [`UrlError::NoUnit`], or the errors of [`LogicalUnit::check_present`].
 pub async fn named(session: &Session, url: &Url) -> Result<LogicalUnit, Error> {
     let lun = url.lun.ok_or(UrlError::NoUnit)?;
     let unit = session.logical_unit(lun);

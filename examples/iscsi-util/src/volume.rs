@@ -1,4 +1,4 @@
-//! Several units as one device: its description, and what Linux md reads of it.
+//! Several units as one device: the description, and the superblocks of Linux md.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -21,7 +21,7 @@ use crate::output::say;
 use crate::report::Report;
 use crate::table::Table;
 
-/// How long the ends of the sessions may take where there is nothing to lose.
+/// Time limit of the logouts if no data can be lost.
 const LOGOUT: Duration = Duration::from_secs(3);
 
 /// The options of `volume`.
@@ -108,10 +108,10 @@ pub struct Described {
 }
 
 impl Volume {
-    /// Does what is asked for.
+    /// Runs the command.
     ///
     /// # Errors
-    /// When units cannot be had, are no volume, or not what is described.
+    /// If units cannot be opened, form no volume, or differ from the description.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         match &self.command {
             Command::Create(create) => create.run(connector).await,
@@ -146,7 +146,7 @@ impl Create {
             let written = connector.stop.hurry(write_superblocks(&units, &description)).await;
             let written = written.unwrap_or(Err(Error::Abandoned("superblocks")));
             if written.is_err() {
-                // It describes what is not there.
+                // The file would describe a volume that does not exist.
                 output.map(std::fs::remove_file);
             }
             written?;
@@ -170,7 +170,7 @@ impl Import {
 }
 
 impl Described {
-    /// The description, and the first thing that is not as it says.
+    /// Returns the description, and the first difference from it.
     async fn show(&self, connector: &Connector) -> Result<Report, Error> {
         let mut description = file::load(&self.file).await?;
         connector.give_passwords(description.urls_mut().collect()).await?;
@@ -233,13 +233,13 @@ impl Described {
                 drop(member.device().logout().await);
             }
         };
-        // Whatever was asked is answered; how the goodbye goes changes nothing.
+        // All requests were answered, so a failed logout changes nothing.
         _ = connector.stop.hurry(timeout(LOGOUT, logout)).await;
         Ok(volume)
     }
 }
 
-/// Works on units, and logs out.
+/// Opens units, does `work` on them, and logs out.
 async fn with_units(
     connector: &Connector,
     mut urls: Vec<(Url, String)>,
@@ -259,7 +259,7 @@ async fn write_superblocks(units: &Units, description: &Description) -> Result<(
     Ok(units.write_superblocks(description, now.as_secs()).await?)
 }
 
-/// Tells of superblocks that stay where they are: a kernel that finds them would assemble another device.
+/// Warns of superblocks that remain: a kernel that finds them would assemble another device.
 fn warn_of(superblocks: &[usize]) {
     for number in superblocks {
         say(&format!(
@@ -270,7 +270,7 @@ fn warn_of(superblocks: &[usize]) {
 }
 
 fn parse_urls(urls: &[String]) -> Result<Vec<(Url, String)>, Error> {
-    // Before anybody is asked.
+    // Before any target receives a request.
     Stripe::new(Chunk::default(), urls.len(), Chunk::MAX)?;
     let parse = |text: &String| {
         let url = connector::parse(text)?;
@@ -282,7 +282,7 @@ fn parse_urls(urls: &[String]) -> Result<Vec<(Url, String)>, Error> {
     urls.iter().map(parse).collect()
 }
 
-/// Writes a description where nothing is yet.
+/// Writes a description to a new file.
 fn write_new(path: &Path, description: &Description) -> Result<(), Error> {
     let written = OpenOptions::new().write(true).create_new(true).open(path);
     let written = written.and_then(|mut file| {
@@ -292,7 +292,7 @@ fn write_new(path: &Path, description: &Description) -> Result<(), Error> {
     written.map_err(|cause| Error::File { path: path.into(), cause })
 }
 
-/// The description, or where it is.
+/// Returns a report with the description, or with the file that it was written to.
 fn described(description: &Description, output: Option<&Path>) -> Report {
     let text = match output {
         Some(path) => format!("volume:{} is described\n", path.display()),

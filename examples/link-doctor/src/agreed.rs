@@ -1,4 +1,4 @@
-//! The parameters that initiator and target agreed on at login, by the names of the standard.
+//! The parameters agreed at login, by the names of the standard.
 
 use iscsi_initiator::Negotiated;
 use iscsi_pdu::Digest;
@@ -28,13 +28,13 @@ impl Agreed {
         Self(terms)
     }
 
-    /// The terms as lines for people.
+    /// Returns the terms as lines for people.
     #[must_use]
     pub fn lines(&self) -> Vec<Line> {
         self.0.iter().map(|term| Line::new(term.name, spelled(&term.value), term.meaning)).collect()
     }
 
-    /// The terms for programs: numbers as numbers, Yes and No as booleans.
+    /// Returns the terms for programs: numbers as numbers, Yes and No as booleans.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let pairs = self.0.iter().map(|term| (term.name.to_owned(), term.value.clone()));
@@ -46,7 +46,7 @@ fn term(name: &'static str, value: impl Into<Value>, meaning: &'static str) -> T
     Term { name, value: value.into(), meaning }
 }
 
-/// What decides how a write travels.
+/// Returns the terms that determine how a write is sent.
 fn transfers(agreed: &Negotiated) -> Vec<Term> {
     vec![
         term("InitialR2T", agreed.initial_r2t, "Yes: only immediate data go unasked"),
@@ -83,7 +83,7 @@ const fn digest(digest: Digest) -> &'static str {
     }
 }
 
-/// A value as the standard writes it.
+/// Returns a value as the standard writes it.
 fn spelled(value: &Value) -> String {
     match (value.as_str(), value.as_bool()) {
         (Some(text), _) => text.to_owned(),

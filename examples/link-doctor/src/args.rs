@@ -71,7 +71,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Returns the wishes for the tuner.
+    /// Returns the options for the tuner.
     #[must_use]
     pub fn tuning(&self) -> Tuning {
         Tuning::default()
@@ -84,14 +84,14 @@ impl Args {
 /// The number of reads in flight.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Depth {
-    /// As the plan says.
+    /// The number of the plan.
     Auto,
-    /// This many, 1 to 256.
+    /// A fixed number, 1 to 256.
     Fixed(u32),
 }
 
 impl Depth {
-    /// The most reads in flight: with the longest I/O size of a plan, 1 GiB.
+    /// Most reads in flight: with the longest I/O size of a plan, 1 GiB.
     pub const MAX: u32 = 256;
 }
 

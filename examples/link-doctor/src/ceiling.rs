@@ -1,6 +1,6 @@
-//! Ceilings: the rate that one limit allows at a round-trip time, and what lifts it.
+//! Ceilings: the rate that one limit allows at a round-trip time, and the setting that lifts it.
 //!
-//! The most that may be in flight leaves once in a round trip:
+//! The bytes in flight leave once per round trip:
 //!
 //! ```text
 //! rate <= bytes in flight / (round-trip time x round trips)
@@ -15,11 +15,11 @@ use iscsi_tuner::Rate;
 pub struct Ceiling {
     /// The limit.
     pub limit: Limit,
-    /// The rate; [`Rate::MAX`] stands for everything beyond as well.
+    /// The rate. [`Rate::MAX`] also stands for any higher rate.
     pub rate: Rate,
     /// The numbers from which the rate follows.
     pub because: String,
-    /// The setting that lifts it; `None` if none does.
+    /// The setting that lifts the limit; `None` if none does.
     pub remedy: Option<String>,
 }
 
@@ -42,7 +42,7 @@ pub enum Limit {
 }
 
 impl Limit {
-    /// Its name, for people.
+    /// Returns the name for people.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -64,13 +64,13 @@ pub fn rate(bytes: u64, round_trip: Duration, round_trips: u64) -> Rate {
     Rate::of(bytes, round_trip.saturating_mul(trips))
 }
 
-/// The lowest of some ceilings: of equals the one that is named first.
+/// Returns the lowest ceiling; the first one of several equal ones.
 #[must_use]
 pub fn lowest(ceilings: &[Ceiling]) -> Option<&Ceiling> {
     ceilings.iter().min_by_key(|ceiling| ceiling.rate)
 }
 
-/// A rate for people.
+/// Returns a rate for people.
 #[must_use]
 pub fn shown(rate: Rate) -> String {
     if rate == Rate::MAX { format!("{rate} or more") } else { rate.to_string() }

@@ -1,4 +1,4 @@
-//! One examination from beginning to end: connect, ping, read, calculate, close.
+//! An examination from beginning to end: connect, ping, read, calculate, close.
 
 use std::ffi::OsStr;
 use std::time::Duration;
@@ -23,19 +23,19 @@ use crate::unit::Unit;
 use crate::verdict::Reads;
 use crate::writes::{Question, Writes};
 
-/// How long a read may take: on a slow link it waits for all that were submitted before. Whether the
-/// target is alive is found out by pings, much sooner.
+/// Time limit of a read: on a slow link it waits for all reads submitted before it. Pings find out much
+/// sooner whether the target is alive.
 const COMMAND: Duration = Duration::from_secs(300);
-/// How long the end of a session may take: there is nothing to lose.
+/// Time limit of a logout: no data can be lost.
 const LOGOUT: Duration = Duration::from_secs(3);
-/// The longest read of any plan, bytes.
+/// Bytes of the longest read of any plan.
 const MAX_READ: usize = 4 << 20;
 
-/// Examines the link as the arguments say.
+/// Examines the link that the arguments name.
 ///
 /// # Errors
-/// When there is no session to examine. The report carries later errors ([`Report::end`]), with
-/// what was measured before.
+/// If there is no session to examine. A later error is in the report ([`Report::end`]), with the measurements
+/// before it.
 pub fn run<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Report, Error>> {
     boxed(async move {
         if volume::path(OsStr::new(&args.url)).is_some() {
@@ -54,7 +54,7 @@ pub fn run<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Report, E
     })
 }
 
-/// Nothing was written; how the goodbye goes changes nothing.
+/// Logs out. Nothing was written, so a failed logout changes nothing.
 async fn close(session: &Session, stop: &Stop) {
     drop(stop.hurry(timeout(LOGOUT, session.logout())).await);
 }
@@ -78,7 +78,7 @@ struct Examination<'a> {
     args: &'a Args,
     session: &'a Session,
     stop: &'a Stop,
-    /// The first thing that went wrong.
+    /// The first error.
     end: Option<Error>,
 }
 
@@ -87,7 +87,8 @@ impl<'a> Examination<'a> {
         Self { args, session, stop, end: None }
     }
 
-    /// Where full packets do not arrive, all that moves data is examined over a session whose packets are shorter.
+    /// Examines the link. If full packets do not arrive, everything after the pings uses a new session with
+    /// shorter packets.
     async fn report(mut self, initiator: &Initiator, url: &Url) -> Result<Report, Error> {
         let begun = self.stop.hurry(self.session.reading()).await.ok_or(Error::Interrupted)??;
         let pings = self.pings().await;
@@ -114,7 +115,7 @@ impl<'a> Examination<'a> {
     ) -> Result<Report, Error> {
         let first = match self.stop.hurry(self.session.reading()).await {
             Some(Ok(reading)) => reading,
-            // A session that has ended is told as it began.
+            // For a session that has ended, the report has its first reading.
             Some(Err(error)) => {
                 self.end.get_or_insert(Error::Link(error));
                 begun
@@ -159,7 +160,7 @@ impl<'a> Examination<'a> {
         samples
     }
 
-    /// Whether full packets arrive at the portal of the session, and from it.
+    /// Checks whether full packets arrive at the portal of the session, and from it.
     async fn path(&mut self, initiator: &Initiator, url: &Url) -> Path {
         if self.end.is_some() {
             return Path::NotTried("pings without data are not answered".to_owned());
@@ -253,7 +254,7 @@ impl<'a> Examination<'a> {
     }
 }
 
-/// The number of commands that the target accepts.
+/// Returns the number of commands that the target accepts.
 fn window_of(reading: &Reading) -> Option<u32> {
     reading.measurement().terms.and_then(|terms| terms.window)
 }

@@ -9,30 +9,30 @@ use iscsi_examples_common::sentence::Sentence;
 use serde_json::{Value, json};
 use thiserror::Error as ThisError;
 
-/// Reasons why an examination fails, or is not complete. Each message is one sentence that says what
-/// to do where something can be done.
+/// Reasons why an examination fails, or is not complete. Each message is one sentence, which says what to do
+/// if something can be done.
 #[derive(Debug, ThisError)]
 #[non_exhaustive]
 pub enum Error {
-    /// No session came about: a wrong URL or name, no target, no admission.
+    /// No session was established: the URL or a name is wrong, there is no target, or it refuses the login.
     #[error("{}", .0.sentence())]
     Session(#[from] iscsi_initiator::Error),
-    /// There is no password for it.
+    /// The options for passwords do not suit the URL, or a password file cannot be read.
     #[error(transparent)]
     Password(#[from] CredentialsError),
-    /// Several units are named where one is meant.
+    /// The argument names a volume, whose units may have different links. One unit is needed.
     #[error("a volume has a link for each of its units; name the URL of one of them")]
     Volume,
     /// The session ended, or its pings were not answered.
     #[error("the link was examined in part: {}", .0.sentence())]
     Link(iscsi_initiator::Error),
-    /// The unit tells nothing of itself, or cannot be read.
+    /// The unit cannot be opened for the read test.
     #[error("the link was examined, but not by reading: {}", .0.sentence())]
     Unit(iscsi_initiator::Error),
-    /// The unit holds no bytes.
+    /// The unit has a capacity of 0 bytes.
     #[error("the link was examined, but not by reading: the unit is empty; name another one")]
     Empty,
-    /// A read failed.
+    /// A read failed during the read test.
     #[error("the read test ended early: {}", .0.sentence())]
     Read(iscsi_initiator::Error),
     /// A signal stopped the examination.
@@ -41,14 +41,13 @@ pub enum Error {
     /// The report cannot be printed.
     #[error("standard output: {0}")]
     Output(io::Error),
-    /// The system gives no threads or no signals.
+    /// The operating system provides no thread or no signal handler.
     #[error("the system does not let the program start: {0}")]
     Runtime(io::Error),
 }
 
 impl Error {
-    /// The exit status that stands for the error: 130 for an interrupt, else 1. A wrong command line
-    /// ends with 2 before there is an error of this kind.
+    /// Returns the exit status for the error: 2 for a wrong command line, 130 for an interrupt, otherwise 1.
     #[must_use]
     pub fn status(&self) -> u8 {
         match self {
@@ -66,7 +65,7 @@ impl Error {
         }
     }
 
-    /// Returns whose fault it is.
+    /// Returns the kind of the failure, by the side at fault.
     #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
@@ -79,7 +78,7 @@ impl Error {
         }
     }
 
-    /// The error for programs, where there is no report.
+    /// Returns the error for programs, if there is no report.
     #[must_use]
     pub fn to_json(&self) -> Value {
         failure::object(json!({ "complete": false }), &self.to_string(), self.kind())

@@ -9,7 +9,7 @@ use iscsi_tuner::{
 use crate::table::Line;
 use iscsi_tuner::Size;
 
-/// A reading of the session, in parts.
+/// A reading of the session, and its parts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkFacts {
     /// The kernel's report of the connection.
@@ -22,12 +22,12 @@ pub struct LinkFacts {
     pub plan: Plan,
     /// The settings that the kernel granted.
     pub granted: Granted,
-    /// The interface that the connection leaves by.
+    /// The interface that the connection is sent from.
     pub interface: Option<Interface>,
 }
 
 impl LinkFacts {
-    /// Bytes of data that the send buffer holds at most, and why it is that.
+    /// Returns the most bytes of data in the send buffer, and the reason.
     #[must_use]
     pub fn send_buffer(&self) -> (u64, String) {
         let granted = self.granted.send_buffer;
@@ -46,8 +46,8 @@ impl LinkFacts {
         }
     }
 
-    /// The largest window that this end offers, bytes: what the kernel tells, or else what its
-    /// receive buffer comes to.
+    /// Returns the largest window that this end offers, in bytes: as the kernel reports it, or else the size
+    /// that its receive buffer results in.
     #[must_use]
     pub fn receive_window(&self) -> Option<u64> {
         if let Some(window) = self.info.receive_window {

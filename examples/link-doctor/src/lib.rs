@@ -1,17 +1,17 @@
-//! Measures the link to an iSCSI target and explains it, without writing anything.
+//! Measures the link to an iSCSI target and explains it, without writes.
 //!
 //! The program is a thin `main` around [`run`], so that other programs and the tests can call it.
 //!
-//! | room | what is in it |
+//! | module | contents |
 //! |---|---|
-//! | [`args`] | what the command line says |
-//! | [`doctor`](run) | one examination: connect, try the path, ping, read, calculate, close |
-//! | [`ping`], [`read_test`] | what is measured |
-//! | [`path`] | whether full packets arrive |
-//! | [`facts`], [`agreed`], [`mod@unit`] | what is known |
+//! | [`args`] | the command line |
+//! | [`doctor`](run) | an examination: connect, check the path, ping, read, calculate, close |
+//! | [`ping`], [`read_test`] | the measurements |
+//! | [`path`] | the check whether full packets arrive |
+//! | [`facts`], [`agreed`], [`mod@unit`] | the known facts |
 //! | [`verdict`] | what held the reads back |
-//! | [`ceiling`], [`writes`], [`lio`] | what writes could reach, and the settings that lift it |
-//! | [`report`], [`table`] | what people and programs get to see |
+//! | [`ceiling`], [`writes`], [`lio`] | the rates that writes could reach, and the settings that raise them |
+//! | [`report`], [`table`] | the output to people and programs |
 #![forbid(unsafe_code)]
 
 pub mod agreed;

@@ -2,31 +2,31 @@
 
 use std::fmt::Write;
 
-/// A portal group of a target, and how its settings are changed.
+/// A portal group of a target, for the commands that change its settings.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PortalGroup {
     target: String,
     tag: u16,
 }
 
-/// The most commands that LIO lets an initiator have in flight.
+/// Most commands that LIO lets an initiator have in flight.
 pub const MAX_WINDOW: u64 = 512;
-/// The longest burst that a key can say (RFC 7143 §13.13, §13.14).
+/// Longest burst that a key can express (RFC 7143 §13.13, §13.14).
 pub const MAX_BURST: u64 = 0x00ff_ffff;
 
 impl PortalGroup {
-    /// The portal group of that tag; the first if the target has not said which it is.
+    /// Creates the portal group with this tag; the first one if the target has not reported a tag.
     #[must_use]
     pub fn new(target: impl Into<String>, tag: Option<u16>) -> Self {
         Self { target: target.into(), tag: tag.unwrap_or(1) }
     }
 
-    /// The command that sets keys of RFC 7143 §13.
+    /// Returns the command that sets keys of RFC 7143 §13.
     #[must_use]
     pub fn set_keys(&self, keys: &[(&str, String)]) -> String {
         let mut command = self.command("parameter");
         for (name, value) in keys {
-            // A string takes all that is written.
+            // Writing to a string cannot fail.
             let _ = write!(command, " {name}={value}");
         }
         command

@@ -1,4 +1,4 @@
-//! The command line program.
+//! The command-line program.
 
 use std::process::ExitCode;
 
@@ -25,7 +25,7 @@ async fn examine(args: &Args, stop: &Stop) -> Result<u8, Error> {
     if let Err(error) = &result
         && args.json
     {
-        // That it failed is told all the same.
+        // A failed write is ignored: the exit status and standard error report the failure.
         drop(output::print_object(&error.to_json(), stop).await);
     }
     let report = result?;

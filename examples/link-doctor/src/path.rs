@@ -1,4 +1,4 @@
-//! Whether the path carries packets of full length.
+//! The check whether the path carries packets of full length.
 
 use iscsi_initiator::PathCheck;
 use iscsi_tuner::SegmentLimit;
@@ -25,7 +25,7 @@ impl Path {
         }
     }
 
-    /// The path in one line, to the portal of that name.
+    /// Returns the path as one line. `portal` is the name of the portal.
     #[must_use]
     pub fn line(&self, portal: &str) -> Line {
         let (value, note) = match self {
@@ -39,7 +39,7 @@ impl Path {
         Line::new("full packets", value, note)
     }
 
-    /// The path for programs.
+    /// Returns the path for programs.
     #[must_use]
     pub fn to_json(&self, portal: &str) -> Value {
         match self {

@@ -7,14 +7,14 @@ use tokio::time::sleep;
 
 use crate::stop::Stop;
 
-/// How many pings say how much the round trip varies.
+/// Number of pings, enough to show how much the round trip varies.
 const COUNT: usize = 10;
-/// The pause between two of them.
+/// Pause between two pings.
 const APART: Duration = Duration::from_millis(50);
 
-/// Pings some times, a little apart, on a session that has nothing else to do.
+/// Sends 10 pings with pauses, on an idle session.
 ///
-/// What was measured before an error or the wish to stop is returned with it.
+/// The round trips measured before an error or a request to stop are returned with it.
 pub async fn idle(session: &Session, stop: &Stop) -> (Vec<Duration>, Option<Error>) {
     let mut samples = Vec::with_capacity(COUNT);
     let work = async {

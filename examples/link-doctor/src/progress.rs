@@ -1,4 +1,4 @@
-//! What people see on standard error while they wait.
+//! Progress messages on standard error.
 
 use std::time::Duration;
 
@@ -8,27 +8,27 @@ use iscsi_tuner::Rate;
 use crate::output::say;
 use iscsi_tuner::Size;
 
-/// The session comes about.
+/// Reports that the session is being opened.
 pub(crate) fn connecting(url: &Url) {
     say(&format!("connecting to {url}\n"));
 }
 
-/// The pings begin.
+/// Reports that the pings begin.
 pub(crate) fn pinging() {
     say("measuring the round trip\n");
 }
 
-/// The pings with data begin.
+/// Reports that the pings with data begin.
 pub(crate) fn trying_path() {
     say("trying whether full packets arrive\n");
 }
 
-/// The reads begin.
+/// Reports that the reads begin.
 pub(crate) fn reading_begins(seconds: u64) {
     say(&format!("reading for {seconds} s; nothing is written\n"));
 }
 
-/// A second of the reads is over: after so much time, with so many bytes, and the kernel's round-trip time.
+/// Reports a second of the reads: the time and the bytes so far, the rate, and TCP's round-trip time.
 pub(crate) fn reading(time: Duration, bytes: u64, rate: Option<Rate>, rtt: Duration) {
     let seconds = time.as_secs_f64();
     let rate = shown(rate);
@@ -37,7 +37,7 @@ pub(crate) fn reading(time: Duration, bytes: u64, rate: Option<Rate>, rtt: Durat
     say(&format!("{seconds:4.0} s  {rate}  {bytes} read  TCP round trip {rtt:.1} ms\n"));
 }
 
-/// A rate for people.
+/// Returns a rate for people.
 pub(crate) fn shown(rate: Option<Rate>) -> String {
     rate.map_or_else(|| "nothing".to_owned(), |rate| rate.to_string())
 }

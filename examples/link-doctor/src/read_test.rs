@@ -1,5 +1,5 @@
-//! The read test: it keeps the planned number of reads in flight for the given time, over the whole
-//! unit again and again.
+//! The read test: it keeps the planned number of reads in flight for the given time. It reads the whole unit,
+//! again and again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,9 +15,9 @@ use crate::args::Depth;
 use crate::progress;
 use crate::stop::Stop;
 
-/// How long reads that are under way may still take at the end.
+/// Time limit at the end for reads in flight.
 const GRACE: Duration = Duration::from_secs(2);
-/// The pause between two pings while reads are under way.
+/// Pause between two pings while reads are in flight.
 const PINGS_APART: Duration = Duration::from_millis(500);
 
 /// The way in which a unit is read.
@@ -33,27 +33,27 @@ pub struct Workload {
     pub window: Option<u32>,
 }
 
-/// The result.
+/// The result of the read test.
 #[derive(Debug)]
 pub struct ReadTest {
     /// The way in which it was read.
     pub workload: Workload,
-    /// The time.
+    /// Duration of the test.
     pub time: Duration,
     /// Bytes read in that time.
     pub bytes: u64,
     /// The rate of each full second; `None` if nothing arrived.
     pub samples: Vec<Option<Rate>>,
-    /// Round trips of pings while reads were in flight; for a last ping without an answer, the time
-    /// that it was awaited.
+    /// Round trips of pings while reads were in flight. For a last ping without an answer, it is the time
+    /// that it was waited for.
     pub pings: Vec<Duration>,
-    /// The session before the first read, and the last reading of it.
+    /// The readings of the session before the first read and at the end.
     pub readings: (Reading, Reading),
 }
 
 impl Workload {
-    /// Fits a plan to the unit: no read is longer than the unit or than the unit accepts, and as
-    /// many bytes are in flight as planned. `None` if the unit holds nothing.
+    /// Fits a plan to the unit: no read is longer than the unit or than the unit accepts, and as many bytes
+    /// are in flight as planned. Returns `None` if the unit has no bytes.
     #[must_use]
     pub fn new(plan: &Plan, depth: Depth, window: Option<u32>, disk: &Disk) -> Option<Self> {
         let planned = wanted(plan);
@@ -77,13 +77,13 @@ impl Workload {
         let window = window.map(|commands| commands.max(1));
         let depth = match depth {
             Depth::Fixed(depth) => depth,
-            // A short unit is no reason for more reads than the target takes at once.
+            // With shorter reads the number still stays within the target's command window.
             Depth::Auto => wanted.min(window.unwrap_or(Depth::MAX)),
         };
         Some(Self { io_size: length, depth, wanted, window })
     }
 
-    /// Returns the bytes in flight; reads beyond the target's command window wait here and do not
+    /// Returns the bytes in flight. Reads beyond the target's command window wait in this program and do not
     /// count.
     #[must_use]
     pub fn under_way(&self) -> u64 {
@@ -108,11 +108,11 @@ impl Workload {
 }
 
 impl ReadTest {
-    /// Reads for so long, or until there is an error or a wish to stop; what was measured by then is
-    /// returned with the error.
+    /// Reads for the given time, or until an error or a request to stop. The measurements so far are returned
+    /// with the error.
     ///
     /// # Errors
-    /// When the session has ended before the first read.
+    /// If the session has ended before the first read.
     pub async fn run(
         session: &Session,
         disk: &Disk,
@@ -158,7 +158,7 @@ impl ReadTest {
         let end = Instant::now() + time;
         loop {
             tokio::select! {
-                // The last second is a second as well.
+                // A tick at the end counts, so that the last second has a sample.
                 biased;
                 _ = ticks.tick() => {}
                 () = sleep_until(end) => return None,
@@ -180,7 +180,7 @@ impl ReadTest {
         Ok(())
     }
 
-    /// The last reading; a session that has ended gives none, and what was taken before stands.
+    /// Takes the last reading. If the session has ended, the previous reading stays.
     async fn conclude(&mut self, session: &Session, flow: &Flow) {
         if let Ok(reading) = session.reading().await {
             self.take(reading, flow.bytes());
@@ -193,14 +193,14 @@ impl ReadTest {
         self.readings.1 = reading;
     }
 
-    /// Payload by time; `None` before the first reading of running reads.
+    /// Returns the bytes over time; `None` if nothing was read.
     #[must_use]
     pub fn goodput(&self) -> Option<Rate> {
         rate(self.bytes, self.time)
     }
 
-    /// The rate once it was steady: that of the median second, or of the whole time if there were few
-    /// seconds, or few reads in each.
+    /// Returns the steady rate: of the median second, or of the whole time if there were few seconds or few
+    /// reads in each.
     #[must_use]
     pub fn steady(&self) -> Option<Rate> {
         let reads = self.bytes / self.workload.io_size.max(1) as u64;
@@ -221,11 +221,11 @@ impl ReadTest {
     }
 }
 
-/// The readers' common state.
+/// The state that the readers share.
 #[derive(Debug)]
 struct Flow {
     io_size: usize,
-    /// Reads that the unit has room for.
+    /// Number of places on the unit for reads.
     places: u64,
     next: AtomicU64,
     bytes: AtomicU64,
@@ -243,7 +243,7 @@ impl Flow {
         }
     }
 
-    /// Where the next read begins: one behind the other, and again from the beginning.
+    /// Returns the offset of the next read: in order, and again from the beginning.
     fn next_offset(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed) % self.places * self.io_size as u64
     }
@@ -257,7 +257,7 @@ impl Flow {
     }
 }
 
-/// Reads one piece after the other, into one buffer, until told to stop.
+/// Reads place after place into one buffer, until the flow is stopped.
 async fn read(flow: Arc<Flow>, disk: Disk) -> Result<(), Error> {
     let disk = disk.with_max_transfer(flow.io_size);
     let mut buffer = BytesMut::zeroed(flow.io_size);
@@ -268,7 +268,7 @@ async fn read(flow: Arc<Flow>, disk: Disk) -> Result<(), Error> {
     Ok(())
 }
 
-/// Waits for the first reader that fails; for ever if none does.
+/// Waits for the first reader that fails. Does not end if none does.
 async fn first_error(readers: &mut JoinSet<Result<(), Error>>) -> Error {
     while let Some(ended) = readers.join_next().await {
         if let Ok(Err(error)) = ended {
@@ -278,30 +278,30 @@ async fn first_error(readers: &mut JoinSet<Result<(), Error>>) -> Error {
     std::future::pending().await
 }
 
-/// Lets reads that are under way end, but not for long: the session aborts the rest.
+/// Waits a moment for the reads in flight. The session aborts the rest.
 async fn drain(mut readers: JoinSet<Result<(), Error>>) {
     let ended = async { while readers.join_next().await.is_some() {} };
-    // Nothing is waited for any more.
+    // After the time limit, the rest is not waited for.
     let _ = timeout(GRACE, ended).await;
 }
 
-/// Pings while reads are under way.
+/// Pings while reads are in flight.
 #[derive(Debug, Default)]
 struct Pings {
     samples: Vec<Duration>,
-    /// When the one began that has no answer yet.
+    /// Time when the ping without an answer was sent.
     begun: Option<Instant>,
 }
 
 impl Pings {
-    /// All samples; a ping without an answer has taken at least as long as it was awaited.
+    /// Returns all samples. A ping without an answer has taken at least the time that it was waited for.
     fn conclude(mut self) -> Vec<Duration> {
         self.samples.extend(self.begun.map(|begun| begun.elapsed()));
         self.samples
     }
 }
 
-/// Pings while reads are under way, for ever. A session that has ended is told by its reads.
+/// Sends pings without an end. If the session ends, the reads report it.
 async fn ping(session: &Session, pings: &mut Pings) {
     loop {
         sleep(PINGS_APART).await;
@@ -311,7 +311,8 @@ async fn ping(session: &Session, pings: &mut Pings) {
     }
 }
 
-/// The length of a plan's reads, and how many it wants under way, however many commands the target takes.
+/// Returns the length of a plan's reads, and how many the plan wants in flight without regard to the target's
+/// command window.
 fn wanted(plan: &Plan) -> (u64, u32) {
     let mut free = plan.clone();
     free.terms.window = None;
@@ -319,13 +320,13 @@ fn wanted(plan: &Plan) -> (u64, u32) {
     (size, free.read_depth_for(size))
 }
 
-/// The rate of so many bytes in so much time; `None` of nothing.
+/// Returns the rate of `bytes` over `time`; `None` if there were no bytes.
 fn rate(bytes: u64, time: Duration) -> Option<Rate> {
     (bytes > 0 && !time.is_zero()).then(|| Rate::of(bytes, time))
 }
 
-/// The rate of the median second, in which so many reads have ended in all. A second counts whole reads,
-/// so where a handful ends in each the median is off by as much as one of them.
+/// Returns the rate of the median second; `reads` is the total number of reads. A second counts whole reads,
+/// so with a few reads per second the median could be wrong by one read.
 fn steady(seconds: &[Option<Rate>], reads: u64) -> Option<Rate> {
     const SECONDS: usize = 3;
     const READS_EACH: u64 = 10;
@@ -333,7 +334,7 @@ fn steady(seconds: &[Option<Rate>], reads: u64) -> Option<Rate> {
     if tells { median(seconds).flatten() } else { None }
 }
 
-/// The one in the middle; of two the larger.
+/// Returns the value in the middle; of two, the larger.
 fn median<T: Copy + Ord>(values: &[T]) -> Option<T> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
@@ -415,7 +416,8 @@ mod tests {
     fn a_median_second_tells_where_many_reads_end_in_each() {
         let seconds = ["20mbit", "90mbit", "91mbit", "92mbit"].map(|rate| rate.parse().ok());
         assert_eq!(steady(&seconds, 40), "91mbit".parse().ok());
-        // Less than ten each: 8 Mbit/s with reads of 1 MiB is one read or none a second.
+        // Fewer than ten reads in each second: 8 Mbit/s with reads of 1 MiB is one read or none a
+        // second.
         assert_eq!(steady(&seconds, 39), None);
         assert_eq!(steady(&seconds[..2], 40), None);
         assert_eq!(steady(&[None, None, seconds[0]], 40), None);

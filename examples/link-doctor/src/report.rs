@@ -17,18 +17,18 @@ use crate::unit::Unit;
 use crate::verdict::Reads;
 use crate::writes::Writes;
 
-/// The report. Printed, it is for people.
+/// The report. `Display` writes it for people.
 #[derive(Debug)]
 pub struct Report {
     /// Both ends.
     pub who: Who,
-    /// The agreed parameters.
+    /// The parameters agreed at login.
     pub agreed: Agreed,
     /// The unit, if it was found.
     pub unit: Option<Unit>,
-    /// Whether a unit was asked for.
+    /// Whether the URL names a unit.
     pub is_unit_named: bool,
-    /// The round trip as the kernel measured it before anything was read.
+    /// The round trip as the kernel measured it before the first read.
     pub tcp: Option<Rtt>,
     /// Round trips of iSCSI pings while nothing else was in flight.
     pub pings: Vec<Duration>,
@@ -51,24 +51,24 @@ pub struct Report {
 pub struct Who {
     /// The target's name.
     pub target: String,
-    /// The name for people (TargetAlias).
+    /// The name of the target for people (TargetAlias).
     pub alias: Option<String>,
     /// The portal of the session, as a URL.
     pub portal: String,
-    /// The portal that the URL names, if it has redirected the login to that one.
+    /// The portal that the URL names, if it redirected the login to the portal of the session.
     pub redirected_from: Option<String>,
     /// The initiator's name.
     pub initiator: String,
 }
 
 impl Report {
-    /// The round trip by pings.
+    /// Returns the round trip of the pings.
     #[must_use]
     pub fn ping(&self) -> Option<Rtt> {
         Rtt::of(self.pings.iter().copied())
     }
 
-    /// The exit status that stands for a complete report: 3 where full packets do not arrive, else 0.
+    /// Returns the exit status for a complete report: 3 if full packets do not arrive, otherwise 0.
     #[must_use]
     pub fn status(&self) -> u8 {
         if self.path.limit().is_some() { 3 } else { 0 }
@@ -81,14 +81,14 @@ impl Report {
     }
 }
 
-/// What the tuner says of a limiter holds for any work; these say what it is for reads by this program.
+/// The tuner's notes on a limiter apply to any work. These are for the reads of this program.
 const OF_READS: [(Limiter, &str); 3] = [
     (Limiter::Target, "it had the commands, and their data were not all here"),
     (Limiter::QueueDepth, "everything in flight was on its way"),
     (Limiter::Destination, "this program had not asked for more yet"),
 ];
 
-/// What the session waited for, as lines for people.
+/// Returns what the session waited for, as lines for people.
 fn waits(test: &ReadTest) -> Vec<Line> {
     let line = |finding: &Finding| {
         let share = format!("{:.0} %", finding.share * 100.0);

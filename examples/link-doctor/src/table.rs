@@ -14,17 +14,17 @@ pub struct Line {
 }
 
 impl Line {
-    /// A line of that name, value and note.
+    /// Creates a line with this name, value and note.
     pub fn new(name: impl Into<String>, value: impl Into<String>, note: impl Into<String>) -> Self {
         Self { name: name.into(), value: value.into(), note: note.into() }
     }
 }
 
-/// Lines with aligned names and values, each on a line of its own that ends with a line feed.
+/// Lines with aligned names and values. Each ends with a line feed.
 #[derive(Clone, Copy, Debug)]
 pub struct Table<'a>(pub &'a [Line]);
 
-/// A value that is longer does not push the notes of the others to the right.
+/// Widest value that the notes are aligned to. Longer values do not move the notes of other lines.
 const WIDEST: usize = 30;
 
 impl fmt::Display for Table<'_> {

@@ -1,28 +1,28 @@
-//! The unit that is read.
+//! The unit that the read test reads.
 
 use iscsi_initiator::Disk;
 use serde_json::{Value, json};
 
 use iscsi_tuner::Size;
 
-/// The description of a unit, by its own report.
+/// The description of a unit, as it reports it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Unit {
-    /// Its number.
+    /// Number of the unit.
     pub lun: Option<u16>,
     /// Vendor and product.
     pub name: String,
-    /// Its serial number.
+    /// Serial number.
     pub serial_number: Option<String>,
-    /// Bytes that it holds.
+    /// Capacity in bytes.
     pub capacity: u64,
     /// Bytes of a block.
     pub block_size: u32,
-    /// The most bytes of one read or write, if the unit sets a limit.
+    /// Most bytes of one read or write, if the unit sets a limit.
     pub longest_transfer: Option<u64>,
 }
 
-/// A limit beyond is none: nobody reads or writes that much at a time.
+/// Higher limits are not shown: no program reads or writes so much at a time.
 const NOTABLE_LIMIT: u64 = 64 << 20;
 
 impl Unit {
@@ -41,7 +41,7 @@ impl Unit {
         }
     }
 
-    /// The unit in one line.
+    /// Returns the unit in one line.
     #[must_use]
     pub fn describe(&self) -> String {
         let number = self.lun.map_or_else(String::new, |lun| format!("{lun}: "));
@@ -60,7 +60,7 @@ impl Unit {
         text
     }
 
-    /// The unit for programs.
+    /// Returns the unit for programs.
     #[must_use]
     pub fn to_json(&self) -> Value {
         json!({

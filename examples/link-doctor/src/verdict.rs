@@ -1,17 +1,17 @@
 //! Finds the limiter of the reads, from numbers that this end can measure.
 //!
-//! A target that is slow still answers pings immediately, while queued data delay the answer to a
-//! ping as well. Data that queue on the way delay TCP's acknowledgements too; data that wait in the
-//! target's socket do not. So two round-trip times during the reads distinguish three places:
+//! A slow target still answers pings immediately, but queued data delay the answer to a ping. Data that queue
+//! in the network delay TCP's acknowledgements as well; data that wait in the target's socket do not. So two
+//! round-trip times during the reads distinguish three places:
 //!
 //! ```text
-//! goodput ──┬─ near the declared rate ───────────────────── the link is full
-//!           ├─ near bytes in flight / round trip ────────── more could be in flight
-//!           ├─ pings take no longer than without reads ─┬── the target takes its time
-//!           │                                           └── less is in flight than was planned: more could be
-//!           ├─ TCP's round trip is longer as well ───────── data queue on the way: the network
-//!           ├─ near receive window / round trip ─────────── this end takes no more
-//!           └─ none of it ───────────────────────────────── data wait in the target's socket
+//! goodput ──┬─ near the declared rate ───────────────────── link: it is full
+//!           ├─ near bytes in flight / round trip ────────── queue: more reads could be in flight
+//!           ├─ pings take no longer than without reads ─┬── target: it answers slowly
+//!           │                                           └── queue, if less is in flight than planned
+//!           ├─ TCP's round trip is longer as well ───────── network: data queue in it
+//!           ├─ near receive window / round trip ─────────── receive window of this end
+//!           └─ otherwise ────────────────────────────────── target's socket: data wait in it
 //! ```
 
 use std::time::Duration;
@@ -31,18 +31,18 @@ pub enum ReadLimit {
     Link,
     /// The number of reads in flight.
     Queue,
-    /// The target takes its time.
+    /// The target, which takes long to answer.
     Target,
-    /// Data queue on the way.
+    /// A queue in the network.
     Network,
     /// The receive window that this end offers.
     ReceiveWindow,
-    /// Data wait in the target's socket.
+    /// Data that wait in the target's socket.
     TargetSocket,
 }
 
 impl ReadLimit {
-    /// Its name, for people and programs.
+    /// Returns the name for people and programs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -65,10 +65,10 @@ pub struct Trips {
     pub loaded: Option<Duration>,
 }
 
-/// Reads of some time, as far as they matter for the verdict.
+/// The measurements of reads that the verdict needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reads {
-    /// The rate once it was steady.
+    /// The steady rate.
     pub goodput: Rate,
     /// Bytes that were in flight.
     pub under_way: u64,
@@ -76,23 +76,23 @@ pub struct Reads {
     pub wanted: u64,
     /// The number of commands that the target accepts, if that limited the reads in flight.
     pub full_window: Option<u32>,
-    /// The round trip up to the target's answer.
+    /// Round trips up to the target's answer to a ping.
     pub ping: Trips,
-    /// The round trip up to the target's kernel.
+    /// Round trips up to the acknowledgement of the target's kernel.
     pub tcp: Trips,
-    /// The largest window that this end offers, bytes.
+    /// The largest window that this end offers, in bytes.
     pub window: Option<u64>,
     /// The range in which this host tunes receive buffers.
     pub tcp_rmem: Option<Autotuning>,
 }
 
-/// From this share on, a ceiling counts as reached.
+/// A ceiling counts as reached from this share on.
 const REACHED: f64 = 0.8;
-/// The same for the rate of a link: packets carry more than payload.
+/// The rate of a link counts as reached from this share on: packets carry more than payload.
 const FULL: f64 = 0.88;
-/// A queue that is shorter is noise of the hosts.
+/// Shorter queues are noise of the hosts.
 const NOTABLE_QUEUE: Duration = Duration::from_millis(2);
-/// What lets the target's socket send more.
+/// Advice for a target whose socket is the limit.
 const SOCKET: &str = "on the target: its send buffer (net.ipv4.tcp_wmem), its congestion control, if \
                       segments are lost on the way; or a busy processor at either end";
 
@@ -110,7 +110,8 @@ impl Trips {
 }
 
 impl Reads {
-    /// A read test as the verdict needs it, with the round trips before it; `None` if nothing was read.
+    /// Takes what the verdict needs from a read test, with the round trips before it. Returns `None` if
+    /// nothing was read.
     #[must_use]
     pub fn of(
         test: &ReadTest,
@@ -130,7 +131,7 @@ impl Reads {
         })
     }
 
-    /// The rate of the link, if the reads have filled it.
+    /// Returns the rate of the link, if the reads have filled it.
     #[must_use]
     pub fn full_rate(&self, link: &LinkModel) -> Option<Rate> {
         matches!(self.limit(link), ReadLimit::Link | ReadLimit::Network).then_some(self.goodput)
@@ -144,7 +145,7 @@ impl Reads {
         } else if self.fills_queue() {
             ReadLimit::Queue
         } else if !self.ping.has_queue() {
-            // How soon a target is that has one read at a time says little of its disks.
+            // With fewer reads than planned, the delay of the target says little about its disks.
             if self.under_way < self.wanted { ReadLimit::Queue } else { ReadLimit::Target }
         } else if self.tcp.has_queue() {
             ReadLimit::Network
@@ -172,7 +173,7 @@ impl Reads {
         self.goodput.mbit_per_second() >= ceiling.mbit_per_second() * share
     }
 
-    /// The verdict, to be read behind "held back by", and what would lift the limit.
+    /// Returns the verdict, as the continuation of "held back by", and the advice to lift the limit.
     #[must_use]
     pub fn explain(&self, link: &LinkModel) -> (String, Option<String>) {
         let (ping, tcp) = (millis(self.ping.queue()), millis(self.tcp.queue()));
@@ -228,7 +229,7 @@ const DEEPER: &str = "keep more reads in flight: a larger --depth";
 const WIDER: &str = "on the target: a wider command window (LIO: default_cmdsn_depth)";
 const SLOW: &str = "look at its disks and its processor";
 
-/// A time in milliseconds, for people: short ones more exactly.
+/// Returns a time in milliseconds for people, with more digits for short times.
 pub(crate) fn millis(time: Duration) -> String {
     let millis = time.as_secs_f64() * 1e3;
     if millis < 10.0 { format!("{millis:.2} ms") } else { format!("{millis:.1} ms") }
@@ -250,7 +251,8 @@ mod tests {
         LinkModel::new(&measurement, &tuning)
     }
 
-    /// 10 MB under way at 100 ms: 800 Mbit/s could arrive; 6 MB of window: 480 Mbit/s.
+    /// Returns reads with 10 MB in flight, which allow 800 Mbit/s at 100 ms, and a window of 6 MB, which
+    /// allows 480 Mbit/s.
     fn reads(goodput: &str, ping: u64, tcp: u64) -> Reads {
         let trips = |loaded| Trips { idle: Some(RTT), loaded: Some(Duration::from_millis(loaded)) };
         Reads {
@@ -269,7 +271,7 @@ mod tests {
     fn a_declared_rate_that_is_reached_is_the_link() {
         assert_eq!(reads("93mbit", 900, 200).limit(&link(Some("100mbit"))), ReadLimit::Link);
         assert_eq!(reads("87mbit", 900, 200).limit(&link(Some("100mbit"))), ReadLimit::Network);
-        // What is only assumed proves nothing.
+        // An assumed rate is no evidence.
         assert_ne!(reads("990mbit", 900, 200).limit(&link(None)), ReadLimit::Link);
     }
 
@@ -289,7 +291,7 @@ mod tests {
         let (verdict, remedy) = shallow.explain(&link(None));
         assert_eq!(verdict, "the queue: 1 MiB in flight, where the plan wants 8 MiB");
         assert!(remedy.unwrap().contains("--depth"));
-        // Where data queue nevertheless, more of them would only queue longer.
+        // If data queue nevertheless, more reads would only make the queue longer.
         let queued = Reads { ping: reads("9mbit", 890, 260).ping, ..shallow };
         assert_eq!(queued.limit(&link(None)), ReadLimit::TargetSocket);
     }
@@ -345,7 +347,7 @@ mod tests {
         let (_, remedy) = narrow.explain(&link(Some("10gbit")));
         let wanted = link(Some("10gbit")).max_benefit() * 2;
         assert!(remedy.unwrap().contains(&format!("tcp_rmem=\"1 2 {wanted}\"")));
-        // What the link needs is there already, and still it is the limit: twice as much.
+        // The window is as large as the link needs, and is still the limit: the advice is twice as much.
         let (_, remedy) = narrow.explain(&link(None));
         assert!(remedy.unwrap().contains("tcp_rmem=\"1 2 24000000\""));
     }

@@ -1,8 +1,8 @@
-//! Writes, by arithmetic: none is made.
+//! The rates of writes, by arithmetic: nothing is written.
 //!
-//! A write takes one round trip for its command and what goes with it unasked, and one for each round
-//! of bursts that the target then asks for ([`TransferTerms::round_trips`]). These, and the limits of
-//! what may be in flight, give the rates that writes can reach.
+//! A write takes one round trip for its command and the unsolicited data, and one for each round of bursts
+//! that the target then requests ([`TransferTerms::round_trips`]). These, and the limits of the bytes in
+//! flight, determine the rates that writes can reach.
 
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ pub struct Writes {
     pub io_size: u64,
     /// Writes in flight.
     pub depth: u32,
-    /// Round trips that one takes.
+    /// Round trips of one write.
     pub round_trips: u64,
-    /// The time of one round trip, the target's answer included.
+    /// The time of one round trip, including the target's answer.
     pub round_trip: Duration,
     /// The rate with one write in flight.
     pub one_at_a_time: Rate,
-    /// The rate that each limit allows, in the order of the way that data take.
+    /// The rate that each limit allows, in the order in which the data pass them.
     pub ceilings: Vec<Ceiling>,
 }
 
@@ -38,23 +38,23 @@ pub struct Question<'a> {
     pub facts: &'a LinkFacts,
     /// The parameters agreed at login.
     pub negotiated: &'a Negotiated,
-    /// The terms of transfers that follow from it.
+    /// The terms of transfers that follow from the parameters.
     pub terms: TransferTerms,
     /// Bytes of one write, and the number of writes in flight.
     pub workload: (u64, u32),
-    /// The round trip up to the target's answer, if it was measured; else TCP's counts.
+    /// The round trip up to the target's answer, if it was measured; otherwise TCP's is used.
     pub answer: Option<Duration>,
     /// The rate that reads have filled the link with, if they have.
     pub full_rate: Option<Rate>,
-    /// Where settings of the target are changed.
+    /// The portal group for settings of the target.
     pub portal_group: PortalGroup,
 }
 
-/// The longest window without scaling (RFC 7323 §2).
+/// The largest window without scaling (RFC 7323 §2).
 const UNSCALED: u64 = 65_535;
 
 impl Writes {
-    /// Calculates.
+    /// Calculates the rates.
     #[must_use]
     pub fn new(question: &Question<'_>) -> Self {
         let (io_size, depth) = question.workload;
@@ -70,13 +70,13 @@ impl Writes {
         }
     }
 
-    /// The time of one write, that of its bytes on the link apart.
+    /// Returns the time of one write, without the time of its bytes on the link.
     #[must_use]
     pub fn time(&self) -> Duration {
         self.round_trip.saturating_mul(u32::try_from(self.round_trips).unwrap_or(u32::MAX))
     }
 
-    /// The lowest ceiling: what lifts it comes first.
+    /// Returns the lowest ceiling, which must be lifted first.
     #[must_use]
     pub fn lowest(&self) -> Option<&Ceiling> {
         lowest(&self.ceilings)
@@ -103,7 +103,7 @@ impl Question<'_> {
         own.into_iter().chain(tcp).chain(link).flatten().collect()
     }
 
-    /// The writes that the program hands in.
+    /// Returns the ceiling of the writes that the program keeps in flight.
     fn queue(&self) -> Ceiling {
         let ((io_size, depth), trips) = (self.workload, self.round_trips());
         let under_way = io_size.saturating_mul(depth.into());
@@ -120,7 +120,8 @@ impl Question<'_> {
         }
     }
 
-    /// The keys that let a write of this size go in one round trip, as far as they are not so yet.
+    /// Returns the advice for the keys that let a write of this size take one round trip, as far as they are
+    /// not set yet.
     fn fewer_round_trips(&self) -> Option<String> {
         if self.round_trips() == 1 {
             return None;
@@ -179,7 +180,7 @@ impl Question<'_> {
         ))
     }
 
-    /// As many commands as fill the link.
+    /// Returns the number of commands that fill the link.
     fn commands_wanted(&self) -> u64 {
         let rate = link_ceiling(self.link(), self.full_rate).rate;
         let busy = rate.bytes_in(self.round_trip());
@@ -233,10 +234,10 @@ impl Question<'_> {
     }
 }
 
-/// The congestion control that does not take a lost segment for a full queue.
+/// A congestion control that does not take a lost segment for a full queue.
 const BBR: &str = "bbr";
 
-/// The rate of the link itself: as declared, or what reads have filled it with, or what is assumed.
+/// Returns the rate of the link itself: the declared one, the one that reads have filled, or the assumed one.
 #[must_use]
 pub fn link_ceiling(link: &LinkModel, full_rate: Option<Rate>) -> Ceiling {
     let (rate, because, remedy) = match (link.basis, full_rate) {
@@ -257,7 +258,7 @@ pub fn link_ceiling(link: &LinkModel, full_rate: Option<Rate>) -> Ceiling {
 
 const DECLARE: &str = "say its rate with --bandwidth, if you know it";
 
-/// What lets the send buffer grow to what the link needs.
+/// Returns the advice that lets the send buffer grow to what the link needs.
 fn larger_send_buffer(plan: &Plan, limits: &Limits) -> String {
     let range = limits.tcp_wmem.unwrap_or(Autotuning::STOCK_SEND);
     let wanted = plan.link.max_benefit();

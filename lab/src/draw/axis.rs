@@ -1,11 +1,11 @@
-//! Scales, and where their ticks go.
+//! Scales and the positions of their ticks.
 
-/// How values become positions along an axis.
+/// The mapping of values to positions along an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Scale {
     /// Equal differences at equal distances.
     Linear { from: f64, to: f64 },
-    /// Equal ratios at equal distances; ticks at powers of the base. All values are above zero.
+    /// Equal ratios at equal distances, with ticks at powers of the base. All values are above zero.
     Log { from: f64, to: f64, base: f64 },
 }
 
@@ -14,29 +14,29 @@ pub(super) enum Scale {
 pub(super) enum Position {
     /// A value on the scale.
     At(f64),
-    /// The slot left of the scale: what a logarithm cannot show.
+    /// The slot left of the scale, for values that a logarithm cannot show.
     Before,
-    /// The slot right of the scale: what is no number.
+    /// The slot right of the scale, for values that are not numbers.
     After,
 }
 
 /// The horizontal axis.
 #[derive(Clone, Debug)]
 pub(super) struct Axis {
-    /// What it shows, with the unit.
+    /// Title of the axis, with the unit.
     pub(super) title: String,
     /// The scale between the slots.
     pub(super) scale: Scale,
-    /// How a tick is written.
+    /// Formats the value of a tick.
     pub(super) text: fn(f64) -> String,
-    /// What stands under the slot left of the scale.
+    /// Text under the slot left of the scale.
     pub(super) before: Option<&'static str>,
-    /// What stands under the slot right of the scale.
+    /// Text under the slot right of the scale.
     pub(super) after: Option<&'static str>,
 }
 
 impl Scale {
-    /// How far along the axis a value is, 0 to 1 within the scale.
+    /// Returns the position of a value along the axis; 0 to 1 within the scale.
     pub(super) fn share(self, value: f64) -> f64 {
         let (value, from, to) = match self {
             Self::Linear { from, to } => (value, from, to),
@@ -45,7 +45,7 @@ impl Scale {
         if to > from { (value - from) / (to - from) } else { 0.5 }
     }
 
-    /// Round values within the scale, ascending.
+    /// Returns round values within the scale, ascending.
     pub(super) fn ticks(self) -> Vec<f64> {
         match self {
             Self::Linear { from, to } => multiples(from, to, step(to - from)),
@@ -54,7 +54,7 @@ impl Scale {
     }
 }
 
-/// The step of 1, 2 or 5 times a power of ten that cuts a span into about six.
+/// Returns a step of 1, 2 or 5 times a power of ten that divides a span into about six parts.
 fn step(span: f64) -> f64 {
     let rough = span / 6.0;
     let magnitude = 10_f64.powf(rough.log10().floor());
@@ -73,7 +73,7 @@ fn multiples(from: f64, to: f64, step: f64) -> Vec<f64> {
     times.map(|times| times * step + 0.0).take_while(|tick| *tick <= to + step * 1e-9).collect()
 }
 
-/// The powers of the base within the scale; its ends if that leaves less than two.
+/// Returns the powers of the base within the scale, or its ends if that leaves fewer than two.
 fn powers(from: f64, to: f64, base: f64) -> Vec<f64> {
     let first = (from.ln() / base.ln() - 1e-9).ceil();
     let exponents = std::iter::successors(Some(first), |exponent| Some(exponent + 1.0));

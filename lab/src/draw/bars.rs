@@ -1,4 +1,4 @@
-//! Charts of horizontal bars: rows side by side, in each a bar for each series.
+//! Charts of horizontal bars: rows with a bar for each series.
 
 use super::frame::WIDTH;
 use super::style::{self, Style};
@@ -7,44 +7,42 @@ use super::text;
 
 use super::axis::Scale;
 
-/// A chart of bars, before it has a size.
+/// A chart of bars, independent of its size.
 #[derive(Clone, Debug)]
 pub(super) struct Bars {
-    /// What it shows, in bold.
+    /// Title, in bold.
     pub(super) title: String,
-    /// Under which conditions, below the title.
+    /// Conditions, below the title.
     pub(super) subtitle: String,
-    /// Where it comes from, small, in the corner.
+    /// Origin of the data, small, in the corner.
     pub(super) caption: String,
-    /// What the bars show, with the unit.
+    /// Title of the axis, with the unit.
     pub(super) x_title: String,
-    /// The names of the bars in each row.
+    /// Names of the bars in each row.
     pub(super) series: Vec<String>,
-    /// What the mark in a row means, if any row has one.
+    /// Meaning of the mark in a row, if any row has one.
     pub(super) mark: String,
-    /// The rows, from the top.
+    /// Rows, from top to bottom.
     pub(super) rows: Vec<Row>,
 }
 
-/// One row.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
-    /// What stands at its left.
+    /// Text at the left.
     pub(super) name: String,
     /// A bar for each series.
     pub(super) bars: Vec<Bar>,
-    /// A value to compare with.
+    /// Value to compare with.
     pub(super) mark: Option<f64>,
 }
 
-/// One bar.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Bar {
-    /// Not tried.
+    /// Not measured.
     None,
-    /// It came to a value.
+    /// The measured value.
     Good(f64),
-    /// It failed, with a value or without.
+    /// A failure, with or without a value.
     Failed(Option<f64>),
 }
 
@@ -52,7 +50,7 @@ const BAR: f64 = 13.0;
 const BETWEEN: f64 = 12.0;
 const TOP: f64 = 98.0;
 const LEFT: f64 = 250.0;
-/// For a value behind the longest bar.
+/// Leaves room for a value to the right of the longest bar.
 const RIGHT: f64 = WIDTH - 96.0;
 const BELOW: f64 = 74.0;
 
@@ -73,7 +71,7 @@ impl Bars {
         svg.finish(&format!("{}. {}", self.title, self.subtitle))
     }
 
-    /// Which colour is whose, in a line over the plot.
+    /// Draws the legend: a line above the plot with the colours of the series.
     fn names(&self, svg: &mut Svg) {
         let mut x = LEFT;
         for (index, name) in self.series.iter().enumerate() {

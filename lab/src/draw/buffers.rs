@@ -1,4 +1,4 @@
-//! Variants of sending against sizes of the send buffer, by round-trip time.
+//! Variants of sending by size of the send buffer and by round-trip time.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use super::table::Table;
 use super::text;
 use crate::result::{Figure, LinkConditions};
 
-/// How near to the best a buffer has to come to count as large enough.
+/// Share of the best buffer's goodput from which on a buffer counts as large enough.
 const ENOUGH: f64 = 0.98;
-/// What the program's own tuner is called.
+/// Name of the program's own tuner.
 const TUNED: &str = "tuned";
 
-/// All figures of one program over links that differ by their round-trip time only.
+/// All figures of one program over links that differ only by their round-trip time.
 #[derive(Clone, Debug)]
 struct Grid {
     slug: String,
@@ -31,12 +31,12 @@ struct Grid {
 #[derive(Clone, Debug)]
 struct Panel {
     rtt_ms: f64,
-    /// Bandwidth by delay: what a window has to hold to fill the link.
+    /// Bandwidth-delay product, bytes: the window that fills the link.
     product_bytes: Option<f64>,
-    /// Ascending, automatic tuning last.
+    /// Ascending, with automatic tuning last.
     buffers: Vec<Buffer>,
     variants: Vec<Variant>,
-    /// What came of leaving all to the tuner.
+    /// The result of the program's own tuner.
     tuned: Option<Cell>,
 }
 
@@ -47,23 +47,23 @@ struct Variant {
     cells: Vec<(Buffer, Option<Cell>)>,
 }
 
-/// What the send buffer was set to.
+/// Setting of the send buffer.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Buffer {
     /// A number of bytes.
     Bytes(u32),
-    /// Nothing: the kernel tunes it.
+    /// Not set: the kernel tunes it.
     Auto,
-    /// Whatever the program's own tuner made of it, and of all else.
+    /// Set by the program's own tuner, like everything else.
     Tuned,
 }
 
-/// Whether a figure belongs to a grid of send buffers.
+/// Returns whether a figure belongs to a grid of send buffers.
 pub(super) fn is_grid(figure: &Figure) -> bool {
     figure.parameters.contains_key("variant") && Buffer::of(figure).is_some()
 }
 
-/// The parts of a page about grids of send buffers.
+/// Returns the parts of a page about grids of send buffers.
 pub(super) fn parts(figures: &[&Figure], source: &Source) -> Vec<Part> {
     let grids = group(figures, |figure| {
         let link = LinkConditions { rtt_ms: 0.0, ..figure.link.clone() };
@@ -215,7 +215,7 @@ impl Grid {
         }
     }
 
-    /// The names of all variants, in the order of their measurement.
+    /// Returns the names of all variants, in the order of their measurement.
     fn variants(&self) -> Vec<&str> {
         let names = self.panels.iter().flat_map(|panel| &panel.variants);
         let names: Vec<_> = names.map(|variant| variant.name.as_str()).collect();
@@ -244,7 +244,7 @@ impl Panel {
         let variants = group(&here, |figure| parameter(figure, "variant").unwrap_or_default());
         let variants =
             variants.into_iter().map(|(name, own)| Variant::of(name, &buffers, &own)).collect();
-        // 10^6 bits by 10^-3 seconds are 125 bytes.
+        // 10^6 bits per second times 10^-3 seconds are 125 bytes.
         let product_bytes = rate.map(|rate| rate * rtt_ms * 125.0);
         Self { rtt_ms, product_bytes, variants, buffers, tuned: Cell::of(&tuned) }
     }
@@ -261,7 +261,7 @@ impl Panel {
         table
     }
 
-    /// The row of a variant in the table of all round-trip times, but for its name.
+    /// Returns the row of a variant in the table of all round-trip times, without its name.
     fn summary(&self, variant: &Variant) -> Vec<String> {
         let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".into());
         vec![
@@ -275,14 +275,14 @@ impl Panel {
         ]
     }
 
-    /// The same for the program's own tuner.
+    /// Returns the row of the program's own tuner in the table of all round-trip times, without its name.
     fn tuned_summary(&self, goodput: String) -> Vec<String> {
         let product = self.product_bytes.map_or_else(|| "-".into(), text::bytes);
         let dash = || "-".to_owned();
         vec![product, TUNED.into(), dash(), goodput, dash(), dash(), dash()]
     }
 
-    /// What came of the program's own tuner, as a level.
+    /// Returns the result of the program's own tuner as a level.
     fn tuned_line(&self) -> Option<Line> {
         let point = self.tuned.as_ref()?.point(Buffer::Tuned.position())?;
         Some(Line { name: TUNED.into(), bold: true, points: vec![point] })
@@ -293,7 +293,7 @@ impl Panel {
         tuned.map(|goodput| format!("; {TUNED} {goodput}")).unwrap_or_default()
     }
 
-    /// The scale over the buffers, and the bandwidth-delay product if it is about as large.
+    /// Returns the scale of the buffers, and the bandwidth-delay product if it is of similar size.
     fn scale(&self) -> (Scale, Option<f64>) {
         let sizes = self.buffers.iter().filter_map(|buffer| match buffer {
             Buffer::Bytes(bytes) => Some(f64::from((*bytes).max(1))),
@@ -334,30 +334,30 @@ impl Variant {
         }
     }
 
-    /// The goodput with each static buffer that has one, ascending by buffer.
+    /// Returns each static buffer that has a goodput, with its goodput, ascending by buffer.
     fn fixed(&self) -> impl Iterator<Item = (Buffer, f64)> {
         let fixed = self.cells.iter().filter(|(buffer, _)| *buffer != Buffer::Auto);
         fixed.filter_map(|(buffer, cell)| Some((*buffer, cell.as_ref()?.goodput?)))
     }
 
-    /// The static buffer with the highest goodput, the smallest of equals.
+    /// Returns the static buffer with the highest goodput, the smallest one of equals.
     fn best(&self) -> Option<(Buffer, f64)> {
         self.fixed().reduce(|best, next| if next.1 > best.1 { next } else { best })
     }
 
-    /// The goodput with automatic tuning.
+    /// Returns the goodput with automatic tuning.
     fn auto(&self) -> Option<f64> {
         let (_, cell) = self.cells.iter().find(|(buffer, _)| *buffer == Buffer::Auto)?;
         cell.as_ref()?.goodput
     }
 
-    /// The best static buffer's goodput by that with automatic tuning.
+    /// Returns the ratio of the best static buffer's goodput to that with automatic tuning.
     fn ratio(&self) -> Option<f64> {
         let (_, best) = self.best()?;
         self.auto().filter(|auto| *auto > 0.0).map(|auto| best / auto)
     }
 
-    /// The smallest static buffer that comes near to the best.
+    /// Returns the smallest static buffer whose goodput is close to the best.
     fn enough(&self) -> Option<Buffer> {
         let (_, best) = self.best()?;
         self.fixed().find(|(_, goodput)| *goodput >= ENOUGH * best).map(|(buffer, _)| buffer)

@@ -1,4 +1,4 @@
-//! What the repetitions of one measurement came to.
+//! The result of a measurement, over its repetitions.
 
 use serde_json::Value;
 
@@ -6,63 +6,63 @@ use super::group::direction;
 use super::text;
 use crate::result::{Figure, Outcome};
 
-/// The medians of the repetitions that came to their end, and what became of the others.
+/// Medians of the repetitions that completed, and the first failure of the others.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Cell {
-    /// 10^6 bits a second.
+    /// Payload rate over the whole run, 10^6 bits per second.
     pub(super) goodput: Option<f64>,
-    /// 10^6 bits a second, from the fifth second on.
+    /// Payload rate from the fifth second on, 10^6 bits per second.
     pub(super) steady: Option<f64>,
-    /// Seconds beyond the bytes at the link's rate.
+    /// Time beyond that of the bytes at the link's rate, seconds.
     pub(super) start: Option<f64>,
-    /// Seconds from the program's start to its end.
+    /// Time from the program's start to its end, seconds.
     pub(super) whole: Option<f64>,
-    /// MiB that crossed the link the way the data goes.
+    /// Data that crossed the link in the direction of the copy, MiB.
     pub(super) carried: Option<f64>,
-    /// MiB that the unit takes afterwards.
+    /// Memory that the unit takes afterwards, MiB.
     pub(super) allocated: Option<f64>,
-    /// Sessions that were lost and opened anew, of the repetition that has lost most.
+    /// Number of sessions that were lost and reconnected, in the worst repetition.
     pub(super) reconnects: Option<f64>,
-    /// How many repetitions there were.
+    /// Number of repetitions.
     pub(super) runs: usize,
-    /// How many of them came to their end.
+    /// Number of repetitions that completed.
     pub(super) complete: usize,
-    /// Why the first of those that did not stopped.
+    /// Reason of the first repetition that did not complete.
     pub(super) trouble: Option<Trouble>,
 }
 
-/// Why a measurement has no figure.
+/// The reason why a measurement has no figure.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Trouble {
-    /// It reached its limit, seconds, if the figure tells it.
+    /// It reached its time limit, seconds, if the figure has it.
     TimedOut(Option<f64>),
-    /// It failed; the reason.
+    /// It failed, for this reason.
     Failed(String),
-    /// It was not tried; the reason.
+    /// It was not measured, for this reason.
     Skipped(String),
 }
 
-/// One of the values a table shows.
+/// A value that a table shows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Quantity {
-    /// Payload by time over the whole run.
+    /// Payload rate over the whole run.
     Goodput,
-    /// The same from the fifth second on.
+    /// Payload rate from the fifth second on.
     Steady,
     /// The time beyond the bytes at the link's rate.
     Start,
-    /// From the program's start to its end.
+    /// Time from the program's start to its end.
     Whole,
-    /// What crossed the link the way the data goes, headers and all.
+    /// Data that crossed the link in the direction of the copy, with all headers.
     Carried,
-    /// What the unit takes afterwards.
+    /// Memory that the unit takes afterwards.
     Allocated,
-    /// Sessions that were lost and opened anew.
+    /// Number of sessions that were lost and reconnected.
     Reconnects,
 }
 
 impl Cell {
-    /// The cell of some repetitions; `None` of none.
+    /// Returns the cell of some repetitions; `None` without any.
     pub(super) fn of(repetitions: &[&Figure]) -> Option<Self> {
         let whole: Vec<_> =
             repetitions.iter().filter(|figure| figure.outcome == Outcome::Complete).collect();
@@ -83,7 +83,7 @@ impl Cell {
         })
     }
 
-    /// What the repetitions came to in one quantity.
+    /// Returns the median of one quantity.
     pub(super) fn median(&self, quantity: Quantity) -> Option<f64> {
         match quantity {
             Quantity::Goodput => self.goodput,
@@ -96,17 +96,17 @@ impl Cell {
         }
     }
 
-    /// Whether it was tried and nothing arrived in time.
+    /// Returns whether it was measured and nothing arrived in time.
     pub(super) fn timed_out(&self) -> bool {
         self.complete == 0 && matches!(self.trouble, Some(Trouble::TimedOut(_)))
     }
 
-    /// Whether anyone tried to measure it.
+    /// Returns whether it was measured.
     pub(super) fn was_tried(&self) -> bool {
         !matches!(self.trouble, Some(Trouble::Skipped(_)))
     }
 
-    /// What a table shows for one quantity.
+    /// Returns the text of a table for one quantity.
     pub(super) fn text(&self, quantity: Quantity) -> String {
         match (&self.trouble, self.median(quantity)) {
             (_, Some(value)) => match quantity {
@@ -121,7 +121,7 @@ impl Cell {
         }
     }
 
-    /// What a footnote has to say about it.
+    /// Returns the text of a footnote, if it needs one.
     pub(super) fn note(&self) -> Option<String> {
         let trouble = self.trouble.as_ref()?;
         match self.complete {
@@ -163,7 +163,7 @@ impl Trouble {
     }
 }
 
-/// What crossed the link the way the data goes, MiB.
+/// Returns the data that crossed the link in the direction of the copy, MiB.
 fn carried_mib(figure: &Figure) -> Option<f64> {
     let carried = figure.carried?;
     Some(mib(if direction(figure) == "read" { carried.received } else { carried.sent }))
@@ -173,18 +173,18 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// How many sessions a program says that it has lost and opened anew.
+/// Returns the number of sessions that the program reports as lost and reconnected.
 fn reconnects(figure: &Figure) -> Option<f64> {
     figure.detail.get("reconnects").and_then(Value::as_f64)
 }
 
-/// How long a figure was given: its own time if it has one, else `limit_seconds` of its detail.
+/// Returns the time of a figure: its own time if it has one, else `limit_seconds` of its detail.
 fn limit_seconds(figure: &Figure) -> Option<f64> {
     let told = figure.detail.get("limit_seconds").and_then(Value::as_f64);
     figure.seconds.or(told)
 }
 
-/// The middle value, or the mean of the two in the middle; `None` of none.
+/// Returns the middle value, or the mean of the two in the middle; `None` without values.
 pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let upper = *values.get(values.len() / 2)?;

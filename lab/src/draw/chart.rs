@@ -1,21 +1,21 @@
-//! What a chart shows.
+//! The content of a line chart.
 
 use super::axis::{Axis, Position, Scale};
 
-/// A chart, before it has a size.
+/// A line chart, independent of its size.
 #[derive(Clone, Debug)]
 pub(super) struct Chart {
-    /// What it shows, in bold.
+    /// Title, in bold.
     pub(super) title: String,
-    /// Under which conditions, below the title.
+    /// Conditions, below the title.
     pub(super) subtitle: String,
-    /// Where it comes from, small, in the corner.
+    /// Origin of the data, small, in the corner.
     pub(super) caption: String,
     /// The horizontal axis.
     pub(super) x: Axis,
-    /// What the vertical axis shows, with the unit.
+    /// Title of the vertical axis, with the unit.
     pub(super) y_title: String,
-    /// Whether the vertical axis begins at zero rather than a little below the lowest point.
+    /// Whether the vertical axis begins at zero instead of slightly below the lowest point.
     pub(super) from_zero: bool,
     /// The lines, in the order of their colours.
     pub(super) lines: Vec<Line>,
@@ -25,28 +25,27 @@ pub(super) struct Chart {
     pub(super) marks: Vec<(String, f64)>,
 }
 
-/// One line.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
-    /// What stands at its end.
+    /// Text at its end.
     pub(super) name: String,
-    /// Whether it stands out from the others.
+    /// Whether it is emphasized.
     pub(super) bold: bool,
-    /// Its points from left to right. One in the slot right of the scale is drawn as a level.
+    /// Points from left to right. A point in the slot right of the scale is drawn as a level.
     pub(super) points: Vec<Point>,
 }
 
-/// One point of a line.
+/// A point of a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Point {
-    /// Where it stands.
+    /// Horizontal position.
     pub(super) position: Position,
-    /// Its height; `None` where it was tried and nothing came of it.
+    /// Height; `None` if it was measured and nothing arrived.
     pub(super) y: Option<f64>,
 }
 
 impl Chart {
-    /// The scale of the vertical axis, with some air beyond the points.
+    /// Returns the scale of the vertical axis, with a margin beyond the points.
     pub(super) fn y(&self) -> Scale {
         let points = self.lines.iter().flat_map(|line| &line.points);
         let heights = points.filter_map(|point| point.y);
@@ -65,7 +64,7 @@ impl Chart {
 }
 
 impl Point {
-    /// Whether it stands in the slot right of the scale.
+    /// Returns whether it is in the slot right of the scale.
     pub(super) fn is_level(self) -> bool {
         self.position == Position::After
     }

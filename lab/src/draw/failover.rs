@@ -1,4 +1,4 @@
-//! Failovers: for how long nothing moved at each event, by who wrote.
+//! Failovers: for how long nothing moved at each event, by writer.
 
 use serde::Deserialize;
 
@@ -11,12 +11,12 @@ use super::{names, style::is_ours};
 use crate::failover::FailoverFigure;
 use crate::result::{Figure, Outcome};
 
-/// Whether a figure is that of a failover.
+/// Returns whether a figure is of a failover.
 pub(super) fn is_failover(figure: &Figure) -> bool {
     parameter(figure, "failover").is_some()
 }
 
-/// The part of a page about them; `None` without any.
+/// Returns the part of a page about failovers; `None` without any.
 pub(super) fn part(figures: &[&Figure], source: &Source) -> Option<Part> {
     if figures.is_empty() {
         return None;
@@ -52,7 +52,7 @@ fn link_words(figure: &Figure) -> String {
     format!("{rate} and {} ms on each path", text::plain(link.rtt_ms))
 }
 
-/// What happened, and what came of it by who wrote.
+/// An event, with the result of each writer.
 struct Event<'a> {
     name: &'a str,
     runs: Vec<(&'a str, Option<FailoverFigure>, &'a Outcome)>,
@@ -73,14 +73,15 @@ fn rows<'a>(figures: &[&'a Figure]) -> Vec<Event<'a>> {
     events.into_iter().map(event).collect()
 }
 
-/// All who wrote, in the order of their first appearance.
+/// Returns all writers, in the order of their first appearance.
 fn writers<'a>(events: &[Event<'a>]) -> Vec<&'a str> {
     let all: Vec<_> = events.iter().flat_map(|event| &event.runs).map(|run| run.0).collect();
     group(&all, |name| name).into_iter().map(|(name, _)| name).collect()
 }
 
 impl Event<'_> {
-    /// The shortest time in which no path served: events of different runs are not alike to the moment.
+    /// Returns the shortest time in which no path served. The events of different runs do not have exactly the
+    /// same times.
     fn unserved(&self) -> Option<f64> {
         let told = self.runs.iter().filter_map(|(_, told, _)| told.as_ref());
         told.map(|told| told.unserved_seconds).min_by(f64::total_cmp)

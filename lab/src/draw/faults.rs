@@ -1,4 +1,4 @@
-//! Copies through faults: how each ended, and what it cost.
+//! Copies through faults: how each ended, and the time without progress.
 
 use serde::Deserialize;
 
@@ -9,12 +9,12 @@ use super::text;
 use crate::faults::FaultFigure;
 use crate::result::{Figure, Outcome};
 
-/// Whether a figure is that of a copy through a fault.
+/// Returns whether a figure is of a copy through a fault.
 pub(super) fn is_fault(figure: &Figure) -> bool {
     parameter(figure, "fault").is_some()
 }
 
-/// The part of a page about them; `None` without any.
+/// Returns the part of a page about copies through faults; `None` without any.
 pub(super) fn part(figures: &[&Figure]) -> Option<Part> {
     if figures.is_empty() {
         return None;

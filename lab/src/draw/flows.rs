@@ -1,4 +1,4 @@
-//! Flows that were ruled: a chart over time of each run, and what each flow had between the orders.
+//! Flows with a limited rate: a chart over time for each run, and the rate of each flow between the orders.
 
 use serde::Deserialize;
 
@@ -11,12 +11,13 @@ use super::text;
 use crate::flows::FlowsFigure;
 use crate::result::{Figure, Outcome};
 
-/// Whether a figure is that of flows that were ruled: they have a name, where iperf3's have a number.
+/// Returns whether a figure is of flows with a limited rate. These have a name, whereas the flows of iperf3
+/// have a number.
 pub(super) fn is_ruled(figure: &Figure) -> bool {
     parameter(figure, "flows").is_some_and(|flows| flows.parse::<u32>().is_err())
 }
 
-/// The part of a page about them; `None` without any.
+/// Returns the part of a page about flows with a limited rate; `None` without any.
 pub(super) fn part(figures: &[&Figure], source: &Source) -> Option<Part> {
     if figures.is_empty() {
         return None;
@@ -59,7 +60,7 @@ pub(super) fn part(figures: &[&Figure], source: &Source) -> Option<Part> {
     Some(part)
 }
 
-/// What was shown, by whom, which way.
+/// Returns the subject, the program and the direction of a figure.
 fn name(figure: &Figure) -> String {
     let word = |name| parameter(figure, name).unwrap_or_default();
     let who = if figure.who == "open-iscsi" { "open-iscsi, tc htb" } else { &figure.who };
@@ -121,7 +122,7 @@ fn chart(name: &str, told: &FlowsFigure, source: &Source) -> Chart {
     }
 }
 
-/// Two steps in one, which a chart has room for.
+/// Returns the means of two steps each, as many as the chart has room for.
 fn means_of_two(rates: &[(f64, f64)]) -> Vec<Point> {
     let pairs = rates.chunks_exact(2).filter_map(|pair| match pair {
         [(_, one), (at, other)] => {
@@ -142,7 +143,7 @@ mod tests {
     #[test]
     fn each_flow_is_told_between_the_orders_with_what_was_expected() {
         let seconds: Vec<f64> = (0..=24).map(|step| f64::from(step) / 4.0).collect();
-        // 8 Mbit/s for three seconds, then 4.
+        // 8 Mbit/s for 3 s, then 4 Mbit/s.
         let bytes =
             |step: u32| if step <= 12 { 250_000 * step } else { 3_000_000 + 125_000 * (step - 12) };
         let detail = json!({
@@ -177,7 +178,7 @@ mod tests {
         assert!(!is_ruled(&measured));
         measured.parameters.insert("flows".to_owned(), "16".to_owned());
         assert!(!is_ruled(&measured));
-        // What has failed keeps its place as well.
+        // A figure that has failed is shown in the same part.
         measured.parameters.insert("flows".to_owned(), "16 in flight".to_owned());
         assert!(is_ruled(&measured));
     }

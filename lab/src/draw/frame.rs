@@ -1,4 +1,4 @@
-//! The position of everything on a chart's sheet.
+//! The positions of everything in a chart.
 
 use super::axis::{Axis, Position, Scale};
 use super::chart::Chart;
@@ -8,25 +8,25 @@ pub(super) const WIDTH: f64 = 900.0;
 /// The height of every chart, pixels.
 pub(super) const HEIGHT: f64 = 500.0;
 
-/// The width of a slot beside the scale.
+/// Width of a slot beside the scale.
 const SLOT: f64 = 56.0;
-/// How far a logarithmic scale stays from the edges, since its ends are no origin.
+/// Margin of a logarithmic scale: its ends are not an origin.
 const INSET: f64 = 22.0;
-/// From the plot to the names at its right.
+/// Distance from the plot to the names at its right.
 const LEADER: f64 = 38.0;
-/// About as wide as a letter of a name, on average; widths differ by what fonts a viewer has.
+/// Approximate mean width of a letter in a name. It depends on the viewer's fonts.
 const LETTER: f64 = 7.3;
-/// The same of a name in bold.
+/// Approximate mean width of a letter in a bold name.
 const BOLD_LETTER: f64 = 8.4;
 
-/// The plot's edges on the sheet, and what its axes run over.
+/// The edges of the plot, and the scales of its axes.
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
     pub(super) left: f64,
     pub(super) right: f64,
     pub(super) top: f64,
     pub(super) bottom: f64,
-    /// Where the scale of the horizontal axis begins and ends between the slots.
+    /// Ends of the horizontal scale, between the slots.
     scale_left: f64,
     scale_right: f64,
     scale: Scale,
@@ -34,7 +34,7 @@ pub(super) struct Frame {
 }
 
 impl Frame {
-    /// The frame for a chart, with room for the longest name at the right.
+    /// Returns the frame of a chart, with room for the longest name at the right.
     pub(super) fn of(chart: &Chart) -> Self {
         let width = |name: &str, letter| name.chars().count() as f64 * letter;
         let lines = chart.lines.iter();
@@ -47,7 +47,7 @@ impl Frame {
         Self {
             left,
             right,
-            // A row more for the names of marks.
+            // One more row for the names of marks.
             top: if chart.marks.is_empty() { 90.0 } else { 108.0 },
             bottom: HEIGHT - 76.0,
             scale_left: left + before,
@@ -57,7 +57,7 @@ impl Frame {
         }
     }
 
-    /// The horizontal position on the sheet.
+    /// Returns the horizontal position in the chart.
     pub(super) fn x(&self, position: Position) -> f64 {
         match position {
             Position::At(value) => {
@@ -68,13 +68,13 @@ impl Frame {
         }
     }
 
-    /// The vertical position on the sheet of a value of the vertical axis.
+    /// Returns the position in the chart of a value of the vertical axis.
     pub(super) fn y(&self, value: f64) -> f64 {
         self.bottom - self.heights.share(value) * (self.bottom - self.top)
     }
 }
 
-/// What the scale leaves free at the left and the right of the plot.
+/// Returns the margins that the scale leaves at the left and the right of the plot.
 fn margins(axis: &Axis) -> (f64, f64) {
     let inset = match axis.scale {
         Scale::Linear { .. } => 0.0,

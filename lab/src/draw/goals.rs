@@ -1,4 +1,4 @@
-//! Figures beside the goals they are to reach.
+//! Figures beside their goals.
 
 use super::cell::{Cell, Quantity};
 use super::group::{direction, group, parameters_but};
@@ -9,10 +9,10 @@ use super::text;
 use crate::result::{Figure, LinkConditions};
 use crate::scenario::Goal;
 
-/// Figures of the same bytes may differ by this share: some programs count what arrived.
+/// Relative difference up to which bytes count as equal: some programs count what arrived.
 const SAME_BYTES: f64 = 0.01;
 
-/// One series of figures over one link, and the goal it is to reach.
+/// A series of figures over one link, with its goal.
 #[derive(Debug)]
 struct Row<'a> {
     goal: &'a Goal,
@@ -23,11 +23,11 @@ struct Row<'a> {
     cell: Cell,
 }
 
-/// What became of a goal, or of a part of it.
+/// The judgement of a goal, or of a part of it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Verdict {
     Met,
-    /// There is nothing to judge by.
+    /// There is no figure to judge by.
     Unknown,
     Short,
 }
@@ -52,14 +52,14 @@ impl Aim {
     const ALL: [Self; 4] = [Self::Steady, Self::Start, Self::Whole, Self::Reconnects];
 }
 
-/// Which side of its goal a figure has to be on.
+/// The side of its goal on which a figure has to be.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Side {
     AtLeast,
     AtMost,
 }
 
-/// The part of a page about goals; `None` where no figure has one.
+/// Returns the part of a page about goals; `None` if no figure has one.
 pub(super) fn part(figures: &[Figure], goals: &[Goal]) -> Option<Part> {
     let figures: Vec<_> = figures.iter().collect();
     let rows: Vec<_> = goals.iter().flat_map(|goal| rows(goal, &figures)).collect();
@@ -76,7 +76,7 @@ pub(super) fn part(figures: &[Figure], goals: &[Goal]) -> Option<Part> {
     Some(part)
 }
 
-/// One row for each series and link that the goal is for.
+/// Returns one row for each series and link that the goal applies to.
 fn rows<'a>(goal: &'a Goal, figures: &[&'a Figure]) -> Vec<Row<'a>> {
     let own = figures.iter().copied().filter(|figure| {
         figure.who == goal.who && goal.over.holds(&figure.link, direction(figure))
@@ -94,7 +94,7 @@ fn key(figure: &Figure) -> Key {
     (figure.who.clone(), parameters_but(figure, &["direction"]))
 }
 
-/// What the columns hold.
+/// Returns the explanation of the columns.
 fn explanation(aims: &[Aim], rows: &[Row<'_>]) -> String {
     let others = rows.iter().filter_map(|row| row.goal.no_slower_than.as_deref());
     let others: Vec<_> = others.collect();
@@ -158,7 +158,7 @@ impl Row<'_> {
         format!("{flow}, RTT {rtt} ms, {}", names::loss(self.link.loss_percent))
     }
 
-    /// The worst of all its parts.
+    /// Returns the worst verdict of all parts.
     fn verdict(&self, figures: &[&Figure]) -> Verdict {
         let verdicts = Aim::ALL
             .into_iter()
@@ -184,7 +184,7 @@ impl Row<'_> {
         judged.unwrap_or_else(Judged::nothing)
     }
 
-    /// Its goodput beside another's.
+    /// Compares its goodput with that of another program.
     fn beside(&self, who: &str, figures: &[&Figure]) -> Judged {
         match self.other(who, figures).and_then(|cell| cell.goodput) {
             Some(rate) => self.compare(Quantity::Goodput, Side::AtLeast, text::rate(rate)),
@@ -192,7 +192,8 @@ impl Row<'_> {
         }
     }
 
-    /// What the other came to over the same link, the same way, with as many bytes.
+    /// Returns the cell of the other program over the same link, in the same direction, with the same number of
+    /// bytes.
     fn other(&self, who: &str, figures: &[&Figure]) -> Option<Cell> {
         let bytes = self.bytes as f64;
         let same = figures.iter().copied().filter(|figure| {
@@ -202,11 +203,11 @@ impl Row<'_> {
                 && (figure.bytes as f64 - bytes).abs() <= bytes * SAME_BYTES
         });
         let same: Vec<_> = same.collect();
-        // Of several series the first: the plainest comes first in a scenario.
+        // Of several series, this takes the first: a scenario lists the plainest one first.
         Cell::of(&group(&same, key).first()?.1)
     }
 
-    /// Judges a figure as it is written, so that nobody has to wonder about digits he does not see.
+    /// Judges a figure by its rounded value, as it is printed, so that the verdict agrees with the visible digits.
     fn compare(&self, quantity: Quantity, side: Side, goal: String) -> Judged {
         let written = self.cell.text(quantity);
         let (Ok(figure), Ok(bound)) = (written.parse::<f64>(), goal.parse::<f64>()) else {
@@ -224,7 +225,7 @@ impl Row<'_> {
         Judged { verdict, text: format!("{written} {sign} {goal}") }
     }
 
-    /// The verdict, with the reason if the goal is not met.
+    /// Returns the text of a verdict, with the reason if the goal is not met.
     fn told(&self, verdict: Verdict, table: &mut Table) -> String {
         let (words, reason) = match verdict {
             Verdict::Met => return "met".into(),

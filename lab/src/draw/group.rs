@@ -1,10 +1,10 @@
-//! Sorting figures into groups without losing the order they were measured in.
+//! Grouping of figures that keeps the order of their measurement.
 
 use std::collections::BTreeMap;
 
 use crate::result::Figure;
 
-/// The items by key; keys and items in the order of their first appearance.
+/// Groups the items by key. Keys and items keep the order of their first appearance.
 pub(super) fn group<T: Copy, K: PartialEq>(items: &[T], key: impl Fn(T) -> K) -> Vec<(K, Vec<T>)> {
     let mut groups: Vec<(K, Vec<T>)> = Vec::new();
     for &item in items {
@@ -17,7 +17,7 @@ pub(super) fn group<T: Copy, K: PartialEq>(items: &[T], key: impl Fn(T) -> K) ->
     groups
 }
 
-/// The different values, ascending.
+/// Returns the distinct values, ascending.
 pub(super) fn ascending(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
@@ -25,19 +25,20 @@ pub(super) fn ascending(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
     values
 }
 
-/// The parameters of a figure but those named, and but `repetition`, which tells nothing apart.
+/// Returns the parameters of a figure except the named ones, and except `repetition`, which does not
+/// distinguish figures.
 pub(super) fn parameters_but(figure: &Figure, names: &[&str]) -> BTreeMap<String, String> {
     let kept = |name: &str| name != "repetition" && !names.contains(&name);
     let pairs = figure.parameters.iter().filter(|(name, _)| kept(name));
     pairs.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// One parameter of a figure.
+/// Returns one parameter of a figure.
 pub(super) fn parameter<'a>(figure: &'a Figure, name: &str) -> Option<&'a str> {
     figure.parameters.get(name).map(String::as_str)
 }
 
-/// Which way the bytes went; what does not tell it is a write.
+/// Returns the direction of the bytes. A figure without a direction is a write.
 pub(super) fn direction(figure: &Figure) -> &str {
     parameter(figure, "direction").unwrap_or("write")
 }

@@ -1,4 +1,4 @@
-//! Disks in use that QEMU mirrored to a unit: how long until both were equal, and how it stood meanwhile.
+//! Disks in use that QEMU mirrored to a unit: how long until both were equal, and the progress until then.
 
 use serde::Deserialize;
 
@@ -12,12 +12,12 @@ use super::text;
 use crate::mirror::MirrorFigure;
 use crate::result::{Figure, Outcome};
 
-/// Whether a figure is that of a mirror.
+/// Returns whether a figure is of a mirror.
 pub(super) fn is_mirror(figure: &Figure) -> bool {
     parameter(figure, "mirror").is_some()
 }
 
-/// The part of a page about them; `None` without any.
+/// Returns the part of a page about mirrors; `None` without any.
 pub(super) fn part(figures: &[&Figure], source: &Source) -> Option<Part> {
     if figures.is_empty() {
         return None;
@@ -41,7 +41,7 @@ pub(super) fn part(figures: &[&Figure], source: &Source) -> Option<Part> {
     Some(part)
 }
 
-/// What the figures of one chart have in common.
+/// Returns the conditions that the figures of one chart share.
 fn conditions(figure: &Figure) -> String {
     let link = &figure.link;
     let rate = link.rate_mbit_per_s.map_or_else(String::new, |rate| format!("{}, ", speed(rate)));
@@ -58,7 +58,7 @@ fn conditions(figure: &Figure) -> String {
     format!("{rate}{} ms{loss}, {load}, granularity {granularity}", text::plain(link.rtt_ms))
 }
 
-/// What tells a chart's file from the others.
+/// Returns the part of a chart's file name that distinguishes it from others.
 fn file_name(figures: &[&Figure]) -> String {
     let Some(first) = figures.first() else { return String::new() };
     let word = |name| parameter(first, name).unwrap_or_default();
@@ -146,7 +146,7 @@ fn told_cells(told: &MirrorFigure, figure: &Figure, table: &mut Table) -> Vec<St
     ]
 }
 
-/// When ours was ready, and each other.
+/// Compares the time at which ours was ready with that of each other program.
 fn verdict(figures: &[&Figure]) -> Vec<String> {
     let ready = |figure: &Figure| told(figure).and_then(|told| told.ready_seconds);
     let Some((ours, own)) =
@@ -212,12 +212,12 @@ fn chart(conditions: &str, figures: &[&Figure], source: &Source) -> Chart {
     }
 }
 
-/// No more points than a chart has room for, the last one among them.
+/// Returns at most as many samples as a chart has room for, including the last one.
 fn thinned<T>(samples: &[T]) -> impl Iterator<Item = &T> {
     samples.iter().rev().step_by(samples.len() / POINTS + 1).collect::<Vec<_>>().into_iter().rev()
 }
 
-/// How many points a line has at most.
+/// Largest number of points of a line.
 const POINTS: usize = 100;
 
 #[cfg(test)]

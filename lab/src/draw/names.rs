@@ -1,4 +1,4 @@
-//! Names of series and conditions, as short as telling them apart allows.
+//! Names of series and conditions, as short as they can be while they are distinct.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,24 +6,24 @@ use super::group::{ascending, group};
 use super::text;
 use crate::result::{Figure, LinkConditions};
 
-/// Who measured, and with which parameters.
+/// A program and its parameters.
 pub(super) type Key = (String, BTreeMap<String, String>);
 
-/// A name for each series: who, and those parameters that are not the same for all series of the
-/// same program. Where all series are of one program, only the parameters.
+/// Returns a name for each series: the program, and the parameters that differ between its series. If all
+/// series are of one program, only the parameters.
 pub(super) fn names(keys: &[Key]) -> Vec<String> {
     let alone = sole_program(keys).is_some();
     keys.iter().map(|key| name(key, &varying(keys, &key.0), alone)).collect()
 }
 
-/// The program whose series these are, if they are more than one and all of one program.
+/// Returns the program of the series if there are several and all are of one program.
 pub(super) fn sole_program(keys: &[Key]) -> Option<&str> {
     let (first, others) = keys.split_first()?;
     let alone = !others.is_empty() && others.iter().all(|key| key.0 == first.0);
     alone.then_some(first.0.as_str())
 }
 
-/// What is the same for all series of a program, programs with the same together:
+/// Returns the conditions that all series of a program share. Programs with the same conditions share an entry:
 /// `block-copy, iperf3: 64 MiB`.
 pub(super) fn conditions(keys: &[Key], figures: &[&Figure]) -> String {
     let by_program = group(figures, |figure| figure.who.as_str());
@@ -37,7 +37,7 @@ pub(super) fn conditions(keys: &[Key], figures: &[&Figure]) -> String {
     lines.collect::<Vec<_>>().join("; ")
 }
 
-/// What went over which link: `Writes over 100 Mbit/s`.
+/// Returns the direction and the rate of the link: `Writes over 100 Mbit/s`.
 pub(super) fn flow(direction: &str, rate_mbit_per_s: Option<f64>) -> String {
     let what = match direction {
         "write" => "Writes",
@@ -50,7 +50,7 @@ pub(super) fn flow(direction: &str, rate_mbit_per_s: Option<f64>) -> String {
     }
 }
 
-/// A link's rate: `100 Mbit/s`, `1 Gbit/s`.
+/// Returns the text of a link's rate: `100 Mbit/s`, `1 Gbit/s`.
 pub(super) fn speed(mbit_per_s: f64) -> String {
     if mbit_per_s >= 1000.0 {
         format!("{} Gbit/s", text::plain(mbit_per_s / 1000.0))
@@ -59,17 +59,17 @@ pub(super) fn speed(mbit_per_s: f64) -> String {
     }
 }
 
-/// The link's rate, 10^6 bits a second, as a height to compare with.
+/// Returns the link's rate, 10^6 bits per second, as a level to compare with.
 pub(super) fn link_rate(mbit_per_s: Option<f64>) -> Vec<(String, f64)> {
     mbit_per_s.map(|rate| ("link rate".into(), rate)).into_iter().collect()
 }
 
-/// A share of lost packets: `no loss`, `0.1 % loss`.
+/// Returns the text of a share of lost packets: `no loss`, `0.1 % loss`.
 pub(super) fn loss(percent: f64) -> String {
     if percent == 0.0 { "no loss".into() } else { format!("{} % loss", text::plain(percent)) }
 }
 
-/// The part of a file's name that tells a link apart: `100mbit`, `100mbit-loss-0.1`.
+/// Returns the part of a file name that identifies a link: `100mbit`, `100mbit-loss-0.1`.
 pub(super) fn link_slug(link: &LinkConditions) -> String {
     let rate = link
         .rate_mbit_per_s
@@ -80,7 +80,7 @@ pub(super) fn link_slug(link: &LinkConditions) -> String {
     }
 }
 
-/// How many repetitions the medians are of; nothing where there was one of each.
+/// Returns the number of repetitions that the medians are of. Empty if each measurement was made once.
 pub(super) fn repetitions(most: usize) -> String {
     if most > 1 { format!("; medians of {most}") } else { String::new() }
 }
@@ -95,7 +95,7 @@ fn name((who, parameters): &Key, varying: &BTreeSet<&str>, alone: bool) -> Strin
     }
 }
 
-/// How much a program moved, and its parameters that are the same for all its series.
+/// Returns how many bytes a program moved, and the parameters that all of its series share.
 fn constant(keys: &[Key], who: &str, figures: &[&Figure]) -> String {
     let varying = varying(keys, who);
     let parameters = keys.iter().filter(|key| key.0 == who).take(1).flat_map(|key| &key.1);
@@ -104,7 +104,7 @@ fn constant(keys: &[Key], who: &str, figures: &[&Figure]) -> String {
     all.join(", ")
 }
 
-/// The parameters that are not the same for all series of a program.
+/// Returns the parameters that differ between the series of a program.
 fn varying<'a>(keys: &'a [Key], who: &str) -> BTreeSet<&'a str> {
     let own: Vec<_> = keys.iter().filter(|key| key.0 == who).map(|key| &key.1).collect();
     let all = own.iter().flat_map(|parameters| parameters.keys());
@@ -117,7 +117,7 @@ fn words((name, value): (&String, &String)) -> String {
     format!("{} {value}", name.replace('_', " "))
 }
 
-/// What each run moved: one or two sizes, or the smallest and the largest of more.
+/// Returns the bytes of the runs: one or two sizes, or the smallest and the largest of more.
 pub(super) fn sizes(figures: &[&Figure]) -> String {
     let sizes = ascending(figures.iter().map(|figure| figure.bytes as f64));
     match *sizes.as_slice() {

@@ -1,4 +1,4 @@
-//! One page of Markdown for each result file, and the charts it shows.
+//! A Markdown page for each result file, and its charts.
 
 use std::path::Path;
 
@@ -9,22 +9,22 @@ use crate::error::Error;
 use crate::result::{Figure, ResultFile};
 use crate::scenario::Goal;
 
-/// A result file to draw, and what its page is called.
+/// A result file to draw, and the name of its page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page {
     /// The name of the page's files, without an extension; letters, digits, dots and dashes.
     pub name: String,
-    /// What is drawn.
+    /// The result to draw.
     pub result: ResultFile,
-    /// What its figures are to reach; none for a page that only tells them.
+    /// Goals of its figures; empty for a page without goals.
     pub goals: Vec<Goal>,
 }
 
 impl Page {
-    /// Reads a result file; its page is called like it, and has no goals.
+    /// Reads a result file. The page has the name of the file and no goals.
     ///
     /// # Errors
-    /// [`Error::File`] if it cannot be read, [`Error::Result`] if it is no result file.
+    /// [`Error::File`] if it cannot be read, [`Error::Result`] if it is not a result file.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text =
             std::fs::read(path).map_err(|cause| Error::File { path: path.to_owned(), cause })?;
@@ -35,7 +35,7 @@ impl Page {
     }
 }
 
-/// All files of a page, the Markdown first.
+/// Returns all files of a page, the Markdown first.
 pub(super) fn files(page: &Page) -> Vec<(String, String)> {
     let result = &page.result;
     let source = Source { name: page.name.clone(), caption: caption(result) };
@@ -72,7 +72,7 @@ pub(super) fn files(page: &Page) -> Vec<(String, String)> {
     std::iter::once((format!("{}.md", page.name), markdown)).chain(charts).collect()
 }
 
-/// What, where, when and how, before any figure.
+/// Returns the head of a page: subject, machine, time and command.
 fn head(result: &ResultFile) -> String {
     let machine = &result.machine;
     let mut markdown = format!("# {}\n\n", escape(&result.title));
@@ -107,13 +107,13 @@ fn head(result: &ResultFile) -> String {
     markdown
 }
 
-/// A table of two columns, without a head to speak of.
+/// Returns a table of two columns with an empty header.
 fn rows(pairs: &[(&str, &str)]) -> String {
     let row = |(name, value): &(&str, &str)| format!("| {} | {} |\n", escape(name), escape(value));
     format!("| | |\n|---|---|\n{}", pairs.iter().map(row).collect::<String>())
 }
 
-/// The day and the commit, shortened.
+/// Returns the day and the shortened commit.
 fn caption(result: &ResultFile) -> String {
     let day = result.date.split('T').next().unwrap_or_default();
     let hash: String = result.commit.trim_end_matches('+').chars().take(12).collect();

@@ -1,19 +1,19 @@
-//! A stretch of a page: Markdown, and the charts in it.
+//! A part of a page: Markdown and its charts.
 
 use super::chart::Chart;
 use super::table::{Table, escape};
 use super::text;
 
-/// Where the charts of a page come from.
+/// The origin of a page's charts.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
-    /// What the names of its files begin with.
+    /// Prefix of the file names.
     pub(super) name: String,
-    /// What stands in the corner of each chart.
+    /// Text in the corner of each chart.
     pub(super) caption: String,
 }
 
-/// A stretch of a page: its Markdown, and the files of its charts by name.
+/// A part of a page: its Markdown, and the files of its charts by name.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) markdown: String,
@@ -21,7 +21,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// A part under a heading.
+    /// Returns a part with a heading.
     pub(super) fn new(heading: &str) -> Self {
         Self { markdown: format!("## {}\n\n", escape(heading)), charts: Vec::new() }
     }
@@ -41,12 +41,12 @@ impl Part {
         self.markdown.push_str(&format!("{table}\n"));
     }
 
-    /// Adds a chart, which gets a file of its own.
+    /// Adds a chart with a file of its own.
     pub(super) fn chart(&mut self, source: &Source, name: &str, chart: &Chart) {
         self.picture(source, name, &chart.title, chart.svg());
     }
 
-    /// Adds a drawing, which gets a file of its own.
+    /// Adds a drawing with a file of its own.
     pub(super) fn picture(&mut self, source: &Source, name: &str, title: &str, svg: String) {
         let file = format!("{}.svg", text::slug(&format!("{} {name}", source.name)));
         self.markdown.push_str(&format!("![{}]({file})\n\n", escape(title)));

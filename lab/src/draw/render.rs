@@ -1,4 +1,4 @@
-//! Charts of lines as pictures, each line named where it ends.
+//! Drawings of line charts, with a name at the end of each line.
 
 use super::axis::Position;
 use super::chart::{Chart, Line, Point};
@@ -7,12 +7,12 @@ use super::spread::spread;
 use super::style::{self, Style};
 use super::svg::{At, Svg};
 
-/// A name at the right, and the point it belongs to.
+/// A name at the right, and its point.
 struct Label<'a> {
     name: &'a str,
     anchor: At,
     style: Style,
-    /// Whether it is a line's rather than that of a height to compare with.
+    /// Whether it belongs to a line and not to a level to compare with.
     is_line: bool,
 }
 
@@ -25,7 +25,7 @@ impl Chart {
         self.vertical_axis(&mut svg, &frame);
         self.horizontal_axis(&mut svg, &frame);
         self.comparisons(&mut svg, &frame);
-        // What stands out is drawn last, over the others.
+        // Emphasized lines are drawn last, over the others.
         for bold in [false, true] {
             let lines = self.lines.iter().enumerate().filter(|(_, line)| line.bold == bold);
             lines.for_each(|(index, line)| self.line(&mut svg, &frame, index, line));
@@ -34,7 +34,7 @@ impl Chart {
         svg.finish(&format!("{}. {}", self.title, self.subtitle))
     }
 
-    /// Whether the points are too many for marks of full size.
+    /// Returns whether there are too many points for marks of full size.
     fn dense(&self) -> bool {
         self.lines.len() > 2 && self.lines.iter().any(|line| line.points.len() > 10)
     }
@@ -77,7 +77,7 @@ impl Chart {
         for (name, value) in &self.marks {
             let x = frame.x(Position::At(*value));
             svg.line((x, frame.top), (x, frame.bottom), style::MARK);
-            // The name stays within the sheet where the mark is near an edge of the plot.
+            // Keeps the name inside the chart if the mark is near an edge of the plot.
             let middle = x.clamp(frame.left + 70.0, frame.right - 70.0);
             svg.text((middle, frame.top - 6.0), name, style::MARK_NAME);
         }
@@ -103,8 +103,8 @@ impl Chart {
         }
     }
 
-    /// The position of a line's point on the sheet: beside those of the lines before it where all of
-    /// them came to nothing.
+    /// Returns the position of a line's point. A point without a value is moved beside those of earlier lines
+    /// at the same place.
     fn at(&self, frame: &Frame, index: usize, point: Point) -> At {
         let x = frame.x(point.position);
         let Some(y) = point.y else {
@@ -114,7 +114,7 @@ impl Chart {
         (x, frame.y(y))
     }
 
-    /// The names at the right, apart from each other, each joined to the end of its line.
+    /// Draws the names at the right, without overlaps, each connected to the end of its line.
     fn labels(&self, svg: &mut Svg, frame: &Frame) {
         let levels = self.levels.iter().map(|(name, y)| Label {
             name,
@@ -141,7 +141,7 @@ impl Label<'_> {
         let bend = (frame.right + 8.0, self.anchor.1);
         svg.path(&[self.anchor, bend, (end - 6.0, y), (end, y)], false, &self.style.leader());
         if self.is_line {
-            // Colours repeat where lines are many; with the mark no two are alike.
+            // With many lines colours repeat. The combination with the mark is unique.
             self.style.marker(svg, (end, y), 0.9);
         }
         svg.text((end + 8.0, y + 4.5), self.name, self.style.name());

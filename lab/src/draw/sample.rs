@@ -6,13 +6,13 @@ use serde_json::Value;
 
 use crate::result::{Figure, LinkConditions, Outcome};
 
-/// A complete figure over 100 Mbit/s.
+/// Returns a complete figure over 100 Mbit/s.
 pub(super) fn figure(who: &str, rtt_ms: f64, goodput_mbit_per_s: f64) -> Figure {
     let goodput_mbit_per_s = Some(goodput_mbit_per_s);
     Figure { goodput_mbit_per_s, ..outcome(who, rtt_ms, Outcome::Complete) }
 }
 
-/// A figure without a number.
+/// Returns a figure without a value.
 pub(super) fn outcome(who: &str, rtt_ms: f64, outcome: Outcome) -> Figure {
     Figure {
         link: LinkConditions { rtt_ms, rate_mbit_per_s: Some(100.0), loss_percent: 0.0 },

@@ -1,5 +1,4 @@
-//! Programs against each other over the same link: by round-trip time, or by loss where all
-//! round-trip times are one.
+//! Comparisons of programs over the same link: by round-trip time, or by loss if there is only one round-trip time.
 
 use super::axis::{Axis, Position, Scale};
 use super::cell::{Cell, Quantity};
@@ -11,21 +10,21 @@ use super::table::Table;
 use super::text;
 use crate::result::{Figure, LinkConditions};
 
-/// Our own program, which stands out among the others.
+/// This project's program, which is emphasized.
 const OURS: &str = "block-copy";
 
 const CARRIED: &str = "Over the link the way the data goes, MiB with all headers:";
 
-/// Some series of cells along one property of the link.
+/// Several series of cells along one property of the link.
 #[derive(Clone, Debug)]
 struct Section {
     slug: String,
     heading: String,
     conditions: String,
-    /// The program whose series these are, if their names do not tell.
+    /// The program of all series, if their names do not include it.
     program: Option<String>,
     along: Along,
-    /// The values of that property, ascending.
+    /// Values of that property, ascending.
     values: Vec<f64>,
     rate_mbit_per_s: Option<f64>,
     series: Vec<Series>,
@@ -38,16 +37,16 @@ enum Along {
     Loss,
 }
 
-/// The cells of one program with the same parameters, one for each value.
+/// The cells of one program with the same parameters, one cell for each value.
 #[derive(Clone, Debug)]
 struct Series {
     name: String,
-    /// Ours among others.
+    /// Whether it is of this project and others are not.
     ours: bool,
     cells: Vec<Option<Cell>>,
 }
 
-/// The parts of a page about figures that belong to no grid of send buffers.
+/// Returns the parts of a page about figures that belong to no grid of send buffers.
 pub(super) fn parts(figures: &[&Figure], source: &Source) -> Vec<Part> {
     let flows = group(figures, |figure| (direction(figure), figure.link.rate_mbit_per_s));
     let sections = flows.into_iter().flat_map(|((direction, _), figures)| {
@@ -56,8 +55,8 @@ pub(super) fn parts(figures: &[&Figure], source: &Source) -> Vec<Part> {
     sections.flatten().map(|section| section.part(source)).collect()
 }
 
-/// One section along the loss where there is one round-trip time and more than one loss; else one
-/// along the round-trip time for each loss.
+/// Returns one section along the loss if there is one round-trip time and more than one loss. Otherwise returns
+/// one section along the round-trip time for each loss.
 fn cuts<'a>(figures: &[&'a Figure]) -> Vec<(Along, Vec<&'a Figure>)> {
     let count = |along: Along| ascending(figures.iter().map(|figure| along.of(&figure.link))).len();
     if count(Along::Rtt) == 1 && count(Along::Loss) > 1 {
@@ -82,7 +81,7 @@ impl Along {
         }
     }
 
-    /// What a chart's name calls it.
+    /// Returns the name in file names of charts.
     fn slug(self) -> &'static str {
         match self {
             Self::Rtt => "rtt",
@@ -117,7 +116,7 @@ impl Along {
 }
 
 impl Section {
-    /// The section of figures of one direction and one rate; `None` of none.
+    /// Returns the section of figures of one direction and one rate; `None` without figures.
     fn of(direction: &str, along: Along, figures: &[&Figure]) -> Option<Self> {
         let link = &figures.first()?.link;
         let values = ascending(figures.iter().map(|figure| along.of(&figure.link)));
@@ -174,7 +173,8 @@ impl Section {
         part
     }
 
-    /// What holes may be skipped of has a time, and no rate that a link could have.
+    /// Adds the tables of an image with holes. It has a time, but no rate that can be compared with the link,
+    /// since holes may be skipped.
     fn of_holes(&self, part: &mut Part) {
         part.paragraph(&format!("The whole, s{}:", names::repetitions(self.runs())));
         part.table(&self.table(Quantity::Whole));
@@ -191,7 +191,7 @@ impl Section {
         };
         let columns = self.values.iter().map(|value| self.along.column(*value)).collect();
         let mut table = Table::new(corner, columns);
-        // What a program never tells needs no row; what it moved is always told.
+        // A value that a program never reports needs no row. Its goodput always has one.
         let told = |series: &&Series| quantity == Quantity::Goodput || series.has(quantity);
         for series in self.series.iter().filter(told) {
             let cells = series.cells.iter().map(|cell| table.cell(cell.as_ref(), quantity));
@@ -201,7 +201,7 @@ impl Section {
         table
     }
 
-    /// The chart of goodput; `None` where there is no more than one value to draw it along.
+    /// Returns the chart of goodput; `None` if there is at most one value along its axis.
     fn chart(&self, source: &Source) -> Option<Chart> {
         let lines = self.series.iter().map(|series| series.line(self));
         let lines: Vec<_> = lines.filter(|line| !line.points.is_empty()).collect();
@@ -261,7 +261,8 @@ impl Series {
     }
 }
 
-/// Our own series first, so that they have the same colour everywhere. Alone they do not stand out.
+/// Sorts the series, this project's first, so that they have the same colour everywhere. If there are no
+/// others, none is emphasized.
 fn in_order(mut series: Vec<Series>) -> Vec<Series> {
     let alone = series.iter().all(|series| series.ours);
     series.iter_mut().for_each(|series| series.ours &= !alone);
@@ -270,7 +271,7 @@ fn in_order(mut series: Vec<Series>) -> Vec<Series> {
 }
 
 impl Cell {
-    /// The point of the goodput; `None` where there is nothing to show.
+    /// Returns the point of the goodput; `None` if there is nothing to show.
     pub(super) fn point(&self, position: Position) -> Option<Point> {
         (self.goodput.is_some() || self.timed_out()).then_some(Point { position, y: self.goodput })
     }

@@ -1,4 +1,4 @@
-//! Two initiators without a link between them and the target: what the same requests cost each.
+//! Two initiators without a simulated link to the target: the cost of the same requests for each.
 
 mod figures;
 mod many_disks;
@@ -15,15 +15,15 @@ use figures::{
     WAITS, What, cell, median, number, ratio, ratio_words,
 };
 
-/// The target that has more to give than tgtd, as the figures name it.
+/// Name in the figures of the target that is faster than tgtd.
 const TESTKIT: &str = "testkit";
 
-/// Whether a figure is one of them.
+/// Returns whether a figure is of a short link.
 pub(super) fn is_short_link(figure: &Figure) -> bool {
     parameter(figure, "short_link").is_some()
 }
 
-/// The part of a page about them; `None` without any.
+/// Returns the part of a page about short links; `None` without any.
 pub(super) fn part(figures: &[&Figure], source: &Source) -> Option<Part> {
     if figures.is_empty() {
         return None;
@@ -52,7 +52,7 @@ pub(super) fn part(figures: &[&Figure], source: &Source) -> Option<Part> {
     Some(part)
 }
 
-/// The runtimes that the initiator ran on.
+/// Returns the runtimes of this project's initiator.
 fn runtimes<'a>(figures: &[&'a Figure]) -> Vec<&'a str> {
     let ours: Vec<_> = figures.iter().copied().filter(|figure| figure.who == OURS).collect();
     let runtimes = group(&ours, |figure: &'a Figure| parameter(figure, "runtime"));
@@ -67,7 +67,7 @@ fn runtime_words(runtime: &str) -> &str {
     }
 }
 
-/// A load, and what those who carried it came to.
+/// A load, with the figures of each program.
 struct Load<'a> {
     direction: &'a str,
     io: u64,
@@ -75,7 +75,7 @@ struct Load<'a> {
     digests: &'a str,
     ours: Vec<&'a Figure>,
     theirs: Vec<&'a Figure>,
-    /// The same against the testkit's target.
+    /// This project's figures of the load against the testkit's target.
     ours_on_testkit: Vec<&'a Figure>,
     theirs_on_testkit: Vec<&'a Figure>,
     bare: Vec<&'a Figure>,
@@ -114,7 +114,7 @@ fn loads<'a>(runs: &[&'a Figure], calls: &[&'a Figure], runtime: &str) -> Vec<Lo
     group(runs, |figure: &'a Figure| key(figure)).into_iter().map(load).collect()
 }
 
-/// The figures of one program; of ours, those on this runtime.
+/// Returns the figures of one program. For this project's, only those on this runtime.
 fn by<'a>(who: &str, figures: &[&'a Figure], runtime: &str) -> Vec<&'a Figure> {
     let is_own = |figure: &&Figure| {
         figure.who == who && parameter(figure, "runtime").is_none_or(|word| word == runtime)
@@ -133,7 +133,7 @@ impl Load<'_> {
         format!("{what} {} x {}{digests}", text::bytes(self.io as f64), self.depth)
     }
 
-    /// The median of what both came to, and how they compare.
+    /// Returns the medians of both programs.
     fn pair(&self, what: What) -> (Option<f64>, Option<f64>) {
         (median(&self.ours, what), median(&self.theirs, what))
     }
@@ -159,7 +159,7 @@ impl Load<'_> {
     }
 }
 
-/// A table of ours beside another's.
+/// Returns a table that compares this project with another program.
 fn versus(corner: &str, other: &str, share: &str) -> Table {
     Table::new(corner, [OURS, other, share, "goal"].map(str::to_owned).into())
 }
@@ -175,7 +175,7 @@ fn throughput(part: &mut Part, loads: &[Load<'_>]) {
     beside_a_stream(part, loads);
 }
 
-/// Against a target that has more to give.
+/// Adds the comparison against the testkit's target, which is faster than tgtd.
 fn on_testkit(part: &mut Part, loads: &[Load<'_>]) {
     let loads: Vec<_> = loads.iter().filter(|load| !load.ours_on_testkit.is_empty()).collect();
     if loads.is_empty() {
@@ -206,7 +206,7 @@ fn on_testkit(part: &mut Part, loads: &[Load<'_>]) {
     part.table(&table);
 }
 
-/// Ours against the testkit's target, and what TCP carries without iSCSI.
+/// Compares this project against the testkit's target with TCP without iSCSI.
 fn beside_a_stream(part: &mut Part, loads: &[Load<'_>]) {
     let is_there = |load: &&Load<'_>| !load.ours_on_testkit.is_empty() && !load.bare.is_empty();
     let loads: Vec<_> = loads.iter().filter(is_there).collect();
@@ -269,7 +269,7 @@ fn row(table: &mut Table, load: &Load<'_>, what: What, goal: Option<Goal>) {
     table.row(&load.name(), false, cells);
 }
 
-/// What the kernel had to do.
+/// Adds the table of kernel events.
 fn events(part: &mut Part, loads: &[Load<'_>]) {
     part.paragraph(
         "Of a request, ours and libiscsi's, with the ratio: page faults; switches because the program waited, and because it \

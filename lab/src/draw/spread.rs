@@ -1,13 +1,13 @@
-//! Room for labels that want to stand at the same height.
+//! Placement of labels that would overlap.
 
-/// Moves heights apart until each is at least `gap` from the next, keeping their order, all within
-/// `low..=high` if there is room, and as near to where they were as that allows (least squares).
+/// Moves heights apart until each is at least `gap` from the next. Keeps their order, and all of them within
+/// `low..=high` if there is room. The sum of squared movements is minimal.
 pub(super) fn spread(wanted: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by(|a, b| wanted[*a].total_cmp(&wanted[*b]));
     let offsets: Vec<f64> =
         std::iter::successors(Some(0.0), |sum| Some(sum + gap)).take(wanted.len()).collect();
-    // Less its offset a height needs no gap any more: it only must not be below the one before.
+    // After subtracting its offset, a height needs no gap: it only must not be below the previous one.
     let shifted = order.iter().zip(&offsets).map(|(index, offset)| wanted[*index] - offset);
     let top = (high - offsets.last().copied().unwrap_or(0.0)).max(low);
     let level = never_falling(shifted);
@@ -18,7 +18,7 @@ pub(super) fn spread(wanted: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> 
     positions
 }
 
-/// The nearest sequence that never falls: neighbours in the wrong order share their mean.
+/// Returns the nearest sequence that never decreases: neighbours in the wrong order share their mean.
 fn never_falling(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut pools: Vec<(f64, usize)> = Vec::new();
     for value in values {

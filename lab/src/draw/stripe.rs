@@ -1,4 +1,4 @@
-//! Units as one: what several links carry beside one.
+//! Units that are joined to one: the rate of several links beside that of one.
 
 use super::axis::{Axis, Position, Scale};
 use super::chart::{Chart, Line, Point};
@@ -10,12 +10,12 @@ use super::table::Table;
 use super::text;
 use crate::result::{Figure, Outcome};
 
-/// Whether a figure is that of units as one.
+/// Returns whether a figure is of units that are joined to one.
 pub(super) fn is_stripe(figure: &Figure) -> bool {
     parameter(figure, "links").is_some()
 }
 
-/// The part of a page about them; `None` without any.
+/// Returns the part of a page about joined units; `None` without any.
 pub(super) fn part(figures: &[&Figure], source: &Source) -> Option<Part> {
     if figures.is_empty() {
         return None;
@@ -57,19 +57,20 @@ fn series<'a>(figures: &[&'a Figure]) -> Vec<Series<'a>> {
     })
 }
 
-/// Whether a series is of this project.
+/// Returns whether a series is of this project.
 fn is_of_ours((_, figures): &Series<'_>) -> bool {
     figures.first().is_some_and(|figure| is_ours(&figure.who))
 }
 
-/// Which rate of a figure.
+/// Selects a rate of a figure.
 type Which = fn(&Figure) -> Option<f64>;
 
 const WHOLE: Which = |figure| figure.goodput_mbit_per_s;
-/// Of writes alone: a copy counts what it has read in order, so bytes that came in the first seconds may count later.
+/// For writes only: a copy counts what it has read in order, so bytes that arrived in the first seconds may
+/// count later.
 const STEADY: Which = |figure| figure.steady_mbit_per_s.filter(|_| direction(figure) == "write");
 
-/// What a program had over so many links, Mbit/s: the median of its repetitions.
+/// Returns the rate of a program over `count` links, Mbit/s: the median of its repetitions.
 fn rate((_, figures): &Series<'_>, count: f64, which: Which) -> Option<f64> {
     let of = figures.iter().filter(|figure| links_of(figure) == Some(count));
     let mut rates: Vec<_> = of.filter_map(|figure| which(figure)).collect();

@@ -17,17 +17,17 @@ pub(super) const MARK_NAME: &str = r##"font-size="12" fill="#333333" text-anchor
 
 pub(super) const VALUE: &str = r##"font-size="11" fill="#555555""##;
 
-/// Colours that differ for all kinds of colour vision (Okabe and Ito), without the yellow, which
-/// nobody sees on white.
+/// Colours that are distinct for all kinds of colour vision (Okabe and Ito), without the yellow, which is
+/// invisible on white.
 const COLOURS: [&str; 7] =
     ["#0072b2", "#d55e00", "#009e73", "#e69f00", "#cc79a7", "#56b4e9", "#000000"];
 
-/// Whether a program is this project's own, which stands out among the others.
+/// Returns whether a program is this project's own, which is emphasized.
 pub(super) fn is_ours(who: &str) -> bool {
     matches!(who, "block-copy" | "block-serve")
 }
 
-/// How one line looks.
+/// The style of a line.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Style {
     colour: &'static str,
@@ -35,7 +35,7 @@ pub(super) struct Style {
     bold: bool,
 }
 
-/// The shape at each point; it tells lines apart without their colours.
+/// The shape at each point. It distinguishes lines without their colours.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Mark {
     Circle,
@@ -46,41 +46,41 @@ enum Mark {
 }
 
 impl Style {
-    /// The look of the line with this index.
+    /// Returns the style of the line with this index.
     pub(super) fn line(index: usize, bold: bool) -> Self {
         let marks = [Mark::Circle, Mark::Square, Mark::Diamond, Mark::Triangle, Mark::TriangleDown];
         // Seven colours and five marks repeat together only after 35 lines.
         Self { colour: COLOURS[index % COLOURS.len()], mark: marks[index % marks.len()], bold }
     }
 
-    /// The look of a height to compare with.
+    /// Returns the style of a level to compare with.
     pub(super) fn level() -> Self {
         Self { colour: "#8a8a8a", mark: Mark::Circle, bold: false }
     }
 
-    /// A stroke between two points, dotted where it only leads the eye.
+    /// Returns a stroke between two points, dotted if it only guides the eye.
     pub(super) fn stroke(self, sure: bool) -> String {
         let width = if self.bold { 3.6 } else { 1.9 };
         let dots = if sure { "" } else { r#" stroke-dasharray="1.5 4""# };
         format!(r#"stroke="{}" stroke-width="{width}" stroke-linecap="round"{dots}"#, self.colour)
     }
 
-    /// The inside of an area.
+    /// Returns the fill of an area.
     pub(super) fn fill(self) -> String {
         format!(r#"fill="{}""#, self.colour)
     }
 
-    /// The stroke of a level that belongs to a line.
+    /// Returns the stroke of a level that belongs to a line.
     pub(super) fn dashes(self) -> String {
         format!(r#"stroke="{}" stroke-width="1.6" stroke-dasharray="7 4""#, self.colour)
     }
 
-    /// The stroke from a line's end to its name.
+    /// Returns the stroke from a line's end to its name.
     pub(super) fn leader(self) -> String {
         format!(r#"stroke="{}" stroke-width="1.1" fill="none" opacity="0.75""#, self.colour)
     }
 
-    /// The text at a line's end.
+    /// Returns the style of the text at a line's end.
     pub(super) fn name(self) -> &'static str {
         if self.bold {
             r##"font-size="13.5" font-weight="700" fill="#1a1a1a""##
@@ -89,7 +89,7 @@ impl Style {
         }
     }
 
-    /// The mark of a point, so many times its usual size.
+    /// Draws the mark of a point, `times` its usual size.
     pub(super) fn marker(self, svg: &mut Svg, (x, y): At, times: f64) {
         let size = times * if self.bold { 5.0 } else { 3.9 };
         let fill = format!(r##"fill="{}" stroke="#ffffff" stroke-width="1.2""##, self.colour);
@@ -105,7 +105,7 @@ impl Style {
         svg.path(&corners, true, &fill);
     }
 
-    /// The mark of an attempt that came to nothing.
+    /// Draws the mark of a measurement without a result.
     pub(super) fn cross(self, svg: &mut Svg, (x, y): At) {
         let stroke = format!(r#"stroke="{}" stroke-width="2.2""#, self.colour);
         svg.line((x - 4.5, y - 4.5), (x + 4.5, y + 4.5), &stroke);

@@ -1,6 +1,6 @@
-//! A drawing as text: elements one after the other, in a white sheet.
+//! A drawing as text: elements one after the other, on a white background.
 
-/// A drawing under way.
+/// A drawing in progress.
 #[derive(Clone, Debug)]
 pub(super) struct Svg {
     width: f64,
@@ -8,25 +8,25 @@ pub(super) struct Svg {
     body: String,
 }
 
-/// A position on the sheet, x from the left and y from the top.
+/// A position in the drawing, x from the left and y from the top.
 pub(super) type At = (f64, f64);
 
 const FONTS: &str =
     "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif";
 
 impl Svg {
-    /// An empty white sheet.
+    /// Returns an empty drawing.
     pub(super) fn new(width: f64, height: f64) -> Self {
         Self { width, height, body: String::new() }
     }
 
-    /// A straight line.
+    /// Adds a straight line.
     pub(super) fn line(&mut self, from: At, to: At, attributes: &str) {
         let (x1, y1, x2, y2) = (number(from.0), number(from.1), number(to.0), number(to.1));
         self.element(&format!(r#"<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" {attributes}/>"#));
     }
 
-    /// A line through several positions, or the border of an area.
+    /// Adds a line through several positions, or the border of an area if `closed`.
     pub(super) fn path(&mut self, positions: &[At], closed: bool, attributes: &str) {
         let positions: Vec<_> =
             positions.iter().map(|(x, y)| format!("{} {}", number(*x), number(*y))).collect();
@@ -34,13 +34,13 @@ impl Svg {
         self.element(&format!(r#"<path d="M{}{end}" {attributes}/>"#, positions.join("L")));
     }
 
-    /// A circle.
+    /// Adds a circle.
     pub(super) fn circle(&mut self, (x, y): At, radius: f64, attributes: &str) {
         let (x, y, radius) = (number(x), number(y), number(radius));
         self.element(&format!(r#"<circle cx="{x}" cy="{y}" r="{radius}" {attributes}/>"#));
     }
 
-    /// A rectangle, by its upper left corner and its size.
+    /// Adds a rectangle, by its upper left corner and its size.
     pub(super) fn rectangle(&mut self, (x, y): At, size: (f64, f64), attributes: &str) {
         let (x, y, width, height) = (number(x), number(y), number(size.0), number(size.1));
         self.element(&format!(
@@ -48,13 +48,13 @@ impl Svg {
         ));
     }
 
-    /// One line of text.
+    /// Adds a line of text.
     pub(super) fn text(&mut self, (x, y): At, text: &str, attributes: &str) {
         let (x, y, text) = (number(x), number(y), escape(text));
         self.element(&format!(r#"<text x="{x}" y="{y}" {attributes}>{text}</text>"#));
     }
 
-    /// The whole file; the title is for those who hear it rather than see it.
+    /// Returns the file. The title is for screen readers.
     pub(super) fn finish(self, title: &str) -> String {
         let Self { width, height, body } = self;
         let title = escape(title);
@@ -73,7 +73,7 @@ impl Svg {
     }
 }
 
-/// A coordinate, to a tenth of a pixel.
+/// Formats a coordinate with a precision of 0.1 pixels.
 fn number(value: f64) -> String {
     // Adding zero turns a negative zero into zero.
     format!("{}", (value * 10.0).round() / 10.0 + 0.0)

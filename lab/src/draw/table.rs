@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 
 use super::cell::{Cell, Quantity};
 
-/// A table with names at its left, figures at their right, and notes.
+/// A table with names at the left, figures at the right, and notes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
     corner: String,
@@ -14,19 +14,19 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// An empty table; `corner` stands over the names of the rows.
+    /// Returns an empty table. `corner` is the heading of the row names.
     pub(super) fn new(corner: &str, columns: Vec<String>) -> Self {
         Self { corner: corner.into(), columns, ..Self::default() }
     }
 
-    /// Adds a row, bold if it is our own.
+    /// Adds a row, bold if it is this project's.
     pub(super) fn row(&mut self, name: &str, ours: bool, cells: Vec<String>) {
         let name = escape(name);
         let name = if ours { format!("**{name}**") } else { name };
         self.rows.push((name, cells));
     }
 
-    /// The text of a cell, with the number of its note if there is one.
+    /// Returns the text of a cell, with the number of its note if it has one.
     pub(super) fn cell(&mut self, cell: Option<&Cell>, quantity: Quantity) -> String {
         let Some(cell) = cell else { return "-".into() };
         match cell.note() {
@@ -35,12 +35,12 @@ impl Table {
         }
     }
 
-    /// A text with the number of its note.
+    /// Returns a text with the number of its note.
     pub(super) fn noted(&mut self, text: &str, note: String) -> String {
         format!("{text}<sup>{}</sup>", self.note(note))
     }
 
-    /// The number of a note, which is written once however often it is needed.
+    /// Returns the number of a note. Equal notes share a number.
     fn note(&mut self, note: String) -> usize {
         let known = self.notes.iter().position(|other| *other == note);
         let place = known.unwrap_or(self.notes.len());
@@ -65,7 +65,7 @@ impl Display for Table {
     }
 }
 
-/// The text on one line, with nothing in it that Markdown would take for its own.
+/// Returns the text on one line, with the special characters of Markdown escaped.
 pub(super) fn escape(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut escaped = String::with_capacity(line.len());

@@ -1,22 +1,22 @@
-//! Numbers as people read them.
+//! Numbers for readers.
 
-/// A number without needless digits: `0.3`, `40`, `0.001`.
+/// Formats a number without needless digits: `0.3`, `40`, `0.001`.
 pub(super) fn plain(value: f64) -> String {
     format!("{}", (value * 1e6).round() / 1e6)
 }
 
-/// A rate in 10^6 bits a second, with the digits that mean something: `8.1`, `95.4`, `947`.
+/// Formats a rate in 10^6 bits per second with its significant digits: `8.1`, `95.4`, `947`.
 pub(super) fn rate(mbit_per_s: f64) -> String {
     if mbit_per_s < 99.95 { format!("{mbit_per_s:.1}") } else { format!("{mbit_per_s:.0}") }
 }
 
-/// Seconds: `0.42`, `12.3`.
+/// Formats seconds: `0.42`, `12.3`.
 pub(super) fn seconds(seconds: f64) -> String {
     if seconds.abs() < 9.995 { format!("{seconds:.2}") } else { format!("{seconds:.1}") }
 }
 
-/// A number of bytes in the largest unit that leaves it whole, or at least ten: `512 KiB`,
-/// `1152 KiB`, `2 GiB`.
+/// Formats a number of bytes in the largest unit in which it is whole or at least ten: `512 KiB`, `1152 KiB`,
+/// `2 GiB`.
 pub(super) fn bytes(bytes: f64) -> String {
     let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
     let units = units.map(|(name, bits)| (name, bytes / f64::from(1_u32 << bits)));
@@ -26,7 +26,7 @@ pub(super) fn bytes(bytes: f64) -> String {
     format!("{} {name}", count.round())
 }
 
-/// A name for a file: lower case, with dashes for all but letters, digits and dots.
+/// Returns a file name: lower case, with dashes for all characters except letters, digits and dots.
 pub(super) fn slug(text: &str) -> String {
     let dashed = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
     let all: String = text.chars().map(|c| dashed(c.to_ascii_lowercase())).collect();

@@ -1,4 +1,4 @@
-//! An image that is copied to the unit.
+//! Copies of an image to the unit.
 
 use std::path::Path;
 
@@ -12,15 +12,15 @@ use crate::process::Ended;
 use crate::result::Outcome;
 use crate::scenario::Point;
 
-/// By block-copy.
+/// Returns the command of a copy by block-copy.
 pub(super) fn to_url(url: &str, bench: &Bench) -> Result<Command, Outcome> {
     let mut command = block_copy(&bench.tree)?;
     command.arg(&bench.image).arg(url).args(["--json", "--progress", "none"]);
     Ok(command)
 }
 
-/// By `dd`, eight parts at once, past the page cache, which would take all and give it away later. Its requests are short,
-/// since each reaches the unit as a whole.
+/// Returns the command of a copy by eight concurrent `dd`, bypassing the page cache, which would take
+/// everything and write it later. The requests are short, since each reaches the unit as a whole.
 pub(super) fn to_device(image: &Path, device: &Path, point: &Point) -> Command {
     const PARTS: u64 = 8;
     const REQUEST: u64 = 128 << 10;
@@ -39,7 +39,7 @@ pub(super) fn to_device(image: &Path, device: &Path, point: &Point) -> Command {
     command
 }
 
-/// What the program told, and what reached the unit meanwhile.
+/// Returns the figure of a copy from its report and from the progress on the unit.
 pub(super) fn told(ended: &Ended, gaps: Gaps) -> FailoverFigure {
     let is_well = ended.output.status.success();
     FailoverFigure {
@@ -52,7 +52,7 @@ pub(super) fn told(ended: &Ended, gaps: Gaps) -> FailoverFigure {
     }
 }
 
-/// block-copy tells its error in its report, others on their standard error.
+/// Returns the error of a copy. block-copy reports it in its JSON, other programs on standard error.
 fn complaint(ended: &Ended) -> String {
     let report: Value = serde_json::from_str(&ended.text()).unwrap_or_default();
     let error = report.get("error").and_then(Value::as_str).map(str::to_owned);

@@ -1,34 +1,33 @@
-//! What came of a failover.
+//! The result of a failover.
 
 use serde::{Deserialize, Serialize};
 
 use crate::result::Outcome;
 
-/// What came of one failover.
+/// The result of one failover.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct FailoverFigure {
-    /// The longest time without progress, from the first to the last, seconds: of a copy without another byte
-    /// on the unit, of random writes without an answer.
+    /// Longest time without progress between the first and the last progress, seconds. For a copy, progress is
+    /// a further byte on the unit. For random writes, it is an answer.
     pub stalled_seconds: f64,
-    /// Seconds in which no path served: no initiator could have been faster.
+    /// Seconds in which no path served. No initiator can be faster.
     pub unserved_seconds: f64,
-    /// From the first progress to the last, seconds.
+    /// Seconds from the first progress to the last.
     pub seconds: f64,
-    /// How many errors the user saw.
+    /// Number of errors that the user saw.
     pub errors: u64,
     /// The error that the user received.
     pub error: Option<String>,
-    /// Whether the unit held what was written, after all sessions had ended.
+    /// Whether the unit held the written data after all sessions had ended.
     pub equal: bool,
-    /// The times without progress of half a second and more: when each began, after the first progress, and how
-    /// long it was, seconds.
+    /// Times of at least 0.5 s without progress: the begin of each after the first progress, and its length, seconds.
     pub gaps: Vec<(f64, f64)>,
-    /// What was ordered, and when it was done, seconds after the first byte on the unit.
+    /// The orders, each with the time at which it was done, seconds after the first byte on the unit.
     pub orders: Vec<(f64, String)>,
 }
 
-/// How a failover of this figure ended.
+/// Judges a failover by its figure.
 pub fn judge(figure: &FailoverFigure) -> Outcome {
     match (&figure.error, figure.equal) {
         (None, true) => Outcome::Complete,

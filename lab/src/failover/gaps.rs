@@ -1,21 +1,21 @@
 //! Times without progress.
 
-/// What is worth telling, seconds.
+/// Shortest time that is listed, seconds.
 const LONG: f64 = 0.5;
 
-/// The times between one progress and the next.
+/// The times from one progress to the next.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Gaps {
     first: Option<f64>,
     last: f64,
-    /// The longest, seconds.
+    /// Longest time, seconds.
     pub(super) longest: f64,
-    /// The long ones: when each began after the first progress, and how long it was, seconds.
+    /// The long times: the begin of each after the first progress, and its length, seconds.
     pub(super) long: Vec<(f64, f64)>,
 }
 
 impl Gaps {
-    /// Takes the time of a progress, seconds from any moment; times do not fall.
+    /// Adds a progress at a time, seconds from any origin. The time must not be before that of the last progress.
     pub(super) fn progress(&mut self, at: f64) {
         let Some(first) = self.first else {
             (self.first, self.last) = (Some(at), at);
@@ -29,7 +29,7 @@ impl Gaps {
         self.last = at;
     }
 
-    /// From the first progress to the last, seconds.
+    /// Returns the time from the first progress to the last, seconds.
     pub(super) fn span(&self) -> f64 {
         self.first.map_or(0.0, |first| self.last - first)
     }

@@ -1,5 +1,5 @@
-//! Blocks at random places, each written once and with a checksum in it, by fio; which of them the unit has, it
-//! tells afterwards.
+//! Random writes by fio: each block is written once, with a checksum in it. Afterwards fio reports which blocks
+//! the unit holds.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,23 +13,24 @@ use crate::error::Error;
 use crate::process::{Ended, run};
 
 const PROGRAM: &str = "fio";
-/// When each write was answered: fio's own name for `LOG` and the first job.
+/// Log of the time at which each write was answered: the name given to fio, and the file that fio makes for its
+/// first job.
 const LOG: &str = "/run/lab-failover";
 const LOG_FILE: &str = "/run/lab-failover_lat.1.log";
-/// Bytes a second.
+/// Rate, bytes per second.
 const RATE: u64 = 5 << 20;
-/// For how long, if nothing is in its way.
+/// Seconds that the writes take without disturbance.
 const SECONDS: u64 = 16;
-/// How long it may take to read what was written.
+/// Time limit for reading the blocks back.
 const READ: Duration = Duration::from_secs(120);
 
-/// Through an NBD server at a Unix socket.
+/// Returns the command that writes through an NBD server at a Unix socket.
 pub(super) fn to_socket(socket: &Path, bytes: u64) -> Command {
     let uri = format!("--uri=nbd+unix:///?socket={}", socket.display());
     writes(&["--ioengine=nbd".to_owned(), uri], bytes)
 }
 
-/// To a device, past the page cache.
+/// Returns the command that writes to a device, bypassing the page cache.
 pub(super) fn to_device(device: &Path, bytes: u64) -> Command {
     let words = ["--ioengine=libaio".to_owned(), "--direct=1".to_owned(), file(device)];
     writes(&words, bytes)
@@ -40,7 +41,7 @@ fn file(path: &Path) -> String {
 }
 
 fn writes(place: &[String], bytes: u64) -> Command {
-    // A log of earlier would be taken for that of this run.
+    // The log of an earlier run must not be taken for that of this one.
     let _absent = std::fs::remove_file(LOG_FILE);
     let mut command = fio(place, bytes);
     command.args(["--do_verify=0", "--continue_on_error=all", &format!("--rate={RATE}")]);
@@ -48,7 +49,7 @@ fn writes(place: &[String], bytes: u64) -> Command {
     command
 }
 
-/// The same blocks each time, none of them twice.
+/// Returns the command of fio with the blocks of the test: the same in each run, and no block twice.
 fn fio(place: &[String], bytes: u64) -> Command {
     let mut command = Command::new(PROGRAM);
     command.args(["--name=load", "--rw=randwrite", "--bs=16k", "--iodepth=16", "--randseed=1"]);
@@ -58,7 +59,7 @@ fn fio(place: &[String], bytes: u64) -> Command {
     command
 }
 
-/// What fio told of its writes.
+/// Returns the figure of the writes from fio's report and log.
 pub(super) fn told(ended: &Ended) -> Result<FailoverFigure, Error> {
     let text = ended.text();
     let counted =
@@ -77,7 +78,7 @@ pub(super) fn told(ended: &Ended) -> Result<FailoverFigure, Error> {
     })
 }
 
-/// Whether the unit's file holds all blocks that were written.
+/// Returns whether the unit's file holds all written blocks.
 pub(super) async fn holds(unit: &Path, bytes: u64) -> Result<bool, Error> {
     let place = ["--ioengine=psync".to_owned(), file(unit)];
     let mut command = fio(&place, bytes);
@@ -92,14 +93,14 @@ fn failure(message: String) -> Error {
     Error::Tool { program: PROGRAM.to_owned(), message }
 }
 
-/// How many requests failed, by fio's report; notes may stand before it.
+/// Returns the number of failed requests from fio's report. There may be notes before the report.
 fn errors(told: &str) -> Option<u64> {
     let (_, report) = told.split_at(told.find('{')?);
     let report: Value = serde_json::from_str(report).ok()?;
     report.get("jobs")?.get(0)?.get("total_err")?.as_u64()
 }
 
-/// The times of the answers, in fio's log: `MILLISECONDS, LATENCY, ...` a line.
+/// Returns the times between answers from fio's log, which has lines `MILLISECONDS, LATENCY, ...`.
 fn answered(log: &str) -> Gaps {
     let time = |line: &str| line.split(',').next()?.trim().parse::<f64>().ok();
     let mut times: Vec<_> = log.lines().filter_map(time).collect();

@@ -1,4 +1,4 @@
-//! What happens to the paths, at its time.
+//! Carries out the orders of a failover, each at its time.
 
 use std::future::pending;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::error::Error;
 use crate::scenario::{AccessState, Failover, PathDeed};
 use crate::testbed::Testbed;
 
-/// What happened, when it was done, and in which words.
+/// Orders that were carried out: the time, the action and the words of each.
 type Happened = Vec<(f64, PathDeed, String)>;
 
-/// Orders, and what has become of them.
+/// The orders of a failover, and which were carried out.
 #[derive(Debug)]
 pub(super) struct Script<'a> {
     failover: &'a Failover,
@@ -26,7 +26,7 @@ impl<'a> Script<'a> {
         Self { failover, testbed, happened: Vec::new() }
     }
 
-    /// Carries out all orders, each at its time; ends only by an error.
+    /// Carries out all orders, each at its time. Returns only after an error.
     pub(super) async fn carry_out(&mut self, watch: &Watch<'_>) -> Error {
         let begun = watch.begun().await;
         for order in &self.failover.orders {
@@ -35,7 +35,7 @@ impl<'a> Script<'a> {
                 Ok(deed) => deed,
                 Err(reason) => return Error::Usage(reason),
             };
-            // From here on it may be so, whatever becomes of the script.
+            // Recorded before the action, so that `undo` includes an action that has failed or was interrupted.
             self.happened.push((watch.now(), deed, order.order.clone()));
             if let Err(error) = make(self.testbed, deed).await {
                 return error;
@@ -47,7 +47,7 @@ impl<'a> Script<'a> {
         pending().await
     }
 
-    /// Lets all paths serve that something happened to.
+    /// Restores all paths that an order has changed.
     pub(super) async fn undo(&mut self) -> Result<(), Error> {
         for path in 1..=crate::scenario::PATHS {
             let touched = |wanted: &dyn Fn(PathDeed) -> bool| {

@@ -1,4 +1,4 @@
-//! What has reached the unit: its file begins as a hole, and takes memory with each page that is written.
+//! Watches the data that reaches the unit. Its file begins as a hole, and each written page allocates memory.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -8,10 +8,10 @@ use tokio::time::sleep;
 use super::gaps::Gaps;
 use crate::faults::Store;
 
-/// How often it is looked at.
+/// Interval of the checks.
 const STEP: Duration = Duration::from_millis(10);
 
-/// The unit's file, while it is written.
+/// The unit's file while it is written.
 #[derive(Debug)]
 pub(super) struct Watch<'a> {
     store: &'a Store,
@@ -20,12 +20,12 @@ pub(super) struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// Of a file that nothing was written to.
+    /// Begins to watch a file that was not written yet.
     pub(super) fn of(store: &'a Store) -> Self {
         Self { store, begun: Cell::new(None), gaps: RefCell::default() }
     }
 
-    /// Looks for ever.
+    /// Checks the file forever.
     pub(super) async fn look(&self) {
         let mut before = self.store.allocated();
         loop {
@@ -41,7 +41,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Waits until something has reached the unit.
+    /// Waits until the first data has reached the unit, and returns that time.
     pub(super) async fn begun(&self) -> Instant {
         loop {
             if let Some(begun) = self.begun.get() {
@@ -51,12 +51,12 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Seconds since something reached the unit for the first time.
+    /// Returns the seconds since data first reached the unit.
     pub(super) fn now(&self) -> f64 {
         self.begun.get().map_or(0.0, |begun| begun.elapsed().as_secs_f64())
     }
 
-    /// The times without a byte more.
+    /// Returns the times without a further byte.
     pub(super) fn gaps(&self) -> Gaps {
         self.gaps.borrow().clone()
     }

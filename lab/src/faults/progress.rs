@@ -1,27 +1,26 @@
-//! How far a copy is, by what it tells each second.
+//! The progress of a copy, from the line that it prints every second.
 
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-/// The share of the bytes at which the fault comes, percent.
+/// Share of the bytes at which the fault comes, percent.
 const FAULT_AT: u64 = 40;
 
-/// What the lines of `--progress plain` tell.
+/// The progress so far, from the lines of `--progress plain`.
 #[derive(Debug)]
 pub(super) struct Progress {
     stage: &'static str,
     reached: Option<oneshot::Sender<()>>,
     reached_percent: Option<u64>,
-    /// What was done by the last line that told more than the one before.
+    /// Amount in the last line with a change.
     done: String,
     since: Instant,
     longest: Duration,
 }
 
 impl Progress {
-    /// Of a program that starts now; `reached` gets its word once `stage` is far enough for the
-    /// fault.
+    /// Follows a program that starts at `now`. `reached` is notified when `stage` has come far enough for the fault.
     pub(super) fn new(stage: &'static str, reached: oneshot::Sender<()>, now: Instant) -> Self {
         Self {
             stage,
@@ -33,7 +32,7 @@ impl Progress {
         }
     }
 
-    /// Takes a line; others than those of progress tell nothing.
+    /// Parses a line. Lines without progress are ignored.
     pub(super) fn hear(&mut self, line: &str, now: Instant) {
         let Some((done, percent)) = parse(line) else { return };
         if self.done != done {
@@ -45,24 +44,24 @@ impl Progress {
             && let Some(reached) = self.reached.take()
         {
             self.reached_percent = Some(percent);
-            // Nobody waits for it where the copy has ended meanwhile.
+            // The receiver is gone if the copy has ended meanwhile.
             let _ended = reached.send(());
         }
     }
 
-    /// How far the stage was when the fault came, percent.
+    /// Returns the percentage of the stage at which the fault came.
     pub(super) fn reached_percent(&self) -> Option<u64> {
         self.reached_percent
     }
 
-    /// The longest time without a byte more; the last one lasts until now.
+    /// Returns the longest time without a further byte. The current one counts until `now`.
     pub(super) fn longest_stall(&self, now: Instant) -> Duration {
         self.longest.max(now.saturating_duration_since(self.since))
     }
 }
 
-/// What is done and how much that is: of `2026-01-31T12:00:00Z copied 3M of 64M (4%), ...` the part between the time
-/// stamp and the bracket, and 4.
+/// Parses the amount and its percentage. For `2026-01-31T12:00:00Z copied 3M of 64M (4%), ...` they are the
+/// text between the time stamp and the parenthesis, and 4.
 fn parse(line: &str) -> Option<(&str, u64)> {
     let (_, line) = line.split_once("Z ")?;
     let (done, rest) = line.split_once(" (")?;

@@ -1,4 +1,4 @@
-//! The files that units keep their bytes in, on a file system of their own.
+//! The files of units, on a file system of their own.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -11,10 +11,10 @@ use super::verdict::Held;
 use crate::error::Error;
 use crate::process::tool;
 
-/// No file system becomes smaller than what it holds: as much may be written before it is told.
+/// A file system cannot become smaller than its content. So this much may be written until it is full.
 const ROOM_KIB: u64 = 8 << 10;
 
-/// The file of a unit, and that of another which may take its place.
+/// The file of a unit, and the file of another unit that may take its place.
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,
@@ -23,7 +23,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Mounts a file system where a unit's file is to lie.
+    /// Mounts a file system for the file of a unit.
     ///
     /// # Errors
     /// [`Error::File`] or [`Error::Tool`] with the reason.
@@ -36,14 +36,14 @@ impl Store {
         Ok(Self { folder, unit: unit.to_owned(), bytes: 0 })
     }
 
-    /// The file of the unit that takes the other's place; it has no byte that is not zero, unless
-    /// an initiator wrote it.
+    /// Returns the path of the unit that takes the other's place. It is all zero unless an initiator has
+    /// written to it.
     pub fn other(&self) -> PathBuf {
         self.unit.with_extension("other")
     }
 
-    /// Makes the file of a unit again, and only this file: with the bytes of an image, or all zeros
-    /// and without memory.
+    /// Replaces all files of the store by the file of a unit: with the bytes of an image, or all zeros without
+    /// allocated memory.
     ///
     /// # Errors
     /// [`Error::File`] or [`Error::Tool`] with the reason.
@@ -67,7 +67,7 @@ impl Store {
         renew().map_err(|cause| Error::File { path: self.unit.clone(), cause })
     }
 
-    /// Leaves the file system no room beyond what is used, and what is written until it is so.
+    /// Shrinks the file system to its used size, plus the part that may be written meanwhile.
     pub(super) async fn take_room(&self) -> Result<(), Error> {
         let used = tool(Command::new("df").args(["--output=used", "-k"]).arg(&self.folder)).await?;
         let used: u64 = used.lines().last().and_then(|used| used.trim().parse().ok()).unwrap_or(0);
@@ -80,34 +80,34 @@ impl Store {
         tool(&mut mount).await.map(drop)
     }
 
-    /// What a copy of an image to the unit left behind.
+    /// Compares the unit with the image that was copied to it.
     ///
     /// # Errors
-    /// As the system tells them.
+    /// The errors of the system.
     pub fn held_by_unit(&self, image: &Path) -> io::Result<Held> {
         self.held_by_file(&self.unit, image)
     }
 
-    /// What a copy of the unit, whose bytes are an image's, to a file left behind.
+    /// Compares a file with the image that the unit held when it was copied to this file.
     ///
     /// # Errors
-    /// As the system tells them.
+    /// The errors of the system.
     pub fn held_by_file(&self, copy: &Path, image: &Path) -> io::Result<Held> {
         let equal = same(&mut File::open(copy)?, &mut File::open(image)?)?;
         Ok(Held { equal, other_untouched: self.other_is_untouched()? })
     }
 
-    /// The file of the unit.
+    /// Returns the path of the unit's file.
     pub fn unit(&self) -> &Path {
         &self.unit
     }
 
-    /// The memory that the unit's file takes, bytes; `None` if the system does not tell.
+    /// Returns the memory that the unit's file takes, bytes; `None` if the system does not report it.
     pub fn allocated(&self) -> Option<u64> {
         fs::metadata(&self.unit).ok().map(|found| found.blocks() * 512)
     }
 
-    /// Whether the other unit holds nothing but zeros; `None` if there is none.
+    /// Returns whether the other unit is all zero; `None` if there is no other unit.
     fn other_is_untouched(&self) -> io::Result<Option<bool>> {
         match File::open(self.other()) {
             Ok(mut other) => same(&mut other, &mut io::repeat(0).take(self.bytes)).map(Some),
@@ -117,10 +117,10 @@ impl Store {
     }
 }
 
-/// Whether two sources hold the same bytes.
+/// Returns whether two sources hold the same bytes.
 ///
 /// # Errors
-/// As the system tells them.
+/// The errors of the system.
 pub(super) fn same(one: &mut impl Read, other: &mut impl Read) -> io::Result<bool> {
     const PIECE: u64 = 1 << 20;
     let (mut left, mut right) = (Vec::new(), Vec::new());

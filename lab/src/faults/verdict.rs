@@ -1,50 +1,50 @@
-//! Whether a copy ended as it should.
+//! The judgement whether a copy has ended as expected.
 
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 
 use crate::result::Outcome;
 
-/// What came of a copy, by its own word.
+/// The result of a copy, as it reported it.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Copied {
-    /// Its exit status; none if a signal ended it.
+    /// Exit status; `None` if a signal ended the copy.
     pub status: Option<i32>,
-    /// Its error.
+    /// The error, if there was one.
     pub error: Option<String>,
-    /// Sessions that were lost and reconnected, if the program reported them.
+    /// Number of sessions that were lost and reconnected, if the program reported it.
     pub reconnects: Option<u64>,
-    /// How far it was when the fault came, percent.
+    /// Percentage of the copy at which the fault came.
     pub fault_at_percent: u64,
-    /// The longest time without a byte more, seconds, to within a second.
+    /// Longest time without a further byte, seconds, precise to a second.
     pub stalled_seconds: f64,
-    /// From its start to its end.
+    /// Time from the start to the end, seconds.
     pub seconds: f64,
 }
 
-/// What the files hold afterwards.
+/// Content of the files after the copy.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Held {
-    /// Whether the destination holds what the source does.
+    /// Whether the destination equals the source.
     pub equal: bool,
-    /// Whether the unit that took the other's place is as it was; none if there is none.
+    /// Whether the unit that took the other's place is unchanged; `None` if there was no such unit.
     pub other_untouched: Option<bool>,
 }
 
-/// The detail of a figure of a fault.
+/// The detail of a copy through a fault.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct FaultFigure {
-    /// What came of the copy.
+    /// The result of the copy.
     #[serde(flatten)]
     pub copied: Copied,
-    /// What the files hold.
+    /// Content of the files.
     #[serde(flatten)]
     pub held: Held,
-    /// What its error had to match; equal bytes if none.
+    /// What the error had to match; `None` if the bytes had to be equal.
     pub expected: Option<String>,
 }
 
-/// Judges a copy: by what its error must match, or by equal bytes if it must end well.
+/// Judges a copy: by its error if one is expected, else by equal bytes.
 pub fn judge(copied: &Copied, held: Held, error: Option<&str>) -> Outcome {
     let ended_well = copied.status == Some(0);
     let told = copied.error.as_deref().unwrap_or("no error was reported");

@@ -1,4 +1,4 @@
-//! Flows of block-copy: one process, a job file, and orders by its control socket.
+//! Flows of block-copy: one process with a job file, which receives orders over its control socket.
 
 use std::fmt::Write;
 use std::fs;
@@ -16,12 +16,12 @@ use crate::process::Group;
 use crate::result::Outcome;
 use crate::scenario::{Deed, Direction, Flows};
 
-/// The lab's own folder.
+/// Files in the lab's own folder.
 const JOBS: &str = "/run/lab-jobs.toml";
 const CONTROL: &str = "/run/lab-control";
 const END: Duration = Duration::from_secs(10);
 
-/// The copies, while they run.
+/// The copies while they run.
 pub(super) struct Copies(Group);
 
 impl Copies {
@@ -53,12 +53,12 @@ impl Copies {
 
     pub(super) async fn end(mut self) {
         self.0.ask_to_end();
-        // What does not obey is killed.
+        // A process that does not end is killed.
         let _ended = timeout(END, self.0.child.wait()).await;
     }
 }
 
-/// The classes and jobs of the flows, as block-copy takes them.
+/// Returns the job file of block-copy, with the classes and jobs of the flows.
 fn job_file(flows: &Flows, bench: &Bench) -> String {
     let mut text = format!("rate = {:?}\n", flows.rate);
     for (index, flow) in flows.flows.iter().enumerate() {
@@ -69,7 +69,7 @@ fn job_file(flows: &Flows, bench: &Bench) -> String {
             Direction::Read => (url(index), "/dev/null".to_owned()),
         };
         if let Some(share) = &flow.share {
-            // A string takes everything.
+            // Writing to a string cannot fail.
             let _ =
                 writeln!(text, "[class.{name}]\nrate = {:?}\nceil = {:?}", share.rate, share.ceil);
         }

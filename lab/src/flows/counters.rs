@@ -1,4 +1,4 @@
-//! What the target's host has received, or has had acknowledged, by port.
+//! The bytes per port that the target's host has received, or that were acknowledged to it.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use crate::process::tool;
 use crate::scenario::Direction;
 use crate::testbed::far;
 
-/// Counts what flows move. A connection that is gone keeps its last count.
+/// Counts the bytes of flows. A closed connection keeps its last count.
 #[derive(Debug)]
 pub(super) struct Counters {
     ports: Vec<u16>,
     word: &'static str,
-    /// Each connection, by both ends.
+    /// Last count of each connection, which both ends identify.
     connections: BTreeMap<(u16, String), u64>,
 }
 
@@ -25,7 +25,7 @@ impl Counters {
         Self { ports, word, connections: BTreeMap::new() }
     }
 
-    /// The bytes of each port by now.
+    /// Returns the bytes of each port so far.
     pub(super) async fn look(&mut self) -> Result<Vec<u64>, Error> {
         let told = tool(far("ss").args(["-tinHO", "state", "connected"])).await?;
         Ok(self.take(&told))
@@ -41,7 +41,7 @@ impl Counters {
     }
 }
 
-/// The port of this end, the other end, and the count.
+/// Parses a connection: the port of this end, the other end, and the count.
 fn connection(line: &str, word: &str) -> Option<((u16, String), u64)> {
     let words: Vec<_> = line.split_whitespace().collect();
     let ends: Vec<_> = words.iter().filter(|word| word.matches('.').count() == 3).take(2).collect();

@@ -1,5 +1,5 @@
-//! Flows of the kernel's initiator: a session and a disk each, moved by `dd`, ruled by `tc htb` before the
-//! link.
+//! Flows of the kernel's initiator: a session and a disk each, with `dd` to move the bytes, limited by `tc htb`
+//! before the link.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -15,18 +15,18 @@ use crate::process::{Group, tool};
 use crate::result::Outcome;
 use crate::scenario::{Deed, Direction, Flows, Point};
 
-/// This side of the link.
+/// This host's end of the link.
 const DEVICE: &str = "near0";
-/// More than any link of the lab carries.
+/// A rate above that of any link of the lab.
 const UNLIMITED: &str = "10gbit";
 
-/// The disks and what moves them, while they run.
+/// The disks and the programs that use them, while they run.
 pub(super) struct Disks {
-    /// Each flow's `dd`, by its name.
+    /// The `dd` of each flow, by the flow's name.
     moving: Vec<(String, Group)>,
     daemon: Group,
     has_one_flow: bool,
-    /// What the link carries: all that is left where no rate is asked for.
+    /// Rate of the link, used where no rate is set.
     link_rate: String,
 }
 
@@ -100,7 +100,8 @@ impl Disks {
     }
 }
 
-/// Four at once, past the page cache, which would take all and give it away later.
+/// Returns the command of four concurrent `dd`, bypassing the page cache, which would take everything and write
+/// it later.
 fn mover(direction: Direction, disk: &Path) -> Command {
     let disk = disk.display();
     let dd = match direction {
@@ -113,8 +114,8 @@ fn mover(direction: Direction, disk: &Path) -> Command {
     command
 }
 
-/// Puts `htb` before the link: a class of all, one below it for each flow, and the link's own conditions
-/// behind each, since what is behind a class is its queue.
+/// Puts `htb` before the link: a root class, a class under it for each flow, and the link's conditions as the
+/// queue of each class.
 async fn rule(point: &Point, flows: &Flows, link_rate: &str) -> Result<(), Error> {
     for module in ["sch_htb", "cls_u32"] {
         tool(Command::new("modprobe").arg(module)).await?;
@@ -122,7 +123,7 @@ async fn rule(point: &Point, flows: &Flows, link_rate: &str) -> Result<(), Error
     tc(&format!("qdisc replace dev {DEVICE} root handle 1: htb default 99")).await?;
     let all = known(&flows.rate, link_rate);
     change("add", "1:", "1:1", all, all).await?;
-    // What is no flow's must not wait behind them.
+    // Other traffic must not wait for the flows.
     change("add", "1:", "1:99", link_rate, link_rate).await?;
     let delay = point.link.rtt_ms / 2.0;
     for (index, flow) in flows.flows.iter().enumerate() {
@@ -144,7 +145,7 @@ async fn rule(point: &Point, flows: &Flows, link_rate: &str) -> Result<(), Error
     tc(&format!("qdisc add dev {DEVICE} parent 1:99 netem delay {delay}ms limit 10000")).await
 }
 
-/// A rate in the words of tc, which has none for no limit.
+/// Returns a rate for tc. Since tc has no word for an unlimited rate, `off` becomes the rate of the link.
 fn known<'a>(rate: &'a str, link_rate: &'a str) -> &'a str {
     if rate == "off" { link_rate } else { rate }
 }

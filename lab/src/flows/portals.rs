@@ -1,12 +1,12 @@
-//! A portal for each flow, so that what it moves can be counted by its port.
+//! A portal for each flow, so that the bytes of the flow can be counted by its port.
 
 use crate::scenario::Flows;
 use crate::testbed::{FAR, TARGET};
 
-/// The port of the first.
+/// Port of the first flow.
 const PORT: u16 = 3260;
 
-/// Words for `lab/lio` that give each flow its portal.
+/// Returns the words for `lab/lio` that give each flow its portal.
 pub fn words(flows: &Flows) -> Vec<String> {
     (1..flows.flows.len()).map(|index| format!("portal={}", portal(index))).collect()
 }

@@ -9,7 +9,7 @@ use super::qmp::Qmp;
 use crate::error::Error;
 use crate::scenario::Mirror;
 
-/// A mirror, from its order to its end.
+/// A mirror, from its start to its end.
 #[derive(Debug)]
 pub(super) struct Job {
     qmp: Qmp,
@@ -17,23 +17,23 @@ pub(super) struct Job {
     is_ready: bool,
 }
 
-/// How a mirror stands.
+/// Progress of a mirror.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Standing {
-    /// What was copied so far, bytes.
+    /// Bytes copied so far.
     pub(super) copied: u64,
-    /// What differs, bytes.
+    /// Bytes that differ.
     pub(super) left: u64,
 }
 
 impl Job {
-    /// A mirror of the node `disk` to the node `unit`.
+    /// Returns a mirror of the node `disk` to the node `unit`, which is not started.
     pub(super) fn new(qmp: Qmp, mirror: &Mirror) -> Self {
         let granularity = mirror.granularity.map(|size| size.0);
         Self { qmp, granularity, is_ready: false }
     }
 
-    /// Orders it.
+    /// Starts the mirror.
     pub(super) async fn begin(&mut self) -> Result<(), Error> {
         let mut arguments =
             json!({ "job-id": "move", "device": "disk", "target": "unit", "sync": "full" });
@@ -43,8 +43,8 @@ impl Job {
         self.qmp.execute("blockdev-mirror", arguments).await.map(drop)
     }
 
-    /// Whether both were equal for once. It waits for that moment at most a step, and once it has been a
-    /// whole one.
+    /// Returns whether both were equal once. Waits for that moment at most a step. If it has come already,
+    /// waits a whole step.
     pub(super) async fn wait_for_ready(&mut self, step: Duration) -> Result<bool, Error> {
         let end = Instant::now() + step;
         loop {
@@ -59,13 +59,13 @@ impl Job {
         }
     }
 
-    /// How it stands.
+    /// Returns the progress.
     pub(super) async fn standing(&mut self) -> Result<Standing, Error> {
         let jobs = self.qmp.execute("query-block-jobs", json!({})).await?;
         standing(&jobs).ok_or_else(|| ended("there is no such job any more"))
     }
 
-    /// Ends it when both are equal; returns what it has copied in all, bytes.
+    /// Ends the mirror when both are equal. Returns the bytes that it has copied in total.
     pub(super) async fn complete(&mut self) -> Result<u64, Error> {
         self.qmp.execute("block-job-complete", json!({ "device": "move" })).await?;
         loop {
@@ -82,17 +82,17 @@ impl Job {
     }
 }
 
-/// How far the only job is.
+/// Returns the progress of the only job.
 fn standing(jobs: &Value) -> Option<Standing> {
     let job = jobs.get(0)?;
     let copied = job.get("offset")?.as_u64()?;
-    // What was written meanwhile is in the length as well.
+    // The job's length includes the data that was written meanwhile.
     let left = job.get("len")?.as_u64()?.saturating_sub(copied);
     Some(Standing { copied, left })
 }
 
-/// What was copied when this happened; none if something else did. An end with an error is one whatever
-/// was waited for.
+/// Returns the bytes that were copied until this event; `None` for other events. An event with an error is an
+/// error, whatever its name.
 fn happened(event: &Value, name: &str) -> Result<Option<u64>, Error> {
     let is = event.get("event").and_then(Value::as_str).unwrap_or_default();
     let told = |word: &str| event.get("data").and_then(|data| data.get(word));

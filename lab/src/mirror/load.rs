@@ -1,4 +1,4 @@
-//! What a running machine would write to its disk: fio, by NBD.
+//! The writes of a running machine to its disk: fio, by NBD.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -15,32 +15,32 @@ use crate::process::Group;
 use crate::result::Outcome;
 use crate::scenario;
 
-/// How long fio may take to end.
+/// Time limit for fio's end.
 const END: Duration = Duration::from_secs(60);
-/// Longer than any mirror: it is ended, it does not end.
+/// Longer than any mirror, since fio is always ended from outside.
 const RUNTIME: Duration = Duration::from_secs(86_400);
 const PROGRAM: &str = "fio";
 
-/// What the writer counted.
+/// Counts of the writer.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadFigure {
-    /// What was written, bytes.
+    /// Bytes written.
     pub bytes: u64,
-    /// For how long, seconds.
+    /// Duration, seconds.
     pub seconds: f64,
-    /// How long a write took on average, milliseconds.
+    /// Mean latency of a write, milliseconds.
     pub mean_ms: f64,
-    /// What 99 % of the writes took at most, milliseconds.
+    /// Latency that 99 % of the writes did not exceed, milliseconds.
     pub p99_ms: f64,
 }
 
-/// fio, while it writes.
+/// The running fio.
 #[derive(Debug)]
 pub(super) struct Load(Group);
 
 impl Load {
-    /// Begins to write to a disk of so many bytes.
+    /// Begins to write to a disk of `bytes` bytes.
     pub(super) fn start(load: &scenario::Load, uri: String, bytes: u64) -> Result<Self, Outcome> {
         let mut command = Command::new(PROGRAM);
         command.args(words(load, &uri, bytes));
@@ -48,7 +48,7 @@ impl Load {
         Group::start(&mut command).map(Self).map_err(|error| not_started(error, "fio"))
     }
 
-    /// Makes sure that it has not given up.
+    /// Checks that fio is still running.
     pub(super) fn must_run(&mut self) -> Result<(), Error> {
         match self.0.child.try_wait()? {
             None => Ok(()),
@@ -56,7 +56,7 @@ impl Load {
         }
     }
 
-    /// Lets it answer for what is under way, and ends it.
+    /// Waits for the writes in flight, and ends fio.
     pub(super) async fn end(mut self) -> Result<LoadFigure, Error> {
         self.0.ask_to_end();
         let mut told = String::new();
@@ -97,7 +97,7 @@ fn words(load: &scenario::Load, uri: &str, bytes: u64) -> Vec<String> {
     words.into()
 }
 
-/// Reads fio's report; notes may stand before it.
+/// Parses fio's report. There may be notes before the report.
 fn figure(told: &str) -> Option<LoadFigure> {
     let (_, report) = told.split_at(told.find('{')?);
     let report: Value = serde_json::from_str(report).ok()?;

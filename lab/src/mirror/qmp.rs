@@ -1,4 +1,4 @@
-//! QMP, the language that QEMU takes orders in: JSON objects, a line each.
+//! QMP, QEMU's control protocol: one JSON object per line.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -10,33 +10,32 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 
 use crate::error::Error;
 
-/// A connection to QEMU that takes orders.
+/// A control connection to QEMU.
 #[derive(Debug)]
 pub(super) struct Qmp {
     lines: Lines<BufReader<OwnedReadHalf>>,
     orders: OwnedWriteHalf,
-    /// Events that nobody has asked for yet.
+    /// Events that were received and not returned yet.
     events: VecDeque<Value>,
 }
 
-/// What QEMU says in one line.
+/// A line from QEMU.
 #[derive(Debug, PartialEq)]
 enum Said {
-    /// The answer to the order before.
+    /// The answer to the last order.
     Answer(Value),
-    /// Why there is none.
+    /// The reason why the order was refused.
     Refusal(String),
-    /// Something happened.
     Event(Value),
-    /// What needs no answer: it greets so.
+    /// The greeting, which needs no answer.
     Greeting,
 }
 
 impl Qmp {
-    /// Connects, and ends the negotiation.
+    /// Connects, and completes the negotiation.
     ///
     /// # Errors
-    /// [`Error::System`] if nobody listens, [`Error::Tool`] if it is not QEMU.
+    /// [`Error::System`] if the socket has no listener, [`Error::Tool`] if the listener is not QEMU.
     pub(super) async fn connect(socket: &Path) -> Result<Self, Error> {
         let (reader, orders) = UnixStream::connect(socket).await?.into_split();
         let lines = BufReader::new(reader).lines();
@@ -63,10 +62,10 @@ impl Qmp {
         }
     }
 
-    /// The next event. May be given up while it waits: none is lost.
+    /// Returns the next event. The future may be dropped while it waits: no event is lost.
     ///
     /// # Errors
-    /// [`Error::Tool`] if QEMU says something else, or is gone.
+    /// [`Error::Tool`] if QEMU sends something else, or closes the connection.
     pub(super) async fn event(&mut self) -> Result<Value, Error> {
         loop {
             if let Some(event) = self.events.pop_front() {
@@ -94,7 +93,7 @@ fn refused(order: &str, message: String) -> Error {
     Error::Tool { program: format!("qemu-storage-daemon: {order}"), message }
 }
 
-/// Reads a line.
+/// Parses a line.
 fn said(line: &str) -> Option<Said> {
     let mut line: Value = serde_json::from_str(line).ok()?;
     let object = line.as_object_mut()?;
@@ -132,7 +131,7 @@ mod tests {
     #[tokio::test]
     async fn events_between_order_and_answer_are_kept() {
         let path = std::env::temp_dir().join(format!("lab-qmp-{}.sock", std::process::id()));
-        // One that was killed has left its own, and ids of processes come again.
+        // A test that was killed may have left its socket, and process ids repeat.
         drop(std::fs::remove_file(&path));
         let listener = UnixListener::bind(&path).unwrap();
         let server = async {
@@ -156,7 +155,7 @@ mod tests {
             assert_eq!(qmp.event().await.unwrap()["event"], "SECOND");
             let error = qmp.execute("look", json!({})).await.unwrap_err();
             assert!(error.to_string().ends_with("look failed: no"), "{error}");
-            // The server has closed it.
+            // The server has closed the connection.
             assert!(qmp.event().await.is_err());
         };
         tokio::join!(server, client);

@@ -1,4 +1,4 @@
-//! The disk: a file in QEMU's block layer, which serves it and mirrors it.
+//! The disk: a file in QEMU's block layer, which serves and mirrors it.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -19,22 +19,22 @@ use crate::process::Group;
 use crate::result::Outcome;
 use crate::scenario::Mirror;
 
-/// How long the daemon may take until it listens.
+/// Time limit until the daemon listens.
 const BEGIN: Duration = Duration::from_secs(30);
 const PROGRAM: &str = "qemu-storage-daemon";
 
-/// The daemon with the disk, until it is dropped.
+/// The daemon with the disk. It is killed when this is dropped.
 #[derive(Debug)]
 pub(super) struct Source {
     group: Group,
 }
 
 impl Source {
-    /// Starts it over an image.
+    /// Starts the daemon with an image.
     pub(super) fn start(image: &Path) -> Result<Self, Outcome> {
         let [disk, orders] = [socket("disk"), socket("qmp")];
         for left in [&disk, &orders] {
-            // One of an earlier measurement that was given up.
+            // An earlier measurement that was interrupted may have left its socket.
             let _absent = std::fs::remove_file(left);
         }
         let file = json!({
@@ -52,12 +52,12 @@ impl Source {
         Ok(Self { group })
     }
 
-    /// Where the disk is written.
+    /// Returns the URI at which the disk is written.
     pub(super) fn uri(&self) -> String {
         format!("nbd+unix:///disk?socket={}", socket("disk").display())
     }
 
-    /// Opens the unit, and readies the mirror to it.
+    /// Opens the unit, and prepares the mirror to it.
     pub(super) async fn job(&mut self, mirror: &Mirror, unit: &Unit) -> Result<Job, Outcome> {
         let connected = tokio::select! {
             connected = timeout(BEGIN, connect()) => connected.unwrap_or_else(|_| {

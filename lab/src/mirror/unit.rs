@@ -9,7 +9,7 @@ use crate::result::Outcome;
 use crate::scenario::{Mirror, Through};
 use crate::testbed::{TARGET, portal, url};
 
-/// A unit, and the server before it if there is one.
+/// A unit, and its server if QEMU reaches it through one.
 #[derive(Debug)]
 pub(super) struct Unit {
     lun: u16,
@@ -29,7 +29,7 @@ impl Unit {
         Ok(Self { lun: mirror.lun, server })
     }
 
-    /// The arguments of `blockdev-add`.
+    /// Returns the arguments of `blockdev-add`.
     pub(super) fn node(&self) -> Value {
         match self.server {
             Some(_) => json!({
@@ -43,7 +43,7 @@ impl Unit {
         }
     }
 
-    /// Ends the server in order.
+    /// Ends the server in order, if there is one.
     pub(super) async fn end(self) -> Result<(), Error> {
         match self.server {
             Some(server) => server.end().await,
@@ -52,7 +52,7 @@ impl Unit {
     }
 }
 
-/// QEMU without its iSCSI part knows no such driver.
+/// Returns the outcome of an error: skipped if QEMU lacks its iSCSI part, so that it does not know the driver.
 pub(super) fn explain(error: Error) -> Outcome {
     let reason = error.to_string();
     if reason.contains("Unknown driver 'iscsi'") {

@@ -1,16 +1,16 @@
-//! What peers find ready.
+//! Programs and files for a measurement.
 
 use std::path::PathBuf;
 
-/// What lies ready for a measurement.
+/// Programs and files for a measurement.
 #[derive(Clone, Debug)]
 pub struct Bench {
-    /// Where the built programs are.
+    /// Folder of the built programs.
     pub tree: PathBuf,
-    /// What is to be written, for those who write a file.
+    /// File to write, for programs that write one.
     pub image: PathBuf,
-    /// Where to read to.
+    /// File to read to.
     pub copy: PathBuf,
-    /// Whether the kernel is the lab's own.
+    /// Whether the lab has a kernel of its own.
     pub in_guest: bool,
 }

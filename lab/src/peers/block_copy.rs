@@ -27,15 +27,15 @@ pub(super) async fn measure(point: &Point, bench: &Bench) -> Result<Reading, Out
     Ok(Reading { seconds: ended.time.as_secs_f64(), ..reading })
 }
 
-/// What the program told by `--json`, without its time.
+/// Parses the program's `--json` report. The reading has no time.
 pub(crate) fn report(text: &str) -> Result<Reading, Outcome> {
     parse(text).ok_or_else(|| garbled("block-copy", text))
 }
 
-/// The program, without arguments.
+/// Returns the command of the program, without arguments.
 ///
 /// # Errors
-/// [`Outcome::Failed`] with advice if it is not built.
+/// [`Outcome::Failed`] with advice if the program is not built.
 pub fn command(tree: &Path) -> Result<Command, Outcome> {
     let program = tree.join("block-copy");
     if !program.is_file() {
@@ -45,7 +45,7 @@ pub fn command(tree: &Path) -> Result<Command, Outcome> {
     Ok(Command::new(program))
 }
 
-/// Reads the report of `--json`.
+/// Parses the report of `--json`.
 fn parse(text: &str) -> Option<Reading> {
     let mut detail: Value = serde_json::from_str(text).ok()?;
     let told = detail.as_object_mut()?;
@@ -55,7 +55,7 @@ fn parse(text: &str) -> Option<Reading> {
     Some(Reading { samples_mbit_per_s: numbers(&samples), detail, ..Reading::default() })
 }
 
-/// The samples in a list of JSON.
+/// Returns the numbers of a JSON list.
 fn numbers(list: &Value) -> Vec<f64> {
     list.as_array().into_iter().flatten().filter_map(Value::as_f64).collect()
 }

@@ -1,4 +1,4 @@
-//! This project's server of units to NBD clients.
+//! This project's server that serves units to NBD clients.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -15,13 +15,13 @@ use crate::error::Error;
 use crate::process::Group;
 use crate::result::Outcome;
 
-/// How long the server may take until clients can come.
+/// Time limit until the server accepts clients.
 const BEGIN: Duration = Duration::from_secs(30);
-/// How long it may take to end.
+/// Time limit for its end.
 const END: Duration = Duration::from_secs(60);
 const PROGRAM: &str = "block-serve";
 
-/// block-serve, until it is dropped.
+/// A block-serve process, which is killed when this is dropped.
 #[derive(Debug)]
 pub struct Server {
     group: Group,
@@ -29,8 +29,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Serves a unit by its URL at a Unix socket, with further words on the command line, once clients can
-    /// come.
+    /// Serves a unit, by its URL, at a Unix socket. `args` are further words of the command line. Returns once
+    /// the server accepts clients.
     ///
     /// # Errors
     /// [`Outcome::Failed`] with the reason.
@@ -57,17 +57,17 @@ impl Server {
         Ok(Self { group, told })
     }
 
-    /// Ends it in order.
+    /// Ends the server in order.
     ///
     /// # Errors
-    /// [`Error::Tool`] if it says anything but that all went well.
+    /// [`Error::Tool`] if it reports a failure.
     pub async fn end(mut self) -> Result<(), Error> {
         self.group.ask_to_end();
         hear(&mut self.told, "complete", END).await
     }
 }
 
-/// Waits for an object in which this is true.
+/// Waits for a line with a JSON object in which `word` is true.
 async fn hear(
     told: &mut Lines<BufReader<ChildStdout>>,
     word: &str,

@@ -1,4 +1,4 @@
-//! The end of a peer's program: a good one, or why it came to nothing.
+//! The end of a peer's program: success, or the reason of its failure.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::process::{Ended, run};
 use crate::result::Outcome;
 
-/// Runs a program of a Debian package to its good end.
+/// Runs a program of a Debian package until it succeeds.
 pub(super) async fn to_end(
     command: &mut Command,
     limit: Duration,
@@ -23,7 +23,7 @@ pub(super) async fn to_end(
     }
 }
 
-/// Tells a program that is not there from one that cannot be.
+/// Returns the outcome of a program that did not start: skipped if it is missing, else failed.
 pub(crate) fn not_started(error: Error, package: &str) -> Outcome {
     if let Error::Start { program, cause } = &error
         && cause.kind() == ErrorKind::NotFound
@@ -33,7 +33,7 @@ pub(crate) fn not_started(error: Error, package: &str) -> Outcome {
     Outcome::Failed(error.to_string())
 }
 
-/// A program that a Debian package would bring.
+/// Returns the outcome of a missing program, with the Debian package that provides it.
 pub(crate) fn missing(program: &str, package: &str) -> Outcome {
     Outcome::Skipped(format!(
         "`{program}` is missing, which the Debian package `{package}` brings \
@@ -41,7 +41,7 @@ pub(crate) fn missing(program: &str, package: &str) -> Outcome {
     ))
 }
 
-/// A program that told something else than it used to.
+/// Returns the outcome of a program whose output cannot be parsed.
 pub(crate) fn garbled(program: &str, said: &str) -> Outcome {
     let start: String = said.chars().take(200).collect();
     Outcome::Failed(format!("{program} told what the lab cannot read: {start:?}"))

@@ -1,4 +1,4 @@
-//! iperf3: what TCP alone makes of the link.
+//! iperf3: the rate of TCP without iSCSI on the link.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::scenario::{Direction, Measure, Point};
 use crate::testbed::{FAR, far};
 
 const PACKAGE: &str = "iperf3";
-/// How long a server may take to listen.
+/// Time limit until the server listens.
 const SERVER: Duration = Duration::from_secs(10);
 
 pub(super) async fn measure(point: &Point) -> Result<Reading, Outcome> {
@@ -38,12 +38,12 @@ pub(super) async fn measure(point: &Point) -> Result<Reading, Outcome> {
     Ok(Reading { seconds: ended.time.as_secs_f64(), ..of(&point.measure, reading) })
 }
 
-/// What of a report counts for a measure.
+/// Returns the parts of a report that apply to the measurement.
 fn of(measure: &Measure, reading: Reading) -> Reading {
     let by_time = measure.seconds.is_some();
     Reading {
         goodput_mbit_per_s: reading.goodput_mbit_per_s.filter(|_| by_time),
-        // The intervals of a sender are what its kernel took, not what arrived.
+        // A sender's intervals count the bytes that its kernel took, not those that arrived.
         samples_mbit_per_s: match measure.direction {
             Direction::Read => reading.samples_mbit_per_s,
             Direction::Write => Vec::new(),
@@ -72,13 +72,13 @@ async fn serve() -> Result<Group, Outcome> {
     if timeout(SERVER, listens).await != Ok(true) {
         return Err(Outcome::Failed("the server of iperf3 does not listen".to_owned()));
     }
-    // What it has yet to say goes nowhere, and must not stop it.
+    // Further output is read and dropped, so that the server does not block.
     tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
     Ok(group)
 }
 
-/// Reads the report of `-J`. The receiver's count is the one that tells: the sender's ends with what
-/// its kernel took, which the link may not have seen yet.
+/// Parses the report of `-J`. It uses the receiver's count. The sender counts the bytes that its kernel took,
+/// which may not have crossed the link.
 fn parse(text: &str) -> Option<Reading> {
     let report: Value = serde_json::from_str(text).ok()?;
     let received = report.pointer("/end/sum_received")?;

@@ -1,5 +1,4 @@
-//! libiscsi, as `qemu-img bench` drives it: requests of 64 KiB, 32 deep unless the arguments say
-//! otherwise.
+//! libiscsi, driven by `qemu-img bench`: 32 requests of 64 KiB in flight unless the arguments set another number.
 
 use serde_json::json;
 use tokio::process::Command;
@@ -12,7 +11,7 @@ use crate::result::Outcome;
 use crate::scenario::{Direction, Point};
 use crate::testbed::url;
 
-/// Bytes of one request.
+/// Bytes of a request.
 const REQUEST: u64 = 64 << 10;
 
 pub(super) async fn measure(point: &Point) -> Result<Reading, Outcome> {
@@ -38,12 +37,12 @@ pub(super) async fn measure(point: &Point) -> Result<Reading, Outcome> {
     })
 }
 
-/// Whether a word sets the bytes of a request or the number of requests.
+/// Returns whether an argument sets the bytes of a request or the number of requests.
 fn is_amount(word: &str) -> bool {
     ["-s", "--buffer-size", "-c", "--count"].iter().any(|option| word.starts_with(option))
 }
 
-/// The seconds of `Run completed in 1.234 seconds.`
+/// Parses the seconds in `Run completed in 1.234 seconds.`
 fn parse(text: &str) -> Option<f64> {
     let told = text.lines().find_map(|line| line.trim().strip_prefix("Run completed in "))?;
     told.strip_suffix(" seconds.")?.parse().ok()

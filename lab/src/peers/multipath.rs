@@ -1,7 +1,7 @@
 //! The kernel's initiator with several paths: a session at each portal, dm-multipath over their disks, and
-//! multipathd with udev's daemon, which look after the paths.
+//! multipathd with udev's daemon to manage the paths.
 //!
-//! What multipathd reads and writes below `/etc` lies in the lab's own folder, over the machine's.
+//! The files below `/etc` that multipathd reads and writes are in the lab's own folder, which covers the machine's.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -22,19 +22,19 @@ use crate::result::Outcome;
 use crate::scenario::Multipath as Settings;
 
 const PACKAGE: &str = "multipath-tools";
-/// udev's daemon, which stands on no PATH.
+/// udev's daemon, which is not on any PATH.
 const UDEVD: &str = "/lib/systemd/systemd-udevd";
-/// What is written below `/etc` by the programs of the lab.
+/// The lab's folder for files that its programs write below `/etc`.
 const WRITTEN: &str = "/mnt/etc";
 const CONFIGURATION: &str = "/etc/multipath.conf";
-/// How often, and how long apart, what comes by itself is looked for.
+/// Number and interval of the checks when waiting for a state.
 const MAX_POLLS: u32 = 60;
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// A unit by all its paths, until this is dropped.
+/// A unit with all its paths, until this is dropped.
 #[derive(Debug)]
 pub struct Multipath {
-    /// Its device.
+    /// Path of its device.
     pub device: PathBuf,
     map: String,
     multipathd: Group,
@@ -43,11 +43,11 @@ pub struct Multipath {
 }
 
 impl Multipath {
-    /// Logs in at each portal, and waits until the unit has as many paths.
+    /// Logs in at each portal, and waits until the unit has that many paths.
     ///
     /// # Errors
-    /// [`Outcome::Skipped`] where a program is missing, or the kernel is not the lab's own;
-    /// [`Outcome::Failed`] with the reason.
+    /// [`Outcome::Skipped`] if a program is missing, or the lab has no kernel of its own. [`Outcome::Failed`]
+    /// with the reason.
     pub async fn start(
         settings: &Settings,
         portals: &[String],
@@ -90,8 +90,7 @@ impl Multipath {
         }
     }
 
-    /// Gives up the requests that wait for a path, removes the device and logs out; trouble is
-    /// printed.
+    /// Fails the requests that wait for a path, removes the device and logs out. Errors are only printed.
     pub async fn end(self) {
         let Self { map, multipathd, iscsid, udevd, .. } = self;
         drop(multipathd);
@@ -113,7 +112,7 @@ fn daemon(program: &str, words: &[&str]) -> Result<Group, Error> {
     Group::start(&mut command)
 }
 
-/// Loads what a map with these settings wants, and writes them where multipathd looks.
+/// Loads the modules that a map with these settings needs, and writes the settings for multipathd.
 async fn configure(settings: &Settings) -> Result<(), Error> {
     for module in ["dm-multipath", "dm-service-time", "dm-round-robin", "dm-queue-length"] {
         tool(Command::new("modprobe").arg(module)).await?;
@@ -133,7 +132,7 @@ async fn configure(settings: &Settings) -> Result<(), Error> {
     fs::write(CONFIGURATION, configuration(settings)).map_err(file)
 }
 
-/// The file `multipath.conf`.
+/// Returns the content of `multipath.conf`.
 fn configuration(settings: &Settings) -> String {
     let sections = [("defaults", &settings.defaults), ("overrides", &settings.overrides)];
     let section = |(name, lines): (&str, &std::collections::BTreeMap<String, String>)| {
@@ -143,7 +142,7 @@ fn configuration(settings: &Settings) -> String {
     sections.map(section).concat()
 }
 
-/// The name of the only map, once it has so many paths and udev has made its device.
+/// Returns the name of the only map, once it has `paths` paths and udev has made its device.
 async fn map(paths: usize) -> Result<String, Error> {
     let shown = async |what: &str, format: &str| {
         tool(Command::new("multipathd").args(["show", what, "raw", "format", format])).await
@@ -152,7 +151,7 @@ async fn map(paths: usize) -> Result<String, Error> {
         let states = shown("paths", "%d %t").await.ok()?;
         let active = states.lines().filter(|line| line.trim_end().ends_with(" active")).count();
         let name = shown("maps", "%n").await.ok()?.trim().to_owned();
-        // What opens a node that is not there yet for writing makes a file in its place.
+        // A program that opens a missing device node for writing would make a regular file in its place.
         (active == paths && is_block_device(&device(&name))).then_some(name)
     })
     .await
@@ -166,7 +165,7 @@ fn is_block_device(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device())
 }
 
-/// Looks for something until it is there.
+/// Calls `look` until it returns a value.
 async fn until_ready<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> Result<T, Error> {
     for _ in 0..MAX_POLLS {
         if let Some(found) = look().await {

@@ -1,6 +1,6 @@
-//! The kernel's initiator: open-iscsi logs in, `dd` moves the bytes.
+//! The kernel's initiator: open-iscsi logs in, and `dd` moves the bytes.
 //!
-//! iscsid and its settings are the lab's own; the machine's `/etc/iscsi` is covered by a copy.
+//! iscsid and its settings are the lab's own: a copy covers the machine's `/etc/iscsi`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -25,14 +25,14 @@ use crate::scenario::{Direction, Point};
 use crate::testbed::{TARGET, Testbed, portal};
 
 const PACKAGE: &str = "open-iscsi";
-/// The package's settings, and where the programs look for them.
+/// The folder where the programs look for settings. At first it has those of the package.
 const SETTINGS: &str = "/etc/iscsi";
-/// The copy, in the lab's own folder.
+/// The copy of that folder, in the lab's own folder.
 const COPY: &str = "/mnt/iscsi";
-/// The package's own lines, in the copy.
+/// The copy of the package's lines.
 const PACKAGED: &str = "packaged.conf";
 const NAME: &str = "InitiatorName=iqn.2026-01.org.example:lab\n";
-/// How often, and how long apart, something that comes by itself is looked for.
+/// Number and interval of the checks when waiting for a state.
 const MAX_POLLS: usize = 200;
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -48,7 +48,7 @@ pub(super) async fn measure(
         Err(error) => Err(failed(error)),
     };
     if reading.is_err() {
-        // What the kernel still has to write must not wait for a bad link.
+        // Writes of the kernel that are still in flight must not wait for a bad link.
         warn(testbed.set_link(&[]).await);
     }
     log_out_quietly().await;
@@ -56,18 +56,18 @@ pub(super) async fn measure(
     reading
 }
 
-/// The daemon, once it runs.
+/// Starts the daemon.
 ///
 /// # Errors
-/// [`Outcome::Skipped`] where it cannot run here, [`Outcome::Failed`] where it should.
+/// [`Outcome::Skipped`] if it cannot run here, [`Outcome::Failed`] if it should run but does not.
 pub async fn daemon(bench: &Bench) -> Result<Group, Outcome> {
     daemon_with(bench, &BTreeMap::new()).await
 }
 
-/// The same, with these lines of `iscsid.conf` over those of the package.
+/// Starts the daemon with these lines of `iscsid.conf`, which override those of the package.
 ///
 /// # Errors
-/// As for [`daemon`].
+/// [`Outcome::Skipped`] if it cannot run here, [`Outcome::Failed`] if it should run but does not.
 pub async fn daemon_with(
     bench: &Bench,
     settings: &BTreeMap<String, String>,
@@ -84,12 +84,12 @@ pub async fn daemon_with(
     start_daemon(settings).await.map_err(|error| Outcome::Failed(error.to_string()))
 }
 
-/// Ends all sessions; trouble is printed.
+/// Ends all sessions. Errors are only printed.
 pub async fn log_out_quietly() {
     warn(log_out().await);
 }
 
-/// Tells of trouble that changes nothing in what was measured.
+/// Prints an error that does not affect the measurement.
 fn warn(done: Result<(), Error>) {
     if let Err(error) = done {
         eprintln!("lab: {error}");
@@ -101,7 +101,7 @@ async fn start_daemon(settings: &BTreeMap<String, String>) -> Result<Group, Erro
         cover_settings().await?;
     }
     set(settings).map_err(|cause| Error::File { path: COPY.into(), cause })?;
-    // Without the second there are no disks.
+    // Without `sd_mod` there are no disks.
     for module in ["iscsi_tcp", "sd_mod"] {
         tool(Command::new("modprobe").arg(module)).await?;
     }
@@ -110,13 +110,13 @@ async fn start_daemon(settings: &BTreeMap<String, String>) -> Result<Group, Erro
     Group::start(&mut command)
 }
 
-/// Whether the copy is what the programs see.
+/// Returns whether the programs see the copy of the settings.
 fn is_covered() -> bool {
     let place = |path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
     place(COPY).is_some_and(|copy| place(SETTINGS) == Some(copy))
 }
 
-/// Covers the machine's settings with a copy of the package's own, without the nodes it may know.
+/// Covers the machine's settings with a copy of the package's, without the nodes that the machine may know.
 async fn cover_settings() -> Result<(), Error> {
     let copy = |cause| Error::File { path: COPY.into(), cause };
     fs::create_dir_all("/run/lock/iscsi").map_err(copy)?;
@@ -127,12 +127,12 @@ async fn cover_settings() -> Result<(), Error> {
     tool(Command::new("mount").args(["--bind", COPY, SETTINGS])).await.map(drop)
 }
 
-/// Puts lines behind those of the package: the last one of a name stands.
+/// Appends lines to those of the package. For each name, the last line applies.
 fn set(settings: &BTreeMap<String, String>) -> std::io::Result<()> {
     let mut text = fs::read_to_string(Path::new(COPY).join(PACKAGED))?;
     text.push('\n');
     for (name, value) in settings {
-        // A string takes everything.
+        // Writing to a string cannot fail.
         let _ = writeln!(text, "{name} = {value}");
     }
     fs::write(Path::new(COPY).join("iscsid.conf"), text)
@@ -144,7 +144,7 @@ fn admin(mode: &str, words: &[&str]) -> Command {
     command
 }
 
-/// Logs in and returns the unit's device.
+/// Logs in, and returns the unit's device.
 async fn log_in(lun: u16) -> Result<PathBuf, Error> {
     log_in_at(&portal(), lun).await
 }
@@ -152,11 +152,11 @@ async fn log_in(lun: u16) -> Result<PathBuf, Error> {
 /// Logs in at a portal, `ADDRESS:PORT`, and returns the unit's device there.
 ///
 /// # Errors
-/// [`Error::Tool`] if that does not go.
+/// [`Error::Tool`] if the login fails.
 pub async fn log_in_at(portal: &str, lun: u16) -> Result<PathBuf, Error> {
     let node = ["--targetname", TARGET, "--portal", portal];
     let discover = ["--type", "sendtargets", "--portal", portal];
-    // iscsid takes a moment until it listens.
+    // iscsid needs some time until it listens.
     let mut tries = 0;
     while let Err(error) = tool(&mut admin("discovery", &discover)).await {
         tries += 1;
@@ -179,7 +179,7 @@ pub async fn log_in_at(portal: &str, lun: u16) -> Result<PathBuf, Error> {
     })
 }
 
-/// The device of a unit of the session at a portal, once the kernel has made it.
+/// Returns the device of a unit in the session at a portal, once the kernel has made it.
 fn disk(portal: &str, lun: u16) -> Option<PathBuf> {
     let sessions = children(Path::new("/sys/class/iscsi_session"), "session");
     let here = sessions.into_iter().filter(|session| is_at(session, portal));
@@ -192,7 +192,7 @@ fn disk(portal: &str, lun: u16) -> Option<PathBuf> {
     device.exists().then_some(device)
 }
 
-/// Whether a session's connection is to this portal.
+/// Returns whether a session's connection leads to this portal.
 fn is_at(session: &Path, portal: &str) -> bool {
     let name = session.file_name().unwrap_or_default().to_string_lossy();
     let connection = name.replacen("session", "connection", 1) + ":0";

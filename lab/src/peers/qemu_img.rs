@@ -22,7 +22,7 @@ pub(super) async fn measure(point: &Point, bench: &Bench) -> Result<Reading, Out
     Ok(Reading { seconds, detail: Value::Null, ..Reading::default() })
 }
 
-/// qemu-img without its iSCSI part knows no such URL.
+/// Returns `Skipped` instead of a failure if qemu-img lacks its iSCSI part and so does not know the URL.
 pub(super) fn explain(outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::Failed(reason) if reason.contains("Unknown protocol 'iscsi'") => Outcome::Skipped(

@@ -1,19 +1,19 @@
-//! What a peer's measurement brings.
+//! The result of a peer's measurement.
 
 use serde_json::Value;
 
-/// What came of a measurement.
+/// The result of a measurement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
-    /// From the start of the program to its end.
+    /// Seconds from the start of the program to its end.
     pub seconds: f64,
-    /// Bytes that were moved, if others than were to be.
+    /// Number of bytes that were moved, if it differs from the requested number.
     pub bytes: Option<u64>,
-    /// Of a measure by time, the rate at which bytes arrived in that time, 10^6 bits a second; of
-    /// all others `None`: theirs is the bytes by the seconds.
+    /// For a measurement of fixed duration, the rate at which bytes arrived, 10^6 bits per second. `None` for
+    /// all others: their rate follows from bytes and seconds.
     pub goodput_mbit_per_s: Option<f64>,
-    /// The rate of each full second.
+    /// Rate of each full second, 10^6 bits per second.
     pub samples_mbit_per_s: Vec<f64>,
-    /// What the program itself reported.
+    /// The program's own report.
     pub detail: Value,
 }

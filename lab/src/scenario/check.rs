@@ -1,11 +1,11 @@
-//! What a scenario must be, beyond its grammar.
+//! Checks of a scenario beyond its grammar.
 
 use std::path::Path;
 
 use super::{Direction, Links, Measure, Scenario, Stripe, Who};
 
 impl Scenario {
-    /// Says what makes no sense.
+    /// Checks the scenario. The error names the first inconsistency.
     pub(super) fn check(&self) -> Result<(), String> {
         let wanting = [
             (self.target.luns.is_empty(), "[target]: `luns` names no unit"),
@@ -64,7 +64,8 @@ impl Scenario {
         Ok(())
     }
 
-    /// What a unit holds afterwards is read from its file, and all files are on one file system.
+    /// Checks that a unit has a file, and that all files are in one folder. The content of a unit is read from
+    /// its file, and all files are on one file system.
     fn check_store(&self, lun: u16) -> Result<(), String> {
         let files = self.target.luns.iter().map(|unit| unit.file.as_deref());
         let mut folders: Vec<_> = files.map(|file| file.and_then(Path::parent)).collect();
@@ -78,7 +79,7 @@ impl Scenario {
         ])
     }
 
-    /// Each link has a unit of its own, and as many bytes of each are moved.
+    /// Checks that each link has a unit of its own, and that all these units have the stripe's size.
     fn check_members(&self, stripe: &Stripe) -> Result<(), String> {
         let fits = |lun| self.unit(lun).is_some_and(|unit| unit.size == stripe.bytes);
         let wrong = !(0..u16::from(stripe.most_links())).all(fits);
@@ -107,12 +108,12 @@ impl Scenario {
     }
 }
 
-/// The reason of the first that is so.
+/// Returns the reason of the first condition that is true, as an error.
 fn refuse(wrong: &[(bool, &str)]) -> Result<(), String> {
     wrong.iter().find(|(is, _)| *is).map_or(Ok(()), |(_, reason)| Err((*reason).to_owned()))
 }
 
-/// Whether a program has no way to read only a part.
+/// Returns whether a program can only read the whole unit.
 fn copies_whole_unit(who: Who) -> bool {
     match who {
         Who::BlockCopy | Who::QemuImg => true,

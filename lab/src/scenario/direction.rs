@@ -1,4 +1,4 @@
-//! Which way bytes go.
+//! The direction in which bytes go.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Its name in scenarios and results.
+    /// Returns the name in scenarios and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Write => "write",

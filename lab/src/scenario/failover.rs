@@ -1,31 +1,31 @@
-//! Failovers: a unit behind two target port groups whose states change, and whose links are cut, while it is
-//! written.
+//! Failovers: a unit behind two target port groups that is written while the states of the groups change and
+//! its links are cut.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// How many paths there are: target port group N is behind portal group N, over link N - 1.
+/// Number of paths: target port group N is behind portal group N, over link N - 1.
 pub const PATHS: u8 = 2;
 
-/// What happens to the paths of a unit, and who writes to it meanwhile.
+/// Events on the paths of a unit, and the programs that write meanwhile.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Failover {
-    /// What happens, a few words.
+    /// The event, in a few words.
     pub event: String,
-    /// What happens when, in order.
+    /// The orders, sorted by time.
     pub orders: Vec<PathOrder>,
-    /// The state in which each target port group begins.
+    /// The first state of each target port group.
     #[serde(default = "optimized_first")]
     pub states: [AccessState; PATHS as usize],
-    /// The unit; it must keep its bytes in a file.
+    /// LUN of the unit, which must have a file.
     #[serde(default)]
     pub lun: u16,
-    /// Seconds that a run may take.
+    /// Time limit of a run, seconds.
     pub limit: Option<u64>,
-    /// Who writes; all of them, a copy and random writes each, if not given.
+    /// The runs. By default, each contender makes a copy and random writes.
     #[serde(default = "all_runs")]
     pub runs: Vec<FailoverRun>,
 }
@@ -42,7 +42,7 @@ fn all_runs() -> Vec<FailoverRun> {
     loads.into_iter().flat_map(both).collect()
 }
 
-/// Something that happens to a path.
+/// An order for a path.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PathOrder {
@@ -52,14 +52,14 @@ pub struct PathOrder {
     pub order: String,
 }
 
-/// What is done to a path; paths are numbered from 1.
+/// The action of an order. Paths are numbered from 1.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PathDeed {
-    /// Its target port group has another state.
+    /// Puts the path's target port group into a state.
     Group(u8, AccessState),
-    /// Its link goes down.
+    /// Takes the path's link down.
     Cut(u8),
-    /// Its link comes up.
+    /// Takes the path's link up.
     Mend(u8),
 }
 
@@ -86,27 +86,27 @@ pub enum AccessState {
     Transitioning,
 }
 
-/// One who writes.
+/// A run of a failover.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct FailoverRun {
-    /// Through whom.
+    /// The path management that is used.
     pub through: Contender,
-    /// What.
+    /// Kind of the writes.
     pub writes: Writes,
 }
 
-/// Through whom a unit with two paths is written.
+/// The path management between a writer and a unit with two paths.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Contender {
     /// This project: block-copy for a copy, block-serve for random writes.
     Own,
-    /// The kernel's initiator with a session for each path, below dm-multipath and multipathd.
+    /// The kernel's initiator with a session for each path, under dm-multipath and multipathd.
     DmMultipath,
 }
 
-/// What is written.
+/// Kind of writes.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Writes {
@@ -116,23 +116,23 @@ pub enum Writes {
     Random,
 }
 
-/// The settings of the kernel's initiator and of multipathd.
+/// Settings of the kernel's initiator and of multipathd.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Multipath {
-    /// Lines of `iscsid.conf`, over those of the package.
+    /// Lines of `iscsid.conf`. They override those of the package.
     #[serde(default)]
     pub iscsid: BTreeMap<String, String>,
     /// The section `defaults` of `multipath.conf`.
     #[serde(default)]
     pub defaults: BTreeMap<String, String>,
-    /// The section `overrides` of `multipath.conf`, which stands over multipathd's own table of devices.
+    /// The section `overrides` of `multipath.conf`. It overrides multipathd's built-in table of devices.
     #[serde(default)]
     pub overrides: BTreeMap<String, String>,
 }
 
 impl AccessState {
-    /// Its name in scenarios, and for `lab/lio`.
+    /// Returns the name in scenarios and for `lab/lio`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Optimized => "active/optimized",
@@ -144,7 +144,7 @@ impl AccessState {
         }
     }
 
-    /// Whether a port in this state reads and writes.
+    /// Returns whether a port in this state serves reads and writes.
     pub fn serves(self) -> bool {
         match self {
             Self::Optimized | Self::NonOptimized => true,
@@ -190,7 +190,7 @@ impl FromStr for PathDeed {
 }
 
 impl FailoverRun {
-    /// Who writes, by the name in the result.
+    /// Returns the name of the writer in results.
     pub fn name(self) -> &'static str {
         match (self.through, self.writes) {
             (Contender::Own, Writes::Copy) => "block-copy",
@@ -201,7 +201,7 @@ impl FailoverRun {
 }
 
 impl Writes {
-    /// Its name in scenarios and results.
+    /// Returns the name in scenarios and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Copy => "copy",
@@ -211,7 +211,7 @@ impl Writes {
 }
 
 impl Failover {
-    /// For how long no path served, seconds, if what was ordered happened at these times; to the end.
+    /// Returns the time until `end` in which no path served, seconds. `happened` has the orders with their times.
     pub fn unserved(&self, happened: &[(f64, PathDeed)], end: f64) -> f64 {
         let mut states = self.states;
         let mut is_up = [true; PATHS as usize];
@@ -244,7 +244,7 @@ impl Failover {
         unserved + since.map_or(0.0, |begun| end - begun)
     }
 
-    /// Says what makes no sense.
+    /// Checks the failover. The error names the first inconsistency.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.event.trim().is_empty() {
             return Err("`event` says what happens".to_owned());

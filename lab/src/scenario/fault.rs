@@ -1,4 +1,4 @@
-//! Faults: what is done to link, target or unit in the middle of a copy, and how the copy is to end.
+//! Faults of link, target or unit in the middle of a copy, and how the copy has to end.
 
 use std::time::Duration;
 
@@ -7,79 +7,76 @@ use serde::{Deserialize, Serialize};
 
 use super::Direction;
 
-/// A fault, and the copies that it meets.
+/// A fault, and the copies through it.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
-    /// What happens.
+    /// Kind of the fault.
     pub what: FaultKind,
-    /// The unit.
+    /// LUN of the unit.
     #[serde(default)]
     pub lun: u16,
-    /// How many seconds it lasts; until the copy has ended if not given. Only of faults that can
-    /// end.
+    /// Duration of the fault in seconds; by default until the copy has ended. Only for faults that can end.
     pub seconds: Option<u64>,
-    /// Seconds that the copy puts up with what may pass (`retry_timeout=` in its URL); its default if not
-    /// given.
+    /// Retry timeout of the copy in seconds (`retry_timeout=` in its URL); by default the program's.
     pub patience: Option<u32>,
-    /// Seconds that a copy may take.
+    /// Time limit of a copy, seconds.
     pub limit: Option<u64>,
     /// The copies.
     pub runs: Vec<FaultRun>,
 }
 
-/// What happens.
+/// Kind of a fault.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultKind {
     /// The link loses every packet, in both directions.
     LinkDark,
-    /// The portal group is disabled: sessions end, logins are refused.
+    /// The portal group is disabled: sessions end, and logins are refused.
     TargetDisabled,
-    /// The target is removed, and built again immediately over the same files.
+    /// The target is removed, and made again immediately over the same files.
     TargetRestarted,
-    /// The target is removed, and built again later: connections close, then none is accepted.
+    /// The target is removed, and made again later: connections close, and new ones are not accepted meanwhile.
     TargetKilled,
-    /// The target stands still: no packet leaves or reaches it, and none is lost.
+    /// The target does not respond: no packet leaves or reaches it, and none is lost.
     TargetStopped,
-    /// The unit is taken out of the target.
+    /// The unit is removed from the target.
     UnitRemoved,
-    /// Another unit of the same size, with a serial number of its own, takes its LUN.
+    /// Another unit with the same size and another serial number takes its LUN.
     UnitReplaced,
-    /// The unit's capacity becomes half.
+    /// The unit's capacity is halved.
     UnitShrunk,
     /// The unit refuses writes.
     UnitReadOnly,
-    /// The file system below the unit has no room for what was not written before.
+    /// The file system under the unit has no space for blocks that were not written before.
     UnitFull,
 }
 
-/// One copy that meets a fault.
+/// A copy through a fault.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct FaultRun {
-    /// What is copied.
+    /// Kind of the copy.
     pub job: FaultJob,
-    /// Over which sessions.
+    /// Sessions of the copy.
     pub over: Shape,
-    /// What the error of the copy must match, a regular expression; it must end well, with equal
-    /// bytes, if not given.
+    /// Regular expression that the error of the copy must match. By default, the copy must end well with equal bytes.
     pub error: Option<String>,
 }
 
-/// What is copied.
+/// Kind of a copy.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultJob {
-    /// An image to the unit; the fault comes while it is written.
+    /// An image to the unit. The fault comes while it is written.
     Write,
     /// The unit to a file.
     Read,
-    /// An image to the unit with `--verify`; the fault comes while it is read back.
+    /// An image to the unit with `--verify`. The fault comes while it is read back.
     Verify,
 }
 
-/// Over which sessions a copy runs.
+/// Sessions and connections of a copy.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {
@@ -94,20 +91,20 @@ pub enum Shape {
 /// The fault of one measurement.
 #[derive(Clone, Debug)]
 pub struct Ordeal {
-    /// What happens.
+    /// Kind of the fault.
     pub what: FaultKind,
-    /// How long; `None` is until the copy has ended.
+    /// Duration of the fault; `None` lasts until the copy has ended.
     pub lasts: Option<Duration>,
-    /// Seconds that the copy puts up with what may pass.
+    /// Retry timeout of the copy, seconds.
     pub patience: Option<u32>,
-    /// What is copied.
+    /// Kind of the copy.
     pub job: FaultJob,
-    /// What the error must match; `None` is equal bytes.
+    /// What the error must match. `None` expects equal bytes.
     pub error: Option<String>,
 }
 
 impl FaultKind {
-    /// Its name in scenarios.
+    /// Returns the name in scenarios.
     pub fn name(self) -> &'static str {
         match self {
             Self::LinkDark => "link-dark",
@@ -123,7 +120,7 @@ impl FaultKind {
         }
     }
 
-    /// Whether it can end before the copy does.
+    /// Returns whether it can end before the copy does.
     pub fn can_end(self) -> bool {
         match self {
             Self::LinkDark | Self::TargetDisabled | Self::TargetKilled | Self::TargetStopped => {
@@ -140,7 +137,7 @@ impl FaultKind {
 }
 
 impl FaultJob {
-    /// Its name in scenarios and results.
+    /// Returns the name in scenarios and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Write => "write",
@@ -149,7 +146,7 @@ impl FaultJob {
         }
     }
 
-    /// Which way the bytes go that the fault meets first.
+    /// Returns the direction of the bytes that the fault meets first.
     pub fn direction(self) -> Direction {
         match self {
             Self::Write | Self::Verify => Direction::Write,
@@ -159,7 +156,7 @@ impl FaultJob {
 }
 
 impl Shape {
-    /// Its name in results.
+    /// Returns the name in results.
     pub(super) fn words(self) -> &'static str {
         match self {
             Self::OneSession => "one session",
@@ -168,7 +165,7 @@ impl Shape {
         }
     }
 
-    /// As options of block-copy.
+    /// Returns the options of block-copy.
     pub(super) fn args(self) -> [&'static str; 4] {
         match self {
             Self::OneSession => ["--sessions", "1", "--connections", "1"],
@@ -179,7 +176,7 @@ impl Shape {
 }
 
 impl Fault {
-    /// Its name in results: what happens, and how long.
+    /// Returns the name in results: the kind and the duration of the fault.
     pub(super) fn name(&self) -> String {
         let mut what = self.what.name().replacen('-', " ", 1);
         if self.lun != 0 {
@@ -192,7 +189,7 @@ impl Fault {
         }
     }
 
-    /// Says what makes no sense.
+    /// Checks the fault. The error names the first inconsistency.
     pub(super) fn check(&self) -> Result<(), String> {
         if self.runs.is_empty() {
             return Err("`runs` is empty".to_owned());

@@ -1,4 +1,4 @@
-//! Flows side by side that are ruled at the initiator, and orders to them while they run.
+//! Concurrent flows whose rates are limited at the initiator, and orders to them while they run.
 
 use std::str::FromStr;
 
@@ -11,68 +11,68 @@ use crate::size::Size;
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Flows {
-    /// What it shows, a few words.
+    /// Subject of the flows, a few words.
     pub name: String,
-    /// Whose they are: `block-copy`, one process with a job file, or `open-iscsi`, a disk each, ruled by
+    /// The program: `block-copy`, one process with a job file, or `open-iscsi`, one disk per flow, limited by
     /// `tc htb` before the link.
     pub who: Who,
-    /// Which way.
+    /// Direction of the bytes.
     #[serde(default)]
     pub direction: Direction,
     /// Seconds from the first bytes of all of them to the end.
     pub seconds: u64,
-    /// What all have together, such as `10mbit`, or `off`.
+    /// Total rate of all flows, such as `10mbit`, or `off`.
     pub rate: String,
-    /// Each flow has a unit of its own, from LUN 0 on, behind a portal of its own.
+    /// The flows. Each has a unit of its own, from LUN 0 on, behind a portal of its own.
     pub flows: Vec<Flow>,
-    /// Bytes that a flow of block-copy writes at most.
+    /// Largest number of bytes that a flow of block-copy writes.
     pub bytes: Size,
-    /// What happens meanwhile, in order.
+    /// The orders, sorted by time.
     #[serde(default)]
     pub orders: Vec<Order>,
-    /// What each flow should have before the first order, between two, and after the last, Mbit/s. Nothing
-    /// is expected of a number below 0.
+    /// Rates that each flow should have before the first order, between orders, and after the last one, Mbit/s.
+    /// A negative number expects nothing.
     pub expect: Vec<Vec<f64>>,
 }
 
-/// One flow.
+/// A flow.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Flow {
-    /// What it is called, a word.
+    /// Name of the flow, one word.
     pub name: String,
-    /// What it is guaranteed, and may have at most; without them all that there is.
+    /// Guaranteed and highest rate; by default the whole rate.
     pub share: Option<Share>,
 }
 
-/// What a class has.
+/// Rates of a class.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Share {
-    /// Guaranteed.
+    /// Guaranteed rate.
     pub rate: String,
-    /// At most.
+    /// Highest rate.
     pub ceil: String,
 }
 
-/// Something that happens while the flows run.
+/// An order while the flows run.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Order {
-    /// Seconds after the first bytes.
+    /// Seconds after the first bytes of all flows.
     pub at: u64,
     /// `rate RATE`, `rate off`, `pause FLOW` or `resume FLOW`.
     pub order: String,
 }
 
-/// What an order says.
+/// The action of an order.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Deed {
-    /// All have another rate together.
+    /// Changes the total rate.
     Rate(String),
-    /// A flow stops.
+    /// Pauses a flow.
     Pause(String),
-    /// A flow goes on.
+    /// Resumes a flow.
     Resume(String),
 }
 
@@ -90,7 +90,7 @@ impl FromStr for Deed {
 }
 
 impl Flows {
-    /// Says what makes no sense.
+    /// Checks the flows. The error names the first inconsistency.
     pub(super) fn check(&self) -> Result<(), String> {
         if !matches!(self.who, Who::BlockCopy | Who::OpenIscsi) {
             return Err("`who` is block-copy or open-iscsi".to_owned());

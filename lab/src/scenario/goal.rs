@@ -1,4 +1,4 @@
-//! Goals: what figures must reach, and why some do not.
+//! Goals of figures, and reasons why some figures fall short.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,42 +6,41 @@ use super::Direction;
 use crate::result::LinkConditions;
 use crate::size::Rate;
 
-/// What the figures of one program must reach. It has at least one of `steady`, `start`,
-/// `no_slower_than` and `reconnects`.
+/// Goals of the figures of one program. It has at least one of `steady`, `start`, `no_slower_than` and `reconnects`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Goal {
-    /// Whose figures, by the name in the result.
+    /// Name of the program in the result.
     pub who: String,
-    /// Over which links, and which way.
+    /// The links and the direction to which the goals apply.
     #[serde(default)]
     pub over: Over,
-    /// The rate from the fifth second on, at least, 10^6 bits a second; above 0.
+    /// Lowest rate from the fifth second on, 10^6 bits per second; above 0.
     pub steady: Option<f64>,
-    /// What the whole takes beyond its bytes at the link's rate, at most.
+    /// Longest time of the run beyond the time of its bytes at the link's rate.
     pub start: Option<Start>,
-    /// Who may not move the same bytes over the same link faster, by the name in the result.
+    /// Name of the program that may not move the same bytes over the same link faster.
     pub no_slower_than: Option<String>,
-    /// The number of sessions that may be lost and reconnect, as the program reports it.
+    /// Largest number of sessions that may be lost and reconnect, as the program reports it.
     pub reconnects: Option<u32>,
-    /// Why some figures fall short.
+    /// Reasons why some figures fall short.
     #[serde(default)]
     pub reasons: Vec<Reason>,
 }
 
-/// Some links, and one direction or both; what a list does not name, or an empty one, is all.
+/// Some links, and one direction or both. An empty or missing list means all.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Over {
-    /// Which way; both if not given.
+    /// The direction; both if not given.
     pub direction: Option<Direction>,
     /// Round-trip times, milliseconds.
     #[serde(default)]
     pub rtt_ms: Vec<f64>,
-    /// Rates, each way.
+    /// Rates in each direction.
     #[serde(default)]
     pub rate: Vec<Rate>,
-    /// Packets lost each way, percent; 0 is a link that loses none.
+    /// Lost packets in each direction, percent; 0 is a link that loses none.
     #[serde(default)]
     pub loss: Vec<f64>,
 }
@@ -50,31 +49,31 @@ pub struct Over {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Start {
-    /// Round-trip times, 0 or more.
+    /// Number of round-trip times, 0 or more.
     pub rtts: f64,
-    /// Seconds besides, 0 or more.
+    /// Seconds in addition, 0 or more.
     pub seconds: f64,
 }
 
-/// Why figures fall short of their goal.
+/// The reason why some figures fall short of their goal.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reason {
-    /// Which of them.
+    /// The links and the direction of these figures.
     #[serde(default)]
     pub over: Over,
-    /// One sentence.
+    /// The reason, one sentence.
     pub text: String,
 }
 
 impl Goal {
-    /// Why a figure over this link falls short, if the scenario knows.
+    /// Returns the reason why a figure over this link falls short, if the scenario has one.
     pub fn reason(&self, link: &LinkConditions, direction: &str) -> Option<&str> {
         let found = self.reasons.iter().find(|reason| reason.over.holds(link, direction));
         found.map(|reason| reason.text.as_str())
     }
 
-    /// Says what makes no sense in a scenario that measures under these names.
+    /// Checks the goal. `measured` are the names in the scenario. The error names the first inconsistency.
     pub(super) fn check(&self, measured: &[&str]) -> Result<(), String> {
         let names = std::iter::once(&self.who).chain(&self.no_slower_than);
         for name in names {
@@ -100,7 +99,7 @@ impl Goal {
 }
 
 impl Over {
-    /// Whether figures over this link and in this direction are meant.
+    /// Returns whether this includes the link and the direction.
     pub fn holds(&self, link: &LinkConditions, direction: &str) -> bool {
         let any = |list: &[f64], value: f64| list.is_empty() || list.contains(&value);
         let rates: Vec<_> = self.rate.iter().map(|rate| Some(rate.mbit_per_s)).collect();
@@ -112,7 +111,7 @@ impl Over {
 }
 
 impl Start {
-    /// The time over a link, seconds.
+    /// Returns the time over a link, seconds.
     pub fn over(self, link: &LinkConditions) -> f64 {
         self.rtts * link.rtt_ms * 1e-3 + self.seconds
     }

@@ -1,4 +1,4 @@
-//! Mirrors: the disk of a running machine that QEMU moves to a unit while somebody writes on it.
+//! Mirrors: the disk of a running machine that QEMU moves to a unit while the disk is written.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,15 +13,15 @@ pub struct Mirror {
     /// Words added to block-serve's command line.
     #[serde(default)]
     pub args: Vec<String>,
-    /// The unit; it must keep its bytes in a file.
+    /// LUN of the unit, which must have a file.
     #[serde(default)]
     pub lun: u16,
-    /// What is written to the disk all the time; nothing if not given.
+    /// Writes to the disk during the mirror; by default none.
     pub load: Option<Load>,
-    /// The least that is copied again after a write, a power of two from 512 bytes to 64 MiB; QEMU's own
-    /// choice, 64 KiB, if not given.
+    /// The granularity in which written data is copied again: a power of two from 512 bytes to 64 MiB; by
+    /// default QEMU's, 64 KiB.
     pub granularity: Option<Size>,
-    /// Seconds until both must have been equal for once.
+    /// Time limit in seconds until both were equal once.
     pub limit: Option<u64>,
 }
 
@@ -31,12 +31,12 @@ pub struct Mirror {
 pub enum Through {
     /// By NBD to this project's server, over a Unix socket.
     BlockServe,
-    /// By its own iSCSI driver, which is libiscsi.
+    /// By QEMU's own iSCSI driver, which is libiscsi.
     QemuIscsi,
 }
 
 impl Through {
-    /// Its name in scenarios and results.
+    /// Returns the name in scenarios and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::BlockServe => "block-serve",
@@ -49,29 +49,29 @@ impl Through {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
-    /// Bytes a second, at most.
+    /// Largest rate, bytes per second.
     pub rate: Size,
-    /// The shortest and the longest write, bytes; lengths between them are as frequent.
+    /// The shortest and the longest write, bytes. All lengths between them are equally frequent.
     pub sizes: [Size; 2],
-    /// The number of writes in flight.
+    /// Number of writes in flight.
     pub depth: u32,
 }
 
 impl Load {
-    /// What a result says of it: `5M/s, 4K to 64K, 4 in flight`.
+    /// Returns the description in results: `5M/s, 4K to 64K, 4 in flight`.
     pub fn words(&self) -> String {
         let [shortest, longest] = self.sizes;
         format!("{}/s, {shortest} to {longest}, {} in flight", self.rate, self.depth)
     }
 }
 
-/// What QEMU takes for a granularity, bytes.
+/// Granularities that QEMU accepts, bytes.
 const GRANULARITIES: std::ops::RangeInclusive<u64> = 512..=64 << 20;
-/// What writes are multiples of, bytes.
+/// The length of each write is a multiple of this, bytes.
 const BLOCK: u64 = 512;
 
 impl Mirror {
-    /// Says what makes no sense.
+    /// Checks the mirror. The error names the first inconsistency.
     pub(super) fn check(&self) -> Result<(), String> {
         let is_odd = |size: &Size| !size.0.is_power_of_two() || !GRANULARITIES.contains(&size.0);
         let load_is_odd = |load: &Load| {

@@ -1,4 +1,4 @@
-//! Single measurements: one of all the combinations that a scenario asks for.
+//! Single measurements: the combinations that a scenario asks for.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,36 +10,36 @@ use super::{
 use crate::result::LinkConditions;
 use crate::size::Size;
 
-/// What QEMU copies again after a write where nobody says, of a disk without clusters of its own.
+/// QEMU's default granularity for a disk without clusters.
 const QEMU_GRANULARITY: Size = Size(64 << 10);
 
-/// One measurement to be done.
+/// A measurement to be made.
 #[derive(Clone, Debug)]
 pub struct Point {
     /// The link.
     pub link: LinkConditions,
     /// What to measure, with the values of this combination filled in.
     pub measure: Measure,
-    /// What the result says of it.
+    /// Parameters for the result.
     pub parameters: BTreeMap<String, String>,
-    /// Bytes to be moved.
+    /// Number of bytes to move.
     pub bytes: u64,
-    /// The time it may take.
+    /// Time limit.
     pub limit: Duration,
-    /// The fault that it meets.
+    /// The fault, if the measurement is a copy through one.
     pub ordeal: Option<Ordeal>,
-    /// The flows that are ruled.
+    /// The flows, if the measurement is of flows.
     pub flows: Option<Flows>,
-    /// The disk that is mirrored.
+    /// The mirror, if the measurement is one.
     pub mirror: Option<Mirror>,
-    /// What happens to the paths of the unit, and who writes to it.
+    /// The events on the paths of the unit, and the run that writes, if the measurement is a failover.
     pub failover: Option<(Failover, FailoverRun)>,
-    /// The units that are one.
+    /// The units that are joined, if the measurement is of a stripe.
     pub stripe: Option<Striped>,
 }
 
 impl Scenario {
-    /// All measurements, link by link.
+    /// Returns all measurements, link by link.
     pub fn points(&self) -> Vec<Point> {
         let links = self.links.iter().flat_map(Links::combinations);
         links.flat_map(|link| self.points_over(&link)).collect()
@@ -229,7 +229,7 @@ impl Scenario {
 }
 
 impl Point {
-    /// A measurement over a link without delay, of nothing.
+    /// Returns a measurement over a link without delay, without bytes to move.
     fn of(measure: Measure) -> Self {
         Self {
             link: LinkConditions::default(),
@@ -247,7 +247,7 @@ impl Point {
 }
 
 impl Measure {
-    /// One measurement without anything special.
+    /// Returns a measurement with the default settings.
     fn of(who: Who) -> Self {
         Self {
             who,
@@ -286,14 +286,14 @@ impl Links {
     }
 }
 
-/// What a list holds, or a single nothing for an empty one.
+/// Returns the values of a list, or a single `None` if it is empty.
 fn all_or_none<T>(list: &[T], value: impl Fn(&T) -> f64) -> Vec<Option<f64>> {
     if list.is_empty() { vec![None] } else { list.iter().map(|item| Some(value(item))).collect() }
 }
 
 type Values = BTreeMap<String, String>;
 
-/// One value of each list, in all ways.
+/// Returns all combinations of one value from each list.
 fn combinations(vary: &BTreeMap<String, Vec<String>>) -> Vec<Values> {
     let mut all = vec![Values::new()];
     for (name, values) in vary {
@@ -308,7 +308,7 @@ fn with(values: &Values, name: &str, value: &str) -> Values {
     values
 }
 
-/// Puts values where their names stand in braces.
+/// Replaces names in braces by their values.
 fn fill(measure: &Measure, values: &Values) -> Measure {
     let put = |word: &String| {
         values

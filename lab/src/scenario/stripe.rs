@@ -1,57 +1,56 @@
-//! Stripes: units behind links of their own, written and read as one.
+//! Stripes: units behind links of their own that are joined to one.
 
 use serde::{Deserialize, Serialize};
 
 use super::Direction;
 use crate::size::Size;
 
-/// Units as one device of bytes, side by side in chunks (RAID-0).
+/// Units that are joined to one device in chunks (RAID-0).
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stripe {
-    /// Who joins the units.
+    /// The program that joins the units.
     pub who: Joiner,
-    /// Which ways the bytes go, one after the other.
+    /// Directions to measure, one after the other.
     #[serde(default = "both_ways")]
     pub directions: Vec<Direction>,
-    /// Over how many links, each with a unit of its own, from LUN 0 on.
+    /// Numbers of links. Each link has a unit of its own, from LUN 0 on.
     pub links: Vec<u8>,
-    /// Bytes on each unit.
+    /// Bytes of each unit.
     pub bytes: Size,
-    /// The chunk, a power of two.
+    /// Chunk size, a power of two.
     #[serde(default = "default_chunk")]
     pub chunk: Size,
     /// Words added to the command line of the program that moves the bytes.
     #[serde(default)]
     pub args: Vec<String>,
-    /// How often.
+    /// Number of repetitions.
     #[serde(default = "once")]
     pub repeat: u32,
-    /// Seconds that a run may take.
+    /// Time limit of a run, seconds.
     pub limit: Option<u64>,
 }
 
-/// Who joins the units.
+/// The program that joins units.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Joiner {
-    /// block-copy, by a volume of this project.
+    /// block-copy, with a volume of this project.
     Volume,
-    /// The kernel's initiator and its md, level 0; fio moves the bytes, past the page cache.
+    /// The kernel's initiator and md, level 0. fio moves the bytes, bypassing the page cache.
     MdRaid0,
-    /// No program joins them: a block-copy for each unit, concurrently. What the links and the
-    /// machine can carry.
+    /// None: one block-copy per unit, concurrently. It shows what the links and the machine can carry.
     Apart,
 }
 
-/// One stripe to be measured.
+/// A stripe to measure.
 #[derive(Clone, Debug)]
 pub struct Striped {
-    /// Who joins the units.
+    /// The program that joins the units.
     pub who: Joiner,
-    /// Over how many links.
+    /// Number of links.
     pub links: u8,
-    /// Bytes of a chunk.
+    /// Chunk size, bytes.
     pub chunk: u64,
 }
 
@@ -67,11 +66,11 @@ fn once() -> u32 {
     1
 }
 
-/// How many links `lab/link` can make.
+/// Number of links that `lab/link` can make.
 const MOST_LINKS: u8 = 10;
 
 impl Joiner {
-    /// Its name in results.
+    /// Returns the name in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Volume => "block-copy",
@@ -82,7 +81,7 @@ impl Joiner {
 }
 
 impl Stripe {
-    /// Says what makes no sense.
+    /// Checks the stripe. The error names the first inconsistency.
     pub(super) fn check(&self) -> Result<(), String> {
         let chunk = self.chunk.0;
         let wrong = [
@@ -109,7 +108,7 @@ impl Stripe {
         wrong.iter().find(|(is, _)| *is).map_or(Ok(()), |(_, reason)| Err((*reason).to_owned()))
     }
 
-    /// The most links that it wants.
+    /// Returns the largest number of links that it needs.
     pub fn most_links(&self) -> u8 {
         self.links.iter().copied().max().unwrap_or(1)
     }

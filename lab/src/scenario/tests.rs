@@ -1,4 +1,4 @@
-//! What scenarios may say, and what becomes of it.
+//! Valid and invalid scenarios, and the measurements that they give.
 
 use std::path::Path;
 
@@ -58,7 +58,7 @@ fn whole() -> Scenario {
     Scenario::parse(WHOLE).unwrap()
 }
 
-/// A scenario with this line in its only `[[measure]]`.
+/// Parses a scenario with this line in its only `[[measure]]`.
 fn with_measure(line: &str) -> Result<Scenario, String> {
     let head = "title = \"t\"\ntarget = { luns = [\"0:64M\"] }\n[[link]]\nrtt_ms = [1]\n";
     Scenario::parse(&format!("{head}[[measure]]\n{line}\n"))
@@ -212,7 +212,7 @@ fn goals_without_sense_are_refused() {
     }
 }
 
-/// A scenario with these lines in its only `[[fault]]`.
+/// Parses a scenario with these units, and these lines in its only `[[fault]]`.
 fn with_fault(lines: &str, units: &str) -> Result<Scenario, String> {
     let head = format!("title = \"t\"\ntarget = {{ luns = [{units}] }}\n[[link]]\nrtt_ms = [1]\n");
     Scenario::parse(&format!("{head}[[fault]]\n{lines}\n"))

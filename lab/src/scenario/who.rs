@@ -1,27 +1,27 @@
-//! Those who move bytes.
+//! The programs that move bytes.
 
 use serde::{Deserialize, Serialize};
 
-/// Who moves the bytes.
+/// A program that moves bytes.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Who {
     /// This project's copy program.
     BlockCopy,
-    /// TCP alone: what the link can carry.
+    /// TCP without iSCSI: what the link can carry.
     Iperf3,
-    /// libiscsi, kept busy by `qemu-img bench`: 64 KiB, 32 deep.
+    /// libiscsi, driven by `qemu-img bench` with 32 requests of 64 KiB in flight.
     Libiscsi,
     /// `qemu-img convert`.
     QemuImg,
-    /// The kernel's initiator, by `dd`.
+    /// The kernel's initiator, driven by `dd`.
     OpenIscsi,
     /// Any other program.
     Program,
 }
 
 impl Who {
-    /// Its name in scenarios and results.
+    /// Returns the name in scenarios and results.
     pub fn name(self) -> &'static str {
         match self {
             Self::BlockCopy => "block-copy",

@@ -1,4 +1,4 @@
-//! One unit of several: behind the link of its own number, and reached over this link only.
+//! One of several units. It is behind the link of its number, and can be reached over this link only.
 
 use crate::testbed::{TARGET, address};
 

@@ -1,4 +1,4 @@
-//! Units that the kernel joins: its initiator has a disk of each, its md makes one of them, fio moves the bytes.
+//! Units that the kernel joins: its initiator has a disk for each, md joins the disks, and fio moves the bytes.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use crate::scenario::{Direction, Point, Striped};
 
 const PACKAGE: &str = "mdadm";
 const ARRAY: &str = "/dev/md0";
-/// Requests of 1 MiB under way at once, for each unit: more than a link of 100 ms and 100 Mbit/s holds.
+/// Requests of 1 MiB in flight per unit: more than a link of 100 ms and 100 Mbit/s holds.
 const DEPTH: u32 = 16;
 
 pub(super) async fn measure(
@@ -39,7 +39,8 @@ pub(super) async fn measure(
     reading
 }
 
-/// The disk of one unit, or the array of several. It keeps no superblock, so it has all their bytes.
+/// Returns the disk of one unit, or the array of several. The array has no superblock, so it has all bytes of
+/// the disks.
 async fn join(striped: &Striped) -> Result<PathBuf, Error> {
     let mut disks = Vec::new();
     for link in 0..striped.links {
@@ -59,7 +60,7 @@ async fn join(striped: &Striped) -> Result<PathBuf, Error> {
     Ok(ARRAY.into())
 }
 
-/// Stops the array, if there is one; trouble is told.
+/// Stops the array, if there is one. An error is only printed.
 async fn part(striped: &Striped) {
     if striped.links > 1
         && Path::new(ARRAY).exists()
@@ -92,7 +93,7 @@ async fn move_bytes(point: &Point, striped: &Striped, device: &Path) -> Result<R
     }
 }
 
-/// For how long requests were under way, by fio's report; notes may stand before it.
+/// Returns the time in which requests were in flight, from fio's report. There may be notes before the report.
 fn seconds(told: &str, rw: &str) -> Option<f64> {
     let (_, report) = told.split_at(told.find('{')?);
     let report: Value = serde_json::from_str(report).ok()?;

@@ -1,4 +1,4 @@
-//! Units that block-copy joins by a volume, or copies to side by side.
+//! Units that block-copy joins to a volume, or copies to concurrently.
 
 use std::ffi::OsString;
 use std::fs;
@@ -15,10 +15,10 @@ use crate::scenario::{Direction, Point, Striped};
 
 /// The description of the volume, in the lab's own folder.
 const DESCRIPTION: &str = "/run/lab-volume.toml";
-/// What is read goes nowhere, as with fio.
+/// Reads go to the null device, as with fio.
 const NOWHERE: &str = "/dev/null";
 
-/// One block-copy with all units as one; a single unit is itself.
+/// Measures one block-copy with all units as a volume, or with a single unit.
 pub(super) async fn measure(
     point: &Point,
     striped: &Striped,
@@ -36,7 +36,7 @@ pub(super) async fn measure(
     Ok(Reading { seconds: ended.time.as_secs_f64(), ..reading })
 }
 
-/// A block-copy for each unit, all at once; the last one to end counts.
+/// Measures one block-copy per unit, concurrently. The last one to end decides the time.
 pub(super) async fn measure_apart(
     point: &Point,
     striped: &Striped,
@@ -47,7 +47,7 @@ pub(super) async fn measure_apart(
     for link in 0..striped.links {
         let mut command = copy(point, &url(link), bench)?;
         let limit = point.limit;
-        // It runs from here on, whoever is waited for.
+        // The task runs from here on, in whatever order the tasks are awaited.
         running.push(tokio::task::spawn(async move { run(&mut command, limit).await }));
     }
     for copy in running {
@@ -76,7 +76,7 @@ fn ended_well(ended: Result<Option<Ended>, Error>) -> Result<Ended, Outcome> {
     }
 }
 
-/// Has iscsi-util write which units the volume has.
+/// Makes iscsi-util write the description of the volume's units.
 async fn describe(striped: &Striped, bench: &Bench) -> Result<(), Outcome> {
     let program = bench.tree.join("iscsi-util");
     if !program.is_file() {

@@ -1,4 +1,4 @@
-//! A source that somebody writes to while it is copied, and knows what he has written.
+//! A source that is written to while it is copied, with a record of its changed ranges.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,23 +12,23 @@ use tokio::time::sleep;
 use super::content::{fill, index};
 use crate::rng::Rng;
 
-/// How long an answer takes, milliseconds at most: it is out of his hands when that begins.
+/// Longest duration of an answer, milliseconds. The reported changes are taken when it begins.
 const MAX_ANSWERING: u64 = 5000;
-/// Answers of a hundred that are lost.
+/// Percentage of answers that are lost.
 const FAILURES: u64 = 4;
-/// One write has so many bytes at most.
+/// Largest write, bytes.
 const MAX_WRITE: usize = 16 << 10;
 
-/// Bytes that somebody writes to whenever they are read. Clones are the same.
+/// Bytes that are changed at random whenever they are read. Clones share the state.
 #[derive(Clone, Debug)]
 pub(crate) struct InUse(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
     bytes: Vec<u8>,
-    /// What was written, and not told yet.
+    /// Ranges that were written and not reported yet.
     dirty: RangeSet,
-    /// So many of a hundred reads are followed by a write.
+    /// Percentage of reads after which a write follows.
     busy: u64,
     is_frozen: bool,
     rng: Rng,
@@ -41,7 +41,7 @@ impl InUse {
         Self(Arc::new(Mutex::new(State { bytes, dirty, busy, is_frozen: false, rng })))
     }
 
-    /// Somebody may write by now.
+    /// Writes something, with the chance `busy`.
     pub(crate) fn live(&self) {
         let mut state = self.state();
         let State { bytes, dirty, busy, is_frozen, rng } = &mut *state;
@@ -57,7 +57,7 @@ impl InUse {
         dirty.insert(start as u64..end as u64);
     }
 
-    /// He writes again, after he was kept from it.
+    /// Allows writes again after a freeze.
     pub(crate) fn resume(&self) {
         self.state().is_frozen = false;
     }
@@ -66,13 +66,13 @@ impl InUse {
         self.state().is_frozen
     }
 
-    /// What these bytes are now.
+    /// Returns the current content of a range.
     pub(crate) fn read(&self, range: &Range<u64>) -> Bytes {
         let state = self.state();
         Bytes::copy_from_slice(state.bytes.get(index(range)).unwrap_or_default())
     }
 
-    /// What was written, and not told yet.
+    /// Returns the ranges that were written and not reported yet.
     pub(crate) fn dirty(&self) -> RangeSet {
         self.state().dirty.clone()
     }
@@ -82,13 +82,13 @@ impl InUse {
     }
 }
 
-/// Who tells what was written.
+/// Reports the changes of the source.
 #[derive(Debug)]
 pub(crate) struct Teller {
     in_use: InUse,
-    /// Some answers are lost.
+    /// Whether some answers are lost.
     fails: bool,
-    /// He can be kept from writing.
+    /// Whether the source can be frozen.
     freezes: bool,
     rng: Rng,
 }

@@ -1,4 +1,4 @@
-//! What the destination of a copy may hold, and what the copy may say of it.
+//! Judges the destination of a copy: its content, and what the copy claims about it.
 
 use bytes::Bytes;
 use iscsi_copy::RangeSet;
@@ -7,20 +7,20 @@ use super::content::index;
 use super::in_use::InUse;
 use crate::world::World;
 
-/// Knows what is copied, and what the destination held before.
+/// Compares the destination with the source and with its own earlier content.
 #[derive(Debug)]
 pub(crate) struct Judge {
     source: Bytes,
-    /// What of that is another thing by now, if somebody writes to it.
+    /// Current content of the source, if it is written to.
     in_use: Option<InUse>,
-    /// What all of the destination held, as a read has seen it, and as a loss of power would have left it.
+    /// Content of the whole destination before the copy: as a read saw it, and as a loss of power would have left it.
     before: [Bytes; 2],
-    /// What all of it holds after the copy.
+    /// Content of the whole destination after the copy.
     after: Bytes,
 }
 
 impl Judge {
-    /// For a copy of these bytes to the disk as it is now.
+    /// Makes the judge of a copy of `source` to the disk as it is.
     pub(crate) fn new(source: Bytes, in_use: Option<InUse>, world: &World) -> Self {
         let disk = world.lun.disk();
         let before = [disk.read(0, usize::MAX), disk.read_durable(0, usize::MAX)];
@@ -30,32 +30,32 @@ impl Judge {
         Self { source, in_use, before, after: after.into() }
     }
 
-    /// The bytes that are copied.
+    /// Returns the bytes that are copied.
     pub(crate) const fn source(&self) -> &Bytes {
         &self.source
     }
 
-    /// Whether the destination read as zeros.
+    /// Returns whether the destination reads as zeros before the copy.
     pub(crate) fn was_blank(&self) -> bool {
         self.before.iter().flatten().all(|byte| *byte == 0)
     }
 
-    /// All of the source.
+    /// Returns the range of the whole source.
     pub(crate) fn all(&self) -> RangeSet {
         (0..self.source.len() as u64).into()
     }
 
-    /// Whether no loss of power undoes what is said to be done.
+    /// Checks that no loss of power undoes the ranges in `flushed`.
     ///
     /// # Errors
-    /// Where one would.
+    /// The first place where a loss of power would.
     pub(crate) fn claims(&self, world: &World, flushed: &RangeSet) -> Result<(), String> {
         let len = self.source.len() as u64;
         if let Some(range) = flushed.iter().next_back().filter(|range| range.end > len) {
             return Err(format!("{range:x?} is said to be done of {len:#x} bytes"));
         }
         let mut flushed = flushed.overlap(&(0..there(world)));
-        // What is not told yet nobody can know.
+        // Changes that are not reported yet cannot be known to the copy.
         let dirty = self.in_use.as_ref().map(InUse::dirty).unwrap_or_default();
         dirty.iter().for_each(|range| flushed.remove(&range));
         for range in flushed.iter() {
@@ -64,7 +64,7 @@ impl Judge {
                 None => self.source.slice(index(&range)),
             };
             let durable = world.lun.disk().read_durable(range.start, wanted.len());
-            // The common case first.
+            // Fast path for the common case.
             if durable.starts_with(&wanted) {
                 continue;
             }
@@ -78,13 +78,13 @@ impl Judge {
         Ok(())
     }
 
-    /// Whether each block is as it was, or as it shall be.
+    /// Checks that each block has its old or its new content.
     ///
     /// # Errors
-    /// Which one is not.
+    /// The first block that has another content.
     pub(crate) fn image(&self, world: &World) -> Result<(), String> {
         if self.in_use.is_some() {
-            // Each block may be as it was at any time.
+            // Each block may have the content of any time.
             return Ok(());
         }
         let disk = world.lun.disk();
@@ -101,7 +101,7 @@ impl Judge {
     }
 }
 
-/// The bytes of the destination that were there all the time.
+/// Returns the number of bytes of the destination that were present all the time.
 fn there(world: &World) -> u64 {
     world.lun.min_blocks() * u64::from(world.lun.disk().block_size())
 }

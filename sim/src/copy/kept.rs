@@ -1,4 +1,4 @@
-//! Checkpoints in the memory of a host, which outlives its processes.
+//! Checkpoints in the memory of a host. They outlive its processes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -9,27 +9,27 @@ use tokio::time::sleep;
 use super::watch::Watch;
 use crate::rng::Rng;
 
-/// Checkpoints of a hundred that cannot be kept.
+/// Percentage of checkpoints that cannot be saved.
 const FAILURES: u64 = 5;
-/// How long it takes to keep one, milliseconds at most.
+/// Longest duration of saving a checkpoint, milliseconds.
 const MAX_SAVING: u64 = 2000;
 
-/// The place of one checkpoint. Clones are the same.
+/// The storage of one checkpoint. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kept(Arc<Mutex<Texts>>);
 
 #[derive(Debug, Default)]
 struct Texts {
     kept: Option<String>,
-    /// What is to take its place, while that is written.
+    /// The next checkpoint, while it is being saved.
     new: Option<String>,
 }
 
 impl Kept {
-    /// What is kept, of these two ends; `None` if nothing is.
+    /// Returns the ranges that the checkpoint of this source and destination lists; `None` without a checkpoint.
     ///
     /// # Errors
-    /// When it is damaged, or of others.
+    /// When the checkpoint is damaged, or belongs to another source or destination.
     pub(crate) fn load(
         &self,
         source: &Identity,
@@ -41,12 +41,12 @@ impl Kept {
         Ok(Some(checkpoint.flushed))
     }
 
-    /// Nothing is kept any more.
+    /// Removes the checkpoint.
     pub(crate) fn remove(&self) {
         *self.texts() = Texts::default();
     }
 
-    /// The process is killed. What it was writing is there, or what was there before, or half of it.
+    /// Kills the process. Of the checkpoint that it was saving, all, nothing or a part is stored.
     pub(crate) fn crash(&self, rng: &mut Rng) {
         let mut texts = self.texts();
         let Some(new) = texts.new.take() else { return };
@@ -62,7 +62,7 @@ impl Kept {
     }
 }
 
-/// Keeps the checkpoints of one run, each of which is judged.
+/// Stores the checkpoints of one run. Each is judged.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) kept: Kept,

@@ -1,10 +1,10 @@
-//! Episodes of copies: the engine of copies writes to a disk of the simulation while things go wrong, and is
-//! paused, stopped, killed, and run again from its checkpoint.
+//! Episodes of copies: the copy engine writes to a disk of the simulation while faults happen. It is paused,
+//! stopped, killed, and run again from its checkpoint.
 //!
 //! ```text
 //!  image, unit or stream ──► iscsi-copy ──► Watched: Disk ──► initiator, network, target ──► RAM disk
 //!                                │                                                              │
-//!                                └──► Kept: checkpoints ──► Judge: what does a loss of power leave?
+//!                                └──► Kept: checkpoints ──► Judge: what remains after a power failure?
 //! ```
 
 mod content;
@@ -43,28 +43,28 @@ use crate::settings::{Class, Settings};
 use crate::topology::Topology;
 use crate::world::Shared;
 
-/// Episodes of a hundred that are copies.
+/// Percentage of episodes that are copies.
 const SHARE: u64 = 10;
-/// Further ones that are copies of a source in use.
+/// Further percentage of episodes that copy a source in use.
 const SHARE_IN_USE: u64 = 2;
-/// So many runs of a copy may fail; in a further one nothing goes wrong.
+/// Number of runs of a copy that may fail. In the next run there are no faults.
 const MAX_RUNS: usize = 8;
-/// The number of the unit that is copied from.
+/// LUN of the unit that is copied from.
 const SOURCE: u16 = 1;
-/// So often a disk is tried to be opened while things are wrong.
+/// Number of attempts to open a disk while faults happen.
 const MAX_OPENINGS: usize = 8;
 
-/// Whether the episode of a seed is one of copies.
+/// Returns whether the episode of this seed consists of copies.
 pub(crate) fn is_copy(seed: u64) -> bool {
     mix(!seed) % 100 < SHARE + SHARE_IN_USE
 }
 
-/// Whether somebody writes to its sources.
+/// Returns whether the sources of this seed are in use.
 fn is_in_use(seed: u64) -> bool {
     (SHARE..SHARE + SHARE_IN_USE).contains(&(mix(!seed) % 100))
 }
 
-/// An episode of copies, one after the other, until there were enough requests.
+/// Runs an episode of copies, one after the other, until there were enough requests.
 pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
     let begun = Instant::now();
     let (mut copies, mover) = Copies::drawn(Rng::new(mix(seed)), settings);
@@ -80,7 +80,7 @@ pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
     copies.report(seed, begun)
 }
 
-/// What the destination holds at first, and how it makes zeros.
+/// Draws the initial content of the destination, and how it stores zeros.
 fn prepare(shared: &Shared, disk: &RamDisk, rng: &mut Rng) {
     let is_thin = rng.percent(70);
     let mut world = shared.lock();
@@ -111,57 +111,57 @@ struct Copies<'a> {
     host: Host,
     faults: Faults,
     going_wrong: Option<JoinHandle<()>>,
-    /// Meanwhile power is lost when it matters most.
+    /// Whether power is lost at critical moments.
     is_crashing: Arc<AtomicBool>,
-    /// Somebody writes to what is copied.
+    /// Whether the sources are written to while they are copied.
     is_in_use: bool,
     /// The unit that is copied from, if it is open.
     unit: Option<Disk>,
     kept: Kept,
-    /// How many images were copied so far.
+    /// Number of images so far.
     images: u64,
-    /// How many requests were made so far.
+    /// Number of requests so far.
     requests: usize,
 }
 
-/// What is copied, over all runs.
+/// What a copy copies, in all of its runs.
 struct Job {
     image: Image,
     in_use: Option<InUse>,
     judge: Arc<Judge>,
     kind: Kind,
     identity: Identity,
-    /// The destination is known to be zero: nothing was written to it since.
+    /// Whether the destination is known to be zero, since nothing has been written to it.
     is_blank: bool,
-    /// Another unit may have answered a run before anything could tell.
+    /// Whether another unit may have answered in a run before the initiator could notice.
     is_blind: bool,
 }
 
-/// What the source is.
+/// Kind of the source.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Kind {
     Device,
     Unit,
     Stream,
-    /// A device that somebody writes to.
+    /// A device that is written to while it is copied.
     InUse,
 }
 
 /// How a run has ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Ended {
-    /// All is copied.
+    /// Everything is copied.
     Well,
-    /// Something is left to be copied.
+    /// A part is still to be copied.
     Badly,
-    /// The same, and the disk is of no use any more.
+    /// A part is still to be copied, and the disk cannot be used any more.
     Unusable,
-    /// The same, and the process is to be killed.
+    /// A part is still to be copied, and the process is to be killed.
     Killed,
 }
 
 impl<'a> Copies<'a> {
-    /// Makes a world for copies, and the task that moves its time on.
+    /// Makes a world for copies, and the task that advances its time.
     fn drawn(mut rng: Rng, settings: &'a Settings) -> (Self, JoinHandle<()>) {
         let (disk, topology) = (drawn_disk(&mut rng), Arc::new(Topology::drawn(&mut rng)));
         let shared = Shared::new(world(std::slice::from_ref(&disk), &topology, &mut rng, settings));
@@ -187,7 +187,7 @@ impl<'a> Copies<'a> {
         (copies, mover)
     }
 
-    /// The report of the episode.
+    /// Returns the report of the episode.
     fn report(mut self, seed: u64, begun: Instant) -> Report {
         self.stop_going_wrong();
         let mut world = self.shared.lock();
@@ -206,13 +206,13 @@ impl<'a> Copies<'a> {
         self.shared.lock().violation.is_none()
     }
 
-    /// Copies something, in as many runs as it takes; whether another copy may follow.
+    /// Copies one source, in as many runs as it takes. Returns whether another copy may follow.
     async fn copy(&mut self) -> Result<bool, String> {
         self.open(0).await?;
         let mut job = self.job();
         for number in 0.. {
             if number > 0 && job.in_use.is_some() && self.host.disk().is_none() {
-                // What the process before has sent is older than what this one sends.
+                // Requests in flight of the previous process carry older data than those of this process.
                 self.mend();
                 sleep(QUIET).await;
                 if self.shared.lock().has_orphans() {
@@ -251,7 +251,7 @@ impl<'a> Copies<'a> {
         self.settle(&job).await
     }
 
-    /// Something to be copied to the disk as it is now.
+    /// Draws a source to be copied to the disk in its current state.
     fn job(&mut self) -> Job {
         let kinds = [Kind::Device, Kind::Device, Kind::Unit, Kind::Stream];
         let kinds = if self.is_in_use { &[Kind::InUse][..] } else { &kinds };
@@ -282,7 +282,8 @@ impl<'a> Copies<'a> {
         Job { image, in_use, judge, kind, identity, is_blank, is_blind: false }
     }
 
-    /// Opens all that the next run needs; what earlier runs have done, by their checkpoint.
+    /// Opens everything that the next run needs. Returns the ranges that earlier runs have copied, by their
+    /// checkpoint.
     async fn done(&mut self, job: &Job) -> Result<RangeSet, String> {
         for tries in 0.. {
             self.open(tries).await?;
@@ -309,14 +310,14 @@ impl<'a> Copies<'a> {
         }
     }
 
-    /// What the disk that is open is.
+    /// Returns the identity of the open disk.
     fn destination(&self) -> Result<Identity, String> {
         let (disk, _) = self.host.disk().ok_or("no disk is open")?;
         let named = Identity::of_device(&disk).map_err(|error| error.to_string())?;
         named.ok_or_else(|| "the unit has no name".to_owned())
     }
 
-    /// Opens the disk if it is not open. Where another unit may be there, only while nothing is wrong.
+    /// Opens the disk if it is not open. If another unit may be present, mends the faults first.
     async fn open(&mut self, mut tries: usize) -> Result<(), String> {
         if self.host.disk().is_some() {
             return Ok(());
@@ -332,7 +333,7 @@ impl<'a> Copies<'a> {
         Ok(())
     }
 
-    /// A disk has not opened. While nothing is wrong, that must not be.
+    /// Notes that a disk has not opened. That is a violation if there are no faults.
     async fn has_not_opened(&mut self, tries: usize, why: String) -> Result<(), String> {
         if self.going_wrong.is_none() {
             return Err(format!("{why}, although nothing is wrong"));
@@ -349,7 +350,7 @@ impl<'a> Copies<'a> {
         self.go_wrong_after(Duration::ZERO);
     }
 
-    /// Starts the faults.
+    /// Starts the faults after a pause.
     fn go_wrong_after(&mut self, pause: Duration) {
         let faults = self.faults.again();
         self.going_wrong = Some(tokio::spawn(async move {
@@ -368,14 +369,14 @@ impl<'a> Copies<'a> {
         }
     }
 
-    /// From now on nothing goes wrong.
+    /// Ends all faults.
     fn mend(&mut self) {
         self.stop_going_wrong();
         heal(&mut self.shared.lock());
         self.shared.moved.notify_one();
     }
 
-    /// Closes what is open; of a process that cannot do that in order nothing is left.
+    /// Closes all disks. If that fails, or at times without a failure, the process is killed.
     async fn leave(&mut self, dies: bool) -> Result<(), String> {
         if let Some(unit) = self.unit.take() {
             // Nothing was written to it.
@@ -388,13 +389,13 @@ impl<'a> Copies<'a> {
         Ok(())
     }
 
-    /// The process is killed.
+    /// Kills the process.
     fn die(&mut self) {
         self.unit = None;
         self.host.die();
     }
 
-    /// The unit is another one by now: a checkpoint of the one before is refused.
+    /// Resumes with another unit in place of the destination: the checkpoint has to be refused.
     async fn resume_with_another_unit(&mut self, job: &Job) -> Result<(), String> {
         self.mend();
         self.leave(true).await?;
@@ -416,8 +417,8 @@ impl<'a> Copies<'a> {
         Ok(())
     }
 
-    /// A copy has ended well: after whatever comes late, and a loss of power, all of it is there. Whether
-    /// another one may follow: nothing of this one is on its way.
+    /// Checks the destination after a copy that ended well: everything is still there after late data and a
+    /// loss of power. Returns whether another copy may follow, since no request of this one is in flight.
     async fn settle(&mut self, job: &Job) -> Result<bool, String> {
         if self.rng.percent(50) {
             self.mend();

@@ -14,12 +14,12 @@ use super::in_use::{InUse, Teller};
 use super::user::{Stop, lay};
 use super::watch::Watch;
 
-/// How long the last pass may take, milliseconds.
+/// Longest time limit of the last pass, milliseconds.
 const MAX_GOAL: u64 = 60_000;
-/// How long after its beginning a run is killed, milliseconds at most.
+/// Latest time at which a run is killed, milliseconds after its beginning.
 const MAX_LIFE: u64 = 120_000;
 
-/// What passes are made of.
+/// The parts of a run that the passes need.
 pub(super) struct Ends<'a> {
     pub(super) watch: &'a Arc<Watch>,
     pub(super) source: &'a Source,
@@ -28,7 +28,8 @@ pub(super) struct Ends<'a> {
 }
 
 impl Copies<'_> {
-    /// Runs all passes, unless that is stopped; what was copied, and what of it has no checksum.
+    /// Runs all passes, unless they are stopped. Returns the result of the copy, and the copied ranges that
+    /// have no checksum.
     pub(super) async fn run_passes(
         &mut self,
         ends: Ends<'_>,
@@ -46,7 +47,7 @@ impl Copies<'_> {
         let mut passes = passes.with_stop_at_divergence(self.rng.percent(20));
         let (mut rng, life) = (self.rng.fork(), self.rng.any_scale(MAX_LIFE));
         let watch = Arc::clone(ends.watch);
-        // Between two passes there is nothing to be cancelled.
+        // Dropping or killing a run needs no running copy: it may happen between two passes.
         let (stop, dies) = match ends.stop {
             Some(Stop::Drop | Stop::Kill) => (None, true),
             stop => (stop, false),

@@ -1,4 +1,4 @@
-//! One run of a copy, and what is said of it.
+//! One run of a copy, and the check of its result.
 
 use std::sync::{Arc, Mutex};
 
@@ -22,15 +22,15 @@ use crate::rng::Rng;
 use crate::settings::Class;
 use crate::workload::MAX_WAIT;
 
-/// What a run is made of.
+/// The parts of a run.
 pub(super) struct Run {
     pub(super) watch: Arc<Watch>,
     pub(super) source: Source,
     pub(super) destination: Destination,
     pub(super) stop: Option<Stop>,
-    /// Whether the image cannot be read at some place.
+    /// Whether one read of the image fails.
     fails: bool,
-    /// Whether nothing is wrong from its beginning on.
+    /// Whether there are no faults during the run.
     is_strict: bool,
 }
 
@@ -42,7 +42,7 @@ impl Run {
 }
 
 impl Copies<'_> {
-    /// Runs the copy once; one that is the last has to end well.
+    /// Runs the copy once. The last run has to end well.
     pub(super) async fn run(
         &mut self,
         job: &mut Job,
@@ -57,14 +57,14 @@ impl Copies<'_> {
             begun: self.shared.lock().oracle.now(),
             has_connections,
             was_blind: job.is_blind,
-            // A stream cannot leave anything out.
+            // A stream cannot skip anything.
             done: match job.kind {
-                // Of a source in use anything may be copied again.
+                // A source in use may be copied again anywhere.
                 Kind::Stream | Kind::InUse => RangeSet::new(),
                 Kind::Device | Kind::Unit => options.done.clone(),
             },
             max_memory: match job.kind {
-                // It is read to be verified, too.
+                // The destination of passes is also read, to be verified.
                 Kind::InUse => usize::MAX,
                 Kind::Device | Kind::Unit | Kind::Stream => {
                     options.max_memory.max(one_read(&options, &disk))
@@ -109,7 +109,7 @@ impl Copies<'_> {
         }
     }
 
-    /// Runs the copy, unless it is dropped.
+    /// Runs the copy, unless it is dropped. Then the result is `None`.
     async fn run_once(
         &mut self,
         run: &Run,
@@ -127,7 +127,7 @@ impl Copies<'_> {
         self.in_time("a copy", copying).await
     }
 
-    /// Waits for something while things go wrong, and then while nothing does.
+    /// Waits for a future while faults happen. After a time limit the faults end, and the future has to complete.
     pub(super) async fn in_time<T>(
         &mut self,
         what: &str,
@@ -168,7 +168,7 @@ impl Copies<'_> {
         job: &Job,
         watch: &Arc<Watch>,
     ) -> Result<CopyOptions, String> {
-        // What was kept before would still be true, unless somebody has been asked what has changed.
+        // An old checkpoint would stay true, but not for a source in use: its changes have been taken.
         if self.rng.percent(20) && job.in_use.is_none() {
             return Ok(options);
         }
@@ -213,7 +213,7 @@ impl Copies<'_> {
         self.shared.lock().trace.note(&what, &[options.done.bytes(), io_size, depth]);
     }
 
-    /// What is there, and what is kept, after a run.
+    /// Checks the destination and the checkpoint after a run.
     fn check(&self, job: &Job, run: &Run) -> Result<(), String> {
         let world = self.shared.lock();
         job.judge.image(&world)?;
@@ -237,14 +237,14 @@ impl Copies<'_> {
         Ok(())
     }
 
-    /// Whether the unit was too small for an image at some time.
+    /// Returns whether the unit was too small for the image at any time.
     fn has_shrunk(&self, job: &Job) -> bool {
         let world = self.shared.lock();
         let bytes = world.lun.min_blocks() * u64::from(world.lun.disk().block_size());
         bytes < job.image.bytes.len() as u64
     }
 
-    /// A copy has failed, which it may.
+    /// Judges a copy that has failed: there has to be a reason.
     fn has_failed(&self, job: &Job, run: &Run, failure: &Failure) -> Result<Ended, String> {
         let error = &failure.error;
         self.shared.lock().trace.note(&format!("not copied: {error}"), &[]);
@@ -268,7 +268,7 @@ impl Copies<'_> {
         Ok(if is_of_no_use { Ended::Unusable } else { Ended::Badly })
     }
 
-    /// Reads back what was copied.
+    /// Verifies the copied data.
     async fn verify(
         &mut self,
         run: &Run,
@@ -294,13 +294,13 @@ impl Copies<'_> {
     }
 }
 
-/// The length of one read of a stream, which is made in any case.
+/// Returns the length of one read of a stream. It is made whatever the memory limit.
 fn one_read(options: &CopyOptions, disk: &Disk) -> usize {
     let wanted = options.io_size.unwrap_or_else(|| disk.limits().preferred_transfer);
     wanted.next_multiple_of(usize::try_from(disk.block_size()).unwrap_or(1))
 }
 
-/// Whether a disk cannot be used any more after this.
+/// Returns whether the disk cannot be used after this error.
 fn is_over(error: &iscsi_initiator::Error) -> bool {
     error.is_of_session() || error.reconnect_error().is_some()
 }

@@ -1,4 +1,4 @@
-//! What is copied: bytes with holes, as a device in memory, as a unit, or as a stream.
+//! Sources of copies: bytes with holes, as a device in memory, as a unit, or as a stream.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,20 +17,20 @@ use super::in_use::InUse;
 use super::watch::Watch;
 use crate::rng::Rng;
 
-/// Holes are whole blocks of any unit: part of a block that a process was writing when it died may put back
-/// what the rest of it was.
+/// Alignment of holes. They are whole blocks of any unit: a process that wrote a part of a block when it died
+/// may write the old content of the rest back.
 const HOLE: usize = 4096;
 
-/// What is copied.
+/// The content of a source.
 #[derive(Clone, Debug)]
 pub(crate) struct Image {
     pub(crate) bytes: Bytes,
-    /// What has no storage, and is zero.
+    /// Ranges without storage, which are zero.
     pub(crate) holes: RangeSet,
 }
 
 impl Image {
-    /// Runs of data, of zeros and of holes, of any length.
+    /// Draws runs of data, of zeros and of holes, of any length.
     pub(crate) fn drawn(len: usize, rng: &mut Rng) -> Self {
         let (mut bytes, mut holes) = (BytesMut::zeroed(len), RangeSet::new());
         let mut at = 0;
@@ -41,7 +41,7 @@ impl Image {
             match kind {
                 0 => holes.insert(at.next_multiple_of(HOLE).min(end) as u64..end as u64),
                 1 => {}
-                // One byte in many zeros.
+                // A single nonzero byte among zeros.
                 2 => bytes[at] = 1,
                 _ => fill(&mut bytes[at..end], rng),
             }
@@ -50,7 +50,7 @@ impl Image {
         Self { bytes: bytes.freeze(), holes }
     }
 
-    /// A unit that holds it.
+    /// Returns a unit with this content.
     pub(crate) fn disk(&self) -> RamDisk {
         let disk = RamDisk::new(512, self.bytes.len() as u64 / 512);
         let mut data = RangeSet::from(0..self.bytes.len() as u64);
@@ -59,7 +59,7 @@ impl Image {
         disk
     }
 
-    /// A stream of it, which comes in pieces with pauses between them.
+    /// Returns a stream of the content, in pieces with pauses between them.
     pub(crate) fn stream(&self, mut rng: Rng) -> DuplexStream {
         let (reader, mut writer) = duplex(1 << rng.within(8..18));
         let (bytes, max_piece) = (self.bytes.clone(), 1 << rng.within(8..18));
@@ -67,7 +67,7 @@ impl Image {
             let mut rest = &bytes[..];
             while !rest.is_empty() {
                 let piece = rng.index(1..max_piece).min(rest.len());
-                // Nobody may read any more.
+                // The copy may have dropped the reader.
                 if writer.write_all(&rest[..piece]).await.is_err() {
                     return;
                 }
@@ -81,20 +81,20 @@ impl Image {
     }
 }
 
-/// An image as a device in memory, which takes its time.
+/// An image as a device in memory, whose requests take time.
 #[derive(Debug)]
 pub(crate) struct ImageDevice {
     image: Image,
-    /// What the image is by now, if somebody writes to it.
+    /// Current content of the image, if it is written to.
     in_use: Option<InUse>,
     watch: Arc<Watch>,
     limits: DeviceLimits,
     depth: usize,
-    /// How many extents are told at once.
+    /// Most extents that one call returns.
     max_extents: usize,
-    /// How long a request takes, milliseconds at most.
+    /// Longest duration of a request, milliseconds.
     max_delay: u64,
-    /// The read that cannot be done, counted from the next one.
+    /// The read that fails, counted from the next one.
     fails: Mutex<Option<u64>>,
     rng: Mutex<Rng>,
 }
@@ -127,7 +127,7 @@ impl ImageDevice {
         self.rng.lock().unwrap_or_else(PoisonError::into_inner).any_scale(self.max_delay)
     }
 
-    /// Whether this is the read that cannot be done.
+    /// Returns whether this is the read that fails.
     fn fails_now(&self) -> bool {
         let mut fails = self.fails.lock().unwrap_or_else(PoisonError::into_inner);
         let is_now = *fails == Some(0);

@@ -1,4 +1,4 @@
-//! What a user does to a copy that runs.
+//! Actions of a user on a running copy.
 
 use std::future::pending;
 
@@ -13,13 +13,13 @@ use crate::rng::Rng;
 pub(crate) enum Stop {
     Cancel,
     Abandon,
-    /// Its future is dropped, and the process goes on.
+    /// The future of the copy is dropped, and the process goes on.
     Drop,
-    /// Its process is killed.
+    /// The process is killed.
     Kill,
 }
 
-/// Pauses a copy now and then, and stops it, after a while or while it flushes. Ends when the copy is to be dropped.
+/// Pauses a copy at times, and stops it after a while or while it flushes. Returns when the copy is to be dropped.
 pub(crate) async fn lay(control: Control, watch: &Watch, mut rng: Rng, stop: Option<Stop>) {
     let flushes = if rng.percent(40) { rng.index(1..8) } else { 0 };
     let after = rng.any_scale(if flushes > 0 { 1000 } else { 20_000 });

@@ -1,4 +1,4 @@
-//! The destination of a copy, watched: what is written to it, and what checkpoints say of it.
+//! Watches the destination of a copy: the writes to it, and what checkpoints claim about it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,45 +14,45 @@ use super::repeated::Vouching;
 use crate::oracle::Moment;
 use crate::world::{Shared, World};
 
-/// How often of a hundred times power is lost where it may be.
+/// Percentage of critical moments at which power is lost.
 const CRASHES: u64 = 6;
 
-/// One run of a copy, seen by both of its ends.
+/// State of one run of a copy, shared by both of its ends.
 #[derive(Debug)]
 pub(crate) struct Watch {
     pub(crate) shared: Arc<Shared>,
     pub(crate) judge: Arc<Judge>,
-    /// When it began.
+    /// When the run began.
     pub(crate) begun: Moment,
     /// Whether the sessions have several connections.
     pub(crate) has_connections: bool,
-    /// Whether another unit may have answered an earlier run of the same copy.
+    /// Whether another unit may have answered in an earlier run of the same copy.
     pub(crate) was_blind: bool,
-    /// What an earlier run has done.
+    /// Ranges that an earlier run has copied.
     pub(crate) done: RangeSet,
-    /// Bytes that it may hold.
+    /// Largest number of bytes that the copy may hold.
     pub(crate) max_memory: usize,
     pub(crate) counts: Mutex<Counts>,
-    /// A flush begins.
+    /// Notified when a flush begins.
     pub(crate) flushes: Notify,
-    /// Power is lost now and then when it matters most.
+    /// Whether power is lost at critical moments.
     pub(crate) is_crashing: Arc<AtomicBool>,
     /// Judges the kept files of repeated copies.
     pub(crate) vouching: Option<Arc<Vouching>>,
 }
 
-/// What a run has under way.
+/// Counts of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    /// Requests that were made.
+    /// Number of requests so far.
     requests: usize,
-    /// Bytes that are read, and data that are written, at this time.
+    /// Bytes that reads and writes in flight hold.
     held: usize,
-    /// The longest of them: one is made in any case.
+    /// The longest request, which the copy may make whatever the memory limit.
     max_request: usize,
 }
 
-/// Bytes that are held until it is dropped.
+/// Bytes that a request holds until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Held<'a> {
     watch: &'a Watch,
@@ -64,7 +64,7 @@ impl Watch {
         self.counts().requests
     }
 
-    /// A request begins, for which the copy holds so many bytes.
+    /// Begins a request for which the copy holds `bytes` bytes.
     pub(crate) fn request(&self, bytes: usize) -> Held<'_> {
         let mut counts = self.counts();
         counts.requests += 1;
@@ -77,7 +77,7 @@ impl Watch {
         Held { watch: self, bytes }
     }
 
-    /// Power may be lost now: the destination has said which of its bytes are zero, or is about to flush.
+    /// Loses power at times. The destination has reported which of its bytes are zero, or is about to flush.
     fn may_crash(&self) {
         let mut world = self.shared.lock();
         if self.is_crashing.load(Ordering::Relaxed) && world.chance.percent(CRASHES) {
@@ -86,20 +86,20 @@ impl Watch {
         }
     }
 
-    /// Whether another unit may have answered before anything could tell.
+    /// Returns whether another unit may have answered in this copy before the initiator could notice.
     pub(crate) fn is_blind(&self, world: &World) -> bool {
         self.was_blind || world.lun.may_have_misled(self.has_connections, self.begun)
     }
 
-    /// Whether no loss of power undoes what is said to be done.
+    /// Checks that no loss of power undoes the ranges in `flushed`.
     ///
     /// # Errors
-    /// Where one would.
+    /// The first place where a loss of power would.
     pub(crate) fn claims(&self, world: &World, flushed: &RangeSet) -> Result<(), String> {
         if self.is_blind(world) { Ok(()) } else { self.judge.claims(world, flushed) }
     }
 
-    /// A write begins. What is done already, or is no part of the source, is not written.
+    /// Checks a write before it is sent. It must not touch ranges that are done, or lie beyond the source.
     fn write(&self, what: &str, offset: u64, len: u64) {
         let mut world = self.shared.lock();
         world.trace.note(what, &[offset, len]);
@@ -126,7 +126,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// A disk that is copied to, or from.
+/// A disk that is copied to or from.
 #[derive(Debug)]
 pub(crate) struct Watched {
     pub(crate) disk: Disk,
@@ -143,7 +143,7 @@ impl Device for Watched {
         self.disk.capacity()
     }
 
-    /// Whether checkpoints are kept in memory only, which survives no process.
+    /// Returns the line in repeated copies only: the checkpoints of other episodes do not store it.
     fn leaves(&self) -> Option<String> {
         self.watch.vouching.as_ref().and_then(|_| Device::leaves(&self.disk))
     }
@@ -198,7 +198,7 @@ impl Device for Watched {
         }
         let len = pages.iter().map(Bytes::len).sum::<usize>();
         self.watch.write("copy writes", offset, len as u64);
-        // Zeros that are sent are always the same ones.
+        // All zeros that are sent share one buffer.
         let is_zero = pages.iter().flatten().all(|byte| *byte == 0);
         let held = self.watch.request(if is_zero { 0 } else { len });
         Box::pin(async move {

@@ -1,5 +1,5 @@
-//! What another unit of a volume does when one has lost its cache: it is late or away, so that a flush of the volume has one answer,
-//! and waits for the others.
+//! Faults of a second unit of a volume while one has lost its cache. The second unit is late or away, so a
+//! flush of the volume has one answer and waits for the others.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::rng::Rng;
 use crate::settings::Class;
 use crate::world::{Reachability, World};
 
-/// Longest delay of what a late unit says, milliseconds.
+/// Longest delay of the answers of a late unit, milliseconds.
 const MAX_LATE: u64 = 8000;
 
-/// Another unit is in trouble, too, now and then.
+/// Makes another unit fail too, at times.
 pub(super) fn fail(world: &mut World, rng: &mut Rng, refuses: bool) {
     if world.units.count() == 1 || rng.percent(30) {
         return;
@@ -30,7 +30,7 @@ fn wires_of(world: &World, unit: usize) -> Vec<u64> {
     wires.map(|(number, _)| *number).collect()
 }
 
-/// No answer of the unit arrives for a while.
+/// Delays all answers of the unit for a while.
 fn be_late(world: &mut World, unit: usize, lasts: Duration) {
     world.trace.note("a unit is late", &[unit as u64]);
     world.losses.reason();
@@ -42,7 +42,7 @@ fn be_late(world: &mut World, unit: usize, lasts: Duration) {
     }
 }
 
-/// The unit loses all connections, and takes no new one.
+/// Drops all connections of the unit, and refuses new ones.
 fn go_away(world: &mut World, unit: usize) {
     world.trace.note("a unit is away", &[unit as u64]);
     for number in wires_of(world, unit) {

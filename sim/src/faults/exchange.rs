@@ -1,4 +1,4 @@
-//! What becomes of a unit behind its number: resets by others, another size, other blocks, another unit.
+//! Changes of the unit at the LUN: resets by others, another size, another block size, another unit.
 
 use iscsi_testkit::scsi::Sense;
 
@@ -8,7 +8,7 @@ use crate::rng::Rng;
 use crate::settings::Class;
 use crate::world::World;
 
-/// Another initiator resets the unit, or clears its task set.
+/// Resets the unit or clears its task set, as another initiator.
 pub(super) fn reset(world: &mut World, rng: &mut Rng) {
     let (clears, empties) = (rng.percent(40), rng.percent(20));
     world.trace.note("reset by another", &[u64::from(clears), u64::from(empties)]);
@@ -28,7 +28,7 @@ pub(super) fn reset(world: &mut World, rng: &mut Rng) {
     }
 }
 
-/// The unit grows, shrinks, or has the size of before.
+/// Grows or shrinks the unit, or restores its size.
 pub(super) fn capacity(world: &mut World, rng: &mut Rng) {
     let blocks = world.lun.blocks();
     let new = match rng.within(0..4) {
@@ -42,7 +42,7 @@ pub(super) fn capacity(world: &mut World, rng: &mut Rng) {
     resize(world, new);
 }
 
-/// What lies behind a new end is gone.
+/// Resizes the unit. The data beyond the new end is lost.
 fn resize(world: &mut World, blocks: u64) {
     let disk = world.lun.disk();
     if disk.blocks() == blocks {
@@ -55,13 +55,13 @@ fn resize(world: &mut World, blocks: u64) {
     world.lun.resized();
 }
 
-/// Another unit takes the place of this one, or this one comes back.
+/// Replaces the unit by another one, or puts the original back.
 pub(super) fn exchange(world: &mut World, rng: &mut Rng) {
     let block_size = world.lun.disk().block_size();
     put(world, rng, block_size, true);
 }
 
-/// The same with blocks of another size, by the same name.
+/// Replaces the unit by one with another block size under the same name, or puts the original back.
 pub(super) fn block_size(world: &mut World, rng: &mut Rng) {
     let block_size = if world.lun.disk().block_size() == 512 { 4096 } else { 512 };
     put(world, rng, block_size, false);
@@ -84,7 +84,7 @@ fn put(world: &mut World, rng: &mut Rng, block_size: u32, is_renamed: bool) {
     }
 }
 
-/// The unit is as it was.
+/// Restores the unit with its original size.
 pub(super) fn restore(world: &mut World) {
     if world.lun.is_exchanged() {
         world.losses.reason();

@@ -1,4 +1,4 @@
-//! What goes wrong between initiator and target: connections that are lost, links that stall, portals that refuse.
+//! Faults between initiator and target: lost connections, stalled links, portals that refuse.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use crate::rng::Rng;
 use crate::settings::Class;
 use crate::world::{Reachability, World};
 
-/// A stall that lasts until all is mended.
+/// Duration of a stall that lasts until everything is mended.
 const FOR_EVER: Duration = Duration::from_secs(1 << 20);
 
-/// A connection is lost; now and then no portal is to be had after that.
+/// Loses a connection. If `refuses`, at times no portal is available after that.
 pub(super) fn cut(world: &mut World, rng: &mut Rng, refuses: bool) {
     if let Some(number) = any_wire(world, rng) {
         world.cut(number);
@@ -22,7 +22,7 @@ pub(super) fn cut(world: &mut World, rng: &mut Rng, refuses: bool) {
     }
 }
 
-/// A portal takes connections, refuses them, or does not answer; or all of them do so at once.
+/// Makes one portal or all of them accept connections, refuse them, or not answer.
 pub(super) fn refuse(world: &mut World, rng: &mut Rng) {
     let portals = world.portals.len();
     let one = rng.index(0..portals);
@@ -38,7 +38,7 @@ fn any_wire(world: &World, rng: &mut Rng) -> Option<u64> {
     rng.pick(&open).copied()
 }
 
-/// A link carries nothing for a while, one way or both.
+/// Stalls a link for a while, in one direction or both.
 pub(super) fn stall(world: &mut World, rng: &mut Rng) {
     let Some(number) = any_wire(world, rng) else { return };
     let lasts = if rng.percent(10) { FOR_EVER } else { rng.any_scale(90_000) };

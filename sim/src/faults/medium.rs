@@ -1,4 +1,4 @@
-//! What goes wrong with the medium of a unit, its cache and the order in which it executes commands.
+//! Faults of a unit's medium, its cache and its order of execution.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::rng::Rng;
 use crate::settings::Class;
 use crate::world::World;
 
-/// Blocks cannot be read, written or flushed, for some times.
+/// Makes reads, writes or flushes of some blocks fail several times.
 pub(super) fn fail(world: &mut World, rng: &mut Rng) {
     let blocks = some_blocks(world, rng);
     let fault = match rng.within(0..4) {
@@ -22,7 +22,7 @@ pub(super) fn fail(world: &mut World, rng: &mut Rng) {
     add(world, fault.times(times), rng);
 }
 
-/// What was acknowledged is lost on its way from the cache to the medium.
+/// Loses acknowledged writes on their way from the cache to the medium.
 pub(super) fn fail_write_back(world: &mut World, rng: &mut Rng) {
     let blocks = some_blocks(world, rng);
     let unit = world.units.any(rng);
@@ -38,7 +38,7 @@ pub(super) fn fail_write_back(world: &mut World, rng: &mut Rng) {
     world.units.next_cache_loss();
 }
 
-/// The write cache is switched on or off.
+/// Switches the write cache on or off.
 pub(super) fn switch_cache(world: &mut World, rng: &mut Rng) {
     let caches = [Cache::Volatile, Cache::WriteThrough, Cache::NonVolatile];
     let Some(cache) = rng.pick(&caches).copied() else { return };
@@ -52,7 +52,7 @@ pub(super) fn switch_cache(world: &mut World, rng: &mut Rng) {
     world.trace.note(&format!("cache: {cache:?}"), &[]);
 }
 
-/// From now on commands are executed in another order than they come, or no longer.
+/// Makes a target execute commands in another order than they arrive, or in order again.
 pub(super) fn reorder(world: &mut World, rng: &mut Rng) {
     let count = if rng.percent(70) { rng.index(2..32) } else { 0 };
     let max = 1 << rng.within(3..12);

@@ -1,4 +1,4 @@
-//! What goes wrong, and when: drawn for each episode.
+//! The faults of an episode, drawn at random with their times.
 
 mod another;
 mod exchange;
@@ -20,37 +20,37 @@ use crate::world::{MAX_LATE, Reachability, Shared, World};
 
 /// Separates the random draws of troubles from all others.
 const TROUBLES: u64 = 0x7472_6f75_626c_6573;
-/// The same of what drives write back unasked.
+/// Separates the random draws of torn caches from all others.
 const TORN: u64 = 0x746f_726e;
-/// Percentage of episodes with drives that do.
+/// Percentage of episodes with torn caches.
 const TORN_SHARE: u64 = 60;
-/// Percentage of episodes with troubles, and of those the percentage without any other fault.
+/// Percentage of episodes with troubles, and the percentage of those without any other fault.
 const SHARE: u64 = 25;
 const ALONE: u64 = 60;
-/// Least time between two troubles without other faults: the longest pause before a reconnect, and the time of a try. After
-/// refused credentials the pause is as long again as the refusals lasted.
+/// Least time between two troubles without other faults: the longest pause before a reconnect, and the duration
+/// of a try. After refused credentials the pause lasts as long as the refusals did.
 const CALM: Duration = Duration::from_secs(60);
 
-/// Time in which the effect of a trouble shows.
+/// Shortest time limit of a phase whose only fault is a trouble: the effects must have time to show.
 const LONG_PHASE: Duration = Duration::from_secs(500);
 
 /// The faults of one episode.
 pub(crate) struct Faults {
     shared: Arc<Shared>,
     rng: Rng,
-    /// Those that this episode has.
+    /// Classes of this episode.
     classes: Vec<Class>,
-    /// Between two of them, milliseconds at most.
+    /// Longest pause between two faults, milliseconds.
     max_pause: u64,
-    /// Random numbers for troubles.
+    /// Random draws of troubles.
     beside: Rng,
     /// The only kind of trouble, if there are no other faults.
     alone: Option<Class>,
 }
 
 impl Faults {
-    /// Draws which classes an episode has, and how often they come. In some only links fail: what follows
-    /// from that drowns in all the rest.
+    /// Draws the classes of an episode and their frequency. In some episodes only links fail, since their
+    /// effects would be hidden among those of other faults.
     pub(crate) fn drawn(shared: Arc<Shared>, settings: &Settings, mut rng: Rng) -> Self {
         let mut beside = rng.beside(TROUBLES);
         let is_about_links = rng.percent(30);
@@ -76,14 +76,14 @@ impl Faults {
         Self { shared, rng, classes, max_pause, beside, alone }
     }
 
-    /// Faults of the same kind, for another phase.
+    /// Returns faults of the same classes, for another phase.
     pub(crate) fn again(&mut self) -> Self {
         let (shared, classes) = (Arc::clone(&self.shared), self.classes.clone());
         let (rng, beside) = (self.rng.fork(), self.beside.fork());
         Self { shared, rng, beside, classes, ..*self }
     }
 
-    /// Those that this episode has.
+    /// Returns the classes of this episode.
     pub(crate) fn classes(&self) -> &[Class] {
         &self.classes
     }
@@ -92,17 +92,18 @@ impl Faults {
         self.classes.contains(&class)
     }
 
-    /// Longest pause of users between two requests, milliseconds: a trouble without other faults must meet requests.
+    /// Returns the longest pause of users between two requests, milliseconds. A trouble without other faults
+    /// must meet requests.
     pub(crate) const fn pause_of_users(&self, milliseconds: u64) -> u64 {
         if self.alone.is_some() && milliseconds < 1 << 13 { 1 << 13 } else { milliseconds }
     }
 
-    /// Limits the length of a phase.
+    /// Returns the time limit of a phase.
     pub(crate) fn phase(&self, limit: Duration) -> Duration {
         if self.alone.is_some() { limit.max(LONG_PHASE) } else { limit }
     }
 
-    /// Makes faults until it is dropped.
+    /// Makes faults until the future is dropped.
     pub(crate) async fn run(mut self) {
         {
             let mut world = self.shared.lock();
@@ -115,7 +116,7 @@ impl Faults {
         tokio::join!(Box::pin(troubles), Box::pin(self.events()));
     }
 
-    /// Lets drives write back unasked, and ended commands be done in part.
+    /// Makes drives write back without a request, and ended commands execute in part, if the episode has that class.
     fn tear(&self, world: &mut World) {
         let mut rng = self.beside.beside(TORN);
         let tears = self.has(Class::Torn);
@@ -131,7 +132,7 @@ impl Faults {
         Self { shared, rng, beside, classes, ..*self }
     }
 
-    /// Lets troubles begin and end, one after the other.
+    /// Begins and ends troubles, one after the other.
     async fn troubles(mut self) {
         self.classes.retain(|class| class.is_trouble());
         let mut calm = Duration::ZERO;
@@ -153,7 +154,7 @@ impl Faults {
         }
     }
 
-    /// Makes a fault that happens at once.
+    /// Makes faults that take effect immediately, one after the other.
     async fn events(mut self) {
         let mut events = self.classes.clone();
         events.retain(|class| class.is_event());
@@ -168,7 +169,7 @@ impl Faults {
     }
 }
 
-/// Makes one fault, in an episode whose portals refuse connections, or in one where they do not.
+/// Makes one fault. `refuses` says whether portals of this episode refuse connections.
 fn one(world: &mut World, class: Class, refuses: bool, mut rng: Rng) -> Rng {
     match class {
         Class::Cut => link::cut(world, &mut rng, refuses),
@@ -198,7 +199,7 @@ fn one(world: &mut World, class: Class, refuses: bool, mut rng: Rng) -> Rng {
     rng
 }
 
-/// Mends all that can be mended: from now on nothing goes wrong.
+/// Ends all faults that can be ended.
 pub(crate) fn heal(world: &mut World) {
     world.trace.note("heal", &[]);
     topology::heal(world);

@@ -1,4 +1,4 @@
-//! Stopped processes in a running world.
+//! Stopped processes, while the rest of the world runs on.
 
 use std::time::Duration;
 
@@ -7,7 +7,8 @@ use tokio::time::{Instant, advance};
 use crate::clock;
 use crate::world::Shared;
 
-/// Stops all processes for a time, as SIGSTOP does. Data still arrives in their sockets; afterwards all overdue timers fire at once.
+/// Stops all processes for a time, as SIGSTOP does. Data still arrives in their sockets. Afterwards all overdue
+/// timers fire immediately.
 pub(super) async fn stop(shared: &Shared, lasts: Duration) {
     go_on_alone(shared, lasts);
     clock::add_stop(lasts);

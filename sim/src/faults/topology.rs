@@ -1,4 +1,4 @@
-//! What changes of the ways to the unit.
+//! Faults of the paths to the unit.
 
 use iscsi_testkit::scsi::AccessState;
 use iscsi_testkit::target::Target;
@@ -7,7 +7,7 @@ use crate::rng::Rng;
 use crate::settings::Class;
 use crate::world::World;
 
-/// The ports of a portal group serve the unit, or do not.
+/// Changes the state of the ports of a portal group, so that they serve the unit or do not.
 pub(super) fn standby(world: &mut World, rng: &mut Rng) {
     let target = rng.index(0..world.targets.len());
     let states = [
@@ -23,7 +23,7 @@ pub(super) fn standby(world: &mut World, rng: &mut Rng) {
     set_state(&mut world.targets[target], states[state]);
 }
 
-/// Changes the state of a port's group where the array tells of those, or else of the port.
+/// Sets the state of the port's group where the array reports groups, or else of the port.
 fn set_state(target: &mut Target, state: AccessState) {
     match target.config_mut().port.clone() {
         Some(port) => port.groups.set_state(port.port, state),
@@ -31,7 +31,7 @@ fn set_state(target: &mut Target, state: AccessState) {
     }
 }
 
-/// All ports serve the unit.
+/// Makes all ports serve the unit.
 pub(super) fn heal(world: &mut World) {
     let serve = |target: &mut Target| set_state(target, AccessState::ActiveOptimized);
     world.targets.iter_mut().for_each(serve);

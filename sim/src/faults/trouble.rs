@@ -11,17 +11,17 @@ use crate::rng::Rng;
 use crate::settings::Class;
 use crate::world::{Reachability, World};
 
-/// Longest start of a target, milliseconds: less than the patience of a disk.
+/// Longest start of a target, milliseconds: less than the retry timeout of a disk.
 const MAX_STARTUP: u64 = 200_000;
 /// Longest busy period. The time limit of a command is 60 s.
 const MAX_BUSY: Duration = Duration::from_secs(55);
-/// Lengths of a partition, milliseconds: sometimes longer than the patience of a disk.
+/// Limits for the length of a partition, milliseconds. Some partitions last longer than the retry timeout of a disk.
 const MAX_PARTITION: u64 = 600_000;
 const LONG_PARTITION: u64 = 200_000;
 /// Longest stop of the processes, milliseconds.
 const MAX_STOP: u64 = 1 << 20;
 
-/// Begins a trouble of this kind, and returns its length.
+/// A function that begins a trouble and returns its length.
 type Begin = fn(&mut World, &mut Rng) -> Duration;
 
 /// Begins a trouble, and returns its length.
@@ -57,7 +57,8 @@ pub(super) fn end(world: &mut World) {
     }
 }
 
-/// Restarts all targets with a loss of power, or one without. They refuse logins, or have no units, for a while.
+/// Restarts all targets after a loss of power, or drops the connections of some. The targets refuse logins, or
+/// have no units, for a while.
 fn start_anew(world: &mut World, rng: &mut Rng) -> Duration {
     let lasts = rng.any_scale(MAX_STARTUP);
     let one = rng.index(0..world.targets.len());

@@ -1,4 +1,4 @@
-//! What goes wrong at a unit: commands that are refused, late or executed late, and losses of power.
+//! Faults of a unit: commands that are refused, late or executed late, and losses of power.
 
 use iscsi_testkit::fault::{Effect, Fault};
 use iscsi_testkit::opcode::Opcode;
@@ -8,7 +8,7 @@ use crate::rng::Rng;
 use crate::settings::Class;
 use crate::world::{MAX_LATE, World};
 
-/// The next commands end with BUSY or TASK SET FULL.
+/// Makes the next commands end with BUSY or TASK SET FULL.
 pub(super) fn busy(world: &mut World, rng: &mut Rng) {
     let times = u32::try_from(rng.within(1..6)).unwrap_or(1);
     let fault =
@@ -16,22 +16,22 @@ pub(super) fn busy(world: &mut World, rng: &mut Rng) {
     add(world, fault, rng);
 }
 
-/// The next read or write is answered late.
+/// Delays the answer to the next read or write.
 pub(super) fn slow(world: &mut World, rng: &mut Rng) {
     let fault = Fault::delay(.., rng.any_scale(20_000)).times(1);
     let access = if rng.percent(50) { Access::Write } else { Access::Read };
     add(world, fault.on_access(access), rng);
 }
 
-/// One of the next Data-Ins of a target is lost; the target counts it as sent.
+/// Loses one of the next Data-Ins of a target. The target counts it as sent.
 pub(super) fn hole(world: &mut World, rng: &mut Rng) {
     let (target, skipped) = (any_target(world, rng), u32::try_from(rng.within(0..64)).unwrap_or(0));
-    // The number is one among all that the target has ever sent.
+    // The fault counts all Data-Ins that the target has ever sent.
     let number = world.targets[target].sent(Opcode::DataIn) + skipped;
     add_to(world, target, Fault::sending(Opcode::DataIn, number, Effect::Swallow));
 }
 
-/// The next write is executed late, even if its connection is lost meanwhile.
+/// Makes a target execute the next write late, even if its connection is lost meanwhile.
 pub(super) fn zombie(world: &mut World, rng: &mut Rng) {
     let fault = Fault::execute_late(.., rng.any_scale(MAX_LATE)).times(1);
     add(world, fault, rng);
@@ -52,7 +52,7 @@ fn add_to(world: &mut World, target: usize, fault: Fault) {
     world.targets[target].config_mut().faults.push(fault);
 }
 
-/// Power is lost, with the connections or without.
+/// Loses the power of a unit, with its connections or without.
 pub(super) fn crash(world: &mut World, rng: &mut Rng) {
     world.counts.fault(Class::Crash);
     let restarts = rng.percent(50);

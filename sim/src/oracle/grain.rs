@@ -1,4 +1,4 @@
-//! What writes put into the unit: bytes that say which write they are of, and where they belong.
+//! The content that writes put into the unit: bytes that identify the write and their place.
 
 use std::ops::Range;
 
@@ -6,13 +6,13 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::rng::mix;
 
-/// The bytes that the oracle looks at as one. All offsets and lengths of requests are whole grains.
+/// The unit of bytes that the oracle tracks. All offsets and lengths of requests are multiples of it.
 pub const GRAIN: usize = 64;
 
-/// The content of a grain that nobody wrote, or that was written with zeros.
+/// The content of a grain that was never written, or was written with zeros.
 pub(super) const ZEROS: u64 = 0;
 
-/// A request that is under way.
+/// A write in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Write {
     pub(super) number: usize,
@@ -21,12 +21,12 @@ pub(crate) struct Write {
 }
 
 impl Write {
-    /// Where it writes.
+    /// Returns the grains that it writes.
     pub(crate) fn grains(&self) -> Range<usize> {
         self.grains.clone()
     }
 
-    /// The bytes to be written.
+    /// Returns the bytes to be written.
     pub(crate) fn data(&self) -> Bytes {
         let mut data = BytesMut::with_capacity(self.grains.len() * GRAIN);
         self.grains.clone().for_each(|grain| put(&mut data, self.content, grain));
@@ -34,18 +34,18 @@ impl Write {
     }
 }
 
-/// The bytes of a grain.
+/// Appends the bytes of a grain.
 fn put(data: &mut BytesMut, content: u64, grain: usize) {
     data.put_u64(content);
     (1..GRAIN as u64 / 8).for_each(|word| data.put_u64(filling(content, grain, word)));
 }
 
-/// A word of a grain behind its first one: it says which grain it was written to.
+/// Returns a word of a grain after the first one. It depends on the content and the grain.
 const fn filling(content: u64, grain: usize, word: u64) -> u64 {
     if content == ZEROS { 0 } else { mix(content ^ mix(grain as u64 ^ (word << 32))) }
 }
 
-/// Which write a grain holds.
+/// Returns the content of a grain, which identifies the write.
 pub(super) fn content_of(bytes: &[u8; GRAIN], grain: usize) -> Result<u64, String> {
     let mut words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_be_bytes(*word));
     let content = words.next().unwrap_or_default();

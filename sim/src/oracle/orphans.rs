@@ -1,4 +1,4 @@
-//! What processes have left that died.
+//! Writes that processes had in flight when they died.
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use super::Oracle;
 use super::version::{Version, is_replaced};
 
 impl Oracle {
-    /// A process has died that had opened these disks. `is_settled` says of each whether the target had
-    /// finished with all that was sent and acknowledged; blocks have so many grains.
+    /// Notes that a process has died that had opened these disks. The flag of each disk says whether the target
+    /// had finished everything that was sent and acknowledged. `block` is the number of grains per block.
     pub(crate) fn orphaned(&mut self, disks: &[(usize, bool)], block: usize) {
         let now = self.now();
         for block in self.grains.chunks_mut(block) {
@@ -16,7 +16,7 @@ impl Oracle {
             let covers_all = |write: &usize| {
                 block.iter().all(|grain| grain.iter().any(|version| version.write == *write))
             };
-            // Who writes a part of a block writes back what it has read of the rest.
+            // A write of a part of a block writes back the rest of the block as it was read.
             let partial = orphans.iter().filter(|write| !covers_all(write));
             let begun = |write: &usize| {
                 block.iter().flatten().find(|version| version.write == *write).map(|it| it.begun)
@@ -45,7 +45,7 @@ impl Oracle {
         }
     }
 
-    /// Nothing of any process that has died is on its way any more.
+    /// Notes that no request of any dead process is in flight.
     pub(crate) fn no_orphans(&mut self) {
         let now = self.now();
         let is_over = |version: &&mut Version| version.was_orphan && !version.is_unanswered;
@@ -55,9 +55,9 @@ impl Oracle {
     }
 }
 
-/// The writes of a block that may come after the death of the process that had opened these disks. One
-/// that the same process has overwritten since had come before: the later one has waited for it. Where writes are answered
-/// early, only a flush shows that the unit has them.
+/// Returns the writes of a block that may still be executed after the death of the process that had opened
+/// these disks. A write that the same process has overwritten since is not one: the later write has waited for
+/// it. Where writes are answered early, only a flush shows that the unit has them.
 fn orphans_of(
     block: &[Vec<Version>],
     disks: &[(usize, bool)],

@@ -1,4 +1,4 @@
-//! Writes that a server answers before the unit has them, and connections to it that are lost.
+//! Writes that a server answers before the unit has them, and lost connections to the server.
 
 use std::ops::Range;
 
@@ -13,12 +13,12 @@ pub(crate) struct Unanswered {
 }
 
 impl Oracle {
-    /// From now on writes are answered before the unit has them.
+    /// Sets that writes are answered before the unit has them.
     pub(crate) const fn answer_early(&mut self) {
         self.answers_early = true;
     }
 
-    /// The bytes of a write are sent once more: whatever becomes of the first copy.
+    /// Begins to send the data of a write again, whatever happens to the first copy.
     pub(crate) fn begin_again(&mut self, disk: usize, write: &Write) -> Write {
         let begun = self.now();
         self.numbers += 1;
@@ -29,7 +29,7 @@ impl Oracle {
         Write { number, grains, content }
     }
 
-    /// The connection of a write was lost before its answer. What is on its way to the server may still be taken there.
+    /// Notes that the connection of a write was lost before its answer. The server may still take the request.
     pub(crate) fn end_unanswered(&mut self, write: &Write) -> Unanswered {
         let now = self.now();
         let unanswered = Unanswered { number: write.number, grains: write.grains.clone() };
@@ -40,7 +40,8 @@ impl Oracle {
         unanswered
     }
 
-    /// The server has finished with the connection. Writes that it has taken come before what it takes from now on.
+    /// Notes that the server has finished with the connection. The writes that it took from there precede all
+    /// that it takes later.
     pub(crate) fn connection_gone(&mut self, unanswered: &Unanswered) {
         let now = self.now();
         for version in self.of(unanswered).filter(|version| version.is_unanswered) {
@@ -49,7 +50,7 @@ impl Oracle {
         }
     }
 
-    /// The server has ended in order: nothing that was sent to it is left.
+    /// Notes that the server has ended in order: none of the requests that were sent to it is left.
     pub(crate) fn server_gone(&mut self, disk: usize) {
         let now = self.now();
         let is_left = |version: &&mut Version| version.disk == disk && version.is_unanswered;
@@ -59,8 +60,8 @@ impl Oracle {
         }
     }
 
-    /// The writes of a server that no flush has vouched for may be gone, in part or all: it was killed, or one of them has failed
-    /// after its answer.
+    /// Notes that the writes of a server that no flush has covered may be lost, in part or entirely: it was
+    /// killed, or one of them has failed after its answer.
     pub(crate) fn may_be_lost(&mut self, disk: usize) {
         let now = self.now();
         self.crashed = Some(now);

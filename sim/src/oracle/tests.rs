@@ -2,19 +2,19 @@ use bytes::Bytes;
 
 use super::*;
 
-/// The bytes of a grain that a write has put there.
+/// Returns the bytes that a write puts into a grain.
 fn grain(write: &Write, at: usize) -> Bytes {
     let first = write.grains.start;
     write.data().slice((at - first) * GRAIN..(at + 1 - first) * GRAIN)
 }
 
-/// A read that begins and ends now.
+/// Checks a read that begins and ends immediately.
 fn read(oracle: &mut Oracle, at: usize, data: &[u8]) -> Result<(), String> {
     let begun = oracle.now();
     oracle.check(begun, at, data)
 }
 
-/// A write that has ended well, and what it wrote to its first grain.
+/// Makes a write that ends well. Returns the bytes of its first grain.
 fn written(oracle: &mut Oracle, grains: Range<usize>) -> Bytes {
     let write = oracle.begin_write(1, grains.clone(), false);
     let data = grain(&write, grains.start);
@@ -119,8 +119,8 @@ fn a_crash_undoes_nothing_that_a_flush_has_vouched_for() {
     assert!(after_a_crash(2).is_err());
 }
 
-/// A server that answers early shows what it holds back, and a crash undoes that. Zeros that were there long before are not what
-/// it has shown.
+/// A server that answers early shows writes that the unit does not have, and a crash undoes those. The read of
+/// such zeros does not confirm zeros that were there long before.
 #[test]
 fn zeros_that_a_server_has_not_handed_on_replace_nothing() {
     let mut oracle = oracle();
@@ -201,7 +201,7 @@ fn a_write_that_was_under_way_at_a_loss_may_be_undone_by_one_that_nobody_is_told
             oracle.crashed();
             oracle.end_write(write, true);
         }
-        // What lay behind a new end says nothing of it.
+        // A change of size concerns only the data beyond the new end.
         oracle.resized(8);
         oracle.resized(16);
         oracle.nobody_is_told(|disk| disk == 1);

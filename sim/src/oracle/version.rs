@@ -1,4 +1,4 @@
-//! One write to one place, and what became of it.
+//! A write to one grain, and its state.
 
 use std::fmt;
 
@@ -10,37 +10,36 @@ pub(crate) type Moment = u64;
 /// A write to a grain.
 #[derive(Clone, Debug)]
 pub(super) struct Version {
-    /// What it writes: a number that no other write has, or [`ZEROS`].
+    /// Content of the grain: a number that identifies the write, or [`ZEROS`].
     pub(super) content: u64,
-    /// Which write it is.
+    /// Number of the write.
     pub(super) write: usize,
     pub(super) begun: Moment,
-    /// When it ended, in whichever way.
+    /// When it ended, well or not.
     pub(super) ended: Option<Moment>,
-    /// When whatever comes later begins to replace it: at its end, but of orphans when the last of them has
-    /// come.
+    /// When later writes begin to replace it: at its end, or for an orphan when the last orphan has been executed.
     pub(super) settled: Option<Moment>,
-    /// It was an orphan at some time.
+    /// Whether it was an orphan at any time.
     pub(super) was_orphan: bool,
-    /// The connection was lost that it was sent over, and its server has not finished with that.
+    /// Whether its connection was lost, and the server has not finished with that connection.
     pub(super) is_unanswered: bool,
     pub(super) is_acknowledged: bool,
-    /// A flush has vouched for it.
+    /// Whether a flush has covered it.
     pub(super) is_durable: bool,
-    /// When the unit has crashed last since it began, and before a flush had vouched for it.
+    /// When the unit last crashed since it began, before a flush had covered it.
     pub(super) crashed: Option<Moment>,
-    /// The unit has lost the place since, and all that was there.
+    /// Whether the unit has lost the place since, with all data.
     pub(super) is_gone: bool,
-    /// When a read ended that had shown that another one came after it.
+    /// When a read ended that had shown a later write in its place.
     pub(super) covered: Option<Moment>,
-    /// The handles that were told that writes like this may be lost, one bit for each.
+    /// Handles that have reported a possible loss of this write, one bit for each.
     pub(super) told: u64,
     /// The opened disk that it went through.
     pub(super) disk: usize,
 }
 
 impl Version {
-    /// What nobody has written, from the beginning on.
+    /// Returns the initial content of a grain, which no write has put there.
     pub(super) const fn first() -> Self {
         Self {
             ended: Some(0),
@@ -51,7 +50,7 @@ impl Version {
         }
     }
 
-    /// A write that begins.
+    /// Returns a write that begins.
     pub(super) const fn begun(content: u64, write: usize, begun: Moment, disk: usize) -> Self {
         Self {
             content,
@@ -71,7 +70,7 @@ impl Version {
         }
     }
 
-    /// Whether it replaces whatever came before.
+    /// Returns whether it replaces all earlier writes.
     pub(super) const fn counts(&self) -> bool {
         self.is_acknowledged && !self.is_gone && (self.is_durable || self.crashed.is_none())
     }
@@ -97,7 +96,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// Whether a write is gone for a read that began at a moment, because a later one has replaced it.
+/// Returns whether a read that began at `begun` cannot return a write, because a later one has replaced it.
 pub(super) fn is_replaced(version: &Version, later: &Version, begun: Moment) -> bool {
     let came_after = version.settled.is_some_and(|settled| settled < later.begun);
     came_after && later.counts() && later.ended.is_some_and(|ended| ended < begun)

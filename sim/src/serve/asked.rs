@@ -1,4 +1,4 @@
-//! What clients ask a server for.
+//! Requests of clients to a server.
 
 use std::ops::Range;
 
@@ -8,27 +8,27 @@ use tokio::time::Instant;
 use crate::oracle::{Moment, Write};
 use crate::rng::Rng;
 
-/// The longest request, grains.
+/// Length of the longest request, grains.
 const MAX_GRAINS: usize = 64 << 10 >> 6;
 
-/// A request that has no answer yet.
+/// A request without an answer.
 pub(super) struct Asked {
     pub(super) command: Command,
     pub(super) grains: Range<usize>,
-    /// What it writes, if it does.
+    /// The write, if the request is one.
     pub(super) write: Option<Write>,
     pub(super) begun: Moment,
     pub(super) sent: Instant,
 }
 
-/// A request that is to be sent once more.
+/// A request that is to be sent again.
 pub(super) struct Again {
     pub(super) command: Command,
     pub(super) grains: Range<usize>,
     pub(super) write: Option<Write>,
 }
 
-/// Draws a request.
+/// Draws the command of a request.
 pub(super) fn draw(rng: &mut Rng) -> Command {
     let fua = rng.percent(10);
     match rng.within(0..100) {
@@ -42,7 +42,7 @@ pub(super) fn draw(rng: &mut Rng) -> Command {
     }
 }
 
-/// Whether it changes the unit, and whether to zeros.
+/// Returns whether a command writes zeros; `None` if it does not write.
 pub(super) const fn writes(command: Command) -> Option<bool> {
     match command {
         Command::Write { .. } => Some(false),
@@ -53,7 +53,7 @@ pub(super) const fn writes(command: Command) -> Option<bool> {
     }
 }
 
-/// Whether what it writes is on the medium when it is answered.
+/// Returns whether the data of a write is on the medium when the write is answered.
 pub(super) const fn is_durable(command: Command) -> bool {
     matches!(
         command,
@@ -63,7 +63,7 @@ pub(super) const fn is_durable(command: Command) -> bool {
     )
 }
 
-/// Whole blocks of so many grains each. A few places are met often.
+/// Draws a range of whole blocks of `block` grains. A few places are used often.
 pub(super) fn draw_grains(rng: &mut Rng, all: usize, block: usize) -> Range<usize> {
     let max = if rng.percent(80) { 64 } else { MAX_GRAINS };
     let len = rng.index(1..max.min(all) + 1).next_multiple_of(block).min(all);

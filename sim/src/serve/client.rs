@@ -1,4 +1,4 @@
-//! A client of a server: requests over one connection after the other, and what the oracle says of their answers.
+//! A client of a server: it makes requests over one connection after the other, and the oracle judges the answers.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -20,55 +20,54 @@ use crate::oracle::{GRAIN, Moment, Write};
 use crate::rng::Rng;
 use crate::world::{Shared, World};
 
-/// How long a handshake may take until the client comes again.
+/// Time limit of a handshake, after which the client connects again.
 const HANDSHAKE: Duration = Duration::from_secs(30);
-/// A connection that is lost for a flush is lost so long after that is sent, milliseconds at most.
+/// Longest time between a flush and the loss of a connection that is lost because of it, milliseconds.
 const MAX_FLUSHING: u64 = 4000;
-/// So many answered writes that no flush has covered a client remembers.
+/// Most answered writes that a client remembers until a flush covers them.
 const MAX_REMEMBERED: usize = 256;
-/// The length of the last reads, grains.
+/// Length of the reads that verify the unit, grains.
 const MAX_READ: usize = 1 << 9;
 
-/// What the clients of an episode have in common.
+/// Settings that the clients of an episode share.
 #[derive(Clone)]
 pub(super) struct Habits {
     pub(super) shared: Arc<Shared>,
-    /// Requests that are still to be made, by all clients.
+    /// Number of requests that all clients together have still to make.
     pub(super) left: Arc<AtomicUsize>,
-    /// Grains of the unit, and of a block.
+    /// Number of grains of the unit, and of a block.
     pub(super) all: usize,
     pub(super) block: usize,
-    /// Between two requests, milliseconds at most.
+    /// Longest pause between two requests, milliseconds.
     pub(super) max_pause: u64,
-    /// Connections are lost now and then.
+    /// Whether connections are lost at times.
     pub(super) cuts: bool,
-    /// What a lost connection has left without an answer is sent once more.
+    /// Whether unanswered requests of a lost connection are sent again.
     pub(super) resends: bool,
-    /// What a server has answered that was killed, and no flush has covered, is written again.
+    /// Whether answered writes to a killed server that no flush has covered are written again.
     pub(super) replays: bool,
-    /// Nothing goes wrong, so that a request that fails is a violation.
+    /// Whether there are no faults, so that a request that fails is a violation.
     pub(super) is_strict: bool,
 }
 
-/// One of them.
 pub(super) struct Client {
     pub(super) habits: Habits,
     current: Current,
     rng: Rng,
-    /// Requests under way at once.
+    /// Largest number of requests in flight.
     depth: usize,
     link: Option<Link>,
     again: VecDeque<Again>,
-    /// What was answered and has not been flushed since, with the moment of the answer.
+    /// Answered writes that no flush has covered, with the moment of each answer.
     unflushed: Vec<(Command, Write, Moment)>,
     last: Range<usize>,
-    /// Nothing is wrong, and all can be read.
+    /// Whether the client verifies the unit. There are no faults then, and everything can be read.
     is_verifying: bool,
     next: Instant,
     cut: Option<Instant>,
 }
 
-/// What happens next.
+/// The next event of a client.
 enum Event {
     Server,
     Received(io::Result<()>),
@@ -120,7 +119,7 @@ impl Client {
         }
     }
 
-    /// Flushes, and reads all; only while nothing is wrong. What fails is tried again.
+    /// Flushes and reads everything, while there are no faults. Failed requests are tried again.
     pub(super) async fn verify(mut self) {
         let all = 0..self.habits.all;
         (self.depth, self.is_verifying, self.habits.cuts) = (1, true, false);
@@ -152,15 +151,15 @@ impl Client {
             received = link.receive() => Event::Received(received),
             () = at(cut) => Event::Cut,
             () = sleep_until(next), if may_ask => Event::Turn,
-            // Others have made the last request.
+            // Other clients may have taken the last requests.
             () = sleep(Duration::from_secs(60)), if !may_ask => Event::Server,
         }
     }
 
-    /// Comes to the server of the moment, or waits for one.
+    /// Connects to the current server, or waits for one.
     async fn connect(&mut self) {
         let Some(standing) = self.current.get() else {
-            // Others may make the last request meanwhile.
+            // Other clients may take the last requests meanwhile.
             drop(timeout(Duration::from_secs(60), self.current.is_not(None)).await);
             return;
         };
@@ -191,7 +190,8 @@ impl Client {
         }
     }
 
-    /// Loses the connection on purpose: the server learns of it at once, or later, and what is on its way arrives or does not.
+    /// Loses the connection on purpose. The server notices it immediately or later, and the data in flight
+    /// arrives or does not.
     async fn cut(&mut self) {
         self.cut = None;
         let Some(link) = &self.link else { return };
@@ -218,7 +218,7 @@ impl Client {
         drop(self.take_lost(why));
     }
 
-    /// Ends the connection: what it had to answer is sent again over the next one, or given up.
+    /// Ends the connection. Its unanswered requests are sent again over the next one, or dropped.
     fn take_lost(&mut self, why: &str) -> Option<Link> {
         let mut link = self.link.take()?;
         let mut world = self.habits.shared.lock();
@@ -276,7 +276,7 @@ impl Client {
         }
         drop(world);
         if command == Command::Flush && self.cut.is_some() && self.rng.percent(10) {
-            // The answer to a flush matters most.
+            // The answer to a flush is the most important one to lose.
             self.cut = Some(Instant::now() + self.rng.any_scale(MAX_FLUSHING));
         }
     }
@@ -293,7 +293,8 @@ impl Client {
         Some(Again { command, grains, write: None })
     }
 
-    /// Takes the answers that have come. Whether the connection is lost before one of them has.
+    /// Takes the answers that have arrived. Returns whether the connection is to be lost before the client
+    /// takes an answer.
     fn hear(&mut self) -> bool {
         loop {
             let Some(link) = &mut self.link else { return false };
@@ -307,7 +308,7 @@ impl Client {
             };
             let tells = asked.command == Command::Flush && completed.outcome.is_err();
             if tells && self.cut.is_some() && self.rng.percent(20) {
-                // Nobody tells a client again what it has not heard, unless the server does.
+                // A report of a loss that the client did not receive has to be repeated by the server.
                 link.asked.insert(completed.request.cookie, asked);
                 return true;
             }
@@ -359,7 +360,7 @@ impl Client {
         }
     }
 
-    /// A write was answered.
+    /// Notes that a write was answered.
     fn written(&mut self, world: &mut World, command: Command, write: Write, sent: Instant) {
         let Some(link) = &self.link else { return };
         let is_hint = matches!(command, Command::Trim { .. }) && world.lun.may_keep_blocks();
@@ -384,7 +385,7 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-/// What reads as zeros by a block status has to.
+/// Checks that ranges read as zeros where the block status says so.
 fn check_holes(world: &mut World, begun: Moment, grains: &Range<usize>, status: &[ContextStatus]) {
     for context in status {
         let (mut at, end) = (grains.start * GRAIN, grains.end * GRAIN);

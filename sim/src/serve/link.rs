@@ -1,4 +1,4 @@
-//! A connection of a client, as the client has it.
+//! A client's end of a connection.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,18 +25,18 @@ pub(super) struct Link {
     outgoing: mpsc::UnboundedSender<Bytes>,
     transmission: Transmission,
     input: BytesMut,
-    /// What has no answer yet.
+    /// Requests without an answer.
     pub(super) asked: BTreeMap<Cookie, Asked>,
-    /// Its handle before it is told of a loss, and after that.
+    /// Handles of the connection: until a loss is reported to it, and after that.
     handles: [u32; 2],
-    /// When it was first told of one.
+    /// When a loss was first reported to it.
     told: Option<Instant>,
-    /// Something was answered: the server has made its handle.
+    /// Whether an answer has arrived. If so, the server has made the connection's handle.
     is_known: bool,
 }
 
 impl Link {
-    /// Comes to a server, and shakes hands.
+    /// Connects to a server, and performs the handshake.
     pub(super) async fn connect(
         shared: &Arc<Shared>,
         standing: &Arc<Standing>,
@@ -79,24 +79,24 @@ impl Link {
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         let request = self.transmission.submit(command, offset as u64, len);
         let request = request.map_err(|breach| format!("a request may not be: {breach}"))?;
-        // Whoever is gone is found when the answer is waited for.
+        // A server that is gone is detected when the client waits for the answer.
         drop(self.outgoing.send(Bytes::copy_from_slice(&request.encode())));
         data.into_iter().for_each(|data| drop(self.outgoing.send(data)));
         self.asked.insert(request.cookie, asked);
         Ok(())
     }
 
-    /// Waits for bytes; fails when the server is gone.
+    /// Waits for bytes. Fails when the server is gone.
     pub(super) async fn receive(&mut self) -> io::Result<()> {
         self.input.reserve(self.transmission.wanted().max(1 << 12));
         let count = self.reader.read_buf(&mut self.input).await?;
         if count == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
 
-    /// The next answer that has come.
+    /// Returns the next answer that has arrived.
     ///
     /// # Errors
-    /// What the server has done against the protocol.
+    /// The breach of the protocol by the server.
     pub(super) fn answer(&mut self) -> Result<Option<(Asked, Completed)>, String> {
         let completed = self.transmission.receive(&mut self.input);
         let completed = completed.map_err(|error| format!("a server breaks a rule: {error}"))?;
@@ -106,29 +106,29 @@ impl Link {
         Ok(Some((asked, completed)))
     }
 
-    /// The handles of the connection that the server has made since, once.
+    /// Returns the handles of the connection at the first call, when the server has made its handle.
     pub(super) fn new_handles(&mut self) -> Option<[u32; 2]> {
         (!std::mem::replace(&mut self.is_known, true)).then_some(self.handles)
     }
 
-    /// The handle by which a flush has answered that was sent then: whoever is told of a loss while it is under way is not told by
-    /// it.
+    /// Returns the handle that a flush stands for that was sent at `sent`. A loss that is reported while the
+    /// flush is in flight is not reported by that flush.
     pub(super) fn handle_at(&self, sent: Instant) -> u32 {
         self.handles[usize::from(self.told.is_some_and(|told| told <= sent))]
     }
 
-    /// Which connection to its server it is.
+    /// Returns the number of the connection to its server.
     pub(super) fn number(&self) -> u64 {
         u64::from(self.handles[0] / 2)
     }
 
-    /// It was told that writes may be lost; the handle that knows it.
+    /// Notes that a loss was reported. Returns the handle that has reported it.
     pub(super) fn is_told(&mut self) -> u32 {
         self.told.get_or_insert_with(Instant::now);
         self.handles[1]
     }
 
-    /// Says goodbye.
+    /// Sends the request to disconnect.
     pub(super) fn disconnect(&mut self) {
         let goodbye = self.transmission.disconnect();
         drop(self.outgoing.send(Bytes::copy_from_slice(&goodbye)));
@@ -156,7 +156,7 @@ async fn negotiate(
     }
 }
 
-/// Sends requests until there are no more, or the server is gone. Ends the stream then.
+/// Sends requests until there are no more, or the server is gone. Then ends the stream.
 async fn send_all(
     mut requests: mpsc::UnboundedReceiver<Bytes>,
     mut writer: WriteHalf<DuplexStream>,

@@ -1,5 +1,5 @@
-//! Episodes of block-serve: NBD clients write to a unit through its window and its cache, while servers are killed and stopped,
-//! connections are lost, and all goes wrong that may go wrong beneath.
+//! Episodes of block-serve: NBD clients write to a unit through its write-behind window and its cache. Servers
+//! are killed and stopped, connections are lost, and all faults happen below.
 //!
 //! ```text
 //!  Client ── pipe ──► block-serve: connection ──► write_behind ──► cache ──► Disk ── network, target ──► RAM disk
@@ -35,21 +35,21 @@ use crate::world::Shared;
 
 /// Percentage of seeds with a served unit.
 const SHARE: u64 = 8;
-/// Separates their random draws from all others.
+/// Separates the random draws of served units from all others.
 const STREAM: u64 = 0x7365_7276_6564;
 /// Number of requests, as a multiple of an episode's.
 const LENGTH: usize = 1;
-/// How long a server lives that is to be stopped or killed, milliseconds at most.
+/// Longest life of a server that is stopped or killed, milliseconds.
 const MAX_LIFE: u64 = 60_000;
-/// The most clients.
+/// Largest number of clients.
 const MAX_CLIENTS: usize = 5;
 
-/// Whether the episode of this seed has a served unit.
+/// Returns whether the episode of this seed has a served unit.
 pub(crate) fn follow(seed: u64) -> bool {
     mix(seed ^ STREAM) % 100 < SHARE
 }
 
-/// Clients use one server after the other, until there were enough requests.
+/// Runs clients that use one server after the other, until there were enough requests.
 pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
     let begun = Instant::now();
     // The size of an export is fixed, and so is its unit.
@@ -67,7 +67,7 @@ pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
     served.report(seed, begun)
 }
 
-/// A host with a server, and the clients of that.
+/// A host with a server, and its clients.
 struct Served {
     shared: Arc<Shared>,
     rng: Rng,
@@ -75,10 +75,10 @@ struct Served {
     host: Host,
     faults: Faults,
     habits: Habits,
-    /// Tells clients which server there is.
+    /// The current server, as clients find it.
     current: Current,
     operations: usize,
-    /// Servers are killed and stopped.
+    /// Whether servers are killed and stopped.
     kills: bool,
     checks_after_close: bool,
 }
@@ -123,7 +123,7 @@ impl Served {
         }
     }
 
-    /// From the first server to the last.
+    /// Runs servers and clients from the first server to the last.
     async fn run(&mut self) -> Result<(), String> {
         let mut clients = JoinSet::new();
         for _ in 0..self.rng.index(1..MAX_CLIENTS + 1) {
@@ -159,7 +159,7 @@ impl Served {
         self.end(&mut running).await
     }
 
-    /// Serves clients until all have gone, or the server has come to its end.
+    /// Serves clients until all have ended, or until the server is stopped or killed.
     async fn serve(
         &mut self,
         running: &mut Option<Running>,
@@ -197,7 +197,7 @@ impl Served {
         Ok(running)
     }
 
-    /// Starts one while things may be wrong.
+    /// Starts a server while faults may happen.
     async fn restart(&mut self) -> Result<Running, String> {
         loop {
             match self.start().await {
@@ -208,7 +208,7 @@ impl Served {
         }
     }
 
-    /// Stops a server, and kills it where it does not end well.
+    /// Stops a server. Kills it if it does not end well.
     async fn stop(&mut self, server: &mut Running, limit: Duration) -> Ended {
         let ended = server.stop(limit).await;
         if ended != Ended::Well {
@@ -239,7 +239,7 @@ impl Served {
         self.shared.moved.notify_one();
     }
 
-    /// One more client finds all as it has to be.
+    /// Checks with one more client that the unit has the right content.
     async fn verify(&mut self) -> Result<(), String> {
         let last = Client::new(self.habits.clone(), self.current.clone(), self.rng.fork());
         let verified = timeout(MAX_WAIT, Box::pin(last.verify())).await;
@@ -248,13 +248,13 @@ impl Served {
         })
     }
 
-    /// Stops the last server: what it has answered is on the medium, and stays there.
+    /// Stops the last server. All writes that it has answered are on the medium, and stay there.
     async fn end(&mut self, server: &mut Running) -> Result<(), String> {
         let ended = self.stop(server, MAX_WAIT).await;
         if ended == Ended::Late {
             return Err("nothing is wrong, but a server does not end".to_owned());
         }
-        // It may say that a client which has lost its connection was told of a loss.
+        // The server may report a loss whose client has lost its connection.
         let is_over = ended == Ended::Well && !self.shared.lock().has_orphans();
         let before = self.disk.read(0, usize::MAX);
         self.check(&before)?;

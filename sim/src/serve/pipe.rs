@@ -14,11 +14,11 @@ use tokio::sync::{Mutex as Turn, mpsc};
 use crate::oracle::Unanswered;
 use crate::world::Shared;
 
-/// Where clients come into a server.
+/// The entrance through which clients reach a server.
 pub(super) struct Door(Turn<mpsc::UnboundedReceiver<Visitor>>);
 
 impl Door {
-    /// A door, and what brings clients to it.
+    /// Returns the sender that brings clients to a new door, and the door.
     pub(super) fn new() -> (mpsc::UnboundedSender<Visitor>, Self) {
         let (sender, visitors) = mpsc::unbounded_channel();
         (sender, Self(Turn::new(visitors)))
@@ -42,24 +42,25 @@ impl Entrance for Door {
     }
 }
 
-/// What a client knows of a connection that it has lost.
+/// State of a connection that outlives the client's end.
 #[derive(Clone)]
 pub(super) struct Line {
     shared: Arc<Shared>,
-    /// What has not arrived yet is lost.
+    /// Whether all data that has not arrived is lost.
     is_reset: Arc<AtomicBool>,
     state: Arc<Mutex<State>>,
 }
 
 #[derive(Default)]
 struct State {
-    /// The server has finished with it.
+    /// Whether the server has finished with the connection.
     is_gone: bool,
     unanswered: Vec<Unanswered>,
 }
 
 impl Line {
-    /// A connection with so many bytes of room in each direction: the end of the client, and that of the server.
+    /// Makes a connection with `room` bytes of buffer in each direction. Returns it with the client's end and
+    /// the server's end.
     pub(super) fn new(shared: &Arc<Shared>, room: usize) -> (Self, DuplexStream, ServerEnd) {
         let (client, server) = tokio::io::duplex(room);
         let (is_reset, state) = (Arc::default(), Arc::default());
@@ -67,12 +68,12 @@ impl Line {
         (line.clone(), client, ServerEnd { stream: server, line })
     }
 
-    /// From now on nothing arrives.
+    /// Makes all further data get lost.
     pub(super) fn reset(&self) {
         self.is_reset.store(true, Ordering::Relaxed);
     }
 
-    /// These writes were sent over it, and have no answer.
+    /// Notes the writes that were sent over the connection and have no answer.
     pub(super) fn lost(&self, unanswered: Vec<Unanswered>) {
         let is_gone = {
             let mut state = self.state();
@@ -99,7 +100,7 @@ impl Line {
     }
 }
 
-/// The end of a connection that a server has.
+/// The server's end of a connection.
 pub(super) struct ServerEnd {
     stream: DuplexStream,
     line: Line,

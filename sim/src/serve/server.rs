@@ -1,4 +1,4 @@
-//! A process of block-serve: it serves one disk until it is stopped or killed.
+//! A process of block-serve that serves one disk until it is stopped or killed.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -17,12 +17,12 @@ use crate::world::{Shared, World};
 
 /// Memory for the requests of all clients, bytes.
 const MEMORY: u32 = 64 << 20;
-/// Connections that have a handle each; all further ones count as one.
+/// Number of connections that have handles of their own. All further ones share one pair.
 const MAX_CONNECTIONS: u32 = 30;
-/// The handle of the last flush of a server.
+/// Handle of the last flush of a server.
 const LAST_HANDLE: u32 = 63;
 
-/// A server that clients can come to, as they see it.
+/// A server as its clients see it.
 pub(super) struct Standing {
     shared: Arc<Shared>,
     /// The disk that it serves.
@@ -30,14 +30,14 @@ pub(super) struct Standing {
     server: Arc<Server>,
     visitors: mpsc::UnboundedSender<Visitor>,
     connections: AtomicU32,
-    /// Changes that had failed after their answer when somebody last looked.
+    /// Number of changes that had failed after their answer, when last read.
     failed: AtomicU64,
     has_ended: AtomicBool,
-    /// It was killed, or has not ended in order.
+    /// Whether it was killed, or has not ended in order.
     was_killed: AtomicBool,
 }
 
-/// The server of the moment, if there is one. Clones are the same.
+/// The current server, if there is one. Clones share it.
 #[derive(Clone, Default)]
 pub(super) struct Current(Arc<Place>);
 
@@ -48,7 +48,7 @@ struct Place {
 }
 
 impl Current {
-    /// From now on it is this one.
+    /// Sets the current server.
     pub(super) fn set(&self, standing: Option<Arc<Standing>>) {
         *self.0.standing.lock().unwrap_or_else(PoisonError::into_inner) = standing;
         self.0.bell.notify_waiters();
@@ -58,7 +58,7 @@ impl Current {
         self.0.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until it is another one than this, by its disk, or none any more.
+    /// Waits until the current server is another one than that of this disk, or until there is none.
     pub(super) async fn is_not(&self, disk: Option<usize>) {
         loop {
             let mut rings = pin!(self.0.bell.notified());
@@ -79,14 +79,14 @@ pub(super) struct Running {
     serving: JoinHandle<Result<(), Error>>,
 }
 
-/// How a server has ended that was told to stop.
+/// How a server has ended after it was stopped.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Ended {
-    /// All that was answered is on the unit, and nothing is left on its way.
+    /// All answered writes are on the unit, and no request is in flight.
     Well,
-    /// It has ended, and says that something may be lost.
+    /// It has ended, and reports that writes may be lost.
     Badly,
-    /// It has not ended in time.
+    /// It has not ended within the time limit.
     Late,
 }
 
@@ -99,24 +99,24 @@ impl Standing {
         self.was_killed.load(Ordering::Relaxed)
     }
 
-    /// Brings a client to it.
+    /// Brings a client to the server.
     pub(super) fn visit(&self, end: ServerEnd) {
         // A server that is stopping accepts no client and drops the connection.
         drop(self.visitors.send(Visitor::new(end, "a client")));
     }
 
-    /// The handles of one more connection: before it is told of a loss, and after that.
+    /// Returns the handles of a new connection: until a loss is reported to it, and after that.
     pub(super) fn handles(&self) -> [u32; 2] {
         let number = self.connections.fetch_add(1, Ordering::Relaxed).min(MAX_CONNECTIONS);
         [2 * number, 2 * number + 1]
     }
 
-    /// Whether one more connection has a handle of its own.
+    /// Returns whether a new connection has handles of its own.
     pub(super) fn has_handles(&self) -> bool {
         self.connections.load(Ordering::Relaxed) < MAX_CONNECTIONS
     }
 
-    /// Lets the oracle know what has failed after its answer.
+    /// Informs the oracle of writes that have failed after their answer.
     pub(super) fn observe(&self, world: &mut World) {
         let failed = self.server.layers().failed_changes();
         if self.failed.swap(failed, Ordering::Relaxed) != failed && self.is_alive() {
@@ -156,12 +156,12 @@ impl Running {
         Self { standing, button, is_stopping: false, serving }
     }
 
-    /// Whether it was told to stop.
+    /// Returns whether it was asked to stop.
     pub(super) const fn is_stopping(&self) -> bool {
         self.is_stopping
     }
 
-    /// Tells it to stop, and waits for its end.
+    /// Stops the server, and waits for its end.
     pub(super) async fn stop(&mut self, limit: Duration) -> Ended {
         let (standing, shared) = (&self.standing, &self.standing.shared);
         shared.lock().trace.note("a server is told to stop", &[standing.disk as u64]);
@@ -181,7 +181,7 @@ impl Running {
         };
         if ended == Ended::Well {
             world.trace.note("the server has ended", &[standing.disk as u64]);
-            // It flushes when the last answer has been sent.
+            // The server flushes after it has sent the last answer.
             let answered = world.oracle.now();
             world.oracle.made_handle(standing.disk, LAST_HANDLE);
             world.oracle.flushed(standing.disk, LAST_HANDLE, answered);
@@ -192,7 +192,7 @@ impl Running {
         ended
     }
 
-    /// Kills it: what it does from now on cannot be seen, once its process has ended.
+    /// Kills the server. Once its process has ended, its further actions cannot be observed.
     pub(super) fn kill(&self) {
         self.serving.abort();
         let mut world = self.standing.shared.lock();

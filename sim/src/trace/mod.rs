@@ -1,4 +1,4 @@
-//! What happened in an episode, in order: a hash of all of it, and the words if they are wanted.
+//! The events of an episode, in order: a hash of all of them, and their lines if the settings ask for them.
 
 mod pdu_line;
 
@@ -18,18 +18,18 @@ pub(crate) struct Trace {
     hash: u64,
     /// One line for each event; `None` if only the hash is wanted.
     lines: Option<Vec<String>>,
-    /// What has come of a PDU that has not come as a whole, by the connection and who sends it.
+    /// The received beginning of an incomplete PDU, per connection and direction.
     streams: BTreeMap<(u64, &'static str), BytesMut>,
 }
 
 impl Trace {
-    /// Begins now, by the runtime's clock.
+    /// Returns an empty trace that begins at the current time.
     pub(crate) fn new(keep_lines: bool) -> Self {
         let lines = keep_lines.then(Vec::new);
         Self { start: clock::now(), hash: 0, lines, streams: BTreeMap::new() }
     }
 
-    /// An event, with the numbers that belong to it.
+    /// Adds an event with its numbers.
     pub(crate) fn note(&mut self, what: &str, numbers: &[u64]) {
         let elapsed = clock::now().duration_since(self.start);
         let micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
@@ -45,7 +45,7 @@ impl Trace {
         }
     }
 
-    /// Bytes that have come over a connection, with the PDUs that they complete.
+    /// Adds bytes that have arrived over a connection, with the PDUs that they complete.
     pub(crate) fn arrived(&mut self, way: &'static str, connection: u64, bytes: &[u8]) {
         self.note(way, &[connection, bytes.len() as u64]);
         let (words, rest) = bytes.as_chunks::<8>();

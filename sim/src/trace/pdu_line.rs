@@ -5,13 +5,13 @@ use iscsi_testkit::frame::Framing;
 use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::pdu::Pdu;
 
-/// The PDUs that a stream without digests holds as a whole, taken off it.
+/// Takes the complete PDUs off a stream without digests, and returns the line of each.
 pub(super) fn taken(stream: &mut BytesMut) -> impl Iterator<Item = String> {
     std::iter::from_fn(|| Framing::PLAIN.take(stream, usize::MAX).ok().flatten())
         .map(|pdu| line(&pdu))
 }
 
-/// What the PDU is, and what tells it from others of its kind.
+/// Returns the name of the PDU, and the fields that distinguish it from others of its kind.
 fn line(pdu: &Pdu) -> String {
     let (tag, len) = (pdu.itt(), pdu.data.len());
     match pdu.opcode() {
@@ -56,7 +56,7 @@ fn line(pdu: &Pdu) -> String {
     }
 }
 
-/// Operation code, block and number of blocks of the usual CDBs.
+/// Returns the operation code, the block and the number of blocks of the usual CDBs.
 fn command(pdu: &Pdu) -> String {
     let cdb = pdu.cdb();
     let wide = |at: usize| u32::from_be_bytes([cdb[at], cdb[at + 1], cdb[at + 2], cdb[at + 3]]);
@@ -89,7 +89,7 @@ fn command(pdu: &Pdu) -> String {
     }
 }
 
-/// Key and code of a response that has sense data of the fixed format.
+/// Returns key and code of a response that has sense data of the fixed format.
 fn sense(pdu: &Pdu) -> String {
     let Some(sense) = pdu.data.get(2..).filter(|sense| sense.len() > 13) else {
         return String::new();

@@ -128,7 +128,7 @@ fn copies() -> Vec<Row> {
     errors.iter().map(row).collect()
 }
 
-/// The row of a message that has its advice behind a semicolon.
+/// Returns the row of a message whose advice follows a semicolon.
 fn whole(error: &(impl Debug + Display)) -> Row {
     let text = error.to_string();
     let (fact, advice) = text.split_once("; ").unwrap_or((&text, ""));
@@ -165,7 +165,7 @@ fn digests() -> Vec<Row> {
     errors.iter().map(whole).collect()
 }
 
-/// An advice on a copy in the words of the program.
+/// Returns the advice of a copy in the words of the program.
 fn of_program(error: &CopyError, advice: CopyAdvice) -> String {
     let unit = error.device().and_then(DeviceError::source_as::<UnitError>);
     let export = error.device().and_then(DeviceError::source_as::<NbdError>);

@@ -18,7 +18,7 @@ pub(super) fn tables() -> Vec<Table> {
     let tasks = Table::new("A command has no answer", ("TaskError", SESSION), tasks());
     let all = Table::new("A unit, and its commands", ("UnitCause", UNIT), units());
     vec![
-        // What a login says is in a table of its own.
+        // The errors of a login have a table of their own.
         ends.elsewhere(&["Login"]),
         transports,
         tasks,

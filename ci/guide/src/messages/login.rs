@@ -1,4 +1,4 @@
-//! The way to a target, and the login there.
+//! Errors on the way to a target, and of the login there.
 
 use iscsi_examples_common::sentence::words;
 use iscsi_initiator::{Error, samples};

@@ -1,8 +1,7 @@
-//! The variants of an enum, and their doc comments, read from its source.
+//! Parses the variants of an enum, with their doc comments, from its source.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
-/// A variant.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Variant {
     pub(super) name: String,
@@ -10,7 +9,7 @@ pub(super) struct Variant {
     pub(super) cause: String,
 }
 
-/// The variants of the enum `name` in a source file; none if it is not there.
+/// Returns the variants of the enum `name` in a source file; none if the file does not have the enum.
 pub(super) fn variants(text: &str, name: &str) -> Vec<Variant> {
     let tokens: TokenStream = text.parse().unwrap_or_default();
     let mut tokens = tokens.into_iter();
@@ -44,7 +43,7 @@ fn in_body(body: &Group) -> Vec<Variant> {
     variants
 }
 
-/// The text of a `#[doc = "..."]`.
+/// Returns the text of a `#[doc = "..."]`.
 fn line_of_doc(attribute: &Group) -> Option<String> {
     let tokens: Vec<TokenTree> = attribute.stream().into_iter().collect();
     let [TokenTree::Ident(word), TokenTree::Punct(_), TokenTree::Literal(text)] = tokens.as_slice()
@@ -56,7 +55,7 @@ fn line_of_doc(attribute: &Group) -> Option<String> {
     (word == "doc").then(|| text.replace("\\\"", "\"").replace("\\'", "'"))
 }
 
-/// The text with `[words](target)` as its words, and without the marks of code.
+/// Replaces `[words](target)` by the words, and removes the backticks of code.
 fn without_links(text: &str) -> String {
     let mut plain = String::new();
     let mut rest = text;
@@ -73,7 +72,7 @@ fn without_links(text: &str) -> String {
     plain.replace('`', "")
 }
 
-/// Up to the first full stop that ends a sentence.
+/// Returns the text up to the first full stop that ends a sentence.
 fn first_sentence(text: &str) -> String {
     text.split_once(". ").map_or_else(|| text.to_owned(), |(first, _)| format!("{first}."))
 }

@@ -5,7 +5,7 @@ use std::fmt::{self, Debug, Display};
 
 use super::source::{self, Variant};
 
-/// In the place of an advice where there is none.
+/// Text in place of an advice if there is none.
 const NO_ADVICE: &str = "The message says all that is known.";
 
 /// One message.
@@ -17,12 +17,12 @@ pub struct Row {
 }
 
 impl Row {
-    /// The row of an error whose variant the error itself shows.
+    /// Returns the row of an error, whose debug output shows the variant.
     pub fn new(error: &(impl Debug + Display), advice: Option<impl Display>) -> Self {
         Self::of(error, error, advice)
     }
 
-    /// The row of an error, by the variant of its cause.
+    /// Returns the row of an error. The debug output of `cause` shows the variant.
     pub fn of(cause: &impl Debug, error: &impl Display, advice: Option<impl Display>) -> Self {
         let shown = format!("{cause:?}");
         let name = shown.split(|c: char| !c.is_alphanumeric()).next();
@@ -41,12 +41,12 @@ pub struct Table {
 }
 
 impl Table {
-    /// The table of the type `name`, which that source file defines.
+    /// Makes the table of the type `name`, which the source file `text` defines.
     pub fn new(heading: &'static str, (name, text): (&'static str, &str), rows: Vec<Row>) -> Self {
         Self { heading, variants: Vec::new(), rows, elsewhere: &[] }.and((name, text))
     }
 
-    /// The same with the variants of a further type, which that source file defines.
+    /// Adds the variants of a further type `name`, which the source file `text` defines.
     #[must_use]
     pub fn and(mut self, (name, text): (&'static str, &str)) -> Self {
         let more = source::variants(text, name).into_iter().map(|variant| (name, variant));
@@ -54,13 +54,13 @@ impl Table {
         self
     }
 
-    /// The same without rows for these variants, which show the errors of another table.
+    /// Sets the variants that have no row, since they show the errors of another table.
     #[must_use]
     pub fn elsewhere(self, elsewhere: &'static [&'static str]) -> Self {
         Self { elsewhere, ..self }
     }
 
-    /// What is missing in it, or too much.
+    /// Returns the missing and the superfluous rows.
     pub fn complaints(&self) -> Vec<String> {
         let known: BTreeMap<_, _> =
             self.variants.iter().map(|(name, variant)| (variant.name.as_str(), *name)).collect();
@@ -100,12 +100,12 @@ impl Display for Table {
     }
 }
 
-/// The text of a cell.
+/// Returns the text of a cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;")
 }
 
-/// A part of a sentence as a sentence.
+/// Returns a part of a sentence as a whole sentence.
 fn sentence(part: &str) -> String {
     let mut rest = part.chars();
     let is_command = part.starts_with("iscsi-util") || part.starts_with("redirects=");

@@ -1,4 +1,4 @@
-//! URLs.
+//! Errors of URLs.
 
 use iscsi_examples_common::sentence::words;
 use iscsi_initiator::{Error, IscsiName, TargetAddress, UrlError};

@@ -1,4 +1,4 @@
-//! Volumes.
+//! Errors of volumes.
 
 use std::io;
 
@@ -19,7 +19,7 @@ pub(super) fn tables() -> Vec<Table> {
     ]
 }
 
-/// An advice in the words of the programs.
+/// Returns the advice in the words of the programs.
 fn of_programs(error: &Error) -> Option<String> {
     if let Error::Unit { cause, .. } = error {
         let unit: &UnitError = cause.source_as()?;

@@ -1,10 +1,10 @@
-//! Pages that are wrong are found.
+//! Tests that errors on pages are found.
 
 use guide::page::Page;
 
 use crate::shell::complaints;
 
-/// Checks what is found on a page: for each complaint, a part of it.
+/// Checks the complaints about a page. `expected` has a part of each.
 async fn check(source: &str, expected: &[&str]) {
     let found = complaints("a page", &Page::parse(source).unwrap()).await;
     assert_eq!(found.len(), expected.len(), "{found:#?}");

@@ -1,29 +1,29 @@
-//! Where the pages are.
+//! The folder of the pages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use guide::page::Page;
 
-/// The table of contents, which is no page.
+/// The table of contents, which is not a page.
 pub(crate) const SUMMARY: &str = "SUMMARY";
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/src")
 }
 
-/// The text of a page, by its name without `.md`.
+/// Returns the text of a page, by its name without `.md`.
 pub(crate) fn source(name: &str) -> String {
     let path = folder().join(format!("{name}.md"));
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A page by its name without `.md`.
+/// Returns a page, by its name without `.md`.
 pub(crate) fn page(name: &str) -> Page {
     Page::parse(&source(name)).unwrap_or_else(|error| panic!("{name}.md: {error}"))
 }
 
-/// The names of all pages, without `.md`, in the order of the alphabet.
+/// Returns the names of all pages, without `.md`, in alphabetical order.
 pub(crate) fn names() -> Vec<String> {
     let files = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().path());
     let pages = files.filter(|path| path.extension().is_some_and(|end| end == "md"));

@@ -1,8 +1,8 @@
-//! The pages of docs/guide: their commands run and print what the pages show, their links lead somewhere, and the options that
-//! they name exist.
+//! The pages of docs/guide: their commands run and print what the pages show, their links lead somewhere, and
+//! the options that they name exist.
 //!
-//! The programs are those beside this test in the target folder: `cargo build --workspace --bins` builds them, with the
-//! profile of the test.
+//! The programs are those beside this test in the target folder. Build them with `cargo build --workspace
+//! --bins`, in the profile of the test.
 #![allow(clippy::unwrap_used, reason = "a page that cannot be run fails its test")]
 
 mod bites;

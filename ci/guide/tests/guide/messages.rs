@@ -1,4 +1,4 @@
-//! The page of all messages is what the source code says.
+//! Tests that the page of all messages agrees with the source code.
 
 use guide::messages::{PATH, complaints, page};
 

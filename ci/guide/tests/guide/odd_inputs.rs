@@ -1,7 +1,7 @@
 //! docs/odd-inputs.md: each command line on it ends with the status and the sentence that the page shows.
 //!
-//! `ODD_INPUTS=write cargo test -p guide odd_inputs` writes status and sentence of each row again. A new row needs its command only:
-//! ``| `block-copy` | | |``. A sentence that still matches, `...` included, stays as it is.
+//! `ODD_INPUTS=write cargo test -p guide odd_inputs` writes status and sentence of each row. A new row needs
+//! only its command: ``| `block-copy` | | |``. A sentence that still matches, `...` included, is not changed.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -18,9 +18,10 @@ use tokio::time::timeout;
 use crate::shell::{PROGRAMS, programs, without_time_stamps};
 use crate::world::World;
 
-/// Much longer than any of the commands takes.
+/// Time limit of a command, much longer than any of them takes.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// What no sentence may have in it: numbers of the system, debug output, prefixes of other programs, and the passwords on the page.
+/// Words that no sentence may contain: numbers of the system, debug output, prefixes of other programs, and the
+/// passwords on the page.
 const FORBIDDEN: [&str; 11] = [
     "os error",
     "Os {",
@@ -45,7 +46,7 @@ struct Row {
 }
 
 impl Row {
-    /// The row that a line of the page is.
+    /// Parses a row of the page.
     fn parse(line: &str) -> Option<Self> {
         const PIPE: &str = "\u{0}";
         let line = line.replace("\\|", PIPE);
@@ -64,13 +65,13 @@ impl Row {
         format!("| `{command}` | {status} | {ticks}{sentence}{ticks} |")
     }
 
-    /// Whether the other row, which was found, is what this one says.
+    /// Returns whether the row that was found agrees with this one.
     fn allows(&self, found: &Self) -> bool {
         self.status == found.status
             && is_as_shown(std::slice::from_ref(&self.sentence), &found.sentence)
     }
 
-    /// What is wrong with the sentence, whatever the page says.
+    /// Returns what is wrong with the sentence, whatever the page says.
     fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         if matches!(self.status, None | Some(0)) {
@@ -86,7 +87,7 @@ impl Row {
     }
 }
 
-/// The last line, behind what a copy begins with and warnings, if there are no others before it.
+/// Returns the last line, if all lines before it are the first line of a copy or warnings.
 fn sentence(printed: &str) -> Option<&str> {
     let printed = printed.trim_end();
     let (before, last) = printed.rsplit_once('\n').unwrap_or(("", printed));
@@ -94,12 +95,12 @@ fn sentence(printed: &str) -> Option<&str> {
     before.lines().all(is_known).then_some(last)
 }
 
-/// The targets, the files and the servers that the page speaks of.
+/// The targets, the files and the servers that the page names.
 struct Place {
     world: World,
     folder: TempDir,
     programs: PathBuf,
-    /// It ends with the place.
+    /// The server ends when this is dropped.
     _server: Child,
 }
 
@@ -142,7 +143,7 @@ impl Place {
         Self { world, folder, programs, _server: server }
     }
 
-    /// What a command of the page ends with here.
+    /// Runs a command of the page here. Returns its row.
     async fn run(&self, command: &str) -> Row {
         let mut shell = shell(&self.programs, &self.folder, &self.world.here(command));
         let output = timeout(PATIENCE, shell.output()).await.unwrap().unwrap();
@@ -231,7 +232,7 @@ fn rows_are_read_as_they_are_written() {
     assert_eq!(Row::parse("| command | status | sentence |"), None);
 }
 
-/// What the rule refuses is refused.
+/// Sentences that break the rule are found.
 #[test]
 fn sentences_that_are_none_are_found() {
     let faults = |status, sentence: &str| {

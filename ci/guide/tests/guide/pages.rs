@@ -1,4 +1,4 @@
-//! Each page, run.
+//! Runs each page.
 
 use crate::folder;
 use crate::shell::run;

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::world::World;
 
-/// Much longer than any page takes.
+/// Time limit of a page, much longer than any of them takes.
 const PATIENCE: Duration = Duration::from_secs(240);
 /// The programs of this workspace.
 pub(crate) const PROGRAMS: [&str; 4] = ["block-copy", "block-serve", "iscsi-util", "link-doctor"];
@@ -29,13 +29,13 @@ struct Place {
     programs: PathBuf,
 }
 
-/// Runs a page, and panics with all steps that do not do what the page shows.
+/// Runs a page. Panics with all steps that do not do what the page shows.
 pub(crate) async fn run(name: &str, page: &Page) {
     let complaints = complaints(name, page).await;
     assert!(complaints.is_empty(), "{name}.md:\n\n{}", complaints.join("\n\n"));
 }
 
-/// Runs a page; what is not as the page shows.
+/// Runs a page. Returns the steps that do not do what the page shows.
 pub(crate) async fn complaints(name: &str, page: &Page) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let place = Place {
@@ -65,7 +65,7 @@ pub(crate) async fn complaints(name: &str, page: &Page) -> Vec<String> {
     complaints
 }
 
-/// Where the built programs are: beside this test.
+/// Returns the folder of the built programs: the one of this test.
 pub(crate) fn programs() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.ancestors().nth(2).unwrap().to_owned();
@@ -81,7 +81,7 @@ pub(crate) fn programs() -> PathBuf {
     folder
 }
 
-/// Whether a step can run here.
+/// Returns whether a step can run here.
 fn runs(name: &str, step: &Step) -> bool {
     let Run::With(needed) = &step.run else { return false };
     let missing: Vec<_> = needed.iter().filter(|program| !is_installed(program)).collect();
@@ -105,8 +105,8 @@ fn is_installed(program: &str) -> bool {
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// A script that runs the steps, with output and status of each in files of its own. What a background program prints counts
-/// for the step that started it.
+/// Returns a script that runs the steps, and writes output and status of each to files. The output of a
+/// background program belongs to the step that started it.
 fn script(place: &Place, world: &World, steps: &[&Step]) -> String {
     let results = place.results.display();
     let mut script = String::from("guide_status=0\n");
@@ -131,7 +131,7 @@ fn script(place: &Place, world: &World, steps: &[&Step]) -> String {
     script
 }
 
-/// Whether the script came to its end in time. What it leaves running is ended.
+/// Runs the script. Returns whether it ended in time. Processes that it leaves running are killed.
 async fn execute(place: &Place, script: &str) -> bool {
     let path = std::env::var("PATH").unwrap();
     let mut shell = Command::new("bash")
@@ -150,7 +150,7 @@ async fn execute(place: &Place, script: &str) -> bool {
     let group = shell.id().unwrap();
     let ended = timeout(PATIENCE, shell.wait()).await.is_ok();
     let kill = ["-KILL", "--", &format!("-{group}")];
-    // A group without a process is no error.
+    // A group that has no process left is not an error.
     Command::new("kill").args(kill).stderr(Stdio::null()).status().await.unwrap();
     ended
 }
@@ -172,7 +172,7 @@ fn check(place: &Place, world: &World, at: usize, step: &Step) -> Option<String>
     })
 }
 
-/// The lines as a terminal shows them: only in a log file do warnings have a time stamp.
+/// Removes time stamps from lines, as a terminal shows them: warnings have time stamps only in a log file.
 pub(crate) fn without_time_stamps(printed: &str) -> String {
     let without = |line: &str| match line.split_once("Z warning: ") {
         Some((stamp, text)) if stamp.starts_with("20") && !stamp.contains(' ') => {
@@ -183,7 +183,7 @@ pub(crate) fn without_time_stamps(printed: &str) -> String {
     printed.lines().map(without).collect()
 }
 
-/// The steps that fail although the page does not say so by `echo $?` below.
+/// Returns the steps that fail although the page does not show it by `echo $?` below.
 fn unannounced_failures(place: &Place, steps: &[&Step]) -> Vec<String> {
     let is_shown = |at: usize| steps.get(at + 1).is_some_and(|next| next.command == "echo $?");
     let failed = steps.iter().enumerate().filter(|(at, step)| {
@@ -200,7 +200,7 @@ fn status(place: &Place, at: usize) -> Option<u8> {
     read(&place.results.join(format!("{at}.status"))).trim().parse().ok()
 }
 
-/// A file of results, empty if the script did not come so far.
+/// Reads a file of results. It is empty if the script did not reach its step.
 fn read(path: &Path) -> String {
     let bytes = fs::read(path).unwrap_or_default();
     String::from_utf8_lossy(&bytes).into_owned()

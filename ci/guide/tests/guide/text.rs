@@ -1,4 +1,4 @@
-//! What the pages say between their commands, and commands that cannot run here.
+//! Tests of the text between commands, and of commands that cannot run here.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use guide::text::{anchors, links, options};
 use crate::folder::{self, SUMMARY};
 use crate::shell::PROGRAMS;
 
-/// What a program takes, with the arguments that it is started with.
+/// Returns the arguments that a program takes when it is started with `words`.
 fn command(program: &str, words: &[String]) -> Command {
     match program {
         "block-copy" if words.iter().any(|word| word == "--jobs") => JobsArgs::command(),
@@ -23,7 +23,7 @@ fn command(program: &str, words: &[String]) -> Command {
     }
 }
 
-/// The long options of a command and of its subcommands.
+/// Returns the long options of a command and of its subcommands.
 fn long_options(command: &Command) -> Vec<String> {
     let own = command.get_arguments().filter_map(|argument| argument.get_long());
     let own: Vec<_> = own.map(str::to_owned).collect();

@@ -1,7 +1,7 @@
-//! The targets that the pages speak of.
+//! The targets that the pages name.
 //!
-//! A page names them by addresses for documentation (RFC 5737). Here each is an address of this host, at the port of iSCSI; pages
-//! that are tested at the same time have addresses of their own, and so have their units.
+//! A page names them by addresses for documentation (RFC 5737). In the test, each is an address of this host,
+//! at the port of iSCSI. Pages that are tested concurrently have different addresses and units.
 //!
 //! | on the pages | target |
 //! |---|---|
@@ -36,7 +36,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Starts all targets on a network of this host that nobody else uses.
+    /// Starts all targets on a network of this host that is not in use.
     pub(crate) async fn start() -> Self {
         loop {
             let number = random();
@@ -48,28 +48,28 @@ impl World {
         }
     }
 
-    /// The command of a page, with the addresses of this world.
+    /// Returns a command of a page, with the addresses of this world.
     pub(crate) fn here(&self, command: &str) -> String {
         command.replace(DOCUMENTATION, &self.network)
     }
 
-    /// What a program printed, with the addresses of the page.
+    /// Returns the output of a program, with the addresses of the page.
     pub(crate) fn as_on_the_page(&self, printed: &str) -> String {
         printed.replace(&self.network, DOCUMENTATION)
     }
 
-    /// What the programs did that the standard forbids.
+    /// Returns the violations of the standard that the targets have seen.
     pub(crate) fn violations(&self) -> Vec<String> {
         let of = |server: &Server| server.with(|target| target.violations().to_vec());
         self.servers.iter().flat_map(of).map(|violation| format!("{violation:?}")).collect()
     }
 
-    /// Whether all targets found their addresses free.
+    /// Starts the targets. Returns whether their addresses were free.
     async fn serve(&mut self, number: u64) -> bool {
         let mut identity = number;
         let mut unit = || {
             identity = identity.wrapping_add(1);
-            // NAA 3: the other 60 bits are whatever the vendor likes.
+            // NAA 3: the other 60 bits are assigned locally.
             let naa = 0x3 << 60 | identity & !(0xf << 60);
             Unit::new(RamDisk::new(512, UNIT_BYTES / 512))
                 .with_identity(format!("{identity:016x}"), naa)

@@ -1,13 +1,13 @@
-//! Which blocks of a source the destination has already, and what may be said of it later.
+//! Decides which blocks of a source the destination has already, and what the file may record of them.
 //!
 //! ```text
 //!                 read                   saved          written, flushed          saved
 //!   known to be A ────► unknown, to be B ─────► may be sent ─────────────► known to be B ─────► in the file
 //! ```
-//! Invariant: the file says that a block is A only while the destination holds A, durably. So what it says is
-//! taken back, durably, before the first write of anything else; and a block is known again when all
-//! of it was written from one read, and a flush has covered it. Part of a block that is read again, after a
-//! loss, may be newer than the rest: then nothing is known of the block in this copy.
+//! Invariant: the file records that a block is A only while the destination holds A, durably. So the record
+//! is invalidated, durably, before the first write of anything else. A block is known again when all of it
+//! was written from one read, and a flush has covered it. A part of a block that is read again after a loss
+//! may be newer than the rest: then the block stays unknown for this copy.
 
 use std::ops::Range;
 
@@ -15,27 +15,28 @@ use iscsi_block_device::RangeSet;
 
 use super::{Digest, Digests, known, unknown};
 
-/// What the destination holds, what it will hold, and what of that is to be saved.
+/// The content of the destination, its future content, and what of that is to be saved.
 #[derive(Debug)]
 pub(crate) struct Delta {
     known: Digests,
-    /// Blocks that were read as a whole and are not flushed as a whole yet.
+    /// Blocks that were read completely and are not flushed completely yet.
     pending: Digests,
-    /// Lines for the file.
+    /// Lines to save to the file.
     unsaved: String,
-    /// Blocks that those lines take back, and the lines that are being saved.
+    /// Blocks that the unsaved lines invalidate.
     taken_back: RangeSet,
+    /// Blocks that the lines being saved invalidate.
     being_taken_back: RangeSet,
 }
 
-/// What is to be done with a block that was read.
+/// What to do with a block that was read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Verdict {
-    /// The destination has it.
+    /// The destination has the block: do not send it.
     Unchanged,
-    /// It may be sent.
+    /// The block may be sent immediately.
     Send,
-    /// It may be sent when everything [unsaved](Delta::take_unsaved) is saved.
+    /// The block may be sent when all [unsaved](Delta::take_unsaved) lines are saved.
     SendSaved,
 }
 
@@ -54,7 +55,7 @@ impl Delta {
         self.known
     }
 
-    /// Judges a block that was read as a whole, or blocks of zeros.
+    /// Judges a block that was read completely, or blocks of zeros.
     pub(crate) fn judge(&mut self, range: &Range<u64>, digest: Digest) -> Verdict {
         if self.known.has(range, digest) {
             return Verdict::Unchanged;
@@ -63,7 +64,7 @@ impl Delta {
         self.take_back(range)
     }
 
-    /// Judges zeros in a copy that ends at `end`, piece by piece.
+    /// Judges zeros piece by piece, in a copy that ends at `end`.
     pub(crate) fn judge_zeros(
         &mut self,
         range: &Range<u64>,
@@ -95,7 +96,7 @@ impl Delta {
         self.take_back(range)
     }
 
-    /// Knows nothing more of what will be overwritten, or is gone.
+    /// Invalidates the blocks of a range that will be overwritten, or that is gone.
     pub(crate) fn take_back(&mut self, range: &Range<u64>) -> Verdict {
         let wide = self.known.widened(range);
         if self.known.knows_of(range) {
@@ -110,12 +111,12 @@ impl Delta {
         if is_saved { Verdict::Send } else { Verdict::SendSaved }
     }
 
-    /// Whether the file still says what was taken back, and nobody saves it.
+    /// Returns whether the file still has records that were invalidated, and no save of that is running.
     pub(crate) fn has_taken_back(&self) -> bool {
         !self.taken_back.is_empty()
     }
 
-    /// These bytes are flushed now, as all of those are.
+    /// Records blocks as known: `now` was just flushed, and `flushed` is everything that was flushed so far.
     pub(crate) fn settle(&mut self, now: &RangeSet, flushed: &RangeSet) {
         for range in now.iter() {
             for sound in flushed.overlap(&self.known.widened(&range)).iter() {
@@ -128,18 +129,19 @@ impl Delta {
         }
     }
 
-    /// What the file does not say yet, to be saved now.
+    /// Takes the lines that are not in the file yet, to save them.
     pub(crate) fn take_unsaved(&mut self) -> Option<String> {
         self.being_taken_back.extend(std::mem::take(&mut self.taken_back).iter());
         (!self.unsaved.is_empty()).then(|| std::mem::take(&mut self.unsaved))
     }
 
-    /// All that was taken is saved.
+    /// Notes that all lines that were taken are saved.
     pub(crate) fn saved(&mut self) {
         self.being_taken_back = RangeSet::new();
     }
 
-    /// It could not be saved; whether something is to be overwritten that the file still tells of.
+    /// Takes back lines that could not be saved. Returns whether the file still has records of blocks that
+    /// are to be overwritten.
     pub(crate) fn not_saved(&mut self, lines: &str) -> bool {
         self.unsaved.insert_str(0, lines);
         let taken = std::mem::take(&mut self.being_taken_back);
@@ -212,7 +214,7 @@ mod tests {
         delta.settle(&(0..end).into(), &(0..end).into());
         assert!(delta.known().has(&(BLOCK..end), Digest::Zeros), "{:?}", delta.known());
         assert!(!delta.known().knows_of(&(0..BLOCK)));
-        // A longer source has more than that in its last block.
+        // A longer source has more bytes in that last block.
         let longer = delta.judge_zeros(&(4 * BLOCK..6 * BLOCK), 6 * BLOCK);
         let expected = [
             (4 * BLOCK..5 * BLOCK, Verdict::Unchanged),

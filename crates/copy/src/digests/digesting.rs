@@ -1,4 +1,4 @@
-//! What a copy keeps of its digests while it runs.
+//! The state of a copy's digests while it runs.
 
 use std::io;
 
@@ -18,15 +18,15 @@ use crate::survey::blocks::Block;
 pub(crate) struct Digesting {
     pub(crate) delta: Delta,
     pub(crate) file: DigestFile,
-    /// How far blocks were judged.
+    /// End of the blocks that were judged.
     pub(crate) end: u64,
-    /// Zeros that were judged, and waited until the destination had told where it has some.
+    /// Zeros that were judged, and that waited until the destination had reported where it has zeros.
     pub(crate) judged_zeros: RangeSet,
-    /// What may be sent when the lines that are not saved yet are saved.
+    /// Parts that may be sent when the unsaved lines are saved.
     pub(crate) held: Vec<Part>,
-    /// What may be sent when the lines that are being saved are.
+    /// Parts that may be sent when the lines being saved are saved.
     pub(crate) saving: Option<Vec<Part>>,
-    /// A flush has covered something new since lines were saved.
+    /// Whether a flush has covered new blocks since lines were last saved.
     pub(crate) is_due: bool,
 }
 
@@ -47,13 +47,13 @@ impl Digesting {
         self.delta.known()
     }
 
-    /// The file, with what it says by now.
+    /// Returns the file, with the digests known so far.
     pub(crate) fn into_file(self) -> DigestFile {
         let Self { delta, file, .. } = self;
         file.knowing(delta.into_known())
     }
 
-    /// Whether nothing waits for the file, and no lines are being saved.
+    /// Returns whether no part waits for the file, and no lines are being saved.
     pub(crate) fn is_idle(&self) -> bool {
         self.held.is_empty() && self.saving.is_none() && !self.delta.has_taken_back()
     }
@@ -62,13 +62,13 @@ impl Digesting {
         self.saving.is_some()
     }
 
-    /// The length of a request, which lies in one block.
+    /// Returns the length of a request, which must lie in one block.
     pub(crate) fn max_io(&self, io_size: usize) -> usize {
         usize::try_from(self.known().block_size()).map_or(io_size, |size| io_size.min(size))
     }
 
-    /// Takes out of the file what is gone, before it is: a file ends where the copy ends, and may have
-    /// become shorter since.
+    /// Invalidates the records beyond the end before that part of the file goes away: a file ends where the
+    /// copy ends, and may have become shorter since.
     pub(crate) async fn prepare(
         &mut self,
         destination: &Destination,
@@ -89,7 +89,7 @@ impl Digesting {
         Ok(())
     }
 
-    /// Finds out which blocks are to be sent.
+    /// Judges blocks, and returns which of them need not be sent or must wait.
     pub(crate) fn judge(&mut self, blocks: &[Block]) -> Judged {
         let mut judged = Judged::default();
         for (range, digest) in blocks {
@@ -107,15 +107,15 @@ impl Digesting {
         judged
     }
 
-    /// A stream has come to its end: what a file has beyond that will be cut off.
+    /// Ends the judgement of a stream: a file will be cut off after its last byte.
     pub(crate) fn end_stream(&mut self, destination: &Destination) {
         if destination.is_regular_file() {
             self.delta.take_back(&(self.end..u64::MAX));
         }
     }
 
-    /// Saves the rest at the end of a copy, that there is no more, if it came to its end, and how the destination is
-    /// left, where no more sessions than these may have something in flight.
+    /// Saves the rest at the end of a copy: unsaved lines, the end line if the copy `is_complete`, and how
+    /// the destination is left. Only `sessions` may still have requests in flight then.
     pub(crate) async fn close(&mut self, is_complete: bool, sessions: &[String], teller: &Teller) {
         let rest = self.delta.take_unsaved();
         let sessions = sessions.to_vec();
@@ -129,17 +129,17 @@ impl Digesting {
         }
     }
 
-    /// How many parts wait.
+    /// Returns the number of parts that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.held.len() + self.saving.as_ref().map_or(0, Vec::len)
     }
 }
 
-/// What was found of the blocks of a read.
+/// The judgement of the blocks of a read.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
-    /// The destination has them.
+    /// Blocks that the destination has.
     pub(crate) unchanged: RangeSet,
-    /// They may be sent when the file does not say any more what was there.
+    /// Blocks that may be sent when the file no longer has their old digests.
     pub(crate) held: RangeSet,
 }

@@ -1,4 +1,4 @@
-//! The file that digests are kept in.
+//! The file that stores digests.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use crate::host_files::replace::replace;
 use crate::host_files::system::{SystemFiles, read};
 use crate::host_files::{HostFiles, KeptFile, blocking_on};
 
-/// The file that the [`Digests`] of a destination are kept in, from copy to copy. A copy adds to it what its flushes
-/// have covered, and takes out of it what it is about to overwrite, before it does: whatever happens,
-/// the file says of no block what it is not.
+/// The file that stores the [`Digests`] of a destination, from copy to copy. A copy adds the blocks that its
+/// flushes have covered, and removes blocks before it overwrites them: even after a crash, no record in the
+/// file is wrong.
 ///
-/// It knows nothing of what others write to the destination. Clones are the same file.
+/// It does not know of writes by other programs to the destination. Clones are the same file.
 #[derive(Clone, Debug)]
 pub struct DigestFile {
     files: Arc<dyn HostFiles>,
@@ -23,9 +23,9 @@ pub struct DigestFile {
     known: Digests,
     journal: Arc<Mutex<Journal>>,
     destination: Identity,
-    /// Sessions that copies may have left there.
+    /// Sessions that copies may have left at the destination.
     sessions: Arc<Mutex<Vec<String>>>,
-    /// No copy has written to the destination since the file was made.
+    /// Whether no copy has written to the destination since the file was made.
     is_untouched: Arc<AtomicBool>,
     doubt: Option<String>,
 }
@@ -34,17 +34,18 @@ pub struct DigestFile {
 #[derive(Debug)]
 struct Journal {
     file: Box<dyn KeptFile>,
-    /// Bytes that are sound.
+    /// Number of bytes that are valid.
     len: u64,
-    /// Their BLAKE3, but for the last check.
+    /// BLAKE3 of these bytes, without the last check.
     sum: blake3::Hasher,
 }
 
 impl Digests {
-    /// Reads the digests of this destination from a file; `None` if there is no such file. It is only read.
+    /// Reads the digests of this destination from a file; `None` if there is no such file. The file is not
+    /// changed.
     ///
     /// # Errors
-    /// Those of the system; [`InvalidData`](ErrorKind::InvalidData) with a
+    /// The errors of the system; [`InvalidData`](ErrorKind::InvalidData) with a
     /// [`DigestsError`](crate::DigestsError) if it is damaged, or of another destination.
     pub fn load(path: impl AsRef<Path>, destination: &Identity) -> io::Result<Option<Self>> {
         let Some(text) = read(path.as_ref(), digests::TITLE)? else { return Ok(None) };
@@ -54,7 +55,7 @@ impl Digests {
     /// Loads the digests from the files of a simulated host.
     ///
     /// # Errors
-    /// As [`load`](Self::load).
+    /// The errors of [`load`](Self::load).
     #[cfg(feature = "simulation")]
     #[doc(hidden)]
     pub fn load_on(
@@ -67,7 +68,7 @@ impl Digests {
     }
 }
 
-/// What a file of this destination says.
+/// Parses the file of this destination.
 fn parse(text: &[u8], destination: &Identity) -> io::Result<Kept> {
     let parsed = Digests::parse(text).and_then(|kept| {
         digests::same(&kept.destination, destination)?;
@@ -77,13 +78,13 @@ fn parse(text: &[u8], destination: &Identity) -> io::Result<Kept> {
 }
 
 impl DigestFile {
-    /// Opens the file at a path, for a copy from this source to this destination, and reads it. A file that is missing is
-    /// created, for blocks of `block_size` bytes as in [`Digests::new`]; one that is there keeps its own block size. The
-    /// source is only noted. If another program has written to a destination that is a file, nothing is known of it: see
-    /// [`doubt`](Self::doubt).
+    /// Opens and reads the file at a path, for a copy from this source to this destination. A missing file is
+    /// created, for blocks of `block_size` bytes as in [`Digests::new`]; an existing one keeps its block
+    /// size. The source is only recorded. If another program has written to a destination that is a file, its
+    /// digests are not used: see [`doubt`](Self::doubt).
     ///
     /// # Errors
-    /// As [`Digests::load`]; then the file is as it was.
+    /// The errors of [`Digests::load`]; the file is unchanged then.
     pub fn open(
         path: impl Into<PathBuf>,
         source: &Identity,
@@ -96,7 +97,7 @@ impl DigestFile {
     /// Opens the file on a simulated host.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     #[cfg(feature = "simulation")]
     #[doc(hidden)]
     pub fn open_on(
@@ -134,7 +135,7 @@ impl DigestFile {
         if !sessions.is_empty() {
             text += &digests::sessions(&sessions);
         }
-        // As it was left, until a copy begins.
+        // The destination is as it was left, until a copy begins.
         if doubt.is_none()
             && !known.is_empty()
             && let Some(left) = destination.now()?
@@ -144,7 +145,8 @@ impl DigestFile {
         let mut sum = blake3::Hasher::new();
         sum.update(text.as_bytes());
         text += &digests::check(&sum);
-        // A copy that still runs, or was killed in the middle of a line, adds to a file without a name.
+        // Replaces the file: a copy that still runs, or that was killed while it wrote a line, adds to the
+        // old file, which has no name any more.
         let file = replace(files.as_ref(), &path, text.as_bytes())?;
         let mut journal = Journal { file, len: 0, sum };
         journal.count(&text);
@@ -158,30 +160,31 @@ impl DigestFile {
         &self.path
     }
 
-    /// Returns the digests that it had when it was opened.
+    /// Returns the digests that the file had when it was opened.
     pub const fn known(&self) -> &Digests {
         &self.known
     }
 
-    /// Returns why nothing of what it said is believed; `None` if it is believed.
+    /// Returns why the digests in the file are not used; `None` if they are used.
     pub fn doubt(&self) -> Option<&str> {
         self.doubt.as_deref()
     }
 
-    /// Sessions that copies may have left at the destination, as it [tells](crate::Device::leaves).
+    /// Returns the sessions that copies may have left at the destination: see
+    /// [`Device::leaves`](crate::Device::leaves).
     pub(crate) fn sessions(&self) -> Vec<String> {
         self.lock_sessions().clone()
     }
 
-    /// A copy begins that may leave these sessions: durably, before it writes anything.
+    /// Records durably, before a copy writes anything, that it may leave these sessions.
     pub(crate) fn begin(&self, sessions: Vec<String>) -> io::Result<()> {
         self.append(&digests::sessions(&sessions))?;
         *self.lock_sessions() = sessions;
         Ok(())
     }
 
-    /// The lines behind those of a copy that has ended, well or not, and no more sessions than these may have
-    /// something under way.
+    /// Returns the lines that end a copy, successful or not, after which only `sessions` may have requests in
+    /// flight.
     pub(crate) fn end_lines(&self, is_complete: bool, sessions: &[String]) -> io::Result<String> {
         let mut lines = if is_complete { digests::end() } else { String::new() };
         if *self.lock_sessions() != sessions {
@@ -198,22 +201,24 @@ impl DigestFile {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The same file, as it is by now.
+    /// Returns the same file with other digests.
     pub(crate) fn knowing(self, known: Digests) -> Self {
         Self { known, ..self }
     }
 
-    /// Whether this is the first copy that the file is for: it was made by this process, and nothing was written to
-    /// the destination since. A file that says nothing proves no such thing: a copy may have been killed before its
-    /// first flush, or everything was [forgotten](Self::forget). From now on it is not the first any more.
+    /// Returns whether this is the first copy that uses the file, and marks it as used. The first copy is the
+    /// only one if this process has made the file and nothing was written to the destination since. An empty
+    /// file does not prove that: a copy may have been killed before its first flush, or all digests were
+    /// [forgotten](Self::forget).
     pub(crate) fn begin_first(&self) -> bool {
         self.is_untouched.swap(false, Ordering::Relaxed)
     }
 
-    /// Forgets all digests, durably: if the destination turns out not to hold what it should, the next copy sends all.
+    /// Removes all digests, durably: if the destination turns out not to hold what it should, the next copy
+    /// sends everything.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The errors of the system.
     pub fn forget(&self) -> io::Result<()> {
         self.is_untouched.store(false, Ordering::Relaxed);
         let mut lines = String::new();
@@ -230,7 +235,7 @@ impl DigestFile {
         blocking_on(&self.files, move || work(&file)).await
     }
 
-    /// Adds lines, durably; gives them back with the result.
+    /// Adds lines, durably; returns them with the result.
     pub(crate) async fn save(self, lines: String) -> (String, io::Result<()>) {
         let saving = self.blocking(move |file| {
             let result = file.append(&lines);
@@ -250,7 +255,7 @@ impl Journal {
         let mut sum = self.sum.clone();
         sum.update(lines.as_bytes());
         let text = format!("{lines}{}", digests::check(&sum));
-        // What an attempt that failed has left must not stand between sound lines.
+        // Removes the bytes of a failed attempt, which must not stand between valid lines.
         self.file.set_len(self.len)?;
         self.file.write_at(text.as_bytes(), self.len)?;
         self.file.sync()?;
@@ -259,7 +264,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Counts text that ends in a check, which is in the next check.
+    /// Counts text that ends in a check; the next check covers this check too.
     fn count(&mut self, text: &str) {
         self.len += text.len() as u64;
         let check = text.trim_end().rfind('\n').map_or(0, |at| at + 1);

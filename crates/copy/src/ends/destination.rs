@@ -1,4 +1,4 @@
-//! Where bytes go.
+//! The destination of a copy.
 
 use std::fmt;
 use std::fs::File;
@@ -28,26 +28,26 @@ pub struct Destination {
 
 #[derive(Clone)]
 enum Kind {
-    /// A device that has its capacity.
+    /// A device, with a fixed capacity.
     Device(Arc<dyn Device>),
-    /// A regular file, which ends up as long as what was copied.
+    /// A regular file, which ends up as long as the copied data.
     File(FileDevice),
-    /// The bytes of a regular file from one on; the others stay.
+    /// A regular file from an offset on; its other bytes stay.
     FilePart(FileDevice, u64),
-    /// What comes next, and nothing else.
+    /// A stream, written from its present position on.
     Stream(Arc<Mutex<Writer>>),
-    /// The same, by threads that may block.
+    /// A file as a stream, written on threads that may block.
     Pipe(Pipe),
 }
 
 impl Destination {
-    /// Writes to a device: a block device, a disk.
+    /// Writes to a device, such as a block device or a disk.
     pub fn device(device: impl Device + 'static) -> Self {
         let device: Arc<dyn Device> = Arc::new(device);
         Self { kind: Kind::Device(Arc::clone(&device)), mark: Mark::of(device) }
     }
 
-    /// Writes to a regular file, which ends up as long as what was copied; or to a block device.
+    /// Writes to a regular file, which ends up as long as the copied data, or to a block device.
     pub fn file(file: FileDevice) -> Self {
         if file.is_block_device() {
             return Self::device(file);
@@ -56,21 +56,21 @@ impl Destination {
         Self { kind: Kind::File(file.growing()), mark }
     }
 
-    /// Writes to a stream: a pipe, a socket. It gets all bytes in order, zeros as well.
+    /// Writes to a stream, such as a pipe or a socket. It receives all bytes in order, zeros included.
     pub fn stream(writer: impl AsyncWrite + Send + Unpin + 'static) -> Self {
         let kind = Kind::Stream(Arc::new(Mutex::new(Box::new(writer))));
         Self { kind, mark: Mark::NONE }
     }
 
-    /// Writes to a file as a stream, from its position on: a pipe, a terminal, a file that another program has opened.
-    /// It is written in whole requests, on the threads of tokio that may block, and gets what a
-    /// [stream](Self::stream) gets. A regular file or a block device is synced at a flush.
+    /// Writes to a file as a stream, from its position on: a pipe, a terminal, a file that another program
+    /// has opened. It is written in whole requests on tokio's blocking threads, and receives the same bytes
+    /// as a [stream](Self::stream). A flush syncs a regular file or a block device.
     pub fn pipe(file: impl Into<Arc<File>>) -> Self {
         Self { kind: Kind::Pipe(Pipe::new(file.into())), mark: Mark::NONE }
     }
 
-    /// Writes from this byte on: the bytes before it are left alone, and so are those behind what is copied. A stream has no
-    /// places, and stays as it is.
+    /// Writes from byte `start` on. The bytes before it stay, and so do those after the copied data. A stream
+    /// has no positions, and is written as before.
     #[must_use]
     pub fn from_byte(self, start: u64) -> Self {
         let kind = match self.kind {
@@ -82,15 +82,16 @@ impl Destination {
         Self { kind, mark: self.mark.part(&(start..u64::MAX)) }
     }
 
-    /// Sets the identity by which [`CopyJob::resume_from`](crate::CopyJob::resume_from) recognizes the device in a later run.
-    /// A device that has a [name](Device::name), such as a unit or a [`FileDevice`], has one without it; any other device needs it.
+    /// Sets the identity by which [`CopyJob::resume_from`](crate::CopyJob::resume_from) recognizes the device
+    /// in a later run. A device with a [name](Device::name), such as a unit or a [`FileDevice`], does not
+    /// need it; any other device does.
     #[must_use]
     pub fn with_identity(mut self, identity: Identity) -> Self {
         self.mark = self.mark.given(identity);
         self
     }
 
-    /// The identity by which a later run recognizes it.
+    /// Returns the identity by which a later run recognizes the destination.
     pub(crate) fn identity(&self) -> DeviceResult<Identity> {
         if self.is_sequential() {
             let why =
@@ -108,8 +109,8 @@ impl Destination {
         }
     }
 
-    /// Makes sure that so many bytes fit, or an unknown number. A device that may be too small is asked once more:
-    /// it may have grown, and not have said so yet.
+    /// Checks that `needed` bytes fit; `None` means an unknown number. A device that may be too small is
+    /// asked again: it may have grown without having reported that yet.
     pub(crate) async fn fits(&self, needed: Option<u64>) -> Result<(), CopyError> {
         let Kind::Device(device) = &self.kind else { return Ok(()) };
         let fits = |needed: u64| needed <= device.capacity();
@@ -122,12 +123,12 @@ impl Destination {
         }
     }
 
-    /// What it can do; a stream can do little.
+    /// Returns the limits of the destination; a stream has the smallest abilities.
     pub(crate) fn limits(&self) -> DeviceLimits {
         self.device_ref().map_or_else(DeviceLimits::default, Device::limits)
     }
 
-    /// What any range can be written to, and read from.
+    /// Returns the device that reads and writes any range; `None` for a stream.
     pub(crate) fn device_ref(&self) -> Option<&dyn Device> {
         match &self.kind {
             Kind::Device(device) => Some(device.as_ref()),
@@ -136,7 +137,7 @@ impl Destination {
         }
     }
 
-    /// The same, for tasks.
+    /// Returns the device that reads and writes any range, for use in tasks; `None` for a stream.
     pub(crate) fn shared(&self) -> Option<Arc<dyn Device>> {
         match &self.kind {
             Kind::Device(device) => Some(Arc::clone(device)),
@@ -152,17 +153,18 @@ impl Destination {
         matches!(self.kind, Kind::Stream(_) | Kind::Pipe(_))
     }
 
-    /// Whether it ends where the copy ends.
+    /// Returns whether the destination ends where the copy ends.
     pub(crate) const fn is_regular_file(&self) -> bool {
         matches!(self.kind, Kind::File(_))
     }
 
-    /// Whether it is a regular file, or a part of one.
+    /// Returns whether the destination is a regular file, or a part of one.
     pub(crate) const fn is_file(&self) -> bool {
         matches!(self.kind, Kind::File(_) | Kind::FilePart(..))
     }
 
-    /// How many bytes a regular file has now, from where it is written on.
+    /// Returns the present length of a regular file, counted from the offset where it is written; `None` for
+    /// other destinations.
     pub(crate) fn file_len(&self) -> io::Result<Option<u64>> {
         match &self.kind {
             Kind::File(file) => Ok(Some(file.metadata()?.len())),
@@ -171,19 +173,19 @@ impl Destination {
         }
     }
 
-    /// Whether a flush may say that what was written is to be written again.
+    /// Returns whether a flush may report lost writes, which must be repeated.
     pub(crate) const fn may_lose(&self) -> bool {
         matches!(self.kind, Kind::Device(_))
     }
 
-    /// How many writes of so many bytes keep it busy; of a stream, how many may wait for it.
+    /// Returns how many writes of `io_size` bytes keep the destination busy; for a stream, how many may wait.
     pub(crate) fn queue_depth(&self, io_size: usize) -> usize {
         let device = self.device_ref().map(|device| device.queue_depth(io_size));
         device.unwrap_or_else(|| local_depth(io_size)).max(1)
     }
 
-    /// Takes note of how many bytes are copied, as far as that is known: a file has that length from then
-    /// on.
+    /// Sets the length of a file to the number of copied bytes, if it is known. A part of a file only becomes
+    /// long enough.
     pub(crate) async fn set_len(&self, len: Option<u64>) -> DeviceResult<()> {
         match (&self.kind, len) {
             (Kind::File(file), Some(len)) => Ok(file.clone().set_len(len).await?),
@@ -211,7 +213,7 @@ impl Destination {
         }
     }
 
-    /// Only a device makes zeros by itself.
+    /// Writes zeros; a stream does not support that.
     pub(crate) async fn write_zeroes(&self, offset: u64, len: u64) -> DeviceResult<()> {
         match &self.kind {
             Kind::Device(device) => device.write_zeroes(offset, len).await,
@@ -221,14 +223,14 @@ impl Destination {
         }
     }
 
-    /// Brings what was written onto the medium, if that is still the one that was written to; at the end, when it is known how many bytes there are in all,
-    /// a file becomes as long as that.
+    /// Flushes what was written, and confirms that a device is still the one that was written to. At the end,
+    /// when the number of bytes is known, a file gets that length.
     pub(crate) async fn flush(&self, len: Option<u64>) -> DeviceResult<()> {
         self.set_len(len).await?;
         match &self.kind {
             Kind::Device(device) => {
                 device.flush().await?;
-                // Whatever has taken the place of a device may well answer its flush.
+                // Another device in the place of this one might answer the flush just as well.
                 device.confirm().await
             }
             Kind::File(file) | Kind::FilePart(file, _) => file.flush().await,

@@ -26,32 +26,33 @@ use crate::blocking::blocking;
 use options::FileOptions;
 use regular_file::{made, place};
 
-/// One visit to another thread costs more than a short read, bytes.
+/// Preferred length of a request, bytes: a hop to another thread costs more than a short read.
 const PREFERRED: usize = 1 << 20;
-/// Requests under way keep a disk busy, and outlast its pauses, bytes. More would only be more memory
-/// to fill before the first byte goes out.
+/// Bytes in flight that keep a disk busy, and outlast its pauses. More would only take more memory, to be
+/// filled before the first byte is sent.
 const QUEUE: usize = 4 << 20;
 
-/// How many requests of so many bytes keep a file of this host busy.
+/// Returns how many requests of `io_size` bytes keep a file of this host busy.
 pub(crate) fn local_depth(io_size: usize) -> usize {
     QUEUE.div_ceil(io_size.max(1))
 }
 
-/// File systems know the time of a change no finer than this, and those that know no fractions of a second (ext3, FAT) no
-/// finer than the other.
+/// Resolution of modification times in file systems.
 const TICK: Duration = Duration::from_millis(20);
+/// Resolution of modification times in file systems that store whole seconds (ext3, FAT).
 const COARSE_TICK: Duration = Duration::from_secs(2);
-/// A block device punches multiples of its logical block, which is mostly this or a part of it, bytes.
+/// Alignment of holes in block devices, bytes: they punch multiples of their logical block, which is mostly
+/// this long or a part of it.
 const BLOCK: u64 = 4 << 10;
-/// So many extents are told at once.
+/// Largest number of extents in one report.
 const MAX_EXTENTS: usize = 1024;
 
-/// A regular file or a block device, as a [`Device`]: any range, by several threads. Its holes are
-/// known (`SEEK_HOLE`), and what is made zero is given back (`FALLOC_FL_PUNCH_HOLE`), as far as the
-/// file system can do that. Once a write has ended with an error that may be one of writes before it (no
-/// space, a quota, the length of a file, the medium), every flush does.
+/// A regular file or a block device, as a [`Device`]: several threads access any range. It reports holes
+/// (`SEEK_HOLE`) and frees zeroed space (`FALLOC_FL_PUNCH_HOLE`), as far as the file system supports that.
+/// After a write error that may belong to an earlier write (no space, a quota, the length of a file, the
+/// medium), every flush fails.
 ///
-/// Clones are the same file. It works on the threads of tokio that may block.
+/// Clones are the same file. Requests run on tokio's blocking threads.
 #[derive(Clone, Debug)]
 pub struct FileDevice {
     file: Arc<File>,
@@ -61,20 +62,20 @@ pub struct FileDevice {
     sticky: Arc<StickyError>,
 }
 
-/// The error that a write has ended with and that may be one of writes before it.
+/// The error of a write that may belong to an earlier write.
 ///
-/// What fails on its way to the medium is told once. NFS tells it at the next write as well as at a flush,
-/// so that a flush which goes well after such an error proves nothing.
+/// The system reports a failure on the way to the medium once. NFS may report it at the next write instead of
+/// at the flush, so that a flush that succeeds after such an error proves nothing.
 #[derive(Debug, Default)]
 struct StickyError {
-    /// Its number; 0 for none.
+    /// Number of the error; 0 for none.
     error: AtomicI32,
-    /// Shared by those that write, until they have left their error.
+    /// Each write holds this shared until it has stored its error.
     writing: RwLock<()>,
 }
 
 impl StickyError {
-    /// Writes, and keeps the error if it may be one of others.
+    /// Writes, and stores the error if it may belong to an earlier write.
     fn write(&self, write: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
         let result = write();
@@ -87,7 +88,7 @@ impl StickyError {
         result
     }
 
-    /// The error that was kept, also of a write that is under way.
+    /// Returns the stored error, after it has waited for writes in flight.
     fn check(&self) -> io::Result<()> {
         drop(self.writing.write().unwrap_or_else(PoisonError::into_inner));
         match self.error.load(Ordering::Relaxed) {
@@ -98,38 +99,38 @@ impl StickyError {
 }
 
 impl FileDevice {
-    /// Opens a file to read from.
+    /// Opens a file for reading.
     ///
     /// # Errors
-    /// Those of the system; [`InvalidInput`](ErrorKind::InvalidInput) for what is neither a regular file
-    /// nor a block device: that is for a [stream](crate::Source::stream).
+    /// The errors of the system; [`InvalidInput`](ErrorKind::InvalidInput) for anything but a regular file or
+    /// a block device, which only a [stream](crate::Source::stream) can read.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Self> {
         Self::from_file(File::open(path)?)
     }
 
-    /// Opens a file to write to and to read from, and creates it if it is missing, with a name that is durable. Nothing is
-    /// changed in one that exists. What is in use is refused: see [`FileOptions`], which can do otherwise.
+    /// Opens a file for writing and reading. A missing file is created, and its name is made durable; an
+    /// existing one is not changed. A file in use is refused: see [`FileOptions`] for other choices.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and as [`FileOptions::open`].
+    /// The errors of [`open`](Self::open), and of [`FileOptions::open`].
     pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
         let options = FileOptions::new().with_read(true).with_create(true);
         Self::from_file(options.open(path)?.0)
     }
 
-    /// Takes a file that is open. It is read and written as far as it was opened for that: one that is not open
-    /// for writing is read-only, and of one that is not open for reading the holes are known all the
-    /// same. The caller makes sure that a block device is not in use; [`FileOptions`] checks it.
+    /// Takes an open file. It can be read and written only as it was opened: a file that is not open for
+    /// writing is read-only. One that is not open for reading still reports its holes. The caller makes sure
+    /// that a block device is not in use; [`FileOptions`] checks that.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub fn from_file(mut file: File) -> io::Result<Self> {
         let kind = file.metadata()?.file_type();
         if !kind.is_file() && !kind.is_block_device() {
             let why = "neither a regular file nor a block device";
             return Err(io::Error::new(ErrorKind::InvalidInput, why));
         }
-        // A block device has no length but where its end is.
+        // The metadata of a block device has no length: seek to the end.
         let capacity = file.seek(SeekFrom::End(0))?;
         let is_block_device = kind.is_block_device();
         let flags = OFlag::from_bits_retain(fcntl(&file, FcntlArg::F_GETFL)?);
@@ -138,7 +139,7 @@ impl FileDevice {
         Ok(Self { file, capacity, is_block_device, is_read_only, sticky })
     }
 
-    /// What the system knows of it.
+    /// Returns the system's metadata of the file.
     pub(crate) fn metadata(&self) -> io::Result<Metadata> {
         self.file.metadata()
     }
@@ -148,10 +149,10 @@ impl FileDevice {
         self.is_block_device
     }
 
-    /// Makes a regular file as long as this. What it has beyond that is gone; what is new is a hole.
+    /// Sets the length of a regular file. Bytes beyond it are lost; new bytes are a hole.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The errors of the system.
     pub async fn set_len(&mut self, len: u64) -> io::Result<()> {
         let file = Arc::clone(&self.file);
         blocking(move || file.set_len(len)).await?;
@@ -159,14 +160,14 @@ impl FileDevice {
         Ok(())
     }
 
-    /// Makes a regular file at least as long as this; what it has beyond that stays.
+    /// Makes a regular file at least `len` bytes long; bytes beyond that stay.
     pub(crate) async fn lengthen(&self, len: u64) -> io::Result<()> {
         let file = Arc::clone(&self.file);
         blocking(move || if file.metadata()?.len() < len { file.set_len(len) } else { Ok(()) })
             .await
     }
 
-    /// The same file for writes of any place, which make it longer.
+    /// Returns the same file without a capacity, so that writes beyond its end make it longer.
     pub(crate) const fn growing(mut self) -> Self {
         self.capacity = u64::MAX;
         self
@@ -188,15 +189,15 @@ impl Device for FileDevice {
         limits
     }
 
-    /// Returns the number of a regular file in its file system and when it was made, as far as the file system says that; of
-    /// a block device the name of the disk.
+    /// Returns the inode number of a regular file and its birth time, if the file system reports that; for a
+    /// block device, the name of the disk.
     fn name(&self) -> DeviceResult<Option<DeviceName>> {
         let metadata = self.metadata()?;
         if self.is_block_device {
             let name = block_device::name(metadata.rdev());
             return Ok(Some(DeviceName::new(name, self.capacity)));
         }
-        // Its length changes while it is copied to.
+        // The length is no part of the name: it changes during a copy.
         let (place, made) = (place(&metadata), made(&metadata));
         Ok(Some(match made {
             Some(made) => DeviceName::new(format!("{place} {made}"), 0),
@@ -204,7 +205,7 @@ impl Device for FileDevice {
         }))
     }
 
-    /// Returns when a regular file was changed.
+    /// Returns the time of the last change of a regular file.
     fn content_name(&self) -> DeviceResult<Option<ContentName>> {
         if self.is_block_device {
             return Ok(None);
@@ -212,7 +213,7 @@ impl Device for FileDevice {
         let metadata = self.metadata()?;
         let changed = format!("file changed {}.{:09}", metadata.mtime(), metadata.mtime_nsec());
         let tick = if metadata.mtime_nsec() == 0 { COARSE_TICK } else { TICK };
-        // It was later already where the clock of the file system is ahead.
+        // A modification time in the future, where the clock of the file system is ahead, needs no wait.
         let ago = metadata.modified()?.elapsed().unwrap_or(tick);
         Ok(Some(ContentName::new(changed, metadata.len(), tick.saturating_sub(ago))))
     }
@@ -256,7 +257,7 @@ impl Device for FileDevice {
             };
             match punched {
                 Err(Errno::OPNOTSUPP) => Ok(()),
-                // Its blocks are longer: nothing is given back.
+                // The device's blocks are longer than `BLOCK`: nothing is freed.
                 Err(Errno::INVAL) if is_block_device => Ok(()),
                 result => Ok(result?),
             }
@@ -281,25 +282,25 @@ impl Device for FileDevice {
         let is_block_device = self.is_block_device;
         on_thread(move || {
             let range = offset..offset.saturating_add(len);
-            // Behind the end of a file that became shorter, all would look like a hole.
+            // After the end of a file that became shorter, everything would look like a hole.
             if !is_block_device && file.metadata()?.len() < range.end {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
-            // A block device has no holes.
+            // A block device has no holes, so that it need not be synced.
             let sync: fn(&File) -> _ = if is_block_device { |_| Ok(()) } else { File::sync_data };
             synced_extents(&file, range, sync)
         })
     }
 }
 
-/// A request that runs on a thread which may block.
+/// Runs a request on a thread that may block.
 fn on_thread<'a, T: Send + 'static>(
     request: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> DeviceFuture<'a, T> {
     Box::pin(async move { Ok(blocking(request).await?) })
 }
 
-/// Makes a hole; bytes at its ends that fill no block of the file system become zeros.
+/// Punches a hole; bytes at its ends that fill no block of the file system become zeros.
 fn punch(file: &File, range: &Range<u64>) -> Result<(), Errno> {
     if range.is_empty() {
         return Ok(());
@@ -308,14 +309,14 @@ fn punch(file: &File, range: &Range<u64>) -> Result<(), Errno> {
     fallocate(file, flags, range.start, range.end - range.start)
 }
 
-/// The blocks that lie in a range; an empty range, of any place, where there are none.
+/// Returns the whole blocks in a range; where there are none, an empty range at any position.
 fn blocks(range: &Range<u64>) -> Range<u64> {
     let end = range.end - range.end % BLOCK;
     range.start.next_multiple_of(BLOCK).min(end)..end
 }
 
-/// Makes a range zero where the system punches whole blocks only: those are punched, and the bytes around them
-/// written.
+/// Zeroes a range where the system punches whole blocks only: punches those, and writes the bytes around
+/// them.
 fn zero_around_blocks(file: &File, range: Range<u64>) -> io::Result<()> {
     let blocks = blocks(&range);
     if blocks.is_empty() || punch(file, &blocks).is_err() {
@@ -337,8 +338,8 @@ fn write_zeros(file: &File, range: Range<u64>) -> io::Result<()> {
     Ok(())
 }
 
-/// The holes and the data of a range once the file is synced: file systems have reported holes where data was not on the medium
-/// yet (openzfs#15526). All is data where it cannot be synced.
+/// Returns the holes and the data of a range after a sync of the file: file systems have reported holes where
+/// data was not on the medium yet (openzfs#15526). Where the sync fails, everything counts as data.
 fn synced_extents(
     file: &File,
     range: Range<u64>,
@@ -350,8 +351,8 @@ fn synced_extents(
     extents(file, range)
 }
 
-/// The holes and the data of a range, as the file system tells them; a file system that does not says
-/// that all is data.
+/// Returns the holes and the data of a range, as the file system reports them; without support everything is
+/// data.
 fn extents(file: &File, range: Range<u64>) -> io::Result<Vec<Extent>> {
     let mut found: Vec<Extent> = Vec::new();
     let mut at = range.start;
@@ -371,8 +372,8 @@ fn extents(file: &File, range: Range<u64>) -> io::Result<Vec<Extent>> {
     Ok(found)
 }
 
-/// Offset of the next data or hole; `None` if there is none before the end of the file. Block devices and some file systems do not
-/// support the question: then the result is `unknown`.
+/// Returns the offset of the next data or hole; `None` if there is none before the end of the file. Where the
+/// system does not support the question (block devices, some file systems), the result is `unknown`.
 fn find(file: &File, place: Place, unknown: Option<u64>) -> io::Result<Option<u64>> {
     match seek(file, place) {
         Ok(found) => Ok(Some(found)),

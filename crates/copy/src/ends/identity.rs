@@ -1,4 +1,4 @@
-//! What makes an end of a copy the same one the next day.
+//! Identities of the ends of a copy, by which a later run recognizes them.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -14,13 +14,13 @@ use super::file::FileDevice;
 const NO_BIRTH_TIME: &str = "its file system does not say when a file was made, so that a later run could not recognize it; \
                              copy it without a checkpoint, or keep it on another file system";
 
-/// The identity of an end of a copy, by which a later run recognizes it: what it is, and how much it holds. An address is
-/// no part of it, because addresses change.
+/// The identity of an end of a copy, by which a later run recognizes it: its name, and the bytes that it
+/// holds. An address is no part of it, because addresses change.
 #[derive(Clone, Debug)]
 pub struct Identity {
     name: String,
     bytes: u64,
-    /// A device that copies write to as a whole, and that has a name for what it holds.
+    /// The device, if copies write to it as a whole and it has a name for its content.
     written: Option<Written>,
 }
 
@@ -28,24 +28,25 @@ pub struct Identity {
 #[derive(Clone, Debug)]
 struct Written {
     device: Arc<dyn Device>,
-    /// The number of a file alone does not make it the same one.
+    /// Whether the name alone identifies the device. The number of a file alone does not.
     is_unique: bool,
 }
 
-/// Why a file that was written to may not be what a copy has left.
+/// Reasons why a file may differ from what the last copy has left.
 #[derive(Clone, Debug, Eq, PartialEq, ThisError)]
 pub(crate) enum Doubt {
-    /// It is not as it was left.
+    /// The file is not as the last copy has left it.
     #[error(
         "the destination was left as {was}, and is {is} now: another program has written to it"
     )]
     Changed {
-        /// As a copy has left it.
+        /// State of the file at the end of the last copy.
         was: Box<Identity>,
-        /// As it is.
+        /// State of the file.
         is: Box<Identity>,
     },
-    /// Nothing tells it from a file that was made later.
+    /// The file may be another one: the file system does not record when a file was created, and the last
+    /// copy ended before it recorded how it left the file.
     #[error(
         "the file system does not say when a file was made, and the copy before did not come to say how it leaves the \
          destination, which may be another file now"
@@ -54,18 +55,17 @@ pub(crate) enum Doubt {
 }
 
 impl Identity {
-    /// Names an end of any kind. The name may be anything but several lines; line ends become
-    /// spaces.
+    /// Creates the identity of an end of any kind. The name may be any text; line ends become spaces.
     pub fn new(name: &str, bytes: u64) -> Self {
         let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
         Self { name, bytes, written: None }
     }
 
-    /// Identifies a device by its [name](Device::name); `None` for one that has none. The name of a logical unit is that of VPD
-    /// page 83, or its serial number (VPD page 80).
+    /// Identifies a device by its [name](Device::name); `None` if it has none. The name of a logical unit is
+    /// that of VPD page 83, or its serial number (VPD page 80).
     ///
     /// # Errors
-    /// Those of the device.
+    /// The errors of the device.
     pub fn of_device(device: &(impl Device + ?Sized)) -> DeviceResult<Option<Self>> {
         Ok(device.name()?.map(Self::named))
     }
@@ -78,7 +78,7 @@ impl Identity {
         Self::new(&text, bytes)
     }
 
-    /// Identifies a device that is read by what it holds, where it has a name for that, or else by itself.
+    /// Identifies a device that is read: by the name of its content, or else by its own name.
     pub(crate) fn of_read(device: &Arc<dyn Device>) -> DeviceResult<Option<Self>> {
         match device.content_name()? {
             Some(content) => Ok(Some(Self::holding(content))),
@@ -86,7 +86,8 @@ impl Identity {
         }
     }
 
-    /// Identifies a device that is written to by itself, and notes how what it holds is looked at.
+    /// Identifies a device that is written to by its own name, and keeps the device to look at its content
+    /// later.
     pub(crate) fn of_written(device: &Arc<dyn Device>) -> DeviceResult<Option<Self>> {
         let Some(name) = device.name()? else { return Ok(None) };
         let is_unique = name.is_unique;
@@ -95,35 +96,37 @@ impl Identity {
         Ok(Some(Self { written, ..Self::named(name) }))
     }
 
-    /// Identifies a file that is read, by its length and the time of its last change: under another name, or on
-    /// another file system, it is the same as long as it is not written to. A block device as a
-    /// [destination](Self::of_destination).
+    /// Identifies a file that is read, by its length and the time of its last change: under another name, or
+    /// on another file system, it has the same identity as long as it is not written to. A block device is
+    /// identified as by [`of_destination`](Self::of_destination).
     ///
     /// # Errors
-    /// Those of the system.
+    /// The errors of the system.
     pub fn of_source(file: &FileDevice) -> io::Result<Self> {
         Self::of_read(&shared(file))?.ok_or_else(nameless)
     }
 
-    /// Identifies a file that is written to, by its number in its file system and by when it was made: the number of a file
-    /// that is removed goes to the next one. If the file system does not say when it was made, a checkpoint or digests of a
-    /// copy to it hold only if that copy came to its end. They note its length and the time of its last change, so that writes
-    /// of other programs are found.
+    /// Identifies a file that is written to, by its inode number and its birth time: the number of a removed
+    /// file goes to the next one. Without a birth time, a checkpoint or digests of a copy to the file are
+    /// valid only if that copy has ended. They record the file's length and the time of its last change, so
+    /// that writes of other programs are detected.
     ///
-    /// A block device is identified by the name of the disk, a loop device by its file and the part of it that it shows.
-    /// Others are identified by their number, until this host restarts or they are attached again.
+    /// A block device is identified by the name of the disk, a loop device by its file and the part of it
+    /// that it shows. Other devices are identified by their number, until this host restarts or they are
+    /// attached again.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The errors of the system.
     pub fn of_destination(file: &FileDevice) -> io::Result<Self> {
         Self::of_written(&shared(file))?.ok_or_else(nameless)
     }
 
-    /// Identifies a file that is read while others write to it, by its number in its file system, by when it was made, and by its
-    /// length. A block device as a [destination](Self::of_destination).
+    /// Identifies a file that is read while other programs write to it, by its inode number, its birth time
+    /// and its length. A block device is identified as by [`of_destination`](Self::of_destination).
     ///
     /// # Errors
-    /// Those of the system; [`Unsupported`](ErrorKind::Unsupported) where it does not say when a file was made.
+    /// The errors of the system; [`Unsupported`](ErrorKind::Unsupported) where the file system reports no
+    /// birth time.
     pub fn of_source_in_use(file: &FileDevice) -> io::Result<Self> {
         let Self { name, written, .. } = Self::of_destination(file)?;
         if written.is_some_and(|written| !written.is_unique) {
@@ -132,27 +135,29 @@ impl Identity {
         Ok(Self { name, bytes: file.capacity(), written: None }.in_use())
     }
 
-    /// Returns the identity of the same end while others write to it. What is known of the one says nothing of the other: a copy of it
-    /// is as old as its last [pass](crate::Passes).
+    /// Returns the identity of the same end while other programs write to it. A checkpoint of the one is not
+    /// valid for the other: a copy of an end in use is as old as its last [pass](crate::Passes).
     #[must_use]
     pub fn in_use(mut self) -> Self {
         self.name += ", in use";
         self
     }
 
-    /// Returns the identity of these bytes of it and no others; an end of `u64::MAX` stands for all there are.
+    /// Returns the identity of these bytes alone; an end of `u64::MAX` stands for all bytes from the start
+    /// on.
     #[must_use]
     pub fn part(&self, range: Range<u64>) -> Self {
         let mut name = format!("{} from byte {}", self.name, range.start);
         if range.end < u64::MAX {
             name += &format!(" to {}", range.end);
         }
-        // Others may write to the rest.
+        // Other programs may write to the rest, so that the content has no name.
         Self { name, bytes: self.bytes, written: None }
     }
 
-    /// How a copy leaves a file that it has written to, once all is flushed; `None` for what has no name for what it holds. A later
-    /// write gives it another name.
+    /// Waits until a later write would change the name of the content, and returns the state in which a copy
+    /// leaves the destination. Call it after the flush. `None` for a destination without a name for its
+    /// content.
     pub(crate) fn left(&self) -> io::Result<Option<Self>> {
         let Some(written) = &self.written else { return Ok(None) };
         if let Some(content) = written.device.content_name()? {
@@ -161,13 +166,15 @@ impl Identity {
         self.now()
     }
 
-    /// How a file is now that copies write to.
+    /// Returns the present state of a destination that copies write to; `None` if it has no name for its
+    /// content.
     pub(crate) fn now(&self) -> io::Result<Option<Self>> {
         let Some(written) = &self.written else { return Ok(None) };
         Ok(written.device.content_name()?.map(Self::holding))
     }
 
-    /// Makes sure that what was kept of copies holds, of which the last has noted `left`, or has not come to that.
+    /// Checks that records of earlier copies are valid; `left` is the state that the last one has recorded,
+    /// if it got that far.
     pub(crate) fn check_left(&self, left: Option<&Self>) -> io::Result<Result<(), Doubt>> {
         let Some(is) = self.now()? else { return Ok(Ok(())) };
         Ok(match left {
@@ -181,7 +188,7 @@ impl Identity {
         })
     }
 
-    /// Returns the bytes that it holds; 0 if that says nothing.
+    /// Returns the bytes that it holds; 0 if they do not identify it.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -1,4 +1,4 @@
-//! By what a later run recognizes an end of a copy.
+//! The marks by which a later run recognizes an end of a copy.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,11 +7,11 @@ use iscsi_block_device::{Device, DeviceError, DeviceErrorKind, DeviceResult};
 
 use super::identity::Identity;
 
-/// An end by which it can be recognized, and the part of it that is copied.
+/// The source of an end's identity, and the part of the end that is copied.
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
     what: What,
-    /// Its bytes; `None` for the whole end.
+    /// The bytes that are copied; `None` for all.
     part: Option<Range<u64>>,
 }
 
@@ -19,26 +19,25 @@ pub(crate) struct Mark {
 enum What {
     /// Nothing that a later run could recognize, such as a stream.
     Nothing,
-    /// A device, by the names that it has when that is asked.
+    /// A device, identified by its names at the time of the question.
     Device(Arc<dyn Device>),
-    /// The caller knows it.
+    /// An identity that the caller has set.
     Given(Identity),
 }
 
 impl Mark {
     pub(crate) const NONE: Self = Self { what: What::Nothing, part: None };
 
-    /// The mark of a device.
     pub(crate) const fn of(device: Arc<dyn Device>) -> Self {
         Self { what: What::Device(device), part: None }
     }
 
-    /// The mark of an end of this identity, of which the part stays.
+    /// Returns the mark with a given identity; the part stays.
     pub(crate) fn given(self, identity: Identity) -> Self {
         Self { what: What::Given(identity), ..self }
     }
 
-    /// The mark of these bytes of the part.
+    /// Returns the mark of a range within the present part.
     pub(crate) fn part(self, range: &Range<u64>) -> Self {
         let before = self.part.unwrap_or(0..u64::MAX);
         let start = before.start.saturating_add(range.start);
@@ -46,12 +45,12 @@ impl Mark {
         Self { what: self.what, part: Some(start..end) }
     }
 
-    /// The identity of an end that is read.
+    /// Returns the identity of an end that is read.
     pub(crate) fn source(&self) -> DeviceResult<Identity> {
         self.identity(Identity::of_read)
     }
 
-    /// The identity of an end that is written to.
+    /// Returns the identity of an end that is written to.
     pub(crate) fn destination(&self) -> DeviceResult<Identity> {
         self.identity(Identity::of_written)
     }

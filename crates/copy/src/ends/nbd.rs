@@ -1,4 +1,4 @@
-//! Exports of NBD servers as devices: what qemu-nbd and nbdkit open, and what QEMU has open.
+//! Exports of NBD servers as devices: images that qemu-nbd or nbdkit serve, and disks of a running QEMU.
 
 mod advice;
 mod connection;
@@ -29,87 +29,88 @@ pub use device::NbdDevice;
 pub use dirty_bitmap::DirtyBitmap;
 pub use uri::NbdUri;
 
-/// The reason why an export cannot be opened, or is lost. The text is the fact alone; [`advice`](Self::advice) says what
-/// can be done.
+/// Reasons why an export cannot be opened, or is lost. The text states the fact; [`advice`](Self::advice)
+/// says what can be done.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum NbdError {
-    /// The URI is none of NBD.
+    /// The URI is not a valid NBD URI.
     #[error("{0}")]
     Uri(&'static str),
-    /// The text names no dirty bitmap.
+    /// The text is not the URI of an export with the name of a dirty bitmap.
     #[error("it names no dirty bitmap")]
     BitmapForm,
     /// The URI asks for TLS.
     #[error("TLS is not supported")]
     Tls,
-    /// No connection came about, or it failed before the export was open.
+    /// No connection was made, or it failed before the export was open.
     #[error("{}", no_connection(.place, .cause))]
     Connect {
-        /// The address.
+        /// Address of the server.
         place: String,
-        /// The system's reason.
+        /// Error of the system.
         cause: io::Error,
     },
-    /// The server does not answer the handshake.
+    /// The server closed the connection during the handshake, or did not complete the handshake in time.
     #[error("the NBD server at {0} does not answer")]
     Silent(String),
-    /// The server refuses the export, or has none of that name.
+    /// The server refuses the export, or has no export of that name.
     #[error("{} of the NBD server at {place}: {cause}", export_name(.export))]
     Handshake {
-        /// The address.
+        /// Address of the server.
         place: String,
-        /// The name of the export; empty for the default export.
+        /// Name of the export; empty for the default export.
         export: String,
-        /// What the server has answered.
+        /// Reason for the end of the handshake.
         cause: HandshakeError,
     },
-    /// The export says that it is longer than anything can be.
+    /// The server reports a size of 2^63 bytes or more for the export.
     #[error("the NBD server at {place} reports {size} bytes, which is more than a server can have")]
     TooLarge {
-        /// The address.
+        /// Address of the server.
         place: String,
-        /// What it says.
+        /// Reported size, in bytes.
         size: u64,
     },
     /// The export has no such dirty bitmap.
     #[error("{0}: the export has no such bitmap")]
     NoBitmap(String),
-    /// The server does not report what is marked in a dirty bitmap.
+    /// The server did not report which ranges a dirty bitmap marks.
     #[error("{bitmap}: the bitmap cannot be read: {cause}")]
     Bitmap {
-        /// Which one.
+        /// The bitmap: URI of its export, and its name.
         bitmap: String,
-        /// Why not.
+        /// Error of the request.
         cause: DeviceError,
     },
-    /// The server does not keep to the protocol.
+    /// The server violates the NBD protocol.
     #[error("the NBD server breaks the protocol: {0}")]
     Protocol(#[from] ProtocolError),
-    /// The connection is lost.
+    /// The connection to the server is lost.
     #[error("the connection to the NBD server is lost")]
     Lost,
-    /// The server was away for longer than requests wait.
+    /// The connection to the server is lost, and could not be made again within the time that requests wait.
     #[error(
         "the connection to the NBD server is lost ({why}), and the server has not come back within {seconds} s ({last})"
     )]
     Away {
-        /// How the connection was lost.
+        /// Reason for the loss of the connection.
         why: String,
-        /// The time that was waited, seconds.
+        /// Time that requests have waited, in seconds.
         seconds: u64,
-        /// What the last try has met.
+        /// Error of the last attempt to reconnect.
         last: String,
     },
-    /// The server has come back, and the export is not the one that was opened.
+    /// The connection was made again, and the export is not the one that was opened.
     #[error("the NBD server has come back with another export: {0}")]
     Changed(String),
-    /// A connection was lost, and with it perhaps what the server had answered and not flushed; a flush says so.
+    /// A connection was lost, and perhaps writes that the server had answered and not flushed. A flush
+    /// reports this, once for each handle.
     #[error("the connection to the NBD server was lost, and with it perhaps what was not flushed")]
     UnflushedWritesLost,
 }
 
-/// What a failed connection means, by what the system says.
+/// Describes a failed connection, by the error of the system.
 fn no_connection(place: &str, cause: &io::Error) -> String {
     let kind = cause.kind();
     if kind == ErrorKind::ConnectionRefused {
@@ -126,7 +127,7 @@ fn no_connection(place: &str, cause: &io::Error) -> String {
     format!("cannot connect to the NBD server at {place}: {cause}")
 }
 
-/// An export, by its name.
+/// Describes an export by its name.
 fn export_name(name: &str) -> String {
     if name.is_empty() { "the default export".to_owned() } else { format!("export {name:?}") }
 }

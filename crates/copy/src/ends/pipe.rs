@@ -1,4 +1,4 @@
-//! Files that are read or written from where they stand on: pipes, terminals, character devices.
+//! Files that are read or written from their current position on: pipes, terminals, character devices.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, Write};
@@ -10,12 +10,12 @@ use nix::sys::stat::SFlag;
 
 use crate::blocking::blocking;
 
-/// A file of which only what comes next is read or written. Each read and each write is one visit to
-/// a thread that may block; clones are the same file.
+/// A file that is read or written in order only. Each read and each write runs on a thread that may block.
+/// Clones are the same file.
 #[derive(Clone, Debug)]
 pub(crate) struct Pipe {
     file: Arc<File>,
-    /// What was looked at, and comes next.
+    /// Bytes that were peeked at, and are read next.
     ahead: Arc<Mutex<Bytes>>,
 }
 
@@ -28,22 +28,22 @@ impl Pipe {
         self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next `len` bytes, or as many as there are, which stay the next ones.
+    /// Returns the next `len` bytes, or fewer at the end, and keeps them for the next read.
     pub(crate) async fn peek(&self, len: usize) -> io::Result<Bytes> {
         let peeked = self.fill(BytesMut::zeroed(len)).await?.freeze();
         *self.ahead() = peeked.clone();
         Ok(peeked)
     }
 
-    /// What is left of a regular file from the place on where its opener left it; `None` for any
-    /// other, and where the system does not tell.
+    /// Returns the rest of a regular file, from the position at which it was passed in, in bytes; `None` for
+    /// any other file, and where the system does not report it.
     pub(crate) fn rest(&self) -> Option<u64> {
         let metadata = self.file.metadata().ok().filter(std::fs::Metadata::is_file)?;
         let read = (&*self.file).stream_position().ok()?.saturating_sub(self.ahead().len() as u64);
         Some(metadata.len().saturating_sub(read))
     }
 
-    /// Reads until the buffer is full, or the file ends: then it comes back shorter.
+    /// Fills the buffer; it is returned shorter if the file ends.
     pub(crate) async fn fill(&self, mut buffer: BytesMut) -> io::Result<BytesMut> {
         let file = Arc::clone(&self.file);
         let ahead = {
@@ -61,13 +61,13 @@ impl Pipe {
         .await
     }
 
-    /// Writes all. When it has ended, the system has all of it.
+    /// Writes all bytes; the system has all of them when this returns.
     pub(crate) async fn write(&self, data: Bytes) -> io::Result<()> {
         let file = Arc::clone(&self.file);
         blocking(move || (&*file).write_all(&data)).await
     }
 
-    /// Waits for the medium, where there is one.
+    /// Waits until the medium has the data, if there is a medium.
     pub(crate) async fn flush(&self) -> io::Result<()> {
         let file = Arc::clone(&self.file);
         let sync =
@@ -76,13 +76,13 @@ impl Pipe {
     }
 }
 
-/// Whether what is written to a file of such a mode (`st_mode`, inode(7)) ends up on a medium, after a while or at a sync.
+/// Returns whether the data of a file with this mode (`st_mode`, inode(7)) ends up on a medium.
 fn has_medium(mode: u32) -> bool {
     let kind = SFlag::from_bits_truncate(mode) & SFlag::S_IFMT;
     kind == SFlag::S_IFREG || kind == SFlag::S_IFBLK
 }
 
-/// Reads until the buffer is full or the file ends, and says how much that was.
+/// Reads until the buffer is full or the file ends, and returns the number of bytes.
 fn fill(mut file: &File, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {

@@ -1,4 +1,4 @@
-//! Where bytes come from.
+//! The source of a copy.
 
 use std::fmt;
 use std::fs::File;
@@ -29,22 +29,22 @@ pub struct Source {
 
 #[derive(Clone)]
 enum Kind {
-    /// Any range, many at a time.
+    /// A device, with concurrent reads of any range.
     Device(Arc<dyn Device>),
-    /// What comes next, and nothing else.
+    /// A stream, read from its present position on, with its length if that is known.
     Stream(Arc<Mutex<Stream>>, Option<u64>),
-    /// The same, by threads that may block.
+    /// A file as a stream, read on threads that may block.
     Pipe(Pipe),
 }
 
-/// A reader, and what was looked at of it and comes next.
+/// A reader, and the bytes that were peeked at, which are read next.
 struct Stream {
     ahead: Bytes,
     reader: Reader,
 }
 
 impl Stream {
-    /// Reads until the buffer is full or the stream ends: then it comes back shorter.
+    /// Fills the buffer; it is returned shorter if the stream ends.
     async fn fill(&mut self, mut buffer: BytesMut) -> io::Result<BytesMut> {
         let mut filled = self.ahead.len().min(buffer.len());
         buffer[..filled].copy_from_slice(&self.ahead.split_to(filled));
@@ -60,7 +60,8 @@ impl Stream {
 }
 
 impl Source {
-    /// Reads from a device: a file, a block device, a disk. What it has now is what is copied, also where it grows meanwhile.
+    /// Reads from a device, such as a file, a block device or a disk. The copy has the present length, even
+    /// if the device grows meanwhile.
     pub fn device(device: impl Device + 'static) -> Self {
         let device: Arc<dyn Device> = Arc::new(device);
         let mark = Mark::of(Arc::clone(&device));
@@ -68,20 +69,21 @@ impl Source {
         Self { kind: Kind::Device(Arc::new(window)), mark }
     }
 
-    /// Reads from a stream: a pipe, a socket, something that is unpacked. `len` is its length in bytes, if it is known; it is
-    /// for the display only, and the stream ends where it ends.
+    /// Reads from a stream, such as a pipe, a socket or a decompressor. `len` is its length in bytes, if it
+    /// is known; it is for progress only, and the copy ends where the stream ends.
     pub fn stream(reader: impl AsyncRead + Send + Unpin + 'static, len: Option<u64>) -> Self {
         let stream = Stream { ahead: Bytes::new(), reader: Box::new(reader) };
         Self { kind: Kind::Stream(Arc::new(Mutex::new(stream)), len), mark: Mark::NONE }
     }
 
-    /// Reads from a file as a stream, from its position on: a pipe, a terminal, a file that another program has opened.
-    /// It is read in whole requests, on the threads of tokio that may block.
+    /// Reads from a file as a stream, from its position on: a pipe, a terminal, a file that another program
+    /// has opened. It is read in whole requests on tokio's blocking threads.
     pub fn pipe(file: impl Into<Arc<File>>) -> Self {
         Self { kind: Kind::Pipe(Pipe::new(file.into())), mark: Mark::NONE }
     }
 
-    /// Limits it to these bytes, as far as it has them; a stream has no places, and stays as it is.
+    /// Limits the source to these bytes, as far as it has them. A stream has no positions, and is not
+    /// limited.
     #[must_use]
     pub fn part(self, range: Range<u64>) -> Self {
         match self.kind {
@@ -93,17 +95,19 @@ impl Source {
         }
     }
 
-    /// Sets the identity by which [`CopyJob::resume_from`](crate::CopyJob::resume_from) recognizes the device in a later run.
+    /// Sets the identity by which [`CopyJob::resume_from`](crate::CopyJob::resume_from) recognizes the device
+    /// in a later run.
     ///
-    /// A device that has a [name](Device::name), such as a unit or a [`FileDevice`](crate::FileDevice), has one without it; any other
-    /// device needs it, and so does a file that others write to meanwhile ([`Identity::of_source_in_use`]).
+    /// A device with a [name](Device::name), such as a unit or a [`FileDevice`](crate::FileDevice), does not
+    /// need it. Any other device does, and so does a file that other programs write to meanwhile
+    /// ([`Identity::of_source_in_use`]).
     #[must_use]
     pub fn with_identity(mut self, identity: Identity) -> Self {
         self.mark = self.mark.given(identity);
         self
     }
 
-    /// The identity by which a later run recognizes it.
+    /// Returns the identity by which a later run recognizes the source.
     pub(crate) fn identity(&self) -> DeviceResult<Identity> {
         match &self.kind {
             Kind::Device(_) => self.mark.source(),
@@ -114,7 +118,7 @@ impl Source {
         }
     }
 
-    /// Returns the number of bytes, if that is known; of a [pipe](Self::pipe) what is left, if it is a regular
+    /// Returns the number of bytes, if it is known; for a [pipe](Self::pipe) the rest, if it is a regular
     /// file.
     pub fn length(&self) -> Option<u64> {
         match &self.kind {
@@ -124,7 +128,8 @@ impl Source {
         }
     }
 
-    /// How many reads of so many bytes keep it busy; of a stream, how many it may be ahead.
+    /// Returns how many reads of `io_size` bytes keep the source busy; for a stream, how many it may be
+    /// ahead.
     pub(crate) fn read_depth(&self, io_size: usize) -> usize {
         let device = self.device_ref().map(|device| device.read_depth(io_size));
         device.unwrap_or_else(|| local_depth(io_size)).max(1)
@@ -137,8 +142,7 @@ impl Source {
         }
     }
 
-    /// Reads what comes next of a stream, until the buffer is full or the stream ends: then it comes back
-    /// shorter.
+    /// Reads the next bytes of a stream until the buffer is full; it is returned shorter if the stream ends.
     pub(crate) async fn fill(&self, buffer: BytesMut) -> DeviceResult<BytesMut> {
         match &self.kind {
             Kind::Device(_) => Err(DeviceErrorKind::Unsupported.into()),
@@ -147,11 +151,12 @@ impl Source {
         }
     }
 
-    /// Reads the first `len` bytes, or as many as there are, to find out what they are; the copy gets the bytes of a stream
-    /// all the same. Call it before the copy begins. It waits until a stream has given `len` bytes, or ends.
+    /// Reads the first `len` bytes, or fewer at the end, to find out what they are; the copy of a stream
+    /// includes them nevertheless. Call it before the copy begins. It waits until a stream has delivered
+    /// `len` bytes, or ends.
     ///
     /// # Errors
-    /// When they cannot be read.
+    /// An error if they cannot be read.
     pub fn peek(&self, len: usize) -> DeviceFuture<'_, Bytes> {
         boxed(async move {
             match &self.kind {

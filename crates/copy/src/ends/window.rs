@@ -8,7 +8,7 @@ use iscsi_block_device::{
     BufferPool, Device, DeviceError, DeviceErrorKind, DeviceFuture, DeviceResult, Extent,
 };
 
-/// Bytes of a device in a row, as a device of its own.
+/// A range of a device, as a device of its own.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {
     device: Arc<dyn Device>,
@@ -16,13 +16,13 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// What of these bytes the device has.
+    /// Creates a window of `range`, as far as the device has it.
     pub(crate) fn new(device: Arc<dyn Device>, range: Range<u64>) -> Self {
         let end = range.end.min(device.capacity());
         Self { device, range: range.start.min(end)..end }
     }
 
-    /// Where a range lies on the device.
+    /// Returns the offset on the device of a range in the window.
     fn place(&self, offset: u64, len: u64) -> DeviceResult<u64> {
         let start = self.range.start.checked_add(offset);
         let end = start.and_then(|start| start.checked_add(len));

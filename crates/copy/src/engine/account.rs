@@ -1,4 +1,4 @@
-//! What has become of each byte of a copy, and the progress that says so.
+//! The state of each byte of a copy, and its progress.
 
 use std::ops::Range;
 
@@ -8,12 +8,12 @@ use super::ledger::{Ledger, Task};
 use super::part::{Content, Part};
 use crate::progress::{Event, Teller};
 
-/// The ledger with the numbers that are shown of it: both change together.
+/// The ledger and the numbers shown of it, which must change together.
 #[derive(Debug)]
 pub(super) struct Account {
     pub(super) ledger: Ledger,
     pub(super) teller: Teller,
-    /// What the source does not give.
+    /// Ranges that the source does not return.
     pub(super) unreadable: RangeSet,
 }
 
@@ -22,7 +22,7 @@ impl Account {
         Self { ledger, teller, unreadable: RangeSet::new() }
     }
 
-    /// Begins with the number of bytes to copy; what an earlier run has flushed is done.
+    /// Begins with the number of bytes to copy; bytes that an earlier run has flushed are done.
     pub(super) fn begin(&mut self, is_stream: bool, stream_len: Option<u64>) {
         let resumed = self.ledger.flushed().bytes();
         let to_do = (!is_stream).then(|| self.ledger.to_do() + resumed);
@@ -31,7 +31,7 @@ impl Account {
         (progress.resumed, progress.done, progress.flushed) = (resumed, resumed, resumed);
     }
 
-    /// Counts what the destination has already.
+    /// Counts a range that the destination has already.
     pub(super) fn is_there(&mut self, range: Range<u64>) {
         let len = range.end - range.start;
         let progress = &mut self.teller.progress;
@@ -40,7 +40,7 @@ impl Account {
         self.ledger.is_there(range);
     }
 
-    /// Leaves out what the source does not give.
+    /// Omits ranges that the source does not return.
     pub(super) fn leave_out(&mut self, unreadable: &RangeSet) {
         for range in unreadable.iter() {
             let (offset, len) = (range.start, range.end - range.start);
@@ -50,7 +50,8 @@ impl Account {
         }
     }
 
-    /// Counts a write that has ended; whether it need not be made again because of a loss that came meanwhile.
+    /// Counts a completed write. Returns whether it is valid, that is, need not be repeated because of a loss
+    /// meanwhile.
     pub(super) fn written(&mut self, task: Task, part: &Part, makes_zeros: bool) -> bool {
         let len = part.len();
         let progress = &mut self.teller.progress;
@@ -71,7 +72,7 @@ impl Account {
         is_sound
     }
 
-    /// Takes back what a flush has reported as lost, bytes.
+    /// Counts the writes that a flush has reported as lost, and returns their bytes.
     pub(super) fn lose(&mut self) -> u64 {
         let lost = self.ledger.lose().bytes();
         self.teller.progress.done -= lost;
@@ -79,7 +80,7 @@ impl Account {
         lost
     }
 
-    /// The length of all, or what is known of it.
+    /// Returns the length of the source, or, if that is a stream, the end of the flushed bytes.
     pub(super) fn total(&self, source_len: Option<u64>) -> u64 {
         let flushed = self.ledger.flushed().iter().next_back().map_or(0, |range| range.end);
         source_len.unwrap_or(flushed)

@@ -1,4 +1,4 @@
-//! Which bytes of the destination read as zeros.
+//! Bytes of the destination that read as zeros.
 
 use std::ops::Range;
 use std::panic::resume_unwind;
@@ -10,45 +10,45 @@ use tokio::sync::mpsc;
 use tokio::task::JoinError;
 use tokio::time::timeout;
 
-/// How long the destination may take to tell. Zeros wait for it, data do not.
+/// Time limit for the report of the destination. Zeros wait for it, data does not.
 const ASKING: Duration = Duration::from_secs(5);
-/// So many ranges are kept of what it tells.
+/// Largest number of ranges that are kept of the report.
 const MAX_RANGES: usize = 1 << 16;
 
 /// Bytes of the destination that read as zeros, and were not written by this copy.
 #[derive(Debug, Default)]
 pub(crate) struct Blank {
     known: RangeSet,
-    /// The destination was asked, and has not answered yet.
+    /// Whether the destination was asked, and has not answered yet.
     is_asked: bool,
-    /// What is written meanwhile: the answer may be older.
+    /// Ranges that are written meanwhile: the answer may be older.
     written: RangeSet,
-    /// Zeros to be made, or left alone, as the answer says.
+    /// Zeros that are written or skipped when the answer is known.
     undecided: RangeSet,
 }
 
 impl Blank {
-    /// The destination reads as zeros there.
+    /// Creates the state with known zeros.
     pub(crate) fn known(known: RangeSet) -> Self {
         Self { known, ..Self::default() }
     }
 
-    /// The destination is asked.
+    /// Creates the state of a destination that has been asked.
     pub(crate) fn asked() -> Self {
         Self { is_asked: true, ..Self::default() }
     }
 
-    /// Whether zeros may be there.
+    /// Returns whether there may be zeros.
     pub(crate) fn is_possible(&self) -> bool {
         self.is_asked || !self.known.is_empty()
     }
 
-    /// Whether zeros wait for the answer.
+    /// Returns whether zeros wait for the answer.
     pub(crate) fn is_waited_for(&self) -> bool {
         !self.undecided.is_empty()
     }
 
-    /// A write of these bytes begins. However it goes, they are not as they were.
+    /// Notes that a write of a range begins. Whatever its result, the range may have changed.
     pub(crate) fn write(&mut self, range: &Range<u64>) {
         self.known.remove(range);
         if self.is_asked {
@@ -56,8 +56,8 @@ impl Blank {
         }
     }
 
-    /// Where there are zeros in this range, of bytes that shall be zero; `None` if they wait for the
-    /// answer.
+    /// Returns the parts of `range`, which is to be zero, that read as zeros already; `None` if the range
+    /// waits for the answer.
     pub(crate) fn among(&mut self, range: &Range<u64>) -> Option<RangeSet> {
         if self.is_asked {
             self.undecided.insert(range.clone());
@@ -66,7 +66,7 @@ impl Blank {
         Some(self.known.overlap(range))
     }
 
-    /// The destination has told where it reads as zeros; gives the zeros that have waited for that.
+    /// Takes the ranges that read as zeros, and returns the zeros that have waited for this answer.
     pub(crate) fn answer(&mut self, mut found: RangeSet) -> RangeSet {
         std::mem::take(&mut self.written).iter().for_each(|range| found.remove(&range));
         (self.known, self.is_asked) = (found, false);
@@ -74,10 +74,11 @@ impl Blank {
     }
 }
 
-/// Which of the first bytes of a device read as zeros, as far as it tells in a moment.
+/// Returns which of the first `len` bytes of a device read as zeros, as far as it reports within the time
+/// limit.
 ///
-/// The question in flight then goes on to its end. To drop it would abort its command, which may have been the one that
-/// received the report of a reset: the next flush would have to count writes as lost that are not.
+/// The last question then continues to its end. Dropping it would abort its command, which may have been the
+/// one that received the report of a reset: the next flush would have to count intact writes as lost.
 pub(crate) async fn ask(device: Arc<dyn Device>, len: u64) -> RangeSet {
     let (tell, mut told) = mpsc::channel(1);
     let asking = tokio::spawn(async move {
@@ -100,7 +101,7 @@ pub(crate) async fn ask(device: Arc<dyn Device>, len: u64) -> RangeSet {
         }
         Ok(())
     };
-    // What is not known by then is made zero.
+    // Zeros that are not known by then are written.
     let ended = timeout(ASKING, hearing).await.unwrap_or(Ok(()));
     if let Err(Ok(panic)) = ended.map_err(JoinError::try_into_panic) {
         resume_unwind(panic);
@@ -119,11 +120,12 @@ mod tests {
 
     use super::*;
 
-    /// A device without data that answers each question about it by one extent of 10 bytes, when it may.
+    /// A device without data that answers each question with one extent of 10 bytes, when the test permits
+    /// it.
     #[derive(Debug)]
     struct Slow {
         answers: Semaphore,
-        /// How many questions were dropped before their answers.
+        /// Number of questions that were dropped before their answers.
         dropped: AtomicUsize,
     }
 
@@ -171,7 +173,7 @@ mod tests {
         }
     }
 
-    /// Asks a device that gives this number of answers in time.
+    /// Asks a device that answers only `answers` questions in time.
     async fn ask_slow(answers: usize) -> (RangeSet, Arc<Slow>) {
         let slow = Slow { answers: Semaphore::new(answers), dropped: AtomicUsize::new(0) };
         let slow = Arc::new(slow);

@@ -1,25 +1,25 @@
-//! How much may be under way at once.
+//! The number of requests in flight.
 
 use std::ops::{Add, Sub};
 
 /// The length of requests that count as short, bytes.
 const SHORT: usize = 4096;
 
-/// How many requests a device is to have under way at once.
+/// The number of requests that a device should have in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Depth {
-    /// Those of the length of one.
+    /// Number of requests of the usual length.
     requests: usize,
-    /// Shorter ones, as long as they have no more bytes together: on a long link it is the bytes that fill it.
+    /// Number of shorter requests, with no more bytes in total: over a long link the bytes are what fills it.
     most: usize,
 }
 
-/// What is under way, or waits.
+/// The load of requests that are in flight, or wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
-    /// Requests.
+    /// Number of requests.
     pub(super) count: usize,
-    /// Their bytes.
+    /// Total bytes of the requests.
     pub(super) bytes: u64,
 }
 
@@ -46,23 +46,23 @@ impl Sub for Load {
 impl Depth {
     pub(super) const ONE: Self = Self { requests: 1, most: 1 };
 
-    /// A number of requests of any length.
+    /// Creates the depth of a fixed number of requests of any length.
     pub(super) const fn fixed(requests: usize) -> Self {
         Self { requests, most: requests }
     }
 
-    /// What a device says of requests by their length.
+    /// Creates the depth from the number that a device reports by the length of requests.
     pub(super) fn of(io_size: usize, depth_for: impl Fn(usize) -> usize) -> Self {
         let requests = depth_for(io_size);
         Self { requests, most: depth_for(SHORT.min(io_size)).max(requests) }
     }
 
-    /// Requests of the length of one.
+    /// Returns the number of requests of the usual length.
     pub(super) const fn requests(self) -> usize {
         self.requests
     }
 
-    /// What two devices take together, and at least this many requests.
+    /// Returns the depth of two devices together, with at least `least` requests.
     pub(super) fn and(self, other: Self, least: usize) -> Self {
         Self {
             requests: (self.requests + other.requests).max(least),
@@ -70,7 +70,7 @@ impl Depth {
         }
     }
 
-    /// Whether it takes more beside what is under way; one request has `io_size` bytes.
+    /// Returns whether `more` may begin beside the requests in flight; a usual request has `io_size` bytes.
     pub(super) fn takes(self, more: Load, under_way: Load, io_size: usize) -> bool {
         let count = under_way.count.saturating_add(more.count);
         let bytes = under_way.bytes.saturating_add(more.bytes);

@@ -1,9 +1,9 @@
-//! Ends the requests that earlier, killed runs may still have in flight at the destination, and records the sessions of this run
-//! for the next one.
+//! Ends the requests that earlier, killed runs may still have in flight at the destination, and records the
+//! sessions of this run for the next one.
 //!
-//! A process that was killed leaves sessions at a target, which may carry out what they were sent, however late: after what
-//! this run writes, and older than that. So they are ended before anything is written. For that the next run is told of the sessions of
-//! this one, before it writes as well.
+//! A killed process leaves sessions at a target. The target may execute their requests at any later time, so
+//! that their older data overwrites the data of this run. So this run ends them before it writes anything. To
+//! make that possible, each run records its own sessions, also before it writes anything.
 
 use super::account::Account;
 use super::saving::Saving;
@@ -13,10 +13,11 @@ use crate::error::CopyError;
 use crate::progress::{Event, Teller};
 
 impl Saving {
-    /// Ends what is left of earlier runs, and keeps by what a later one ends what is left of this.
+    /// Ends the sessions of earlier runs, and records the sessions of this one.
     ///
     /// # Errors
-    /// When the file of digests cannot be written: what it says of a file would be taken for what it was left as.
+    /// An error if the file of digests cannot be written: its old record of how the destination was left
+    /// would be taken for valid.
     pub(super) async fn end_earlier(
         &mut self,
         destination: &Destination,
@@ -27,7 +28,7 @@ impl Saving {
         let Some(device) = destination.shared() else { return Ok(()) };
         let own = device.leaves();
         for told in self.sessions_of_earlier(digesting, &account.teller).await {
-            // Passes of one process are no earlier runs to each other.
+            // Passes of one process do not count as earlier runs of each other.
             if own.as_ref() == Some(&told) {
                 continue;
             }
@@ -68,7 +69,8 @@ impl Saving {
         sessions
     }
 
-    /// Keeps how the destination is left. No write is in flight for this copy; a device may have more to say.
+    /// Records how the destination is left. This copy has no write in flight; the device may still have
+    /// requests in flight.
     pub(super) async fn close(
         &self,
         is_complete: bool,

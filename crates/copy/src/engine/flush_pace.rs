@@ -1,27 +1,30 @@
-//! How much one flush should cover, learnt from how long flushes take.
+//! Decides how much one flush should cover, by the time that flushes take.
 //!
-//! A target may keep gigabytes in a cache before a slow medium. A flush of all that takes minutes, in which some targets
-//! answer nothing, also not their own pings: LIO then ends the session, and what was not flushed is written again. So a
-//! flush begins with little, and the next covers as much as comes onto the medium in a part of the target's patience.
+//! A target may hold gigabytes in a cache before a slow medium. A flush of all that takes minutes, during
+//! which some targets answer nothing, not even their own pings. LIO then ends the session, and everything
+//! unflushed is written again. So the first flush covers little, and each next one covers as much as reaches
+//! the medium in a part of the target's time limit.
 //!
-//! Why it is so: `docs/design/slow-targets.md`.
+//! Design: `docs/design/slow-targets.md`.
 
 use std::time::Duration;
 
-/// How long a flush should take beyond what one of nothing takes. Twice as much is exposed, so one may take twice as long.
+/// How long a flush should take beyond an empty one. Up to twice as much is unflushed, so that one may take
+/// twice as long.
 const LONG: Duration = Duration::from_millis(750);
-/// What the first flush covers, bytes: on a medium of 3 MB/s it takes 700 ms.
+/// Bytes that the first flush covers: on a medium of 3 MB/s it takes 700 ms.
 const FIRST: u64 = 2 << 20;
-/// The same of a unit that says that it has no volatile cache, so that a flush has nothing to do.
+/// Bytes that the first flush covers on a unit that reports no volatile cache, whose flush has nothing to do.
 const FIRST_WITHOUT_CACHE: u64 = 64 << 20;
-/// No flush should cover less, bytes: each takes a round trip.
+/// Smallest coverage of a flush, bytes: each takes a round trip.
 const MIN: u64 = 256 << 10;
-/// How much more, or less, the next flush covers at most than the last.
+/// Largest factor between the coverages of two consecutive flushes.
 const MAX_STEP: u64 = 8;
-/// After a loss a flush covers this part of what it would have covered.
+/// Divisor of the coverage after a loss.
 const PART_AFTER_LOSS: u64 = 4;
-/// The time between two flushes, as a multiple of what one takes, and at least.
+/// Time between two flushes, as a multiple of the time that one takes.
 const PAUSE_FACTOR: u32 = 5;
+/// Shortest time between two flushes.
 const MIN_PAUSE: Duration = Duration::from_millis(500);
 
 /// How much the next flush should cover, and when it should begin.
@@ -31,29 +34,30 @@ pub(crate) struct FlushPace {
     max_bytes: u64,
     pause: Duration,
     max_pause: Duration,
-    /// What a flush of nothing takes: a round trip, and what a target does in any case.
+    /// Time of an empty flush: a round trip, and the fixed cost of the target.
     of_nothing: Option<Duration>,
 }
 
 impl FlushPace {
-    /// At most `max_bytes` a flush, and `max_pause` between two; `has_cache` is whether the destination has a volatile cache.
+    /// Allows up to `max_bytes` per flush, and up to `max_pause` between two. `has_cache` says whether the
+    /// destination has a volatile cache.
     pub(crate) fn new(max_bytes: u64, max_pause: Duration, has_cache: bool) -> Self {
         let pause = MIN_PAUSE.min(max_pause);
         let first = if has_cache { FIRST } else { FIRST_WITHOUT_CACHE };
         Self { bytes: first.min(max_bytes), max_bytes, pause, max_pause, of_nothing: None }
     }
 
-    /// How many bytes the next flush covers, where none is due before.
+    /// Returns the number of bytes that the next flush should cover, unless the time makes it due earlier.
     pub(crate) const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// How long writes wait for a flush after the last one.
+    /// Returns how long writes wait for the next flush after the last one.
     pub(crate) const fn pause(&self) -> Duration {
         self.pause
     }
 
-    /// A flush has ended well that covered so many bytes.
+    /// Takes in a successful flush that covered `covered` bytes.
     pub(crate) fn ended(&mut self, covered: u64, took: Duration) {
         self.pause = took.saturating_mul(PAUSE_FACTOR).max(MIN_PAUSE).min(self.max_pause);
         if covered == 0 {
@@ -68,7 +72,7 @@ impl FlushPace {
         self.bytes = fits.max(least).min(self.max_bytes);
     }
 
-    /// A flush has told that writes are lost, which may be because it took too long.
+    /// Takes in a flush that reported lost writes, perhaps because it took too long.
     pub(crate) fn lost(&mut self) {
         self.bytes = (self.bytes / PART_AFTER_LOSS).max(MIN).min(self.max_bytes);
     }
@@ -82,8 +86,8 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
     const ROUND_TRIP: Duration = Duration::from_millis(100);
 
-    /// What flushes cover, of a medium of that rate in bytes a second behind a link of a round trip of 100 ms, after
-    /// one of nothing.
+    /// Returns the coverages of flushes over a link with a round trip of 100 ms, on a medium that takes
+    /// `rate` bytes a second, after an empty flush.
     fn covered(rate: f64) -> Vec<u64> {
         let mut pace = FlushPace::new(MAX, MINUTE, true);
         pace.ended(0, ROUND_TRIP);
@@ -123,7 +127,7 @@ mod tests {
         assert_eq!(pace.pause(), MINUTE);
     }
 
-    /// Little that is flushed because of the time says little of what is too much.
+    /// A small flush that was due by the time says little about the largest useful coverage.
     #[test]
     fn a_short_flush_of_little_takes_nothing_back() {
         let mut pace = FlushPace::new(MAX, MINUTE, true);
@@ -136,7 +140,7 @@ mod tests {
         assert_eq!(pace.bytes(), MAX);
     }
 
-    /// The round trip of its flush is not known: nothing was flushed before the first write.
+    /// Nothing was flushed before the first write, so that the time of an empty flush is not known.
     #[test]
     fn a_unit_without_a_cache_is_not_held_back_by_its_round_trips() {
         let mut pace = FlushPace::new(MAX, MINUTE, false);

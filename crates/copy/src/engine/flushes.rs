@@ -1,4 +1,4 @@
-//! When a flush is due.
+//! Decides when a flush is due.
 
 use std::time::Duration;
 
@@ -7,32 +7,33 @@ use tokio::time::Instant;
 use super::flush_pace::FlushPace;
 use crate::job::options::CopyOptions;
 
-/// After so many losses without a flush that went well between them, the destination is given up.
+/// Number of consecutive losses, without a successful flush between them, after which the copy fails.
 const MAX_LOSSES: u32 = 3;
 
 /// The flushes of a copy.
 #[derive(Debug)]
 pub(crate) struct Flushes {
     pace: FlushPace,
-    /// None is due before all is written: the destination takes its bytes in order, and gives none of them back.
+    /// Whether no flush is due before everything is written: the destination is sequential, and cannot lose
+    /// writes that it has taken.
     is_at_end_only: bool,
-    /// When the one that is under way began, and what it covers, bytes.
+    /// When the running flush began, and the bytes that it covers.
     begun: (Instant, u64),
     is_under_way: bool,
-    /// The last one began when all was written.
+    /// Whether the last flush began when everything was written.
     is_last: bool,
     last: Instant,
-    /// When the first write ended that waits for a flush to begin.
+    /// End of the first write that no flush covers yet.
     waiting_since: Option<Instant>,
-    /// Losses since one went well.
+    /// Number of losses since the last successful flush.
     losses: u32,
-    /// One has failed: no later one vouches for what it should have covered, nor for what was written since it
-    /// began, because a system tells once that writes have failed.
+    /// Whether a flush has failed. No later flush proves that the data of the failed one is durable, nor any
+    /// data written since it began, because a system reports failed writes once.
     has_failed: bool,
 }
 
 impl Flushes {
-    /// Those of a destination with or without a volatile cache.
+    /// Creates the flushes of a destination, with or without a volatile cache.
     pub(crate) fn new(options: &CopyOptions, has_cache: bool, is_at_end_only: bool) -> Self {
         Self {
             pace: FlushPace::new(options.flush_bytes, options.flush_interval, has_cache),
@@ -47,13 +48,13 @@ impl Flushes {
         }
     }
 
-    /// How many bytes may be written, or under way, before a flush has covered them: as many as one flush
-    /// covers, and as many while it runs.
+    /// Returns how many bytes may be in flight or written before a flush has covered them: as many as one
+    /// flush covers, and as many again while it runs.
     pub(crate) const fn max_exposed(&self) -> u64 {
         self.pace.bytes().saturating_mul(2)
     }
 
-    /// A flush was made before anything was written.
+    /// Takes in the time of a flush before the first write.
     pub(crate) fn took_for_nothing(&mut self, time: Duration) {
         self.pace.ended(0, time);
     }
@@ -62,7 +63,7 @@ impl Flushes {
         self.is_under_way
     }
 
-    /// The last one has ended, and all is covered.
+    /// Returns whether the last flush has ended, and everything is covered.
     pub(crate) const fn has_ended(&self) -> bool {
         self.is_last && !self.is_under_way && !self.has_failed
     }
@@ -71,12 +72,12 @@ impl Flushes {
         self.is_last
     }
 
-    /// A write has ended.
+    /// Notes that a write has ended.
     pub(crate) fn written(&mut self) {
         _ = self.waiting_since.get_or_insert_with(Instant::now);
     }
 
-    /// One begins that covers so many bytes; the last one, if all is written.
+    /// Notes that a flush of `bytes` bytes begins; it is the last one if everything is written.
     pub(crate) fn begin(&mut self, is_last: bool, bytes: u64) {
         self.waiting_since = None;
         self.begun = (Instant::now(), bytes);
@@ -84,24 +85,24 @@ impl Flushes {
         self.is_last = is_last;
     }
 
-    /// It has ended well.
+    /// Notes that the running flush has succeeded.
     pub(crate) fn end(&mut self) {
         (self.is_under_way, self.last, self.losses) = (false, Instant::now(), 0);
         let (begun, bytes) = self.begun;
         self.pace.ended(bytes, self.last - begun);
     }
 
-    /// It has failed.
+    /// Notes that the running flush has failed.
     pub(crate) const fn fail(&mut self) {
         (self.is_under_way, self.has_failed) = (false, true);
     }
 
-    /// Whether one has failed, so that no later one counts.
+    /// Returns whether a flush has failed, so that no later one counts.
     pub(crate) const fn has_failed(&self) -> bool {
         self.has_failed
     }
 
-    /// It has said that writes are lost; whether it is worth while to make them again.
+    /// Notes that the running flush has reported lost writes. Returns whether to write them again.
     pub(crate) fn lose(&mut self) -> bool {
         (self.is_under_way, self.is_last, self.last) = (false, false, Instant::now());
         self.waiting_since = None;
@@ -110,15 +111,15 @@ impl Flushes {
         self.losses < MAX_LOSSES
     }
 
-    /// When the next one is due because of the time; `None` where only the end of the copy asks for one. It is due no
-    /// earlier than [`is_due`](Self::is_due) says so: the engine sleeps until then.
+    /// Returns when the next flush is due by the time; `None` where only the end of the copy needs one. It
+    /// must not be earlier than [`is_due`](Self::is_due) returns `true`: the engine sleeps until then.
     pub(crate) fn due(&self, unflushed: u64) -> Option<Instant> {
         let is_wanted = unflushed > 0 && !self.is_under_way && !self.is_at_end_only;
         let since = self.waiting_since.map_or(self.last, |since| since.max(self.last));
         is_wanted.then(|| since + self.pace.pause())
     }
 
-    /// Whether one is due, because of the time or the bytes.
+    /// Returns whether a flush is due, by the time or by the bytes.
     pub(crate) fn is_due(&self, unflushed: u64) -> bool {
         let Some(due) = self.due(unflushed) else { return false };
         due <= Instant::now() || unflushed >= self.pace.bytes()
@@ -155,7 +156,7 @@ mod tests {
         assert!(!flushes.is_due(1 << 30));
     }
 
-    /// To open a far destination takes longer than the time between two flushes.
+    /// Opening a far destination may take longer than the time between two flushes.
     #[tokio::test(start_paused = true)]
     async fn no_time_counts_before_the_first_write() {
         let mut flushes = Flushes::new(&CopyOptions::default(), true, false);

@@ -1,77 +1,78 @@
-//! What is still to be copied, what was written, and what a flush has covered.
+//! The state of each byte of a copy: to do, written, or flushed.
 //!
 //! ```text
 //!            take              written            flush begins          flush ends
-//!   to do ─────────► under way ─────────► written ─────────► flushing ─────────► flushed
+//!   to do ─────────► in flight ─────────► written ─────────► flushing ─────────► flushed
 //!     ▲                  │                   │                  │
 //!     └──────────────────┴───────────────────┴──────────────────┘ lost
 //! ```
-//! A device that may have lost writes which were not flushed says so at a flush. Then all that was
-//! written since the last one is to be done again, and so is what is under way at that time, because
-//! its answer may be older than the loss.
+//! A device that may have lost unflushed writes reports that at a flush. Then everything that was written
+//! since the last flush is to be done again. So are the writes in flight at that time, because their answers
+//! may be older than the loss.
 
 use std::ops::Range;
 
 use iscsi_block_device::RangeSet;
 
-/// What has become of each byte of a copy.
+/// The state of each byte of a copy.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     to_do: RangeSet,
-    /// Written, and not in any flush yet.
+    /// Written, and not covered by a flush that has begun.
     written: RangeSet,
     flushing: RangeSet,
     flushed: RangeSet,
-    /// How many losses there were.
+    /// Number of losses so far.
     losses: u64,
 }
 
-/// Bytes that somebody writes, or makes zero.
+/// A range that is being written, or zeroed.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub(crate) range: Range<u64>,
-    /// The losses when it began.
+    /// Number of losses when the task began.
     losses: u64,
 }
 
 impl Ledger {
-    /// A copy of bytes of which some are at the destination already.
+    /// Creates the ledger of a copy whose destination already has the `flushed` bytes.
     pub(crate) fn new(mut to_do: RangeSet, flushed: RangeSet) -> Self {
         flushed.iter().for_each(|range| to_do.remove(&range));
         Self { to_do, flushed, ..Self::default() }
     }
 
-    /// What a flush has covered.
+    /// Returns the bytes that a flush has covered.
     pub(crate) const fn flushed(&self) -> &RangeSet {
         &self.flushed
     }
 
-    /// How many bytes are to be done.
+    /// Returns the number of bytes still to do.
     pub(crate) fn to_do(&self) -> u64 {
         self.to_do.bytes()
     }
 
-    /// The lowest bytes that are to be done.
+    /// Returns the lowest range still to do.
     pub(crate) fn next(&self) -> Option<Range<u64>> {
         self.to_do.first()
     }
 
-    /// Ranges that are not copied and not begun. A range is removed when its copy begins.
+    /// Returns the ranges that are not copied and not begun. A range is removed when its copy begins.
     pub(crate) const fn rest(&mut self) -> &mut RangeSet {
         &mut self.to_do
     }
 
-    /// Takes bytes that are to be done.
+    /// Removes a range from those to do.
     pub(crate) fn take(&mut self, range: &Range<u64>) {
         self.to_do.remove(range);
     }
 
-    /// Begins to write bytes that were taken.
+    /// Begins to write a range that was taken.
     pub(crate) const fn begin(&self, range: Range<u64>) -> Task {
         Task { range, losses: self.losses }
     }
 
-    /// They are written; whether they need not be written again because of a loss that came meanwhile.
+    /// Counts a completed write. Returns whether it is valid, that is, need not be repeated because of a loss
+    /// meanwhile.
     pub(crate) fn written(&mut self, task: Task) -> bool {
         let is_sound = task.losses == self.losses;
         let set = if is_sound { &mut self.written } else { &mut self.to_do };
@@ -79,29 +80,29 @@ impl Ledger {
         is_sound
     }
 
-    /// They could not be written, and are still to be done.
+    /// Counts a failed write, whose range is to be done again.
     pub(crate) fn failed(&mut self, task: Task) {
         self.to_do.insert(task.range);
     }
 
-    /// Bytes are as they shall be without a write, and need no flush.
+    /// Counts a range that is right without a write, and needs no flush.
     pub(crate) fn is_there(&mut self, range: Range<u64>) {
         self.flushed.insert(range);
     }
 
-    /// A flush begins. It covers what is written by now.
+    /// Begins a flush, which covers everything written so far.
     pub(crate) fn begin_flush(&mut self) {
         self.flushing = std::mem::take(&mut self.written);
     }
 
-    /// It has ended well.
+    /// Ends a successful flush, and returns its ranges.
     pub(crate) fn end_flush(&mut self) -> RangeSet {
         let flushed = std::mem::take(&mut self.flushing);
         self.flushed.extend(flushed.iter());
         flushed
     }
 
-    /// Writes that were not flushed may be lost; which are to be done again.
+    /// Takes back all writes that were not flushed, and returns their ranges, which are to be done again.
     pub(crate) fn lose(&mut self) -> RangeSet {
         self.losses += 1;
         let mut lost = std::mem::take(&mut self.flushing);
@@ -110,17 +111,17 @@ impl Ledger {
         lost
     }
 
-    /// Whether everything that was taken and has ended is flushed.
+    /// Returns whether all completed writes are flushed.
     pub(crate) fn is_flushed(&self) -> bool {
         self.written.is_empty() && self.flushing.is_empty()
     }
 
-    /// How many bytes wait for a flush to begin.
+    /// Returns the number of bytes that wait for a flush to begin.
     pub(crate) fn unflushed(&self) -> u64 {
         self.written.bytes()
     }
 
-    /// How many bytes no flush that has ended covers.
+    /// Returns the number of bytes that no completed flush covers.
     pub(crate) fn exposed(&self) -> u64 {
         self.unflushed() + self.flushing.bytes()
     }

@@ -1,12 +1,12 @@
-//! What the devices of a copy want and can do.
+//! The limits of a copy's devices.
 
 use iscsi_block_device::DeviceLimits;
 
 use crate::ends::destination::Destination;
 use crate::ends::source::Source;
 
-/// The limits of both devices, as they were when they were last asked: a disk looks at all of its sessions for that, so
-/// it is not asked for each request.
+/// The limits of both devices, as of the last question. A disk looks at all of its sessions for the answer,
+/// so that it is not asked for each request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// The default limits for a stream.
@@ -21,8 +21,8 @@ impl Limits {
         Self { source, destination: destination.limits() }
     }
 
-    /// The length of a request, bytes: `wanted`, or what the destination prefers, or the source if that has blocks and the
-    /// destination has none. It is a multiple of the blocks of both.
+    /// Returns the length of a request, bytes: `wanted`, or else what the destination prefers, or the source
+    /// if only the source has blocks. It is a multiple of the blocks of both.
     pub(super) fn io_size(&self, wanted: Option<usize>) -> usize {
         let Self { source, destination } = self;
         let preferring = if destination.block_size > 1 { destination } else { source };

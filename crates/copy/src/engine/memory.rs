@@ -1,16 +1,16 @@
-//! How much data is held.
+//! Limits the memory of a copy.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The memory of a copy.
+/// The memory for the data of a copy.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {
     limit: usize,
     in_use: Arc<AtomicUsize>,
 }
 
-/// A part of it; it comes back when the last clone of it is gone.
+/// A part of the memory, released when its last clone is dropped.
 #[derive(Debug)]
 pub(crate) struct Hold {
     bytes: usize,
@@ -22,7 +22,7 @@ impl Memory {
         Self { limit, in_use: Arc::default() }
     }
 
-    /// Takes a part, if it is free; the first one always is.
+    /// Takes a part of the memory, if it is free; succeeds always if none is in use.
     pub(crate) fn take(&self, bytes: usize) -> Option<Arc<Hold>> {
         let in_use = self.in_use.load(Ordering::Relaxed);
         if in_use > 0 && in_use.saturating_add(bytes) > self.limit {
@@ -32,7 +32,7 @@ impl Memory {
         Some(Arc::new(Hold { bytes, in_use: Arc::clone(&self.in_use) }))
     }
 
-    /// Whether half of it is in use.
+    /// Returns whether at least half of the memory is in use.
     pub(crate) fn is_half_full(&self) -> bool {
         self.in_use.load(Ordering::Relaxed) >= self.limit / 2
     }

@@ -1,4 +1,4 @@
-//! What goes from the source to the destination.
+//! Parts of a copy's data.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::memory::Hold;
 use crate::zeros;
 
-/// Bytes in a row that are written at once.
+/// Consecutive bytes that are written in one request.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     pub(crate) range: Range<u64>,
@@ -19,7 +19,7 @@ pub(crate) struct Part {
 pub(crate) enum Content {
     Data {
         bytes: Bytes,
-        /// Given back when the last part of what was read at once is gone.
+        /// Released when the last part of the same read is dropped.
         _hold: Arc<Hold>,
     },
     Zeros,
@@ -39,17 +39,17 @@ impl Part {
     }
 }
 
-/// How data are cut into parts.
+/// How data is cut into parts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
-    /// No part of data is longer, bytes.
+    /// Largest length of a part with data, bytes.
     pub(crate) io_size: usize,
-    /// Runs of zeros that are looked for.
+    /// Granularity of the search for zeros, bytes; `None` for no search.
     pub(crate) granularity: Option<usize>,
 }
 
 impl Cut {
-    /// Cuts what was read from `offset` on. Parts of data end at multiples of the length of a request.
+    /// Cuts data that was read from `offset` on. Parts with data end at multiples of the length of a request.
     pub(crate) fn parts(self, offset: u64, data: &Bytes, hold: &Arc<Hold>) -> Vec<Part> {
         let runs = match self.granularity {
             Some(granularity) => zeros::runs(data, offset, granularity),

@@ -1,4 +1,4 @@
-//! Parts between the reads and the writes: which need no write, and which wait for what.
+//! Parts between reads and writes: which of them need no write, and which must wait.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,18 +20,18 @@ use crate::progress::Event;
 use crate::survey::blocks::Block;
 use crate::verify::checksums::Checksums;
 
-/// What was read and is not flushed yet, and what decides whether it is written.
+/// Parts that were read and are not flushed yet, and the state that decides whether they are written.
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) cut: Cut,
     /// Where the destination reads as zeros.
     pub(super) blank: Blank,
-    /// Which blocks the destination has.
+    /// The blocks that the destination has.
     pub(super) digesting: Option<Digesting>,
     pub(super) checksums: Option<Checksums>,
-    /// What was read and not written yet.
+    /// Parts that were read and not written yet.
     pub(super) waiting: BTreeMap<u64, Part>,
-    /// What a stream has given, until a flush has covered it: it cannot be read again.
+    /// Parts of a stream that no flush has covered yet: they cannot be read again.
     kept: BTreeMap<u64, Part>,
 }
 
@@ -51,23 +51,24 @@ impl Parts {
         }
     }
 
-    /// Whether nothing waits for anything.
+    /// Returns whether no part waits.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
             && !self.blank.is_waited_for()
             && self.digesting.as_ref().is_none_or(Digesting::is_idle)
     }
 
-    /// Where blocks end: their size, and the end of the source, as far as it is known.
+    /// Returns the size of the blocks, and the end of the source as far as it is known; `None` without
+    /// digests.
     pub(super) fn grid(&self, ends: &Ends) -> Option<(u64, u64)> {
         let size = self.digesting.as_ref()?.known().block_size();
         Some((size, ends.source_len().unwrap_or(u64::MAX)))
     }
 
-    /// What waits, as requests.
+    /// Returns the waiting parts as a load of requests.
     pub(super) fn load(&self) -> Load {
         let judged = self.digesting.as_ref().map_or(0, Digesting::waiting);
-        // Zeros wait as requests of no bytes.
+        // Zeros count as requests without bytes.
         let waiting = self.waiting.values().filter(|part| part.is_data()).map(Part::len);
         Load {
             count: judged + self.waiting.len(),
@@ -75,12 +76,12 @@ impl Parts {
         }
     }
 
-    /// Finds out which blocks are to be sent.
+    /// Judges blocks: which of them to send.
     pub(super) fn judge(&mut self, blocks: &[Block]) -> Judged {
         self.digesting.as_mut().map(|digesting| digesting.judge(blocks)).unwrap_or_default()
     }
 
-    /// Puts a part where its block belongs.
+    /// Routes a part by the judgement of its block.
     pub(super) fn put(&mut self, part: Part, judged: &Judged, account: &mut Account, ends: &Ends) {
         if judged.unchanged.contains(&part.range) {
             account.is_there(part.range);
@@ -93,7 +94,7 @@ impl Parts {
         }
     }
 
-    /// Puts zeros that the source has told of where they belong.
+    /// Routes zeros that the source has reported.
     pub(super) fn put_told_zeros(&mut self, range: Range<u64>, account: &mut Account, ends: &Ends) {
         if let Some(checksums) = &mut self.checksums {
             checksums.put(&Part::zeros(range.clone()), 0);
@@ -119,7 +120,7 @@ impl Parts {
         }
     }
 
-    /// Zeros are at the destination already, or have to be made, or wait until it has told.
+    /// Routes zeros: they are at the destination already, must be written, or wait for its report.
     fn put_zeros(&mut self, range: Range<u64>, account: &mut Account, ends: &Ends) {
         let Some(there) = self.blank.among(&range) else { return };
         let mut missing = RangeSet::from(range);
@@ -139,8 +140,8 @@ impl Parts {
         }
     }
 
-    /// The destination has told where it reads as zeros. Gives the zeros that have waited for the answer; they were judged
-    /// before.
+    /// Takes the ranges that the destination reports as zeros. Returns the zeros that have waited for this;
+    /// they are already judged.
     pub(super) fn answer(&mut self, found: RangeSet) -> RangeSet {
         let zeros = self.blank.answer(found);
         if let Some(digesting) = &mut self.digesting {
@@ -149,7 +150,7 @@ impl Parts {
         zeros
     }
 
-    /// Keeps what a stream has given until a flush has covered it.
+    /// Keeps a part of a stream until a flush has covered it.
     pub(super) fn keep(&mut self, part: Part) {
         self.kept.insert(part.range.start, part);
     }
@@ -158,7 +159,7 @@ impl Parts {
         !self.kept.is_empty()
     }
 
-    /// A flush has covered these bytes.
+    /// Notes that a flush has covered these bytes.
     pub(super) fn flushed(&mut self, flushed: &RangeSet, ledger: &Ledger) {
         self.kept.retain(|_, part| !flushed.contains(&part.range));
         self.settle(flushed, ledger);
@@ -167,27 +168,28 @@ impl Parts {
         }
     }
 
-    /// A flush has covered these bytes, or they need none.
+    /// Notes that these bytes are flushed, or need no flush.
     fn settle(&mut self, now: &RangeSet, ledger: &Ledger) {
         if let Some(digesting) = &mut self.digesting {
             digesting.delta.settle(now, ledger.flushed());
         }
     }
 
-    /// What a stream has given, and may be lost, is written again.
+    /// Queues the parts of a stream again that may be lost.
     pub(super) fn lose(&mut self, ledger: &mut Ledger) {
         for (_, part) in std::mem::take(&mut self.kept) {
             self.wait_again(part, ledger);
         }
     }
 
-    /// A part whose bytes the ledger counts as to be done waits for its write again.
+    /// Queues a part for its write again; the ledger counts its bytes as to be done.
     pub(super) fn wait_again(&mut self, part: Part, ledger: &mut Ledger) {
         ledger.take(&part.range);
         self.waiting.insert(part.range.start, part);
     }
 
-    /// The lines that parts wait for, and what a flush has covered, to be saved in that file.
+    /// Returns the lines to save and their file: those that parts wait for, and those that a flush has
+    /// covered.
     pub(super) fn begin_save(
         &mut self,
         account: &mut Account,
@@ -200,7 +202,7 @@ impl Parts {
         digesting.is_due = false;
         let held = std::mem::take(&mut digesting.held);
         let Some(lines) = digesting.delta.take_unsaved() else {
-            // What they wait for was saved meanwhile.
+            // The lines that these parts wait for were saved in the meantime.
             self.release(held, account, ends);
             return None;
         };
@@ -208,8 +210,8 @@ impl Parts {
         Some((digesting.file.clone(), lines))
     }
 
-    /// The lines were saved, or not. Where nothing waits for it, the next flush tries again; the file says less than it
-    /// could.
+    /// Ends a save. After a failure that no part waits for, the next flush tries again; the file then records
+    /// less than it could.
     pub(super) fn end_save(
         &mut self,
         lines: &str,
@@ -232,7 +234,7 @@ impl Parts {
         Ok(())
     }
 
-    /// What these parts have waited for is saved.
+    /// Releases parts whose lines are saved.
     fn release(&mut self, parts: Vec<Part>, account: &mut Account, ends: &Ends) {
         parts.into_iter().for_each(|part| self.put(part, &Judged::default(), account, ends));
     }

@@ -1,24 +1,23 @@
-//! Buffers that are used again: every page of a fresh one costs a fault.
+//! Buffers for reuse: every page of a new one costs a page fault.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 use iscsi_block_device::BufferPool;
 
-/// Buffers that were used before, as many as ever held data at once. The one that came back last,
-/// which the processor's caches may still hold, is the first to go out again. Clones are the same
-/// pool.
+/// Used buffers, as many as held data at the same time. The last returned one is taken first, because the
+/// processor's caches may still hold it. Clones are the same pool.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pool(Arc<Mutex<Vec<BytesMut>>>);
 
-/// A buffer that finds its way back.
+/// A buffer that returns to its pool when it is dropped.
 struct Lent {
     buffer: BytesMut,
     pool: Pool,
 }
 
 impl Pool {
-    /// The buffer as bytes that come back by themselves, when the last handle of any of them is gone.
+    /// Returns the buffer as bytes; it goes back to the pool when the last handle of these bytes is dropped.
     pub(crate) fn lend(&self, buffer: BytesMut) -> Bytes {
         Bytes::from_owner(Lent { buffer, pool: self.clone() })
     }

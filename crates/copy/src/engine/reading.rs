@@ -1,4 +1,4 @@
-//! Questions to the source, and reads of it.
+//! Questions to the source, and its reads.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,21 +15,21 @@ use crate::error::CopyError;
 use crate::survey::questions::Pace;
 use crate::survey::{Grid, Question};
 
-/// Less than this is not read by itself where a medium fails, bytes.
+/// Smallest read where a medium fails, bytes.
 const MIN_BLOCK: u64 = 512;
-/// So many parts may wait for their turn before more zeros are found.
+/// Number of waiting parts above which no more zeros are queued.
 const MAX_WAITING: usize = 1024;
 
 /// A read that may begin.
 struct Next {
     range: Range<u64>,
     asked: Load,
-    /// Nothing is known of what it reads.
+    /// Whether it is unknown whether the range holds data.
     is_blind: bool,
 }
 
 impl Engine {
-    /// Begins as many reads as may be in flight, and asks where there is more to read.
+    /// Begins as many reads as may be in flight, and asks where more data lies.
     pub(super) fn start_reads(&mut self, now: Instant) {
         let at_once = self.ends.zeros_at_once(self.parts.cut.io_size);
         let max_zeros = at_once.saturating_mul(MAX_WAITING as u64);
@@ -48,7 +48,7 @@ impl Engine {
         self.reads.survey.note(now, if is_starved { Pace::Starved } else { Pace::Going });
     }
 
-    /// Asks which parts of what is to be done hold data. What one request reads is not asked about.
+    /// Asks which parts of the rest hold data. A rest that fits in one request is read without a question.
     fn start_survey(&mut self, now: Instant) {
         let Some(device) = self.ends.source.device_ref() else { return };
         let grid = match self.parts.grid(&self.ends) {
@@ -70,7 +70,7 @@ impl Engine {
         self.reads.survey.take(question, told, rest, Instant::now());
     }
 
-    /// What is read next, if one more read may be in flight; a stream is read where it is.
+    /// Returns the next read, if one more may be in flight; a stream is read at its current position.
     fn next_read(&mut self, grid: Option<(u64, u64)>) -> Option<Next> {
         let (stride, len) = self.stride(grid);
         if let Some(offset) = self.reads.survey.stream() {
@@ -87,26 +87,27 @@ impl Engine {
         self.takes(asked, stride).then_some(Next { range, asked, is_blind })
     }
 
-    /// Whether such a read may be in flight as well. One of several requests begins as one does: it may go beyond.
+    /// Returns whether such a read may be in flight as well. A read of several requests counts as one here,
+    /// so that it may exceed the depth.
     fn takes(&self, asked: Load, stride: usize) -> bool {
         let next = Load { count: 1, bytes: asked.bytes };
         let Reads { depth, in_flight, .. } = &self.reads;
         depth.takes(next, *in_flight, self.parts.cut.io_size) && self.has_room(asked, stride)
     }
 
-    /// Whether a read of one request may be.
+    /// Returns whether a read of one request may begin.
     fn takes_one_more(&self) -> bool {
         self.takes(Load { count: 1, bytes: self.parts.cut.io_size as u64 }, 1)
     }
 
-    /// Whether there is room for what is read between the reads and the writes.
+    /// Returns whether there is room for more data between the reads and the writes.
     fn has_room(&self, asked: Load, stride: usize) -> bool {
         let held = self.reads.in_flight + self.parts.load() + self.writes.in_flight;
         let depth = self.reads.depth.and(self.writes.depth, 2 * stride);
         held.count == 0 || depth.takes(asked, held, self.parts.cut.io_size)
     }
 
-    /// Begins a read, if one may begin.
+    /// Begins a read, and returns whether it could.
     fn start_read(&mut self, now: Instant) -> bool {
         let grid = self.parts.grid(&self.ends);
         let Some(Next { range, asked, is_blind }) = self.next_read(grid) else { return false };
@@ -162,8 +163,8 @@ impl Engine {
         true
     }
 
-    /// How many requests one read fetches, and their bytes: no more than may be read at once, but whole
-    /// blocks.
+    /// Returns the number of requests that one read fetches, and their bytes: whole blocks, and otherwise no
+    /// more than may be in flight.
     fn stride(&self, grid: Option<(u64, u64)>) -> (usize, usize) {
         let io_size = self.parts.cut.io_size;
         let of_device = self.ends.limits.source.preferred_transfer;
@@ -174,13 +175,13 @@ impl Engine {
         (len.div_ceil(io_size), len)
     }
 
-    /// Takes what was read.
+    /// Takes the result of a read.
     pub(super) fn take_read(&mut self, read: Read) -> Result<(), CopyError> {
         let Read { asked, bytes, parts, blocks, unreadable, is_last, is_blind } = read;
         self.reads.end(asked, bytes, is_blind);
         self.account.teller.progress.read += bytes;
         if !unreadable.is_empty() {
-            // The next checkpoint says so.
+            // The next checkpoint records the unreadable ranges.
             self.account.leave_out(&unreadable);
             self.saving.ask();
         }

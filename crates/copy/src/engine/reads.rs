@@ -1,4 +1,4 @@
-//! The reads of a copy, and what they bring.
+//! The reads of a copy, and their results.
 
 use std::sync::Arc;
 
@@ -14,31 +14,31 @@ use crate::survey::Survey;
 use crate::survey::blocks::{Block, blocks};
 use crate::verify::checksums::sum;
 
-/// The reads of a copy, and what they may take.
+/// The reads of a copy, and their limits.
 #[derive(Debug)]
 pub(super) struct Reads {
-    /// Which bytes hold data, and are to be read.
+    /// The ranges that hold data, and are to be read.
     pub(super) survey: Survey,
-    /// The most reads that may be in flight.
+    /// Largest number of reads in flight.
     pub(super) depth: Depth,
-    /// Those in flight; they count requests of the length of one.
+    /// Reads in flight, counted as requests of the usual length.
     pub(super) in_flight: Load,
     pub(super) memory: Memory,
     pub(super) pool: Pool,
 }
 
-/// What a read has brought.
+/// The result of a read.
 #[derive(Debug)]
 pub(super) struct Read {
     pub(super) asked: Load,
     pub(super) bytes: u64,
-    /// Each with the checksum of its data, if that is wanted.
+    /// The parts, each with the checksum of its data, if that is required.
     pub(super) parts: Vec<(Part, u64)>,
-    /// The blocks that they are of, if digests are kept.
+    /// The blocks of these parts, if the copy has digests.
     pub(super) blocks: Vec<Block>,
     pub(super) unreadable: RangeSet,
     pub(super) is_last: bool,
-    /// Nothing was known of it.
+    /// Whether it was unknown whether the range holds data.
     pub(super) is_blind: bool,
 }
 
@@ -53,29 +53,29 @@ impl Reads {
         }
     }
 
-    /// A read begins.
+    /// Counts a read that begins.
     pub(super) fn begin(&mut self, asked: Load) {
         self.in_flight = self.in_flight + asked;
     }
 
-    /// A read has ended; `is_blind` if nothing was known of it.
+    /// Counts a read that has ended. `is_blind` if it was unknown whether its range holds data.
     pub(super) fn end(&mut self, asked: Load, bytes: u64, is_blind: bool) {
         self.survey.end_read(bytes, is_blind);
         self.in_flight = self.in_flight - asked;
     }
 
-    /// Whether all is read.
+    /// Returns whether everything is read.
     pub(super) fn is_over(&self) -> bool {
         self.survey.is_over() && self.in_flight.count == 0
     }
 
-    /// Whether what was read takes half of the memory.
+    /// Returns whether the data that was read takes half of the memory.
     pub(super) fn is_half_full(&self) -> bool {
         self.memory.is_half_full()
     }
 }
 
-/// Cuts what was read from `offset` on, where blocks end as well, if there are any.
+/// Cuts data that was read from `offset` on, also at the ends of blocks if there is a `grid`.
 pub(super) fn parts(
     cut: Cut,
     offset: u64,
@@ -95,7 +95,7 @@ pub(super) fn parts(
     (parts, found)
 }
 
-/// The parts, each with the checksum of its data if that is wanted.
+/// Returns the parts, each with the checksum of its data if that is required.
 pub(super) fn summed(parts: Vec<Part>, wants_sums: bool) -> Vec<(Part, u64)> {
     let sum_of = |part: &Part| match &part.content {
         Content::Data { bytes, .. } if wants_sums => sum(bytes),

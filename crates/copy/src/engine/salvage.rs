@@ -1,4 +1,4 @@
-//! What can be read of a range that cannot be read at once.
+//! Reads as much as possible of a range with unreadable blocks.
 
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -9,16 +9,16 @@ use iscsi_block_device::{Device, DeviceErrorKind, DeviceResult, RangeSet};
 
 use super::pool::Pool;
 
-/// What came of a read.
+/// The result of such a read.
 #[derive(Debug, Default)]
 pub(crate) struct Salvage {
-    /// By its first byte, what could be read.
+    /// The data that could be read, by its first byte.
     pub(crate) data: Vec<(u64, BytesMut)>,
     pub(crate) unreadable: RangeSet,
 }
 
-/// Reads a range. With a `block`, which is the least that is read at once, what the medium does not give is
-/// left out: the halves of a range that cannot be read are read by themselves.
+/// Reads a range. With a `block`, the smallest read, the parts that the medium cannot read are omitted: the
+/// halves of a range that cannot be read are read separately.
 pub(crate) async fn read(
     device: &dyn Device,
     pool: &Pool,
@@ -33,7 +33,7 @@ pub(crate) async fn read(
         match (device.read_with(range.start, bytes, Arc::new(pool.clone())).await, block) {
             (Ok(data), _) => salvage.data.push((range.start, data)),
             (Err(error), Some(block)) if error.kind() == DeviceErrorKind::Medium => {
-                // Halves meet where blocks do.
+                // The halves meet at a block boundary.
                 let above = (range.start + len / 2).next_multiple_of(block.max(1));
                 let middle = if above < range.end { above } else { above.saturating_sub(block) };
                 if middle < range.end && middle > range.start {

@@ -1,4 +1,4 @@
-//! Checkpoints, after each flush.
+//! Saves a checkpoint after each flush.
 
 use std::io;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use super::account::Account;
 use crate::progress::checkpoint::CheckpointStore;
 use crate::progress::{Event, Teller};
 
-/// The checkpoint of a copy, and what it does not say yet.
+/// The checkpoint of a copy, and what it does not contain yet.
 #[derive(Debug)]
 pub(super) struct Saving {
     pub(super) store: Option<Arc<dyn CheckpointStore>>,
-    /// A checkpoint is being written.
+    /// Whether a checkpoint is being written.
     is_saving: bool,
-    /// There is something new for one.
+    /// Whether there is something new to save.
     is_due: bool,
-    /// Bytes that a flush has covered and no checkpoint says yet.
+    /// Bytes that a flush has covered and no checkpoint contains yet.
     unsaved: u64,
-    /// Those of them in the checkpoint that is being written.
+    /// The part of `unsaved` that the checkpoint being written contains.
     saving_bytes: u64,
-    /// Sessions of runs that are gone, which may still have something in flight at the destination.
+    /// Sessions of earlier runs that may still have requests in flight at the destination.
     pub(super) unended: Vec<String>,
 }
 
@@ -29,12 +29,12 @@ impl Saving {
         Self { store, is_saving, is_due, unsaved, saving_bytes, unended: Vec::new() }
     }
 
-    /// There is something new for a checkpoint.
+    /// Requests a checkpoint, because there is something new to save.
     pub(super) const fn ask(&mut self) {
         self.is_due = true;
     }
 
-    /// A flush has covered so many bytes more.
+    /// Notes that a flush has covered `bytes` more bytes.
     pub(super) const fn flushed(&mut self, bytes: u64) {
         self.is_due = true;
         if self.store.is_some() {
@@ -42,13 +42,13 @@ impl Saving {
         }
     }
 
-    /// Bytes that a flush has covered and no checkpoint says yet.
+    /// Returns the bytes that a flush has covered and no checkpoint contains yet.
     pub(super) const fn unsaved(&self) -> u64 {
         self.unsaved
     }
 
-    /// Begins a checkpoint if a flush has covered more than the last one says. It may be late: what it
-    /// does not say yet is only done again.
+    /// Begins to save a checkpoint, if a flush has covered more than the last one contains. A checkpoint may
+    /// be late: what it lacks is only copied again.
     pub(super) fn begin(
         &mut self,
         account: &Account,
@@ -65,22 +65,21 @@ impl Saving {
         Some(async move { store.keep(flushed, unreadable, total).await })
     }
 
-    /// A checkpoint that could not be written is no reason to give up the copy; the next flush tries again.
+    /// Ends the save of a checkpoint. A failed save does not end the copy; the next flush tries again.
     pub(super) fn end(&mut self, result: io::Result<()>, teller: &Teller) {
         self.is_saving = false;
-        // Where it fails, no more is at stake than without a checkpoint.
+        // After a failure no more bytes are at risk than without a checkpoint.
         self.unsaved -= self.saving_bytes;
         if let Err(error) = result {
             teller.tell(Event::NotSaved(error.to_string()));
         }
     }
 
-    /// A checkpoint is being written.
     pub(super) const fn is_saving(&self) -> bool {
         self.is_saving
     }
 
-    /// Nothing of a checkpoint is still to be written.
+    /// Returns whether no checkpoint remains to be written.
     pub(super) const fn is_saved(&self) -> bool {
         !self.is_saving && (!self.is_due || self.store.is_none())
     }

@@ -7,27 +7,26 @@ use bytes::Bytes;
 use super::depths::{Depth, Load};
 use super::part::Part;
 
-/// The writes of a copy.
 #[derive(Debug)]
 pub(super) struct Writes {
-    /// The most writes that may be in flight.
+    /// Largest number of writes in flight.
     pub(super) depth: Depth,
-    /// Those in flight; they count requests of the length of one.
+    /// Writes in flight, counted as requests of the usual length.
     pub(super) in_flight: Load,
-    /// Where a stream is written next.
+    /// Offset of the next write to a stream.
     pub(super) next: u64,
-    /// What is sent where the destination does not make zeros by itself.
+    /// Zeros to send where the destination does not write zeros without data.
     pub(super) zeros: Bytes,
 }
 
 impl Writes {
-    /// Creates the writes of a copy of which none has more than `io_size` bytes of data.
+    /// Creates the writes of a copy whose requests have at most `io_size` bytes of data.
     pub(super) fn new(io_size: usize) -> Self {
         let zeros = Bytes::from(vec![0; io_size]);
         Self { depth: Depth::ONE, in_flight: Load::NONE, next: 0, zeros }
     }
 
-    /// Takes the part to be written next, if one more write may be in flight; a stream has one at a time.
+    /// Takes the part to write next, if one more write may be in flight; a stream has one at a time.
     pub(super) fn next(
         &self,
         waiting: &mut BTreeMap<u64, Part>,
@@ -42,13 +41,13 @@ impl Writes {
         (is_due && in_turn).then(|| next.remove())
     }
 
-    /// A write of this part begins.
+    /// Counts a write of this part that begins.
     pub(super) fn begin(&mut self, part: &Part) {
         self.next = part.range.end;
         self.in_flight = self.in_flight + load(part);
     }
 
-    /// It has ended.
+    /// Counts a write of this part that has ended.
     pub(super) fn end(&mut self, part: &Part) {
         self.in_flight = self.in_flight - load(part);
     }

@@ -1,4 +1,4 @@
-//! Writes, zeros that are made, and the flushes that cover both.
+//! Writes of data and zeros, and the flushes that cover them.
 
 use iscsi_block_device::DeviceResult;
 use tokio::time::Instant;
@@ -42,8 +42,9 @@ impl Engine {
         }
     }
 
-    /// How many bytes more may be at stake: what is not flushed, nor in a checkpoint, is lost with the
-    /// cache of the destination or with this process. A destination in order has one flush, at its end.
+    /// Returns how many more bytes may be at risk: bytes that are neither flushed nor in a checkpoint are
+    /// lost with the cache of the destination or with this process. A sequential destination has no limit,
+    /// since its only flush is at the end.
     fn room(&self) -> u64 {
         if self.ends.destination.is_sequential() {
             return u64::MAX;
@@ -68,7 +69,7 @@ impl Engine {
         if !self.ends.is_stream() || !self.ends.destination.may_lose() {
             return Ok(());
         }
-        // What a stream has given cannot be had again.
+        // The data of a stream cannot be read again.
         if is_sound {
             self.parts.keep(part);
         } else {
@@ -77,7 +78,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Begins a flush where it is time, or where nothing else is left.
+    /// Begins a flush if one is due, or if nothing else is left to do.
     pub(super) fn start_flush(&mut self) {
         if self.flushes.is_under_way() {
             return;
@@ -95,8 +96,7 @@ impl Engine {
         self.tasks.spawn(async move { Ok(Ended::Flushed(destination.flush(len).await)) });
     }
 
-    /// How long a file is in the end: as long as what it is copied from, whether all of that can be read
-    /// or not.
+    /// Returns the final length of a file: that of the source, even if some of it cannot be read.
     pub(super) fn final_len(&self) -> u64 {
         self.ends.source_len().unwrap_or(self.account.teller.progress.done)
     }

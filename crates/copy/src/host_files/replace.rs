@@ -1,12 +1,12 @@
-//! Files that are there as a whole, whatever happens.
+//! Atomic replacement of files.
 
 use std::io;
 use std::path::Path;
 
 use super::{HostFiles, KeptFile};
 
-/// Puts a file with this text in the place of the one of that name, durably: whatever happens meanwhile, one of
-/// them is there. Gives it back. Where the path is a link, the file behind it is replaced.
+/// Replaces the file at a path by one with this text, durably, and returns it: after a crash either the old
+/// or the new file exists. If the path is a link, the file behind it is replaced.
 pub(crate) fn replace(
     files: &dyn HostFiles,
     path: &Path,
@@ -14,7 +14,7 @@ pub(crate) fn replace(
 ) -> io::Result<Box<dyn KeptFile>> {
     let mut new = files.create(path)?;
     new.write(text)?;
-    // A name that is durable before the text behind it would lead to nothing after a crash.
+    // After a crash, a durable name without a durable text would lead to an empty file.
     new.sync()?;
     let file = new.take_place()?;
     file.sync_name()?;

@@ -12,7 +12,7 @@ use crate::blocking::blocking;
 use crate::boxed::IoFuture;
 use crate::ends::file::options::check_folder;
 
-/// How the names of files begin that take the place of others.
+/// Prefix of the temporary names of new files.
 const PREFIX: &str = ".iscsi-copy.";
 
 /// The operating system's files.
@@ -24,8 +24,9 @@ impl HostFiles for SystemFiles {
         read(&resolved(path)?, title)
     }
 
-    /// It is written under a name that nobody can know before, and that is nobody's file: what somebody has put there, a
-    /// file or a link, would be overwritten. It is readable as the one before, or by its user alone.
+    /// Creates the file under a name that cannot be predicted and does not exist yet: another program could
+    /// have put a file or a link at a known name, which would be overwritten. Its permissions are those of
+    /// the old file, or else for its user alone.
     fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
         let path = resolved(path)?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -96,8 +97,8 @@ impl KeptFile for SystemFile {
     }
 }
 
-/// What is in a file, if there is one; it may be a pipe. Of one that does not begin with `title`, the beginning: it is
-/// another's, and may be a disk.
+/// Reads a file, if there is one; it may be a pipe. If it does not begin with `title`, only its beginning is
+/// read: it is a foreign file, and may be a disk.
 pub(crate) fn read(path: &Path, title: &str) -> io::Result<Option<Vec<u8>>> {
     let mut file = match File::open(path) {
         Ok(file) => file,
@@ -112,8 +113,8 @@ pub(crate) fn read(path: &Path, title: &str) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(text))
 }
 
-/// Where a file is behind a link. What is there and is no regular file is refused: a pipe would be waited for, and a
-/// device would become a file.
+/// Follows a link to the file behind it. Anything but a regular file is refused: a pipe would block, and a
+/// device would be replaced by a file.
 fn resolved(path: &Path) -> io::Result<PathBuf> {
     let invalid = |why| io::Error::new(ErrorKind::InvalidInput, why);
     let metadata = match fs::symlink_metadata(path) {
@@ -125,7 +126,7 @@ fn resolved(path: &Path) -> io::Result<PathBuf> {
         return if metadata.is_file() { Ok(path.to_owned()) } else { Err(invalid(why)) };
     }
     match fs::canonicalize(path) {
-        // Who has made the link decides where a file appears.
+        // Otherwise the author of the link would decide where a new file appears.
         Err(error) if error.kind() == ErrorKind::NotFound => {
             Err(invalid("it is a link that leads nowhere; name the file itself"))
         }

@@ -1,4 +1,4 @@
-//! Orders to a copy that runs.
+//! Orders to a running copy.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,15 +6,15 @@ use tokio::sync::watch;
 
 use crate::progress::Progress;
 
-/// What a copy shall do.
+/// The order that a copy follows.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Order {
     Run,
     /// Begin nothing new.
     Pause,
-    /// End what is under way, flush, and stop.
+    /// End the requests in flight, flush, and stop.
     Cancel,
-    /// Stop at once.
+    /// Stop immediately.
     Abandon,
 }
 
@@ -31,7 +31,7 @@ impl Control {
         Self { order: Arc::new(watch::Sender::new(Order::Run)), rate: Arc::default(), shown }
     }
 
-    /// Begins no further read or write; requests in flight go on to their end.
+    /// Pauses the copy: no further read or write begins; requests in flight complete.
     pub fn pause(&self) {
         self.give(Order::Pause);
     }
@@ -47,33 +47,35 @@ impl Control {
         });
     }
 
-    /// Returns whether it is paused, and not cancelled since.
+    /// Returns whether the copy is paused, and not cancelled since then.
     pub fn is_paused(&self) -> bool {
         self.order() == Order::Pause
     }
 
-    /// Ends the copy in order: writes in flight are completed, and what was written is flushed. Reads in flight are given
-    /// up.
+    /// Cancels the copy: writes in flight complete, and everything written is flushed. Reads in flight are
+    /// dropped.
     pub fn cancel(&self) {
         self.give(Order::Cancel);
     }
 
-    /// Ends the copy immediately: data in flight may be written or not.
+    /// Stops the copy immediately: data in flight may or may not be written.
     pub fn abandon(&self) {
         self.give(Order::Abandon);
     }
 
-    /// Sets the rate limit, bytes per second; `None` lifts it. It counts immediately, also while the copy runs, and for any
-    /// ends.
+    /// Sets the rate limit, bytes per second; `None` lifts it. It takes effect immediately, even while the
+    /// copy runs, and for any kind of ends.
     ///
-    /// What is read from the source and what is written to the destination have the limit each, on average: a request passes
-    /// whole, and the next one waits until its bytes are paid for. So a low rate wants short requests
-    /// ([`with_io_size`](crate::CopyOptions::with_io_size)). Holes that are not read and zeros that the destination makes by
-    /// itself cost nothing; what is read to compare [digests](crate::CopyOptions::with_digests) counts as read. A
-    /// verification has the limit for what it reads back. 0 counts as 1: to stop, [pause](Self::pause).
+    /// The limit applies to the reads of the source and to the writes to the destination separately, on
+    /// average. Each request is sent as a whole, and the next one waits until its bytes fit in the rate: use
+    /// short requests with a low rate ([`with_io_size`](crate::CopyOptions::with_io_size)). Holes that are
+    /// not read, and zeros that the destination writes without data, do not count. Reads to compare
+    /// [digests](crate::CopyOptions::with_digests) count. In a verification the limit applies to the data
+    /// that is read back. 0 counts as 1: to stop, [pause](Self::pause).
     ///
-    /// Each pass of [`Passes`](crate::Passes) has a control of its own. To make several copies share a rate, or to limit
-    /// only what goes to a target, use a class of the initiator (`iscsi_initiator::Options::with_class`).
+    /// Each pass of [`Passes`](crate::Passes) has a control of its own. To make several copies share a rate,
+    /// or to limit only the traffic to a target, use a class of the initiator
+    /// (`iscsi_initiator::Options::with_class`).
     #[doc(alias = "throttle")]
     #[doc(alias = "bandwidth")]
     pub fn set_rate(&self, bytes_per_second: Option<u64>) {
@@ -86,12 +88,12 @@ impl Control {
         *self.rate.borrow()
     }
 
-    /// Returns how far the copy has come.
+    /// Returns the present progress of the copy.
     pub fn progress(&self) -> Progress {
         *self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// No order takes one back that says more.
+    /// Gives an order, unless a stronger one was given before.
     fn give(&self, new: Order) {
         self.order.send_if_modified(|order| {
             let is_new = new > *order;
@@ -104,20 +106,20 @@ impl Control {
         *self.order.borrow()
     }
 
-    /// Waits for an order that says at least this much.
+    /// Waits for an order of at least this strength.
     pub(crate) async fn at_least(&self, order: Order) {
         let mut orders = self.order.subscribe();
-        // The sender lives as long as this.
+        // The sender lives as long as `self`, so that the wait cannot fail.
         _ = orders.wait_for(|given| *given >= order).await;
     }
 
-    /// Waits for another rate than this.
+    /// Waits until the rate differs from this one.
     pub(crate) async fn other_rate_than(&self, rate: Option<u64>) {
         let mut rates = self.rate.subscribe();
         _ = rates.wait_for(|given| *given != rate).await;
     }
 
-    /// Waits for another order than this.
+    /// Waits until the order differs from this one.
     pub(crate) async fn other_than(&self, order: Order) {
         let mut orders = self.order.subscribe();
         _ = orders.wait_for(|given| *given != order).await;

@@ -1,4 +1,4 @@
-//! What came of a copy.
+//! The result of a copy.
 
 use iscsi_block_device::RangeSet;
 
@@ -10,13 +10,13 @@ use crate::verify::checksums::Checksums;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Copied {
-    /// How far it came: all of it.
+    /// The progress of the copy, which is complete.
     pub progress: Progress,
-    /// The bytes that the medium of the source did not give, if they may be
-    /// [left out](crate::CopyOptions::with_skipped_unreadable).
+    /// The bytes that the medium of the source could not read, if the options permit to [omit
+    /// them](crate::CopyOptions::with_skipped_unreadable).
     pub unreadable: RangeSet,
-    /// The checksums of what was read, if the options asked for them.
+    /// The checksums of the data that was read, if the options require them.
     pub checksums: Option<Checksums>,
-    /// The file of digests with what it says by now, if there is one.
+    /// The file of digests with its present content, if there is one.
     pub(crate) digests: Option<DigestFile>,
 }

@@ -4,22 +4,22 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// After a pause, or while the machine is busy, bytes of at most this much time are made up for.
+/// Longest pause, or delay of a busy machine, whose bytes may be made up for.
 const STALL: Duration = Duration::from_millis(200);
-/// Nothing is put off for longer than this, so that no time overflows: 100 years.
+/// Longest delay of a request, so that no time overflows: 100 years.
 const MAX_DEBT: u128 = 100 * 365 * 24 * 3600 * 1_000_000_000;
 
-/// The limit of one kind of request. A request may begin when all before it are paid for, so that one of any length passes
-/// whole.
+/// The rate limit of one kind of request. A request may begin when all before it are paid for, so that a
+/// request of any length is sent as a whole.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RateLimit {
-    /// Bytes per second; `None` is no limit.
+    /// Bytes per second; `None` means no limit.
     rate: Option<u64>,
-    /// When all requests that have begun are paid for.
+    /// Time at which all requests that have begun are paid for.
     paid_at: Instant,
 }
 
-/// The limits of reads and of writes, which have the rate each.
+/// The limits of reads and of writes, which have the same rate separately.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RateLimits {
     pub(crate) reads: RateLimit,
@@ -31,7 +31,8 @@ impl RateLimit {
         Self { rate: None, paid_at: now }
     }
 
-    /// Changes the rate. What is not paid yet takes no longer than it would have: a slower rate is for what begins from now on.
+    /// Changes the rate. Requests that are not paid yet take no longer than before: a lower rate applies to
+    /// later requests.
     pub(crate) fn set(&mut self, rate: Option<u64>, now: Instant) {
         if rate == self.rate {
             return;
@@ -47,12 +48,12 @@ impl RateLimit {
         (self.rate, self.paid_at) = (rate, now + debt);
     }
 
-    /// Whether a request may begin.
+    /// Returns whether a request may begin.
     pub(crate) fn is_open(&self, now: Instant) -> bool {
         self.rate.is_none() || self.paid_at <= now
     }
 
-    /// When the next request may begin, if none may now.
+    /// Returns when the next request may begin; `None` if it may immediately.
     pub(crate) fn opens(&self, now: Instant) -> Option<Instant> {
         (!self.is_open(now)).then_some(self.paid_at)
     }
@@ -71,13 +72,13 @@ impl RateLimits {
         Self { reads: RateLimit::new(now), writes: RateLimit::new(now) }
     }
 
-    /// Changes the rate of both.
+    /// Changes both rates.
     pub(crate) fn set(&mut self, rate: Option<u64>, now: Instant) {
         self.reads.set(rate, now);
         self.writes.set(rate, now);
     }
 
-    /// When something may begin that may not now.
+    /// Returns the next time at which a read or write may begin that may not begin yet.
     pub(crate) fn opens(&self, now: Instant) -> Option<Instant> {
         [self.reads, self.writes].iter().filter_map(|limit| limit.opens(now)).min()
     }

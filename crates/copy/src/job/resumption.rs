@@ -1,4 +1,4 @@
-//! Where a copy goes on, and keeps how far it comes.
+//! Resumes a copy, and saves its progress.
 
 use std::path::PathBuf;
 
@@ -12,13 +12,13 @@ use crate::ends::source::Source;
 use crate::error::CopyError;
 use crate::progress::checkpoint_file::CheckpointFile;
 
-/// A checkpoint that was read, and is kept from now on.
+/// A checkpoint that was read, and that this run continues to save.
 #[derive(Clone, Debug)]
 pub(crate) struct Resumption {
     file: CheckpointFile,
-    /// What earlier runs have flushed.
+    /// The ranges that earlier runs have flushed.
     done: RangeSet,
-    /// There was a checkpoint, even if it says that nothing is done.
+    /// Whether there was a checkpoint, even an empty one.
     is_continued: bool,
 }
 
@@ -59,10 +59,10 @@ impl Resumption {
         &self.done
     }
 
-    /// The options of a copy that goes on from here.
+    /// Returns the options of a copy that resumes from here.
     pub(crate) fn applied_to(self, mut options: CopyOptions) -> CopyOptions {
         options.done.extend(self.done.iter());
-        // What an earlier run has written is not zero, even where it was not flushed.
+        // An earlier run may have written data, even where it was not flushed.
         options.destination_is_zero &= !self.is_continued;
         options.with_checkpoint(self.file)
     }

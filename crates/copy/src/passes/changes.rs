@@ -1,4 +1,4 @@
-//! What is written to a source while it is copied.
+//! Writes to a source while it is copied.
 
 use std::fmt;
 
@@ -6,20 +6,21 @@ use iscsi_block_device::RangeSet;
 
 use crate::boxed::IoFuture;
 
-/// Reports what is written to a source in use: a hypervisor with its bitmaps, a volume with its snapshots.
+/// Reports the writes to a source in use: a hypervisor by its bitmaps, a volume by its snapshots.
 pub trait Changes: fmt::Debug + Send + Sync {
-    /// Returns the bytes that were written since the last call; at the first call, since before the copy began.
-    /// Writes after the answer belong to the next answer. Bytes after the end of the source are ignored.
+    /// Returns the ranges that were written since the last call; at the first call, since before the copy
+    /// began. Writes after the answer belong to the next answer. Bytes after the end of the source are
+    /// ignored.
     ///
     /// # Errors
-    /// When it is not known. The copy ends then, and no checkpoint says that anything is done.
+    /// An error if the writes are not known. The copy ends then, and no checkpoint records anything as done.
     fn changed(&mut self) -> IoFuture<'_, RangeSet>;
 
-    /// Stops all writes to the source from now on. It is called once, before the last call of
-    /// [`changed`](Self::changed). `None`, the default, if writes cannot be stopped; then that call is omitted.
+    /// Stops all writes to the source. It is called once, before the last call of [`changed`](Self::changed).
+    /// `None`, the default, means that writes cannot be stopped; then that call is omitted.
     ///
     /// # Errors
-    /// When writes may go on. The copy ends then.
+    /// An error if writes may continue. The copy ends then.
     fn freeze(&mut self) -> Option<IoFuture<'_, ()>> {
         None
     }

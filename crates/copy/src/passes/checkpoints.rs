@@ -1,4 +1,4 @@
-//! The checkpoints of one pass of several.
+//! The checkpoints of a single pass.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use iscsi_block_device::RangeSet;
 use crate::boxed::IoFuture;
 use crate::progress::checkpoint::CheckpointStore;
 
-/// Keeps the checkpoints of one pass, each with what the pass leaves alone: other passes have copied that.
+/// Saves the checkpoints of one pass, each together with the ranges that other passes have copied.
 #[derive(Debug)]
 pub(crate) struct PassCheckpoints {
     pub(crate) store: Arc<dyn CheckpointStore>,
-    /// What is at the destination and flushed, beside what the pass copies.
+    /// Flushed ranges outside of those that the pass copies.
     pub(crate) flushed: RangeSet,
-    /// What the source did not give to other passes.
+    /// Ranges that the source could not read in other passes.
     pub(crate) unreadable: RangeSet,
 }
 

@@ -1,7 +1,7 @@
-//! Whether one more pass over what has changed meanwhile is the last, and how long that will take.
+//! Decides whether one more pass over the changes is the last, and how long it will take.
 //!
-//! A source that is in use while it is copied is copied in passes: each takes what was written since the
-//! one before began. The last pass is made while nobody writes. Its length is the time that users wait.
+//! A source that is in use is copied in passes: each one copies the writes since the beginning of the one
+//! before. The last pass is made while writes are stopped. Its length is the time that users wait.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use std::time::Duration;
 /// A pass that has ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Pass {
-    /// Bytes that it has copied.
+    /// Bytes that the pass has copied.
     pub copied: u64,
-    /// How long that took, with its flush.
+    /// Duration of the pass, with its flush.
     pub time: Duration,
-    /// Bytes that were written at the source meanwhile.
+    /// Bytes that were written to the source meanwhile.
     pub dirtied: u64,
 }
 
@@ -23,22 +23,22 @@ pub struct Pass {
 pub enum Verdict {
     /// One more pass, while the source is in use.
     Again {
-        /// How long a last pass would take now.
+        /// How long a last pass would take at present.
         last: Duration,
-        /// After how many more passes, the last one included, the goal will be reached, if all goes on as it
-        /// went.
+        /// Number of further passes, with the last one, until the goal is reached, if the rates stay the
+        /// same.
         passes: u32,
     },
     /// The last pass is short enough: stop all writes, and make it.
     Last {
-        /// How long it will take.
+        /// How long that pass will take.
         last: Duration,
     },
     /// More passes do not make the last one shorter.
     Diverges {
-        /// How long a last pass would take now.
+        /// How long a last pass would take at present.
         last: Duration,
-        /// Why.
+        /// The reason.
         why: Divergence,
     },
 }
@@ -51,14 +51,14 @@ pub enum Divergence {
     DirtiedAgain {
         /// Bytes that were written during the pass before.
         before: u64,
-        /// And during this one.
+        /// Bytes that were written during this pass.
         now: u64,
     },
-    /// There were as many passes as there may be.
+    /// The largest number of passes is reached.
     MaxPasses(u32),
 }
 
-/// Watches the passes of one copy.
+/// Forecasts the last pass from the passes of one copy.
 #[derive(Clone, Debug)]
 pub struct Forecast {
     goal: Duration,
@@ -67,18 +67,19 @@ pub struct Forecast {
     last: Option<Pass>,
 }
 
-/// A pass that leaves so much of what the one before has left, in tenths, is no progress.
+/// Share of the changes before a pass, in tenths, above which the changes after it count as no progress.
 const NO_PROGRESS: u64 = 9;
-/// No forecast goes further ahead, in passes.
+/// Largest forecast, in passes.
 const HORIZON: u32 = 100;
 
 impl Forecast {
-    /// Sets how long the last pass may take (`goal`); there are `max_passes` before it at most, and one at least.
+    /// Sets how long the last pass may take (`goal`). At most `max_passes` are made before it, and at least
+    /// one.
     pub fn new(goal: Duration, max_passes: u32) -> Self {
         Self { goal, max_passes: max_passes.max(1), passes: 0, last: None }
     }
 
-    /// Takes the next pass, and says what follows from it.
+    /// Takes in a pass, and returns the next step.
     pub fn take(&mut self, pass: Pass) -> Verdict {
         self.passes += 1;
         let before = self.last.replace(pass).map(|before| before.dirtied);
@@ -98,8 +99,8 @@ impl Forecast {
         Verdict::Again { last, passes: self.ahead(pass, last) }
     }
 
-    /// How many passes it takes until one is short enough: each is shorter than the one before by the
-    /// share of the rate that the source is written with.
+    /// Returns the number of passes until one is short enough: each is shorter than the one before by the
+    /// ratio of the rate of writes at the source to the rate of the copy.
     fn ahead(&self, pass: Pass, mut last: Duration) -> u32 {
         let ratio = last.as_secs_f64() / pass.time.as_secs_f64().max(f64::MIN_POSITIVE);
         let mut passes = 1;
@@ -112,12 +113,12 @@ impl Forecast {
 }
 
 impl Pass {
-    /// How long a copy of so many bytes takes, as fast as this pass was.
+    /// Returns how long a copy of `bytes` bytes takes at the rate of this pass.
     fn time_of(&self, bytes: u64) -> Duration {
         if bytes == 0 {
             return Duration::ZERO;
         }
-        // Of a pass that copied nothing nobody knows how fast it was.
+        // The rate of a pass that copied nothing is unknown.
         let share = bytes as f64 / self.copied as f64;
         Duration::try_from_secs_f64(self.time.as_secs_f64() * share).unwrap_or(Duration::MAX)
     }

@@ -1,8 +1,8 @@
-//! What of a copy is flushed, as text, so that another run goes on from there.
+//! The flushed part of a copy as text, from which another run resumes.
 //!
 //! The format is that of a mapfile of GNU ddrescue: lines of position, length and state, in which `+` is
-//! done, `-` cannot be read, and `?` is not tried yet. Tools that show such files show these. What makes it a checkpoint stands in
-//! comments at its head: the version of the format, both ends, and the length of all.
+//! done, `-` unreadable, and `?` not tried yet. Tools for such files can show it. The data of the checkpoint
+//! is in comments at its head: the version of the format, both ends, and the total length.
 
 use std::fmt;
 use std::ops::Range;
@@ -14,44 +14,46 @@ use thiserror::Error as ThisError;
 use crate::boxed::IoFuture;
 use crate::ends::identity::Identity;
 
-/// The version of the format that is written and read.
+/// Version of the format that is written, and the latest that is read.
 const VERSION: u32 = 2;
 pub(crate) const TITLE: &str = "# iscsi-copy checkpoint ";
 const SOURCE: &str = "# source: ";
 const DESTINATION: &str = "# destination: ";
 const LEFT: &str = "# left: ";
 const SESSIONS: &str = "# sessions: ";
-/// The line of ddrescue that says where it was and what it did; everything counts as tried once.
+/// The status line of ddrescue: position, activity and pass. The values are fixed, as if everything was tried
+/// once.
 const STATUS: &str = "0x0 ? 1";
 
-/// Keeps the checkpoints of a copy, each in the place of the one before: a
-/// [file](crate::CheckpointFile), or anything else that outlives the copy.
+/// Stores the checkpoints of a copy, each in the place of the one before: a [file](crate::CheckpointFile), or
+/// anything else that outlives the copy.
 pub trait CheckpointStore: fmt::Debug + Send + Sync {
-    /// Keeps what is flushed, and what the source does not give, of `total` bytes. Whatever happens meanwhile, this
-    /// checkpoint or the one before is kept.
+    /// Stores the flushed ranges and those that the source cannot read, of `total` bytes. After a crash
+    /// either this checkpoint or the one before must exist.
     ///
     /// # Errors
-    /// When it is not kept; then the one before is.
+    /// An error if it is not stored; then the one before must remain.
     fn keep(&self, flushed: RangeSet, unreadable: RangeSet, total: u64) -> IoFuture<'_, ()>;
 
-    /// Returns the sessions that runs may have left at the destination, as [`begin`](Self::begin) was given them.
+    /// Returns the sessions that runs may have left at the destination, as they were passed to
+    /// [`begin`](Self::begin).
     ///
     /// # Errors
-    /// When that cannot be found out.
+    /// An error if they cannot be found out.
     fn sessions(&self) -> IoFuture<'_, Vec<String>> {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    /// Begins a run that may leave these sessions. What is [kept](Self::keep) from now on is kept with them.
+    /// Begins a run that may leave these sessions. All later [checkpoints](Self::keep) must contain them.
     fn begin(&self, sessions: Vec<String>) {
         drop(sessions);
     }
 
-    /// Ends a run, successful or not: no other sessions than these may have requests in flight. How it leaves the
-    /// destination may be kept.
+    /// Ends a run, successful or not: no other sessions than these may have requests in flight. The store may
+    /// record how the run leaves the destination.
     ///
     /// # Errors
-    /// When that is not kept; then what was kept before is.
+    /// An error if that is not stored; then the last checkpoint remains.
     fn end(&self, sessions: Vec<String>) -> IoFuture<'_, ()> {
         drop(sessions);
         Box::pin(async { Ok(()) })
@@ -61,59 +63,61 @@ pub trait CheckpointStore: fmt::Debug + Send + Sync {
 /// A checkpoint: the part of a copy that is at the destination and flushed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Checkpoint {
-    /// Where the bytes come from.
+    /// The source of the copy.
     pub source: Identity,
-    /// Where they go.
+    /// The destination of the copy.
     pub destination: Identity,
-    /// Bytes there are to copy.
+    /// The number of bytes to copy.
     pub total: u64,
-    /// What a flush has covered.
+    /// The ranges that a flush has covered.
     pub flushed: RangeSet,
-    /// What the medium of the source did not give: another run tries it again.
+    /// The ranges that the medium of the source could not read: another run tries them again.
     pub unreadable: RangeSet,
-    /// How the last run has left a destination that is a file, if it came to its end, well or not.
+    /// The state in which the last run has left a destination that is a file, if that run has ended,
+    /// successful or not.
     pub left: Option<Identity>,
-    /// The sessions that runs may have left at the destination, as it [names](crate::Device::leaves)
-    /// them: what they have in flight is older than what another run writes.
+    /// The sessions that runs may have left at the destination, as it [names](crate::Device::leaves) them:
+    /// their requests in flight have older data than those of another run.
     pub sessions: Vec<String>,
 }
 
-/// The reason why a text is no checkpoint, or not one of this copy.
+/// Reasons why a text is not a checkpoint, or not the checkpoint of this copy.
 #[derive(Clone, Debug, Eq, PartialEq, ThisError)]
 #[non_exhaustive]
 pub enum CheckpointError {
-    /// It does not begin like one.
+    /// The file does not begin like a checkpoint.
     #[error("it is no checkpoint; name another file, or copy without it")]
     Foreign,
-    /// It is of a later version of the format.
+    /// The checkpoint has a later version of the format: a newer version of the program has written it.
     #[error("it has format {0}, of a newer version of this program, and {VERSION} is known")]
     Newer(u32),
-    /// A line is not what it should be, or ranges overlap or do not cover all.
+    /// A line of the checkpoint is malformed, or its ranges overlap or have a gap.
     #[error("it is damaged in line {0}; remove it to begin from the start")]
     Damaged(usize),
-    /// It is of a copy from elsewhere, or the source has changed.
+    /// The checkpoint is of a copy of another source, or the source has changed since.
     #[error("it is of the source {was}, and this is {is}: nothing that it says holds")]
     OtherSource {
-        /// What it is of.
+        /// Source in the checkpoint.
         was: Box<Identity>,
-        /// What is to be copied.
+        /// Source of this copy.
         is: Box<Identity>,
     },
-    /// Another program may have written to the destination, or it is another file.
+    /// The destination may have been changed by another program, or may be another file than the one of the
+    /// checkpoint.
     #[error("{0}, so nothing that it says holds; remove it to begin from the start")]
     Doubtful(String),
-    /// It is of a copy to elsewhere.
+    /// The checkpoint is of a copy to another destination.
     #[error("it is of the destination {was}, and this is {is}: nothing that it says holds")]
     OtherDestination {
-        /// What it is of.
+        /// Destination in the checkpoint.
         was: Box<Identity>,
-        /// What is to be written.
+        /// Destination of this copy.
         is: Box<Identity>,
     },
 }
 
 impl Checkpoint {
-    /// Checks that it is of a copy from this source to this destination.
+    /// Checks that the checkpoint belongs to a copy from this source to this destination.
     ///
     /// # Errors
     /// [`CheckpointError::OtherSource`], [`CheckpointError::OtherDestination`].
@@ -154,7 +158,7 @@ impl fmt::Display for Checkpoint {
             line(range, state)?;
         }
         line(at..*total, '?')?;
-        // A file that was cut off ends otherwise.
+        // A truncated file lacks this line.
         f.write_str("# end\n")
     }
 }
@@ -219,14 +223,14 @@ impl FromStr for Checkpoint {
     }
 }
 
-/// What has become of some bytes.
+/// The state of a range.
 enum State {
     Flushed,
     Unreadable,
     Untried,
 }
 
-/// The bytes of a line, and what has become of them.
+/// Parses a line: a range and its state.
 fn parse_line(line: &str) -> Option<(Range<u64>, State)> {
     let mut words = line.split_ascii_whitespace();
     let (start, len) = (number(words.next()?)?, number(words.next()?)?);

@@ -1,4 +1,4 @@
-//! The file that a checkpoint is kept in.
+//! The file that stores a checkpoint.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ use crate::host_files::{HostFiles, blocking_on};
 
 const SHORTENED: &str = "the destination is shorter than what it says to be there";
 
-/// A file that holds the last checkpoint of a copy. Whatever happens while one is written, the file holds it or the one
-/// before.
+/// A file with the last checkpoint of a copy. After a crash while one is written, the file has either that
+/// one or the one before.
 #[derive(Clone, Debug)]
 pub struct CheckpointFile {
     files: Arc<dyn HostFiles>,
@@ -26,22 +26,22 @@ pub struct CheckpointFile {
     known: Arc<Mutex<Known>>,
 }
 
-/// What stands in the file beside what is flushed.
+/// The content of the file beside the flushed ranges.
 #[derive(Debug, Default)]
 struct Known {
-    /// `None` as long as it was not looked for.
+    /// Sessions that runs may have left; `None` before they were looked for.
     sessions: Option<Vec<String>>,
-    /// How an earlier run has left the destination, until this one begins.
+    /// The state in which an earlier run has left the destination, until this run begins.
     left: Option<Identity>,
 }
 
 impl CheckpointFile {
-    /// Names the file for a copy between these ends. Nothing is read or written yet.
+    /// Names the file for a copy between these ends. It does not read or write it.
     pub fn new(path: impl Into<PathBuf>, source: Identity, destination: Identity) -> Self {
         Self::new_at(Arc::new(SystemFiles), path.into(), source, destination)
     }
 
-    /// A file on a simulated host.
+    /// Names a file on a simulated host.
     #[cfg(feature = "simulation")]
     #[doc(hidden)]
     pub fn new_on(
@@ -67,17 +67,18 @@ impl CheckpointFile {
         &self.path
     }
 
-    /// Reads what an earlier run has left there: the bytes that are flushed; `None` if there is no such file.
+    /// Reads the checkpoint of an earlier run, and returns the flushed ranges; `None` if there is no such
+    /// file.
     ///
     /// # Errors
-    /// Those of the system; [`InvalidData`](ErrorKind::InvalidData) with a
-    /// [`CheckpointError`](crate::CheckpointError) if it is damaged, or of another copy, or another program has
-    /// written to a destination that is a file.
+    /// The errors of the system; [`InvalidData`](ErrorKind::InvalidData) with a
+    /// [`CheckpointError`](crate::CheckpointError) if it is damaged, or of another copy, or another program
+    /// has written to a destination that is a file.
     pub fn load(&self) -> io::Result<Option<RangeSet>> {
         let Some(Checkpoint { flushed, left, sessions, .. }) = self.read()? else {
             return Ok(None);
         };
-        // Where nothing is said to be there, all is written.
+        // A checkpoint without flushed ranges needs no check: everything is written.
         if !flushed.is_empty() {
             let checked = self.destination.check_left(left.as_ref())?;
             checked.map_err(|doubt| invalid(CheckpointError::Doubtful(doubt.to_string())))?;
@@ -88,13 +89,14 @@ impl CheckpointFile {
         Ok(Some(flushed))
     }
 
-    /// Reads what an earlier run has left, as [`load`](Self::load), and writes it again, or a file that says that nothing is
-    /// done: so it is known before the copy begins whether the file can be written. `held` is the length of a destination that is a file,
-    /// from where the copy is written on; `total` the length of the source. Returns `None` if there was no such file.
+    /// Reads the checkpoint of an earlier run, as [`load`](Self::load) does, and writes it again, or else a
+    /// checkpoint in which nothing is done. That shows before the copy begins whether the file can be
+    /// written. `held` is the length of a destination that is a file, counted from the first byte of the
+    /// copy; `total` is the length of the source. Returns `None` if there was no such file.
     ///
     /// # Errors
-    /// Those of [`load`](Self::load) and [`store`](Self::store); [`InvalidData`](ErrorKind::InvalidData) if the
-    /// destination is shorter than what the checkpoint says to be there.
+    /// The errors of [`load`](Self::load) and [`store`](Self::store); [`InvalidData`](ErrorKind::InvalidData)
+    /// if the destination is shorter than the flushed ranges of the checkpoint.
     pub fn resume(&self, held: Option<u64>, total: u64) -> io::Result<Option<RangeSet>> {
         let done = self.load()?;
         let last = done.as_ref().and_then(|done| done.iter().next_back());
@@ -105,10 +107,10 @@ impl CheckpointFile {
         Ok(done)
     }
 
-    /// Keeps what is flushed, and what the source does not give, of `total` bytes.
+    /// Stores the flushed ranges and those that the source cannot read, of `total` bytes.
     ///
     /// # Errors
-    /// Those of the system; then the file is as it was.
+    /// The errors of the system; then the file is unchanged.
     pub fn store(&self, flushed: RangeSet, unreadable: RangeSet, total: u64) -> io::Result<()> {
         let (source, destination) = (self.source.clone(), self.destination.clone());
         let (sessions, left) = (self.sessions_by_now()?, self.lock().left.clone());
@@ -120,7 +122,7 @@ impl CheckpointFile {
         replace(self.files.as_ref(), &self.path, checkpoint.to_string().as_bytes()).map(drop)
     }
 
-    /// What is in the file, if it is of this copy.
+    /// Reads the checkpoint in the file, if it is one of this copy.
     fn read(&self) -> io::Result<Option<Checkpoint>> {
         let Some(text) = self.files.read(&self.path, TITLE)? else { return Ok(None) };
         // Invalid UTF-8 is not an error of its own: the parser reports the first bad line.
@@ -130,13 +132,13 @@ impl CheckpointFile {
         Ok(Some(checkpoint))
     }
 
-    /// The sessions that were told, or stand in the file of an earlier run.
+    /// Returns the sessions that were set, or else those in the file of an earlier run.
     fn sessions_by_now(&self) -> io::Result<Vec<String>> {
         if let Some(sessions) = &self.lock().sessions {
             return Ok(sessions.clone());
         }
         let earlier = match self.read() {
-            // It is of another copy, and about to be gone.
+            // The file belongs to another copy, and is about to be replaced.
             Err(error) if error.kind() == ErrorKind::InvalidData => None,
             read => read?,
         };
@@ -144,7 +146,7 @@ impl CheckpointFile {
         Ok(self.lock().sessions.get_or_insert(earlier).clone())
     }
 
-    /// Notes how the destination is left.
+    /// Records how the destination is left.
     fn note_end(&self, sessions: Vec<String>) -> io::Result<()> {
         let Some(mut checkpoint) = self.read()? else { return Ok(()) };
         checkpoint.left = self.destination.left()?;
@@ -163,7 +165,7 @@ fn invalid(error: CheckpointError) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, error)
 }
 
-/// On a thread that may block.
+/// Each function runs on a thread that may block.
 impl CheckpointStore for CheckpointFile {
     fn keep(&self, flushed: RangeSet, unreadable: RangeSet, total: u64) -> IoFuture<'_, ()> {
         let file = self.clone();

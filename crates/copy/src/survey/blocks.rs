@@ -1,14 +1,15 @@
-//! Where blocks begin and end.
+//! Block boundaries.
 
 use std::ops::Range;
 
 use super::segment::Segment;
 use crate::digests::Digest;
 
-/// A block that was read, or a part of one, and its digest if it was read as a whole.
+/// A block that was read, or a part of one, with its digest if it was read completely.
 pub(crate) type Block = (Range<u64>, Option<Digest>);
 
-/// Cuts a range where blocks end, and says of each piece whether it is a block, in a copy that ends at `end`.
+/// Cuts a range at block boundaries, in a copy that ends at `end`. Returns the pieces, and whether each is a
+/// whole block.
 pub(crate) fn blocks(range: Range<u64>, size: u64, end: u64) -> Vec<(Range<u64>, bool)> {
     let mut blocks = Vec::new();
     let mut at = range.start;
@@ -21,7 +22,8 @@ pub(crate) fn blocks(range: Range<u64>, size: u64, end: u64) -> Vec<(Range<u64>,
     blocks
 }
 
-/// Makes data of whole blocks, as far as a question went: what is a hole in part is read.
+/// Rounds data up to whole blocks within the range of the question: a block that is a hole only in part is
+/// read.
 pub(crate) fn whole_blocks(segments: Vec<Segment>, asked: &Range<u64>, size: u64) -> Vec<Segment> {
     let mut whole: Vec<Segment> = Vec::new();
     let mut put = |range: Range<u64>, is_zero: bool| match whole.last_mut() {

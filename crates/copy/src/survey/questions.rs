@@ -1,61 +1,65 @@
-//! Whether a question of which bytes hold data is worth its time, how far it goes, and how long reading waits for
-//! its answer.
+//! Decides whether questions about data are worth their time, how far each goes, and how long reading waits
+//! for the answers.
 //!
-//! While reading has nothing to do but to wait for an answer, the time is owed; an answer pays back the time that the
-//! zeros in it would have taken to be read. As long as little is owed, reading waits. Then it goes on where nothing is
-//! known, gently at first, and one question at a time looks farther ahead, until an answer pays.
+//! Time in which reading only waits for an answer is owed. An answer pays back the time that reading its
+//! zeros would have taken. As long as little is owed, reading waits. With more owed, it reads unknown ranges,
+//! few at first, and one question at a time looks farther ahead, until an answer pays.
 //!
-//! Why it is so: `docs/design/questions.md`.
+//! Design: `docs/design/questions.md`.
 
 use std::time::Duration;
 
 use iscsi_block_device::{DeviceError, DeviceErrorKind};
 use tokio::time::Instant;
 
-/// The first question is for so many bytes.
+/// Length of the first question, bytes.
 const FIRST_WINDOW: u64 = 1 << 30;
-/// A longer question than this tells nothing more.
+/// Longest question, bytes: a longer one brings nothing more.
 const MAX_WINDOW: u64 = 1 << 44;
-/// A shorter one saves less than it costs anywhere.
+/// Shortest question, bytes: a shorter one never saves more than it costs.
 const MIN_WINDOW: u64 = 1 << 20;
-/// The next question is longer if the answer was whole with so few extents, and shorter if it had so many.
+/// Number of extents up to which a complete answer makes the next question longer.
 const FEW: usize = 16;
+/// Number of extents from which on an answer makes the next question shorter.
 const MANY: usize = 1024;
-/// So many questions are under way at once.
+/// Largest number of concurrent questions.
 const AT_ONCE: usize = 4;
-/// So much may be owed.
+/// Largest time that may be owed while reading waits.
 const GRACE: Duration = Duration::from_millis(250);
-/// What reading brings until it is known, bytes in a second: 1 Gbit/s.
+/// Rate of reading before it is measured, as bytes and time: 1 Gbit/s.
 const DEFAULT_RATE: (u64, Duration) = (125_000_000, Duration::from_secs(1));
-/// The rate is that of about so much time of reading, and of no less than the other.
+/// Time of reading over which the rate is measured.
 const RATE_SPAN: Duration = Duration::from_secs(2);
+/// Shortest time of reading that gives a rate.
 const MIN_RATE_SPAN: Duration = Duration::from_millis(100);
-/// A question looks at least so far ahead where asking does not pay, and at most so far, bytes.
+/// Shortest distance at which a question looks ahead where asking does not pay, bytes.
 const MIN_AHEAD: u64 = 4 << 20;
+/// Longest distance at which a question looks ahead where asking does not pay, bytes.
 const MAX_AHEAD: u64 = 256 << 20;
 
-/// What reading does meanwhile.
+/// What reading does while questions are asked.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Pace {
-    /// It has nothing to do before an answer comes.
+    /// It can do nothing before an answer arrives.
     Starved,
-    /// It reads, or something else holds it up.
+    /// It reads, or waits for something else than an answer.
     Going,
-    /// It shall not.
+    /// It is paused.
     Paused,
 }
 
-/// How a question was answered.
+/// An answer to a question.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
-    /// How long it took.
+    /// Time that the answer took.
     pub(crate) took: Duration,
-    /// How many bytes it was about, and about how many of them the answer is.
+    /// Bytes that the question was about.
     pub(crate) asked: u64,
+    /// Bytes that the answer covers.
     pub(crate) covered: u64,
-    /// The extents in it.
+    /// Number of extents in the answer.
     pub(crate) extents: usize,
-    /// Bytes that need not be read because of it.
+    /// Bytes that need not be read because of the answer.
     pub(crate) spared: u64,
 }
 
@@ -63,24 +67,26 @@ pub(crate) struct Answer {
 #[derive(Debug)]
 pub(crate) struct Questions {
     under_way: usize,
-    /// One was answered.
+    /// Whether a question was answered.
     is_answered: bool,
-    /// Nothing is asked any more.
+    /// Whether no more questions are asked.
     is_refused: bool,
     window: u64,
-    /// How far ahead of what is read the next one looks, where asking does not pay; one that does so is under way.
+    /// Distance ahead of the reads at which the next question looks, where asking does not pay.
     ahead: u64,
+    /// Whether a question that looks ahead is in flight.
     is_ahead: bool,
-    /// What is owed.
+    /// Time that is owed.
     owed: Duration,
-    /// How long an answer takes.
+    /// Mean time of an answer.
     took: Duration,
-    /// What reading brought of late, in which time.
+    /// Bytes that were read recently.
     bytes: u64,
+    /// Time that these bytes took.
     time: Duration,
-    /// What reading has done since then.
+    /// The pace of reading, and the time since which it has that pace.
     since: Option<(Instant, Pace)>,
-    /// So many reads may be under way where nothing is known.
+    /// Largest number of reads of unknown ranges in flight.
     blind: usize,
 }
 
@@ -102,12 +108,12 @@ impl Questions {
         }
     }
 
-    /// Those of a device that is asked nothing: all of it counts as data.
+    /// Creates the questions of a device that is never asked: all of it counts as data.
     pub(crate) const fn none() -> Self {
         Self { is_refused: true, ..Self::new() }
     }
 
-    /// Whether one more may be asked.
+    /// Returns whether one more question may be asked.
     pub(crate) const fn has_room(&self) -> bool {
         let most = if self.is_answered && self.pays() { AT_ONCE } else { 1 };
         !self.is_refused && self.under_way < most
@@ -117,23 +123,23 @@ impl Questions {
         self.under_way > 0
     }
 
-    /// How many bytes the next one is about.
+    /// Returns the length of the next question, bytes.
     pub(crate) const fn window(&self) -> u64 {
         self.window
     }
 
-    /// How far behind the first byte of which nothing is known the next one begins.
+    /// Returns the distance between the first unknown byte and the beginning of the next question.
     pub(crate) fn skip(&self) -> u64 {
         if self.pays() {
             return 0;
         }
-        // As far as reading comes until the answer is there, and as far again.
+        // Twice the distance that reading covers until the answer arrives.
         let (bytes, time) = self.rate();
         let meanwhile = u128::from(bytes) * 2 * self.took.as_nanos() / time.as_nanos().max(1);
         self.ahead.max(u64::try_from(meanwhile).unwrap_or(MAX_AHEAD)).min(MAX_AHEAD)
     }
 
-    /// Whether one more read may begin where nothing is known, beside those that are there already.
+    /// Returns whether one more read of an unknown range may begin, beside `reading` such reads.
     pub(crate) const fn allow_blind(&self, reading: usize) -> bool {
         self.is_refused || !self.pays() && reading < self.blind
     }
@@ -142,19 +148,19 @@ impl Questions {
         self.owed.as_nanos() <= GRACE.as_nanos()
     }
 
-    /// What reading brings, and in which time.
+    /// Returns the rate of reading as bytes and time.
     fn rate(&self) -> (u64, Duration) {
         if self.time < MIN_RATE_SPAN { DEFAULT_RATE } else { (self.bytes, self.time) }
     }
 
-    /// How long so many bytes would be read.
+    /// Returns how long reading `bytes` bytes takes.
     fn time_of(&self, bytes: u64) -> Duration {
         let (read, time) = self.rate();
         let nanos = u128::from(bytes) * time.as_nanos() / u128::from(read.max(1));
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// From now on reading does this.
+    /// Notes the pace of reading from `now` on.
     pub(crate) fn note(&mut self, now: Instant, pace: Pace) {
         if let Some((since, before)) = self.since.replace((now, pace)) {
             let passed = now.saturating_duration_since(since);
@@ -169,7 +175,7 @@ impl Questions {
         }
     }
 
-    /// A read has brought so many bytes; whether it began where nothing was known.
+    /// Takes in a read of `bytes` bytes; `is_blind` if its range was unknown.
     pub(crate) fn read(&mut self, bytes: u64, is_blind: bool) {
         if !matches!(self.since, Some((_, Pace::Starved))) {
             self.bytes += bytes;
@@ -179,13 +185,13 @@ impl Questions {
         }
     }
 
-    /// A question goes out.
+    /// Counts a question that is sent.
     pub(crate) const fn begin(&mut self) {
         self.under_way += 1;
         self.is_ahead = !self.pays();
     }
 
-    /// It was answered.
+    /// Takes in the answer to a question.
     pub(crate) fn end(&mut self, answer: Answer) {
         self.under_way -= 1;
         self.is_answered = true;
@@ -195,7 +201,8 @@ impl Questions {
             0..=FEW if is_whole => (self.window * 4).min(MAX_WINDOW),
             MANY.. => self.window / 4,
             _ if is_whole => self.window,
-            // Where it ended the next begins: it would be asked for the same again.
+            // The next question begins where this answer ends: a longer one would ask for the same bytes
+            // again.
             _ => self.window.min(answer.covered.saturating_mul(2)),
         };
         self.window = self.window.max(MIN_WINDOW);
@@ -208,7 +215,7 @@ impl Questions {
         }
     }
 
-    /// It was not answered.
+    /// Takes in the failure of a question.
     pub(crate) fn fail(&mut self, error: &DeviceError, took: Duration, asked: u64) {
         let kind = error.kind();
         self.is_refused |=
@@ -227,7 +234,7 @@ mod tests {
         Answer { took: 10 * MILLI, asked, covered, extents, spared }
     }
 
-    /// Questions of which so much is owed.
+    /// Returns questions that owe `millis` milliseconds.
     fn owing(millis: u32) -> (Questions, Instant) {
         let (mut questions, now) = (Questions::new(), Instant::now());
         questions.note(now, Pace::Starved);
@@ -276,7 +283,7 @@ mod tests {
         assert_eq!(questions.skip(), MIN_AHEAD);
         questions.begin();
         assert!(!questions.has_room(), "one looks ahead");
-        // 64 KiB at 1 Gbit/s are half a millisecond.
+        // Reading 64 KiB at 1 Gbit/s takes half a millisecond.
         questions.end(answer(1 << 20, 1 << 17, 2, 1 << 16));
         assert!(questions.allow_blind(0));
         assert_eq!(questions.skip(), 2 * MIN_AHEAD, "the next looks farther");
@@ -286,7 +293,7 @@ mod tests {
         assert_eq!(questions.skip(), 0);
     }
 
-    /// The same answers pay on a link that is slow.
+    /// On a slow link the same answers pay.
     #[test]
     fn what_is_saved_goes_by_the_rate_of_reading() {
         for (rate, pays) in [(1 << 20, true), (100 << 20, false)] {

@@ -1,18 +1,18 @@
-//! Bytes of which the same is known.
+//! Segments of data and of zeros.
 
 use std::ops::Range;
 
 use iscsi_block_device::Extent;
 
-/// Bytes in a row that are data, or read as zeros.
+/// Consecutive bytes that all hold data, or all read as zeros.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Segment {
     pub(crate) range: Range<u64>,
     pub(crate) is_zero: bool,
 }
 
-/// What the extents of a range say, without a gap and no further than the range; what they do not
-/// say is data, for one request at least.
+/// Returns the extents of a range as segments, without gaps and cut to the range; a rest that they do not
+/// cover is left out. If nothing is covered, the whole range counts as data.
 pub(crate) fn segments(extents: &[Extent], range: Range<u64>) -> Vec<Segment> {
     let mut segments: Vec<Segment> = Vec::new();
     let mut at = range.start;

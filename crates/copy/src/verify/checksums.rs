@@ -1,9 +1,9 @@
-//! What was read from the source, in eight bytes for each request.
+//! Checksums of the data that was read from the source: eight bytes for each request.
 //!
-//! Each part of data gets a checksum between its read and its write, so the source is read once only:
-//! it may be a pipe, it may be far away, it may change. The checksum is CRC-64/NVME: made for storage, an
-//! order of magnitude faster than a cryptographic hash, and no weaker here, where errors are
-//! accidents. (A target that lies can lie later as well.)
+//! Each part with data gets a checksum between its read and its write, so that the source is read only once:
+//! it may be a pipe, far away, or changing. The checksum is CRC-64/NVME: made for storage, and ten times
+//! faster than a cryptographic hash. It is no weaker here, where errors are accidents: a malicious target
+//! could return wrong data later as well.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,21 +13,21 @@ use iscsi_block_device::RangeSet;
 
 use crate::engine::part::{Content, Part};
 
-/// The checksum of some bytes: CRC-64/NVME.
+/// Returns the CRC-64/NVME of some bytes.
 pub(crate) fn sum(data: &[u8]) -> u64 {
     checksum(CrcAlgorithm::Crc64Nvme, data)
 }
 
-/// The checksums of what was read in a copy, and where there were zeros.
+/// The checksums of the data that a copy has read, and the ranges of zeros.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Checksums {
-    /// By the first byte of a part, the byte behind its last, and its checksum.
+    /// By the first byte of a part: the byte after its last one, and its checksum.
     parts: BTreeMap<u64, (u64, u64)>,
     zeros: RangeSet,
 }
 
 impl Checksums {
-    /// Keeps what a part is, in the place of what was there before.
+    /// Sets the checksum of a part; older ones that overlap it are removed.
     pub(crate) fn put(&mut self, part: &Part, sum: u64) {
         self.forget(&part.range);
         match part.content {
@@ -38,15 +38,15 @@ impl Checksums {
         }
     }
 
-    /// Takes what a later pass over these bytes has read, in the place of what was there before. A part of which
-    /// only some bytes were read again has no checksum any more.
+    /// Replaces the checksums of `ranges` with those of a later pass. A part that was only partly read again
+    /// loses its checksum.
     pub(crate) fn supersede(&mut self, ranges: &RangeSet, later: Self) {
         ranges.iter().for_each(|range| self.forget(&range));
         self.parts.extend(later.parts);
         self.zeros.extend(later.zeros.iter());
     }
 
-    /// What they are of.
+    /// Returns the ranges with a checksum, or with zeros.
     pub(crate) fn ranges(&self) -> RangeSet {
         let mut ranges = self.zeros.clone();
         ranges.extend(self.parts().map(|(range, _)| range));
@@ -61,12 +61,12 @@ impl Checksums {
         old.iter().for_each(|start| _ = self.parts.remove(start));
     }
 
-    /// The parts that held data, in order, each with its checksum.
+    /// Returns the parts with data in their order, each with its checksum.
     pub(crate) fn parts(&self) -> impl Iterator<Item = (Range<u64>, u64)> + '_ {
         self.parts.iter().map(|(start, (end, sum))| (*start..*end, *sum))
     }
 
-    /// Where there were zeros.
+    /// Returns the ranges of zeros.
     pub(crate) const fn zeros(&self) -> &RangeSet {
         &self.zeros
     }

@@ -1,7 +1,7 @@
-//! What a verification reads back, in the order of the device.
+//! The pieces that a verification reads back, in the order of the device.
 //!
-//! Where zeros are expected, the destination is asked whether it reads as zeros there; of what another run has
-//! copied, the source is asked as well. Reading goes on meanwhile.
+//! Where zeros are expected, the destination is asked whether it reads as zeros. For ranges that another run
+//! has copied, the source is asked as well. Reading continues meanwhile.
 
 use std::iter::Peekable;
 use std::ops::Range;
@@ -15,12 +15,12 @@ use tokio::time::Instant;
 use crate::survey::questions::Pace;
 use crate::survey::{Front, Grid, Question, Survey};
 
-/// What has no checksum is read back in pieces of so many bytes.
+/// Length of the pieces without a checksum, bytes.
 const PIECE: usize = 1 << 20;
-/// One question is about many runs, however short they are.
+/// One question covers many runs, however short they are.
 const GRID: Grid = Grid { block: 1, short: 0 };
 
-/// What is to be read back.
+/// The expected content of a piece.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Expected {
     Zeros,
@@ -28,29 +28,29 @@ pub(crate) enum Expected {
     Sum(u64),
     /// Data with this BLAKE3.
     Blake3([u8; 32]),
-    /// What the source holds: there is no checksum of what another run has read.
+    /// The data of the source: ranges that another run has read have no checksum.
     Source,
 }
 
 pub(crate) type Piece = (Range<u64>, Expected);
 
-/// Who is asked.
+/// The end that is asked.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Side {
     Source,
     Destination,
 }
 
-/// What comes next.
+/// The next step of a verification.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// So many bytes are as they should be, by the word of the destination.
+    /// This number of bytes is right, as the destination reports.
     Told(u64),
-    /// A piece to be read; and whose answer was not waited for.
+    /// A piece to read, and the side whose answer it has not waited for, if there is one.
     Read(Piece, Option<Side>),
 }
 
-/// A device, and what it is asked.
+/// A device, its unknown ranges, and the questions to it.
 #[derive(Debug)]
 struct Asked {
     device: Option<Arc<dyn Device>>,
@@ -58,14 +58,14 @@ struct Asked {
     survey: Survey,
 }
 
-/// What is still to be read back.
+/// The pieces still to be read back.
 #[derive(Debug)]
 pub(crate) struct ReadBack {
-    /// What has a checksum.
+    /// Pieces with a checksum.
     known: Peekable<IntoIter<Piece>>,
-    /// What another run has copied, of which the source may hold no data.
+    /// Ranges that another run has copied, in which the source may have holes.
     earlier: Asked,
-    /// What should be zero.
+    /// Ranges that should be zero.
     zeros: Asked,
     longest: u64,
     answers: JoinSet<(Side, Question, DeviceResult<Vec<Extent>>)>,
@@ -85,7 +85,7 @@ impl Asked {
         self.survey.is_awaited(&self.unknown)
     }
 
-    /// The next data, or what may be; whether nothing is known of it.
+    /// Cuts off the next range to read; also returns whether it is unknown.
     fn cut_data(&mut self) -> Option<(Range<u64>, bool)> {
         let (range, is_blind) = self.survey.data(&self.unknown, PIECE, PIECE)?;
         self.survey.begin_read(&range, is_blind, &mut self.unknown);
@@ -94,8 +94,8 @@ impl Asked {
 }
 
 impl ReadBack {
-    /// Pieces with checksums, in order; zeros; and what another run has copied. With `reads_holes` neither end is asked where
-    /// it holds data.
+    /// Creates the pieces: those with checksums, in order; the zeros; and the ranges that another run has
+    /// copied. With `reads_holes` neither end is asked where it holds data.
     pub(crate) fn new(
         source: Option<Arc<dyn Device>>,
         destination: Arc<dyn Device>,
@@ -117,18 +117,18 @@ impl ReadBack {
         }
     }
 
-    /// The longest piece.
+    /// Returns the length of the longest piece.
     pub(crate) fn longest(&self) -> usize {
         usize::try_from(self.longest).unwrap_or(usize::MAX)
     }
 
-    /// Whether all has been begun.
+    /// Returns whether all pieces have begun.
     pub(crate) fn is_over(&mut self) -> bool {
         let asked = [&self.earlier, &self.zeros];
         self.known.peek().is_none() && asked.iter().all(|asked| asked.front().is_none())
     }
 
-    /// What comes next; `None` at the end, and as long as an answer is waited for.
+    /// Returns the next step; `None` at the end, and while an answer is awaited.
     pub(crate) fn next(&mut self) -> Option<Step> {
         self.ask();
         let known = self.known.peek().map(|(range, _)| range.start);
@@ -169,7 +169,7 @@ impl ReadBack {
         }
     }
 
-    /// Takes the next answer; `None` if nothing is asked.
+    /// Takes the next answer; `None` if no question is in flight.
     pub(crate) async fn answered(&mut self) -> Option<Result<(), JoinError>> {
         let (side, question, told) = match self.answers.join_next().await? {
             Ok(answer) => answer,
@@ -178,21 +178,22 @@ impl ReadBack {
         let Asked { unknown, survey, .. } = self.side(side);
         survey.take(&question, told, unknown, Instant::now());
         if side == Side::Source {
-            // All at once: one question to the destination is about many runs.
+            // Takes all zeros together, because one question to the destination covers many runs.
             let zeros = survey.take_zeros();
             self.zeros.unknown.extend(zeros);
         }
         Some(Ok(()))
     }
 
-    /// A read has brought so many bytes.
+    /// Takes in the end of a read of `bytes` bytes.
     pub(crate) fn end_read(&mut self, bytes: u64, blind: Option<Side>) {
         for side in [Side::Source, Side::Destination] {
             self.side(side).survey.end_read(bytes, blind == Some(side));
         }
     }
 
-    /// From now on reads wait for their turn (`Going`), for an order, or for something to read.
+    /// Notes the pace of the reads: they wait for their turn (`Going`), for an order, or for something to
+    /// read.
     pub(crate) fn note(&mut self, pace: Pace) {
         for side in [Side::Source, Side::Destination] {
             let asked = self.side(side);

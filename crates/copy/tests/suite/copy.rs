@@ -1,5 +1,5 @@
-//! A copy between devices that answer in any order: every byte arrives, in bounded memory, and what
-//! is zero does not travel.
+//! Copies between devices that answer in any order: every byte arrives, memory is bounded, and zeros are not
+//! sent.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ fn options() -> CopyOptions {
     CopyOptions::default().with_io_size(4096).with_zero_granularity(Some(512))
 }
 
-/// What a device says where it [fails](support::State::fails_at).
+/// Returns the error of a device where it [fails](support::State::fails_at).
 fn bad_block() -> DeviceError {
     DeviceError::new(DeviceErrorKind::Other, "a bad block")
 }
@@ -21,7 +21,7 @@ fn copy(from: &Memory, to: &Memory) -> CopyJob {
     CopyJob::new(from, to).with_options(options())
 }
 
-/// Data, zeros and data, of so many grains each.
+/// Returns data, zeros and data, with the given number of grains each.
 fn sparse(grains: &[usize]) -> Vec<u8> {
     let mut bytes = pattern(grains.iter().sum::<usize>() * GRAIN);
     let mut at = 0;
@@ -148,7 +148,7 @@ async fn a_destination_that_loses_all_again_and_again_is_given_up() {
     assert_eq!(failure.error.device().unwrap().kind(), DeviceErrorKind::LostWrites);
 }
 
-/// A hole that another run has made, and no flush has covered, goes with the cache.
+/// A hole that another run has made and no flush has covered is lost with the cache.
 #[tokio::test(start_paused = true)]
 async fn a_hole_that_is_left_alone_outlives_a_loss_of_the_cache() {
     let from = Memory::new(sparse(&[8, 24]));

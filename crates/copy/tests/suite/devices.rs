@@ -1,4 +1,4 @@
-//! Block devices of this host as destinations: loop devices, where the test may make them.
+//! Block devices of this host as destinations: loop devices, where the test is permitted to create them.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
@@ -17,7 +17,7 @@ const MIB: usize = 1 << 20;
 struct Loop(String);
 
 impl Loop {
-    /// `None` where the system does not let the test have one.
+    /// Attaches a loop device; `None` where the system does not permit that.
     fn attach(image: &Path) -> Option<Self> {
         let mut command = Command::new("losetup");
         let output = command.args(["--find", "--show", "--partscan"]).arg(image).output();
@@ -42,7 +42,7 @@ fn claim(path: &str) -> File {
     let claim = || OpenOptions::new().read(true).custom_flags(OFlag::O_EXCL.bits()).open(path);
     for _ in 0..500 {
         match claim() {
-            // The kernel may still have it, for the devices of other tests come and go.
+            // The kernel may still hold it, because other tests attach and detach devices.
             Err(why) if why.kind() == ErrorKind::ResourceBusy => {
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }
@@ -66,12 +66,12 @@ async fn a_device_that_another_program_has_claimed_is_not_written_to() {
     let Some(device) = Loop::attach(&image) else { return };
     let holder = claim(&device.0);
     assert_eq!(users(&FileDevice::create(&device.0).unwrap_err()).by, Vec::<String>::new());
-    // It can be read, and it can be written to by whoever says so.
+    // It can be read, and written to with the override.
     drop(FileDevice::open(&device.0).unwrap());
     drop(FileOptions::new().with_override_use(true).open(&device.0).unwrap());
     drop(holder);
     let to = Destination::file(FileDevice::create(&device.0).unwrap());
-    // While it is written to, it is claimed.
+    // It is claimed while it is written to.
     let refused = FileOptions::new().open(&device.0).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ResourceBusy);
     let copy = CopyJob::new(Source::device(FileDevice::open(&from).unwrap()), to);
@@ -104,10 +104,10 @@ fn a_device_that_is_mounted_says_where() {
     let told = format!("mounted at {}", at.replace(' ', "\\040"));
     assert_eq!(users(&by_device).by.join(", "), told);
     assert_eq!(by_device.to_string(), format!("it is in use: {told}"));
-    // The file is the same data, and no mount claims it.
+    // The file has the same data, and no mount claims it.
     assert_eq!(users(&by_file).by, [format!("shown by {}, {told}", device.0)]);
     drop(device);
-    // The kernel lets go of it when nobody else looks at it any more.
+    // The kernel releases the device when no process has it open any more.
     let mut freed = FileDevice::create(&image);
     for _ in 0..6000 {
         if freed.is_ok() {
@@ -119,14 +119,14 @@ fn a_device_that_is_mounted_says_where() {
     drop(freed.unwrap());
 }
 
-/// A partition that is claimed keeps the whole disk, and the other way round.
+/// A claimed partition protects the whole disk, and a claimed disk its partitions.
 #[test]
 fn a_disk_of_which_a_partition_is_in_use_is_not_written_to() {
     let folder = Folder::new();
     let image = folder.path("image");
     fs::write(&image, vec![0; 4 * MIB]).unwrap();
     let Some(device) = Loop::attach(&image) else { return };
-    // Not every kernel knows of partition tables, but each can be told of a partition.
+    // Not every kernel parses partition tables, but each can add a partition on request.
     let added = Command::new("addpart").args([&device.0, "1", "2048", "2048"]).status();
     let part = format!("{}p1", device.0);
     if !added.is_ok_and(|status| status.success()) || !Path::new(&part).exists() {
@@ -158,7 +158,7 @@ fn nothing_is_created_among_the_devices() {
         assert_eq!(error.kind(), ErrorKind::NotFound, "{}", path.display());
         assert!(error.to_string().contains("no such device"), "{error}");
     }
-    // Elsewhere a link that leads to nothing is where the file is made.
+    // Elsewhere, a link to a missing file creates that file.
     fs::remove_file(&link).unwrap();
     std::os::unix::fs::symlink("target", &link).unwrap();
     drop(FileDevice::create(&link).unwrap());
@@ -173,7 +173,7 @@ fn a_name_that_is_no_name_of_a_file_makes_none() {
         assert!(FileDevice::create(&path).is_err(), "{name}");
     }
     assert_eq!(fs::read_dir(folder.path("")).unwrap().count(), 0);
-    // Random numbers and the machine's memory keep no disk.
+    // Devices of random numbers and of the machine's memory store no disk.
     for device in ["/dev/urandom", "/dev/mem"] {
         if Path::new(device).exists() {
             let error = FileOptions::new().open(device).unwrap_err();

@@ -1,4 +1,4 @@
-//! Dirty bitmaps, as servers tell of them.
+//! Dirty bitmaps, as servers report them.
 
 use std::time::Duration;
 
@@ -17,9 +17,9 @@ const GIB: u64 = 1 << 30;
 struct Server {
     contexts: Vec<String>,
     bitmap: Vec<(u64, u32)>,
-    /// Extents of one answer at most.
+    /// Largest number of extents in one answer.
     at_once: usize,
-    /// It goes away instead of answering.
+    /// Whether it closes the connection instead of answering.
     leaves: bool,
 }
 
@@ -42,7 +42,7 @@ impl Server {
         }
     }
 
-    /// What the bitmap says from an offset on.
+    /// Returns the extents of the bitmap from an offset on.
     fn extents(&self, offset: u64) -> Vec<Extent> {
         let (mut extents, mut at) = (Vec::new(), 0);
         for &(len, status) in &self.bitmap {
@@ -101,7 +101,7 @@ impl Server {
         }
     }
 
-    /// Reads the bitmap `b0`, over a connection of its own and over that of a device.
+    /// Reads the bitmap `b0`, over a connection of its own and over the connection of a device.
     async fn tell(self) -> Result<RangeSet, NbdError> {
         let of_device = self.clone().tell_to(async |uri: NbdUri| {
             let (device, marked) = NbdDevice::open_with_bitmap(&uri, "b0").await?;
@@ -148,7 +148,7 @@ async fn all_that_is_marked_is_told_however_little_comes_at_once() {
     assert!(Server::of(&[]).tell().await.unwrap().is_empty());
 }
 
-/// A status that has no meaning yet may mean that somebody has written.
+/// An undefined status may mean that the bytes were written to.
 #[tokio::test]
 async fn what_is_not_known_counts_as_marked() {
     let told = Server::of(&[(512, 0), (512, 2), (512, 0x8000_0000), (512, 0)]).tell().await;

@@ -1,4 +1,4 @@
-//! Passes over a source in use, as tables of what was written while they ran.
+//! Passes over a source in use, as tables of the bytes written while they ran.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn secs(secs: f64) -> Duration {
     Duration::from_secs_f64(secs)
 }
 
-/// 10 MiB/s go over the link.
+/// The link carries 10 MiB/s.
 #[test]
 fn each_pass_says_what_follows() {
     let again = |last, passes| Verdict::Again { last: secs(last), passes };
@@ -75,7 +75,7 @@ fn one_pass_is_made_in_any_case_and_the_reason_is_a_sentence() {
 }
 
 proptest! {
-    /// Where the source is written to with a steady share of the rate it ends, and the forecast is right.
+    /// With writes at a steady share of the rate the passes end, and the forecast is right.
     #[test]
     fn a_steady_source_is_foreseen(share in 1..85_u64, total in 1000..1_000_000_u64) {
         let rate = 10 * MIB;
@@ -87,7 +87,7 @@ proptest! {
             match forecast.take(Pass { copied: left, time, dirtied }) {
                 Verdict::Again { passes, .. } => {
                     let end = count + passes;
-                    // The first forecast is right but for what is rounded.
+                    // The first forecast is right up to rounding.
                     let first = *promised.get_or_insert(end);
                     prop_assert!(end.abs_diff(first) <= 1 || passes == 100, "{} {}", end, first);
                 }

@@ -1,4 +1,4 @@
-//! Writes of a process that is gone, which its target carries out late.
+//! Writes of a killed process that its target executes late.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const TARGET: &str = "iqn.2026-01.org.example:disk";
 /// The name of a second target with the same unit.
 const OTHER_TARGET: &str = "iqn.2026-01.org.example:disk2";
 const UNIT: usize = 1 << 20;
-/// The blocks of a write that is put off.
+/// The blocks of the delayed write.
 const LATE: std::ops::Range<usize> = 512..640;
 
 /// A target that executes one write long after the end of a test, and a second target with the same unit.
@@ -44,12 +44,12 @@ impl Rig {
         Self { runtime, server, other, unit }
     }
 
-    /// The URL of the unit through the target that delays a write.
+    /// Returns the URL of the unit through the target that delays a write.
     fn url(&self) -> String {
         format!("iscsi://{}/{TARGET}/0", self.server.address())
     }
 
-    /// The URL of the unit through the other target.
+    /// Returns the URL of the unit through the other target.
     fn other_url(&self) -> String {
         format!("iscsi://{}/{OTHER_TARGET}/0", self.other.address())
     }
@@ -58,7 +58,7 @@ impl Rig {
         self.server.with(|target| target.put_off_commands())
     }
 
-    /// A process copies until a write of it is put off, and dies with its sessions.
+    /// Copies in a process until the target delays one of its writes, and kills it with its sessions.
     fn is_killed(&self, bytes: &[u8], options: CopyOptions) {
         let (process, from) = (Runtime::new().unwrap(), Memory::new(bytes.to_vec()));
         let url = self.url();
@@ -74,7 +74,8 @@ impl Rig {
         assert_eq!(self.put_off(), 1);
     }
 
-    /// Another process copies to the end; why it may have left something to the one before it.
+    /// Copies in another process to the end. Returns why earlier sessions may not have ended, if that is
+    /// reported.
     fn copies(&self, name: &str, bytes: &[u8], options: CopyOptions) -> Option<String> {
         self.copies_to(&self.url(), name, bytes, options)
     }
@@ -147,7 +148,8 @@ fn what_digests_say_is_not_undone_by_a_process_that_was_killed() {
     assert_eq!(rig.put_off(), 0, "the target would still undo it");
 }
 
-/// Of all that a checkpoint says to be there, and of what is copied behind it.
+/// The late write changes neither ranges that the checkpoint records as done, nor those that the next run
+/// copies.
 #[test]
 fn what_a_checkpoint_says_is_not_undone_by_a_process_that_was_killed() {
     let (rig, folder) = (Rig::start(), Folder::new());
@@ -160,7 +162,7 @@ fn what_a_checkpoint_says_is_not_undone_by_a_process_that_was_killed() {
     assert!(!kept.contains("# sessions: "), "it has ended in order: {kept}");
 }
 
-/// Only the initiator whose sessions they were can end them. It is told, and what is to be ended is not forgotten.
+/// Only the initiator that had the sessions can end them. The error names it, and the sessions stay recorded.
 #[test]
 fn another_initiator_says_that_it_cannot_end_them() {
     let (rig, folder) = (Rig::start(), Folder::new());
@@ -175,7 +177,8 @@ fn another_initiator_says_that_it_cannot_end_them() {
     assert_eq!(rig.copies("other", &bytes, digests(&path)), None);
 }
 
-/// The sessions of a killed process are ended at their own target, also when the next run uses another target of the unit.
+/// The sessions of a killed process are ended at their own target, even if the next run uses another target
+/// of the unit.
 #[test]
 fn what_a_killed_process_has_left_is_ended_where_it_was_left() {
     let (rig, folder) = (Rig::start(), Folder::new());
@@ -213,7 +216,7 @@ fn what_cannot_be_ended_where_it_was_left_is_not_forgotten() {
     assert_eq!(rig.put_off(), 0);
 }
 
-/// An address where nobody listens.
+/// Returns an address without a listener.
 fn closed_port() -> String {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().to_string()

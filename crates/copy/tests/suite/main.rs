@@ -1,6 +1,7 @@
 //! Copies between devices in memory, files, exports and units.
 //!
-//! One binary for all of them: each of its own would be linked, and its share of the crates compiled, once more.
+//! One binary for all modules: a binary per module would be linked again, and compile its share of the crates
+//! again.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

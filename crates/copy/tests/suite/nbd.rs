@@ -1,4 +1,4 @@
-//! An export of a server that is no good.
+//! Exports of a server that breaks the protocol.
 
 use std::time::Duration;
 
@@ -9,19 +9,19 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-/// A server with one export of 1 MiB and no options, which answers the first request with these bytes.
+/// Serves one export of 1 MiB without options, and answers the first request with these bytes.
 async fn serve(listener: TcpListener, answer: &'static [u8]) {
     let (mut stream, _) = listener.accept().await.unwrap();
     greet(&mut stream).await;
     let mut request = [0; 28];
     if stream.read_exact(&mut request).await.is_ok() {
         stream.write_all(answer).await.unwrap();
-        // Until the client has gone.
+        // Waits until the client has gone.
         while stream.read(&mut request).await.is_ok_and(|count| count > 0) {}
     }
 }
 
-/// NBDMAGIC, IHAVEOPT, no flags; then the answer to NBD_OPT_EXPORT_NAME: size, HAS_FLAGS, zeros.
+/// Sends NBDMAGIC, IHAVEOPT and no flags; then the answer to NBD_OPT_EXPORT_NAME: size, HAS_FLAGS, zeros.
 async fn greet(stream: &mut TcpStream) {
     stream.write_all(b"NBDMAGICIHAVEOPT\0\0").await.unwrap();
     let mut flags_and_option = [0; 20];
@@ -40,7 +40,7 @@ async fn read_from(answer: &'static [u8]) -> DeviceError {
         let device = NbdDevice::open(&uri).await.unwrap();
         assert_eq!(device.capacity(), 1 << 20);
         let error = device.read_into(0, BytesMut::zeroed(512)).await.unwrap_err();
-        // It stays so.
+        // The device stays unusable.
         device.read_into(0, BytesMut::zeroed(512)).await.unwrap_err();
         device.flush().await.unwrap_err();
         error

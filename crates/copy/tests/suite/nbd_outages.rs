@@ -1,4 +1,4 @@
-//! Exports whose server is killed, comes back, or says nothing. Time is virtual.
+//! Exports whose server is killed, comes back, or sends nothing. Time is virtual.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const READ: Command = Command::Read { dont_fragment: false };
 const WRITE: Command = Command::Write { fua: false };
 
-/// A server in a folder of its own.
+/// Starts a server in a folder of its own.
 fn serve(takes_several: bool) -> (NbdServer, Folder) {
     let folder = Folder::new();
     (NbdServer::start(&folder.path("socket"), pattern(LEN), takes_several), folder)
@@ -36,7 +36,7 @@ fn nbd_error(error: &DeviceError) -> &NbdError {
     error.source_as().unwrap_or_else(|| panic!("{error}"))
 }
 
-/// Waits for what other tasks bring about soon.
+/// Waits for a condition that other tasks bring about soon.
 async fn until(mut holds: impl FnMut() -> bool) {
     for _ in 0..10_000 {
         if holds() {
@@ -106,7 +106,7 @@ async fn a_server_that_has_room_for_few_clients_is_not_waited_for() {
     }
 }
 
-/// What was under way when the server was killed is asked for again, whether it was carried out or not.
+/// Requests in flight when the server was killed are sent again, whether they were executed or not.
 #[tokio::test(start_paused = true)]
 async fn what_was_not_answered_is_asked_for_again() {
     for lives in [0, 1] {
@@ -118,7 +118,7 @@ async fn what_was_not_answered_is_asked_for_again() {
         write(&device, 0, 9).await.unwrap();
         assert_eq!((server.count(READ), server.count(WRITE)), (2, 2));
         server.lock().lives = Some(lives);
-        // The write went with the server, so that this is not the flush that was asked for.
+        // The write was lost with the server, so that a later flush does not cover it.
         let error = device.flush().await.unwrap_err();
         assert!(matches!(nbd_error(&error), NbdError::UnflushedWritesLost), "{error}");
     }
@@ -131,7 +131,7 @@ async fn a_flush_tells_of_what_may_be_lost_once_for_each_handle() {
     let other = device.clone();
     write(&device, 0, 1).await.unwrap();
     device.flush().await.unwrap();
-    // What is flushed is not lost.
+    // Flushed data is not lost.
     server.kill();
     server.listen();
     read(&device).await.unwrap();
@@ -139,7 +139,7 @@ async fn a_flush_tells_of_what_may_be_lost_once_for_each_handle() {
     write(&device, 512, 2).await.unwrap();
     server.kill();
     server.listen();
-    // A write that comes after the loss is not covered for what went before it.
+    // A write after the loss does not make up for the lost one.
     write(&device, 1024, 3).await.unwrap();
     for handle in [&device, &other] {
         let error = handle.flush().await.unwrap_err();
@@ -152,7 +152,8 @@ async fn a_flush_tells_of_what_may_be_lost_once_for_each_handle() {
     assert_eq!(state.medium[512..1024], pattern(LEN)[512..1024], "this one was lost indeed");
 }
 
-/// The server is killed when it has answered a change, and its caller looks at that after a flush has reported the loss.
+/// The server is killed after it has answered a change, and the caller receives that answer after a flush has
+/// reported the loss.
 #[tokio::test(start_paused = true)]
 async fn a_loss_is_told_again_of_a_change_that_was_in_flight_when_it_was_told() {
     let kinds: [fn(&NbdDevice) -> DeviceFuture<'_, ()>; 3] = [
@@ -182,8 +183,8 @@ async fn a_loss_is_told_again_of_a_change_that_was_in_flight_when_it_was_told() 
     }
 }
 
-/// Which server has answered a write is certain only over the connection that the answer came by, and a server may tell
-/// each connection of a failure by itself.
+/// Only over the connection that brought the answer is it certain which server has answered a write. A server
+/// may also report a failure once per connection.
 #[tokio::test(start_paused = true)]
 async fn each_connection_is_flushed() {
     let (server, _folder) = serve(true);
@@ -206,7 +207,7 @@ async fn of_several_connections_each_comes_back() {
     let (server, _folder) = serve(true);
     let device = NbdDevice::open(&server.uri("")).await.unwrap();
     write(&device, 0, 7).await.unwrap();
-    // All four are lost with the server, which is back at once.
+    // All four are lost with the server, which is back immediately.
     server.lock().lives = Some(0);
     assert_eq!(read(&device).await.unwrap(), pattern(LEN)[512..1024]);
     until(|| server.lock().clients >= 5).await;
@@ -217,7 +218,7 @@ async fn of_several_connections_each_comes_back() {
     device.flush().await.unwrap();
 }
 
-/// A server that hangs has its connections, and answers nothing over them.
+/// A server that hangs keeps its connections, and answers nothing.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_says_nothing_is_connected_to_again() {
     for (query, limit) in [("", 60), ("&command_timeout=5", 5)] {
@@ -265,7 +266,7 @@ async fn a_server_that_does_not_come_back_is_waited_for_as_long_as_was_asked() {
             assert!(error.to_string().contains(word), "{error}");
         }
         assert_eq!(nbd_error(&error).advice(), Some(NbdAdvice::LongerRetryTimeout));
-        // It stays so, also where the server comes back later, and nothing waits any more.
+        // The device stays unusable even if the server comes back later, and requests do not wait.
         server.listen();
         let begun = Instant::now();
         read(&device).await.unwrap_err();
@@ -285,7 +286,7 @@ async fn without_patience_nothing_is_asked_for_again() {
     assert_eq!((server.count(READ), server.lock().clients), (1, 1));
 }
 
-/// One that lets everybody in and answers nobody is as good as away.
+/// A server that accepts all connections and answers none counts as away.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_breaks_each_connection_is_not_waited_for_for_ever() {
     let (server, _folder) = serve(false);
@@ -296,7 +297,7 @@ async fn a_server_that_breaks_each_connection_is_not_waited_for_for_ever() {
     assert!(server.lock().clients < 100, "{}", server.lock().clients);
 }
 
-/// What says that it is about to end has not failed.
+/// A server that announces its shutdown has not failed.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_shuts_down_is_waited_for() {
     let (mut server, _folder) = serve(false);
@@ -349,7 +350,7 @@ async fn an_export_that_is_too_long_to_be_one_is_refused() {
     }
 }
 
-/// A copy to a server that is killed and forgets what it was not told to flush, at any time.
+/// A copy to a server that is killed at any time, and forgets unflushed writes.
 #[tokio::test(start_paused = true)]
 async fn a_copy_to_a_server_that_is_killed_writes_what_was_lost_again() {
     let mut losses = 0;

@@ -1,4 +1,4 @@
-//! A source that somebody writes to while it is copied.
+//! A source that is written to while it is copied.
 
 use std::io;
 use std::ops::Range;
@@ -17,7 +17,8 @@ use iscsi_copy::{
 const LEN: usize = 1 << 20;
 const WRITE: usize = 512;
 
-/// A disk with somebody who writes to it whenever it is read, and what he has written. Clones are the same.
+/// A disk with a guest that writes whenever the disk is read, and the record of its writes. Clones are the
+/// same disk.
 #[derive(Clone, Debug)]
 struct InUse {
     disk: Memory,
@@ -27,17 +28,17 @@ struct InUse {
 #[derive(Debug)]
 struct Guest {
     dirty: RangeSet,
-    /// He writes so many bytes for each 1000 that are read.
+    /// Number of bytes that the guest writes per 1000 bytes read.
     share: usize,
-    /// What he has not written of that yet.
+    /// Bytes of that share that it has not written yet.
     owes: usize,
     is_frozen: bool,
-    /// What was asked of him, in order.
+    /// The calls that it received, in order.
     asked: Vec<&'static str>,
     fails: Option<&'static str>,
-    /// How long he takes to answer, when the answer is out of his hands already.
+    /// Time between clearing its record and the return of the answer.
     answers_in: Duration,
-    /// What he does each time before he answers.
+    /// Called each time before the answer.
     acts: Option<fn(&InUse)>,
     random: u64,
 }
@@ -67,7 +68,7 @@ impl InUse {
         self.guest().dirty.insert(offset as u64..(offset + data.len()) as u64);
     }
 
-    /// He writes to a quarter of the disk.
+    /// Writes the guest's share, to a quarter of the disk.
     fn live(&self, read: usize) {
         let places: Vec<_> = {
             let mut guest = self.guest();
@@ -178,7 +179,7 @@ fn dirtied(ended: &[EndedPass]) -> Vec<u64> {
     ended.iter().filter_map(|pass| pass.dirtied).collect()
 }
 
-/// So long that the goal is reached with a few blocks.
+/// Long enough for the goal to be reached with a few blocks left.
 const GOAL: Duration = Duration::from_millis(300);
 const NONE: Duration = Duration::ZERO;
 
@@ -203,7 +204,7 @@ async fn pass_by_pass_less_is_left_until_the_last_is_short_enough() {
         };
         assert!(is_right, "{at}: {pass:?}");
     }
-    // Each pass copies what was written during the one before; the last also what was written until the freeze.
+    // Each pass copies the writes during the one before; the last one also the writes before the freeze.
     for (pass, dirtied) in ended[1..].iter().zip(&dirtied) {
         assert!(pass.progress.done >= *dirtied && pass.progress.flushed == pass.progress.done);
     }
@@ -233,7 +234,7 @@ async fn or_nobody_is_kept_from_writing() {
     let passes = all(passes).await;
     assert!(!from.guest().asked.contains(&"freeze"));
     assert_eq!(from.guest().asked.len(), passes.ended().len() - 1);
-    // All that was told is copied; what was written since then is still told.
+    // All reported changes are copied; later writes are still recorded.
     let (source, copy, dirty) = (from.bytes(), to.lock().bytes.clone(), from.guest().dirty.clone());
     assert!(!dirty.is_empty() && source != copy);
     let mut known = RangeSet::from(0..LEN as u64);
@@ -253,7 +254,7 @@ fn checkpoint(folder: &Folder) -> CheckpointFile {
     CheckpointFile::new(folder.path("map"), source, destination)
 }
 
-/// Killed again and again, also while he answers, and then his answer is lost.
+/// The copy is killed again and again, also during an answer, which is then lost.
 #[tokio::test(start_paused = true)]
 async fn killed_at_any_moment_nothing_old_stays() {
     for seed in 0..6 {
@@ -274,7 +275,7 @@ async fn killed_at_any_moment_nothing_old_stays() {
                 break;
             }
             kills += 1;
-            // Power comes back, and he with it.
+            // Power returns, and the guest runs again.
             from.guest().is_frozen = false;
             if kills % 2 == 0 {
                 to.lose_unflushed();
@@ -287,7 +288,7 @@ async fn killed_at_any_moment_nothing_old_stays() {
     }
 }
 
-/// The checkpoint claims no more than what holds, whatever he has told.
+/// The checkpoint claims only what is valid, whatever was reported.
 #[tokio::test(start_paused = true)]
 async fn what_is_told_is_taken_back_before_it_is_copied() {
     let folder = Folder::new();
@@ -299,7 +300,7 @@ async fn what_is_told_is_taken_back_before_it_is_copied() {
     passes.take(copy.run().await.unwrap());
     assert_eq!(file.load().unwrap(), Some(RangeSet::from(0..LEN as u64)));
     from.write(8192, &[1; 4096]);
-    // While he answers nothing is known.
+    // During the answer nothing counts as done.
     from.guest().answers_in = Duration::from_secs(1);
     assert!(tokio::time::timeout(Duration::from_millis(500), passes.next()).await.is_err());
     assert_eq!(file.load().unwrap(), Some(RangeSet::new()));
@@ -343,7 +344,7 @@ async fn an_error_of_his_is_told_and_what_is_not_known_is_not_done() {
     }
 }
 
-/// A checkpoint that cannot be taken back must not go on to say that all is done.
+/// A checkpoint that cannot be cleared must not continue to claim that everything is done.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_asked_while_a_checkpoint_says_more_than_will_hold() {
     let folder = Folder::new();
@@ -374,7 +375,7 @@ async fn a_pass_that_fails_is_made_again() {
     assert!(to.lock().bytes == from.bytes());
 }
 
-/// What was known of its blocks when it began may be overwritten by now.
+/// The blocks that were known at the beginning of the pass may be overwritten since.
 #[tokio::test(start_paused = true)]
 async fn a_pass_with_digests_is_made_once() {
     let folder = Folder::new();
@@ -388,7 +389,7 @@ async fn a_pass_with_digests_is_made_once() {
     assert!(matches!(passes.next().await, Err(PassesError::Digests)));
 }
 
-/// What a pass has written is not zero any more.
+/// Ranges that a pass has written are not zero any more.
 #[tokio::test(start_paused = true)]
 async fn zeros_that_come_later_are_made() {
     let (from, to) = (InUse::new(0), Memory::blank(LEN));
@@ -400,7 +401,7 @@ async fn zeros_that_come_later_are_made() {
     assert!(from.bytes()[8192..12_288].iter().all(|byte| *byte == 0));
 }
 
-/// A block that comes back to what the digests have said before the first pass.
+/// A block returns to the digest that it had before the first pass.
 #[tokio::test(start_paused = true)]
 async fn digests_are_those_of_the_pass_before() {
     let folder = Folder::new();
@@ -427,7 +428,7 @@ async fn digests_are_those_of_the_pass_before() {
     assert_eq!(verify.run().await.unwrap().done, LEN as u64);
 }
 
-/// With digests whole blocks are copied, so whole blocks are counted.
+/// With digests whole blocks are copied, so that whole blocks count.
 #[tokio::test(start_paused = true)]
 async fn digests_stay_true_while_somebody_writes() {
     let folder = Folder::new();
@@ -489,7 +490,7 @@ async fn what_cannot_be_read_is_forgotten_when_it_is_read_later() {
     assert!(to.lock().bytes == expected);
 }
 
-/// What the first pass leaves out is there, and a checkpoint says so.
+/// Ranges that the first pass omits count as copied, and the checkpoint contains them.
 #[tokio::test(start_paused = true)]
 async fn the_first_pass_may_copy_a_part() {
     let folder = Folder::new();

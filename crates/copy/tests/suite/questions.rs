@@ -1,4 +1,4 @@
-//! Questions to devices that are far away: reading goes on meanwhile, and asking ends where it costs more than it saves.
+//! Questions to far devices: reading continues meanwhile, and asking ends where it costs more than it saves.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,23 +15,24 @@ use tokio::time::{Instant, sleep, sleep_until};
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// What a device does with a question.
+/// How a device reacts to a question.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Manner {
-    /// Tells so many extents.
+    /// Answers with this number of extents.
     Tells(usize),
     Refuses,
     IsSilent,
 }
 
-/// A device behind a line: a hole, and then runs of data and of zeros in turn. Clones are the same.
+/// A device behind a link: a hole, and then alternating runs of data and of zeros. Clones are the same
+/// device.
 #[derive(Clone, Debug)]
 struct Far {
     hole: u64,
     len: u64,
     run: u64,
     round_trip: Duration,
-    /// Bytes a second.
+    /// Rate of the link, bytes per second.
     rate: u64,
     manner: Manner,
     seen: Arc<Mutex<Seen>>,
@@ -41,10 +42,11 @@ struct Far {
 struct Seen {
     questions: usize,
     bytes: u64,
-    /// When the line is free again.
+    /// Time at which the link is free again.
     free: Option<Instant>,
-    /// When bytes came last, and the longest time without any.
+    /// Time of the last arrival.
     last: Option<Instant>,
+    /// Longest time without an arrival.
     longest: Duration,
 }
 
@@ -66,7 +68,7 @@ impl Far {
         at < self.hole || (at - self.hole) / self.run % 2 == 1
     }
 
-    /// When so many bytes have come over the line.
+    /// Returns when `bytes` more bytes have arrived over the link.
     fn arrival(&self, bytes: u64) -> Instant {
         let mut seen = self.seen.lock().unwrap();
         let now = Instant::now();
@@ -154,7 +156,7 @@ impl Device for Far {
     }
 }
 
-/// Copies it to a device that holds nothing, and takes everything at once.
+/// Copies the device to one that holds nothing and takes everything immediately.
 async fn copy(from: &Far) -> (Progress, Duration) {
     let to = Far::new(from.capacity(), 0, 1, 0, u64::MAX, Manner::Tells(1));
     let begun = Instant::now();
@@ -164,7 +166,7 @@ async fn copy(from: &Far) -> (Progress, Duration) {
     (progress, begun.elapsed())
 }
 
-/// Reads it back, of which its own runs are known.
+/// Reads the device back, with the checksums of its own runs.
 async fn verify(to: &Far) -> Duration {
     let checksums = checksums(to).await;
     *to.seen.lock().unwrap() = Seen::default();
@@ -184,7 +186,7 @@ async fn checksums(of: &Far) -> Checksums {
     copy.run().await.unwrap().checksums.unwrap()
 }
 
-/// How long so many bytes take, and no more than so much beside.
+/// Returns whether `bytes` bytes at this rate took no longer than expected, plus `beside`.
 fn in_time(took: Duration, bytes: u64, rate: u64, beside: Duration) -> bool {
     took <= Duration::from_secs_f64(bytes as f64 / rate as f64) + beside
 }
@@ -192,7 +194,8 @@ fn in_time(took: Duration, bytes: u64, rate: u64, beside: Duration) -> bool {
 const SECOND: Duration = Duration::from_secs(1);
 const SHORT: u64 = 64 << 10;
 
-/// One extent an answer, and short runs behind a long hole: 1024 answers would take 51 s, and all that spares 0.3 s.
+/// One extent per answer, and short runs after a long hole: 1024 answers would take 51 s, and save only 0.3
+/// s.
 #[tokio::test(start_paused = true)]
 async fn asking_ends_where_it_costs_more_than_it_saves() {
     let from = Far::new(7 * GIB + GIB / 2, 64 * MIB, SHORT, 50, 100_000_000, Manner::Tells(1));
@@ -203,7 +206,7 @@ async fn asking_ends_where_it_costs_more_than_it_saves() {
     assert!(questions < 100, "{questions}");
 }
 
-/// The same runs on a line on which they spare more than the answers take.
+/// Here the link is slow, so that the same runs save more than the answers take.
 #[tokio::test(start_paused = true)]
 async fn asking_goes_on_where_it_saves_more_than_it_costs() {
     let from = Far::new(GIB, 32 * MIB, SHORT, 50, 500_000, Manner::Tells(1));
@@ -212,7 +215,7 @@ async fn asking_goes_on_where_it_saves_more_than_it_costs() {
     assert!(in_time(took, progress.read, from.rate, SECOND), "{took:?}");
 }
 
-/// Runs of 4 MiB: what is asked is known before it is needed.
+/// Runs of 4 MiB: the answers arrive before they are needed.
 #[tokio::test(start_paused = true)]
 async fn several_questions_are_under_way() {
     let from = Far::new(0, 256 * MIB, 4 * MIB, 50, 100_000_000, Manner::Tells(1));
@@ -240,7 +243,7 @@ async fn a_device_that_refuses_is_asked_once() {
     assert_eq!(from.seen().0, 1);
 }
 
-/// 1,024 runs of zeros, each of which was one question of 100 ms.
+/// 1,024 runs of zeros, which would take 100 ms each with a question per run.
 #[tokio::test(start_paused = true)]
 async fn a_verification_asks_for_many_runs_at_once() {
     let to = Far::new(0, 32 * MIB, SHORT / 4, 100, 12_500_000, Manner::Tells(4096));
@@ -261,7 +264,7 @@ async fn a_verification_waits_for_no_answer_that_costs_more_than_it_saves() {
     }
 }
 
-/// What another run has copied is asked for at the source, many ranges at once as well.
+/// The source is asked about ranges that another run has copied, with many ranges per question.
 #[tokio::test(start_paused = true)]
 async fn what_another_run_has_copied_is_asked_for_at_once() {
     const RUN: u64 = SHORT / 4;
@@ -280,7 +283,7 @@ async fn what_another_run_has_copied_is_asked_for_at_once() {
     assert_eq!((from.1, to.1), (16 * MIB, 16 * MIB));
 }
 
-/// An error that passes is none of the answers that count for ever.
+/// A transient error does not end the questions for good.
 #[tokio::test(start_paused = true)]
 async fn an_error_of_one_question_is_forgotten() {
     #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! How much is under way, and what becomes of it when a copy ends before its time.
+//! Requests in flight, and their end when a copy stops early.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ fn start(copy: CopyJob) -> (Control, JoinHandle<Result<Copied, Failure>>) {
     (copy.control(), tokio::spawn(copy.run()))
 }
 
-/// Copies from a device that wants a queue of `before`, and in the middle one of `after`; the most reads
-/// at once until then, and from a second later on.
+/// Copies from a device that reports a queue depth of `before`, and from the middle on one of `after`.
+/// Returns the largest number of concurrent reads until then, and from a second later on.
 async fn most_reads(options: CopyOptions, before: usize, after: usize) -> (usize, usize) {
     let (from, to) = (Memory::new(pattern(LEN)), Memory::blank(LEN));
     (from.lock().depth, to.lock().depth) = (before, 10);
@@ -57,8 +57,8 @@ async fn a_source_tells_how_many_reads_it_wants() {
     assert_eq!(from.lock().under_way.1, 3);
 }
 
-/// What is changed on a disk in use lies here and there. On a long link it is the bytes under way that count, and a
-/// question about a few of them takes as long as they do.
+/// The changes of a disk in use are scattered. Over a long link the number of bytes in flight matters, and a
+/// question about a short range takes as long as reading it.
 #[tokio::test(start_paused = true)]
 async fn short_ranges_make_up_in_number_what_they_lack_in_length() {
     const IO: u64 = 64 << 10;
@@ -81,7 +81,7 @@ async fn short_ranges_make_up_in_number_what_they_lack_in_length() {
         let (from, to) = devices();
         let (source, destination) = (Source::device(from.clone()), Destination::device(to.clone()));
         CopyJob::new(source, destination).with_options(options).run().await.unwrap();
-        // The destination has questions and flushes as well.
+        // The destination also has questions and flushes in flight.
         let (reads, writes) = (from.lock().under_way.1, to.lock().under_way.1);
         assert!((most..=most + 1).contains(&reads), "{reads} of {most}");
         assert!((most..=most + 2).contains(&writes), "{writes} of {most}");
@@ -98,7 +98,7 @@ async fn short_ranges_make_up_in_number_what_they_lack_in_length() {
     }
 }
 
-/// A flush that takes long stops the writes behind it: no more is at stake than two of them cover.
+/// A slow flush stops later writes: at most twice its coverage is unflushed.
 #[tokio::test(start_paused = true)]
 async fn writes_wait_for_a_flush_that_does_not_end() {
     const FLUSH: u64 = 64 << 10;
@@ -114,7 +114,7 @@ async fn writes_wait_for_a_flush_that_does_not_end() {
     assert!(to.lock().bytes == from.lock().bytes);
 }
 
-/// A copy of which no write ends, when nothing moves any more.
+/// Returns a copy whose writes do not end, after it has come to a standstill.
 async fn stuck() -> (Memory, Memory, Control, JoinHandle<Result<Copied, Failure>>) {
     let (from, to) = (Memory::new(pattern(LEN)), Memory::blank(LEN));
     to.lock().holds_writes = true;
@@ -162,7 +162,7 @@ async fn an_abandoned_copy_does_not_wait_for_writes_that_do_not_end() {
     assert_eq!((failure.progress.done, to.lock().writes.len()), (0, 0));
 }
 
-/// Both ends may take their time to tell which of their bytes are zero.
+/// Both ends may take long to report which of their bytes are zero.
 #[tokio::test(start_paused = true)]
 async fn a_cancel_that_comes_before_the_first_read_is_obeyed_at_once() {
     let (from, to) = (Memory::blank(LEN), Memory::blank(LEN));
@@ -196,7 +196,7 @@ async fn data_do_not_wait_until_the_destination_has_told_what_is_zero() {
     }
 }
 
-/// Where nothing is zero, nobody waits for what the destination has to tell.
+/// Without zeros the copy does not wait for the report of the destination.
 #[tokio::test(start_paused = true)]
 async fn a_copy_without_zeros_is_over_before_the_destination_has_told() {
     let (from, to) = (Memory::new(pattern(IO)), Memory::blank(IO));
@@ -207,7 +207,7 @@ async fn a_copy_without_zeros_is_over_before_the_destination_has_told() {
     running.await.unwrap().unwrap();
 }
 
-/// A copy whose writes have all ended, and whose last flush does not.
+/// Returns a copy whose writes have all ended, and whose last flush does not end.
 async fn flushing() -> (Memory, Control, JoinHandle<Result<Copied, Failure>>) {
     let (from, to) = (Memory::new(pattern(10_000)), Memory::blank(10_000));
     to.lock().holds_flushes = true;
@@ -243,7 +243,7 @@ async fn what_is_written_and_not_flushed_is_told() {
     assert_eq!((failure.progress.done, failure.progress.flushed), (10_000, 0));
 }
 
-/// What the medium did not take may be gone from the cache as well.
+/// Data that the medium did not take may be gone from the cache as well.
 #[tokio::test(start_paused = true)]
 async fn a_flush_that_has_failed_is_not_made_good_by_the_next_one() {
     let (to, control, running) = flushing().await;
@@ -255,7 +255,8 @@ async fn a_flush_that_has_failed_is_not_made_good_by_the_next_one() {
     assert_eq!(failure.progress.flushed, 0);
 }
 
-/// What was written after it began may have failed on its way to the medium as well, and nobody is told twice.
+/// Writes since that flush began may have failed on their way to the medium as well, and the failure is
+/// reported only once.
 #[tokio::test(start_paused = true)]
 async fn no_flush_is_made_after_one_that_fails_behind_a_cancel() {
     const FLUSH: u64 = 64 << 10;

@@ -1,4 +1,4 @@
-//! A copy of what has changed, where somebody knows what that is.
+//! Copies of known changes only.
 
 use crate::support::{Folder, Memory, pattern};
 use iscsi_copy::{

@@ -9,9 +9,9 @@ use tokio::time::{Instant, sleep, timeout};
 const LEN: usize = 256 << 10;
 const IO: usize = 4096;
 const RATE: u64 = 16 << 10;
-/// What the bytes take at the rate.
+/// Time of the bytes at the rate.
 const TIME: Duration = Duration::from_secs(LEN as u64 / RATE);
-/// What the device takes for a request and a flush is not more than this.
+/// Upper bound of the time that the device takes for a request and a flush.
 const SLACK: Duration = Duration::from_millis(500);
 
 fn copy(source: Source, destination: Destination) -> CopyJob {
@@ -22,7 +22,7 @@ fn memories() -> (Memory, Memory) {
     (Memory::new(pattern(LEN)), Memory::blank(LEN))
 }
 
-/// Looks at a copy every 10 ms: by then no more has moved than the rate allows, and a request.
+/// Checks a copy every 10 ms: it must not have moved more than the rate allows, plus a request.
 async fn run_within_rate(job: CopyJob) -> (Progress, Duration) {
     let (control, begun) = (job.control(), Instant::now());
     let mut running = tokio::spawn(job.run());
@@ -105,7 +105,7 @@ async fn a_copy_that_waits_for_its_rate_can_be_paused_and_cancelled() {
     assert_eq!(failure.progress.flushed, failure.progress.written);
 }
 
-/// Neither holes of the source nor zeros that the destination makes by itself cost anything; zeros as data do.
+/// Holes of the source, and zeros that the destination writes without data, do not count; zeros as data do.
 #[tokio::test(start_paused = true)]
 async fn zeros_cost_what_they_move() {
     for (is_fast, expected) in [(true, TIME / 2), (false, TIME)] {
@@ -138,6 +138,6 @@ async fn a_verification_keeps_to_the_rate() {
     running.await.unwrap().unwrap();
     let expected = Duration::from_secs(10) + TIME;
     let took = begun.elapsed();
-    // What was owed at the old rate takes as long as the request does at the new one.
+    // The debt at the old rate takes as long as the request would at the new one.
     assert!(took > expected - SLACK && took < expected + SLACK, "{took:?}");
 }

@@ -1,4 +1,4 @@
-//! A copy that another run goes on with.
+//! Copies that another run resumes.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +12,7 @@ use iscsi_copy::{
 
 const LEN: usize = 1 << 20;
 
-/// A path that is gone when the test is.
+/// A path that is removed with the test.
 struct Place(PathBuf);
 
 impl Place {
@@ -48,7 +48,7 @@ fn copy(from: &Memory, to: &Memory, options: CopyOptions) -> CopyJob {
     CopyJob::new(from, to).with_options(options)
 }
 
-/// Killed again and again, at moments that look random, with what was not flushed lost or not.
+/// The copy is killed again and again at pseudo-random times, with or without loss of unflushed data.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_lost_and_little_is_sent_twice() {
     let place = Place::new();
@@ -71,7 +71,7 @@ async fn nothing_is_lost_and_little_is_sent_twice() {
     assert_eq!(to.lock().bytes, from.lock().bytes);
     assert!(progress.resumed > 0 && progress.flushed == LEN as u64);
     let written: u64 = to.lock().writes.iter().map(|(_, len)| len).sum();
-    // At most what had no flush yet, what was under way, and what the last checkpoint did not say.
+    // At most the unflushed data, the data in flight, and the data that the last checkpoint lacked.
     assert!(written <= LEN as u64 + runs * (128 << 10), "{written} in {runs} runs");
     assert_eq!(file.load().unwrap(), Some(RangeSet::from(0..LEN as u64)));
 }
@@ -92,7 +92,7 @@ async fn a_copy_that_fails_or_is_cancelled_leaves_what_it_has_done() {
     assert_eq!(to.lock().bytes, from.lock().bytes);
 }
 
-/// What another device has flushed is not where it was written.
+/// A flush of another device does not cover the writes to the first one.
 #[tokio::test(start_paused = true)]
 async fn a_flush_of_another_device_does_not_count() {
     let place = Place::new();
@@ -164,7 +164,7 @@ fn a_file_that_was_written_to_is_another_source() {
     assert_eq!(Identity::of_destination(&file).unwrap(), number);
 }
 
-/// The number of a file that is removed goes to the next one, on most file systems.
+/// The inode number of a removed file goes to the next one, on most file systems.
 #[test]
 fn a_file_that_was_made_anew_is_another_destination() {
     let place = Place::new();
@@ -177,7 +177,7 @@ fn a_file_that_was_made_anew_is_another_destination() {
     assert_ne!(made(), before);
 }
 
-/// Two files and a checkpoint in a folder, copied by `resume_from` alone.
+/// Two files and a checkpoint in a folder, copied with `resume_from` alone.
 struct Files(Place);
 
 impl Files {
@@ -201,7 +201,7 @@ impl Files {
         self.job().resume_from(self.path("map")).await
     }
 
-    /// A run that is cancelled once a flush has covered something.
+    /// Cancels a run after a flush has covered something, and returns the flushed bytes.
     async fn cancelled(&self) -> u64 {
         let options = CopyOptions::default().with_io_size(4096).with_flush_bytes(64 << 10);
         let job = self.resumed().await.unwrap().with_options(options);
@@ -225,7 +225,7 @@ async fn one_call_begins_a_checkpoint_and_goes_on_from_it() {
     assert!(flushed > 0 && flushed < LEN as u64, "{flushed}");
     let job = files.resumed().await.unwrap();
     assert_eq!(job.resumed().bytes(), flushed);
-    // Options that are set afterwards take nothing of it away.
+    // Options that are set later do not undo the resumption.
     let options = CopyOptions::default().with_destination_is_zero(true);
     let progress = job.with_options(options).run().await.unwrap().progress;
     assert_eq!((progress.resumed, progress.read), (flushed, LEN as u64 - flushed));
@@ -234,7 +234,7 @@ async fn one_call_begins_a_checkpoint_and_goes_on_from_it() {
     assert_eq!((progress.resumed, progress.read), (LEN as u64, 0));
 }
 
-/// What an earlier run has written where the source has zeros now is not taken for zeros.
+/// Data that an earlier run has written is not taken for zeros where the source has zeros.
 #[tokio::test]
 async fn a_destination_that_was_zero_is_not_believed_to_be_after_an_earlier_run() {
     let files = Files::new();

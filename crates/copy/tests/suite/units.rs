@@ -14,7 +14,8 @@ const TARGET: &str = "iqn.2026-01.org.example:disk";
 const BLOCKS: u64 = 16 << 10;
 const LEN: u64 = BLOCKS * 512;
 
-/// A served target that asks its checker in the end, because it tolerates much that only the checker notes.
+/// A served target whose checker runs at the end, because the target tolerates errors that only the checker
+/// notes.
 struct Watched(Server);
 
 impl Drop for Watched {
@@ -41,7 +42,7 @@ async fn changed_unit(disk: &RamDisk, change: impl FnMut(&mut Unit)) -> (Watched
     (Watched(server), disk)
 }
 
-/// A disk with 64 KiB of data at its beginning and before its end, and zeros between.
+/// Returns a disk with 64 KiB of data at its beginning and before its end, and zeros between.
 fn sparse() -> RamDisk {
     let disk = RamDisk::new(512, BLOCKS);
     disk.write(0, &[1; 64 << 10]);
@@ -72,8 +73,8 @@ async fn a_thin_unit_gives_back_what_becomes_a_hole() {
     assert_eq!(progress.zeroed, LEN - (128 << 10));
 }
 
-/// A unit whose only way to give blocks back is UNMAP (LBPU without LBPWS), in granules of 64 KiB: as much is
-/// allocated as holds data, though it was full and is written to in parts.
+/// A unit that frees blocks only by UNMAP (LBPU without LBPWS), in granules of 64 KiB. Only the blocks with
+/// data are allocated at the end, even if the unit was full before, and is written to in parts.
 #[tokio::test]
 async fn thin_stays_thin_by_unmap_alone() {
     const DATA: usize = (128 << 10) / 512;
@@ -117,7 +118,7 @@ async fn a_cache_that_is_lost_costs_what_was_not_flushed() {
     assert_eq!(from.first_difference(&to), None, "all of it was flushed");
 }
 
-/// Checkpoints and digests of earlier runs hold these texts.
+/// Checkpoints and digests of earlier runs contain these texts.
 #[tokio::test]
 async fn a_unit_is_recognized_by_its_name_however_it_is_held() {
     let (_server, disk) = unit(&sparse(), true).await;

@@ -1,4 +1,4 @@
-//! A source of which not everything can be read.
+//! A source that cannot be read completely.
 
 use std::fs;
 use std::io;
@@ -42,7 +42,7 @@ async fn all_but_the_bad_blocks_arrives() {
         expected[range.start as usize..range.end as usize].fill(250);
     }
     assert!(to.lock().bytes == expected, "what is not known is left alone");
-    // What was read is what is verified.
+    // Only the data that was read is verified.
     Verify::new(source, &destination, copied.checksums.unwrap()).unwrap().run().await.unwrap();
     let mut told = RangeSet::new();
     while let Some(event) = events.next().await {
@@ -62,7 +62,7 @@ async fn unless_that_is_asked_for_it_is_an_error() {
     assert!(failure.unreadable.is_empty());
 }
 
-/// What fails for another reason than the medium may be had another time.
+/// A read that fails for another reason than the medium may succeed later.
 #[tokio::test(start_paused = true)]
 async fn only_what_the_medium_does_not_give_is_left_out() {
     let (from, to) = (Memory::new(pattern(LEN)), Memory::blank(LEN));

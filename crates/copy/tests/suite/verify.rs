@@ -1,4 +1,4 @@
-//! Whether the destination holds what was copied.
+//! Verification of the destination.
 
 use crate::support::{GRAIN, Memory, pattern};
 use iscsi_copy::{
@@ -7,14 +7,14 @@ use iscsi_copy::{
 
 const LEN: usize = 100_000;
 
-/// 40,000 bytes of data, 30,000 zeros, and data again.
+/// Returns 40,000 bytes of data, 30,000 zeros, and data again.
 fn content() -> Vec<u8> {
     let mut bytes = pattern(LEN);
     bytes[40_000..70_000].fill(0);
     bytes
 }
 
-/// Copies, and gives the ends and the checksums.
+/// Copies, and returns the ends and the checksums.
 async fn copied(to: &Memory) -> (Source, Destination, Checksums) {
     let from = Source::device(Memory::new(content()));
     let to = Destination::device(to.clone());

@@ -1,4 +1,4 @@
-//! A disk by its URL alone.
+//! Opens a disk by its URL alone.
 
 use crate::blocking::disk::Disk;
 use crate::blocking::initiator::Initiator;
@@ -6,10 +6,10 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::url::Url;
 
-/// Opens the disk that a URL names, in one call: by an initiator of its own, under this host's
-/// [default name](crate::default_name) and with the default [`Options`], which lasts as long as the disk.
+/// Opens the disk that a URL names, in one call. It uses a separate initiator with this host's [default
+/// name](crate::default_name) and the default [`Options`], which lasts as long as the disk.
 ///
-/// For several disks, or for other options, make an [`Initiator`]: its disks share one thread.
+/// For several disks, or for other options, create an [`Initiator`]: its disks share one thread.
 ///
 /// ```
 /// use iscsi_initiator::blocking;

@@ -1,4 +1,4 @@
-//! A disk whose calls wait.
+//! A disk whose methods block the calling thread.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::multipath::disk_status::DiskStatus;
 use crate::multipath::path_status::PathStatus;
 use crate::multipath::stats::DiskStats;
 
-/// The last handle waits so long for the logout.
+/// Time limit of the logout when the last handle is dropped.
 const LOGOUT_LIMIT: Duration = Duration::from_secs(2);
 
 /// A [`crate::Disk`] whose methods block the calling thread. Clones are the same disk.
@@ -30,7 +30,7 @@ pub struct Disk {
     all: Arc<All>,
 }
 
-/// What all handles of a disk have in common. The last one takes it along.
+/// State that all handles of a disk share. Dropping the last handle drops it, and logs the disk out.
 #[derive(Debug)]
 struct All {
     disk: crate::Disk,
@@ -113,8 +113,8 @@ impl Disk {
         self.block_on(self.get_ref().write_at(offset, Bytes::copy_from_slice(data)))?
     }
 
-    /// Flushes the unit's cache: brings every write that had returned before this call, of any
-    /// thread, onto the medium.
+    /// Flushes the unit's cache, so that every write that had returned before this call, in any thread, is on
+    /// the medium.
     ///
     /// # Errors
     /// As [`crate::Disk::flush`].
@@ -201,7 +201,7 @@ impl Drop for All {
         };
         let mut logout = Box::pin(logout);
         if self.runtime.block_on(&mut logout).is_err() {
-            // In an async task it goes on by itself, and the runtime with it.
+            // In an async task the logout continues in the background, and keeps the runtime until its end.
             let runtime = Arc::clone(&self.runtime);
             self.runtime.spawn(async move {
                 logout.await;

@@ -23,8 +23,7 @@ impl Initiator {
     /// Makes an initiator with this name and the default [`Options`].
     ///
     /// # Errors
-    /// As [`crate::Initiator::new`]; if the system has no thread or file for the
-    /// runtime.
+    /// As [`crate::Initiator::new`]; if the system has no thread or file for the runtime.
     pub fn new(name: &str) -> Result<Self, Error> {
         Self::over(crate::Initiator::new(name)?)
     }
@@ -90,8 +89,8 @@ impl Initiator {
         self.runtime.block_on(self.initiator.discover(url))?
     }
 
-    /// Runs a future to its end on this thread, within the initiator's runtime. It serves what has
-    /// no blocking method, and many concurrent requests from one thread.
+    /// Runs a future to its end on this thread, within the initiator's runtime. Use it to call async methods
+    /// that have no blocking form, and to send many concurrent requests from one thread.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) in an async task.

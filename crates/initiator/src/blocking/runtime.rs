@@ -1,4 +1,4 @@
-//! A runtime on a thread of its own, and threads that wait for what runs there.
+//! A runtime on a separate thread, and threads that wait for what runs there.
 
 use std::fmt;
 use std::pin::pin;
@@ -13,16 +13,16 @@ use tokio::task::coop;
 
 use crate::error::{CallerCause, Error};
 
-/// A runtime that lives until it is dropped.
+/// A tokio runtime, which ends when it is dropped.
 pub(super) struct Runtime {
     handle: Handle,
-    /// Dropped, it lets the thread end.
+    /// Its drop makes the thread end.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Runtime {
-    /// Starts the thread.
+    /// Starts the thread and its runtime.
     ///
     /// # Errors
     /// When the system has no more threads or files.
@@ -35,9 +35,9 @@ impl Runtime {
                 Err(error) => return drop(tell.send(Err(error))),
             };
             drop(tell.send(Ok(runtime.handle().clone())));
-            // Nothing is sent: the sender goes with the runtime.
+            // Nothing is sent; the wait ends when the sender is dropped with the [`Runtime`].
             drop(runtime.block_on(stopped));
-            // A lookup of a name may last; nobody waits for it any more.
+            // A name lookup may take long; the shutdown does not wait for it.
             runtime.shutdown_background();
         };
         let failed =
@@ -48,12 +48,12 @@ impl Runtime {
         Ok(Self { handle, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Polls a future on the calling thread until it ends; its sockets and timers, and what it spawns,
-    /// run on the runtime's thread.
+    /// Polls a future on the calling thread until it ends. Its sockets and timers, and the tasks that it
+    /// spawns, run on the runtime's thread.
     ///
     /// # Errors
-    /// [`CallerCause::InsideRuntime`] in an async task; [`CallerCause::NoRuntime`] at the end of the thread that
-    /// calls, when its thread-local variables are gone.
+    /// [`CallerCause::InsideRuntime`] in an async task; [`CallerCause::NoRuntime`] at the end of the calling
+    /// thread, when its thread-local variables are destroyed.
     pub(super) fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Error> {
         check_may_block()?;
         let _entered = self.handle.enter();
@@ -70,7 +70,7 @@ impl Runtime {
         }
     }
 
-    /// Runs a future on the runtime's thread; nobody waits for it.
+    /// Runs a future on the runtime's thread, without waiting for it.
     pub(super) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
         self.handle.spawn(future);
     }
@@ -86,15 +86,15 @@ impl Drop for Runtime {
     fn drop(&mut self) {
         drop(self.stop.take());
         let Some(thread) = self.thread.take() else { return };
-        // The last handle may go on the thread itself, which cannot wait for its own end.
+        // The last handle may be dropped on the thread itself, which cannot wait for its own end.
         if thread.thread().id() != thread::current().id() {
-            // It does not panic: tasks that do are caught by the runtime.
+            // The thread does not panic: the runtime catches the panics of tasks.
             drop(thread.join());
         }
     }
 }
 
-/// A thread that waits. The flag tells a wake of its own from one that was meant for a call within.
+/// A thread that waits. The flag distinguishes a wake-up of this wait from one of a nested call.
 struct Parked {
     thread: Thread,
     is_woken: AtomicBool,
@@ -119,7 +119,7 @@ impl Wake for Parked {
     }
 }
 
-/// Whether the calling thread may be stopped.
+/// Checks that the calling thread may be blocked.
 fn check_may_block() -> Result<(), Error> {
     match Handle::try_current() {
         Ok(_) if is_in_async_task() => Err(CallerCause::InsideRuntime.into()),
@@ -128,8 +128,8 @@ fn check_may_block() -> Result<(), Error> {
     }
 }
 
-/// Whether a task is being polled on this thread. A task has a budget of fewer steps than these; where
-/// blocking is allowed, as in `spawn_blocking`, nothing is counted.
+/// Returns whether a task is being polled on this thread. A task has a budget of fewer steps than are tried
+/// here; where blocking is allowed, as in `spawn_blocking`, steps are not counted.
 fn is_in_async_task() -> bool {
     let mut context = Context::from_waker(Waker::noop());
     let mut steps = Vec::new();
@@ -140,7 +140,7 @@ fn is_in_async_task() -> bool {
             Poll::Pending => is_counted = true,
         }
     }
-    // Each step puts back what was there before it: the first one last.
+    // Each step restores the budget from before it when dropped, so the first step is dropped last.
     while steps.pop().is_some() {}
     is_counted
 }

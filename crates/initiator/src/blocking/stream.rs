@@ -1,4 +1,4 @@
-//! A disk as a stream of bytes whose calls wait.
+//! A disk as a stream of bytes, with blocking calls.
 
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
@@ -8,9 +8,9 @@ use crate::blocking::disk::Disk;
 
 /// A [`Disk`] as a stream: [`Read`] reads ahead, and [`Write`] returns before the data is sent.
 ///
-/// A write that fails makes a later call fail, and every call after that: the stream cannot be used
-/// any more, since the data is missing. [`Disk::stream`] makes a new one. A read that fails leaves
-/// the position as it was, so the next read begins there.
+/// A write that fails makes a later call fail, and every call after that: the stream cannot be used again,
+/// since data is missing. [`Disk::stream`] makes a new one. A read that fails leaves the position as it was,
+/// so the next read begins there.
 ///
 /// [`flush`](Write::flush) waits for all writes and then flushes the unit's cache: only after it is
 /// the data on the medium. Reading ends at the capacity; a write beyond it fails with
@@ -62,7 +62,7 @@ impl Seek for DiskStream {
         self.disk.block_on(self.stream.seek(seek))?
     }
 
-    /// Keeps what has been read ahead, unlike a seek to the present position.
+    /// Returns the position without dropping what was read ahead, unlike a seek to that position.
     fn stream_position(&mut self) -> io::Result<u64> {
         Ok(self.position())
     }

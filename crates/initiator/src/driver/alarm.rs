@@ -6,13 +6,13 @@ use std::task::{Context, Poll};
 use tokio::task::coop;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Wakes the task that it is polled by. What is due the loop sees by the clock of each turn, so the timer is looked at
-/// only when it has not been set to that, or when the task was woken and found nothing else
+/// Wakes the task that polls it. The event loop finds what is due by the clock of each turn. So the timer is
+/// polled only if it is not set to the deadline yet, or if the task was woken and found nothing else to do
 /// (docs/design/hot-path.md).
 pub(super) struct Alarm {
     timer: Pin<Box<Sleep>>,
     deadline: Option<Instant>,
-    /// When the timer wakes the task, unless it has done so.
+    /// Deadline for which the timer is set, or was set until it woke the task.
     armed: Option<Instant>,
     is_looked_at: bool,
 }
@@ -23,16 +23,16 @@ impl Alarm {
         Self { timer, deadline: None, armed: None, is_looked_at: false }
     }
 
-    /// A wait begins, until `deadline` at most. The clock was last looked at when it showed `now`, and the task has not
-    /// slept since.
+    /// Begins a wait until `deadline` at most. The clock was last read at `now`, and the task has not slept
+    /// since.
     pub(super) fn set(&mut self, deadline: Option<Instant>, now: Instant) {
         self.deadline = deadline;
-        // It may have rung already, and the task may have been woken by that for something else.
+        // The timer may have fired already, and the task may have used that wake-up for something else.
         let may_have_rung = deadline.is_some_and(|deadline| deadline <= now);
         self.is_looked_at = self.armed != deadline || may_have_rung;
     }
 
-    /// Ready when the deadline has come, if nothing else has ended the wait.
+    /// Is ready when the deadline has come, if nothing else has ended the wait.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let is_looked_at = std::mem::replace(&mut self.is_looked_at, true);
         let Some(deadline) = self.deadline.filter(|_| is_looked_at) else { return Poll::Pending };
@@ -40,7 +40,7 @@ impl Alarm {
             self.timer.as_mut().reset(deadline);
         }
         let result = self.timer.as_mut().poll(context);
-        // A task that has used up its turn is put off, and the timer is not set.
+        // When the task has used up its cooperative budget, the poll is pending and the timer is not set.
         let is_set = result.is_pending() && coop::has_budget_remaining();
         self.armed = is_set.then_some(deadline);
         result
@@ -87,7 +87,7 @@ mod tests {
         assert!(!rings(&mut alarm).await, "nothing is due");
     }
 
-    /// Its task was woken for two things at once, and has waited for something else in between.
+    /// The task was woken for two things by one wake-up, and has waited for something else in between.
     #[tokio::test(start_paused = true)]
     async fn it_rings_though_its_task_has_not_looked_when_it_was_woken() {
         let (mut alarm, begun) = (Alarm::new(), Instant::now());

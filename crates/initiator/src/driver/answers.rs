@@ -1,5 +1,5 @@
-//! The answers of late: who may ask again, whether more are worth a look before requests are sent, and how many of the
-//! next ones are waited for together.
+//! Statistics of recent answers: how many callers may submit again, whether a look for more answers pays off
+//! before requests are sent, and for how many of the next answers to wait together.
 
 use std::time::Duration;
 
@@ -7,36 +7,36 @@ use iscsi_session::Session;
 use iscsi_tuner::Coalescing;
 use tokio::time::Instant;
 
-/// Who has not asked again so long after his answer does not do so at once.
+/// A caller that has not submitted again within this time after its answer is not expected to.
 pub(crate) const ASK_AGAIN: Duration = Duration::from_millis(1);
 
-/// So many looks for answers in a row that find none are enough: with four reads of 4 KiB under way on each of 1,000
-/// disks, looks would be a fifth of all system calls.
+/// Number of looks in a row without an answer after which looks are skipped. With four reads of 4 KiB in flight
+/// on each of 1,000 disks, looks would be a fifth of all system calls.
 const VAIN_LOOKS: u32 = 4;
 
-/// So often in a row none is looked for then.
+/// Number of looks that are skipped then.
 const LOOKS_LEFT_OUT: u32 = 64;
 
-/// So long after something was read answers are looked for that are fewer than were to be waited for.
+/// Time since the last read after which the sockets are looked at for answers below their low-water marks.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// What the driver knows of the answers of late.
+/// What the driver knows of recent answers.
 #[derive(Debug)]
 pub(super) struct Answers {
-    /// Callers who have an answer and have not asked again.
+    /// Number of callers that have an answer and have not submitted again.
     may_ask: usize,
-    /// Looks in a row that found no answer.
+    /// Number of looks in a row that found no answer.
     vain_looks: u32,
-    /// So often more none is looked for.
+    /// Number of looks still to skip.
     looks_to_leave_out: u32,
-    /// Bytes that were read, of all connections.
+    /// Bytes that were read, from all connections.
     received: u64,
-    /// When something was read last.
+    /// Time of the last read.
     read_at: Instant,
     coalescing: Coalescing,
-    /// Bytes of the answers that are waited for together on each connection; 0 for any.
+    /// Bytes of the answers to wait for together on each connection; 0 for any.
     awaited: u64,
-    /// When the sockets are looked at next that keep bytes to themselves.
+    /// Time of the next look at the sockets that hold bytes back.
     look_due: Instant,
 }
 
@@ -54,38 +54,38 @@ impl Answers {
         }
     }
 
-    /// So many bytes have been read.
+    /// Counts `count` bytes that were read.
     pub(super) fn read(&mut self, count: usize, now: Instant) {
         self.received += count as u64;
         self.read_at = now;
     }
 
-    /// Bytes that were read, of all connections.
+    /// Returns the number of bytes that were read, from all connections.
     pub(super) const fn received(&self) -> u64 {
         self.received
     }
 
-    /// A caller has an answer.
+    /// Counts a caller that has received its answer.
     pub(super) const fn given(&mut self) {
         self.may_ask += 1;
     }
 
-    /// So many have asked.
+    /// Counts `count` requests that were submitted.
     pub(super) const fn asked(&mut self, count: usize) {
         self.may_ask = self.may_ask.saturating_sub(count);
     }
 
-    /// Nobody who had one asks again.
+    /// Notes that no caller with an answer is expected to submit again.
     pub(super) const fn nobody_asks(&mut self) {
         self.may_ask = 0;
     }
 
-    /// How many may ask again.
+    /// Returns how many callers with an answer may submit again.
     pub(super) const fn may_ask(&self) -> usize {
         self.may_ask
     }
 
-    /// The same at this time.
+    /// Returns how many callers may submit again at the time `now`: none if the last read is too long ago.
     pub(super) fn may_ask_at(&mut self, now: Instant) -> usize {
         if now > self.read_at + ASK_AGAIN {
             self.may_ask = 0;
@@ -93,24 +93,24 @@ impl Answers {
         self.may_ask
     }
 
-    /// Leaves a look for answers out, if those before it found none. Says whether it does.
+    /// Returns whether to skip a look for answers, because the looks before it found none; counts the skip.
     pub(super) const fn leave_look_out(&mut self) -> bool {
         let is_left_out = self.looks_to_leave_out > 0;
         self.looks_to_leave_out = self.looks_to_leave_out.saturating_sub(1);
         is_left_out
     }
 
-    /// A look has found some, or none.
+    /// Counts a look, and whether it found answers.
     pub(super) const fn looked(&mut self, has_found: bool) {
         self.vain_looks = if has_found { 0 } else { self.vain_looks + 1 };
         if self.vain_looks >= VAIN_LOOKS {
-            // After these, one more that finds none leaves as many out again.
+            // After the skipped looks, one more that finds nothing is enough to skip as many again.
             (self.vain_looks, self.looks_to_leave_out) = (VAIN_LOOKS - 1, LOOKS_LEFT_OUT);
         }
     }
 
-    /// How many bytes of answers are to be waited for together on each of so many connections, with so many requests
-    /// under way; 0 for any.
+    /// Returns the number of bytes of answers to wait for together on each of `connections` connections, while
+    /// `requests` requests are in flight; 0 for any.
     pub(super) fn wait_for(
         &mut self,
         session: &Session,
@@ -123,8 +123,8 @@ impl Answers {
         self.awaited
     }
 
-    /// Sockets keep bytes to themselves: they are looked at in time. Seldom at another time than before, since to set the
-    /// alarm costs more than a look for nothing.
+    /// Plans the next look at the sockets that hold bytes back. The time seldom changes, since setting the
+    /// alarm costs more than a look that finds nothing.
     pub(super) fn plan_look(&mut self, now: Instant) {
         if self.look_due <= now {
             let due = self.read_at + LOOK_INTERVAL;
@@ -136,13 +136,13 @@ impl Answers {
         self.look_due
     }
 
-    /// Whether something was read just now.
+    /// Returns whether something was read within the last [`LOOK_INTERVAL`].
     pub(super) fn are_fresh(&self, now: Instant) -> bool {
         now < self.read_at + LOOK_INTERVAL
     }
 
-    /// Answers were found that had been kept back, so many bytes with what came with them. Fewer than were waited for,
-    /// they were waited for in vain.
+    /// Takes in that a look found answers that a socket had held back: `bytes` bytes, with whatever arrived
+    /// with them. If these are fewer than the awaited bytes, the wait was in vain.
     pub(super) fn found_kept(&mut self, bytes: u64) {
         if bytes < self.awaited {
             self.coalescing.waited_in_vain();

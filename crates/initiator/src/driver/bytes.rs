@@ -1,4 +1,4 @@
-//! Bytes that come over the sockets, and what they let go out.
+//! Reads bytes from the sockets, and sends what they make possible.
 
 use std::cell::Cell;
 use std::io::{self, IoSliceMut};
@@ -12,16 +12,16 @@ use super::transports::Transport;
 use crate::driver::io::Socket;
 
 thread_local! {
-    /// Whichever connection the thread reads from. Of 1,000 disks each would come back to memory that the processor's
-    /// cache has lost meanwhile.
+    /// Read-ahead memory, lent to the connection that the thread reads from. With memory per connection, each
+    /// of 1,000 disks would find its own missing from the processor's cache.
     static READ_AHEAD: Cell<Option<ReadAhead>> = const { Cell::new(None) };
 }
 
-/// How to read into slices from a socket.
+/// A function that reads from a socket into slices.
 type Read = fn(&dyn Socket, &mut [IoSliceMut<'_>]) -> io::Result<usize>;
 
 impl Driver {
-    /// Sends what there is to send, within what the connections bring to the target in time.
+    /// Sends what there is to send, within what the connections transfer in time.
     pub(super) fn write_within_limits(&mut self) -> Result<(), Lost> {
         self.requests.unsent = 0;
         self.links.write(&mut self.session, &mut self.event_loop, self.now)?;
@@ -32,7 +32,8 @@ impl Driver {
         self.links.write(&mut self.session, &mut self.event_loop, self.now)
     }
 
-    /// Reads what has come over each connection, and acts on it. Says whether a rest may be left, which the next turn reads.
+    /// Reads from each readable connection, and handles what arrived. Returns whether bytes may be left for the
+    /// next turn.
     pub(super) fn read(&mut self) -> bool {
         let (mut at, mut is_rest_left) = (0, false);
         while let Some(transport) = self.links.transports.get_mut(at) {
@@ -49,7 +50,7 @@ impl Driver {
         is_rest_left
     }
 
-    /// Reads what has come over any connection, whether or not that was told.
+    /// Reads from every connection, whether or not its socket is reported as readable.
     pub(super) fn read_unasked(&mut self) {
         let mut at = 0;
         while let Some(cid) = self.links.transports.get(at).map(|transport| transport.cid) {
@@ -58,8 +59,8 @@ impl Driver {
         }
     }
 
-    /// Reads what has come and was not told of, since it is not all that was waited for: whoever sends it, however
-    /// slowly, is not silent.
+    /// Reads what the sockets hold back below their low-water marks: a target that sends slowly must not count
+    /// as silent.
     pub(super) fn read_kept(&mut self) {
         let kept = self.links.transports.iter().filter(|transport| transport.is_keeping_bytes());
         let kept: Vec<_> = kept.map(|transport| transport.cid).collect();
@@ -72,8 +73,8 @@ impl Driver {
         }
     }
 
-    /// The sockets need not tell of every part of a long data segment, nor of each of many answers that come one after the
-    /// other.
+    /// Sets how many bytes to wait for, so that the sockets report neither every part of a long data segment
+    /// nor each of several answers.
     pub(super) fn await_answers(&mut self) {
         let (requests, connections) = (self.requests.len(), self.links.transports.len());
         let awaited =
@@ -87,7 +88,7 @@ impl Driver {
         }
     }
 
-    /// Reads what lies in the sockets though it is less than was waited for, unless something was read just now.
+    /// Reads answers that are fewer than those waited for, unless something was read just before.
     pub(super) fn look(&mut self) {
         if self.requests.answers.are_fresh(self.now) {
             return;
@@ -100,11 +101,10 @@ impl Driver {
         }
     }
 
-    /// A connection that cannot be written to is gone, but what came over it before counts: it may
-    /// say why.
+    /// Loses a connection that cannot be written to, but first reads what has arrived over it: it may say why.
     pub(super) fn lose_unread(&mut self, cid: Cid, why: TransportError) {
         while let Ok(true) = self.read_from(cid, |socket, slices| socket.read_unasked(slices)) {}
-        // The session may have closed it on reading that, or be about to open another in its place.
+        // That may have made the session close the connection, or open another one in its place.
         if self
             .links
             .transports
@@ -115,13 +115,13 @@ impl Driver {
         }
     }
 
-    /// Reads what has come over a connection, and acts on it; says whether a rest may be left.
+    /// Reads from a connection, and handles what arrived; returns whether bytes may be left.
     fn read_from(&mut self, cid: Cid, read: Read) -> Result<bool, TransportError> {
         self.session.lend_read_ahead(cid, READ_AHEAD.take().unwrap_or_default());
         let result = self.read_some(cid, read);
         READ_AHEAD.set(self.session.reclaim_read_ahead(cid));
         if let Ok(true) = result {
-            // The socket need not tell of it again.
+            // The socket does not report the rest again.
             self.links.find(cid).into_iter().for_each(Transport::keep_readable);
         }
         result
@@ -149,7 +149,8 @@ impl Driver {
             if count < room {
                 return Ok(false);
             }
-            // Their next requests are more urgent than more answers: the target may have nothing left to do.
+            // New requests of these callers are more urgent than more answers: the target may have no work
+            // left.
             if self.requests.have_enough_answers() {
                 break;
             }

@@ -2,28 +2,28 @@
 
 use std::fmt;
 
-/// The connections of a session (RFC 7143 §4.2.2): how many are open, how many were asked for, and
-/// why there are fewer.
+/// The connections of a session (RFC 7143 §4.2.2): how many are open, how many were asked for, and why there
+/// are fewer.
 #[doc(alias = "MC/S")]
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Connections {
-    /// Number of connections in full feature phase now.
+    /// Number of connections in full feature phase.
     pub open: u32,
     /// Number of connections asked for: [`Options::with_connections`](crate::Options::with_connections).
     pub wanted: u32,
-    /// Reasons for missing connections, a sentence each; `None` if none is missing.
+    /// Reasons for missing connections, a sentence each; `None` if there is none.
     pub note: Option<String>,
 }
 
 impl Connections {
-    /// None open yet.
+    /// Creates the state before any connection is open.
     pub(crate) const fn wanted(wanted: u16) -> Self {
         Self { open: 0, wanted: wanted as u32, note: None }
     }
 
-    /// One more reason; what several connections have in common is noted once.
+    /// Adds a reason; a reason that several connections have in common is noted once.
     pub(crate) fn remark(&mut self, reason: &str) {
         match &mut self.note {
             Some(note) if note.contains(reason) => {}

@@ -1,4 +1,4 @@
-//! How the connections to a portal come about.
+//! Opens the connections to a portal.
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ pub(crate) type Opening = Pin<Box<dyn Future<Output = Result<Connected, LinkCaus
 /// How connections are opened.
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
-    /// How long one may take to come about, over all addresses of its portal.
+    /// Time limit of one connection, over all addresses of its portal.
     pub(crate) limit: Duration,
     pub(crate) network: Arc<dyn Network>,
     pub(crate) tuning: Tuning,
@@ -38,18 +38,18 @@ pub(crate) struct Connector {
 pub(crate) enum Segments {
     /// As long as trials have shown for the address.
     AsKnown(Arc<SegmentLimits>),
-    /// As long as that, or full, to find it out.
+    /// At most this length, or full, for a trial.
     Fixed(Option<SegmentLimit>),
 }
 
-/// How a session comes to its connections.
+/// How a session gets its connections.
 pub(crate) struct Reach {
     pub(crate) connector: Connector,
-    /// A connection to the portal that stands already.
+    /// A connection to the portal that is open already.
     pub(crate) reached: Option<Box<Connected>>,
-    /// How many there shall be.
+    /// Number of connections to open.
     pub(crate) connections: u16,
-    /// Tries the path of one that stands still.
+    /// Starts a trial of the path of a connection that stands still.
     pub(crate) start_trial: Option<StartTrial>,
 }
 
@@ -63,13 +63,13 @@ impl Segments {
 }
 
 impl Connector {
-    /// Opens a connection to a portal: its addresses are tried one after the other, and each gets an
-    /// equal share of the time that is left. Of a portal that a peer has named, those that the peer may name.
+    /// Opens a connection to a portal. Its addresses are tried in turn; each gets an equal share of the time
+    /// that is left. For a portal that a peer has named, only the addresses that the peer may name are tried.
     pub(crate) fn open(&self, portal: TargetAddress, referral: Option<Referral>) -> Opening {
         Box::pin(self.clone().connect(portal, referral))
     }
 
-    /// The addresses of a portal; none where they are not found out in time.
+    /// Returns the addresses of a portal; none if they are not found in time.
     pub(crate) async fn addresses_of(&self, portal: &TargetAddress) -> Vec<SocketAddr> {
         self.resolve(portal, Instant::now() + self.limit).await.unwrap_or_default()
     }
@@ -82,7 +82,7 @@ impl Connector {
         let deadline = Instant::now() + self.limit;
         let mut addresses = self.resolve(&portal, deadline).await?;
         if let Some(referral) = referral {
-            // What the name leads to now, so that no name service can go round it.
+            // Checked on the resolved addresses, so that no name service can circumvent it.
             addresses = referral.permitted(&portal, addresses)?;
         }
         let mut last = None;
@@ -118,8 +118,8 @@ impl Connector {
         }
     }
 
-    /// Opens a connection and sets it up as the tuner plans. If the round-trip time asks for what
-    /// counts only before a connection is made, it is made anew.
+    /// Opens a connection and sets it up as the tuner plans. If the measured round-trip time asks for a value
+    /// that takes effect only before connecting, connects again.
     async fn set_up(&self, address: SocketAddr) -> io::Result<Connected> {
         let limit = self.segments.limit_to(address);
         let mut tuner = Tuner::within(self.network.limits(), self.tuning.clone(), address, limit);
@@ -132,7 +132,7 @@ impl Connector {
         Ok((socket, tuner))
     }
 
-    /// The addresses of a portal.
+    /// Resolves a portal to its addresses.
     async fn resolve(
         &self,
         portal: &TargetAddress,
@@ -156,8 +156,8 @@ impl Connector {
     }
 }
 
-/// Whether getaddrinfo(3) has said EAI_AGAIN. The standard library passes on its text alone: that of
-/// glibc, or of musl.
+/// Returns whether getaddrinfo(3) has failed with EAI_AGAIN. The standard library passes on only the text, that
+/// of glibc or of musl.
 fn is_try_again(reason: &str) -> bool {
     ["Temporary failure in name resolution", "Try again"].iter().any(|text| reason.ends_with(text))
 }
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
     use crate::driver::io::Pending;
 
-    /// A name service that answers with this, or never.
+    /// A name service that fails with this text, or never answers.
     #[derive(Debug)]
     struct NameService(Option<&'static str>);
 

@@ -1,7 +1,7 @@
 //! The event loop: the task of a session that waits for its sockets, its deadlines and its messages.
 //!
-//! It waits for whatever comes first and never for one direction of a socket alone: a full send buffer does not stop it
-//! from reading, nor does one connection stop another.
+//! It waits for whatever comes first and never for one direction of a socket alone: a full send buffer does not
+//! stop it from reading, nor does one connection stop another.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use super::alarm::Alarm;
 use super::lock::DriverLock;
 use super::turns::{Due, Event};
 
-/// Runs a driver to the end of its session. Dropped before, it takes the driver with it.
+/// Runs a driver to the end of its session. If the loop is dropped before that, it closes the driver.
 pub(crate) struct EventLoop {
     driver: Arc<DriverLock>,
-    /// Rings when the first of what is waited for is due.
+    /// Fires when the first deadline is due.
     alarm: Alarm,
 }
 
@@ -29,7 +29,8 @@ impl EventLoop {
         while self.turn().await.is_some() {}
     }
 
-    /// Does what there is to do, waits for an event, and acts on it; `None` when there will be no other one.
+    /// Runs one turn: sends, waits for an event, and handles it. Returns `None` when no further event will
+    /// come.
     async fn turn(&mut self) -> Option<()> {
         let due = self.driver.with(Driver::prepare_to_wait).flatten()?;
         let event = self.next_event(due).await?;
@@ -46,8 +47,9 @@ impl EventLoop {
         Some(())
     }
 
-    /// The first of many requests wakes the loop before the others have been made: a turn later one system call takes them
-    /// all. Waits for as long as somebody is on the way.
+    /// Lets other callers submit before anything is sent. The first of many requests wakes the loop before the
+    /// others are made; a turn later, one system call sends them all. Goes on for as long as more callers are
+    /// expected.
     async fn let_others_ask(&mut self) -> Option<()> {
         while let Some(unsent) = self.driver.with(|driver| driver.unsent_before_others())? {
             let_others_run().await;
@@ -60,7 +62,7 @@ impl EventLoop {
     async fn next_event(&mut self, due: Due) -> Option<Event> {
         let Self { driver, alarm } = self;
         alarm.set(due.first(), due.now);
-        // In an order that does not change, so that a simulation can be repeated.
+        // The order of the polls is fixed, so that a simulation can be repeated.
         poll_fn(|context| match driver.with(|entered| entered.poll_event(&driver.queue, context)) {
             Some(Poll::Ready(event)) => Poll::Ready(Some(event)),
             Some(Poll::Pending) => alarm.poll(context).map(|()| Some(Event::Alarm)),
@@ -71,15 +73,15 @@ impl EventLoop {
 }
 
 impl Drop for EventLoop {
-    /// Whoever waits for an answer, or for the end of the session, sees that nothing else comes: the runtime may be gone,
-    /// or a panic has left the driver behind.
+    /// Closes the driver, so that callers that wait for an answer or for the end of the session see that no
+    /// more comes: the runtime may be gone, or a panic may have ended the loop.
     fn drop(&mut self) {
         self.driver.close();
     }
 }
 
-/// Goes behind the tasks that are to run already. In contrast to `tokio::task::yield_now` the runtime need not look at its
-/// sockets in between, which is a system call.
+/// Lets the tasks run that are ready already. Unlike `tokio::task::yield_now`, it does not make the runtime
+/// poll its sockets, which is a system call.
 async fn let_others_run() {
     let mut has_yielded = false;
     poll_fn(|context| {

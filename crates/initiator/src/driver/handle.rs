@@ -1,4 +1,4 @@
-//! How the handles of a session reach its driver.
+//! Access of a session's handles to its driver.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use crate::driver::peer::Peer;
 use crate::driver::request::{Message, RequestId, Submission};
 use crate::driver::shared::Shared;
 
-/// A driver, to be asked. It is told when the last of these is dropped.
+/// A handle of a driver. When the last one is dropped, the session logs out.
 pub(crate) struct DriverHandle(Arc<DriverLock>);
 
 impl DriverHandle {
-    /// A driver that begins to connect, or to log in over a connection that stands, once its loop runs.
+    /// Creates a driver, which connects, or logs in over an open connection, once its event loop runs.
     pub(crate) fn start(
         session: Session,
         peer: Peer,
@@ -34,15 +34,16 @@ impl DriverHandle {
         Self(Arc::clone(driver))
     }
 
-    /// A name for a request to hand over.
+    /// Returns an identifier for a request to submit.
     pub(crate) fn next_id(&self) -> RequestId {
         self.0.next_id()
     }
 
-    /// Hands a request to the session, immediately where nobody else has the driver, and sends it unless the event loop is to
-    /// do that. What was handed over before comes before it. Its answer's sender is dropped with a driver that is gone.
+    /// Hands a request to the session: immediately, unless another task holds the driver. Sends it, unless that
+    /// is left to the event loop. Requests that were submitted earlier come first. If the driver is gone, the
+    /// request is dropped, and with it the sender of its answer.
     ///
-    /// It is made where it goes: to move one from hand to hand costs more than to make it.
+    /// `make` creates the request in its place, since moving one costs more than creating it.
     pub(crate) fn submit(&self, make: impl FnOnce() -> Submission) {
         let Some(mut driver) = self.0.try_lock() else {
             return self.tell(Message::Submit(Box::new(make())));
@@ -54,31 +55,31 @@ impl DriverHandle {
                 }
             }
             Err(_) => {
-                // One for a driver that is gone is dropped without the lock.
+                // Dropping the request may need the lock, so the lock is released first.
                 drop(driver);
                 drop(make());
             }
         }
     }
 
-    /// What the session has counted, also when it is over.
+    /// Returns the counters of the session, also after its end.
     pub(crate) fn stats(&self) -> Stats {
         self.0.stats()
     }
 
-    /// Does something while somebody has the driver.
+    /// Runs `act` while another task holds the driver.
     #[cfg(test)]
     pub(crate) fn while_taken<R>(&self, act: impl FnOnce() -> R) -> R {
         self.0.with(|_| act()).unwrap()
     }
 
-    /// Ends the driver, before anybody knows that its session is over.
+    /// Closes the driver, before any handle has noticed the end of its session.
     #[cfg(test)]
     pub(crate) fn close(&self) {
         self.0.close();
     }
 
-    /// Leaves a message. A driver that is gone does not hear of it.
+    /// Leaves a message; it is dropped if the driver is gone.
     pub(crate) fn tell(&self, message: Message) {
         self.0.queue.send(message);
     }

@@ -1,4 +1,4 @@
-//! The connections of a session, and what goes out over them.
+//! The connections of a session, and what is sent over them.
 
 use std::io::{self, IoSlice};
 use std::task::Waker;
@@ -14,16 +14,17 @@ use tokio::time::Instant;
 use super::transports::{Excerpt, Transport};
 use crate::driver::io::Socket;
 
-/// As many slices as one system call takes (IOV_MAX on Linux).
+/// Most slices of one system call (IOV_MAX on Linux).
 const MAX_SLICES: usize = 1024;
 
-/// Enough for most system calls. To make all of [`MAX_SLICES`] took a tenth of the instructions of a read of 4 KiB.
+/// Slices that are enough for most system calls. Filling all [`MAX_SLICES`] took a tenth of the instructions of
+/// a read of 4 KiB.
 const FEW_SLICES: usize = 32;
 
-/// Slices are long if so many of them are more than the plan's send size.
+/// Slices are long if this many of them exceed the plan's send size.
 const LONG_SLICES: usize = 16;
 
-/// System calls in one direction of a connection before the other one has its turn.
+/// System calls in one direction of a connection before the other direction has its turn.
 pub(super) const CALLS_PER_TURN: usize = 16;
 
 /// Bytes per system call where the plan sends one page at a time.
@@ -34,41 +35,41 @@ pub(super) type Lost = (Cid, TransportError);
 
 /// The connections, and when the kernel is asked what they wait for.
 pub(super) struct Links {
-    /// The leading one first.
+    /// The connections, the leading one first.
     pub(super) transports: SmallVec<[Transport; 1]>,
-    /// Which of them sends first in this turn.
+    /// Index of the connection that sends first in this turn.
     first: usize,
-    /// The largest command window that the tuners of all connections know of; `None` when one of them may know of none.
+    /// Largest command window that all tuners have received; `None` while one of them may lack it.
     pub(super) window: Option<u32>,
     pub(super) polls: Polls,
 }
 
 /// When the kernel is asked what the connections wait for.
 pub(super) struct Polls {
-    /// When it is asked next, as long as the driver is awake.
+    /// Time of the next question, as long as the driver is awake.
     pub(super) due: Instant,
     pub(super) awake_until: Instant,
-    /// For how many [`POLL_INTERVAL`](super::measure::tuner::POLL_INTERVAL)s the next answer counts.
+    /// Number of [`POLL_INTERVAL`](super::measure::tuner::POLL_INTERVAL)s that the next answer counts for.
     pub(super) intervals: u32,
-    /// For how long requests had waited in their class when that was asked last.
+    /// Time that requests had waited in their traffic class, when it was last read.
     pub(super) waited_in_class: Duration,
-    /// The command data that had been moved when the kernel was asked last.
+    /// Command data in bytes that had been moved when the kernel was last asked.
     pub(super) moved: u64,
 }
 
-/// What the event loop waits for, and whether it is called before that.
+/// How the event loop is woken.
 #[derive(Default)]
 pub(super) struct LoopCall {
-    /// Wakes it.
+    /// Wakes the event loop.
     pub(super) waker: Option<Waker>,
-    /// It has something to do, or to wait for, that it does not know of.
+    /// Whether the loop must run: it has something to do, or to wait for, that it has not seen.
     pub(super) is_called: bool,
-    /// When it wakes by itself.
+    /// Time at which the loop wakes by itself.
     pub(super) due: Option<Instant>,
 }
 
 impl LoopCall {
-    /// The event loop has something to do, or to wait for, that it does not know of.
+    /// Wakes the event loop, since it has something to do, or to wait for, that it has not seen.
     pub(super) fn call(&mut self) {
         if !std::mem::replace(&mut self.is_called, true)
             && let Some(waker) = &self.waker
@@ -95,13 +96,13 @@ impl Links {
         self.transports.iter_mut().find(|transport| transport.cid == cid)
     }
 
-    /// Whether answers may lie in a socket that it was not to tell of.
+    /// Returns whether sockets may hold answers that they do not report.
     pub(super) fn is_coalescing(&self) -> bool {
         self.transports.iter().any(Transport::is_coalescing)
     }
 
-    /// Sends what there is to send and the sockets take: a system call each, again and again, and
-    /// every turn begins with another connection.
+    /// Sends what the sockets take: one system call per connection, repeatedly. Every turn begins with another
+    /// connection.
     pub(super) fn write(
         &mut self,
         session: &mut Session,
@@ -119,13 +120,13 @@ impl Links {
                 return Ok(());
             }
         }
-        // There is more to send, but also something to read.
+        // There is more to send, but reads must have their turn.
         self.transports.iter_mut().for_each(|transport| transport.blocked = true);
         event_loop.is_called = true;
         Ok(())
     }
 
-    /// Sends over one connection what one system call takes; says whether there may be more.
+    /// Sends over one connection what one system call takes; returns whether there may be more.
     fn write_once(
         &mut self,
         at: usize,
@@ -160,7 +161,7 @@ impl Links {
     }
 }
 
-/// Command data of the session so far, both directions.
+/// Returns the bytes of command data that the session has moved so far, both directions.
 pub(super) fn data_moved(session: &Session) -> u64 {
     let stats = session.stats();
     stats.data_in_bytes.saturating_add(stats.data_out_bytes)
@@ -173,10 +174,10 @@ fn send(socket: &dyn Socket, plan: Excerpt, transmit: &Transmit<'_>) -> io::Resu
     }
 }
 
-/// Writes as much as one system call takes, and of long slices no more than the plan says.
+/// Writes as much as one system call takes, and of long slices no more than the plan's send size.
 fn write_pages(socket: &dyn Socket, transmit: &Transmit<'_>, plan: Excerpt) -> io::Result<usize> {
     let limit = plan.send_size;
-    // A lone header needs no list (docs/design/hot-path.md).
+    // A lone header needs no list of slices (docs/design/hot-path.md).
     let first = transmit.chunk();
     if first.len() == transmit.remaining() && first.len() <= limit {
         return socket.write(&[IoSlice::new(first)], false);
@@ -198,7 +199,7 @@ fn write_pages(socket: &dyn Socket, transmit: &Transmit<'_>, plan: Excerpt) -> i
     socket.write(slices, has_more)
 }
 
-/// Writes so many bytes of long slices. Not with `MSG_MORE`, which is slower than one long call.
+/// Writes at most `limit` bytes of long slices. Without `MSG_MORE`, which is slower than one long call.
 fn write_up_to(limit: usize, socket: &dyn Socket, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     let mut parts = [IoSlice::new(&[]); LONG_SLICES];
     let (mut room, mut count) = (limit, 0);
@@ -217,7 +218,7 @@ fn total(slices: &[IoSlice<'_>]) -> usize {
     slices.iter().map(|slice| slice.len()).sum()
 }
 
-/// Writes at most a page.
+/// Writes at most one page.
 fn write_page(socket: &dyn Socket, transmit: &Transmit<'_>) -> io::Result<usize> {
     let chunk = transmit.chunk();
     socket.write(&[IoSlice::new(chunk.get(..PAGE).unwrap_or(chunk))], false)

@@ -1,4 +1,4 @@
-//! The lock that a driver is behind: whoever has it runs the session for so long.
+//! The lock around a driver: the task that holds it runs the session meanwhile.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,9 +9,9 @@ use super::Driver;
 use super::queue::Queue;
 use crate::driver::request::RequestId;
 
-/// A driver, until its session has ended, and what is left to it by those who have not got it.
+/// A driver until its session has ended, and the messages that callers leave while they cannot lock it.
 pub(super) struct DriverLock {
-    /// Or what the session had counted when it was over.
+    /// The driver, or the final counters of its session.
     driver: Mutex<Result<Driver, Stats>>,
     pub(super) queue: Queue,
     ids: AtomicU64,
@@ -23,29 +23,29 @@ impl DriverLock {
         Self { driver, queue: Queue::default(), ids: AtomicU64::new(0) }
     }
 
-    /// A name for a request that is handed to the driver.
+    /// Returns an identifier for a request that is handed to the driver.
     pub(super) fn next_id(&self) -> RequestId {
         RequestId(self.ids.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Acts on the driver; `None` when it is gone.
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut Driver) -> R) -> Option<R> {
-        // One that a panic has left behind is not gone on with.
+        // A panic poisons the lock, and the driver is not used again.
         self.driver.lock().ok()?.as_mut().ok().map(act)
     }
 
-    /// The driver, or what is left of it; `None` while somebody else has it. After a panic nobody gets it: the event loop is
-    /// woken by what is left to it, and ends.
+    /// Returns the driver, or the final counters; `None` while another task holds the lock, and after a panic.
+    /// Then the caller leaves a message, which wakes the event loop; after a panic the loop ends.
     pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Result<Driver, Stats>>> {
         self.driver.try_lock().ok()
     }
 
-    /// What the session has counted.
+    /// Returns the counters of the session.
     pub(super) fn stats(&self) -> Stats {
         stats_of(&self.driver.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The session goes no further, whether or not it has ended.
+    /// Closes the driver, whether or not its session has ended.
     pub(super) fn close(&self) {
         let mut guard = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
         let stats = stats_of(&guard);
@@ -55,7 +55,7 @@ impl DriverLock {
         if let Ok(driver) = &mut driver {
             driver.abandon();
         }
-        // What they held is given back without the lock.
+        // The permits and ranges that they hold are released without the lock.
         drop((driver, messages));
     }
 }

@@ -1,4 +1,4 @@
-//! Where the driver meets the tuner: what the connections wait for, and how much may be under way.
+//! The driver's use of the tuner: what the connections wait for, and how much may be in flight.
 
 pub(crate) mod reading;
 pub(crate) mod tuner;
@@ -16,11 +16,11 @@ use crate::driver::shared::Shared;
 use reading::Reading;
 use tuner::Look;
 
-/// So long after its last request a session stops looking what it waits for: an idle one sleeps.
+/// Time after its last request during which a session still checks what it waits for; then it is idle.
 const DOZE: Duration = Duration::from_secs(1);
 
 impl Links {
-    /// Looks what each connection waits for: the session's reasons, and its own socket.
+    /// Records what each connection waits for: by the session's state, and by its own socket.
     pub(super) fn poll_kernel(
         &mut self,
         session: &mut Session,
@@ -55,13 +55,13 @@ impl Links {
         self.poll_after(if is_rare { tuner::INTERVALS_PER_READING } else { 1 }, now);
     }
 
-    /// The kernel is asked again after so many intervals.
+    /// Sets the next question to the kernel to `intervals` intervals from now.
     fn poll_after(&mut self, intervals: u32, now: Instant) {
         self.polls.intervals = intervals;
         self.polls.due = now + tuner::POLL_INTERVAL * intervals;
     }
 
-    /// What the sockets keep to themselves is not left there for longer than an interval.
+    /// Brings the next poll to one interval, if sockets hold bytes back: these are not left there for longer.
     pub(super) fn poll_soon(&mut self, now: Instant) {
         let is_keeping = self.transports.iter().any(Transport::is_keeping_bytes);
         if is_keeping && self.polls.intervals > 1 {
@@ -69,7 +69,7 @@ impl Links {
         }
     }
 
-    /// The command window is part of what transfers are fitted to.
+    /// Passes a larger command window to the tuners, which fit the transfers to it.
     pub(super) fn note_window(&mut self, session: &Session, shared: &Shared) {
         let window = session.command_window();
         if self.window.is_some_and(|known| window <= known) {
@@ -77,14 +77,14 @@ impl Links {
         }
         self.window = Some(window);
         let tell = |transport: &mut Transport| transport.tune(|_, tuner| tuner.offered(window));
-        // Each is told.
+        // A fold, as every tuner must receive the window.
         let told = self.transports.iter_mut().filter_map(tell);
         if told.fold(false, |news, is_news| news | is_news) {
             self.tell_facts(shared);
         }
     }
 
-    /// The plan that the handles see is that of the leading connection.
+    /// Publishes the plan of the leading connection, which is the one that the handles see.
     fn tell_facts(&mut self, shared: &Shared) {
         let leading = self.transports.first_mut();
         if let Some(basis) = leading.and_then(|leading| leading.tune(|_, tuner| tuner.basis())) {
@@ -92,21 +92,21 @@ impl Links {
         }
     }
 
-    /// The time since the last call in which requests waited in their class.
+    /// Returns for how long requests waited in their traffic class since the last call.
     fn newly_waited_in_class(&mut self, shared: &Shared) -> Duration {
         let waited = shared.waited_in_class();
         waited.saturating_sub(std::mem::replace(&mut self.polls.waited_in_class, waited))
     }
 
-    /// There is work again.
+    /// Notes that there is work again.
     pub(super) fn wake(&mut self, shared: &Shared, now: Instant) {
         self.count_rest(shared, now);
         self.polls.awake_until = self.polls.awake_until.max(now + DOZE);
     }
 
-    /// The time in which the kernel was not asked, because there was no work, counts as waiting for work.
+    /// Counts the time in which the kernel was not asked, because there was no work, as waiting for work.
     fn count_rest(&mut self, shared: &Shared, now: Instant) {
-        // Less than an interval is left for the next time.
+        // Less than an interval is not counted.
         if now < self.polls.awake_until + tuner::POLL_INTERVAL {
             return;
         }
@@ -116,11 +116,11 @@ impl Links {
             transport.tune(|_, tuner| tuner.rested(rest, in_class, now.into_std()));
         }
         self.polls.awake_until = now;
-        // A poll that is overdue would always meet the work that has ended the rest.
+        // An overdue poll would always see the request that ended the idle time.
         self.poll_after(1, now);
     }
 
-    /// Tells what each connection does. Nobody need wait for it any more.
+    /// Sends a reading of each connection; the caller may have stopped waiting for it.
     pub(super) fn tell(
         &mut self,
         answer: oneshot::Sender<Vec<Reading>>,
@@ -138,7 +138,7 @@ impl Links {
         drop(answer.send(self.transports.iter_mut().filter_map(reading).collect()));
     }
 
-    /// Another session over the same link has met so much loss.
+    /// Takes in the loss that another session has measured over the same link, 0 to 1.
     pub(super) fn hear_of_loss(&mut self, loss: f64, shared: &Shared) {
         for transport in &mut self.transports {
             transport.tune(|socket, tuner| tuner.hear_of_loss(socket, loss));
@@ -146,7 +146,7 @@ impl Links {
         self.tell_facts(shared);
     }
 
-    /// Other sessions have found the target slow.
+    /// Takes in the limit of sessions that found the target slow: `bytes` of write data outstanding.
     pub(super) fn hear_of_slow_target(
         &mut self,
         bytes: u64,
@@ -159,7 +159,7 @@ impl Links {
         self.share_limits(session, shared);
     }
 
-    /// Limits the writes and reads of each connection to what it brings in time.
+    /// Limits the writes and reads of each connection to what it transfers in time.
     pub(super) fn limit_requests(&mut self, session: &mut Session, shared: &Shared, now: Instant) {
         let now = now.into_std();
         for transport in &mut self.transports {
@@ -169,7 +169,7 @@ impl Links {
         self.share_limits(session, shared);
     }
 
-    /// The same by the last look at them.
+    /// Applies and publishes the limits that the tuners found at their last look.
     fn share_limits(&self, session: &mut Session, shared: &Shared) {
         let max = shared.budgets.requests.max_bytes();
         let (mut longest, mut slow, mut longest_read) = (u64::MAX, u64::MAX, u64::MAX);

@@ -1,4 +1,4 @@
-//! Whom a session talks to, so that an error can say it.
+//! The two ends of a session, so that errors can name them.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -10,18 +10,18 @@ use crate::error::{Error, LinkCause, LoginFailure, SessionCause, SessionFailure}
 use crate::options::redirects::Redirects;
 use crate::url::portal_name;
 
-/// The two ends of a session, and whether they have met.
+/// The two ends of a session, and whether a connection was made.
 #[derive(Debug)]
 pub(crate) struct Peer {
-    /// The portal of the URL.
+    /// The portal in the URL.
     home: TargetAddress,
-    /// The portal in use: another one after a redirection.
+    /// The portal in use, which differs from `home` after a redirection.
     portal: TargetAddress,
-    /// Who has redirected to it.
+    /// The redirection that led to the portal in use.
     referral: Option<Referral>,
     /// Which redirections are followed.
     redirects: Redirects,
-    /// Where the connection led that was closed last.
+    /// Address of the connection that was closed last.
     left: Option<IpAddr>,
     target: Option<IscsiName>,
     initiator: IscsiName,
@@ -57,41 +57,42 @@ impl Peer {
         &self.portal
     }
 
-    /// Who has redirected to the portal in use.
+    /// Returns the redirection that led to the portal in use.
     pub(crate) const fn referral(&self) -> Option<Referral> {
         self.referral
     }
 
-    /// A connection to this address is closed; it may have redirected the login.
+    /// Notes that a connection to this address is closed; it may have redirected the login.
     pub(crate) const fn left(&mut self, address: IpAddr) {
         self.left = Some(address);
     }
 
-    /// A redirection by the connection that was closed last.
+    /// Returns a redirection by the connection that was closed last.
     pub(crate) fn redirection(&self) -> Referral {
-        // Without a known address no other is the same, nor any of this host or link permitted.
+        // An unknown address counts as the broadcast address: no other equals it, and it may name no address of
+        // this host or link.
         let by = self.left.unwrap_or(IpAddr::V4(Ipv4Addr::BROADCAST));
         Referral::redirection(by, self.redirects)
     }
 
-    /// Chooses the portal for the next connection, after a redirection; `None` is the one of the URL.
+    /// Chooses the portal for the next connection, after a redirection; `None` is the portal in the URL.
     pub(crate) fn turn_to(&mut self, address: Option<TargetAddress>) {
         self.referral = address.is_some().then(|| self.redirection());
         self.portal = address.unwrap_or_else(|| self.home.clone());
         self.reached = false;
     }
 
-    /// A TCP connection to the portal stands.
+    /// Notes that a TCP connection to the portal is open.
     pub(crate) const fn reached(&mut self) {
         self.reached = true;
     }
 
-    /// No TCP connection to the portal came about.
+    /// Notes why no TCP connection to the portal could be made.
     pub(crate) fn not_reached(&mut self, why: LinkCause) {
         self.connect_error = Some(why);
     }
 
-    /// Why a request ended.
+    /// Returns the error for the end of a request.
     pub(crate) fn explain_task(&self, request: &'static str, why: TaskError) -> Error {
         if let TaskError::Session { cause, sent } = why {
             return self.explain(cause, sent);
@@ -103,7 +104,7 @@ impl Peer {
         }
     }
 
-    /// Why the session ended.
+    /// Returns the error for the end of the session.
     pub(crate) fn explain(&self, cause: SessionError, may_have_executed: bool) -> Error {
         let portal = portal_name(&self.portal);
         match (cause, &self.connect_error) {

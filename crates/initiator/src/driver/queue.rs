@@ -1,7 +1,7 @@
-//! What is left to a driver that somebody else has at that time, or that need not be told at once.
+//! Messages for a driver: those that callers leave while another task holds it, and those that are not urgent.
 //!
-//! A channel of a library lies on five cache lines, and each turn of the driver touches most of them: with 1,000 disks they
-//! are cold each time. This one lies beside the driver's lock.
+//! A channel of a library takes five cache lines, and each turn of the driver touches most of them. With 1,000
+//! disks they are cold each time. This queue is stored beside the driver's lock.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,14 +10,14 @@ use std::task::{Poll, Waker};
 
 use crate::driver::request::Message;
 
-/// Messages taken from the queue at once, so that one system call sends many requests.
+/// Most messages taken from the queue in one turn, so that one system call sends many requests.
 const AT_ONCE: usize = 64;
 
-/// The messages, those who send them, and whom they wake.
+/// The messages, the number of their senders, and the waker of the receiver.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// Whether there are messages, or no senders any more. Each request and each turn of the driver looks at it without
-    /// the lock, under which alone it is written.
+    /// Whether there are messages, or no senders any more. Written under the lock alone; each request and each
+    /// turn of the driver reads it without the lock.
     has_news: AtomicBool,
     state: Mutex<State>,
 }
@@ -25,20 +25,20 @@ pub(super) struct Queue {
 #[derive(Debug, Default)]
 struct State {
     messages: Vec<Message>,
-    /// Of whoever waits for messages.
+    /// Waker of the task that waits for messages.
     waker: Option<Waker>,
     senders: usize,
-    /// The driver is gone.
+    /// Whether the driver is gone.
     is_closed: bool,
 }
 
 impl Queue {
-    /// There is one more who sends.
+    /// Adds a sender.
     pub(super) fn join(&self) {
         self.lock().senders += 1;
     }
 
-    /// One of those who send is gone.
+    /// Removes a sender, and wakes the receiver if it was the last.
     pub(super) fn leave(&self) {
         let mut state = self.lock();
         state.senders -= 1;
@@ -48,30 +48,30 @@ impl Queue {
         }
     }
 
-    /// Leaves a message; it is dropped where the driver is gone.
+    /// Leaves a message; drops it if the driver is gone.
     pub(super) fn send(&self, message: Message) {
         let mut state = self.lock();
         if state.is_closed {
-            // It may hold what wants the lock.
+            // Dropping the message may need the lock.
             drop(state);
             return drop(message);
         }
         state.messages.push(message);
         self.has_news.store(true, Ordering::Release);
-        // Of those before it somebody was told, and is on his way.
+        // The waker was already called for earlier messages.
         if state.messages.len() == 1 {
             wake(state);
         }
     }
 
-    /// Who is woken from now on when there is something to look at.
+    /// Sets the waker to call when there is something to take.
     pub(super) fn wake(&self, waker: Waker) {
         self.lock().waker = Some(waker);
     }
 
-    /// Ready when there are messages, and with 0 when there will be none any more. Otherwise whoever is to be
-    /// [woken](Self::wake) will be: whoever sends wakes after he has written, and a task that was woken sees what was
-    /// written before.
+    /// Returns the number of messages, or 0 when all are taken and no sender is left. While it is pending, the
+    /// [waker](Self::wake) will be called: a sender wakes after it has written, and a task that is woken sees
+    /// what was written before.
     pub(super) fn poll(&self) -> Poll<usize> {
         if !self.has_news() {
             return Poll::Pending;
@@ -81,7 +81,7 @@ impl Queue {
         if count > 0 || state.senders == 0 { Poll::Ready(count) } else { Poll::Pending }
     }
 
-    /// Takes the messages that are there, up to so many at once, into `taken`, which has to be empty.
+    /// Takes up to [`AT_ONCE`] messages into `taken`, which must be empty.
     pub(super) fn take(&self, taken: &mut Vec<Message>) {
         if !self.has_news() {
             return;
@@ -95,7 +95,7 @@ impl Queue {
         }
     }
 
-    /// The driver is gone: what was left to it comes back, and nothing is left any more.
+    /// Closes the queue and returns the messages that are left; later messages are dropped.
     pub(super) fn close(&self) -> Vec<Message> {
         let mut state = self.lock();
         state.is_closed = true;
@@ -111,7 +111,7 @@ impl Queue {
     }
 }
 
-/// Wakes whoever waits, without the lock.
+/// Calls the waker, after the lock is released.
 fn wake(state: MutexGuard<'_, State>) {
     let waker = state.waker.clone();
     drop(state);
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(seen, (0..150).collect::<Vec<_>>());
     }
 
-    /// Each message wakes, however they are taken; the queue is told once whom.
+    /// Every message wakes the receiver, however the messages are taken; the waker is set once.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn no_message_is_left_lying() {
         const COUNT: u64 = 20_000;

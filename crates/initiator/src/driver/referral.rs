@@ -1,6 +1,7 @@
-//! Portals that a peer has named, by a redirection or in an answer to SendTargets, and which of their addresses are used.
+//! Portals that a peer has named, by a redirection or in an answer to SendTargets, and which of their addresses
+//! are used.
 //!
-//! Why it is so: `docs/design/credentials.md`.
+//! Design: `docs/design/credentials.md`.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,14 +13,14 @@ use crate::events::disk_event::DiskEvent;
 use crate::options::redirects::Redirects;
 use crate::url::portal_name;
 
-/// Who has named a portal, and how far it is trusted in that.
+/// The peer that has named a portal, and how far it is trusted in that.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Referral {
     by: IpAddr,
     redirects: Redirects,
 }
 
-/// From where an address can be reached.
+/// The hosts from which an address can be reached.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Scope {
     /// From this host alone.
@@ -44,18 +45,18 @@ impl Scope {
 }
 
 impl Referral {
-    /// A redirection by the peer at this address; `redirects` is what counts for the login
-    /// ([`Redirects::of_login`]).
+    /// Creates a redirection by the peer at this address; `redirects` applies to the login ([`Redirects::of_login`]).
     pub(crate) const fn redirection(by: IpAddr, redirects: Redirects) -> Self {
         Self { by, redirects }
     }
 
-    /// A record of SendTargets by the peer at this address: it may name other hosts, which is what it was asked for.
+    /// Creates a record of SendTargets by the peer at this address. It may name other hosts, as that is what it was
+    /// asked for.
     pub(crate) const fn record(by: IpAddr) -> Self {
         Self { by, redirects: Redirects::Any }
     }
 
-    /// Why an address is not gone to; `None` if it is.
+    /// Returns why an address must not be connected to; `None` if it may.
     pub(crate) fn refusal(&self, address: IpAddr) -> Option<(&'static str, Advice)> {
         // An IPv4 address may be written as an IPv6 one.
         let (by, to) = (self.by.to_canonical(), address.to_canonical());
@@ -76,10 +77,10 @@ impl Referral {
         }
     }
 
-    /// The addresses of a portal that are gone to.
+    /// Returns the addresses of a portal that may be connected to.
     ///
     /// # Errors
-    /// Why none of them is.
+    /// The reason, if no address is permitted.
     pub(crate) fn permitted(
         &self,
         portal: &TargetAddress,
@@ -96,14 +97,14 @@ impl Referral {
         }
     }
 
-    /// The event of a connection that leads to another host.
+    /// Returns the event of a connection that leads to another host.
     pub(crate) fn note(&self, portal: &TargetAddress, address: SocketAddr) -> Option<DiskEvent> {
         let is_other = self.by.to_canonical() != address.ip().to_canonical();
         is_other.then(|| DiskEvent::Redirected { from: self.by, to: portal.clone() })
     }
 }
 
-/// An address as a portal, which no name service can change.
+/// Returns an address as a portal, which no name service can change.
 pub(crate) fn portal_at(address: SocketAddr) -> TargetAddress {
     let host = match address {
         SocketAddr::V6(address) if address.scope_id() != 0 => {
@@ -140,7 +141,7 @@ mod tests {
         assert!(is_followed(Redirects::SameHost, here, "::ffff:192.0.2.1"));
     }
 
-    /// Not even a target that proves itself sends the initiator to services of its own host or link.
+    /// Even a target that proves its identity cannot send the initiator to services of its own host or link.
     #[test]
     fn addresses_of_this_host_or_link_are_gone_to_only_from_such() {
         let (global, link, host) = ("192.0.2.1", "169.254.1.1", "127.0.0.1");
@@ -170,7 +171,7 @@ mod tests {
         }
     }
 
-    /// A name may have addresses of both kinds.
+    /// A name may have permitted addresses and others.
     #[test]
     fn of_a_name_the_permitted_addresses_are_used() {
         let referral = Referral::redirection("192.0.2.1".parse().unwrap(), Redirects::Any);

@@ -15,26 +15,26 @@ use crate::state::budget::Permit;
 use crate::state::range_locks::RangeGuard;
 use crate::state::unit_state::{Judged, Listener};
 
-/// What handles tell the driver.
+/// A message from a handle to the driver.
 #[derive(Debug)]
 pub(crate) enum Message {
     Submit(Box<Submission>),
     /// The caller has dropped its future.
     Cancel(RequestId),
     Logout,
-    /// So large a share of the segments is lost on the link, by what another session has seen.
+    /// Share of the segments that is lost on the link, 0 to 1, as another session measured it.
     Loss(f64),
-    /// Other sessions have found the target slow: each of them has this much write data outstanding, bytes.
+    /// Write data in bytes that each of the other sessions has outstanding, because they found the target slow.
     SlowTarget(u64),
-    /// What is known of each connection.
+    /// Asks for a reading of each connection.
     Read(oneshot::Sender<Vec<Reading>>),
 }
 
-/// Names a request between a handle and the driver.
+/// Identifies a request between a handle and the driver.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct RequestId(pub(crate) u64);
 
-/// A request and what belongs to it until the session has finished with it.
+/// A request, and what it holds until the session has finished with it.
 #[derive(Debug)]
 pub(crate) struct Submission {
     pub(crate) id: RequestId,
@@ -42,40 +42,40 @@ pub(crate) struct Submission {
     pub(crate) holds: Holds,
 }
 
-/// What goes back when the session has finished with a request, and not before.
+/// What a request holds; released when the session has finished with it, and not before.
 #[derive(Debug)]
 pub(crate) struct Holds {
     pub(crate) _permit: Arc<Permit>,
     pub(crate) extent: Option<Arc<RangeGuard>>,
-    /// Who hears what the unit tells with the answer, whether or not anybody waits for it.
+    /// Receives what the answer says about the unit, whether or not the caller still waits.
     pub(crate) listener: Option<Listener>,
 }
 
 impl Holds {
-    /// Whether it must not be sent before the unit has been asked which one it is.
+    /// Returns whether the command must not be sent before the unit's identity has been checked again.
     pub(crate) fn is_in_doubt(&self) -> bool {
         self.listener.as_ref().is_some_and(Listener::has_to_wait)
     }
 }
 
-/// The answer to a command, and what its unit knows by it.
+/// The answer to a command, and what it says about the unit.
 pub(crate) type Answered = (Completion, Judged);
 
 pub(super) type Sender<T> = oneshot::Sender<Result<T, Error>>;
 
-/// What is asked of the session, and where the answer goes.
+/// A request to the session, and where the answer goes.
 #[derive(Debug)]
 pub(crate) enum Request {
     Command(Command, Sender<Answered>),
-    /// A command whose end the [`Listener`] reports to the requests of a disk, without a channel of its own.
+    /// A command whose end the [`Listener`] reports to the requests of a disk, without a separate channel.
     Attempt(Command),
     Manage(TaskFunction, Lun, Sender<FunctionResponse>),
     SendTargets(Sender<Bytes>),
-    /// With data that the target is to send back.
+    /// A ping, with data that the target is to send back.
     Ping(Bytes, Sender<Duration>),
 }
 
-/// Where the answer to a request under way goes.
+/// Where the answer to a request in flight goes.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Command(Sender<Answered>),
@@ -87,7 +87,7 @@ pub(crate) enum Answer {
 }
 
 impl Request {
-    /// Which command it is; that of another request says nothing.
+    /// Returns the operation of a command; the default for any other request.
     pub(crate) fn operation(&self) -> Operation {
         match self {
             Self::Command(command, _) | Self::Attempt(command) => command.cdb.operation(),
@@ -95,18 +95,18 @@ impl Request {
         }
     }
 
-    /// The bytes that it moves, both ways.
+    /// Returns the bytes of data that the request moves, both ways.
     pub(crate) fn data_len(&self) -> usize {
         let (Self::Command(command, _) | Self::Attempt(command)) = self else { return 0 };
         let written = command.write.as_ref().map_or(0, Payload::len);
         written + command.read.as_ref().map_or(0, ReadBuffer::len)
     }
 
-    /// Whether nobody waits for the answer any more.
+    /// Returns whether no caller waits for the answer any more.
     pub(crate) fn is_abandoned(&self) -> bool {
         match self {
             Self::Command(_, answer) => answer.is_closed(),
-            // Whoever gives it up says so.
+            // The disk sends `Message::Cancel` to give an attempt up.
             Self::Attempt(_) => false,
             Self::Manage(_, _, answer) => answer.is_closed(),
             Self::SendTargets(answer) => answer.is_closed(),
@@ -114,7 +114,7 @@ impl Request {
         }
     }
 
-    /// Where the answer goes to a request that is not handed to the session.
+    /// Returns where the answer goes, for a request that is not handed to the session.
     pub(crate) fn into_answer(self) -> Answer {
         match self {
             Self::Command(_, answer) => Answer::Command(answer),
@@ -155,14 +155,14 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// Whether the session is gone and the target may carry the command out all the same.
+    /// Returns whether the command was lost with its session and may still be executed by the target.
     pub(crate) const fn is_unsettled(&self) -> bool {
         matches!(self, Self::Command(Err(TaskError::Session { sent: true, .. })))
     }
 }
 
 impl Answer {
-    /// The name in the standard of the request, if it is this command where it is one.
+    /// Returns the request's name in the standard; `operation` is that of a command.
     pub(crate) const fn name_of(&self, operation: Operation) -> &'static str {
         match self {
             Self::Command(_) | Self::Attempt => operation.name(),
@@ -172,8 +172,8 @@ impl Answer {
         }
     }
 
-    /// Gives the caller the outcome. One of another kind than was asked for does not come about;
-    /// the caller would see the end of the session. Every command that is answered was judged.
+    /// Gives the caller the outcome. An outcome always has the kind of its request; otherwise the caller would
+    /// see the end of the session. `judged` is present for every command that was answered.
     pub(crate) fn give(
         self,
         outcome: Outcome,
@@ -191,7 +191,7 @@ impl Answer {
             (Self::Manage(answer), Outcome::Manage(result)) => {
                 drop(answer.send(result.map_err(explain)));
             }
-            // These two execute nothing, whether or not they came through.
+            // SendTargets and pings execute nothing, with or without an answer.
             (Self::SendTargets(answer), Outcome::SendTargets(result)) => {
                 drop(answer.send(result.map_err(|why| explain(why).as_not_executed())));
             }
@@ -202,13 +202,13 @@ impl Answer {
         }
     }
 
-    /// Whether it is a command, for whose end nobody waits any more.
+    /// Returns whether the request is a command that no caller waits for any more.
     pub(crate) fn is_abandoned(&self) -> bool {
         matches!(self, Self::Command(answer) if answer.is_closed())
     }
 
     pub(crate) fn fail(self, error: Error) {
-        // A caller that no longer listens is no concern of the driver.
+        // A send fails if the caller no longer listens, which is no error here.
         match self {
             Self::Command(answer) => drop(answer.send(Err(error))),
             Self::Attempt => {}

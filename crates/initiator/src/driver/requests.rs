@@ -1,4 +1,4 @@
-//! The requests that a session has and has not finished with.
+//! The requests of a session that have not ended.
 
 use std::sync::Arc;
 
@@ -15,21 +15,21 @@ use crate::driver::shared::Shared;
 use crate::error::{Cause, Error, SessionCause};
 use crate::state::unit_state::Listener;
 
-/// The target is to have what is unsent once that is one in so many of the requests under way.
+/// Requests are sent as soon as one in this many of the requests in flight is unsent.
 const UNDER_WAY_PER_UNSENT: usize = 4;
 
-/// Fewer requests than so many are not worth a system call of their own.
+/// Fewest unsent requests that are worth a system call.
 const FEWEST_UNSENT: usize = 4;
 
-/// The requests in flight, and the callers who may ask for more.
+/// The requests in flight, and how many callers may submit more.
 pub(super) struct Requests {
     pending: FxHashMap<Itt, Pending>,
-    /// Requests since the sockets were written to last.
+    /// Number of requests since the sockets were last written to.
     pub(super) unsent: usize,
     pub(super) answers: Answers,
 }
 
-/// A request that the session has and has not finished with.
+/// A request that the session has not finished with.
 struct Pending {
     id: RequestId,
     operation: Operation,
@@ -46,24 +46,24 @@ impl Requests {
         self.pending.len()
     }
 
-    /// Whether so many requests are unsent that they are sent before more are added. If all requests in flight were sent
-    /// together, this side would wait while the target works, and the target while this side does
+    /// Returns whether enough requests are unsent to send them before more are added. If all requests in flight
+    /// were sent together, the two ends would take turns: each would rest while the other works
     /// (docs/design/hot-path.md).
     pub(super) fn has_enough_unsent(&self) -> bool {
         self.unsent >= FEWEST_UNSENT && UNDER_WAY_PER_UNSENT * self.unsent >= self.pending.len()
     }
 
-    /// Whether so many callers have an answer, and may ask again, that what they ask for would be sent.
+    /// Returns whether the callers that have an answer could submit enough requests for a system call.
     pub(super) const fn have_enough_answers(&self) -> bool {
         self.answers.may_ask() >= FEWEST_UNSENT
     }
 
-    /// Gives a request up, whose caller does not wait any more.
+    /// Gives up a request whose caller no longer waits.
     pub(super) fn cancel(&mut self, id: RequestId, session: &mut Session, now: Instant) {
         let found = self.pending.iter().find(|(_, pending)| pending.id == id);
         let Some(itt) = found.map(|(itt, _)| *itt) else { return };
         let was_sent = session.give_up(itt, now.into_std());
-        // What the unit never saw, it did not answer.
+        // A command that was not sent never reached the unit.
         if let Some(pending) = self.pending.get_mut(&itt).filter(|_| !was_sent) {
             pending.holds.listener.iter_mut().for_each(Listener::was_not_sent);
         }
@@ -145,8 +145,8 @@ impl Requests {
         }
     }
 
-    /// Takes back what is not on its way yet and must not be sent before its unit has been asked which
-    /// one it is.
+    /// Withdraws the commands that are not sent yet and must wait until the unit's identity has been checked
+    /// again.
     fn withdraw_doubtful(&self, session: &mut Session, now: Instant) {
         let doubtful = self.pending.iter().filter(|(_, pending)| pending.holds.is_in_doubt());
         let mut doubtful: Vec<_> = doubtful.map(|(itt, _)| *itt).collect();
@@ -154,13 +154,14 @@ impl Requests {
         doubtful.into_iter().for_each(|itt| session.withdraw(itt, now.into_std()));
     }
 
-    /// Nobody runs the session any more: what the target does with these requests is not known.
+    /// Keeps the ranges of all writes as unsettled: no task runs the session any more, so what the target does
+    /// with them is unknown.
     pub(super) fn leave_unsettled(&self, shared: &Shared) {
         let extents = self.pending.values().filter_map(|pending| pending.holds.extent.as_ref());
         extents.for_each(|extent| shared.units.unsettled.put(Arc::clone(extent)));
     }
 
-    /// Fails all requests: nobody runs the session any more.
+    /// Fails all requests, when no task runs the session any more.
     pub(super) fn fail(&mut self, peer: &Peer, now: Instant) {
         for Pending { operation, answer, mut holds, .. } in
             std::mem::take(&mut self.pending).into_values()
@@ -173,7 +174,7 @@ impl Requests {
     }
 }
 
-/// Fails a request that the session does not have, or not any more.
+/// Fails a request that the session does not have.
 fn fail(answer: Answer, holds: &mut Holds, error: Error, now: Instant) {
     match (answer, &mut holds.listener) {
         (Answer::Attempt, Some(listener)) => listener.attempt_failed(error, now),

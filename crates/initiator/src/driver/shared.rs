@@ -1,4 +1,4 @@
-//! What the handles of a session and its driver share.
+//! What the handles of a session share with its driver.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -37,57 +37,58 @@ pub(crate) enum SessionPhase {
     Ended(Result<(), Error>),
 }
 
-/// What the first login has brought about.
+/// Result of the first login.
 #[derive(Debug)]
 pub(crate) struct LoginResult {
     pub(crate) negotiated: Negotiated,
     pub(crate) portal: TargetAddress,
-    /// Where the leading connection led.
+    /// Address that the leading connection led to.
     pub(crate) address: Option<IpAddr>,
     /// Zero where the target gives its sessions no handle.
     pub(crate) tsih: Tsih,
 }
 
-/// Where the next login begins: the first portals of this one, as far as the target has moved from
-/// them for good (RFC 7143 §11.13.5).
+/// Where the next login begins: at the first portal of this one, or where the target has permanently moved it
+/// (RFC 7143 §11.13.5).
 #[derive(Debug, Default)]
 struct Home {
     moved_to: Option<TargetAddress>,
-    /// The target says that it is not for good.
+    /// Whether the latest redirection is temporary.
     is_temporary: bool,
-    /// A redirection for the time being: what comes behind it moves that portal only.
+    /// Whether a temporary redirection was followed. A permanent one after it moves that temporary portal only.
     is_left: bool,
-    /// A redirection to another host. Boxed, as hardly a session has one.
+    /// A redirection to another host. Boxed, as few sessions have one.
     note: Option<Box<DiskEvent>>,
 }
 
-/// The common ground of all handles of a session and its driver.
+/// State that all handles of a session share with its driver.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) budgets: Budgets,
     /// What the URL names.
     pub(crate) named: Named,
     pub(crate) key: HeldKey,
-    /// Around what is logged of the session.
+    /// Span of the session's log entries.
     pub(crate) span: Span,
     pub(crate) rules: Rules,
     pub(crate) course: Course,
     pub(crate) lengths: Lengths,
-    /// Commands that were sent again.
+    /// Number of commands that were retried.
     pub(crate) retries: AtomicU64,
-    /// What says that disks may be opened with the node, of a session over which its user may open some.
+    /// For a session over which the user may open disks: keeps
+    /// [`Node::may_open_disks`](crate::session::node::Node::may_open_disks) true.
     pub(crate) user: OnceLock<Arc<()>>,
     connections: Mutex<Connections>,
     basis: Mutex<Option<Arc<PlanBasis>>>,
     pub(crate) units: Units,
 }
 
-/// What may be in flight.
+/// Limits of what may be in flight.
 #[derive(Debug)]
 pub(crate) struct Budgets {
     pub(crate) requests: Budget,
-    /// Places for what is asked of the session itself: what frees requests that are stuck must not wait
-    /// for them.
+    /// Separate budget for pings, SendTargets and task management, so that a reset never waits for the requests
+    /// that it is to free.
     pub(crate) of_session: Budget,
 }
 
@@ -96,48 +97,48 @@ pub(crate) struct Budgets {
 pub(crate) struct Named {
     pub(crate) target: Option<IscsiName>,
     pub(crate) lun: Option<Lun>,
-    /// The unit serial number to insist on for that unit.
+    /// Unit serial number that the unit must have.
     pub(crate) serial_number: Option<String>,
 }
 
-/// By what requests are made.
+/// Rules for the requests of a session.
 #[derive(Debug)]
 pub(crate) struct Rules {
-    /// What is done about requests that end badly or are late.
+    /// What is done about requests that fail or are late.
     pub(crate) policy: RequestPolicy,
-    /// The most bytes of one command of a disk.
+    /// Most bytes of one command of a disk.
     pub(crate) max_transfer: usize,
-    /// It is a path of a disk, whose class rules it.
+    /// Whether the session is a path of a disk, so that the traffic class limits its rate.
     is_ruled: AtomicBool,
 }
 
-/// How far a session has come, and what came of its login.
+/// How far a session has come, and the result of its login.
 #[derive(Debug)]
 pub(crate) struct Course {
     pub(crate) phase: Published<SessionPhase>,
     pub(crate) notices: Publisher<Notice>,
     pub(crate) terms: OnceLock<LoginResult>,
-    /// With what times its session may be reopened, once it has ended.
+    /// Times after which the session may be reopened, once it has ended.
     pub(crate) reopening: OnceLock<Reopening>,
     home: Mutex<Home>,
 }
 
-/// What the connections bring to the target in time, bytes; the most that there is where nothing limits them.
+/// Lengths and limits, in bytes, that suit what the connections transfer in time; `u64::MAX` without a limit.
 #[derive(Debug)]
 pub(crate) struct Lengths {
-    /// How long a write of a disk had better be.
+    /// Length that suits a write of a disk.
     pub(crate) write: AtomicU64,
-    /// How long a read of a disk had better be, until the connections have brought much.
+    /// Length that suits a read of a disk, until the connections have transferred much.
     pub(crate) read: AtomicU64,
-    /// The write data outstanding on a connection that the target takes in time, if it is slow.
+    /// Write data outstanding on a connection that the target takes in time, if the target is slow.
     pub(crate) of_slow_target: AtomicU64,
 }
 
-/// The units behind a session.
+/// The units of a session.
 #[derive(Debug)]
 pub(crate) struct Units {
     pub(crate) unsettled: Unsettled,
-    /// What is being written to which unit, over all sessions of the initiator.
+    /// The writes in flight per unit, over all sessions of the initiator.
     pub(crate) registry: Arc<UnitRegistry>,
     states: Mutex<HashMap<Lun, Arc<UnitState>>>,
 }
@@ -191,27 +192,27 @@ impl Shared {
         }
     }
 
-    /// From now on it is a path of a disk.
+    /// Marks the session as a path of a disk.
     pub(crate) fn rule_by_class(&self) {
         self.rules.is_ruled.store(true, Ordering::Relaxed);
     }
 
-    /// The rate at which its connections are to send at this time, if the class of a disk says so.
+    /// Returns the present sending rate for its connections, if the traffic class of a disk sets one.
     pub(crate) fn pacing_rate(&self) -> Option<Rate> {
         self.class()?.pacing_rate()
     }
 
-    /// The class of the disk whose path it is.
+    /// Returns the traffic class of the disk that the session is a path of.
     fn class(&self) -> Option<&TrafficClass> {
         self.rules.policy.class.as_ref().filter(|_| self.rules.is_ruled.load(Ordering::Relaxed))
     }
 
-    /// The time so far in which requests of its disk have waited in their class.
+    /// Returns for how long the disk's requests have waited in their traffic class, in total.
     pub(crate) fn waited_in_class(&self) -> Duration {
         self.class().map(TrafficClass::waited).unwrap_or_default()
     }
 
-    /// The limits of the user: the rate of the class, and what may be in flight.
+    /// Returns the limits that the user has set: the rate of the class, and what may be in flight.
     pub(crate) fn own_limits(&self) -> OwnLimits {
         let mut limits = OwnLimits::default();
         let ceil = self.class().and_then(|class| class.ceil().bits_per_second());
@@ -221,17 +222,17 @@ impl Shared {
         limits
     }
 
-    /// Looks at the connections, or notes what became of them.
+    /// Calls `look` with the state of the connections, to read or to change it.
     pub(crate) fn with_connections<R>(&self, look: impl FnOnce(&mut Connections) -> R) -> R {
         look(&mut lock(&self.connections))
     }
 
-    /// A login is redirected; whether that is followed is not known yet.
+    /// Notes that a login is redirected; whether the redirection is followed is not known yet.
     pub(crate) fn is_redirected(&self, is_permanent: bool) {
         lock(&self.course.home).is_temporary = !is_permanent;
     }
 
-    /// The first login has followed a redirection to this address.
+    /// Notes that the first login has followed a redirection to this address.
     pub(crate) fn redirected(&self, address: &TargetAddress, note: Option<Box<DiskEvent>>) {
         if !matches!(self.course.phase.get(), SessionPhase::LoggingIn) {
             return;
@@ -244,17 +245,17 @@ impl Shared {
         }
     }
 
-    /// The redirection to another host, if there was one.
+    /// Returns the redirection to another host, if there was one.
     pub(crate) fn redirection_note(&self) -> Option<DiskEvent> {
         lock(&self.course.home).note.as_deref().cloned()
     }
 
-    /// Where the target says that its portal has moved for good.
+    /// Returns the address to which the target has permanently moved its portal.
     pub(crate) fn moved_to(&self) -> Option<TargetAddress> {
         lock(&self.course.home).moved_to.clone()
     }
 
-    /// What the tuner has decided; `None` before the end of the login.
+    /// Returns what the tuner has decided; `None` before the end of the login.
     pub(crate) fn basis(&self) -> Option<Arc<PlanBasis>> {
         lock(&self.basis).clone()
     }
@@ -263,19 +264,19 @@ impl Shared {
         *lock(&self.basis) = Some(basis);
     }
 
-    /// What is known of a unit; the same for all its handles.
+    /// Returns what is known of a unit; all its handles share it.
     pub(crate) fn unit(&self, lun: Lun) -> Arc<UnitState> {
         Arc::clone(lock(&self.units.states).entry(lun).or_default())
     }
 
-    /// The same for a unit of which something is known already.
+    /// Sets `state` as what is known of a unit, for a unit that the disk knows already.
     pub(crate) fn adopt_unit(&self, lun: Lun, state: UnitState) -> Arc<UnitState> {
         let state = Arc::new(state);
         lock(&self.units.states).insert(lun, Arc::clone(&state));
         state
     }
 
-    /// Why a request gets no answer any more.
+    /// Returns why a request receives no answer any more.
     pub(crate) fn reason_of_end(&self) -> Error {
         match self.course.phase.get() {
             SessionPhase::Ended(Err(error)) => error,
@@ -306,14 +307,14 @@ impl Shared {
     }
 }
 
-/// Which session it is. At the level of errors, so that it is there with every line that is shown; not
-/// within the span of whoever asks for the session, which it outlives.
 fn policy_of(options: &Options, url: &Url) -> RequestPolicy {
     let policy = options.policy(url.parameters.retry_timeout.map(seconds));
     let reservation_key = url.parameters.reservation_key.or(policy.reservation_key);
     RequestPolicy { reservation_key, ..policy }
 }
 
+/// Creates the span that names the session in the log. It has the error level, so that it appears with every
+/// line that is shown. It has no parent, because the session outlives the span of the caller that opens it.
 fn span(url: &Url, key: SessionKey) -> Span {
     let (target, lun) = (url.target.as_ref().map(field::display), url.lun.map(field::display));
     error_span!(parent: None, "session", target, lun, isid = %key.isid)

@@ -1,8 +1,9 @@
-//! Connections that stand still as on a path that swallows long packets.
+//! Connections that stand still as if their path swallowed long packets.
 //!
-//! Whether it is the path is found out elsewhere, over connections of their own ([`StartTrial`](crate::state::segment_limits::StartTrial)): a dead link, a target that is
-//! gone or a busy disk look the same from here, and a connection that may still move is left alone. Once the path is known to
-//! swallow long packets, a connection that stands still on it is given up: the next one has shorter segments.
+//! A dead link, a target that is gone or a busy disk look the same from here. So a trial over connections of
+//! its own finds out whether it is the path ([`StartTrial`](crate::state::segment_limits::StartTrial)), and a
+//! connection that may still move is left alone. Once the path is known to swallow long packets, a connection
+//! that stands still on it is given up, and the next one has shorter segments.
 
 use iscsi_pdu::Cid;
 use iscsi_session::TransportError;
@@ -11,8 +12,8 @@ use super::links::Links;
 use crate::driver::connector::{Reach, Segments};
 
 impl Links {
-    /// Has the path of a connection tried that stands still; returns the connections to be given up. `awaited` bytes of
-    /// data are still to come.
+    /// Starts a trial of the path of each connection that stands still; returns the connections to give up.
+    /// `awaited` is the number of bytes of read data still to come.
     pub(super) fn stalled(&self, reach: &Reach, awaited: usize) -> Vec<(Cid, TransportError)> {
         let mut lost = Vec::new();
         let Some(start) = &reach.start_trial else { return lost };

@@ -1,4 +1,4 @@
-//! One connection of the session: its socket, its tuner, and which way its bytes can move.
+//! One connection of the session: its socket, its tuner, and the directions in which bytes can move.
 
 use std::task::{Context, Poll};
 
@@ -11,50 +11,50 @@ use crate::driver::io::Socket;
 use crate::driver::measure::tuner::Tuner;
 use crate::error::LinkCause;
 
-/// What a socket begins with.
+/// Low-water mark of a new socket, bytes: any data make it readable.
 const ANY: usize = 1;
 
-/// A shorter rest of a data segment is there before a turn is saved.
+/// Shortest rest of a data segment worth waiting for, bytes: a shorter one arrives before a turn is saved.
 const LONG_REST: usize = 16 << 10;
 
-/// No more of a data segment is waited for: that much is read while the rest comes.
+/// Most bytes of a data segment to wait for: while these are read, the rest arrives.
 const LONGEST_REST: usize = 160 << 10;
 
 /// A connection of the session, from the attempt to open it to its end.
 pub(super) struct Transport {
     pub(super) cid: Cid,
     state: State,
-    /// Around what is logged of it.
+    /// Span of its log entries.
     span: Span,
-    /// It is in full feature phase.
+    /// Whether it is in full feature phase.
     pub(super) is_logged_in: bool,
-    /// The socket has something to read.
+    /// Whether the socket has something to read.
     readable: bool,
-    /// So many bytes make it readable.
+    /// Number of bytes that make the socket readable.
     low_water: usize,
-    /// They are more than are certain to come.
+    /// Whether `low_water` is more than the bytes that are certain to come.
     coalesces: bool,
-    /// The socket did not take all there is to send, or a turn did not last for it.
+    /// Whether the socket did not take all there is to send, or the turn ended before all was sent.
     pub(super) blocked: bool,
-    /// Command data that has gone over it, both directions.
+    /// Bytes of command data that it has moved, both directions.
     pub(super) bytes: u64,
 }
 
-/// What of the plan each turn needs: the plan itself lies in memory that 1,000 sessions find in no cache.
+/// The parts of the plan that each turn needs. With 1,000 sessions the plan itself is in no processor cache.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Excerpt {
     pub(super) sends: Sends,
-    /// The most bytes of one call that sends long slices.
+    /// Most bytes of one call that sends long slices.
     pub(super) send_size: usize,
     pub(super) cork: bool,
-    /// What the socket is waited for at most, bytes.
+    /// Largest low-water mark of the socket, bytes.
     receive_low_water: usize,
     is_local: bool,
 }
 
 /// What a connection is ready for.
 pub(super) enum Readiness {
-    /// It stands, or could not be made.
+    /// The connection is open, or the attempt has failed.
     Opened(Cid, Box<Result<Connected, LinkCause>>),
     /// Bytes can move over it.
     Ready,
@@ -82,13 +82,13 @@ impl Transport {
         }
     }
 
-    /// The transport connection stands.
+    /// Sets the socket and the tuner of the open connection.
     pub(super) fn stand(&mut self, (socket, tuner): Connected) {
         let excerpt = Excerpt::of(tuner.plan());
         self.state = State::Up(socket, Box::new(tuner), excerpt);
     }
 
-    /// The socket, if there is one, and how it is to be written to.
+    /// Returns the socket, if there is one, and how to write to it.
     pub(super) fn socket(&self) -> Option<(&dyn Socket, Excerpt)> {
         match &self.state {
             State::Opening(_) => None,
@@ -96,7 +96,7 @@ impl Transport {
         }
     }
 
-    /// The tuner, if there is a socket.
+    /// Returns the tuner, if there is a socket.
     pub(super) fn tuner(&self) -> Option<&Tuner> {
         match &self.state {
             State::Opening(_) => None,
@@ -116,7 +116,7 @@ impl Transport {
         }
     }
 
-    /// Closes it; an abortive close resets the connection.
+    /// Closes the connection; an abortive close resets it.
     pub(super) fn close(self, abortive: bool) {
         if let State::Up(socket, ..) = self.state
             && abortive
@@ -125,19 +125,22 @@ impl Transport {
         }
     }
 
-    /// Whether there is something to read; it is told once.
+    /// Returns whether there is something to read, and clears that mark.
     pub(super) fn take_readable(&mut self) -> bool {
         std::mem::take(&mut self.readable)
     }
 
-    /// Not all was read that there was: there is something to read without a word of the socket.
+    /// Marks the transport as readable, since not all was read: the socket need not report it again.
     pub(super) const fn keep_readable(&mut self) {
         self.readable = true;
     }
 
-    /// So many bytes of a data segment are still to come, and the answers that are waited for together have so many: if
-    /// they are many, the socket need not tell of every part. What a segment waits for is certain to come, and nothing
-    /// can overtake it; answers may be late, so whoever waits for several [looks](Self::is_coalescing) for them meanwhile.
+    /// Sets the low-water mark, so that the socket need not report every part of a long data segment, nor every
+    /// answer. `rest` is the number of bytes of the data segment that are still to come, `answers` the number
+    /// of bytes of the answers to wait for together.
+    ///
+    /// The rest of a segment is certain to come, and nothing can overtake it. Answers may be late, so the
+    /// driver also [looks](Self::is_coalescing) for them meanwhile.
     pub(super) fn await_bytes(&mut self, rest: usize, answers: u64) {
         let State::Up(socket, _, excerpt) = &self.state else { return };
         let rest = if rest >= LONG_REST { rest } else { ANY };
@@ -152,17 +155,17 @@ impl Transport {
         self.coalesces = self.low_water > rest;
     }
 
-    /// Whether it may keep bytes to itself that nothing more need follow.
+    /// Returns whether the socket may hold complete answers below its low-water mark.
     pub(super) const fn is_coalescing(&self) -> bool {
         self.coalesces
     }
 
-    /// Whether bytes may have come that it was not to tell of.
+    /// Returns whether bytes may have arrived that the socket does not report.
     pub(super) fn is_keeping_bytes(&self) -> bool {
         self.low_water > ANY
     }
 
-    /// Whether nothing waits for its socket, and round trips over its link cost nothing.
+    /// Returns whether nothing waits for the socket, and the link is so short that round trips cost nothing.
     pub(super) fn is_short_and_free(&self) -> bool {
         let is_short = self.socket().is_some_and(|(_, plan)| plan.is_local);
         !self.blocked && !self.is_keeping_bytes() && is_short
@@ -202,17 +205,17 @@ impl Excerpt {
     }
 }
 
-/// Within the session's span: which of its connections it is.
+/// Creates the span that names a connection, within the session's span.
 pub(super) fn span_of(cid: Cid) -> Span {
     error_span!("connection", %cid)
 }
 
-/// Asks every transport, so that each that can move has its turn, and none waits for another.
+/// Polls every transport, so that each one that can move bytes has its turn, and none waits for another.
 pub(super) fn poll_any(transports: &mut [Transport], context: &mut Context<'_>) -> Poll<Readiness> {
     let mut any = Poll::Pending;
     for transport in transports {
         match transport.poll(context) {
-            // What the transports before it have to move, they will still have at the next turn.
+            // What the transports before this one can move is still there at the next turn.
             Poll::Ready(opened @ Readiness::Opened(..)) => return Poll::Ready(opened),
             Poll::Ready(event) => any = Poll::Ready(event),
             Poll::Pending => {}

@@ -1,5 +1,5 @@
-//! The turns of a driver: those of its event loop, and those of callers, which hand their requests over and send what is to be
-//! sent where nothing more is to be expected that goes with it. That saves the event loop a turn.
+//! The turns of a driver: those of its event loop, and those of callers. A caller hands its request over, and
+//! sends what is unsent if no other request is expected to join it. That saves the event loop a turn.
 
 use std::task::{Context, Poll, ready};
 
@@ -10,27 +10,28 @@ use super::queue::Queue;
 use super::transports::{Readiness, poll_any};
 use crate::driver::request::Submission;
 
-/// A request with so many bytes of data at most is sent by its caller. To move more takes longer than to wake the event
-/// loop, which may do it on another thread.
+/// Most bytes of data of a request that its caller sends. Moving more takes longer than waking the event loop,
+/// which may run on another thread.
 const SHORT: usize = 64 << 10;
 
-/// One with so many bytes costs either end more than its data do, so that it matters who waits for whom.
+/// Most bytes of data of a small request. It costs both ends more than its data do, so that neither end should
+/// wait for the other.
 const SMALL: usize = 8 << 10;
 
-/// What the event loop waits for.
+/// An event that the event loop waits for.
 pub(super) enum Event {
     Connection(Readiness),
     Messages(usize),
-    /// A caller has left something to the loop.
+    /// A caller has left work to the loop.
     Call,
-    /// Something is due.
+    /// A deadline has come.
     Alarm,
 }
 
-/// When the loop is to be woken at the latest, and what for.
+/// The latest time at which the loop must wake, and why.
 #[derive(Clone, Copy)]
 pub(super) struct Due {
-    /// When it was seen what is due.
+    /// Time at which the deadlines were read.
     pub(super) now: Instant,
     session: Option<Instant>,
     poll: Option<Instant>,
@@ -44,7 +45,7 @@ impl Due {
 }
 
 impl Driver {
-    /// Ends the turn; tells when the next one is due at the latest, unless the session has ended.
+    /// Ends the turn; returns when the next one is due at the latest, unless the session has ended.
     pub(super) fn prepare_to_wait(&mut self) -> Option<Due> {
         self.finish_turn();
         if self.ended {
@@ -83,14 +84,15 @@ impl Driver {
         Poll::Ready(Event::Connection(readiness))
     }
 
-    /// How many requests are unsent, if callers may be about to ask that have not yet: each asks again when it has its
-    /// answer. Once a caller has asked, no other one is waited for: to wait a turn may move the request to another thread
-    /// and back (docs/design/hot-path.md).
+    /// Returns the number of unsent requests if callers with an answer may be about to submit again. Once no
+    /// such caller is left, nothing is waited for: another turn may move the request to another thread and back
+    /// (docs/design/hot-path.md).
     pub(super) fn unsent_before_others(&self) -> Option<usize> {
         (self.requests.answers.may_ask() > self.inbox.told).then_some(self.requests.unsent)
     }
 
-    /// Whoever has not asked by now, while others could, does not ask.
+    /// Handles new messages. If no caller has submitted in the meantime, although all could, none is expected
+    /// to.
     pub(super) fn stop_waiting_unless_asked(&mut self, unsent: usize, queue: &Queue) {
         self.now = Instant::now();
         self.obey_messages(queue);
@@ -99,8 +101,9 @@ impl Driver {
         }
     }
 
-    /// Acts on an event, and then on what is due by now: what the event has brought is not late. Says whether a rest may be
-    /// left to read, before which those ask again who have been answered.
+    /// Handles an event, and after it the deadlines that have come, so that what the event brought does not
+    /// count as late. Returns whether bytes may be left to read. Before these are read, the callers that
+    /// received an answer can submit again.
     pub(super) fn handle(&mut self, event: Event, due: Due, queue: &Queue) -> bool {
         self.now = Instant::now();
         let mut is_rest_left = false;
@@ -123,7 +126,8 @@ impl Driver {
         is_rest_left
     }
 
-    /// Where a sign of life is overdue, the kernel knows whether the target's host is there.
+    /// Asks the kernel, for each connection with an overdue sign of life, whether the target's host
+    /// acknowledges.
     fn ask_hosts(&mut self) {
         let now = self.now();
         for transport in &mut self.links.transports {
@@ -147,10 +151,10 @@ impl Driver {
             self.ask_hosts();
             self.session.handle_timeout(self.now());
         }
-        // A rest that has ended meanwhile has put it off.
+        // The end of an idle time, earlier in this turn, may have postponed the poll.
         if is_due(due.poll) && self.links.polls.due <= now {
             self.read_kept();
-            // What an answer has let out by now is waited for no more.
+            // Sends what these answers have released, so that the poll does not count it as waiting.
             self.finish_turn();
             self.poll_kernel();
         }
@@ -159,14 +163,17 @@ impl Driver {
         }
     }
 
-    /// Takes a request from its caller. Says whether he is to send what is unsent: the request is short, and either
-    /// nothing else is under way, or everybody has asked again by now who had an answer, or it is small and the target can
-    /// work on enough others meanwhile. Else the event loop is called.
+    /// Takes a request from its caller. Returns whether the caller is to send what is unsent; otherwise calls
+    /// the event loop.
+    ///
+    /// The caller sends a short request if nothing else is in flight, or if every other caller with an answer
+    /// has submitted again. It sends a small one also if enough is unsent, and the target can work on the other
+    /// requests meanwhile.
     pub(super) fn take(&mut self, make: impl FnOnce() -> Submission, queue: &Queue) -> bool {
         let span = self.span.clone();
         let _within = span.enter();
         self.now = Instant::now();
-        // What is in the queue was handed over before.
+        // The messages in the queue were submitted earlier.
         while self.obey_messages(queue) > 0 {}
         let may_ask = self.requests.answers.may_ask_at(self.now);
         let submission = make();
@@ -182,7 +189,7 @@ impl Driver {
         is_sent
     }
 
-    /// Sends what is unsent, as the caller who was the last to ask.
+    /// Sends what is unsent, by the last caller that was expected to submit.
     pub(super) fn send_by_caller(&mut self) {
         let span = self.span.clone();
         let _within = span.enter();
@@ -203,11 +210,12 @@ impl Driver {
         }
     }
 
-    /// Before requests are sent, takes the answers that have come meanwhile: who waited for these asks again, and one
-    /// system call sends all. The target has most of the requests meanwhile, and when no answer is there, the others are
-    /// sent at once. It pays with a target that sends each answer by itself (docs/design/hot-path.md).
+    /// Reads the answers that have arrived before requests are sent: their callers submit again, and one system
+    /// call sends all requests. Meanwhile the target has most of the requests; when no answer is there, the
+    /// unsent ones are sent immediately. This pays off with a target that sends each answer by itself
+    /// (docs/design/hot-path.md).
     ///
-    /// Says whether somebody is to be waited for, who has an answer and may ask again.
+    /// Returns whether a caller has received an answer and may submit again.
     pub(super) fn read_before_writing(&mut self) -> bool {
         let is_mostly_unsent = 2 * self.requests.unsent > self.requests.len();
         if self.requests.unsent == 0

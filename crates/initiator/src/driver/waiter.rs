@@ -1,4 +1,4 @@
-//! A request that somebody waits for.
+//! A request that a caller waits for.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,8 +10,8 @@ use crate::driver::request::{Holds, Message, Request, RequestId, Sender, Submiss
 use crate::driver::shared::Shared;
 use crate::error::Error;
 
-/// The answer to come. Dropping it gives the request up: not yet on the wire it disappears,
-/// otherwise it is aborted in the background.
+/// The answer to a request, as a future. Dropping it gives the request up: a request that is not yet on the
+/// wire is removed, any other is aborted in the background.
 #[derive(Debug)]
 pub(crate) struct Waiter<'a, T> {
     id: RequestId,
@@ -35,9 +35,9 @@ impl<'a, T> Waiter<'a, T> {
         Self { id, answer, driver, shared, answered: false }
     }
 
-    /// Gives the request up; its end is still to be waited for.
+    /// Gives the request up; the future still returns its end.
     pub(crate) fn cancel(&self) {
-        // A driver that is gone has ended it.
+        // If the driver is gone, the request has ended.
         self.driver.tell(Message::Cancel(self.id));
     }
 }

@@ -1,14 +1,15 @@
-//! What a reader of an error can do about it.
+//! Advice: what can be done about an error.
 
 use std::fmt;
 
-/// Defines [`Advice`], the list of all, and the words of each, so that none can lack one of these.
+/// Defines [`Advice`], the list of all variants, and the text of each, so that none can lack one of these.
 macro_rules! advices {
     ($($name:ident => $text:literal,)*) => {
         /// What can be done about an [`Error`](crate::Error).
         ///
-        /// The text is a part of a sentence for those who write programs with this crate. A program whose users know it by
-        /// options has other words for some: it matches on the variant, and prints the text for all others.
+        /// The text is a part of a sentence, in terms of this crate, for programmers. A program whose users
+        /// know it by its options has other texts for some variants: it matches on them, and prints this text
+        /// for all others.
         #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
         #[non_exhaustive]
         pub enum Advice {
@@ -22,7 +23,7 @@ macro_rules! advices {
             /// Lists every advice.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// The words of an advice.
+            /// Returns the text of the advice.
             pub const fn text(self) -> &'static str {
                 match self {
                     $(Self::$name => $text,)*
@@ -33,7 +34,7 @@ macro_rules! advices {
 }
 
 advices! {
-    // What is wrong with a URL.
+    // URLs.
     WriteUrl => "write iscsi://host/target/lun",
     NameTarget => "write iscsi://host/target/lun, or list the targets with Initiator::discover",
     AddLun => "add its number, as in iscsi://host/target/0",
@@ -62,7 +63,7 @@ advices! {
     LongerPassword => "choose 12 to 16 random bytes, here and on the target",
     TwoPasswords => "choose two",
     AdmitInitiator => "add it to the target's access list or use another initiator name",
-    // The way to the target.
+    // The network path to the target.
     CheckHostName => "check its spelling and the name service",
     CheckPort => "check the port, and that the target is running, or wait for it (Options::with_open_timeout)",
     CheckRoute => "check the address and the route",

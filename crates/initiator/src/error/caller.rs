@@ -1,4 +1,4 @@
-//! What the calling program asked for and cannot have, or lacks itself.
+//! Errors of the calling program: it asked for what is not possible, or lacks something itself.
 
 use iscsi_pdu::NameError;
 use thiserror::Error;
@@ -10,7 +10,7 @@ use crate::url::UrlError;
 /// Reason that lies with the caller: its arguments, its runtime, its system.
 #[derive(Clone, Debug, Error)]
 pub(crate) enum CallerCause {
-    /// The URL is malformed or asks for what does not exist.
+    /// The URL is malformed, or asks for something that does not exist.
     #[error("{0}")]
     Url(#[from] UrlError),
     /// The initiator's own name is not a valid iSCSI name (RFC 7143 §4.2.7).
@@ -19,8 +19,8 @@ pub(crate) enum CallerCause {
     /// The system returned no random bytes.
     #[error("the system gives no random bytes: {0}")]
     Entropy(String),
-    /// The class of the disk was closed before the request was sent
-    /// ([`TrafficClass::close`](crate::TrafficClass::close)).
+    /// The traffic class of the disk was closed before the request was sent. See
+    /// [`TrafficClass::close`](crate::TrafficClass::close).
     #[error("the class of the disk is closed")]
     ClassClosed,
     /// The range does not lie on the disk.
@@ -47,10 +47,10 @@ pub(crate) enum CallerCause {
     /// The initiator has no free ISID: it has 65,536 sessions (RFC 7143 §11.12.5).
     #[error("the initiator has 65,536 sessions, and no name for another")]
     TooManySessions,
-    /// A request was made outside of a tokio runtime, which would run it.
+    /// A request was made outside of a tokio runtime, which is needed to run it.
     #[error("no tokio runtime is there")]
     NoRuntime,
-    /// A blocking method was called in an async task, whose thread it would stop.
+    /// A blocking method was called in an async task, and would block the thread of the runtime.
     #[error("a blocking call would stop the runtime of the async task that makes it")]
     InsideRuntime,
     /// The runtime of a blocking initiator could not be started.

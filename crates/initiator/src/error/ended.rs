@@ -1,4 +1,4 @@
-//! A session that ended before its time.
+//! Sessions that ended unexpectedly.
 
 use std::fmt;
 
@@ -16,12 +16,12 @@ pub(crate) struct SessionFailure {
     pub(crate) portal: String,
     /// Reason why the session ended.
     pub(crate) cause: SessionError,
-    /// Whether the request was handed to the network, so that it may have been carried out.
+    /// Whether the request was handed to the network, so that it may have been executed.
     pub(crate) may_have_executed: bool,
 }
 
 impl SessionFailure {
-    /// The end of a session with a portal.
+    /// Creates the failure of a session with a portal.
     pub(crate) const fn new(portal: String, cause: SessionError, may_have_executed: bool) -> Self {
         Self { portal, cause, may_have_executed }
     }
@@ -68,7 +68,7 @@ impl fmt::Display for SessionFailure {
     }
 }
 
-/// What can be done about the end of a session or connection.
+/// Returns what can be done about the end of a session or connection.
 pub(super) const fn advice_on_end(cause: &SessionError) -> Option<Advice> {
     match cause {
         SessionError::Protocol(damage) if damage.is_damage() => Some(Advice::CheckNetwork),
@@ -84,12 +84,12 @@ pub(super) const fn advice_on_end(cause: &SessionError) -> Option<Advice> {
     }
 }
 
-/// What the end of a session or connection is to a request.
+/// Returns the kind of a request's error when its session or connection ended.
 pub(super) const fn kind_of_end(cause: &SessionError, may_have_executed: bool) -> ErrorKind {
     match cause {
         SessionError::Login(cause) => kind_of_login(cause),
         SessionError::Protocol(violation) if !violation.is_damage() => ErrorKind::Protocol,
-        // What the target would not abort has run out of time.
+        // An abort that the target refuses follows a request that has timed out.
         SessionError::TimedOut(_) | SessionError::AbortRefused => ErrorKind::TimedOut,
         SessionError::Transport(TransportError::Connect(_)) | SessionError::RedirectLoop => {
             ErrorKind::Unreachable
@@ -102,7 +102,7 @@ pub(super) const fn kind_of_end(cause: &SessionError, may_have_executed: bool) -
     }
 }
 
-/// What a lost connection is to a request.
+/// Returns the kind of a request's error when its connection was lost.
 pub(super) const fn kind_of_loss(may_have_executed: bool) -> ErrorKind {
     if may_have_executed { ErrorKind::MayHaveExecuted } else { ErrorKind::ConnectionLost }
 }

@@ -1,4 +1,4 @@
-//! Whose fault an error is.
+//! The side whose fault an error is.
 
 /// Which side an [`Error`](crate::Error) comes from: caller, target or network.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]

@@ -1,12 +1,12 @@
-//! What an error means to a caller: what went wrong, and what can be done about it.
+//! Kinds of errors: what failed, and what can be done about it.
 
 use std::io;
 
 /// Meaning of an [`Error`](crate::Error) to a caller.
 ///
-/// The kind names the cause. Whether the request may have been carried out is a separate question,
-/// whatever the kind: see [`Error::may_have_executed`](crate::Error::may_have_executed). For whose
-/// fault it is, see [`Error::fault`](crate::Error::fault).
+/// The kind names the cause. For every kind, whether the request may have been carried out is a separate
+/// question: see [`Error::may_have_executed`](crate::Error::may_have_executed). For whose fault it is, see
+/// [`Error::fault`](crate::Error::fault).
 ///
 /// | kind | [`io::ErrorKind`] | transient |
 /// |---|---|---|
@@ -34,8 +34,8 @@ use std::io;
 /// | [`Unsupported`](Self::Unsupported) | `Unsupported` | |
 /// | [`Other`](Self::Other) | `Other` | |
 ///
-/// No kind becomes `Interrupted` or `WouldBlock`: callers of the standard library retry after these
-/// without end.
+/// No kind becomes `Interrupted` or `WouldBlock`: users of the standard library retry after these without
+/// end.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -51,8 +51,8 @@ pub enum ErrorKind {
     /// No network path leads to the portal, or the unit is not served through this port: check
     /// address, route and firewall, or use another portal.
     Unreachable,
-    /// The target or its unit cannot take the request now (it is busy, becomes ready, or a port
-    /// changes its state), or its data came damaged: retry later.
+    /// The target or its unit cannot take the request at present (it is busy, becomes ready, or a port
+    /// changes its state), or its data was damaged on the way: retry later.
     #[doc(alias = "busy")]
     Transient,
     /// The connection was lost before the request was sent, so the request was not carried out:

@@ -1,4 +1,4 @@
-//! Why no TCP connection came about.
+//! Errors of the network: no TCP connection was made.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -39,15 +39,15 @@ pub(crate) enum LinkCause {
         /// Portal, `host:port`.
         portal: String,
     },
-    /// The target redirects the login to a portal that is not allowed, or names a portal that is
-    /// not used; see [`Redirects`](crate::Redirects).
+    /// The target names another portal, for example in a redirection of the login, and the options or the
+    /// address of that portal do not permit its use. See [`Redirects`](crate::Redirects).
     #[error("the target at {by} names {portal}, {reason}")]
     NotFollowed {
         /// Address of the portal that sent the redirection.
         by: IpAddr,
         /// Portal that it names, `host:port`.
         portal: String,
-        /// Reason, and what can be done.
+        /// Reason, as a part of the message.
         reason: &'static str,
         /// What can be done.
         advice: Advice,
@@ -95,7 +95,7 @@ impl LinkCause {
         }
     }
 
-    /// The portal that was not reached; `None` where its host has no address.
+    /// Returns the portal that was not reached; `None` if its host has no address.
     pub(super) fn portal(&self) -> Option<String> {
         match self {
             Self::Refused { address } | Self::Failed { address, .. } => Some(address.to_string()),

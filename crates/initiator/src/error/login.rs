@@ -1,4 +1,4 @@
-//! A login that failed (RFC 7143 §6.3).
+//! Logins that failed (RFC 7143 §6.3).
 
 use std::fmt;
 
@@ -44,12 +44,12 @@ impl LoginFailure {
         kind_of_login(&self.cause)
     }
 
-    /// The portal group that the portal is of, if another one was insisted on.
+    /// Returns the portal group of the portal, if it is not the one that the login required.
     pub(super) const fn other_portal_group(&self) -> Option<u16> {
         if let LoginError::PortalGroup { found, .. } = &self.cause { Some(*found) } else { None }
     }
 
-    /// The target's status class and detail, if it gave one (RFC 7143 §11.13.5).
+    /// Returns the target's status class and detail, if it sent one (RFC 7143 §11.13.5).
     pub(crate) const fn status(&self) -> Option<(u8, u8)> {
         if let LoginError::Status(status) = &self.cause {
             Some((status.class, status.detail))
@@ -86,7 +86,8 @@ impl fmt::Display for LoginFailure {
     }
 }
 
-/// What can be done about a login that the target has refused for no reason of these, or not at all.
+/// Returns what can be done about a login that failed for a reason that [`LoginFailure::advice`] does not
+/// handle itself.
 pub(super) const fn advice_on_login(cause: &LoginError) -> Option<Advice> {
     Some(match cause {
         LoginError::Authentication(error) => return advice_on_authentication(*error),
@@ -119,7 +120,7 @@ const fn advice_on_authentication(error: AuthenticationError) -> Option<Advice> 
     })
 }
 
-/// A login that failed, by its cause.
+/// Returns the kind of a login's error, by its cause.
 pub(super) const fn kind_of_login(cause: &LoginError) -> ErrorKind {
     if cause.is_authentication() && !cause.is_authentication_violation() {
         return ErrorKind::Authentication;

@@ -1,6 +1,6 @@
-//! Whether the cause of an error may pass while a caller waits.
+//! Outlook of an error: whether its cause may pass while a caller waits.
 //!
-//! | error | while a session is reopened | while a disk is opened |
+//! | error | while a session reconnects | while a disk is opened |
 //! |---|---|---|
 //! | no connection, connection lost, no answer, login class 3 | may pass | may pass |
 //! | login class 2 but 0201: a target listens before its access list and its units are back | may pass | may pass |
@@ -10,7 +10,7 @@
 //! | a unit that is not there, or not ready | may pass, and the login was accepted | the same |
 //! | wrong input, unsupported, broken protocol | may pass: it was right before | ends |
 //!
-//! Why it is so: `docs/design/waiting.md`.
+//! Design: `docs/design/waiting.md`.
 
 use iscsi_multipath::reconnect::Outlook;
 use iscsi_pdu::scsi::SenseKey;
@@ -19,7 +19,8 @@ use crate::error::kind::ErrorKind;
 use crate::error::{Cause, Error, UnitCause};
 
 impl Error {
-    /// The outlook for a session that was there and is lost: all that was agreed on was right before.
+    /// Returns the outlook for a session that existed and is lost. Everything that was agreed on was right
+    /// before.
     pub(crate) fn outlook_of_reopening(&self) -> Outlook {
         let is_of_unit = matches!(
             self.cause(),
@@ -44,7 +45,7 @@ impl Error {
         }
     }
 
-    /// The outlook for a disk or a session that was not there yet.
+    /// Returns the outlook for a new disk or session.
     pub(crate) fn outlook_of_opening(&self) -> Outlook {
         match self.outlook_of_reopening() {
             outlook @ (Outlook::MayPass | Outlook::LoginAccepted) if self.may_come() => outlook,
@@ -55,8 +56,8 @@ impl Error {
         }
     }
 
-    /// Whether the login failed because one side did not prove itself. A target that does not admit the initiator (0202)
-    /// has an access list, which may not be there yet.
+    /// Returns whether the login failed because one side did not prove its identity. A target that does not
+    /// admit the initiator (0202) has an access list, which may not be loaded yet.
     pub(crate) fn is_of_credentials(&self) -> bool {
         let Some(failure) = self.login() else { return false };
         match failure.status() {
@@ -65,7 +66,7 @@ impl Error {
         }
     }
 
-    /// Whether the target refused the login, for whatever reason (RFC 7143 §11.13.5).
+    /// Returns whether the target refused the login, for any reason (RFC 7143 §11.13.5).
     pub(crate) fn is_refused_login(&self) -> bool {
         self.login().is_some_and(|failure| failure.status().is_some())
     }
@@ -88,7 +89,8 @@ mod tests {
     use crate::error::{CallerCause, LinkCause, samples};
     use crate::url::UrlError;
 
-    /// LOG-18, LOG-19 (RFC 7143 §11.13.5): a target that starts refuses for a while what it will take.
+    /// LOG-18, LOG-19 (RFC 7143 §11.13.5): a target that is starting refuses for a while what it will accept
+    /// later.
     #[test]
     fn log_18_a_refusal_may_pass_but_that_of_a_password_seldom_does() {
         for (class, detail) in [(2, 0), (2, 2), (2, 3), (2, 4), (2, 6), (3, 0), (3, 1), (3, 2)] {

@@ -1,4 +1,4 @@
-//! What an error says of the path that carried the command: the session, its connection, the port.
+//! What an error shows about the path that carried the command: the session, its connection, the port.
 
 use iscsi_multipath::Access;
 use iscsi_multipath::requests::end::End;
@@ -9,12 +9,13 @@ use crate::error::login::LoginFailure;
 use crate::error::{Cause, Consequence, Error, SessionCause, SessionFailure, UnitCause, sense};
 
 impl Error {
-    /// Whether the status is RESERVATION CONFLICT: another initiator's reservation, or a key that is not registered.
+    /// Returns whether the status is RESERVATION CONFLICT: another initiator's reservation, or a key that is
+    /// not registered.
     pub(crate) fn is_reservation_conflict(&self) -> bool {
         self.status() == Some(Status::RESERVATION_CONFLICT)
     }
 
-    /// Whether the unit is not served this way to it, while it may be another way.
+    /// Returns whether the unit is not served over this path, while it may be served over another one.
     pub(crate) fn is_of_path(&self) -> bool {
         self.leads_elsewhere() || self.sense().is_some_and(sense::is_of_path)
     }
@@ -30,17 +31,18 @@ impl Error {
         )
     }
 
-    /// Whether it is about the way to the unit, and no word of the unit about the command.
+    /// Returns whether the error is about the path to the unit, and not an answer of the unit to the command.
     pub(crate) fn is_of_way(&self) -> bool {
         self.is_of_session() || self.is_of_connection() || self.is_of_path()
     }
 
-    /// Whether the unit may refuse a command that each disk takes for the state of the port alone.
+    /// Returns whether the state of the port alone may be why the unit refused a command that each disk
+    /// supports.
     pub(crate) fn may_be_of_port(&self) -> bool {
         self.refusing_port().or_else(|| self.suspected_port()).is_some()
     }
 
-    /// The end of an attempt that this error stands for.
+    /// Returns the end of an attempt that this error stands for.
     pub(crate) fn end(&self) -> End {
         match self.cause() {
             Cause::Unit(UnitCause::CheckCondition { sense, .. }) => End::of_sense(sense),
@@ -56,17 +58,18 @@ impl Error {
         }
     }
 
-    /// The state of a port that refused the command because of it.
+    /// Returns the state of a port that refused the command because of that state.
     pub(crate) fn refusing_port(&self) -> Option<Access> {
         self.sense().and_then(Access::of_refusal)
     }
 
-    /// The state of a port, if nothing else explains why a command was refused that every disk knows.
+    /// Returns the state of a port, if nothing else explains why a command was refused that every disk
+    /// supports.
     pub(crate) fn suspected_port(&self) -> Option<Access> {
         self.sense().and_then(Access::suspected)
     }
 
-    /// Whether one connection of several was lost, not the session.
+    /// Returns whether one connection of several was lost, not the session.
     pub(crate) fn is_of_connection(&self) -> bool {
         matches!(
             self.cause(),
@@ -74,7 +77,7 @@ impl Error {
         )
     }
 
-    /// The same for a request that was never sent.
+    /// Returns the error for a request that was never sent.
     pub(crate) fn as_not_executed(&self) -> Self {
         if let Cause::Session(SessionCause::Ended(failure)) = self.cause() {
             let failure = SessionFailure { may_have_executed: false, ..failure.clone() };
@@ -87,8 +90,8 @@ impl Error {
         self.clone()
     }
 
-    /// The same for a request that was in flight when a session was lost by `lost`, and for which no other session
-    /// came.
+    /// Returns the error for a request that was in flight when its session was lost by `lost`, if `self` is
+    /// why no other session could be opened.
     pub(crate) fn after_loss(&self, lost: Self) -> Self {
         match self.reconnect_error() {
             Some(why) => Consequence::NotReopened { lost, why: why.clone() }.into(),
@@ -96,23 +99,23 @@ impl Error {
         }
     }
 
-    /// The portal group that the portal of a login is of, if not of that which was insisted on
-    /// (RFC 7143 §13.9).
+    /// Returns the portal group of the portal of a login, if it is not the one that the login required (RFC
+    /// 7143 §13.9).
     pub(crate) fn other_portal_group(&self) -> Option<u16> {
         self.login()?.other_portal_group()
     }
 
-    /// Whether the target says that it cannot take the login now (Status-Class 3).
+    /// Returns whether the target reports that it cannot take the login at present (Status-Class 3).
     pub(crate) fn is_targets_at_login(&self) -> bool {
         self.login().is_some_and(|failure| matches!(failure.status(), Some((3, _))))
     }
 
-    /// Whether the target has no logical unit by that number.
+    /// Returns whether the target has no logical unit with that number.
     pub(crate) fn is_no_such_unit(&self) -> bool {
         matches!(self.cause(), Cause::Unit(UnitCause::NoSuchUnit { .. }))
     }
 
-    /// The login that failed, if that is the error.
+    /// Returns the login that failed, if that is the error.
     pub(crate) fn login(&self) -> Option<&LoginFailure> {
         if let Cause::Session(SessionCause::Login(failure)) = self.cause() {
             Some(failure)

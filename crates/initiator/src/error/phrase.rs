@@ -4,14 +4,14 @@ use std::ops::Range;
 
 use iscsi_pdu::scsi::Status;
 
-/// The blocks of a command, for a sentence about it.
+/// Returns the blocks of a command, as a part of a sentence.
 pub(crate) fn of_blocks(blocks: Option<&Range<u64>>) -> String {
     blocks.map_or_else(String::new, |blocks| {
         format!(" of blocks {} to {}", blocks.start, blocks.end.saturating_sub(1))
     })
 }
 
-/// The name of a SCSI status that is not an error of the command itself, followed by its meaning.
+/// Returns the meaning of a SCSI status that is not an error of the command itself, to append to its name.
 pub(super) const fn meaning(status: Status) -> &'static str {
     match status {
         Status::RESERVATION_CONFLICT => ": another initiator holds a reservation of the unit",

@@ -17,7 +17,7 @@ const PORTAL: &str = "192.0.2.5:3260";
 const READ: &str = "READ (16)";
 const WRITE: &str = "WRITE (16)";
 
-/// A login that failed by `cause`; with CHAP if there is a user.
+/// Returns the error of a login that failed by `cause`; with CHAP if there is a user.
 pub fn login(cause: LoginError, user: Option<&str>) -> Error {
     let (target, initiator) = ("iqn.2026-01.org.example:disk", "iqn.2026-01.org.example:host");
     let failure = LoginFailure {
@@ -30,43 +30,43 @@ pub fn login(cause: LoginError, user: Option<&str>) -> Error {
     SessionCause::Login(failure).into()
 }
 
-/// A login that the target refused with this status class and detail.
+/// Returns the error of a login that the target refused with this status class and detail.
 pub fn refused_login(class: u8, detail: u8) -> Error {
     login(LoginError::Status(LoginStatus { class, detail }), None)
 }
 
-/// A session that ended by `cause` before the request was sent.
+/// Returns the error of a session that ended by `cause` before the request was sent.
 pub fn ended(cause: SessionError) -> Error {
     SessionCause::Ended(SessionFailure::new(PORTAL.to_owned(), cause, false)).into()
 }
 
-/// A request that ended without an answer.
+/// Returns the error of a request that ended without an answer.
 pub fn task(cause: TaskError) -> Error {
     SessionCause::Task { request: READ, cause }.into()
 }
 
-/// A session that was closed before the request was sent.
+/// Returns the error of a session that was closed before the request was sent.
 pub fn closed() -> Error {
     Error::closed()
 }
 
-/// A flush after a reset.
+/// Returns the error of a flush after a reset.
 pub fn unflushed_writes_lost() -> Error {
     UnitCause::UnflushedWritesLost.into()
 }
 
-/// A portal where nothing listens.
+/// Returns the error of a portal where nothing listens.
 pub fn refused() -> Error {
     LinkCause::Refused { address: ([192, 0, 2, 5], 3260).into() }.into()
 }
 
-/// A logical unit that the target does not have.
+/// Returns the error of a logical unit that the target does not have.
 pub fn no_such_unit() -> Error {
     let target = format!("iscsi://{PORTAL}/iqn.2026-01.org.example:disk");
     UnitCause::NoSuchUnit { lun: Lun::ZERO, target }.into()
 }
 
-/// Reasons why there is no connection.
+/// Returns errors of the network: why there is no connection.
 pub fn of_the_link() -> Vec<Error> {
     let (host, reason) = ("target.example".to_owned(), "no address".to_owned());
     let address = ([192, 0, 2, 5], 3260).into();
@@ -95,7 +95,7 @@ pub fn of_the_link() -> Vec<Error> {
     causes.map(Error::from).into()
 }
 
-/// Errors that say that the program asked for what is not possible, or too late.
+/// Returns errors of a program that asked for what is not possible, or too late.
 pub fn of_the_program() -> Vec<Error> {
     vec![
         CallerCause::Entropy("no such device".to_owned()).into(),
@@ -113,7 +113,7 @@ pub fn of_the_program() -> Vec<Error> {
     ]
 }
 
-/// What is wrong with a unit, or with its answers.
+/// Returns errors of a unit, or of its answers.
 pub fn of_the_unit() -> Vec<Error> {
     let text = |text: &str| text.to_owned();
     let lun = Lun::ZERO;
@@ -149,7 +149,7 @@ pub fn of_the_unit() -> Vec<Error> {
     ]
 }
 
-/// What becomes of a disk and its writes when sessions are lost.
+/// Returns errors of a disk and its writes when sessions are lost.
 pub fn of_lost_sessions() -> Vec<Error> {
     let lost = || ended(TransportError::Closed.into());
     vec![
@@ -167,7 +167,7 @@ pub fn of_lost_sessions() -> Vec<Error> {
     ]
 }
 
-/// What reservation keys forbid.
+/// Returns errors of reservation keys.
 pub fn of_reservations() -> Vec<Error> {
     let key = ReservationKey(0xa1);
     let why = ended(TransportError::Closed.into());
@@ -180,7 +180,7 @@ pub fn of_reservations() -> Vec<Error> {
     ]
 }
 
-/// A wrong name of the initiator, a status of each kind, and a sense for each advice.
+/// Returns errors of a wrong initiator name, of each kind of status, and of a sense for each advice.
 pub fn of_commands() -> Vec<Error> {
     let statuses = [Status::RESERVATION_CONFLICT, Status::BUSY, Status::CHECK_CONDITION];
     let statuses = statuses.map(|status| UnitCause::Status { command: WRITE, status }.into());

@@ -1,16 +1,16 @@
-//! What a status and sense data of a unit mean to a caller (SAM-5 §5.3, SPC-4 §4.5).
+//! Meaning of a unit's status and sense data to a caller (SAM-5 §5.3, SPC-4 §4.5).
 
 use iscsi_pdu::scsi::{AdditionalSense, Sense, SenseKey, Status};
 
 use crate::error::advice::Advice;
 use crate::error::kind::ErrorKind;
 
-/// The unit will be ready by itself, and has kept what it holds.
+/// Returns whether the unit will become ready by itself, and has kept its content.
 pub(crate) const fn is_becoming_ready(sense: &Sense) -> bool {
     matches!(sense.key, SenseKey::NotReady) && sense.additional.is_in_progress()
 }
 
-/// The port does not serve the unit, while another one may.
+/// Returns whether the port does not serve the unit, while another one may.
 pub(super) const fn is_of_path(sense: &Sense) -> bool {
     let state = matches!(
         sense.additional,
@@ -29,7 +29,7 @@ pub(super) const fn kind_of_status(status: Status) -> ErrorKind {
 }
 
 pub(super) fn kind_of_sense(sense: &Sense) -> ErrorKind {
-    // The codes count before the key: not every unit says DATA PROTECT with them.
+    // The additional codes count before the key: not every unit reports them with DATA PROTECT.
     if sense.additional == AdditionalSense::SPACE_ALLOCATION_FAILED {
         return ErrorKind::OutOfSpace;
     }
@@ -58,11 +58,11 @@ pub(super) fn kind_of_sense(sense: &Sense) -> ErrorKind {
         | SenseKey::Miscompare
         | SenseKey::Completed => ErrorKind::Other,
     };
-    // A deferred error is that of an earlier command, which had ended well and is not sent again.
+    // A deferred error belongs to an earlier command, which had ended successfully and is not sent again.
     if sense.deferred && kind.is_transient() { ErrorKind::Other } else { kind }
 }
 
-/// ILLEGAL REQUEST, by what the unit does not like.
+/// Returns the kind of an ILLEGAL REQUEST, by what the unit rejects.
 const fn kind_of_refusal(additional: AdditionalSense) -> ErrorKind {
     match additional {
         AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED => ErrorKind::NotFound,
@@ -73,7 +73,7 @@ const fn kind_of_refusal(additional: AdditionalSense) -> ErrorKind {
     }
 }
 
-/// What can be done about a status that is not an error of the command itself.
+/// Returns what can be done about a status that is not an error of the command itself.
 pub(super) const fn advice_on_status(status: Status) -> Option<Advice> {
     match status {
         Status::RESERVATION_CONFLICT => Some(Advice::FindHolder),
@@ -82,10 +82,11 @@ pub(super) const fn advice_on_status(status: Status) -> Option<Advice> {
     }
 }
 
-/// What can be done about a command that failed with this sense; `None` where the sense says all that is known.
+/// Returns what can be done about a command that failed with this sense; `None` if the sense says all that is
+/// known.
 pub(super) fn advice_on_sense(command: &str, sense: &Sense) -> Option<Advice> {
     if sense.additional == AdditionalSense::LOGICAL_UNIT_COMMUNICATION_FAILURE {
-        // LIO 6.1 answers every error of its store so, no space among them.
+        // LIO 6.1 answers this for every error of its backing store, including no space.
         let writes = command.starts_with("WRITE") || command.starts_with("SYNCHRONIZE");
         return Some(if writes { Advice::MakeRoomInStore } else { Advice::CheckStore });
     }
@@ -166,7 +167,7 @@ mod tests {
         }
     }
 
-    /// SPC-4 §4.5.5: a deferred error belongs to an earlier command. What that has lost stays lost.
+    /// SPC-4 §4.5.5: a deferred error belongs to an earlier command. What that command has lost stays lost.
     #[test]
     fn no_deferred_error_passes_by_itself() {
         for key in 0..=0xf {

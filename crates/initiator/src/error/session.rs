@@ -1,4 +1,4 @@
-//! How sessions are made, how they end, and what becomes of the requests that they carry.
+//! Errors of sessions: of their login, their end, and the requests that they carry.
 
 use iscsi_pdu::RejectReason;
 use iscsi_pdu::keys::TextError;
@@ -35,7 +35,7 @@ pub(crate) enum SessionCause {
         #[source]
         cause: TaskError,
     },
-    /// The answer to SendTargets is no list of targets (RFC 7143 appendix C).
+    /// The target's answer to SendTargets is not a valid list of targets (RFC 7143 appendix C).
     #[error("the target's list of targets makes no sense: {0}")]
     Targets(#[from] TextError),
 }
@@ -89,7 +89,8 @@ impl SessionCause {
         }
     }
 
-    /// Whether data came damaged, here or at the target, which refuses such a PDU (RFC 7143 §7.8).
+    /// Returns whether data was damaged on the way here, or on the way to the target, which rejects such a
+    /// PDU (RFC 7143 §7.8).
     pub(super) const fn is_damage(&self) -> bool {
         matches!(
             self,
@@ -101,12 +102,12 @@ impl SessionCause {
         )
     }
 
-    /// The name of the command in the standard, if the error is about one.
+    /// Returns the name of the command in the standard, if the error is about one.
     pub(super) const fn command(&self) -> Option<&'static str> {
         if let Self::Task { request, .. } = self { Some(*request) } else { None }
     }
 
-    /// The portal of the login or the session that failed.
+    /// Returns the portal of the login or the session that failed.
     pub(super) fn portal(&self) -> Option<String> {
         match self {
             Self::Login(failure) => Some(failure.portal.clone()),
@@ -137,7 +138,7 @@ const fn kind_of_task(cause: &TaskError) -> ErrorKind {
         TaskError::Aborted => ErrorKind::Aborted,
         TaskError::TimedOut => ErrorKind::TimedOut,
         TaskError::TargetFailure(_) => ErrorKind::MayHaveExecuted,
-        // The target has given the task up, or has not seen it, so it can be sent again.
+        // The target has given the task up, or has not received it, so it can be sent again.
         TaskError::DataDigest | TaskError::Withdrawn => ErrorKind::Transient,
         TaskError::Rejected { reason, .. } => kind_of_reject(*reason),
         TaskError::DataMissing { .. } => ErrorKind::Protocol,
@@ -145,7 +146,7 @@ const fn kind_of_task(cause: &TaskError) -> ErrorKind {
     }
 }
 
-/// A Reject, by its reason (RFC 7143 §11.17.1).
+/// Returns the kind of a Reject, by its reason (RFC 7143 §11.17.1).
 const fn kind_of_reject(reason: RejectReason) -> ErrorKind {
     match reason {
         RejectReason::COMMAND_NOT_SUPPORTED => ErrorKind::Unsupported,
@@ -156,7 +157,7 @@ const fn kind_of_reject(reason: RejectReason) -> ErrorKind {
     }
 }
 
-/// What can be done about a task without a status.
+/// Returns what can be done about a task without a status.
 const fn advice_on_task(cause: &TaskError) -> Option<Advice> {
     match cause {
         TaskError::Session { cause, .. } | TaskError::ConnectionLost { cause, .. } => {

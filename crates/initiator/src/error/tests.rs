@@ -1,4 +1,4 @@
-//! Every error has its kind, and the kinds agree with the rest of what an error says.
+//! Every error has its kind, and the kinds agree with the other methods of an error.
 
 use std::collections::HashSet;
 use std::error::Error as _;
@@ -65,7 +65,7 @@ fn not_followed(advice: Advice) -> Error {
     LinkCause::NotFollowed { by, portal: PORTAL.to_owned(), reason: "x", advice }.into()
 }
 
-/// Errors of the way to the target, and of the login.
+/// Returns errors of the path to the target, and of the login.
 fn of_the_way() -> Vec<(Error, ErrorKind)> {
     let address = "192.0.2.1:3260".parse().unwrap();
     let (host, reason) = ("disk.example".to_owned(), "no address".to_owned());
@@ -107,7 +107,7 @@ fn of_the_way() -> Vec<(Error, ErrorKind)> {
     ]
 }
 
-/// Errors of a session, and of a task without a status.
+/// Returns errors of a session, and of a task without a status.
 fn of_a_session() -> Vec<(Error, ErrorKind)> {
     let damage = || SessionError::from(ProtocolError::HeaderDigest);
     let violation = || SessionError::from(ProtocolError::Text("too long"));
@@ -171,7 +171,7 @@ fn of_a_session() -> Vec<(Error, ErrorKind)> {
     ]
 }
 
-/// Errors of a unit, and of what was asked of it.
+/// Returns errors of a unit, and of requests to it.
 fn of_a_unit() -> Vec<(Error, ErrorKind)> {
     let text = String::new;
     let status = |status| Error::from(UnitCause::Status { command: COMMAND, status });
@@ -224,7 +224,7 @@ fn all() -> Vec<(Error, ErrorKind)> {
     [of_the_way(), of_a_session(), of_a_unit(), of_the_program()].concat()
 }
 
-/// Errors of the calling program itself.
+/// Returns errors of the calling program itself.
 fn of_the_program() -> Vec<(Error, ErrorKind)> {
     let whole = CallerCause::NotWholeBlocks { len: 1, block_size: 512 };
     let range = CallerCause::OutOfRange { offset: 0, len: 2, capacity: 1 };
@@ -240,7 +240,7 @@ fn of_the_program() -> Vec<(Error, ErrorKind)> {
     ]
 }
 
-/// The owner of an error, and its variant there.
+/// Returns the owner of an error, and its variant there.
 fn variant(error: &Error) -> (&'static str, String) {
     match error.cause() {
         Cause::Caller(cause) => ("caller", format!("{:?}", discriminant(cause))),
@@ -259,7 +259,7 @@ fn an_error_is_one_pointer_and_goes_to_any_thread() {
     assert_eq!(size_of::<Result<(), Error>>(), size_of::<usize>());
 }
 
-/// The layer below can be asked for its own words.
+/// The error of the layer below is available as the source.
 #[test]
 fn the_source_is_the_error_of_the_layer_below() {
     fn source<T: std::error::Error + 'static>(error: &Error) -> &T {
@@ -289,7 +289,7 @@ fn an_error_says_what_it_is_about() {
     assert!(!task(TaskError::TimedOut).is_of_session());
 }
 
-/// What a program logs with `{:?}` names the variant alone.
+/// The text that a program logs with `{:?}` begins with the name of the variant.
 #[test]
 fn the_debug_text_begins_with_the_variant() {
     assert_eq!(format!("{:?}", Error::closed()), "Closed");
@@ -320,8 +320,8 @@ fn kinds_agree_with_what_is_said_of_the_execution() {
     }
 }
 
-/// Copiers of the standard library try again without an end after `Interrupted`, and tasks wait
-/// without an end after `WouldBlock`.
+/// Copiers of the standard library retry without end after `Interrupted`, and tasks wait without end after
+/// `WouldBlock`.
 #[test]
 fn an_io_error_has_a_kind_of_its_own_and_keeps_the_error() {
     for (error, kind) in all() {
@@ -338,7 +338,7 @@ fn an_io_error_has_a_kind_of_its_own_and_keeps_the_error() {
     assert_eq!(distinct.len(), 17, "only those that the table in `ErrorKind` names share one");
 }
 
-/// Errors of which the variant alone does not say what can be done.
+/// Returns errors whose variant alone does not decide the advice.
 fn with_other_advice() -> Vec<Error> {
     let text = || "x".to_owned();
     let address = "192.0.2.1:3260".parse().unwrap();
@@ -391,7 +391,7 @@ fn with_other_advice() -> Vec<Error> {
     errors
 }
 
-/// Words that are not used would be words that nobody has read.
+/// An advice that no error uses would be a text that is never checked.
 #[test]
 fn every_advice_is_that_of_an_error_and_no_text_holds_its_advice() {
     let errors = all().into_iter().map(|(error, _)| error).chain(with_other_advice());

@@ -1,4 +1,4 @@
-//! What the unit answers, which unit it is, and who may write to it.
+//! Errors of the unit: its answers, its identity, and access to it.
 
 use iscsi_pdu::scsi::reservation::ReservationKey;
 use iscsi_pdu::scsi::{DeviceType, FormatError, Lun, Sense, Status};
@@ -51,7 +51,7 @@ pub(crate) enum UnitCause {
     /// The target has no such logical unit.
     #[error("the target has no logical unit {lun}")]
     NoSuchUnit {
-        /// Its number.
+        /// Number of the logical unit.
         lun: Lun,
         /// The URL of the target, without credentials and options: `iscsi://host:port/name`.
         target: String,
@@ -92,7 +92,8 @@ pub(crate) enum UnitCause {
         /// Name of the other unit.
         found: String,
     },
-    /// Nothing proves that a session leads to the unit of the disk, so nothing is written over it.
+    /// Nothing proves that a session leads to the unit of the disk, so nothing is written through this
+    /// session.
     #[error("nothing proves that {portal} leads to the unit of the disk ({expected}): {why}")]
     UnprovenUnit {
         /// Portal of the session, `host:port`.
@@ -167,8 +168,8 @@ pub(crate) enum UnitCause {
         /// Key of the disk.
         key: ReservationKey,
     },
-    /// [`Disk::reserve_exclusively`](crate::Disk::reserve_exclusively) failed: another initiator is
-    /// registered with the unit, or holds it.
+    /// Another initiator is registered with the unit, or has reserved it.
+    /// [`Disk::reserve_exclusively`](crate::Disk::reserve_exclusively) reports this.
     #[error("another host is registered with the unit by the key {key} and may write to it")]
     RegisteredByAnother {
         /// Key of the other initiator; [`NONE`](ReservationKey::NONE) if the unit does not report
@@ -261,7 +262,7 @@ impl UnitCause {
         if let Self::CheckCondition { .. } = self { Some(Status::CHECK_CONDITION) } else { None }
     }
 
-    /// The name of the command in the standard, if the error is about one.
+    /// Returns the name of the command in the standard, if the error is about one.
     pub(super) const fn command(&self) -> Option<&'static str> {
         if let Self::CheckCondition { command, .. }
         | Self::Status { command, .. }
@@ -274,7 +275,7 @@ impl UnitCause {
         }
     }
 
-    /// The portal that leads to a unit which is not, or may not be, the one that was opened.
+    /// Returns the portal that leads to a unit which is not, or may not be, the one that was opened.
     pub(super) fn portal(&self) -> Option<String> {
         if let Self::DifferentUnits { portal, .. } | Self::UnprovenUnit { portal, .. } = self {
             Some(portal.clone())

@@ -1,4 +1,4 @@
-//! What happens to a disk while it is open.
+//! Events of a disk while it is open.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -25,9 +25,9 @@ pub enum DiskEvent {
     /// new session asks for it.
     #[doc(alias = "resize")]
     CapacityChanged {
-        /// Capacity before, as far as it was known, in bytes.
+        /// Previous capacity, as far as it was known, in bytes.
         before: u64,
-        /// Capacity now, in bytes: [`Disk::capacity`](crate::Disk::capacity).
+        /// New capacity, in bytes: [`Disk::capacity`](crate::Disk::capacity).
         now: u64,
     },
     /// INQUIRY DATA HAS CHANGED: the name, the version or other properties may be new. Before the
@@ -51,8 +51,8 @@ pub enum DiskEvent {
         /// The unit attention condition.
         code: AdditionalSense,
     },
-    /// Writes that had returned are lost, or may be lost: the unit failed to write from its cache, or was reset before a flush.
-    /// [`Disk::flush`](crate::Disk::flush) reports the loss to each handle once.
+    /// Writes that had returned are lost, or may be lost: the unit failed to write from its cache, or was
+    /// reset before a flush. [`Disk::flush`](crate::Disk::flush) reports the loss to each handle once.
     WritesLost,
     /// A session joins the paths of the disk. It is a reconnected one if
     /// [`SessionKey::reopened`] is not 0.
@@ -70,8 +70,8 @@ pub enum DiskEvent {
         portal: TargetAddress,
         /// Key of the session.
         key: SessionKey,
-        /// Reason why the session was lost. The disk reconnects it. `None` if the disk has closed the session because it
-        /// does not need it any more.
+        /// Reason why the session was lost. The disk reconnects it. `None` if the disk has closed the session
+        /// because it does not need it any more.
         cause: Option<Error>,
     },
     /// The target port of a session does not serve the unit. The disk closes the session.
@@ -105,7 +105,7 @@ pub enum DiskEvent {
         /// Error of the requests.
         error: Error,
     },
-    /// A session was reconnected after [`RequestsFail`](Self::RequestsFail): requests are carried out again.
+    /// A session was reconnected after [`RequestsFail`](Self::RequestsFail): requests are executed again.
     RequestsResume,
     /// The disk has ended: no session was reconnected.
     Ended {
@@ -115,7 +115,7 @@ pub enum DiskEvent {
     /// Requests have waited for long: 10 seconds, and again each time that the wait has doubled.
     /// [`DiskStatus::waits`](crate::DiskStatus::waits) has the shorter ones as well.
     Waiting(Waiting),
-    /// A wait that was reported by [`Waiting`](Self::Waiting) has ended, well or not.
+    /// A wait that was reported by [`Waiting`](Self::Waiting) has ended, successfully or not.
     WaitOver(Waiting),
     /// A request was alone on a session that was lost. If that happens a few times, the request fails.
     EndsSessions {
@@ -185,9 +185,9 @@ pub enum DiskEvent {
     },
     /// The target gives its sessions no TSIH, so a reconnect does not prove that writes of the lost session have ended.
     NoTsih,
-    /// The unit reports no name. Its target, portal group and LUN stand for it.
+    /// The unit reports no name. Its target, portal group and LUN identify it instead.
     UnitUnnamed,
-    /// The unit reports that it has target port groups, but not their states: each port counts as any other.
+    /// The unit reports that it has target port groups, but not their states: all ports count as equal.
     NoPortGroups {
         /// Answer of the unit.
         error: Error,

@@ -11,9 +11,9 @@ use crate::events::publisher::{Publisher, Subscription};
 
 /// Events of a disk: a subscription from [`Disk::events`](crate::Disk::events).
 ///
-/// Each subscription receives each event. Several changes of one kind of the unit between two calls are received as one:
-/// for a change of capacity, from the first value to the last. Up to 64 events wait for a slow receiver; after that the
-/// oldest ones are dropped, and [`DiskEvent::Missed`] counts them.
+/// Each subscription receives each event. Several changes of one kind of the unit between two calls are
+/// received as one: for a change of capacity, from the first value to the last. Up to 64 events wait for a
+/// slow receiver; after that the oldest ones are dropped, and [`DiskEvent::Missed`] counts them.
 #[derive(Debug)]
 pub struct DiskEvents {
     events: Subscription<DiskEvent>,
@@ -21,22 +21,22 @@ pub struct DiskEvents {
     missed: u64,
 }
 
-/// Where the parts of a disk report its events.
+/// Log to which the parts of a disk publish its events.
 #[derive(Debug, Default)]
 pub(crate) struct EventLog(Publisher<DiskEvent>);
 
 impl DiskEvents {
     /// Waits for the next event; `None` when the disk has been logged out, or all its handles are dropped.
     ///
-    /// A unit reports its changes to each session at the next command (SAM-5 §5.14). So no change is seen while no command is
-    /// sent, unless [`Options::with_poll`](crate::Options::with_poll) makes an idle disk ask. Dropping the future loses
-    /// nothing.
+    /// A unit reports its changes to each session at the next command (SAM-5 §5.14). So no change is seen
+    /// while no command is sent, unless [`Options::with_poll`](crate::Options::with_poll) makes an idle disk
+    /// ask. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<DiskEvent> {
         poll_fn(|context| self.poll_next(context)).await
     }
 
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<DiskEvent>> {
-        // They are older than all that wait.
+        // The missed events are older than all that wait.
         let missed = self.events.missed();
         if missed > self.missed {
             let count = missed - std::mem::replace(&mut self.missed, missed);
@@ -56,17 +56,17 @@ impl EventLog {
         self.0.publish(event);
     }
 
-    /// No more events will come.
+    /// Ends the subscriptions: no more events will be published.
     pub(crate) fn end(&self) {
         self.0.end();
     }
 
-    /// The capacity is another one than was known.
+    /// Publishes a change of the capacity.
     pub(crate) fn resized(&self, before: u64, now: u64) {
         self.0.publish_merged(&DiskEvent::CapacityChanged { before, now }, merge_capacity);
     }
 
-    /// A unit attention has come.
+    /// Publishes the event of a unit attention.
     pub(crate) fn on_unit_attention(&self, code: AdditionalSense) {
         let event = match code {
             AdditionalSense::INQUIRY_DATA_HAS_CHANGED
@@ -74,7 +74,7 @@ impl EventLog {
             AdditionalSense::REPORTED_LUNS_DATA_HAS_CHANGED => DiskEvent::ReportedLunsChanged,
             AdditionalSense::ASYMMETRIC_ACCESS_STATE_CHANGED
             | AdditionalSense::IMPLICIT_TRANSITION_FAILED => DiskEvent::AccessStatesChanged,
-            // The event is the capacity itself, once the unit was asked for it.
+            // The event for this is published once the unit was asked for its capacity.
             AdditionalSense::CAPACITY_DATA_HAS_CHANGED => return,
             code if code.is_reset() => DiskEvent::Reset { code },
             code => DiskEvent::UnitAttention { code },
@@ -83,7 +83,8 @@ impl EventLog {
     }
 }
 
-/// Whether an event of the unit says nothing beyond one that waits: each session receives the report of the same event.
+/// Returns whether an event of the unit repeats one that waits: each session receives a report of the same
+/// event.
 fn repeats(event: &DiskEvent, waiting: &DiskEvent) -> bool {
     use DiskEvent::{
         AccessStatesChanged, InquiryDataChanged, ReportedLunsChanged, Reset, UnitAttention,

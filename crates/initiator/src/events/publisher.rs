@@ -1,4 +1,4 @@
-//! Values for subscribers, each of which receives them in its own time.
+//! Publishers of values, and subscribers that receive them at their own pace.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 /// Number of values that wait for a slow subscriber.
 pub(crate) const CAPACITY: usize = 64;
 
-/// What was published since the subscription, and not received yet.
+/// Values that were published since the subscription, and not received yet.
 #[derive(Debug)]
 pub(crate) struct Subscription<T>(Arc<Mutex<Queue<T>>>);
 
@@ -43,7 +43,8 @@ impl<T> Subscription<T> {
         Poll::Pending
     }
 
-    /// The number of values that were dropped because they were not received in time. They are older than all that wait.
+    /// Returns the number of values that were dropped because they were not received in time. They are older
+    /// than all that wait.
     pub(crate) fn missed(&self) -> u64 {
         lock(&self.0).missed
     }
@@ -65,7 +66,7 @@ impl<T> Publisher<T> {
         Subscription(queue)
     }
 
-    /// Publishes a value that `merge` does not find to repeat one that waits.
+    /// Publishes a value, unless `merge` finds that it repeats one that waits.
     pub(crate) fn publish_merged(&self, value: &T, merge: impl Fn(&mut VecDeque<T>, &T) -> bool)
     where
         T: Clone,
@@ -89,7 +90,7 @@ impl<T> Publisher<T> {
         self.publish_merged(value, |_, _| false);
     }
 
-    /// No more values will come.
+    /// Ends the subscriptions: no more values will be published.
     pub(crate) fn end(&self) {
         lock(&self.0).has_ended = true;
         self.for_each(|queue| queue.has_ended = true);

@@ -1,4 +1,4 @@
-//! What requests of a disk wait for.
+//! Waits of a disk.
 
 use std::fmt;
 use std::ops::Range;
@@ -35,7 +35,7 @@ pub struct Waiting {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum WaitCause {
-    /// The unit does not take a request now, and the request is retried.
+    /// The unit does not take a request at present, and the request is retried.
     #[doc(alias("BUSY", "TASK SET FULL", "NOT READY"))]
     UnitRefuses {
         /// The last answer.
@@ -52,8 +52,8 @@ pub enum WaitCause {
         /// Result of the last try to reconnect; `None` before the end of the first one.
         last_try: Option<Error>,
     },
-    /// Requests were in flight on several sessions in a row that were lost. Each is sent alone, to find the one that ends
-    /// sessions.
+    /// Requests were in flight on several sessions in a row that were lost. Each is sent alone, to find the
+    /// one that ends sessions.
     SentAlone,
     /// A request was alone on sessions that were lost. It fails if that happens a few times.
     EndsSessions {
@@ -98,7 +98,7 @@ impl fmt::Display for WaitCause {
     }
 }
 
-/// What the unit has answered, for people, in place of taking a command.
+/// Returns, for people, what the unit has answered in place of taking a command.
 fn answer_of(error: &Error) -> String {
     match (error.sense(), error.status()) {
         (Some(sense), _) => sense.to_string(),
@@ -107,7 +107,7 @@ fn answer_of(error: &Error) -> String {
     }
 }
 
-/// The sentence on a request that was alone on lost sessions.
+/// Writes the sentence on a request that was alone on lost sessions.
 pub(super) fn write_alone(
     f: &mut fmt::Formatter<'_>,
     (command, blocks): (&str, Option<&Range<u64>>),

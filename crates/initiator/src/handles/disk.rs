@@ -1,4 +1,4 @@
-//! A disk: byte-addressed, of any alignment.
+//! A disk: a logical unit, addressed by bytes at any alignment.
 
 mod device;
 mod end;
@@ -50,11 +50,11 @@ use iscsi_multipath::paths::Credit;
 /// A logical unit as an array of bytes.
 ///
 /// A disk splits requests of any offset and length by the limits of the unit (VPD page B0) and by
-/// [`Options::with_max_transfer`](crate::Options::with_max_transfer), and runs the parts concurrently. A write that begins or
-/// ends within a block reads that block first and writes it back with the new bytes in it. Writes to the same block
-/// run one after the other, in the order of their first polls. This includes writes by other disks of the same
-/// [`Initiator`](crate::Initiator) to this unit. A write whose future was dropped still counts until the target has
-/// finished with it.
+/// [`Options::with_max_transfer`](crate::Options::with_max_transfer), and runs the parts concurrently. A write
+/// that begins or ends within a block reads that block first and writes it back with the new bytes in it.
+/// Writes to the same block run one after the other, in the order of their first polls. This includes writes by
+/// other disks of the same [`Initiator`](crate::Initiator) to this unit. A write whose future was dropped still
+/// counts until the target has finished with it.
 ///
 /// Each clone is a handle to the same disk. [`flush`](Self::flush) reports each loss to each handle once; a new clone
 /// reports the losses that no handle has reported yet. Tasks that flush together share one handle (`Arc<Disk>`).
@@ -92,11 +92,11 @@ pub struct Disk {
     paths: Paths,
     report: Arc<Report>,
     profile: Arc<Profile>,
-    /// A copy of the profile's, so that no request need touch that.
+    /// Copy of the profile's capacity, so that requests need not read the profile.
     capacity: Capacity,
-    /// What is being written there, by other disks of the initiator, too.
+    /// Locks of the ranges that are being written, by other disks of the initiator as well.
     range_locks: RangeLocks,
-    /// Bytes of one command, a whole number of blocks.
+    /// Most bytes of one command, a whole number of blocks.
     max_transfer: usize,
     /// Opens the sessions of the disk; `None` if the disk was opened over an existing session.
     opener: Option<Arc<Opener>>,
@@ -130,7 +130,7 @@ impl Disk {
         Self { opener: Some(opener), ..self }
     }
 
-    /// The same disk over further paths.
+    /// Returns the same disk with these paths.
     pub(crate) fn over(self, paths: Paths, report: Arc<Report>) -> Self {
         Self { paths, report, ..self }
     }
@@ -184,7 +184,7 @@ impl Disk {
         self.profile.write_protected
     }
 
-    /// Fails if the unit is write protected, as a write does.
+    /// Returns an error if the unit is write protected, as a write does.
     ///
     /// # Errors
     /// [`WriteProtected`](crate::ErrorKind::WriteProtected).
@@ -199,8 +199,9 @@ impl Disk {
     /// [`flush`](Self::flush). A write that fails or is dropped may have been carried out in part.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) beyond the disk, [`WriteProtected`](crate::ErrorKind::WriteProtected),
-    /// [`Unsettled`](crate::ErrorKind::Unsettled) where a lost session was writing, or as [`LogicalUnit::write`].
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) beyond the disk,
+    /// [`WriteProtected`](crate::ErrorKind::WriteProtected), [`Unsettled`](crate::ErrorKind::Unsettled) where a
+    /// lost session was writing, or as [`LogicalUnit::write`].
     pub async fn write_at(&self, offset: u64, data: impl Into<Payload>) -> Result<(), Error> {
         self.write_payload(offset, data.into()).await
     }
@@ -213,8 +214,8 @@ impl Disk {
         self.unit.losses().until_not_lost(write).await
     }
 
-    /// Flushes the unit's cache (SYNCHRONIZE CACHE): brings every write that had returned before this call onto the
-    /// medium, whichever session carried it.
+    /// Flushes the unit's cache (SYNCHRONIZE CACHE), so that every write that had returned before this call is
+    /// on the medium, whichever session carried it.
     ///
     /// # Errors
     /// As [`LogicalUnit::flush`].
@@ -226,7 +227,8 @@ impl Disk {
         losses.end(seen)
     }
 
-    /// Flushes without telling the handle of losses. It counts as failed if more was lost than `seen`.
+    /// Flushes without reporting losses to the handle. The statistics count the flush as failed if more was
+    /// lost than `seen`.
     fn flush_untold(&self, seen: SeenLosses) -> BoxFuture<'_, Result<(), Error>> {
         boxed(async move {
             let (running, begun) = (self.begin(RequestKind::Flush, 0), now());
@@ -241,9 +243,9 @@ impl Disk {
     /// disk does this by itself when the target gives a reason; not every target does when another unit takes the
     /// place of this one.
     ///
-    /// # Errors
-    /// [`UnitChanged`](crate::ErrorKind::UnitChanged) if it is another unit, may have another medium, or does not report
-    /// its name within [`Options::with_retry_timeout`](crate::Options::with_retry_timeout); otherwise as
+    /// [`UnitChanged`](crate::ErrorKind::UnitChanged) if it is another unit, may have another medium, or does
+    /// not report its name within [`Options::with_retry_timeout`](crate::Options::with_retry_timeout);
+    /// otherwise as [`LogicalUnit::read`].
     /// [`LogicalUnit::read`].
     pub async fn confirm_unit(&self) -> Result<(), Error> {
         self.confirm().await
@@ -280,9 +282,9 @@ impl Disk {
         self.unit.state().known().attentions()
     }
 
-    /// Returns how many concurrent requests of `io_size` bytes keep all sessions busy, by the tuner's plans. The
-    /// limits of the options and of the [class](crate::Options::with_class) apply: the number of requests in flight, and
-    /// what the class lets pass in a second.
+    /// Returns how many concurrent requests of `io_size` bytes keep all sessions busy, by the tuner's plans.
+    /// The limits of the options and of the [class](crate::Options::with_class) apply: the number of requests
+    /// in flight, and what the class lets pass in a second.
     #[doc(alias = "concurrency")]
     pub fn queue_depth(&self, io_size: usize) -> usize {
         self.depth(io_size, |plan| plan.depth_for(io_size as u64))
@@ -305,12 +307,13 @@ impl Disk {
 
     /// Ends all sessions of the disk in order (RFC 7143 §11.14): refuses new requests, waits for those in flight,
     /// then logs out.
-    ///
-    /// A write that was sent over two sessions has returned with the first answer. Its second copy is aborted in the
-    /// background, and this method waits for that: when it returns without an error, nothing that was sent can change
-    /// the unit any more. If a session is lost meanwhile, it is reconnected for this purpose, or to end its
-    /// registration by the key of the disk, for up to [`Options::with_retry_timeout`](crate::Options::with_retry_timeout); an attempt
-    /// that has begun by then is completed. When the last handle of a disk is dropped, the same happens in the
+    /// A write that was sent over two sessions has returned with the first answer. Its second copy is aborted
+    /// in the background, and this method waits for that: when it returns without an error, nothing that was
+    /// sent can change the unit any more. If a session is lost meanwhile, it is reconnected for this purpose,
+    /// or to end its registration by the key of the disk, for up to
+    /// [`Options::with_retry_timeout`](crate::Options::with_retry_timeout); an attempt that has begun by then
+    /// is completed. When the last handle of a disk is dropped, the same happens in the background as long as
+    /// its runtime runs. Only this method proves that it succeeded.
     /// background as long as its runtime runs. Only this method proves that it succeeded.
     ///
     /// # Errors
@@ -360,7 +363,7 @@ impl Disk {
         self.paths.is_settled()
     }
 
-    /// Writes data within whole blocks that were taken: what else is in them is read and written back.
+    /// Writes data within whole blocks that are locked: their other bytes are read and written back.
     async fn write_taken(
         &self,
         blocks: &Range<u64>,
@@ -397,15 +400,15 @@ impl Disk {
         self.modify(transfer.within(extent)).await
     }
 
-    /// Writes whole blocks in parts. Each has the length that suits a write when its turn comes: on a slow link that is
-    /// little at first, and few parts are cut before it is known better.
+    /// Writes whole blocks in parts. The length of each part is chosen when it starts: on a slow link it is
+    /// short at first, and few parts are cut before more is known of the link.
     fn write_in_parts<'a>(
         &'a self,
         mut lba: u64,
         data: &'a Payload,
         extent: &'a Arc<RangeGuard>,
     ) -> BoxFuture<'a, Result<(), Error>> {
-        /// Concurrent parts while less than the unit takes is in flight.
+        /// Number of concurrent parts while the link limits the length of a write.
         const FEW: usize = 8;
         boxed(async move {
             let is_free = self.longest_write() == self.longest_shaped();
@@ -423,14 +426,14 @@ impl Disk {
         })
     }
 
-    /// The length that suits a write, in bytes, whole blocks: what the link brings to the target in time. Over many slow
-    /// sessions a write is shared out as well, so that none keeps it for long.
+    /// Returns the length that suits a write command, in bytes, whole blocks: what the link transfers to the
+    /// target in time. A long write is also divided among many slow sessions, so that none holds it for long.
     fn longest_write(&self) -> usize {
         let max = usize::try_from(self.paths.max_request_len()).unwrap_or(usize::MAX);
         iscsi_multipath::max_transfer(&self.profile, max).min(self.longest_shaped())
     }
 
-    /// What the blocks hold before a range and after it.
+    /// Reads the bytes of the blocks before and after a range.
     fn edges<'a>(
         &'a self,
         blocks: &'a Range<u64>,
@@ -440,13 +443,13 @@ impl Disk {
             let head = self.edge(blocks.start..range.start, blocks.start);
             let last = blocks.end - u64::from(self.block_size());
             let tail = self.edge(range.end..blocks.end, last);
-            // Both end, also where one fails: a read that is dropped would be aborted.
+            // Both run to their ends, even if one fails: a read that is dropped would be aborted.
             let (head, tail) = tokio::join!(head, tail);
             Ok((head?, tail?))
         })
     }
 
-    /// The bytes of a range within one block, which begins at `block`.
+    /// Reads the bytes of a range within one block, which begins at `block`.
     async fn edge(&self, range: Range<u64>, block: u64) -> Result<Bytes, Error> {
         if range.is_empty() {
             return Ok(Bytes::new());
@@ -456,7 +459,8 @@ impl Disk {
         Ok(data.slice(distance(block, range.start)..distance(block, range.end)))
     }
 
-    /// Boxed, since the future of a request is copied on its way into a task: so little of it is.
+    /// Sends a transfer over the paths. Boxed, since the future of a request is copied when it is moved into a
+    /// task, and a box is small.
     fn execute(
         &self,
         transfer: Transfer,
@@ -464,13 +468,13 @@ impl Disk {
         Box::pin(execute(&self.paths, transfer))
     }
 
-    /// Sends a command that changes blocks; all its data must be taken.
+    /// Sends a command that changes blocks, and checks that the unit took all its data.
     fn modify(&self, transfer: Transfer) -> impl Future<Output = Result<(), Error>> + Send {
         self.request(transfer, |expected, completion| expected.all_written(&completion))
     }
 
-    /// Sends a command whose answer is judged by what it must have moved. Not an `async fn`, which would keep the
-    /// transfer twice.
+    /// Sends a command, and lets `judge` check the number of bytes that it has moved. Not an `async fn`, which
+    /// would keep the transfer twice.
     fn request<T: Send>(
         &self,
         transfer: Transfer,
@@ -487,7 +491,7 @@ impl Disk {
                 running.end(time.filter(|_| result.is_ok()));
                 result
             };
-            // Nothing of a result is alive beyond this statement, or the future would keep room for it.
+            // No result lives longer than this statement; otherwise the future would keep room for it.
             let error = match conclude(execution.await) {
                 Ok(done) => return Ok(done),
                 Err(error) => error,
@@ -496,12 +500,12 @@ impl Disk {
         }
     }
 
-    /// Takes a range for a write, when the target has finished with those that overlap it.
+    /// Locks a range for a write, after the target has finished with the writes that overlap it.
     async fn take(&self, range: Range<u64>) -> Result<RangeGuard, Error> {
         runtime::require()?;
         match self.range_locks.try_take(&range) {
             Some(guard) => Ok(guard),
-            // Boxed, since few ranges are taken already.
+            // Boxed, since few ranges are locked already.
             None => self.wait_for_range(range).await,
         }
     }
@@ -532,7 +536,7 @@ impl Disk {
         })
     }
 
-    /// The smallest range of whole blocks around a range of bytes; `None` if that is empty.
+    /// Returns the smallest range of whole blocks around a range of bytes; `None` if that range is empty.
     fn blocks_around(&self, offset: u64, len: u64) -> Result<Option<Range<u64>>, Error> {
         self.check_range(offset, len)?;
         let block = u64::from(self.block_size());
@@ -540,7 +544,7 @@ impl Disk {
         Ok((len > 0).then_some(offset - offset % block..end))
     }
 
-    /// The largest range of whole blocks within a range of bytes; `None` if there is none.
+    /// Returns the largest range of whole blocks within a range of bytes; `None` if there is none.
     fn blocks_within(&self, offset: u64, len: u64) -> Option<Range<u64>> {
         let block = u64::from(self.block_size());
         let end = offset + len;
@@ -548,7 +552,7 @@ impl Disk {
         (!blocks.is_empty()).then_some(blocks)
     }
 
-    /// The block address of a multiple of the block size, or a number of whole blocks.
+    /// Returns the block address of an offset in bytes, or the number of whole blocks in `bytes`.
     fn lba(&self, bytes: u64) -> u64 {
         bytes / u64::from(self.block_size())
     }
@@ -558,19 +562,19 @@ impl Disk {
     }
 }
 
-/// Which disk it is. At the level of errors, so that it is there with every line that is shown; not
-/// within the span of the caller that opens the disk, which it outlives.
+/// Creates the span that names the disk in the log. It has the error level, so that it appears with every line
+/// that is shown. It has no parent, because the disk outlives the span of the caller that opens it.
 fn span(target: Option<&IscsiName>, lun: Option<Lun>) -> Span {
     let (target, lun) = (target.map(field::display), lun.map(field::display));
     error_span!(parent: None, "disk", target, lun)
 }
 
-/// The distance of two offsets within one request, which memory can hold.
+/// Returns the distance of two offsets within one request, whose data fit in memory.
 fn distance(from: u64, to: u64) -> usize {
     usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX)
 }
 
-/// Cuts a range of blocks into runs of at most `most`.
+/// Divides a range of blocks into runs of at most `most`.
 fn runs(blocks: Range<u64>, most: u64) -> impl Iterator<Item = (u64, u32)> {
     let most = most.clamp(1, u32::MAX.into());
     let mut lba = blocks.start;

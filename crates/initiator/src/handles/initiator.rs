@@ -50,7 +50,7 @@ impl Initiator {
         Ok(Self(Node::new(name, options)?))
     }
 
-    /// An initiator of that name whose connections and random bytes are those of `network`.
+    /// Creates an initiator with that name, whose connections and random bytes are those of `network`.
     ///
     /// # Errors
     /// As [`with_options`](Self::with_options).
@@ -75,8 +75,8 @@ impl Initiator {
         self.0.options()
     }
 
-    /// Logs in to the target of a URL, given as text or as a [`Url`]. If the URL names a logical
-    /// unit, the commands that [`Session::disk_without_reconnect`] needs are sent right behind the login.
+    /// Logs in to the target of a URL, given as text or as a [`Url`]. If the URL names a logical unit, the
+    /// commands that [`Session::disk_without_reconnect`] needs are sent immediately after the login.
     ///
     /// With [`Options::with_open_timeout`] it retries until a target that is not there yet appears.
     /// Dropping the future cancels the login.
@@ -106,8 +106,8 @@ impl Initiator {
     /// failover](crate#retry-reconnect-and-failover).
     ///
     /// # Errors
-    /// As [`connect`](Self::connect) and [`Session::disk_without_reconnect`]; [`UnitChanged`](crate::ErrorKind::UnitChanged) if
-    /// the portals lead to different units.
+    /// As [`connect`](Self::connect) and [`Session::disk_without_reconnect`];
+    /// [`UnitChanged`](crate::ErrorKind::UnitChanged) if the portals lead to different units.
     #[doc(alias("open", "LUN", "multipath"))]
     pub async fn disk<U>(&self, url: U) -> Result<Disk, Error>
     where

@@ -1,4 +1,5 @@
-//! How long it is waited for a target that is not there yet: [`Options::with_open_timeout`](crate::Options::with_open_timeout).
+//! Waits for a target that is not available yet:
+//! [`Options::with_open_timeout`](crate::Options::with_open_timeout).
 
 use std::time::Duration;
 
@@ -15,17 +16,17 @@ use crate::session::discovered_target::DiscoveredTarget;
 use crate::session::node::Node;
 use crate::url::{Url, portal_name};
 
-/// A session with the target of a URL, once it is there.
+/// Opens a session with the target of a URL, once the target is available.
 pub(super) fn connect(node: &Node, url: Url) -> BoxFuture<'_, Result<Session, Error>> {
     boxed(async move { patiently(node, &url, || node.connect(&url)).await })
 }
 
-/// The disk of a URL, once it is there.
+/// Opens the disk of a URL, once it is available.
 pub(super) fn disk(node: &Node, url: Url) -> BoxFuture<'_, Result<Disk, Error>> {
     boxed(async move { patiently(node, &url, || open(node, url.clone())).await })
 }
 
-/// The targets behind the portal of a URL, once it answers.
+/// Returns the targets behind the portal of a URL, once the portal answers.
 pub(super) fn discover(
     node: &Node,
     url: Url,
@@ -36,11 +37,11 @@ pub(super) fn discover(
     })
 }
 
-/// Tries to open something behind a URL, again and again as long as the opening patience lasts and waiting may help. A
-/// try that has begun by then is waited for.
+/// Repeats an attempt to open what a URL names, until it succeeds, the open timeout ends, or waiting cannot
+/// help. An attempt that has begun by then is completed.
 ///
 /// # Errors
-/// That of the last try.
+/// The error of the last attempt.
 async fn patiently<'a, T>(
     node: &Node,
     url: &Url,
@@ -61,7 +62,7 @@ async fn patiently<'a, T>(
         let least = match error.outlook_of_opening() {
             Outlook::MayPass => Some(Duration::ZERO),
             Outlook::LoginAccepted => {
-                // Refusals count in a row.
+                // Only refusals in a row count.
                 credentials = CredentialTries::within(patience);
                 Some(Duration::ZERO)
             }
@@ -73,7 +74,7 @@ async fn patiently<'a, T>(
         if left.is_zero() {
             return Err(error);
         }
-        // The last try begins at the end of the patience.
+        // The last attempt begins when the time limit ends.
         let pause = back_off.next_pause().max(least).min(left);
         let portal = portal_name(&url.portal);
         if is_waiting {

@@ -1,11 +1,11 @@
-//! What an error says of the port that a command went through (SPC-4 §5.11.2).
+//! What an error shows about the port that a command went through (SPC-4 §5.11.2).
 
 use iscsi_multipath::port_groups::NoAnswer;
 use iscsi_pdu::scsi::SenseKey;
 
 use crate::error::Error;
 
-/// Why a path has not reported the states of the ports.
+/// Returns why a path has not reported the states of the ports.
 pub(crate) fn no_answer(error: &Error) -> NoAnswer {
     let sense = error.sense().filter(|sense| !sense.deferred);
     if sense.is_some_and(|sense| sense.key == SenseKey::IllegalRequest) {

@@ -1,8 +1,8 @@
-//! How the sessions of a disk end: when it is logged out, and when its last handle is dropped.
+//! How the sessions of a disk end: when the disk is logged out, and when its last handle is dropped.
 //!
-//! Each is logged out once the target has finished with what it carries. One that is lost meanwhile is
-//! opened anew, so that the target drops what was left of it, and then logged out. So is one whose registration by the
-//! key of the disk outlives it.
+//! Each session is logged out once the target has finished with its commands. A session that is lost
+//! meanwhile reconnects, so that the target drops what was left of it, and is then logged out. A session
+//! whose registration by the disk's key outlives it also reconnects, to end the registration.
 
 use std::sync::Arc;
 
@@ -20,38 +20,40 @@ use crate::multipath::reinstatement::Lost;
 use crate::multipath::supervisor::Supervisor;
 use crate::state::fencing::SharedFencing;
 
-/// What has come of closing so far.
+/// Progress of closing a disk.
 #[derive(Debug, Default)]
 struct Closing {
-    /// Sessions that are being logged out.
+    /// Number of sessions that are being logged out.
     logouts: usize,
-    /// Why one did not end in order.
+    /// Why the first of the sessions that failed to log out did so.
     failure: Option<Error>,
-    /// Why one that was lost has not come back to end its registration.
+    /// Why a lost session did not reconnect to end its registration.
     refusal: Option<Error>,
-    /// Those that have come back for that: they do so once.
+    /// Sessions that reconnected while the disk closes. Each does so once to end its registration.
     came_back: Vec<Isid>,
 }
 
 impl Supervisor {
-    /// Ends all sessions in order, and waits until what lost ones have left is settled, and until no nexus is registered by the
-    /// key of the disk any more.
+    /// Logs out all sessions, and waits until everything that lost sessions have left is settled and no nexus
+    /// is registered by the key of the disk.
     ///
     /// # Errors
-    /// [`Consequence::Unsettled`], [`Consequence::StillRegistered`], or why a session ended, if not by the logout.
+    /// [`Consequence::Unsettled`], [`Consequence::StillRegistered`], or why a session ended, if not by the
+    /// logout.
     pub(super) async fn close(
         &mut self,
         remains: Remains,
         event: Option<Event>,
     ) -> Result<(), Error> {
-        // A logout waits for all that is in flight, so a question without an answer would keep the disk from ending.
+        // A logout waits for all commands in flight, so an idle poll without an answer would keep the disk
+        // from ending.
         if let Some(question) = self.tasks.poll.take() {
             question.abort();
         }
         self.settle_again();
         let mut closing = Closing::default();
         for path in remains.open {
-            // It does not leave by another way.
+            // The logout below replaces the one that was waiting for this session.
             self.no_longer_leaves(&path);
             self.log_out(path, &mut closing);
         }
@@ -66,7 +68,7 @@ impl Supervisor {
             if let Some(event) = next.take() {
                 self.handle_while_closing(event, &mut closing);
             }
-            // Each session that is still being opened may be registered by then.
+            // Each session that is still being opened may have registered itself by then.
             let may_register = fencing.as_ref().is_some_and(|it| it.verdict().is_ok());
             if closing.logouts == 0 && !self.losses.are_settling() && !may_register {
                 break;
@@ -109,7 +111,8 @@ impl Supervisor {
         }
     }
 
-    /// A session has come too late to carry anything, or to be settled alone.
+    /// Ends a session that was opened too late to carry requests. If it reconnected, its login may settle
+    /// what was left.
     fn opened_while_closing(
         &mut self,
         open: &Open,
@@ -133,14 +136,15 @@ impl Supervisor {
         }
     }
 
-    /// Sessions that are gone, and still registered, reconnect to end that.
+    /// Reconnects sessions that are gone and still registered, so that they end the registration.
     fn end_registrations(&mut self) {
         for path in std::mem::take(&mut self.losses.still_registered) {
             self.reopen(Lost::new(path, Error::closed()));
         }
     }
 
-    /// A session did not end in order. It is opened anew if something may be left of it.
+    /// Handles a session that did not log out in order. It reconnects if it may have left something at the
+    /// target.
     fn not_logged_out(&mut self, path: Path, why: Error, closing: &mut Closing) {
         let session = path.unit.session();
         let may_come_back = !closing.came_back.contains(&session.isid());
@@ -152,7 +156,8 @@ impl Supervisor {
         }
     }
 
-    /// Logs a session out that has come too late to carry anything. One that is not registered does so by itself.
+    /// Logs out a session that was opened too late, if it is registered. An unregistered session logs out
+    /// when it is dropped.
     fn log_out_registered(&mut self, path: Path, closing: &mut Closing) {
         if path.unit.is_registered() {
             self.log_out(path, closing);
@@ -169,15 +174,16 @@ impl Supervisor {
         self.tasks.events.spawn(logout.in_current_span());
     }
 
-    /// The registrations of the disk, if it has a key.
+    /// Returns the registrations of the disk, if it has a key.
     fn fencing(&self) -> Option<Arc<SharedFencing>> {
         self.expected.get()?.like.state().membership.fencing().cloned()
     }
 
-    /// Goes on with what closing could not settle, as long as another disk of the initiator has the unit, or may yet be
-    /// opened: whenever a write there waits for it. Until then what was left keeps its ranges.
+    /// Continues to settle what closing could not settle, while another disk of the initiator has the unit or
+    /// may yet be opened. It tries whenever a write of such a disk waits for it. Until then, what was left
+    /// keeps its ranges.
     pub(super) async fn settle_for_others(&mut self) {
-        // Nobody waits for sessions that are still being opened, or let go.
+        // No task waits for sessions that are still being opened or logged out.
         self.tasks.events.abort_all();
         let is_shared = |lost: &Lost| lost.path().unit.state().is_unit_of_another_disk();
         while let Some(next) = self.wait_to_settle(is_shared, self.opener.node.may_open_disks()) {

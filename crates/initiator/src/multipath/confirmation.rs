@@ -1,4 +1,4 @@
-//! Whether all sessions of a disk still lead to its unit.
+//! Confirms that all sessions of a disk still lead to its unit.
 
 use tokio::task::JoinSet;
 
@@ -6,11 +6,12 @@ use crate::error::Error;
 use crate::multipath::paths::Paths;
 use crate::multipath::request::Request;
 
-/// Asks all sessions that take requests concurrently which unit they lead to. One that is lost meanwhile
-/// is asked when it comes back; where none is left, the next one is waited for.
+/// Asks all sessions that take requests, concurrently, which unit they lead to. A session that is lost
+/// meanwhile is asked when it reconnects. If no session is left, waits for the next one.
 ///
 /// # Errors
-/// As [`LogicalUnit::confirm`](crate::LogicalUnit), for any of the sessions; why there is none.
+/// Those of [`LogicalUnit::confirm`](crate::LogicalUnit) for any of the sessions, or the reason why there is
+/// no session.
 pub(crate) async fn confirm(paths: &Paths) -> Result<(), Error> {
     loop {
         let mut questions = JoinSet::new();

@@ -50,8 +50,8 @@ pub enum SessionsReason {
 }
 
 impl DiskStatus {
-    /// Returns why the disk has this number of sessions, as a sentence without a full stop. It includes what has become of
-    /// wanted sessions that are missing.
+    /// Returns why the disk has this number of sessions, as a sentence without a full stop. It includes what
+    /// has become of wanted sessions that are missing.
     #[must_use]
     pub fn explain(&self) -> String {
         let mut missing = Vec::new();

@@ -1,4 +1,4 @@
-//! What becomes of what the supervisor of a disk has started.
+//! Results of background work started by the supervisor of a disk.
 
 use iscsi_multipath::PathId;
 use iscsi_multipath::port_groups::Answer;
@@ -9,38 +9,38 @@ use crate::error::Error;
 use crate::multipath::path::Path;
 use crate::multipath::reinstatement::Lost;
 
-/// What became of something that was started.
+/// Result of a task that the supervisor started.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A session was to be opened.
+    /// A session was opened, or could not be.
     Opened(Open, Result<Path, NotOpened>),
-    /// It was tried in other ways to settle what a lost session has left.
+    /// The attempt to settle what a lost session has left has ended.
     Settled(Lost, Result<(), Error>),
-    /// One was logged out because the disk is closed.
+    /// A session was logged out because the disk is closed.
     LoggedOut(Path, Result<(), Error>),
-    /// A session was asked for the states of the ports.
+    /// A session has answered the question for the states of the ports.
     Access(PathId, Result<Answer, Error>),
-    /// The target was asked for its portals.
+    /// The target has answered the question for its portals.
     Portals(Result<Vec<TargetAddress>, Error>),
-    /// The unit of an idle disk was asked whether it has something to report.
+    /// The idle poll of the unit has ended.
     Polled(Result<(), Error>),
-    /// One was logged out because it is not needed.
+    /// A session was logged out because it is not needed.
     LetGo(Path, Result<(), Error>),
-    /// One that was not needed is not logged out: it was lost before, or is needed again.
+    /// A session that was not needed was not logged out: it was lost before, or is needed again.
     Stayed(Path),
 }
 
 /// Why a session was not opened.
 #[derive(Debug)]
 pub(crate) struct NotOpened {
-    /// What came of the last try.
+    /// Error of the last try.
     pub(super) why: Error,
-    /// Whether another try is of no use anywhere.
+    /// Whether another try is of no use at any portal.
     pub(super) is_final: bool,
 }
 
 impl NotOpened {
-    /// Another try may be of use later.
+    /// Returns a failure after which another try may succeed later.
     pub(crate) const fn yet(why: Error) -> Self {
         Self { why, is_final: false }
     }

@@ -1,4 +1,5 @@
-//! One read, write or other transfer of a disk, carried out by the orders of [`Requests`](iscsi_multipath::requests::Requests).
+//! Executes one read, write or other transfer of a disk by the orders of
+//! [`Requests`](iscsi_multipath::requests::Requests).
 
 use std::future::{pending, poll_fn};
 use std::mem;
@@ -29,7 +30,7 @@ use crate::unit::transfer::Transfer;
 
 type Waiting<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
-/// The answer to a transfer, and the time that it took, waits included.
+/// The answer to a transfer, and the time that it took, including waits.
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) answer: Completion,
@@ -37,7 +38,7 @@ pub(crate) struct Answered {
 }
 
 impl Answered {
-    /// The answer that came at this time to a transfer that had begun at that.
+    /// Returns the answer to a transfer that began at `begun`.
     fn since(begun: Instant, Answer { completion, came, .. }: Answer) -> Self {
         Self { answer: completion, time: came.saturating_duration_since(begun) }
     }
@@ -47,17 +48,18 @@ impl Answered {
 struct Execution<'a> {
     request: Request<'a>,
     paths: &'a Paths,
-    /// What each attempt sends.
+    /// The transfer that each attempt sends.
     transfer: Transfer,
-    /// Its share of the budget.
+    /// The share of the budget that the request holds.
     memory: Arc<Permit>,
     copies: SmallVec<[Copy; 2]>,
-    /// The memory of the copy that has just ended beside another one: it may be sent again within that.
+    /// Memory of a copy that ended while another one was in flight. If the copy is sent again, it uses this
+    /// memory.
     spare: Option<Arc<Permit>>,
     payment: Payment<'a>,
-    /// What is paid to the class for a second copy, before it is sent.
+    /// Payment to the class for a second copy, before it is sent.
     hedge_payment: Payment<'a>,
-    /// The memory of a second copy of a read.
+    /// Memory for a second copy of a read.
     permit: Option<Permit>,
     reserving: Option<Waiting<'a, Permit>>,
     /// The path of the last attempt.
@@ -65,7 +67,7 @@ struct Execution<'a> {
     report: RequestReport,
 }
 
-/// What is paid to the class for an attempt, before it is sent.
+/// Payment to the class for an attempt, before it is sent.
 #[derive(Default)]
 struct Payment<'a> {
     waiting: Option<Waiting<'a, Charge>>,
@@ -75,21 +77,21 @@ struct Payment<'a> {
 /// One of the copies of a request in flight.
 struct Copy {
     attempt: AttemptId,
-    /// Its memory, if that is not the request's own.
+    /// Memory of the copy, if it does not use that of the request.
     permit: Option<Arc<Permit>>,
     charge: Option<Charge>,
     progress: Progress,
 }
 
-/// How far a copy has come. What is rare is boxed.
+/// Progress of a copy. The rare states are boxed.
 enum Progress {
-    /// It is not handed over before it is certain which unit takes it.
+    /// The copy is not handed over until it is certain which unit takes it.
     Held(Box<Held>),
-    /// The session ends it.
+    /// The copy was handed over to its session, which ends it.
     Sent(SentCommand),
-    /// The unit has executed it. It does not count before it is certain which unit that was.
+    /// The unit has executed the copy. It does not count until it is certain which unit that was.
     Unproven(Box<Proving>),
-    /// It has ended, and what follows comes next.
+    /// The copy has ended; the next order says what follows.
     Over,
 }
 
@@ -108,9 +110,9 @@ struct Proving {
 /// What happens next.
 enum Event {
     Order(Order),
-    /// It is certain of the copy at this place which unit it is, or it fails.
+    /// The question which unit takes or has executed the copy at this index was answered, or failed.
     Recognized(usize, Result<(), Error>),
-    /// The class has let an attempt pass, or a second copy.
+    /// The class has admitted an attempt, or a second copy.
     Charged {
         charged: Result<Charge, Error>,
         is_hedge: bool,
@@ -118,15 +120,17 @@ enum Event {
     Reserved(Result<Permit, Error>),
 }
 
-/// Executes a transfer over whichever path takes it, and over another one if that is lost. Invariant: a second execution
-/// of it changes nothing that the first did not.
+/// Executes a transfer over whichever path takes it, and over another path if that one is lost. Invariant: a
+/// second execution of the transfer changes nothing that the first did not.
 ///
-/// It waits for its share of the budget first, then for its class, then for a path: so it takes whichever has credit when
-/// it can go, no path's time runs while it waits, and what it has paid to its class goes out immediately.
+/// The transfer waits for its share of the budget first, then for its class, then for a path. So it takes a
+/// path that has credit when it can be sent, no time limit of a path runs while it waits, and bytes paid to
+/// the class are sent immediately.
 ///
 /// # Errors
-/// The error of the last attempt that may have been executed, if there was one, or else the last error. But an answer
-/// of the unit to the last attempt that will not change stands, whatever became of the earlier ones.
+/// The error of the last attempt that may have been executed, if there was one, or else the last error.
+/// Exception: if the unit answers the last attempt with an error that will not change, that error is
+/// returned, whatever the results of earlier attempts.
 #[expect(clippy::manual_async_fn, reason = "an async fn would keep the transfer twice")]
 pub(crate) fn execute(
     paths: &Paths,
@@ -136,7 +140,7 @@ pub(crate) fn execute(
         runtime::require()?;
         let len = transfer.len();
         let begun = now();
-        // Mostly it need not wait, and the clock is not read again.
+        // Usually the budget is free: then the clock need not be read again.
         let (permit, ready) = match paths.try_reserve(len) {
             Some(permit) => (permit, begun),
             None => (paths.reserve(len).await?, now()),
@@ -160,7 +164,7 @@ pub(crate) fn execute(
             first.into_iter().for_each(Copy::leave);
             return Ok(Answered::since(begun, answer));
         }
-        // Boxed, since a request that succeeds at the first attempt does not need the room.
+        // Boxed, because a request that succeeds at the first attempt does not need this memory.
         let execution = Execution::new(request, paths, (transfer, memory), first);
         let answer = Box::pin(execution.run(order)).await?;
         Ok(Answered::since(begun, answer))
@@ -172,15 +176,16 @@ fn spec(paths: &Paths, transfer: &Transfer) -> RequestSpec {
         len: transfer.len() as u64,
         writes: transfer.writes(),
         is_plain: matches!(transfer.kind(), RequestKind::Read | RequestKind::Write),
-        // When the unit does not know a form, it is known whether there is a shorter one.
+        // If the unit does not know a form of the command, the transfer itself says whether there is a
+        // shorter one.
         can_shorten: true,
         can_double: paths.budget().max_of(transfer.len()) >= 2,
         route: Route::Credit,
     }
 }
 
-/// Waits until the class lets so many bytes pass. Each attempt of a request pays, a second copy as well: their bytes are
-/// on the link.
+/// Waits until the class admits `len` bytes. Each attempt of a request pays, including a second copy: its
+/// bytes are on the link too.
 async fn pass(paths: &Paths, len: usize) -> Result<Charge, Error> {
     let class = paths.policy().class.as_ref().ok_or(CallerCause::ClassClosed)?;
     let _waiting = paths.in_class().join();
@@ -188,8 +193,8 @@ async fn pass(paths: &Paths, len: usize) -> Result<Charge, Error> {
 }
 
 impl Copy {
-    /// Sends a copy of a request over a path as soon as it is certain which unit takes it. It has paid this to its class.
-    /// `None` if that has failed.
+    /// Sends a copy of a request over a path as soon as it is certain which unit takes it. `charge` is what
+    /// it has paid to its class. Returns `None` if the session did not take the copy.
     fn send(
         request: &Request<'_>,
         attempt: Attempt,
@@ -215,7 +220,7 @@ impl Copy {
                 }
             }
         };
-        // From here on the command may be on the wire, whether or not its caller waits.
+        // From here on the command may be on the wire, even if its caller stops waiting.
         let charge = charge.map(Charge::sent);
         Some(Self { attempt: id, permit, charge, progress })
     }
@@ -265,7 +270,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Waits for what happens next. What the request is to do comes before what is not wanted any more by then.
+    /// Waits for the next event. Orders come first: they may show that another event is not needed.
     async fn next(&mut self) -> Event {
         let Self { request, copies, payment, hedge_payment, reserving, .. } = self;
         tokio::select! {
@@ -297,12 +302,12 @@ impl<'a> Execution<'a> {
                 self.reserved(permit);
             }
             Order::Unreserve => {
-                // What it has paid goes back.
+                // Dropping the payment refunds it.
                 self.hedge_payment = Payment::default();
                 (self.permit, self.reserving) = (None, None);
             }
             Order::Report(report) => self.report.apply(report),
-            // A flush is no transfer, the end is seen to before, and who waits again looks at the timer.
+            // A transfer gets no `Prepare`; `run` handles `Completed`; the next wait reads the timer again.
             Order::Prepare | Order::Completed(_) | Order::TimerSet => {}
         }
     }
@@ -330,10 +335,10 @@ impl<'a> Execution<'a> {
         self.paths.change(|state| state.requests.reserved(request, is_reserved, now()));
     }
 
-    /// Sends a copy over a path. The one that has just ended there may be sent again, within its own memory.
+    /// Sends a copy over a path. If another copy has just ended, this one may use its memory (`spare`).
     fn send(&mut self, attempt: Attempt, spare: Option<Arc<Permit>>) {
         let is_hedge = attempt.is_hedge;
-        // Without memory of its own a second copy of a write sends the same pages.
+        // A second copy of a write without memory of its own sends the same pages.
         let permit = if is_hedge { self.permit.take().map(Arc::new) } else { spare };
         if attempt.is_short {
             self.transfer.shorten();
@@ -344,7 +349,7 @@ impl<'a> Execution<'a> {
         copies.extend(Copy::send(request, attempt, (transfer, memory), (permit, charge)));
     }
 
-    /// A copy is not wanted any more. One that was sent still ends.
+    /// Gives up a copy that is not needed any more. If its command was sent, the command still ends.
     fn abort(&mut self, attempt: AttemptId) {
         let Some(at) = self.position(attempt) else { return };
         match self.copies.get(at).map(|copy| &copy.progress) {
@@ -354,7 +359,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// A copy that was sent has not succeeded.
+    /// Handles a copy that was sent and did not succeed.
     fn ended(&mut self, attempt: AttemptId, buffer: BytesMut) {
         let Some(at) = self.position(attempt) else { return };
         let copy = self.copies.remove(at);
@@ -363,7 +368,7 @@ impl<'a> Execution<'a> {
         copy.end(&self.transfer, 0);
     }
 
-    /// A copy was executed, perhaps by another unit.
+    /// Asks the unit of a copy that was executed, perhaps by another unit, which one it is.
     fn prove(&mut self, unproven: Box<Unproven>) {
         let Some(at) = self.position(unproven.attempt) else { return };
         let Some(copy) = self.copies.get_mut(at) else { return };
@@ -378,7 +383,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// It is certain of a copy which unit it is, or will not be.
+    /// Handles the result of the question which unit takes, or has executed, a copy.
     fn recognized(&mut self, at: usize, result: Result<(), Error>) {
         let Some(copy) = self.copies.get_mut(at) else { return };
         let failed = match (mem::replace(&mut copy.progress, Progress::Over), result) {
@@ -430,7 +435,8 @@ impl<'a> Execution<'a> {
         let answered = result.as_ref().ok().copied();
         let answer = self.request.answer.take();
         let moved = answer.as_ref().map_or(0, |answer| answer.completion.data.len() as u64);
-        // The ends of the others are not waited for, but each keeps its place and its range until then.
+        // The request does not wait for the other copies to end. Each keeps its place and its range until
+        // then.
         for copy in self.copies.drain(..) {
             if answered == Some(copy.attempt) {
                 copy.end(&self.transfer, moved);
@@ -449,16 +455,16 @@ impl<'a> Execution<'a> {
 }
 
 impl Copy {
-    /// The copy has ended. It has moved so many bytes, if it reads.
+    /// Ends the copy. `moved` is the number of bytes that it returned, if it reads.
     fn end(mut self, transfer: &Transfer, moved: u64) {
-        // The data of a write have gone out, also where it fails.
+        // The bytes of a write have been sent even if it fails, so only reads get a refund.
         if let Some(charge) = self.charge.take().filter(|_| !transfer.writes()) {
             charge.settle(moved);
         }
         self.leave();
     }
 
-    /// The path that it goes over, before it has ended there.
+    /// Returns the path of the copy while it is held or in flight.
     fn path(&self) -> Option<&Path> {
         match &self.progress {
             Progress::Held(held) => Some(&held.path),
@@ -467,7 +473,7 @@ impl Copy {
         }
     }
 
-    /// The request has ended, or this copy has. What was sent may go on.
+    /// Detaches the copy: its command, if it was sent, goes on without it.
     fn leave(self) {
         if let Progress::Sent(sent) = self.progress {
             sent.leave();
@@ -475,7 +481,7 @@ impl Copy {
     }
 }
 
-/// Waits until it is certain of a copy which unit it is, and returns its place.
+/// Waits until a copy's question for its unit is answered. Returns the index of the copy.
 async fn recognized(copies: &mut [Copy]) -> (usize, Result<(), Error>) {
     poll_fn(|context| {
         for (at, copy) in copies.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! Statistics as a text for systems that collect metrics.
+//! Statistics as text for systems that collect metrics.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -28,7 +28,7 @@ impl MetricsFormat {
     }
 }
 
-/// How the samples of a metric belong together.
+/// Type of a metric: how its samples belong together.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Type {
     Counter,
@@ -47,7 +47,7 @@ impl Type {
         }
     }
 
-    /// The suffixes that samples of this type append to the name of their metric.
+    /// Returns the suffixes that samples of this type append to the name of their metric.
     const fn suffixes(self) -> &'static [&'static str] {
         match self {
             Self::Counter => &["_total"],
@@ -58,7 +58,7 @@ impl Type {
     }
 }
 
-/// Each metric: its name without a suffix, its type, and what it is.
+/// Name of each metric without a suffix, its type, and its description.
 const METRICS: &[(&str, Type, &str)] = &[
     ("iscsi_disk_capacity_bytes", Type::Gauge, "Capacity of the logical unit."),
     ("iscsi_disk_read_bytes", Type::Counter, "Bytes that callers have read."),
@@ -98,12 +98,12 @@ const METRICS: &[(&str, Type, &str)] = &[
     ("iscsi_session_bytes_in_flight", Type::Gauge, "Bytes of the commands that have not ended."),
 ];
 
-/// Writes the statistics of any number of disks as a text that Prometheus, and what else collects metrics, can read.
-/// [`DiskStats::samples`] lists the metrics and their labels.
+/// Writes the statistics of any number of disks as text that Prometheus and other collectors of metrics can
+/// read. [`DiskStats::samples`] lists the metrics and their labels.
 ///
-/// Each metric comes once, with its `HELP` and `TYPE`, and under it the samples of all disks. If a disk has the same target
-/// and LUN as one before it, its samples have a further label `handle` with its number among them, from 2 on: keep the order
-/// of the disks from call to call.
+/// Each metric is written once, with its `HELP` and `TYPE`, followed by the samples of all disks. If a disk
+/// has the same target and LUN as one before it, its samples have a further label `handle` with its number
+/// among them, from 2 on. So keep the order of the disks from call to call.
 ///
 /// ```
 /// use iscsi_initiator::{Disk, DiskStats, MetricsFormat, write_metrics};
@@ -119,7 +119,7 @@ const METRICS: &[(&str, Type, &str)] = &[
 /// ```
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 #[doc(alias = "prometheus")]
 #[doc(alias = "openmetrics")]
 pub fn write_metrics(
@@ -130,7 +130,7 @@ pub fn write_metrics(
     let mut by_metric = grouped(disks);
     for (name, kind, help) in METRICS {
         let Some(samples) = by_metric.remove(name) else { continue };
-        // In OpenMetrics a counter is called without its suffix.
+        // In OpenMetrics the name of a counter has no suffix in these lines.
         let suffix = match (format, kind) {
             (MetricsFormat::Prometheus, Type::Counter) => "_total",
             (MetricsFormat::Prometheus | MetricsFormat::OpenMetrics, _) => "",
@@ -145,10 +145,10 @@ pub fn write_metrics(
     }
 }
 
-/// Samples with the same labels but that of a bucket, by their labels.
+/// Samples by their labels, without the label of a bucket.
 type ByLabels = BTreeMap<Vec<(&'static str, String)>, Vec<Sample>>;
 
-/// The samples of all disks by their metric.
+/// Returns the samples of all disks by metric.
 fn grouped(disks: &[DiskStats]) -> BTreeMap<&'static str, ByLabels> {
     let mut by_metric: BTreeMap<&str, ByLabels> = BTreeMap::new();
     let mut handles = BTreeMap::new();
@@ -168,7 +168,7 @@ fn grouped(disks: &[DiskStats]) -> BTreeMap<&'static str, ByLabels> {
     by_metric
 }
 
-/// The metric of a sample of this name.
+/// Returns the metric that a sample of this name belongs to.
 fn metric_of(sample: &str) -> Option<&'static str> {
     let is_of = |(name, kind, _): &&(&str, Type, &str)| {
         let suffix = sample.strip_prefix(*name);
@@ -208,7 +208,7 @@ mod tests {
 
     type Labels = Vec<(String, String)>;
 
-    /// A sample as a collector reads it: the name, the labels, the value.
+    /// Returns a sample as a collector reads it: the name, the labels, the value.
     fn sample(line: &str) -> (String, Labels, f64) {
         let (name, mut rest) = line.split_once('{').unwrap();
         let mut labels = Labels::new();
@@ -232,8 +232,9 @@ mod tests {
         (name.to_owned(), labels, rest.strip_prefix("} ").unwrap().parse().unwrap())
     }
 
-    /// Reads a text as strictly as its format is defined: HELP and TYPE once and before the samples of a metric, no
-    /// sample twice, none of another metric in between, and the buckets of a histogram in order, up to the count.
+    /// Reads a text as strictly as its format is defined: HELP and TYPE once, before the samples of a metric;
+    /// no sample twice; no sample of another metric in between; and the buckets of a histogram in order, up
+    /// to the count.
     fn parse(format: MetricsFormat, text: &str) -> Vec<(String, Labels, f64)> {
         let is_open = format == MetricsFormat::OpenMetrics;
         let text = if is_open { text.strip_suffix("# EOF\n").unwrap() } else { text };
@@ -272,7 +273,7 @@ mod tests {
     fn any_number_of_disks_is_one_text_that_a_collector_reads() {
         let odd = "iqn.2026-01.a:\"x\\y\nz";
         for format in [MetricsFormat::Prometheus, MetricsFormat::OpenMetrics] {
-            // The third is a second handle on the first one's unit.
+            // The third is a second handle of the first one's unit.
             let disks = [disk("iqn.2026-01.a:b"), disk(odd), disk("iqn.2026-01.a:b")];
             let samples = parse(format, &text(format, &disks));
             assert_eq!(samples.len(), disks.iter().flat_map(DiskStats::samples).count());
@@ -295,7 +296,7 @@ mod tests {
         }
     }
 
-    /// The buckets, the count and the sum of one kind of request stand together, as OpenMetrics wants it.
+    /// The buckets, the count and the sum of one kind of request stand together, as OpenMetrics requires.
     #[test]
     fn a_histogram_is_whole_and_counts_upwards() {
         let format = MetricsFormat::OpenMetrics;

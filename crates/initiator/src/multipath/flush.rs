@@ -19,13 +19,13 @@ use crate::state::budget::Permit;
 use crate::state::counters::RequestKind;
 use crate::unit::logical_unit::LogicalUnit;
 
-/// Flushes what was written over all sessions: one of them does it for all, the least busy of those that would receive the
-/// report of a reset since the oldest write.
+/// Flushes what was written over all sessions. One session does it for all: the least busy of those that
+/// would have received the report of a reset since the oldest write.
 ///
 /// # Errors
-/// As [`execute`](super::execute::execute).
+/// Those of [`execute`](super::execute::execute).
 pub(crate) async fn flush(paths: &Paths) -> Result<(), Error> {
-    // As for every request: first the share of the budget, then a path.
+    // As for every request, the share of the budget comes first, then a path.
     let permit = Arc::new(paths.reserve(0).await?);
     let (mut request, mut order) =
         Request::submit(paths, RequestKind::Flush, RequestSpec::FLUSH, now());
@@ -50,7 +50,7 @@ pub(crate) async fn flush(paths: &Paths) -> Result<(), Error> {
                 request.complete();
                 return result.map(drop).map_err(|failure| report.error_of(failure));
             }
-            // It waits for no class, is never in flight twice, and ends its attempts itself.
+            // A flush waits for no class, is never in flight twice, and ends its attempts itself.
             Order::Abort(_)
             | Order::Ended(..)
             | Order::Prove(_)
@@ -62,8 +62,8 @@ pub(crate) async fn flush(paths: &Paths) -> Result<(), Error> {
     }
 }
 
-/// Whether a flush needs a path without other requests: it may take long. One that may end the only session first waits
-/// for a second one.
+/// Returns whether a flush may take long and so needs a path without other requests. If it may take so long
+/// that the target ends the only session, it first waits for a second session.
 async fn needs_own_path(paths: &Paths) -> bool {
     let written = written(paths);
     let covered = paths.lock().flushes.estimate.covered(written);
@@ -86,13 +86,14 @@ async fn flush_over(paths: &Paths, attempt: Attempt, permit: Arc<Permit>) -> Res
     Ok(())
 }
 
-/// All that was written, bytes.
+/// Returns the total of bytes written.
 fn written(paths: &Paths) -> u64 {
     paths.counters().stats().writes.bytes
 }
 
-/// Waits for a second session if a flush of `covered` bytes may take so long that the target ends the only one: then no session
-/// could prove that no write was lost. If none opens in time, the flush goes on without.
+/// Waits for a second session if a flush of `covered` bytes may take so long that the target ends the only
+/// one: without that session, nothing could prove that no write was lost. If none opens in time, the flush
+/// continues with one session.
 async fn await_session(paths: &Paths, covered: u64) {
     let (only, news) = {
         let mut state = paths.lock();
@@ -109,7 +110,7 @@ async fn await_session(paths: &Paths, covered: u64) {
     let joined = async {
         loop {
             let mut joined = pin!(news.notified());
-            // Listening begins before the look, or what happens in between would go unnoticed.
+            // Listen before the check, so that no change in between is missed.
             joined.as_mut().enable();
             if paths.open().len() != 1 || !paths.lock().flushes.wants_session() {
                 return;
@@ -122,9 +123,9 @@ async fn await_session(paths: &Paths, covered: u64) {
 }
 
 impl State {
-    /// The path that had better flush for all: one that can vouch for all that was written; of those one whose requests the
-    /// unit takes, one that has received the report of the last reset already, for the unit reports it to each, and of those
-    /// the least busy.
+    /// Returns the path that should flush for all. It must be able to vouch for everything that was written.
+    /// Of several, paths that the unit takes requests from come first, then paths that have already received
+    /// the report of the last reset (the unit reports it to each), then the least busy.
     pub(super) fn flush_path(&self, unit: &Unit, now: Instant) -> Option<PathId> {
         let paths = self.requests.paths();
         let rank = |(id, _): &&(PathId, Path)| {

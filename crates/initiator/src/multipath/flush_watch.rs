@@ -1,11 +1,11 @@
-//! Whether a flush of a disk may take long, and whether it waits for a second session.
+//! The estimate of how long a flush takes, and the wait for a second session.
 
 use std::sync::Arc;
 
 use iscsi_multipath::FlushEstimate;
 use tokio::sync::Notify;
 
-/// The estimate of how long a flush takes, and the wait for the second session that a very long one needs.
+/// The estimate of how long a flush takes, and the wait for the second session that a very long flush needs.
 #[derive(Debug, Default)]
 pub(super) struct FlushWatch {
     pub(super) estimate: FlushEstimate,
@@ -24,7 +24,7 @@ impl FlushWatch {
         self.wants_session = wants;
     }
 
-    /// Notified when a path is added, or when no further session will be opened.
+    /// Returns what is notified when a path is added, or when no further session will be opened.
     pub(super) fn news(&self) -> Arc<Notify> {
         Arc::clone(&self.news)
     }
@@ -33,7 +33,7 @@ impl FlushWatch {
         self.news.notify_waiters();
     }
 
-    /// No further session will be opened.
+    /// Ends the wait: no further session will be opened.
     pub(super) fn none_comes(&mut self) {
         self.wants_session = false;
         self.news.notify_waiters();

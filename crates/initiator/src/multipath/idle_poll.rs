@@ -1,4 +1,4 @@
-//! The question to the unit of an idle disk ([`Options::poll`](crate::Options::poll)).
+//! The idle poll of a unit ([`Options::poll`](crate::Options::poll)).
 
 use iscsi_multipath::{CommandNumber, PathId};
 use iscsi_pdu::scsi::{Cdb, SenseKey};
@@ -10,13 +10,13 @@ use crate::state::budget::Budget;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::retry::MAX_ATTENTIONS;
 
-/// The next command of each session.
+/// Returns the number of the next command of each session.
 pub(super) fn next_commands(paths: &Paths) -> Vec<(PathId, CommandNumber)> {
     let open = paths.open().into_iter();
     open.map(|(id, path)| (id, path.unit.state().next_command())).collect()
 }
 
-/// Whether no request waits, and no command is in flight.
+/// Returns whether no request waits, and no command is in flight.
 pub(super) fn is_quiet(paths: &Paths) -> bool {
     let is_answered = |path: &Path| {
         let state = path.unit.state();
@@ -25,14 +25,14 @@ pub(super) fn is_quiet(paths: &Paths) -> bool {
     paths.open().iter().all(|(_, path)| is_answered(path)) && !paths.look_again()
 }
 
-/// Lets the unit report what it has to, and asks what follows from it: which unit it is, how large it is now. Takes no part of the
-/// budget of requests, and counts as none.
+/// Lets the unit report its changes, and asks what follows from them: which unit it is, and its size. Takes
+/// no part of the budget of requests, and is not counted as a request.
 ///
 /// # Errors
-/// When the unit does not take the question, or the session ends.
+/// The unit does not take the question, or the session ends.
 pub(super) async fn hear_of_changes(unit: LogicalUnit) -> Result<(), Error> {
     let asking = unit.with_questions(Budget::new(1, 1));
-    // Several reports may wait in the unit, each of which takes the place of an answer.
+    // Several reports may be pending in the unit. Each takes the place of an answer.
     for _ in 0..=MAX_ATTENTIONS {
         let answer = asking.execute(unit.command(Cdb::test_unit_ready())).await;
         match answer {
@@ -46,7 +46,7 @@ pub(super) async fn hear_of_changes(unit: LogicalUnit) -> Result<(), Error> {
     unit.recognized().await
 }
 
-/// Whether the unit has reported something in place of an answer (SAM-5 §5.14, SPC-4 §4.5.5).
+/// Returns whether the unit has sent a report in place of an answer (SAM-5 §5.14, SPC-4 §4.5.5).
 fn is_report(error: &Error) -> bool {
     error.sense().is_some_and(|sense| sense.deferred || sense.key == SenseKey::UnitAttention)
 }

@@ -1,4 +1,4 @@
-//! The paths that requests go to.
+//! The paths that take requests.
 
 use iscsi_multipath::topology::{Session, SessionState};
 use iscsi_multipath::{Access, PathId, PortalId};
@@ -9,17 +9,17 @@ use crate::multipath::path_status::{PathState, PathStatus};
 use crate::multipath::paths::{Paths, now};
 
 impl Paths {
-    /// The best that there are, but for those that are being let go.
+    /// Returns the best open paths, without those that are closing.
     pub(crate) fn in_use(&self) -> Vec<(PathId, Path)> {
         let (state, now) = (self.lock(), now());
         let (open, in_use) = (state.paths.open().iter(), state.requests.paths().in_use(now));
         open.filter(|(id, _)| in_use.binary_search(id).is_ok()).cloned().collect()
     }
 
-    /// What each open session does; the ports of some have refused requests.
+    /// Returns the state of each open session. `not_served` lists paths whose port has refused requests.
     pub(super) fn sessions(&self, not_served: &[(PathId, Error)]) -> Vec<Session> {
         let (state, now) = (self.lock(), now());
-        // A disk may have 1,024 sessions: each is looked up in lists that are in order.
+        // A disk may have 1,024 sessions, so each lookup uses a sorted list.
         let (in_use, closing) =
             (state.requests.paths().in_use(now), state.requests.paths().closing());
         let session = |(path, it): &(PathId, Path)| {
@@ -38,7 +38,7 @@ impl Paths {
         state.paths.open().iter().map(session).collect()
     }
 
-    /// The state of each open path, the first one first.
+    /// Returns the state of each open path, the first one first.
     pub(crate) fn statuses(&self) -> Vec<PathStatus> {
         let (state, now) = (self.lock(), now());
         let selector = state.requests.paths();

@@ -1,4 +1,4 @@
-//! What the requests of a disk are to do next, until their callers take it.
+//! Orders of the requests of a disk, until their callers take them.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::multipath::path::Path;
 use crate::state::attempt::Wakers;
 
-/// The answer to the command of an attempt, and when it came.
+/// The answer to the command of an attempt, and when it was received.
 pub(super) struct Answer {
     pub(super) attempt: AttemptId,
     pub(super) completion: Completion,
@@ -27,13 +27,13 @@ pub(super) struct Attempt {
     pub(super) id: AttemptId,
     pub(super) path: PathId,
     pub(super) carrier: Path,
-    /// Whether the command goes in ten bytes.
+    /// Whether to use the 10-byte form of the command.
     pub(super) is_short: bool,
-    /// Whether it is the second copy, for which memory was reserved.
+    /// Whether this is the second copy, for which memory was reserved.
     pub(super) is_hedge: bool,
 }
 
-/// An attempt whose command the unit has executed, while it may have been another one.
+/// An attempt whose command a unit has executed that may have been another unit.
 pub(super) struct Unproven {
     pub(super) attempt: AttemptId,
     pub(super) path: PathId,
@@ -41,54 +41,58 @@ pub(super) struct Unproven {
     pub(super) completion: Box<Completion>,
 }
 
-/// What a request is to do next.
+/// Next step of a request.
 pub(super) enum Order {
     Send(Attempt),
     Abort(AttemptId),
-    /// It waits for its class, for its second copy if `is_hedge` says so.
+    /// The request must wait for its class; for its second copy if `is_hedge`.
     Charge {
         is_hedge: bool,
     },
-    /// It reserves the memory for a second copy, and waits for it if `waits` says so.
+    /// The request must reserve memory for a second copy. If `waits`, it waits for the memory.
     Reserve {
         waits: bool,
     },
     Unreserve,
-    /// A flush finds out whether it needs a path without other requests.
+    /// A flush must find out whether it needs a path without other requests.
     Prepare,
     Report(Report<Error>),
-    /// Its timer has another time, by which it waits again.
+    /// The timer of the request has changed. The next wait uses the new time.
     TimerSet,
-    /// The command of an attempt that was sent has not succeeded. Its buffer comes back. What follows comes next.
+    /// The command of an attempt was sent and did not succeed. Returns its buffer. Another order says what
+    /// follows.
     Ended(AttemptId, BytesMut),
-    /// The unit has executed the command of an attempt, and has to be asked which unit it is before the attempt ends.
+    /// The unit has executed the command of an attempt. It must be asked which unit it is before the attempt
+    /// ends.
     Prove(Box<Unproven>),
-    /// The attempt that has succeeded. If its command was all that there was to do, there is an [`Answer`] as well.
+    /// The attempt that has succeeded, or the failure of the request. If the command of the attempt was the
+    /// whole request, there is an [`Answer`] as well.
     Completed(Result<AttemptId, Failure<Error>>),
 }
 
-/// The orders for each request that has not taken the last one.
+/// Orders of each request whose caller has not taken the last one.
 #[derive(Default)]
 pub(super) struct Inboxes {
-    /// By the [places](RequestId::place) of the requests.
+    /// Inboxes by the [places](RequestId::place) of the requests.
     by_place: Vec<Inbox>,
-    /// Those of requests that have completed and do not know yet, while the next request has their place.
+    /// Inboxes of requests that have completed, and whose place another request has taken before their caller
+    /// took the result.
     late: Vec<Inbox>,
 }
 
 #[derive(Default)]
 struct Inbox {
-    /// `None` while it is closed, and empty.
+    /// `None` while the inbox is closed, and empty.
     request: Option<RequestId>,
-    /// The bytes that the request moves.
+    /// Number of bytes that the request moves.
     len: u64,
     orders: Orders,
-    /// Not within the order that comes with it: orders are moved often.
+    /// Not part of the order that it belongs to, because orders are moved often.
     answer: Option<Answer>,
     waker: Option<Waker>,
 }
 
-/// Orders that were not taken, the earliest first. Mostly there is one at most.
+/// Orders that were not taken, the earliest first. Usually there is at most one.
 #[derive(Default)]
 struct Orders {
     next: Option<Order>,
@@ -96,7 +100,7 @@ struct Orders {
 }
 
 impl Inboxes {
-    /// Opens the inbox of a request that is submitted by a task with this waker.
+    /// Opens the inbox of a request that a task with this waker submits.
     pub(super) fn open(&mut self, request: RequestId, len: u64, waker: Option<Waker>) {
         let place = request.place() as usize;
         if self.by_place.len() <= place {
@@ -106,16 +110,16 @@ impl Inboxes {
         if inbox.request.is_some() {
             self.late.push(mem::take(inbox));
         }
-        // It is used where it lies: a move would copy the room for an answer.
+        // The inbox is changed in place: a move would copy the space for an answer.
         (inbox.request, inbox.len, inbox.waker) = (Some(request), len, waker);
     }
 
-    /// The bytes that a request moves.
+    /// Returns the number of bytes that a request moves.
     pub(super) fn len_of(&self, request: RequestId) -> Option<u64> {
         self.get(request).map(|inbox| inbox.len)
     }
 
-    /// Gives an order to a request, unless its caller has given it up.
+    /// Adds an order for a request, unless its caller has given it up.
     pub(super) fn push(&mut self, request: RequestId, order: Order, wakers: &mut Wakers) {
         if let Some(inbox) = self.get_mut(request) {
             inbox.orders.push(order);
@@ -123,24 +127,25 @@ impl Inboxes {
         }
     }
 
-    /// Leaves the answer for a request that completes with it, unless its caller has given it up.
+    /// Stores the answer of a request that completes with it, unless its caller has given the request up.
     pub(super) fn put_answer(&mut self, request: RequestId, answer: &mut Option<Answer>) {
         if let Some(inbox) = self.get_mut(request) {
             inbox.answer = answer.take();
         }
     }
 
-    /// Whether the caller of a request has not given it up, and does not have its result.
+    /// Returns whether the caller of a request has neither given it up nor received its result.
     pub(super) fn is_open(&self, request: RequestId) -> bool {
         self.get(request).is_some()
     }
 
-    /// Whether a request has orders that its caller has not taken.
+    /// Returns whether a request has orders that its caller has not taken.
     pub(super) fn has_orders(&self, request: RequestId) -> bool {
         self.get(request).is_some_and(|inbox| inbox.orders.next.is_some())
     }
 
-    /// Takes the attempts that are the caller's: those that have not begun, and those that are not proved.
+    /// Takes the attempts that the caller would have to end: those that have not begun, and those that are
+    /// not proved.
     pub(super) fn take_attempts(
         &mut self,
         request: RequestId,
@@ -162,7 +167,8 @@ impl Inboxes {
         attempts
     }
 
-    /// Takes the next order. [`Order::Completed`] is the last one, comes with its `answer`, and closes the inbox.
+    /// Takes the next order. [`Order::Completed`] is the last one: it comes with its `answer`, and closes the
+    /// inbox.
     pub(super) fn take(
         &mut self,
         request: RequestId,
@@ -179,7 +185,7 @@ impl Inboxes {
         Some(order)
     }
 
-    /// Wakes the caller when there is an order.
+    /// Registers `waker`, to be called when there is an order.
     pub(super) fn wake(&mut self, request: RequestId, waker: &Waker) {
         if let Some(inbox) = self.get_mut(request) {
             match &mut inbox.waker {
@@ -189,15 +195,15 @@ impl Inboxes {
         }
     }
 
-    /// Closes the inbox of a request that its caller has given up. Returns what was left, to be dropped when no lock is held:
-    /// buffers go back to where they came from.
+    /// Closes the inbox of a request that its caller has given up. Returns the orders and the answer that
+    /// were left, to be dropped when no lock is held: dropping them returns buffers to their pool.
     pub(super) fn close(&mut self, request: RequestId) -> impl Sized + use<> {
         let closed = self.get_mut(request).map(mem::take);
         self.forget_late();
         closed
     }
 
-    /// Removes those of the late ones that are closed.
+    /// Removes the closed inboxes from `late`.
     fn forget_late(&mut self) {
         if !self.late.is_empty() {
             self.late.retain(|inbox| inbox.request.is_some());

@@ -29,12 +29,12 @@ impl Supervisor {
         });
     }
 
-    /// Logs a session out that carries nothing.
+    /// Logs out a session that carries nothing.
     pub(super) fn dismiss(&mut self, path: Path) {
         self.leave(path.clone(), let_go(path));
     }
 
-    /// A session is not needed any more, and leaves in this way, unless it stays.
+    /// Starts `leaving`, which logs out a session that is not needed any more, unless the session stays.
     pub(super) fn leave(
         &mut self,
         path: Path,
@@ -44,16 +44,17 @@ impl Supervisor {
         self.tasks.events.spawn(leaving.in_current_span());
     }
 
-    /// A session that was to leave has left, or does not. Says whether it was to.
+    /// Removes a session from those that leave, because it has left or will not. Returns whether it was among
+    /// them.
     pub(super) fn no_longer_leaves(&mut self, path: &Path) -> bool {
         let key = path.unit.session().key();
         let mut leaving = self.losses.leaving.iter();
-        // One only: it may be about to leave once more.
+        // Remove one entry only: the session may be about to leave a second time.
         let at = leaving.position(|leaving| leaving.unit.session().key() == key);
         at.map(|at| self.losses.leaving.swap_remove(at)).is_some()
     }
 
-    /// A session that was not needed has ended. What it has left if it was lost is to be settled.
+    /// Handles the end of a session that was not needed. If it was lost, what it has left is settled.
     pub(super) fn let_go_ended(&mut self, path: Path, result: Result<(), Error>) {
         let was_to_leave = self.no_longer_leaves(&path);
         if was_to_leave && path.unit.is_registered() && path.unit.session().is_settled() {
@@ -69,13 +70,13 @@ impl Supervisor {
     }
 }
 
-/// The event of a session that is not needed, and is no path any more.
+/// Returns the event of a session that is not needed and is no path any more.
 pub(super) fn closed(path: &Path) -> DiskEvent {
     let (portal, key) = path.place();
     DiskEvent::PathDown { portal, key, cause: None }
 }
 
-/// Logs a session out that is not needed.
+/// Logs out a session that is not needed.
 pub(super) async fn let_go(path: Path) -> Event {
     path.unit.unregister_unless_holder().await;
     let result = path.unit.session().logout().await;

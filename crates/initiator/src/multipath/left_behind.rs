@@ -1,7 +1,8 @@
-//! Sessions that a process has left at the target when it was killed, and their end.
+//! Sessions that a process has left at the target when it was killed, and how a later process ends them.
 //!
-//! The target may carry out what it was sent over them, however late, until it ends them. A login under the ISID of one has
-//! it do so (RFC 7143 §6.3.5), whatever process logs in, as long as it has the same initiator name.
+//! The target may execute commands that it received over such sessions, however late, until it ends them. A
+//! login with the ISID of such a session makes it do so (RFC 7143 §6.3.5). Any process can log in, if it has
+//! the same initiator name.
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
@@ -19,10 +20,10 @@ use crate::state::isids::Isids;
 use crate::state::session_key::SessionKey;
 use crate::url::{Url, portal_name};
 
-/// So many logins at once: few enough for a target that counts sessions, and most ISIDs have none.
+/// Limit of concurrent logins. It suits targets that limit the number of sessions; most ISIDs have none.
 const AT_ONCE: usize = 16;
 
-/// What is told of the sessions of an initiator.
+/// Description of the sessions of an initiator.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Told<'a> {
     initiator: &'a str,
@@ -32,7 +33,7 @@ struct Told<'a> {
     at: Option<ToldTarget>,
 }
 
-/// The target of the sessions, and its portals with their groups, where known.
+/// Target of the sessions, and its portals with their groups, where known.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct ToldTarget {
     name: IscsiName,
@@ -71,8 +72,8 @@ struct Way {
 }
 
 impl Opener {
-    /// Describes the sessions of this process for a later one: initiator name, ISIDs, and the portals of the target. A login at another
-    /// target of the same unit would not end them (RFC 7143 §4.4.3).
+    /// Describes the sessions of this process for a later one: initiator name, ISIDs, and the portals of the
+    /// target. A login at another target of the same unit would not end the sessions (RFC 7143 §4.4.3).
     pub(crate) fn leaves(&self) -> String {
         let ([first, second, third], count) = self.node.isids();
         let mut told = format!("{} {first:02x}{second:02x}{third:02x} {count}", self.node.name());
@@ -94,7 +95,7 @@ impl Opener {
     /// Ends the described sessions at each portal group of their target.
     ///
     /// # Errors
-    /// When nothing proves that they have ended.
+    /// Nothing proves that the sessions have ended.
     pub(crate) async fn end_left(self: &Arc<Self>, told: &str) -> io::Result<()> {
         let Some(Told { initiator, random, count, at }) = Told::parse(told) else {
             let why = format!("{told:?} names no sessions");
@@ -118,12 +119,13 @@ impl Opener {
                 Err(error) => failed.push((way.group, error)),
             }
         }
-        // Another portal of the same group is enough.
+        // A failed portal does not matter if another portal of its group was reached.
         failed.retain(|(group, _)| group.is_none_or(|group| !groups.contains(&group)));
         failed.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
     }
 
-    /// The portals to visit: those of the disk, if they belong to that target, and those of the description.
+    /// Returns the portals to visit: those of the description, and those of the disk if they belong to the
+    /// same target.
     fn ways(&self, told: Option<ToldTarget>) -> Vec<Way> {
         let is_own = told.as_ref().is_none_or(|told| self.url.target.as_ref() == Some(&told.name));
         let own = if is_own { 0..self.portals.len() } else { 0..0 };
@@ -144,8 +146,8 @@ impl Opener {
         ways
     }
 
-    /// Unregisters this key for each ISID at each portal group, over a session with that ISID. Errors are logged; the registration may
-    /// stay then.
+    /// Unregisters `key` for each ISID at each portal group, over a session with that ISID. Errors are
+    /// logged; the registration may stay then.
     pub(crate) async fn unregister_left(self: &Arc<Self>, key: ReservationKey, isids: &[Isid]) {
         let mut groups = BTreeSet::new();
         for portal in 0..self.portals.len() {
@@ -185,7 +187,8 @@ impl Opener {
         ended
     }
 
-    /// Ends the sessions at the group of one portal, unless that group is done. Returns the group, if the target states it.
+    /// Ends the sessions at the group of one portal, unless that group is in `done`. Returns the group, if
+    /// the target states it.
     async fn end_left_at(
         self: &Arc<Self>,
         way: &Way,
@@ -194,7 +197,7 @@ impl Opener {
     ) -> io::Result<Option<u16>> {
         let (mut logins, mut left) = (JoinSet::new(), isids.iter());
         let mut group = way.group;
-        // The group of an unknown portal is learnt from the first login.
+        // The first login shows the group of a portal of unknown group.
         if group.is_none()
             && let Some(isid) = left.next()
         {
@@ -236,7 +239,7 @@ impl Opener {
             self.remember(portal, &session);
         }
         let (ends_others, group) = (session.is_reinstated_by_login(), session.portal_group());
-        // That session has done what it was for.
+        // The login alone has ended the old session.
         drop(session.logout().await);
         if ends_others {
             return Ok(group);

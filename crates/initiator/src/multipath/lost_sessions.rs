@@ -1,4 +1,4 @@
-//! The sessions of a disk that are no paths any more.
+//! Lost and leaving sessions of a disk, which are no paths any more.
 
 use iscsi_multipath::PortalId;
 use iscsi_multipath::topology::{Lost as LostSession, Why};
@@ -11,20 +11,20 @@ use crate::multipath::reinstatement::Lost;
 
 /// Sessions that are no paths any more, and what they may have left at the target.
 pub(super) struct LostSessions {
-    /// Those that should reconnect.
+    /// Sessions that should reconnect.
     pub(super) reconnecting: Vec<Lost>,
-    /// Those whose writes are settled in other ways.
+    /// Sessions that do not reconnect and whose writes are being settled in other ways.
     pub(super) settling: Vec<Path>,
-    /// Those that are not needed any more, until their logout has ended or is not due any more.
+    /// Sessions that are not needed any more, until their logout has ended or is not due any more.
     pub(super) leaving: Vec<Path>,
-    /// Those that are gone, and still registered because a reservation might have ended with that.
+    /// Sessions that are gone and still registered, because unregistering might have ended a reservation.
     pub(super) still_registered: Vec<Path>,
-    /// Why what a lost session has left was not settled at the last try.
+    /// Why the last attempt to settle what a lost session has left failed.
     pub(super) unsettled: Option<Error>,
-    /// Those that left it, and when they are tried again.
+    /// Sessions whose attempts to settle have failed. They are tried again at `settle_next`.
     pub(super) given_up: Vec<Lost>,
     pub(super) settle_next: Instant,
-    /// When it is looked whether a write waits for that.
+    /// When to check again whether a write waits for them.
     pub(super) look_at_waiting: Instant,
 }
 
@@ -42,19 +42,19 @@ impl LostSessions {
         }
     }
 
-    /// Those that should reconnect.
+    /// Returns the sessions that should reconnect.
     pub(super) fn sessions(&self) -> Vec<LostSession> {
         let lost =
             |lost: &Lost| LostSession { isid: isid(lost), portal: PortalId(lost.path().portal) };
         self.reconnecting.iter().map(lost).collect()
     }
 
-    /// The one that reconnects, if a session is opened for that reason.
+    /// Returns the lost session that reconnects, if `why` is its reconnect.
     pub(super) fn get(&self, why: Why) -> Option<&Lost> {
         self.reconnecting.iter().find(|lost| why == Why::Lost(isid(lost)))
     }
 
-    /// Takes out the one that was to reconnect, if a session was opened for that reason.
+    /// Takes out the lost session that was to reconnect, if a session was opened for that reason.
     pub(super) fn take(&mut self, why: Why) -> Option<Lost> {
         let at = self.reconnecting.iter().position(|lost| why == Why::Lost(isid(lost)))?;
         Some(self.reconnecting.swap_remove(at))
@@ -64,16 +64,16 @@ impl LostSessions {
         self.reconnecting.is_empty() && self.settling.is_empty() && self.given_up.is_empty()
     }
 
-    /// Whether there are tries to settle what lost sessions have left, or sessions leave with something that is not
-    /// settled.
+    /// Returns whether attempts are in progress to settle what lost sessions have left, or sessions are
+    /// leaving with something unsettled.
     pub(super) fn are_settling(&self) -> bool {
         let lost = self.reconnecting.iter().map(Lost::path);
         let mut all = lost.chain(&self.settling).chain(&self.leaving);
         all.any(|path| !path.unit.session().is_settled())
     }
 
-    /// When it is to be looked whether a write waits for what was given up: it may be one of another disk, of which
-    /// no report comes, or have come before the last try.
+    /// Returns when to check whether a write waits for what was given up. A check is needed because no report
+    /// comes of writes of another disk, or of writes before the last attempt.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let at = self.settle_next.max(self.look_at_waiting);
         (!self.given_up.is_empty()).then_some(at)

@@ -1,4 +1,4 @@
-//! A disk that outlasts a target that is gone for longer than requests wait.
+//! Outages: a disk that outlasts a target that is gone for longer than requests wait.
 
 use std::time::Duration;
 
@@ -11,16 +11,17 @@ use crate::multipath::supervisor::Supervisor;
 use crate::options::retry_timeout::OnRetryTimeout;
 
 impl Supervisor {
-    /// Whether the disk goes on though its last session has not come back, for this reason.
+    /// Returns whether the disk continues although its last session has not reconnected for this reason.
     pub(super) fn outlasts(&self, not_opened: &NotOpened) -> bool {
         let on_timeout = self.opener.node.options().waits.on_retry_timeout;
         on_timeout == OnRetryTimeout::FailRequests && !not_opened.is_final
     }
 
-    /// No session has come back for as long as requests wait: they fail, and it is tried on.
+    /// Fails the requests, because no session has reconnected for as long as they wait, and continues to
+    /// reconnect.
     pub(super) fn outlast(&mut self, paths: &Paths, lost: Lost, why: Error) {
         let error = Error::from(Consequence::NotReopened { lost: lost.why().clone(), why });
-        // What was lost later is waited for as long; the last pause is not begun.
+        // Sessions that were lost later are waited for as long. The last pause is not started.
         let patience = lost.path().unit.session().policy().patience;
         if refuse(paths, &error, patience.saturating_sub(self.max_pause())) {
             self.note_of(&lost, DiskEvent::RequestsFail { error });
@@ -28,7 +29,7 @@ impl Supervisor {
         self.reopen(lost);
     }
 
-    /// A session is about to join.
+    /// Reports the end of an outage, if there is one: a session is about to join.
     pub(super) fn note_return(&self, paths: &Paths) {
         if paths.lock().requests.is_refusing() {
             self.report().note(DiskEvent::RequestsResume);
@@ -36,8 +37,8 @@ impl Supervisor {
     }
 }
 
-/// Where there has been no path for so long, what waits fails, and what comes, until there is one again. Says whether that is
-/// news.
+/// Fails the requests that wait, and later ones until there is a path again, if there has been no path for
+/// `after`. Returns whether requests were not refused before.
 fn refuse(paths: &Paths, why: &Error, after: Duration) -> bool {
     paths.change(|state| {
         if !state.paths.are_gone_for(after) {

@@ -1,4 +1,4 @@
-//! Carries out what the requests of a disk want done: counts it, and gives each request its orders.
+//! Carries out the outputs of a disk's requests: counts them, and gives each request its orders.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,8 +17,9 @@ use crate::state::attempt::{Attempted, Ended, Requester, Wakers};
 use crate::state::counters::RequestKind;
 use crate::state::unit_lock::UnitGuard;
 
-/// An attempt that its caller ends, not its session: before its command is handed over, while the unit is asked which one has
-/// executed it, and where it takes several commands. Dropped before its end, it is given up with its request.
+/// An attempt that its caller ends, not its session: its command was not handed over yet, or the unit is
+/// being asked which one has executed it, or it takes several commands. If it is dropped before it ends, its
+/// request is cancelled.
 pub(super) struct Flight {
     paths: Paths,
     attempted: Attempted,
@@ -26,7 +27,8 @@ pub(super) struct Flight {
 }
 
 impl Paths {
-    /// Applies a change to the requests, and carries out what follows from it. Callers are woken once the lock is released.
+    /// Applies a change to the requests, and carries out what follows. Callers are woken after the lock is
+    /// released.
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut StateGuard<'_>) -> R) -> R {
         let mut state = self.lock_for_change();
         let result = change(&mut state);
@@ -34,7 +36,8 @@ impl Paths {
         result
     }
 
-    /// The lock for a change, after which all that follows from it has to be [carried out](Self::carry_out_all).
+    /// Returns the lock for a change. After it, the caller must [carry out](Self::carry_out_all) what
+    /// follows.
     pub(super) fn lock_for_change(&self) -> StateGuard<'_> {
         self.for_change(self.lock())
     }
@@ -44,8 +47,8 @@ impl Paths {
         state
     }
 
-    /// Carries out what follows from a change. Returns what the request `own` is to do next, if that is clear, so that it need
-    /// not look for it.
+    /// Carries out what follows from a change. Returns the next order of the request `own`, if there is one,
+    /// so that its caller need not look in its inbox.
     pub(super) fn carry_out_all(
         &self,
         mut state: StateGuard<'_>,
@@ -58,8 +61,9 @@ impl Paths {
         next
     }
 
-    /// The same, with who is to be woken once the lock is released. `answer` is that to an attempt which has succeeded, and is
-    /// taken if its request waits for it.
+    /// Carries out what follows from a change, and adds the callers to wake after the lock is released to
+    /// `wakers`. `answer` is the answer to an attempt that has succeeded; it is taken if its request waits
+    /// for it. Returns the next order of the request `own`, if there is one.
     pub(super) fn carry_out_outputs(
         &self,
         (state, unit): (&mut State, &Unit),
@@ -73,7 +77,7 @@ impl Paths {
             let Some((request, order)) = self.carry_out(of, output, answer) else { continue };
             if next.is_none() && own == Some(request) {
                 if let Order::Completed(_) = order {
-                    // It is the only one.
+                    // `Completed` is the last order of a request, and the only one here.
                     drop(state.inboxes.close(request));
                 }
                 next = Some(order);
@@ -84,13 +88,13 @@ impl Paths {
         next
     }
 
-    /// Whether requests wait for their share of the budget. They do not wait for the paths as long as those that have their
-    /// share wait in their class.
+    /// Returns whether requests wait for their share of the budget, but only if no request that has its share
+    /// waits in its class: then the budget, not the class, keeps the paths without work.
     fn is_short_of_memory(&self) -> bool {
         self.budget().has_waiters() && !self.in_class().are_any()
     }
 
-    /// Carries out what is about paths, and returns what is about a request.
+    /// Carries out an output that concerns paths, or returns the order of an output that concerns a request.
     fn carry_out(
         &self,
         (state, unit): (&mut State, &Unit),
@@ -133,7 +137,8 @@ impl Paths {
         None
     }
 
-    /// An attempt takes its path.
+    /// Starts to count an attempt on its path. Returns `None` if the path or the caller is gone, which must
+    /// not happen.
     fn begin(
         &self,
         state: &mut State,
@@ -157,20 +162,20 @@ impl Paths {
         Some(Attempt { id, path, carrier, is_short, is_hedge })
     }
 
-    /// A port has refused a request: the unit is asked for the states of all ports.
+    /// Handles a port that has refused a request: the unit will be asked for the states of all ports.
     fn port_refused(&self, state: &mut State, path: PathId, access: Access) {
         log_access(self.report(), path, access);
         state.paths.call_for_access();
         self.attention().notify_one();
     }
 
-    /// No port serves the unit: other ones are looked for.
+    /// Handles that no port serves the unit: other ports will be looked for.
     fn port_needed(&self, state: &mut State) {
         state.paths.call_for_port();
         self.attention().notify_one();
     }
 
-    /// A path is of no use: others take its requests.
+    /// Sets a path aside that is of no use. Other paths take its requests.
     fn set_aside(&self, state: &mut State, path: PathId, why: &Error) {
         self.report()
             .log(|| tracing::debug!(path = path.0, error = %why, "a session is of no use"));
@@ -178,7 +183,7 @@ impl Paths {
         self.attention().notify_one();
     }
 
-    /// An attempt that its caller is to end.
+    /// Returns an attempt that its caller must end.
     pub(super) fn flight(&self, attempted: Attempted) -> Flight {
         Flight { paths: self.clone(), attempted, has_ended: false }
     }
@@ -200,7 +205,7 @@ impl Requester for Shared {
         let mut state = paths.for_change(paths.0.state.locked_by(unit));
         let Attempted { request, attempt, path, .. } = *attempted;
         let (mut answer, mut wakers) = (None, Wakers::default());
-        // Without a caller that waits for it a buffer goes back to where it came from, once the lock is released.
+        // If no caller waits, the buffer is dropped after the lock is released, and so returns to its pool.
         let mut left = None;
         let mut give_back = |state: &mut State, buffer| {
             if state.inboxes.is_open(request) {
@@ -247,7 +252,7 @@ impl Requester for Shared {
 }
 
 impl State {
-    /// Chooses the path of a flush. Without any it waits for the next.
+    /// Chooses the path of a flush. If there is none, the flush waits for the next one.
     fn choose(&mut self, request: RequestId, unit: &Unit) {
         let now = now();
         if let Some(path) = self.flush_path(unit, now) {
@@ -255,7 +260,7 @@ impl State {
         }
     }
 
-    /// Ends the attempts of a request that its caller was to end.
+    /// Ends the attempts of a request that its caller would have to end.
     pub(super) fn drop_attempts(&mut self, request: RequestId) {
         if !self.inboxes.has_orders(request) {
             return;
@@ -267,7 +272,7 @@ impl State {
         }
     }
 
-    /// The attempt has succeeded.
+    /// Ends an attempt that has succeeded.
     fn answered(&mut self, attempted: &Attempted, now: Instant) {
         let Attempted { attempt, path, kind, len, .. } = *attempted;
         let taken_at = self.requests.taken_at(attempt);
@@ -283,19 +288,20 @@ impl State {
         self.requests.ended(attempt, end, now);
         if is_awaited && kind != RequestKind::Flush {
             self.meter.answered(len);
-            // Work that waits for memory is work: it has none until this request gives its share back.
+            // If requests wait for memory, the path is not idle: it lacks work only until this request
+            // releases its share.
             let is_idle = self.requests.paths().in_flight(path) == 0;
             self.meter.note_idle(is_idle && !self.requests.has_backlog());
         }
     }
 
-    /// Nobody waits for the attempt any more.
+    /// Ends an attempt that no caller waits for.
     fn given_up(&mut self, attempted: &Attempted, now: Instant) {
         self.paths.counted(attempted.path).give_up(attempted.len);
         self.requests.ended(attempted.attempt, AttemptEnd::GIVEN_UP, now);
     }
 
-    /// The command counts as one that was not sent: it is sent again.
+    /// Ends an attempt as one that was not sent: its command is sent again.
     fn taken_back(&mut self, attempted: &Attempted, now: Instant) {
         self.paths.counted(attempted.path).give_up(attempted.len);
         let end = AttemptEnd { end: End::Withdrawn, ..AttemptEnd::GIVEN_UP };
@@ -304,7 +310,7 @@ impl State {
 }
 
 impl Paths {
-    /// The attempt has failed. One that was given up counts as no error.
+    /// Ends an attempt that has failed. One that was given up is not counted as an error.
     fn failed(
         &self,
         state: &mut StateGuard<'_>,
@@ -323,7 +329,7 @@ impl Paths {
             counted.end(kind, len, None);
         }
         if end == End::UnknownCommand && !can_shorten {
-            // Its shorter form was sent already.
+            // The shorter form of its command was already sent.
             end = End::Refused;
         }
         if end == End::SessionLost {
@@ -341,22 +347,23 @@ impl Flight {
         &self.attempted
     }
 
-    /// The attempt is not the caller's to end any more: its command was handed over.
+    /// Releases the attempt: its command was handed over, so the session ends it.
     pub(super) fn leave(mut self) {
         self.has_ended = true;
     }
 
-    /// The attempt has failed.
+    /// Ends the attempt with an error.
     pub(super) fn fail(mut self, error: &Error) {
         self.has_ended = true;
         self.paths.change(|state| self.paths.failed(state, &self.attempted, error, now()));
     }
 
-    /// It is proved that no reason to ask which unit it is was left when the command ended: the known unit has executed it, or
-    /// another one may have come and gone.
+    /// Ends an attempt whose unit was asked which one it is, and was recognized. The attempt succeeds if no
+    /// new reason to ask came up until its command ended. Otherwise another unit may have come and gone
+    /// meanwhile.
     ///
     /// # Errors
-    /// Another one may have: the command is sent again. The answer comes back.
+    /// Another unit may have executed the command, which is sent again. Returns its answer.
     pub(super) fn prove(
         mut self,
         begun: &Begun,
@@ -385,7 +392,7 @@ impl Flight {
         }
     }
 
-    /// The attempt has ended. Returns what the request is to do next, if that is clear.
+    /// Ends the attempt. Returns the next order of the request, if there is one.
     pub(super) fn end_and_take(
         mut self,
         result: Result<(), &Error>,
@@ -397,7 +404,7 @@ impl Flight {
             Ok(()) => state.answered(&self.attempted, now),
             Err(error) => self.paths.failed(&mut state, &self.attempted, error, now),
         }
-        // It is in flight once, so that it has no earlier orders.
+        // The request is in flight once only, so it has no earlier orders.
         self.paths.carry_out_all(state, Some(self.attempted.request))
     }
 }
@@ -413,7 +420,7 @@ impl Drop for Flight {
     }
 }
 
-/// Logs that a port has another state than before.
+/// Logs that a port has changed its state.
 pub(super) fn log_access(report: &Report, path: PathId, access: Access) {
     let state = access.state;
     report.log(|| tracing::info!(path = path.0, %state, "a port has another state"));

@@ -19,55 +19,56 @@ use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::transfer::Transfer;
 use iscsi_multipath::paths::Credit;
 
-/// One path. Clones, of which each request has one, are the same path.
+/// One path. Each request has a clone; all clones are the same path.
 #[derive(Clone, Debug)]
 pub(crate) struct Path(Arc<ItlNexus>);
 
-/// A unit through one session: an I_T_L nexus, in the words of SAM.
+/// A unit through one session: an I_T_L nexus in the terms of SAM.
 #[derive(Clone, Debug)]
 pub(crate) struct ItlNexus {
     pub(crate) unit: LogicalUnit,
-    /// Which of the portals it goes to.
+    /// Index of the portal of the session.
     pub(crate) portal: usize,
     pub(crate) lifetime: Lifetime,
-    /// Its port did not serve the unit when it was opened.
+    /// Access state with which the port refused to serve the unit when the path was opened.
     pub(crate) refused: Option<Access>,
 }
 
-/// The window of a target that has not said.
+/// Command window assumed for a target that has not stated one.
 const USUAL_WINDOW: u32 = 64;
 /// Time, and number of round trips, that [`wait_limit`] allows for a login and its first questions.
 const LOGIN: Duration = Duration::from_secs(1);
 const LOGIN_TRIPS: u32 = 20;
 
-/// How long a disk waits for a further path, or for the names of other portals. It works without them.
+/// Returns how long a disk waits for a further path, or for the names of other portals. The disk works
+/// without them.
 pub(crate) fn wait_limit(session: &Session) -> Duration {
     LOGIN + session.of_plan(|plan| plan.link.round_trip()).unwrap_or_default() * LOGIN_TRIPS
 }
 
 impl Path {
-    /// A path whose session replaces no other one.
+    /// Returns a path whose session replaces no other one.
     pub(crate) fn new(unit: LogicalUnit, portal: usize) -> Self {
         unit.session().rule_by_class();
         let lifetime = Lifetime::begin(Instant::now().into_std());
         Self(Arc::new(ItlNexus { unit, portal, lifetime, refused: None }))
     }
 
-    /// The same, whose port did not serve the unit when it was opened.
+    /// Returns the path with the access state by which its port refused to serve the unit.
     #[must_use]
     pub(super) fn refused_by_port(mut self, access: Access) -> Self {
         Arc::make_mut(&mut self.0).refused = Some(access);
         self
     }
 
-    /// The same path, whose session replaces a lost one.
+    /// Returns the path with the lifetime of a lost session, which it replaces.
     #[must_use]
     pub(super) fn replacing(mut self, lifetime: Lifetime) -> Self {
         Arc::make_mut(&mut self.0).lifetime = lifetime;
         self
     }
 
-    /// The portal and the key of the session.
+    /// Returns the portal and the key of the session.
     pub(crate) fn place(&self) -> (TargetAddress, SessionKey) {
         let session = self.unit.session();
         // It has logged in, so it has a portal.
@@ -75,7 +76,7 @@ impl Path {
         (session.portal().cloned().unwrap_or_else(unknown), session.key())
     }
 
-    /// What the session may have under way, by its plan.
+    /// Returns what the session may have in flight, by its plan.
     pub(crate) fn room(&self) -> Credit {
         let session = self.unit.session();
         let by_plan = session.of_plan(|plan| {
@@ -97,41 +98,41 @@ impl Deref for Path {
 }
 
 impl Path {
-    /// Lost paths reconnect from now on: what this one leaves behind when it is lost counts until it is settled.
+    /// Keeps what this path leaves behind when it is lost, until that is settled: lost paths will reconnect.
     pub(super) fn keep_unsettled(&self) {
         self.unit.session().keep_unsettled();
     }
 
-    /// Whether the unit has finished with every write that was sent over it.
+    /// Returns whether the unit has finished with every write that was sent over the path.
     pub(super) fn is_settled(&self) -> bool {
         self.unit.session().is_settled()
     }
 
-    /// One more command is sent again.
+    /// Counts a command that is sent again.
     pub(super) fn count_retry(&self) {
         self.unit.session().count_retry();
     }
 
-    /// The number of commands that were sent again.
+    /// Returns the number of commands that were sent again.
     pub(super) fn retries(&self) -> u64 {
         self.unit.session().retries()
     }
 
-    /// The length that suits a write, bytes.
+    /// Returns the best length of a write, bytes.
     pub(super) fn longest_write(&self) -> u64 {
         self.unit.session().longest_write()
     }
 
-    /// The length that suits a read, bytes.
+    /// Returns the best length of a read, bytes.
     pub(super) fn longest_read(&self) -> u64 {
         self.unit.session().longest_read()
     }
 
-    /// Hands a transfer over to the session, as an attempt of a request. Its end is reported to `requester`. When it fails,
-    /// another path can take the same transfer.
+    /// Hands a transfer over to the session, as an attempt of a request. The session reports its end to
+    /// `requester`. If it fails, another path can take the same transfer.
     ///
     /// # Errors
-    /// The session does not take the transfer, and reports nothing.
+    /// The session does not take the transfer. Then it reports no end.
     pub(super) fn hand_over(
         self,
         transfer: &mut Transfer,
@@ -143,14 +144,15 @@ impl Path {
         Ok(SentCommand { path: self, id, has_ended: false })
     }
 
-    /// The error of a transfer that has met a reservation, with what the unit says of that.
+    /// Returns the error of a transfer that has met a reservation, with the unit's report of that
+    /// reservation.
     pub(super) async fn explain(&self, transfer: &Transfer, error: Error) -> Error {
         self.unit.explain(transfer, error).await
     }
 }
 
-/// The command of an attempt that a session has taken over. Unless the caller [leaves](Self::leave) it, its drop aborts the
-/// command.
+/// The command of an attempt that a session has taken. Unless the caller calls [`leave`](Self::leave), its
+/// drop aborts the command.
 #[derive(Debug)]
 pub(super) struct SentCommand {
     path: Path,
@@ -163,12 +165,12 @@ impl SentCommand {
         &self.path
     }
 
-    /// Aborts the command. Its end is reported all the same.
+    /// Aborts the command. The session still reports its end.
     pub(super) fn give_up(&self) {
         self.path.unit.session().give_up(self.id);
     }
 
-    /// The command has ended, or goes on without its request.
+    /// Detaches from the command: it has ended, or goes on without its request.
     pub(super) fn leave(mut self) {
         self.has_ended = true;
     }

@@ -1,4 +1,4 @@
-//! The paths that there are, those that were lost, and those that are of no use.
+//! The open paths of a disk, those that were lost, and those that are of no use.
 
 use std::time::Duration;
 
@@ -14,35 +14,35 @@ use iscsi_multipath::{PathId, Unit};
 #[derive(Debug, Default)]
 pub(super) struct PathSet {
     open: SmallVec<[(PathId, Path); 1]>,
-    /// Lost since the supervisor last asked, each with the reason.
+    /// Paths that were lost since the supervisor last asked, each with the reason.
     lost: Vec<(Path, Error)>,
-    /// Lost, or taken out, and what they left was not settled then.
+    /// Paths that were lost or removed, and had left something unsettled.
     unsettled: Vec<Path>,
-    /// Lead to the unit and are not served there: since the supervisor last asked, each with the
-    /// reason.
+    /// Paths that lead to the unit but are not served there, found since the supervisor last asked, each with
+    /// the reason.
     useless: Vec<(PathId, Error)>,
-    /// Carries nothing any more, and vouches for what was not flushed.
+    /// A session that carries no requests any more, and can vouch for writes that were not flushed.
     witness: Option<(PathId, Path)>,
-    /// Somebody reopens lost paths.
+    /// Whether a supervisor reconnects lost paths.
     is_supervised: bool,
-    /// A request needs another port.
+    /// Whether a request needs another port.
     is_port_called_for: bool,
-    /// A port has refused a request.
+    /// Whether a port has refused a request.
     is_access_called_for: bool,
     /// The counters of each open path, in the order of `open`.
     counted: SmallVec<[Counted; 1]>,
     gone: Gone,
-    /// Since when there is none.
+    /// Since when there is no open path.
     none_since: Option<Instant>,
 }
 
-/// The counters of the paths that are gone.
+/// Counts of the paths that are gone.
 #[derive(Debug, Default)]
 struct Gone {
     counted: Counted,
-    /// Commands that were sent again.
+    /// Number of commands that were sent again.
     retries: u64,
-    /// How many were lost.
+    /// Number of sessions that were lost.
     losses: u64,
 }
 
@@ -50,7 +50,7 @@ struct Gone {
 #[derive(Debug)]
 pub(super) struct Remains {
     pub(super) open: Vec<Path>,
-    /// Lost, and not opened anew: each with the reason.
+    /// Paths that were lost and have not reconnected, each with the reason.
     pub(super) lost: Vec<(Path, Error)>,
 }
 
@@ -69,7 +69,7 @@ impl PathSet {
         id
     }
 
-    /// Somebody reopens lost paths from now on.
+    /// Marks the paths as supervised: lost paths will reconnect.
     pub(super) fn supervise(&mut self) {
         self.is_supervised = true;
         self.open.iter().for_each(|(_, carrier)| carrier.keep_unsettled());
@@ -79,12 +79,12 @@ impl PathSet {
         self.is_supervised
     }
 
-    /// Calls for another port.
+    /// Asks the supervisor for another port.
     pub(super) const fn call_for_port(&mut self) {
         self.is_port_called_for = true;
     }
 
-    /// Calls for the states of all ports.
+    /// Asks the supervisor for the states of all ports.
     pub(super) const fn call_for_access(&mut self) {
         self.is_access_called_for = true;
     }
@@ -105,7 +105,7 @@ impl PathSet {
         self.open.iter().find(|(path, _)| *path == id).map(|(_, carrier)| carrier)
     }
 
-    /// Takes a path out; what it has counted stays counted, and what it has left counts until it is settled.
+    /// Removes a path. Its counts are kept, and what it has left counts until it is settled.
     pub(super) fn remove(&mut self, id: PathId, unit: &mut Unit) -> Option<Path> {
         let at = self.position(id)?;
         let (_, carrier) = self.open.remove(at);
@@ -122,7 +122,7 @@ impl PathSet {
         Some(carrier)
     }
 
-    /// A path was lost. Says whether it was there.
+    /// Removes a path that was lost. Returns whether it was open.
     pub(super) fn lose(&mut self, id: PathId, error: &Error, unit: &mut Unit) -> bool {
         let Some(carrier) = self.remove(id, unit) else { return false };
         self.gone.losses += 1;
@@ -130,23 +130,23 @@ impl PathSet {
         true
     }
 
-    /// Whether there has been none for this time.
+    /// Returns whether there has been no open path for `time`.
     pub(super) fn are_gone_for(&self, time: Duration) -> bool {
         self.none_since.is_some_and(|since| since.elapsed() >= time)
     }
 
-    /// Where what is carried over a path is counted, also when it is gone.
+    /// Returns the counters of a path, or those of the paths that are gone if it is gone.
     pub(super) fn counted(&mut self, id: PathId) -> &mut Counted {
         let at = self.position(id);
         at.and_then(|at| self.counted.get_mut(at)).unwrap_or(&mut self.gone.counted)
     }
 
-    /// The requests in flight on each that is open, and their bytes, in their order.
+    /// Returns the requests in flight on each open path, and their bytes, in the order of the paths.
     pub(super) fn in_flight(&self) -> impl Iterator<Item = (u64, u64)> {
         self.counted.iter().map(Counted::in_flight)
     }
 
-    /// What was counted of each that is open, in their order, and of all that are gone.
+    /// Returns the counts of each open path, in the order of the paths, and those of the paths that are gone.
     pub(super) fn snapshots(&mut self) -> (Vec<Snapshot>, Snapshot) {
         let open = self.counted.iter_mut().map(Counted::snapshot).collect();
         (open, self.gone.counted.snapshot())
@@ -156,7 +156,7 @@ impl PathSet {
         self.open.iter().position(|(path, _)| *path == id)
     }
 
-    /// How many sessions were lost.
+    /// Returns the number of sessions that were lost.
     pub(super) const fn losses(&self) -> u64 {
         self.gone.losses
     }
@@ -165,8 +165,8 @@ impl PathSet {
         self.useless.push((id, error.clone()));
     }
 
-    /// A path that is set aside stays a witness when it is gone. Gives back the one before it, unless that
-    /// is open.
+    /// Sets the session that stays a witness when it is no path any more. Returns the previous witness,
+    /// unless that is an open path.
     pub(super) fn set_witness(&mut self, witness: Option<(PathId, Path)>) -> Option<Path> {
         let (id, before) = std::mem::replace(&mut self.witness, witness)?;
         self.get(id).is_none().then_some(before)
@@ -184,25 +184,25 @@ impl PathSet {
         std::mem::take(&mut self.useless)
     }
 
-    /// Whether the unit has finished with every write that was sent over any path.
+    /// Returns whether the unit has finished with every write that was sent over any path.
     pub(super) fn is_settled(&self) -> bool {
         let open = self.open.iter().chain(&self.witness).map(|(_, carrier)| carrier);
         open.chain(&self.unsettled).all(Path::is_settled)
     }
 
-    /// No path that is lost is opened anew to carry anything.
+    /// Ends the supervision: no lost path will reconnect to carry requests.
     pub(super) const fn end(&mut self) {
         self.is_supervised = false;
     }
 
-    /// What is left to be closed.
+    /// Takes out what is left to be closed.
     pub(super) fn remains(&mut self) -> Remains {
         let witness = self.set_witness(None);
         let open = self.open.iter().map(|(_, carrier)| carrier.clone()).chain(witness).collect();
         Remains { open, lost: self.take_lost() }
     }
 
-    /// One more command is sent again that a path has not taken, which may be gone by now.
+    /// Counts a command that is sent again. The path that did not take it may be gone.
     pub(super) fn count_retry(&mut self, id: PathId) {
         match self.get(id) {
             Some(carrier) => carrier.count_retry(),
@@ -210,14 +210,15 @@ impl PathSet {
         }
     }
 
-    /// How many commands were sent again, over all paths that there are and were.
+    /// Returns how many commands were sent again, over all paths that exist or are gone.
     pub(super) fn retries(&self) -> u64 {
         let open = self.open.iter().map(|(_, carrier)| carrier.retries());
         self.gone.retries + open.sum::<u64>()
     }
 }
 
-/// The unit may have something to report that no command receives: a path is gone, or there was none before.
+/// Notes that the unit may have something to report that no command receives: a path is gone, or there was
+/// none before.
 fn may_have_missed(unit: &mut Unit) {
     unit.identity.add_attention();
 }

@@ -21,8 +21,8 @@ pub struct PathStatus {
     pub key: SessionKey,
     /// State of the path.
     pub state: PathState,
-    /// Access state of the target port (ALUA). It is active/optimized if the unit does not report states; `None` while the
-    /// session is being reconnected.
+    /// Access state of the target port (ALUA). It is active/optimized if the unit does not report states;
+    /// `None` while the session is being reconnected.
     pub access: Option<AccessState>,
     /// Round-trip time of the leading connection, by TCP; `None` until it was measured.
     pub round_trip: Option<Duration>,

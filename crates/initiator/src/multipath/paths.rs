@@ -28,61 +28,62 @@ use crate::state::unit_lock::{GuardBeside, Guarded};
 use crate::state::waiters::Waiters;
 use crate::unit::retry::{ABORTED_LIMIT, MAX_ATTENTIONS};
 
-/// The paths to one unit. Clones are the same paths.
+/// The paths to one unit. Clones share the same paths.
 pub(crate) struct Paths(pub(super) Arc<Shared>);
 
-/// The paths, as their supervisor knows them: they end with the last disk.
+/// The paths, as their supervisor holds them: they are dropped with the last handle of the disk.
 pub(crate) struct WeakPaths {
     shared: Weak<Shared>,
     remains: Arc<Mutex<Option<Remains>>>,
 }
 
-/// What came of closing the paths, once they are closed.
+/// Result of closing the paths, once they are closed.
 type Closed = Option<Result<(), Error>>;
 
-/// What all handles of the paths share.
+/// State that all handles of the paths share.
 pub(super) struct Shared {
     pub(super) state: Guarded<State>,
-    /// What all paths may have under way together.
+    /// Limit of what all paths may have in flight together.
     budget: Budget,
-    /// Buffers of reads, used again.
+    /// Buffers of reads, for reuse.
     read_buffers: Arc<ReadBuffers>,
-    /// For the supervisor: a path was lost, all of it has ended, or there is work after a rest.
+    /// Notifies the supervisor that a path was lost, that the disk has ended, or that there is work after a
+    /// pause.
     attention: Arc<Notify>,
-    /// A path that is closed has nothing under way any more, or is needed again.
+    /// Notified when a closing path has nothing in flight any more, is lost, or is needed again.
     drained: Notify,
-    /// Nothing goes any more.
+    /// Notified when the disk has ended.
     ended: Notify,
-    /// What is done about requests that end badly or are late.
+    /// Rules for requests that fail or are late.
     policy: RequestPolicy,
     report: Arc<Report>,
-    /// Requests as callers see them: one that is sent again or twice counts once.
+    /// Counts of requests as callers see them: a request that is sent again or twice counts once.
     counters: Counters,
-    /// Requests that wait in their class.
+    /// Number of requests that wait in their class.
     in_class: Waiters,
-    /// For the supervisor, once nobody else knows the paths any more.
+    /// What the supervisor must close, once all handles of the paths are dropped.
     remains: Arc<Mutex<Option<Remains>>>,
-    /// From the supervisor.
+    /// Result of closing, from the supervisor.
     closed: OnceLock<watch::Receiver<Closed>>,
 }
 
-/// What is kept of the disk under the lock of its unit.
+/// State of the disk under the lock of its unit.
 pub(super) struct State {
     pub(super) paths: PathSet,
     pub(super) requests: Requests<Error>,
     pub(super) inboxes: Inboxes,
     pub(super) meter: Meter,
-    /// Requests of which a second copy was sent.
+    /// Number of requests of which a second copy was sent.
     pub(super) hedged: u64,
-    /// Boxed, as it lies between what each request needs.
+    /// Boxed, because it lies between fields that each request needs.
     pub(super) flushes: Box<FlushWatch>,
-    /// Why nothing goes any more. Boxed, as it lies between what each request needs.
+    /// Why the disk has ended, once it has. Boxed, because it lies between fields that each request needs.
     end: Option<Box<Error>>,
-    /// The supervisor sleeps until there is work.
+    /// Whether the supervisor sleeps until there is work.
     pub(super) is_unattended: bool,
 }
 
-/// What is kept of the disk, and what is known of its unit, until it is dropped.
+/// The locked state of the disk and of its unit.
 pub(super) type StateGuard<'a> = GuardBeside<'a, State>;
 
 impl Clone for Paths {
@@ -104,15 +105,15 @@ impl WeakPaths {
         self.shared.upgrade().map(Paths)
     }
 
-    /// What is left to be closed, once nobody else knows the paths any more; the supervisor's attention
-    /// is called for when it is there.
+    /// Takes what is left to be closed, once all handles of the paths are dropped. The supervisor's attention
+    /// is notified when it is there.
     pub(super) fn take_remains(&self) -> Option<Remains> {
         self.remains.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 impl Paths {
-    /// A single path.
+    /// Creates the paths of a disk with a single path.
     pub(crate) fn new(
         carrier: Path,
         room: Credit,
@@ -153,13 +154,13 @@ impl Paths {
         WeakPaths { shared: Arc::downgrade(&self.0), remains: Arc::clone(&self.0.remains) }
     }
 
-    /// To whom sessions report the ends of attempts.
+    /// Returns the recipient of the sessions' reports that attempts have ended.
     pub(super) fn requester(&self) -> Weak<dyn Requester> {
         let shared: Weak<Shared> = Arc::downgrade(&self.0);
         shared
     }
 
-    /// Adds a path; what waits may take it at once.
+    /// Adds a path. Requests that wait can take it immediately.
     pub(crate) fn add(&self, carrier: Path, room: Credit) -> PathId {
         self.change(|guard| {
             let (state, unit) = guard.both();
@@ -177,30 +178,30 @@ impl Paths {
         self.change(|state| state.requests.set_credit(id, room, now()));
     }
 
-    /// Time has passed: pauses end, and requests in flight may be late.
+    /// Handles the passage of time: pauses end, and requests in flight may be late.
     pub(super) fn handle_timeout(&self) {
         self.change(|state| state.requests.handle_timeout(now()));
     }
 
-    /// Whether anything is in flight on a path.
+    /// Returns whether anything is in flight on a path.
     #[cfg(test)]
     pub(crate) fn has_requests(&self, id: PathId) -> bool {
         self.lock().requests.paths().in_flight(id) > 0
     }
 
-    /// What was counted of each path that is open, and of all that are gone.
+    /// Returns the counts of each open path, and those of all paths that are gone.
     #[cfg(test)]
     pub(crate) fn snapshots(&self) -> (Vec<Snapshot>, Snapshot) {
         self.lock().paths.snapshots()
     }
 
-    /// The paths that are open.
+    /// Returns the open paths.
     pub(crate) fn open(&self) -> Vec<(PathId, Path)> {
         self.lock().paths.open().to_vec()
     }
 
-    /// Somebody reopens lost paths from now on: without any, requests wait for the next. He closes them
-    /// after the end, and tells what came of it.
+    /// Marks the paths as supervised: when none is open, requests wait for a path that reconnects. The
+    /// supervisor closes the paths after their end, and reports the result through the returned sender.
     pub(crate) fn supervise(&self) -> watch::Sender<Closed> {
         let (tell, closed) = watch::channel(None);
         self.0.closed.get_or_init(|| closed);
@@ -215,7 +216,8 @@ impl Paths {
         closed.wait_for(Option::is_some).await.ok()?.clone()
     }
 
-    /// How long a write had better be, bytes: where paths differ, as the best of them takes it.
+    /// Returns the best length of a write, bytes: that of the path that takes the longest writes, but short
+    /// enough for the rates of all paths.
     pub(crate) fn max_request_len(&self) -> u64 {
         let state = self.lock();
         let of_paths = state.paths.open().iter().map(|(_, path)| path.longest_write());
@@ -223,61 +225,63 @@ impl Paths {
         longest.min(state.requests.paths().max_request_len(now))
     }
 
-    /// How long a read had better be, bytes: where paths differ, as the best of them brings it.
+    /// Returns the best length of a read, bytes: that of the path that takes the longest reads.
     pub(crate) fn max_read_len(&self) -> u64 {
         let state = self.lock();
         let of_paths = state.paths.open().iter().map(|(_, path)| path.longest_read());
         of_paths.max().unwrap_or(u64::MAX)
     }
 
-    /// Limit of the outstanding write data of a connection at a slow target, bytes; `None` for a fast one.
+    /// Returns the limit of the outstanding write data of a connection at a slow target, bytes; `None` for a
+    /// fast one.
     pub(super) fn limit_of_slow_target(&self) -> Option<u64> {
         let open = self.open();
         open.iter().filter_map(|(_, path)| path.unit.session().limit_of_slow_target()).min()
     }
 
-    /// Gives paths to requests that wait, if time alone has made one free: a path falls silent without an event. Returns
-    /// whether there are requests at all.
+    /// Gives paths to requests that wait, if a path became available without an event: a path falls silent
+    /// without one. Returns whether there are requests in flight or waiting.
     pub(super) fn look_again(&self) -> bool {
         self.handle_timeout();
         let state = self.lock();
         state.requests.has_queue() || state.requests.paths().has_requests()
     }
 
-    /// How many commands were sent again, over all paths that there are and were.
+    /// Returns how many commands were sent again, over all paths that exist or are gone.
     pub(crate) fn retries(&self) -> u64 {
         self.lock().paths.retries()
     }
 
-    /// Whether the unit has finished with every write that was sent over any path, as far as is known.
+    /// Returns whether the unit is known to have finished with every write that was sent over any path.
     pub(crate) fn is_settled(&self) -> bool {
         self.lock().paths.is_settled()
     }
 
-    /// What is left to be closed after the end.
+    /// Takes out what is left to be closed after the end.
     pub(super) fn remains(&self) -> Remains {
         self.lock().paths.remains()
     }
 
-    /// The paths that were set aside since the last call, each with the reason.
+    /// Takes the paths that were set aside since the last call, each with the reason.
     pub(crate) fn take_useless(&self) -> Vec<(PathId, Error)> {
         self.lock().paths.take_useless()
     }
 
-    /// The path takes nothing more.
+    /// Closes a path: it takes no new requests.
     pub(crate) fn close(&self, id: PathId) {
         self.change(|state| state.requests.close_path(id));
     }
 
-    /// Gives back the carrier of a path that was closed, once what is under way on it has ended;
-    /// `None` if it is needed again, or was lost, or all has ended.
+    /// Removes a path that was closed, once nothing is in flight on it, and returns its carrier. Returns
+    /// `None` if the path is needed again or was lost, or the disk has ended.
     pub(crate) async fn remove(&self, id: PathId) -> Option<Path> {
         loop {
             let drained = self.0.drained.notified();
             {
                 let mut guard = self.lock();
                 let (state, unit) = guard.both();
-                // After the end, whoever leaves his request alone holds nobody up.
+                // After the end of the disk, a request that its caller does not poll must not delay the
+                // removal.
                 if state.end.is_some() || !state.requests.paths().is_closing(id) {
                     return None;
                 }
@@ -290,49 +294,50 @@ impl Paths {
         }
     }
 
-    /// The paths that were lost since the last call, each with the reason.
+    /// Takes the paths that were lost since the last call, each with the reason.
     pub(crate) fn take_lost(&self) -> Vec<(Path, Error)> {
         self.lock().paths.take_lost()
     }
 
-    /// Tells when a path is lost, when all of it has ended, and when there is work after a rest.
+    /// Returns what is notified when a path is lost, when the disk has ended, and when there is work after a
+    /// pause.
     pub(crate) fn attention(&self) -> Arc<Notify> {
         Arc::clone(&self.0.attention)
     }
 
-    /// What is counted of requests as callers see them.
+    /// Returns the counts of requests as callers see them.
     pub(crate) fn counters(&self) -> &Counters {
         &self.0.counters
     }
 
-    /// How many requests were sent over a second path.
+    /// Returns how many requests were sent over a second path.
     pub(crate) fn hedged(&self) -> u64 {
         self.lock().hedged
     }
 
-    /// What all paths may have under way together.
+    /// Returns the budget: the limit of what all paths may have in flight together.
     pub(crate) fn budget(&self) -> &Budget {
         &self.0.budget
     }
 
-    /// Where the buffers of reads come from, and come back to.
+    /// Returns the pool of read buffers.
     pub(crate) fn read_buffers(&self) -> &Arc<ReadBuffers> {
         &self.0.read_buffers
     }
 
-    /// The supervisor sleeps until the next request calls for its [`attention`](Self::attention). Nothing is kept
-    /// ready meanwhile.
+    /// Lets the supervisor sleep until the next request notifies its [`attention`](Self::attention). The read
+    /// buffers are freed.
     pub(crate) fn leave_unattended(&self) {
         self.read_buffers().give_back();
         self.lock().is_unattended = true;
     }
 
-    /// Whether nothing goes any more.
+    /// Returns whether the disk has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.lock().end.is_some()
     }
 
-    /// What was moved so far.
+    /// Returns what was moved so far.
     pub(crate) fn progress(&self) -> Progress {
         self.change(|state| {
             let State { paths, requests, meter, .. } = &mut **state;
@@ -341,7 +346,7 @@ impl Paths {
         })
     }
 
-    /// Nothing goes any more; what waits fails.
+    /// Ends the disk: requests that wait fail, and later ones are refused.
     pub(crate) fn end(&self, why: &Error) {
         self.change(|guard| {
             let state = &mut **guard;
@@ -354,11 +359,11 @@ impl Paths {
         self.0.attention.notify_one();
     }
 
-    /// Waits until nothing goes any more; says why.
+    /// Waits until the disk has ended. Returns the reason.
     pub(crate) async fn ended(&self) -> Error {
         loop {
             let mut ended = pin!(self.0.ended.notified());
-            // Listening begins before the look, or an end in between would go unnoticed.
+            // Listen before the check, so that no end in between is missed.
             ended.as_mut().enable();
             if let Some(end) = self.lock().end.as_deref().cloned() {
                 return end;
@@ -367,12 +372,12 @@ impl Paths {
         }
     }
 
-    /// How many requests wait in their class.
+    /// Returns the number of requests that wait in their class.
     pub(super) fn in_class(&self) -> &Waiters {
         &self.0.in_class
     }
 
-    /// How long what may pass is put up with.
+    /// Returns the rules for requests that fail or are late.
     pub(crate) fn policy(&self) -> &RequestPolicy {
         &self.0.policy
     }
@@ -381,22 +386,23 @@ impl Paths {
         &self.0.report
     }
 
-    /// Waits for the share of a request of so many bytes in what may be under way.
+    /// Waits for the share of a request of `bytes` bytes in the budget.
     pub(super) async fn reserve(&self, bytes: usize) -> Result<Permit, Error> {
         self.0.budget.reserve(bytes).await
     }
 
-    /// The same, if it is to be had at once.
+    /// Returns the share of a request of `bytes` bytes in the budget, if it is available immediately.
     pub(super) fn try_reserve(&self, bytes: usize) -> Option<Permit> {
         self.0.budget.try_reserve(bytes)
     }
 
-    /// A path is lost.
+    /// Removes a path that was lost.
     pub(crate) fn lose(&self, id: PathId, error: &Error) {
         self.change(|state| self.lose_path(state, id, error));
     }
 
-    /// A path is lost. Where it was the last, and none may come, requests fail from now on.
+    /// Removes a path that was lost. If it was the last one and none can reconnect, requests fail from here
+    /// on.
     pub(super) fn lose_path(&self, guard: &mut StateGuard<'_>, id: PathId, error: &Error) {
         let (state, unit) = guard.both();
         if state.end.is_some() {
@@ -416,7 +422,8 @@ impl Paths {
         }
     }
 
-    /// Notified when a path that is closed has nothing in flight any more, or is needed again.
+    /// Returns what is notified when a closing path has nothing in flight any more, is lost, or is needed
+    /// again.
     pub(super) fn drained(&self) -> &Notify {
         &self.0.drained
     }
@@ -434,7 +441,7 @@ impl fmt::Debug for Shared {
 }
 
 impl Drop for Shared {
-    /// The supervisor may sleep; it closes what is left.
+    /// Notifies the supervisor, which may sleep, to close what is left.
     fn drop(&mut self) {
         let remains = self.state.lock().paths.remains();
         *self.remains.lock().unwrap_or_else(PoisonError::into_inner) = Some(remains);
@@ -442,7 +449,7 @@ impl Drop for Shared {
     }
 }
 
-/// The limits of the requests of a disk.
+/// Returns the limits of the requests of a disk.
 fn limits(budget: &Budget, policy: &RequestPolicy) -> RequestLimits {
     RequestLimits {
         total: Credit { bytes: budget.max_bytes(), requests: budget.max_requests() },
@@ -455,7 +462,7 @@ fn limits(budget: &Budget, policy: &RequestPolicy) -> RequestLimits {
     }
 }
 
-/// The clock of the runtime, so that tests can turn it.
+/// Returns the time of the runtime's clock, which tests can set.
 pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }

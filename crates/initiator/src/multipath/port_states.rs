@@ -1,8 +1,10 @@
-//! The questions that [`PortGroups`](iscsi_multipath::port_groups::PortGroups) has for the unit, and what follows from the answers.
+//! Asks the unit the questions of [`PortGroups`](iscsi_multipath::port_groups::PortGroups), and follows the
+//! answers.
 //!
-//! Where the unit reports the states of its port groups (SPC-4 §5.11.2), a path whose port does not serve it stays open, and is
-//! used again as soon as the unit reports that its port serves it. Where it does not, the session is of no use and gives way, and
-//! its portal is in standby: see [`Topology`](iscsi_multipath::topology::Topology).
+//! If the unit reports the states of its port groups (SPC-4 §5.11.2), a path whose port does not serve it
+//! stays open, and is used again as soon as the unit reports that its port serves it. If the unit does not
+//! report them, such a session is of no use and is closed, and its portal is in standby: see
+//! [`Topology`](iscsi_multipath::topology::Topology).
 
 use iscsi_multipath::port_groups::{Answer, Question};
 use iscsi_multipath::{Access, PathId, PortalId};
@@ -17,24 +19,26 @@ use crate::multipath::paths::{Paths, now};
 use crate::multipath::supervisor::Supervisor;
 use crate::state::budget::Budget;
 
-/// What the questions of one session may have in flight.
+/// Limits of what the questions of one session may have in flight.
 const QUESTIONS: usize = 2;
 const QUESTION_BYTES: usize = 1 << 21;
 
 impl Supervisor {
-    /// Where there are several portals, requests may go through another port than one that does not serve the unit.
+    /// Lets requests go through other ports than one that does not serve the unit, if there are several
+    /// portals.
     pub(super) fn use_all_ports(&self, paths: &Paths) {
         if self.opener.portals.len() < 2 {
             return;
         }
-        // Requests wait where no port serves the unit.
+        // Requests wait while no port serves the unit, because other portals are tried.
         paths.lock().requests.set_looks_for_ports(true);
         if let Some(expected) = self.expected.get() {
             expected.like.state().lock().identity.transitions.add_other_ports();
         }
     }
 
-    /// A path is there: which port it leads to is unknown, and meanwhile it counts as the others at its portal.
+    /// Follows a path that was opened. Until its port is known, it has the state of the other paths at its
+    /// portal.
     pub(super) fn follow_path(&mut self, paths: &Paths, id: PathId, path: &Path) {
         let known = self.port_groups.path_opened(id, PortalId(path.portal));
         if let Some(access) = path.refused.or(known).filter(|_| self.port_groups.is_supported()) {
@@ -42,7 +46,7 @@ impl Supervisor {
         }
     }
 
-    /// Asks for the states of the ports, where there is a reason to.
+    /// Asks for the states of the ports, if there is a reason to.
     pub(super) fn watch_access(&mut self, paths: &Paths) {
         if paths.lock().paths.take_call_for_access() {
             self.port_groups.call();
@@ -62,7 +66,7 @@ impl Supervisor {
         }
     }
 
-    /// A session has reported the states of the ports, or has not.
+    /// Handles the answer of a session to the question for the states of the ports.
     pub(super) fn access_answered(
         &mut self,
         paths: &Paths,
@@ -100,7 +104,8 @@ impl Supervisor {
     }
 }
 
-/// Sets the states of the ports of these paths. Requests that pause may be taken by one that has changed.
+/// Sets the access states of the ports of these paths. Requests that wait may be sent over a path whose state
+/// has changed.
 fn set_access(paths: &Paths, all: impl IntoIterator<Item = (PathId, Access)>) {
     paths.change(|state| {
         let mut changed = Vec::new();

@@ -1,7 +1,8 @@
-//! Portals that the target names when it is asked (SendTargets, RFC 7143 appendix C).
+//! Discovery of the portals of a target (SendTargets, RFC 7143 appendix C).
 //!
-//! It is asked when the disk is opened, beside the first session, and again while sessions are lost: an array may have
-//! other portals by then. Whatever becomes of the question, the disk goes on with the portals that are known.
+//! The target is asked when the disk is opened, concurrently with the first session, and again while sessions
+//! are lost: an array may have other portals by then. If the question fails, the disk goes on with the
+//! portals that are known.
 
 use std::net::IpAddr;
 
@@ -19,13 +20,13 @@ use crate::multipath::supervisor::Supervisor;
 use crate::session::node::Discovered;
 
 impl Opener {
-    /// Asks the target for its portals, in discovery sessions at all portals that are known, a few at a time. The first answer
-    /// counts. Gives back the portals that are new.
+    /// Asks the target for its portals, in discovery sessions at all known portals, a few at a time. The
+    /// first answer counts. Returns the portals that are new.
     ///
     /// A session of the disk is not asked: tgt drops a normal session that sends SendTargets.
     ///
     /// # Errors
-    /// Why the portals are not known.
+    /// Why no portal has answered.
     pub(crate) async fn discover(&self) -> Result<Vec<TargetAddress>, Error> {
         let Some(target) = &self.url.target else { return Ok(Vec::new()) };
         let mut failure = Error::closed();
@@ -33,7 +34,7 @@ impl Opener {
         let mut portals = 0..self.portals.len();
         loop {
             for portal in portals.by_ref().take(FIRST_LOGINS.saturating_sub(questions.len())) {
-                // Where the target has moved for good, it is asked there.
+                // If the target has moved for good, it is asked at its new address.
                 let (node, (url, referral)) = (self.node.clone(), self.way_to(portal));
                 let answer =
                     async move { (url.portal.clone(), node.discover(url, referral).await) };
@@ -67,7 +68,7 @@ impl Opener {
         new
     }
 
-    /// The addresses that portals named by names have.
+    /// Returns the addresses of the portals that have host names, and `here`.
     async fn aliases(&self, here: Option<TargetAddress>) -> Vec<TargetAddress> {
         let mut aliases: Vec<_> = here.into_iter().collect();
         for portal in self.portals.all() {
@@ -84,7 +85,8 @@ impl Opener {
 }
 
 impl Supervisor {
-    /// Asks for other portals while a session is lost, or the target has not named any yet, where it is asked at all.
+    /// Asks for other portals if the disk does so at all, and a session is lost or the target has not named
+    /// any yet.
     pub(super) fn look_for_portals(&mut self) {
         let is_unanswered = !self.opener.portals.are_named();
         let is_wanted = self.opener.portals.are_asked_for()
@@ -96,7 +98,7 @@ impl Supervisor {
         self.start(async move { opener.discover().await }, Event::Portals);
     }
 
-    /// The target has named its portals.
+    /// Handles the portals that the target has named.
     pub(super) fn found_portals(
         &mut self,
         paths: &Paths,

@@ -1,9 +1,9 @@
-//! Which of several portals answers first: TCP connections to all of them, one begun after the other
-//! (RFC 8305 §5).
+//! A race of several portals for the first answer: TCP connections to all of them, each begun a head start
+//! after the one before (RFC 8305 §5).
 //!
-//! A portal that does not answer costs its head start only. Nothing but the connection is tried side by
-//! side: of two logins under one name the later one ends the session of the earlier one (RFC 7143 §6.3.5).
-//! A connection over which no login begins is closed, and leaves nothing behind.
+//! A portal that does not answer costs only its head start. Only connections are tried concurrently, not
+//! logins: of two logins under one name, the later one ends the session of the earlier one (RFC 7143 §6.3.5).
+//! A connection over which no login begins is closed, and leaves nothing at the target.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::pin::Pin;
@@ -16,22 +16,22 @@ use tracing::Instrument;
 use crate::driver::connector::Connected;
 use crate::error::Error;
 
-/// Where one portal has failed, others are waited for so long.
+/// Limit of the wait for other portals after one has failed, beside their head starts.
 const MAX_DELAY: Duration = Duration::from_secs(2);
 
-/// A connection to a portal, or why there is none.
+/// A connection to a portal, or the reason why there is none.
 pub(super) type Reached = Result<Connected, Error>;
 
 type Attempt<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
-/// Connections to several portals that are being opened. Dropped, they are closed.
+/// Connections to several portals that are being opened. Dropping the race closes them.
 pub(super) struct PortalRace<T = Connected> {
-    /// How long each portal has before the next one is tried as well.
+    /// Time that each portal has before the next one is tried as well.
     head_start: Duration,
-    /// Those that are not tried yet.
+    /// Portals that were not tried yet.
     waiting: VecDeque<(usize, Attempt<T>)>,
     attempts: JoinSet<(usize, Result<T, Error>)>,
-    /// The portals of both.
+    /// Portals that were not tried yet or are being tried.
     portals: BTreeSet<usize>,
 }
 
@@ -45,7 +45,7 @@ impl<T: Send + 'static> PortalRace<T> {
         }
     }
 
-    /// Portals to try, in this order, but for those that are there.
+    /// Adds portals to try, in this order, except those that are already in the race.
     pub(super) fn add<F>(&mut self, portals: &[usize], reach: impl Fn(usize) -> F)
     where
         F: Future<Output = Result<T, Error>> + Send + 'static,
@@ -57,16 +57,17 @@ impl<T: Send + 'static> PortalRace<T> {
         }
     }
 
-    /// The same while the others could be tried again: those that do not answer soon are left to go on, and
-    /// this is `None`.
+    /// Returns the next result like [`next`](Self::next), but only waits as long as portals that failed could
+    /// not be tried again. Returns `None` after that; portals that did not answer in time stay in the race.
     pub(super) async fn next_soon(&mut self) -> Option<(usize, Result<T, Error>)> {
         let head_starts = u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
         let limit = self.head_start.saturating_mul(head_starts).saturating_add(MAX_DELAY);
         timeout(limit, self.next()).await.ok().flatten()
     }
 
-    /// The next portal that is reached, or is not; `None` when all have been. Asked again, it tries one more
-    /// at once: those before were of no use. Dropping the future loses nothing.
+    /// Returns the next portal that was reached or has failed; `None` after the last one. Each call
+    /// immediately tries one more portal, since the results before were of no use. Dropping the future loses
+    /// nothing.
     pub(super) async fn next(&mut self) -> Option<(usize, Result<T, Error>)> {
         self.begin();
         loop {
@@ -82,7 +83,7 @@ impl<T: Send + 'static> PortalRace<T> {
                     }
                 }
             };
-            // An attempt that panics has no number, and is not tried again.
+            // An attempt that panics returns no index, and is not tried again.
             let Ok((portal, reached)) = ended else { continue };
             self.portals.remove(&portal);
             return Some((portal, reached));
@@ -108,7 +109,7 @@ mod tests {
         Duration::from_secs(count)
     }
 
-    /// A race of portals that answer after so long; with an error where that is odd.
+    /// Starts a race of portals that answer after these times: with an error if the milliseconds are odd.
     fn race(answers: [Duration; 3]) -> PortalRace<usize> {
         let mut race = PortalRace::new(HEAD_START);
         race.add(&[0, 1, 2], |portal| async move {
@@ -136,7 +137,7 @@ mod tests {
         assert_eq!(order(dark).await, [2, 0]);
     }
 
-    /// Over a long link as well: each has its head start.
+    /// Each portal has its head start, over a long link as well.
     #[tokio::test(start_paused = true)]
     async fn the_first_is_preferred_where_all_answer() {
         assert_eq!(order(race([seconds(1); 3])).await, [0, 1, 2]);

@@ -1,4 +1,4 @@
-//! The portals that lead to the unit: those that were named, and those that the target names when it is asked.
+//! The portals that lead to the unit: those of the URL, and those that the target names when it is asked.
 
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
@@ -12,38 +12,38 @@ use crate::driver::referral::Referral;
 use crate::session::node::Discovered;
 use crate::url::portal_name;
 
-/// The most portals of a disk. Those of the URL are used in any case; of those that the target names, as many as there is
-/// room for.
+/// Maximum number of portals of a disk. All portals of the URL are used; portals that the target names are
+/// used as long as there is room.
 pub(crate) const MAX_PORTALS: usize = 64;
-/// Portals that are logged in to for the first time at once, of those that the target names: an answer to one question must not
-/// make this host call many others at the same time. Discovery sessions are limited in the same way.
+/// Limit of concurrent first logins at portals that the target names. The answer to one question must not
+/// make this host connect to many others at the same time. Discovery sessions have the same limit.
 pub(crate) const FIRST_LOGINS: usize = 4;
 
-/// A list of portals, each known by its place in it; they are only added.
+/// A list of portals, each identified by its index. Portals are only added.
 #[derive(Debug)]
 pub(crate) struct Portals {
     all: Mutex<Vec<Portal>>,
-    /// How many of them, the first ones, are those of the URL.
+    /// Number of portals of the URL, which come first.
     of_url: usize,
-    /// Whether the target is asked for all that it has.
+    /// Whether the target is asked for all its portals.
     are_asked_for: bool,
-    /// Whether it has answered.
+    /// Whether the target has answered that question.
     are_named: AtomicBool,
-    /// Those that a login has succeeded at.
+    /// Portals at which a login has succeeded.
     proven: Mutex<BTreeSet<usize>>,
     first_logins: Semaphore,
 }
 
-/// What a target has named.
+/// Portals learnt from one answer of a target.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(crate) struct Learnt {
-    /// The portals that are new.
+    /// New portals.
     pub(crate) new: Vec<TargetAddress>,
-    /// How many further ones there is no room for.
+    /// Number of further new portals, for which there was no room.
     pub(crate) dropped: usize,
 }
 
-/// A portal, and who has named it; `None` is the URL.
+/// A portal, and the peer that has named it; `None` for the URL.
 #[derive(Clone, Debug)]
 struct Portal {
     address: TargetAddress,
@@ -51,7 +51,7 @@ struct Portal {
 }
 
 impl Portals {
-    /// These, which were named by the URL.
+    /// Creates the list from the portals of the URL.
     pub(crate) fn new(named: Vec<TargetAddress>, are_asked_for: bool) -> Self {
         let named = named.into_iter().map(|address| Portal { address, referral: None });
         let all: Vec<_> = named.collect();
@@ -65,12 +65,12 @@ impl Portals {
         }
     }
 
-    /// Whether the target is asked for all that it has (`portals=auto`).
+    /// Returns whether the target is asked for all its portals (`portals=auto`).
     pub(crate) const fn are_asked_for(&self) -> bool {
         self.are_asked_for
     }
 
-    /// Whether the target has named its portals.
+    /// Returns whether the target has named its portals.
     pub(crate) fn are_named(&self) -> bool {
         self.are_named.load(Ordering::Relaxed)
     }
@@ -83,7 +83,7 @@ impl Portals {
         self.lock().get(portal).map(|portal| portal.address.clone())
     }
 
-    /// Who has named a portal, unless the URL does.
+    /// Returns the peer that has named a portal; `None` for the URL.
     pub(crate) fn referral(&self, portal: usize) -> Option<Referral> {
         self.lock().get(portal).and_then(|portal| portal.referral)
     }
@@ -92,8 +92,8 @@ impl Portals {
         self.lock().iter().map(|portal| portal.address.clone()).collect()
     }
 
-    /// Waits until a login at this portal may begin. What is returned is kept until the login has ended. A portal that
-    /// the target has named needs it until a login there has succeeded ([`prove`](Self::prove)).
+    /// Waits until a login at this portal may begin. The caller keeps the permit until the login has ended. A
+    /// portal that the target has named needs one until a login there has succeeded ([`prove`](Self::prove)).
     pub(crate) async fn turn(&self, portal: usize) -> Option<SemaphorePermit<'_>> {
         if self.is_proven(portal) {
             return None;
@@ -103,7 +103,7 @@ impl Portals {
         (!self.is_proven(portal)).then_some(turn)
     }
 
-    /// A login has succeeded.
+    /// Notes that a login at a portal has succeeded.
     pub(crate) fn prove(&self, portal: usize) {
         self.proven.lock().unwrap_or_else(PoisonError::into_inner).insert(portal);
     }
@@ -113,8 +113,9 @@ impl Portals {
         portal < self.of_url || proven.contains(&portal)
     }
 
-    /// Takes in what SendTargets names for a target. The aliases are known already, under other names. An address that the
-    /// peer may not name is left out; that of a name is found out later.
+    /// Adds the portals that SendTargets names for a target. `aliases` are other names of known portals. An
+    /// address that the peer may not name is omitted. For a host name, that is checked when its address is
+    /// resolved.
     pub(crate) fn learn(
         &self,
         target: &IscsiName,
@@ -152,12 +153,12 @@ impl Portals {
     }
 }
 
-/// The address of a host that is not a name. A zone says on which link it is, which changes nothing.
+/// Returns the address of a host that is not a name, without its zone, which only names the link.
 fn ip_of(address: &TargetAddress) -> Option<IpAddr> {
     address.host.split('%').next()?.parse().ok()
 }
 
-/// What makes a portal: the group that an address names does not.
+/// Returns what identifies a portal. The portal group does not belong to it.
 fn place(address: &TargetAddress) -> (&str, u16) {
     (&address.host, address.port)
 }
@@ -172,7 +173,7 @@ mod tests {
     use super::*;
     use crate::url::Url;
 
-    /// Another spelling, or the group of a portal, makes no other portal of it.
+    /// Another spelling of an address, or a portal group, does not make another portal.
     #[test]
     fn a_portal_that_is_known_is_not_learnt_again() {
         let target = "iqn.2026-01.org.example:disk";
@@ -189,7 +190,7 @@ mod tests {
         }
     }
 
-    /// Each of many addresses twice.
+    /// The target names each of many addresses twice.
     #[test]
     fn a_target_may_name_any_number_of_portals_and_64_are_used() {
         const NAMED: usize = 200_000;
@@ -238,7 +239,7 @@ mod tests {
         all
     }
 
-    /// A target elsewhere does not lead the initiator to services of its own host or link.
+    /// A target on another host does not lead the initiator to services of its own host or link.
     #[test]
     fn dsc_05_portals_of_this_host_are_learnt_only_from_it() {
         let target = IscsiName::parse("iqn.2026-01.org.example:disk").unwrap();

@@ -1,6 +1,6 @@
-//! What the paths have moved, and whether they had work all the time.
+//! Meter of what the paths have moved, and of whether they had work all the time.
 
-/// What the paths have moved, and what they are.
+/// What the paths have moved, and whether they were busy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
     /// Bytes answered so far.
@@ -9,27 +9,27 @@ pub(crate) struct Progress {
     pub(crate) is_busy: bool,
 }
 
-/// Counts it.
+/// Counts the progress of the paths.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     moved: u64,
-    /// Some path had nothing to do since the last reading.
+    /// Whether some path had nothing to do since the last reading.
     was_idle: bool,
 }
 
 impl Meter {
-    /// A request of so many bytes was answered.
+    /// Counts a request of `len` bytes that was answered.
     pub(super) const fn answered(&mut self, len: u64) {
         self.moved += len;
     }
 
-    /// A path may have been left without work.
+    /// Notes whether a path may have been left without work.
     pub(super) const fn note_idle(&mut self, is_idle: bool) {
         self.was_idle |= is_idle;
     }
 
-    /// What there is to tell since the last reading; `has_work` says whether every path has something
-    /// to do now.
+    /// Returns the progress, and whether all paths were busy since the last reading. `has_work` says whether
+    /// every path has something to do at this moment.
     pub(super) fn read(&mut self, has_work: bool) -> Progress {
         let was_idle = std::mem::take(&mut self.was_idle);
         Progress { moved: self.moved, is_busy: !was_idle && has_work }

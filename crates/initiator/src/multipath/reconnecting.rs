@@ -1,4 +1,4 @@
-//! What becomes of lost sessions: they reconnect, and what they have left is settled.
+//! Lost sessions: they reconnect, and what they have left is settled.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use crate::multipath::reinstatement::Lost;
 use crate::multipath::supervisor::{Supervisor, span_of};
 
 impl Supervisor {
-    /// A lost session is back, and about to join. Returns whether what it had left is settled by that.
+    /// Handles a lost session that is back and about to join. Returns whether its login settled what it had
+    /// left.
     pub(super) fn reopened(&self, paths: &Paths, lost: &Lost, path: &Path) -> bool {
         self.report().with(|status| status.reconnects += 1);
         self.note_return(paths);
@@ -30,8 +31,8 @@ impl Supervisor {
         }
     }
 
-    /// A lost session does not come back. Whatever its login reached, if it came to one, need not be
-    /// where the lost one was.
+    /// Handles a lost session that will not reconnect. If its login reached a target, that need not be the
+    /// portal group of the lost session, so what it has left is settled in other ways.
     pub(super) fn not_reopened(&mut self, paths: &Paths, lost: Lost, not_opened: NotOpened) {
         let outlasts = self.outlasts(&not_opened);
         let why = not_opened.why;
@@ -52,7 +53,7 @@ impl Supervisor {
         }
     }
 
-    /// The login of a lost session has not settled what that has left.
+    /// Starts to settle what a lost session has left, if its reconnect did not.
     pub(super) fn settle_otherwise(&mut self, lost: Lost) {
         let (opener, expected) = (Arc::clone(&self.opener), self.expected.clone());
         let span = span_of(lost.path());
@@ -64,8 +65,8 @@ impl Supervisor {
         self.tasks.events.spawn(settlement.instrument(span));
     }
 
-    /// What a lost session has left is settled, or it is not yet: where a network or a target was gone for
-    /// long, they may come back.
+    /// Handles the end of an attempt to settle what a lost session has left. If that failed, it is tried
+    /// again later: a network or a target that was gone for long may come back.
     pub(super) fn settlement_ended(&mut self, lost: Lost, result: Result<(), Error>) {
         let key = lost.path().unit.session().key();
         let losses = &mut self.losses;
@@ -83,24 +84,24 @@ impl Supervisor {
         self.losses.settle_next = Instant::now() + self.max_pause();
     }
 
-    /// Notes something of a lost session.
+    /// Notes an event of a lost session, within its span.
     pub(super) fn note_of(&self, lost: &Lost, note: DiskEvent) {
         span_of(lost.path()).in_scope(|| self.report().note(note));
     }
 
-    /// Between two tries to settle what was given up.
+    /// Returns the pause between two attempts to settle what was given up.
     pub(super) fn max_pause(&self) -> Duration {
         self.opener.node.options().advanced.reconnect_pauses.max_pause
     }
 
-    /// Whether a write waits for what was given up. If none does, the next look is a pause later.
+    /// Returns whether a write waits for what was given up. If none does, the next check is a pause later.
     pub(super) fn is_waited_for(&mut self) -> bool {
         self.losses.look_at_waiting = Instant::now() + self.max_pause();
         self.losses.given_up.iter().any(|lost| lost.path().unit.session().is_waited_for())
     }
 
-    /// Tries again to settle what was not, where it is time: on an idle disk only if a write waits for it, which may be one of
-    /// another disk.
+    /// Tries again to settle what was given up, if that is due. On an idle disk it does so only if a write
+    /// waits for it; that may be a write of another disk.
     pub(super) fn settle_if_due(&mut self) {
         let is_due = !self.losses.given_up.is_empty() && self.losses.settle_next <= Instant::now();
         if is_due && (self.review.pace.is_awake() || self.is_waited_for()) {
@@ -108,14 +109,15 @@ impl Supervisor {
         }
     }
 
-    /// Tries again to settle what was not.
+    /// Tries again to settle everything that was given up.
     pub(super) fn settle_again(&mut self) {
         for lost in std::mem::take(&mut self.losses.given_up) {
             self.settle_otherwise(lost);
         }
     }
 
-    /// The given up sessions of which `is_left` holds, and when they are tried again.
+    /// Returns when the given-up sessions are tried again; `None` if there are none, or if `is_left` holds
+    /// for none of them and `may_come` is false.
     pub(super) fn wait_to_settle(
         &self,
         is_left: impl Fn(&Lost) -> bool,
@@ -126,7 +128,7 @@ impl Supervisor {
         is_wanted.then_some(self.losses.settle_next)
     }
 
-    /// Pauses before the next try to settle.
+    /// Sets the next attempt to settle to a pause from now.
     pub(super) fn settle_later(&mut self) {
         self.losses.settle_next = Instant::now() + self.max_pause();
     }
@@ -137,7 +139,7 @@ impl Supervisor {
         }
     }
 
-    /// A session was lost, and should reconnect.
+    /// Handles the loss of a session: it should reconnect.
     pub(super) fn lose(&mut self, path: Path, why: Error) {
         let span = span_of(&path);
         let ((portal, key), cause) = (path.place(), Some(why.clone()));
@@ -145,12 +147,12 @@ impl Supervisor {
         self.reopen(Lost::new(path, why));
     }
 
-    /// It may have been tried before.
+    /// Adds a lost session to those that should reconnect. It may have been tried before.
     pub(super) fn reopen(&mut self, lost: Lost) {
         self.losses.reconnecting.push(lost);
     }
 
-    /// Starts to reconnect all that do not yet, whatever else there is.
+    /// Starts to reconnect each lost session that is not reconnecting yet, whatever other sessions there are.
     pub(super) fn reconnect(&mut self) {
         for lost in self.losses.sessions() {
             if let Some(open) = self.topology.reconnect(&lost, self.opener.portals.len()) {

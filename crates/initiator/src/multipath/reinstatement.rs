@@ -1,10 +1,10 @@
-//! What a lost session has left at the target, and what proves that it is past.
+//! What a lost session has left at the target, and the proof that it is over.
 //!
-//! What a session was writing when it was lost may still be carried out, however late: its bytes may wait
-//! in a network, or in a target that has stopped. Its ranges stay taken until a login has made the target
-//! drop that session (RFC 7143 §6.3.5). No time proves it.
+//! Writes that were in flight on a session when it was lost may still be executed, however late: their bytes
+//! may wait in a network, or in a target that has stopped. Their ranges stay taken until a login has made the
+//! target drop that session (RFC 7143 §6.3.5). No time limit proves it.
 //!
-//! Why it is so: `docs/design/writes-in-doubt.md`.
+//! Design: `docs/design/writes-in-doubt.md`.
 
 use tokio::time::Instant;
 
@@ -16,12 +16,12 @@ use crate::multipath::path::Path;
 pub(crate) struct Lost {
     path: Path,
     at: Instant,
-    /// What ended it.
+    /// Error that ended the session.
     why: Error,
 }
 
 impl Lost {
-    /// A path that is lost now.
+    /// Creates the record of a path that is lost at this moment.
     pub(super) fn new(path: Path, why: Error) -> Self {
         Self { path, at: Instant::now(), why }
     }
@@ -38,25 +38,26 @@ impl Lost {
         &self.why
     }
 
-    /// Until when it is worth a try to settle it.
+    /// Returns until when trying to settle the path is worthwhile.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.at.checked_add(self.path.unit.session().policy().patience)
     }
 
-    /// Settles what was left, if the login that has opened `path` proves it. Says whether all is settled now.
+    /// Settles what the path has left, if the login that has opened `path` proves it. Returns whether all is
+    /// settled.
     pub(super) fn settle_by(&self, path: &Path) -> bool {
         settle_by(&self.path, path)
     }
 }
 
-/// Settles what a lost path has left, if the login that has opened `path` proves it: it was to the same I_T nexus,
-/// of which the portal group is a part (RFC 7143 §4.4.3), and the target gives its sessions a TSIH.
-/// Says whether all is settled now.
+/// Settles what a lost path has left, if the login that has opened `path` proves it. That is so if the login
+/// was to the same I_T nexus, of which the portal group is a part (RFC 7143 §4.4.3), and the target gives its
+/// sessions a TSIH. Returns whether all is settled.
 pub(super) fn settle_by(lost: &Path, path: &Path) -> bool {
     let (old, new) = (lost.unit.session(), path.unit.session());
     let is_same_group = match (old.portal_group(), new.portal_group()) {
         (Some(old), Some(new)) => old == new,
-        // A target that does not state it can be taken at its address only.
+        // If a target does not state its portal group, only the same portal counts.
         (None, None) => lost.portal == path.portal,
         (Some(_), None) | (None, Some(_)) => false,
     };

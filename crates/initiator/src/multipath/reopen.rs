@@ -1,4 +1,4 @@
-//! How a disk gets further sessions, and lost ones back.
+//! Opens further sessions of a disk, and reconnects lost ones.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,16 +36,16 @@ use crate::url::{Url, portal_name};
 pub(crate) struct Opener {
     pub(crate) node: Node,
     pub(crate) url: Url,
-    /// The portals that lead to the unit, the one of the first session among them.
+    /// The portals that lead to the unit, including that of the first session.
     pub(crate) portals: Portals,
-    /// Where those are now that the target has moved for good.
+    /// New addresses of portals from which the target has moved for good.
     pub(crate) moved: Mutex<BTreeMap<usize, TargetAddress>>,
-    /// The portal group that each led to at the last login there, as far as targets state it.
+    /// The portal group that each portal led to at the last login there, if the target states it.
     pub(crate) groups: Mutex<BTreeMap<usize, u16>>,
     pub(crate) report: Arc<Report>,
 }
 
-/// What a further session must lead to.
+/// The unit that a further session must lead to.
 #[derive(Clone, Debug)]
 pub(crate) struct ExpectedUnit {
     pub(crate) name: UnitName,
@@ -53,11 +53,11 @@ pub(crate) struct ExpectedUnit {
     pub(crate) like: LogicalUnit,
 }
 
-/// The same, once the first session has found it out: meanwhile others log in.
+/// The expected unit, once the first session has found it out. Other sessions log in meanwhile.
 pub(crate) type ExpectedUnitReceiver = Arc<Published<Option<ExpectedUnit>>>;
 
 impl Opener {
-    /// A session that was not there before, at the first of these portals that is of use.
+    /// Opens a further session, at the first of these portals that is of use.
     pub(crate) async fn open(
         &self,
         why: Why,
@@ -74,8 +74,8 @@ impl Opener {
         }
     }
 
-    /// A session at the first of these portals, or at another one where that does not answer, or where nothing proves that it
-    /// leads to the unit.
+    /// Opens a session at the first of these portals. If it does not answer, or nothing proves that it leads
+    /// to the unit, tries the next one.
     async fn open_at_any(
         &self,
         portals: &[usize],
@@ -141,19 +141,19 @@ impl Opener {
                     .map_err(|why| path.unit.error_of(why))?;
                 path.unit.state().learn_size(question, &capacity);
             }
-            // It is asked before anything is sent there, once its port serves the unit.
+            // The capacity is asked before anything is sent there, once the port serves the unit.
             Err(error) if known.target_port_group_support.is_supported() => {
                 path = path.refused_by_port(error.refusing_port().ok_or(error)?);
                 path.unit.state().add_reason();
             }
             Err(error) => return Err(error),
         }
-        // Where the port refuses that, nothing may be written over it later.
+        // If the port refuses the registration, nothing may be written over it later.
         path.unit.join_registration().await?;
         Ok(path)
     }
 
-    /// A session at this portal, whether or not its port serves the unit.
+    /// Opens a session at this portal, whether or not its port serves the unit.
     async fn open_spare(
         &self,
         portal: usize,
@@ -163,10 +163,10 @@ impl Opener {
         self.open_at(portal, None, expected).await
     }
 
-    /// A session at a portal whose port may not serve the unit.
+    /// Opens a session at a portal, if its port serves the unit.
     ///
     /// # Errors
-    /// What the unit says where it does not.
+    /// The unit's error, if the port does not serve it.
     async fn open_if_served(
         &self,
         portal: usize,
@@ -175,15 +175,15 @@ impl Opener {
         let _turn = self.portals.turn(portal).await;
         let path = self.open_at(portal, None, expected).await?;
         if let Err(error) = path.unit.test_unit_ready().await {
-            // Where that fails, the registration stays noted.
+            // If unregistering fails, the registration stays noted.
             drop(path.unit.unregister().await);
             return Err(error);
         }
         Ok(path)
     }
 
-    /// Logs in where the target has moved from a portal for good, or at the portal itself, if it has
-    /// not or is not to be had there any more: it may have moved on, or back.
+    /// Logs in at the address to which the target has moved from a portal for good. If it has not moved, or
+    /// is not available there, logs in at the portal itself: the target may have moved again, or back.
     async fn log_in(
         &self,
         portal: usize,
@@ -205,7 +205,8 @@ impl Opener {
         key: Option<SessionKey>,
         reached: Option<Connected>,
     ) -> Result<Session, Error> {
-        // The questions to the unit wait for no request of the disk: those may wait for this session.
+        // The questions to the unit have their own budget: requests of the disk may hold all of theirs while
+        // they wait for this session.
         let questions = Budget::of(self.node.options());
         let (url, referral) = self.way_to(portal);
         let reached = match reached {
@@ -218,7 +219,8 @@ impl Opener {
         Ok(session)
     }
 
-    /// Further logins begin where the target has moved for good (RFC 7143 §11.13.5).
+    /// Stores what a login has shown of a portal. If the target has moved for good, later logins begin at its
+    /// new address (RFC 7143 §11.13.5).
     pub(crate) fn remember(&self, portal: usize, session: &Session) {
         self.portals.prove(portal);
         if let Some(group) = session.portal_group() {
@@ -235,11 +237,13 @@ impl Opener {
         }
     }
 
-    /// Opens a lost session anew, under its old name: at the login the target ends what was left of
-    /// it (RFC 7143 §6.3.5). Each try goes to the portal that it had, and then to all others, since that
-    /// one may be gone for good. What may pass is waited for
-    /// ([`Outlook`]), also refusals by a target that listens before its access list and its units are back. The unit is asked everything again, before anything is written. It may have been
-    /// tried before.
+    /// Reconnects a lost session under its old name: at the login, the target ends what was left of it (RFC
+    /// 7143 §6.3.5). Each try goes first to the portal that the session had, and then to all others, because
+    /// that portal may be gone for good.
+    ///
+    /// Errors that may pass are waited out ([`Outlook`]), including refusals by a target that listens before
+    /// its access list and its units are back. The unit is asked everything again before anything is written.
+    /// `lost` may have been tried before.
     pub(crate) async fn reopen(
         &self,
         lost: &Lost,
@@ -256,7 +260,7 @@ impl Opener {
             last_try,
         };
         let wait = self.report.wait(cause(None), Some(patience));
-        // Why it ended is told before all of what that means is known.
+        // The reason of the end is reported before everything that follows from it is known.
         drop(lost.unit.session().closed().await);
         let session = lost.unit.session();
         let ended = LostSession {
@@ -293,12 +297,12 @@ impl Opener {
         }
     }
 
-    /// Tries to reach these portals, in this order, but for those that are being tried.
+    /// Tries to reach these portals, in this order, except those that are being tried.
     fn run(&self, race: &mut PortalRace, portals: &[usize]) {
         race.add(portals, |portal| self.reach(portal));
     }
 
-    /// A connection to where the target has moved from a portal, or to the portal itself.
+    /// Connects to the address to which the target has moved from a portal, or to the portal itself.
     fn reach(&self, portal: usize) -> impl Future<Output = Reached> + Send + use<> {
         let ((url, referral), own) = (self.way_to(portal), self.portals.get(portal));
         let of_own = self.portals.referral(portal);
@@ -314,11 +318,12 @@ impl Opener {
         }
     }
 
-    /// One try: at each portal whose turn it is, as they answer, until one leads to the unit. Those that do not answer are
-    /// waited for if none has failed yet, and otherwise while the others are tried again.
+    /// Makes one try: at each portal whose turn it is, in the order of their answers, until one leads to the
+    /// unit. Portals that do not answer are waited for if none has failed yet; otherwise only while the
+    /// others could not be tried again.
     ///
     /// # Errors
-    /// That of the first to fail.
+    /// The error of the first portal that failed.
     async fn reopen_at_any(
         &self,
         lost: &Path,
@@ -367,16 +372,16 @@ impl Opener {
         let session = self.log_in(portal, Some(key), Some(reached)).await?;
         let path = self.recognize(session, &lost.unit, portal, expected).await?;
         if let Err(error) = path.unit.join_registration().await {
-            // The login has settled what the lost one had left, whether or not anything goes over the new one.
+            // The login has settled what the lost session had left, even if the new session is not used.
             settle_by(lost, &path);
             return Err(error);
         }
         Ok(path)
     }
 
-    /// Settles what a lost session has left, where that was not done by the login that was to bring it
-    /// back: by one at any portal of its group, or at its own where the target states none. It goes on for as long as the
-    /// patience that began with the loss, and is tried once at least.
+    /// Settles what a lost session has left, if the reconnect did not. It logs in at any portal of its group,
+    /// or at its own portal if the target states no group. It tries at least once, and until the session's
+    /// time limit for retries has passed since the loss.
     pub(super) async fn settle(
         &self,
         lost: &Lost,
@@ -400,8 +405,8 @@ impl Opener {
         }
     }
 
-    /// One login under the name of a lost session at each portal of its group. None at those that lead to
-    /// another one, where a session of that name may live, which the login would end.
+    /// Logs in once, under the name of a lost session, at each portal of its group. It does not log in at
+    /// portals of other groups: a session of that name may exist there, which the login would end.
     async fn reinstate(&self, lost: &Lost, expected: &ExpectedUnit) -> Result<(), Error> {
         let mut failure = lost.why().clone();
         let mut race = PortalRace::new(self.node.options().advanced.head_start());
@@ -443,7 +448,7 @@ impl Opener {
         self.recognize(session, &lost.unit, portal, expected).await
     }
 
-    /// The path of a new session, if that leads to the unit, and the unit is as it was.
+    /// Returns the path of a new session, if that leads to the unit, and the unit is as it was.
     async fn recognize(
         &self,
         session: Session,
@@ -483,8 +488,8 @@ impl Opener {
         self.way_to(portal).0
     }
 
-    /// Where a portal is now, and who has named it, as far as that is still to be judged: where the target has moved is
-    /// kept as the address that was.
+    /// Returns the current address of a portal, and the peer that has named it if that must still be checked.
+    /// The address to which a target has moved was checked before.
     pub(super) fn way_to(&self, portal: usize) -> (Url, Option<Referral>) {
         let mut url = self.url.clone();
         if let Some(moved) = self.moved().get(&portal) {
@@ -501,15 +506,15 @@ impl Opener {
         self.moved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where a login may settle what a lost session has left: the portals of its group, and those of which nothing is known; its
-    /// own where the target states none.
+    /// Returns the portals at which a login may settle what a lost session has left: those of its group, and
+    /// those of unknown group. If the target states no group, it is only the session's own portal.
     fn portals_to_settle(&self, lost: &Path) -> Vec<usize> {
         let Some(group) = lost.unit.session().portal_group() else { return vec![lost.portal] };
         let may_be = |portal: &usize| self.groups().get(portal).is_none_or(|at| *at == group);
         (0..self.portals.len()).filter(may_be).collect()
     }
 
-    /// The group that a portal led to at the last login there, if that is known.
+    /// Returns the group that a portal led to at the last login there, if that is known.
     pub(super) fn group_of(&self, portal: usize) -> Option<u16> {
         self.groups().get(&portal).copied()
     }
@@ -523,7 +528,7 @@ impl Opener {
     }
 }
 
-/// A unit without a name of its own is not known again where it has another size.
+/// Checks the size of a unit without a name of its own: with another size, it is not recognized.
 fn check_size(before: u64, now: u64) -> Result<(), Error> {
     if now == before { Ok(()) } else { Err(UnitCause::CapacityChanged { before, now }.into()) }
 }
@@ -532,15 +537,15 @@ async fn known(expected: ExpectedUnitReceiver) -> ExpectedUnit {
     expected.find(Option::clone).await
 }
 
-/// Whether a further session may be had at another portal.
+/// Returns whether a further session may be possible at another portal.
 fn leads_on(error: &Error) -> bool {
     matches!(error.cause(), Cause::Link(_) | Cause::Unit(UnitCause::UnprovenUnit { .. }))
         || error.is_refused_login() && !error.is_of_credentials()
         || error.refusing_port().is_some()
 }
 
-/// Whether what keeps a further session from being opened may pass by itself; a target that refuses
-/// it for good goes on to.
+/// Returns whether the reason why a further session was not opened may pass by itself. A target that refuses
+/// it for good will refuse later tries as well.
 pub(super) fn may_pass(error: &Error) -> bool {
     if let Cause::Session(SessionCause::Ended(failure)) = error.cause() {
         let is_silent = matches!(failure.cause, SessionError::TimedOut(Timer::Login));
@@ -560,7 +565,8 @@ pub(super) fn may_pass(error: &Error) -> bool {
 mod tests {
     use super::*;
 
-    /// RFC 7143 §11.13.5: what a lost session is tried again for costs no further session for good.
+    /// RFC 7143 §11.13.5: an error for which a lost session is retried does not rule out further sessions for
+    /// good.
     #[test]
     fn what_may_pass_for_one_may_pass_for_a_further_one() {
         let refused = crate::error::samples::refused_login;

@@ -14,45 +14,46 @@ use crate::events::waiting::{WaitCause, Waiting};
 use crate::multipath::disk_status::{DiskStatus, SessionsReason};
 use crate::multipath::path_status::{PathState, PathStatus};
 
-/// The latest notes tell enough.
+/// Number of notes that the status keeps: the latest.
 const MAX_NOTES: usize = 16;
-/// A wait of this length is worth a note, and a new one whenever it has doubled; before, it shows only while it lasts.
+/// A wait of this length gets a note, and a new one each time its length has doubled. A shorter wait is shown
+/// only while it lasts.
 const LONG: Duration = Duration::from_secs(10);
 
-/// What the paths and the handles of a disk share of what it reports.
+/// State of the reports that the paths and the handles of a disk share.
 #[derive(Debug)]
 pub(crate) struct Report {
     told: Mutex<Told>,
-    /// For subscribers, once the disk is there.
+    /// Event log for subscribers, once the disk is open.
     events: OnceLock<Arc<EventLog>>,
     span: Span,
 }
 
 #[derive(Debug, Default)]
 struct Told {
-    /// Without what is waited for.
+    /// Status without the waits.
     status: DiskStatus,
     waits: Vec<WaitEntry>,
     next: u64,
 }
 
-/// Something that is waited for.
+/// A wait of the disk.
 #[derive(Clone, Debug)]
 struct WaitEntry {
     id: u64,
     since: Instant,
     limit: Option<Duration>,
     cause: WaitCause,
-    /// The cause as a sentence, by which equal ones are recognized.
+    /// The cause as a sentence, by which equal causes are recognized.
     text: String,
-    /// The next try to reconnect.
+    /// Time of the next try to reconnect.
     next_try: Option<Instant>,
-    /// When it is worth the next note, and the one that there is.
+    /// Length of the wait at which it gets the next note, and the present note.
     next_note: Duration,
     note: Option<String>,
 }
 
-/// Reports that something is waited for, until this is dropped.
+/// A wait of the disk. It is reported until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Wait {
     report: Arc<Report>,
@@ -60,23 +61,23 @@ pub(crate) struct Wait {
 }
 
 impl Report {
-    /// A report on the disk that the span names.
+    /// Creates the report of the disk that the span names.
     pub(crate) fn within(span: Span) -> Self {
         Self { told: Mutex::default(), events: OnceLock::new(), span }
     }
 
-    /// The disk is there: subscribers receive the events from now on.
+    /// Publishes events to subscribers from here on: the disk is open.
     pub(crate) fn publish_to(&self, events: &Arc<EventLog>) {
         self.events.get_or_init(|| Arc::clone(events));
     }
 
-    /// Around what is logged of the disk.
+    /// Returns the span for everything that is logged of the disk.
     pub(crate) const fn span(&self) -> &Span {
         &self.span
     }
 
-    /// Logs something of the disk, whoever does it: a task of its own, which says more of itself, or a
-    /// caller's.
+    /// Logs something of the disk within its span. A task with a span of this crate keeps that, because it
+    /// says more.
     pub(super) fn log<R>(&self, log: impl FnOnce() -> R) -> R {
         let is_own = |span: &Metadata<'_>| span.target().starts_with(env!("CARGO_CRATE_NAME"));
         if Span::current().metadata().is_some_and(is_own) { log() } else { self.span.in_scope(log) }
@@ -85,7 +86,7 @@ impl Report {
     pub(crate) fn get(&self) -> DiskStatus {
         let told = self.lock();
         let mut status = told.status.clone();
-        // Many requests wait for the same; the first has waited longest.
+        // Many requests may wait for the same cause; the first one has waited longest.
         for (at, wait) in told.waits.iter().enumerate() {
             if !told.waits.iter().take(at).any(|before| before.text == wait.text) {
                 status.waits.push(wait.waiting());
@@ -94,12 +95,12 @@ impl Report {
         status
     }
 
-    /// The number of reconnects so far.
+    /// Returns the number of reconnects so far.
     pub(crate) fn reconnects(&self) -> u64 {
         self.lock().status.reconnects
     }
 
-    /// The lost sessions that are being reconnected.
+    /// Returns the lost sessions that are being reconnected.
     pub(crate) fn reconnecting(&self) -> Vec<PathStatus> {
         let told = self.lock();
         told.waits.iter().filter_map(WaitEntry::reconnecting).collect()
@@ -110,7 +111,7 @@ impl Report {
         change(&mut self.lock().status);
     }
 
-    /// The disk has one session and keeps to it.
+    /// Sets the status of a disk that has one session and keeps to it.
     pub(crate) fn settle_for_one(&self, reason: SessionsReason) {
         self.with(|status| {
             (status.sessions, status.peak, status.wanted) = (1, 1, 1);
@@ -118,18 +119,18 @@ impl Report {
         });
     }
 
-    /// A session was not opened there.
+    /// Notes that no session was opened at a portal.
     pub(crate) fn pass_over(&self, portal: &TargetAddress, error: Option<&Error>) {
         self.note(DiskEvent::PortalPassedOver { portal: portal.clone(), error: error.cloned() });
     }
 
-    /// Notes something in place of what was noted of it before.
+    /// Replaces an old note by a new one.
     pub(super) fn note_instead(&self, old: Option<&str>, note: DiskEvent) {
         self.with(|status| status.notes.retain(|noted| Some(&*noted.to_string()) != old));
         self.note(note);
     }
 
-    /// Notes what many sessions may meet.
+    /// Notes a problem once, even if many sessions have it.
     pub(crate) fn note_once(&self, note: DiskEvent) {
         let text = note.to_string();
         if !self.lock().status.notes.iter().any(|noted| noted.to_string() == text) {
@@ -143,7 +144,7 @@ impl Report {
         self.note_logged(note);
     }
 
-    /// Notes what the log has already.
+    /// Publishes a problem that is already logged, and keeps it in the status.
     pub(crate) fn note_logged(&self, note: DiskEvent) {
         let text = note.to_string();
         self.with(|status| {
@@ -156,14 +157,14 @@ impl Report {
         self.publish(&note);
     }
 
-    /// Publishes what is no problem.
+    /// Publishes an event that is not a problem.
     pub(crate) fn publish(&self, event: &DiskEvent) {
         if let Some(events) = self.events.get() {
             events.publish(event);
         }
     }
 
-    /// Something is waited for from now on, for up to `limit` if there is one.
+    /// Reports a wait of up to `limit`, if there is one, until the result is dropped.
     pub(super) fn wait(self: &Arc<Self>, cause: WaitCause, limit: Option<Duration>) -> Wait {
         let (text, since) = (cause.to_string(), Instant::now());
         let mut told = self.lock();
@@ -187,12 +188,12 @@ impl Default for Report {
 }
 
 impl Wait {
-    /// Still waiting, for this cause. A note is made of a long wait.
+    /// Sets the cause of the wait, which goes on. A long wait gets a note.
     pub(super) fn say(&self, cause: WaitCause) {
         let text = cause.to_string();
         let mut told = self.report.lock();
         let Told { status, waits, .. } = &mut *told;
-        // Of many requests that wait for the same the first speaks for all.
+        // Of many requests that wait for the same cause, only the first one makes notes.
         let is_told = waits.iter().any(|wait| wait.id < self.id && wait.text == text);
         let Some(wait) = waits.iter_mut().find(|wait| wait.id == self.id) else { return };
         (wait.cause, wait.text) = (cause, text);
@@ -208,7 +209,7 @@ impl Wait {
         self.report.note(DiskEvent::Waiting(waiting));
     }
 
-    /// The next try to reconnect is due then; `None` while one is in progress.
+    /// Sets when the next try to reconnect is due; `None` while one is in progress.
     pub(super) fn set_next_try(&self, at: Option<Instant>) {
         let mut told = self.report.lock();
         if let Some(wait) = told.waits.iter_mut().find(|wait| wait.id == self.id) {
@@ -225,7 +226,7 @@ impl Drop for Wait {
         if wait.note.is_none() {
             return;
         }
-        // The note stands for all that wait for the same.
+        // Another wait with the same cause takes over the note.
         if let Some(other) = told.waits.iter_mut().find(|other| other.text == wait.text) {
             (other.note, other.next_note) = (wait.note.take(), wait.next_note);
             return;
@@ -240,7 +241,7 @@ impl WaitEntry {
         Waiting { cause: self.cause.clone(), elapsed: self.since.elapsed(), limit: self.limit }
     }
 
-    /// The path, if it is waited for a session.
+    /// Returns the path that is being reconnected, if the wait is for a session.
     fn reconnecting(&self) -> Option<PathStatus> {
         let WaitCause::Reconnect { portal, key, lost, last_try } = &self.cause else { return None };
         let now = Instant::now();

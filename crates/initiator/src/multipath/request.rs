@@ -1,4 +1,4 @@
-//! One request of a disk, as its caller carries it through: what it is to do next, one step after the other.
+//! One request of a disk, as its caller drives it: one order after the other.
 
 use std::future::poll_fn;
 use std::mem;
@@ -17,22 +17,22 @@ use crate::multipath::paths::{Paths, State, now};
 use crate::state::attempt::{Attempted, Requester, Wakers};
 use crate::state::counters::RequestKind;
 
-/// A request that was submitted. Dropped before it has completed, it is cancelled.
+/// A request that was submitted. If it is dropped before it has completed, it is cancelled.
 pub(super) struct Request<'a> {
     paths: &'a Paths,
     id: RequestId,
     kind: RequestKind,
     len: u64,
-    /// Its task is registered to be woken, and there was no order then: the next wait need not look, but for this time. `None`
-    /// if the task has to look.
+    /// Set if the task's waker is registered and there was no order then: the next wait need not look for
+    /// one, but ends at this time, if any. `None` if the task has to look.
     listens: Option<Option<Instant>>,
-    /// The answer to the attempt that has succeeded; `None` until one has.
+    /// The answer to the attempt that has succeeded; `None` before.
     pub(super) answer: Option<Answer>,
     has_completed: bool,
 }
 
 impl<'a> Request<'a> {
-    /// Submits a request, and returns the first thing that it is to do, if that is clear.
+    /// Submits a request. Returns its first order, if there is one.
     pub(super) fn submit(
         paths: &'a Paths,
         kind: RequestKind,
@@ -42,8 +42,9 @@ impl<'a> Request<'a> {
         Self::submit_with(paths, (kind, spec), None, (now, now))
     }
 
-    /// The same, and registers the task to be woken. The task must wait for the [next](Self::next) order before it returns to
-    /// its runtime. Times: when the caller has asked for the request, and now.
+    /// Submits a request like [`submit`](Self::submit), and registers the task to be woken. The task must
+    /// call [`next`](Self::next) before it returns to its runtime. `times` are when the caller began the
+    /// request, and now.
     pub(super) async fn submit_and_listen(
         paths: &'a Paths,
         kind: RequestKind,
@@ -80,7 +81,7 @@ impl<'a> Request<'a> {
     /// Waits until there is a path that takes requests.
     ///
     /// # Errors
-    /// Why requests are refused.
+    /// The reason why requests are refused.
     pub(super) async fn await_path(paths: &'a Paths) -> Result<(), Error> {
         // A flush takes a path whatever is in flight there.
         let spec = RequestSpec::FLUSH;
@@ -109,28 +110,29 @@ impl<'a> Request<'a> {
         self.id
     }
 
-    /// Names an attempt of the request.
+    /// Returns the record of an attempt of the request.
     pub(super) const fn attempted(&self, attempt: &Attempt) -> Attempted {
         self.attempted_over(attempt.id, attempt.path)
     }
 
-    /// The same, by the number of the attempt and its path.
+    /// Returns the record of an attempt by the number of the attempt and its path.
     pub(super) const fn attempted_over(&self, attempt: AttemptId, path: PathId) -> Attempted {
         let Self { id: request, kind, len, .. } = *self;
         Attempted { request, attempt, path, kind, len, can_shorten: false }
     }
 
-    /// An attempt that the caller ends.
+    /// Returns an attempt that the caller must end.
     pub(super) fn flight(&self, attempted: Attempted) -> Flight {
         self.paths.flight(attempted)
     }
 
-    /// To whom sessions report the ends of attempts.
+    /// Returns the recipient of the sessions' reports that attempts have ended.
     pub(super) fn requester(&self) -> Weak<dyn Requester> {
         self.paths.requester()
     }
 
-    /// Waits for what the request is to do next. Meanwhile it minds the time: its pauses, and when it is late.
+    /// Waits for the next order. Meanwhile handles the timer of the request: the ends of its pauses, and when
+    /// it is late.
     pub(super) async fn next(&mut self) -> Order {
         loop {
             let timer = match self.listens.take() {
@@ -140,7 +142,8 @@ impl<'a> Request<'a> {
                     Err(timer) => timer,
                 },
             };
-            // Whatever sets a timer gives an order as well ([`Order::TimerSet`] if no other), or is done by the caller itself.
+            // A change that sets a timer also gives an order ([`Order::TimerSet`] if no other), or the caller
+            // makes it itself.
             let Some(timer) = timer else { return self.order().await };
             tokio::select! {
                 biased;
@@ -150,7 +153,8 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Takes what the request is to do next. If that is not clear, its task is woken then; until the time that is returned.
+    /// Takes the next order. If there is none, registers the task's waker and returns the time of the
+    /// request's timer.
     async fn check(&mut self) -> Result<Order, Option<Instant>> {
         poll_fn(|context| {
             Poll::Ready(self.take(context.waker(), |id, state| state.requests.timer(id)))
@@ -158,7 +162,7 @@ impl<'a> Request<'a> {
         .await
     }
 
-    /// Waits for what the request is to do next, after a [`check`](Self::check).
+    /// Waits for the next order, after a [`check`](Self::check).
     async fn order(&mut self) -> Order {
         let mut is_checked = true;
         poll_fn(|context| {
@@ -173,7 +177,7 @@ impl<'a> Request<'a> {
         .await
     }
 
-    /// Takes what the request is to do next. If that is not clear, `waker` is woken then.
+    /// Takes the next order. If there is none, registers `waker` and returns what `otherwise` returns.
     fn take<T>(
         &mut self,
         waker: &Waker,
@@ -190,7 +194,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// It has completed: there is nothing to cancel.
+    /// Marks the request as completed, so that its drop cancels nothing.
     pub(super) const fn complete(&mut self) {
         self.has_completed = true;
     }

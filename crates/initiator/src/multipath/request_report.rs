@@ -1,4 +1,4 @@
-//! What is reported of a request of a disk: that the unit does not take it, and that it may be what ends sessions.
+//! Reports on a request of a disk: that the unit does not take it, and that it may be what ends sessions.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use crate::events::disk_event::DiskEvent;
 use crate::events::waiting::WaitCause;
 use crate::multipath::report::{Report, Wait};
 
-/// A request, for people, and what is reported of it as long as it lasts.
+/// Description of a request for people, and what is reported while it lasts.
 pub(super) struct RequestReport {
     report: Arc<Report>,
     command: &'static str,
     blocks: Option<Range<u64>>,
-    /// The unit does not take the request: the report, and the limit that it names.
+    /// The report that the unit does not take the request, and the limit that it names.
     held: Option<(Wait, Duration)>,
     /// The report of the suspicion that the request ends sessions.
     suspicion: Option<Wait>,
@@ -53,7 +53,7 @@ impl RequestReport {
         }
     }
 
-    /// The request was alone on this number of sessions in a row that were lost.
+    /// Reports that the request was alone on `sessions` sessions in a row that were lost.
     fn suspect(&mut self, sessions: u32, error: Error) {
         let (command, blocks) = (self.command, self.blocks.clone());
         if sessions == 1 {
@@ -67,7 +67,7 @@ impl RequestReport {
         }
     }
 
-    /// The error of a request that has failed.
+    /// Returns the error of a request that has failed.
     pub(super) fn error_of(&self, failure: Failure<Error>) -> Error {
         match failure {
             Failure::Attempt(error) | Failure::Reservation(error) | Failure::Refused(error) => {
@@ -121,7 +121,7 @@ mod tests {
         assert!(report.get().waits.is_empty());
     }
 
-    /// Of many requests that were in flight with the guilty one none is named.
+    /// Of many requests that were in flight together with the cause, none is named.
     #[tokio::test(start_paused = true)]
     async fn a_suspect_is_named_once_it_was_alone() {
         let (report, mut request) = request();

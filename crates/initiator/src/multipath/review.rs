@@ -1,4 +1,4 @@
-//! What is known of the number of sessions of a disk, from one review of its paths to the next.
+//! State of the number of sessions of a disk, kept from one review of its paths to the next.
 
 use iscsi_multipath::ReviewPace;
 use iscsi_tuner::SessionCount;
@@ -9,17 +9,17 @@ use crate::error::Error;
 use crate::multipath::shared_link::Traffic;
 use crate::options::sessions::Sessions;
 
-/// What is known of the number of sessions.
+/// State of the number of sessions.
 pub(super) struct Review {
     pub(super) sessions: Sessions,
     pub(super) count: SessionCount,
-    /// Why the latest session that is not there, and not on its way, is not.
+    /// Why the latest wanted session that is missing was not opened.
     pub(super) refusal: Option<Error>,
     pub(super) pace: ReviewPace,
-    /// Something had moved at the last review.
+    /// Whether data had moved by the last review.
     pub(super) moves: bool,
     pub(super) begun: Instant,
-    /// Bytes that had been moved at the last review, and when that was.
+    /// Bytes moved by the time of the last review, `reviewed`.
     pub(super) moved: u64,
     pub(super) reviewed: Instant,
     pub(super) traffic: Traffic,

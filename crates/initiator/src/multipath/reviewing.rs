@@ -1,4 +1,4 @@
-//! Reviews of the paths of a disk: what they have moved, and how many sessions the tuner wants by that.
+//! Reviews of the paths of a disk: what they have moved, and how many sessions the tuner wants for that.
 
 use iscsi_multipath::ReviewPace;
 use iscsi_multipath::topology::Count;
@@ -14,7 +14,7 @@ use crate::multipath::supervisor::{Supervisor, count};
 use crate::options::sessions::Sessions;
 
 impl Supervisor {
-    /// Looks at what the sessions have moved. Returns whether the tuner wants another number of them.
+    /// Reads what the sessions have moved. Returns whether the tuner wants another number of sessions.
     pub(super) async fn review(&mut self, paths: &Paths) -> Count {
         let progress = paths.progress();
         let review = &mut self.review;
@@ -33,7 +33,7 @@ impl Supervisor {
         if is_rare && time < review.pace.rare_interval() {
             return Count::Stay;
         }
-        // After hardly any time, hardly anything is known.
+        // A very short interval would make the rates meaningless.
         let time = time.max(ReviewPace::INTERVAL);
         (review.moved, review.reviewed) = (progress.moved, now);
         let (mut readings, mut queues) = (Vec::new(), 0);
@@ -50,7 +50,7 @@ impl Supervisor {
         self.review.traffic.fade();
         Self::spread_word(paths, &readings);
         let Sessions::Auto { .. } = self.review.sessions else { return Count::Stay };
-        // While many are on their way, what is measured tells nothing; a straggler delays no decision.
+        // While many sessions are being opened, measurements mean nothing. A few late ones delay no decision.
         let are_opening = 4 * self.topology.opening() > count(&paths.open());
         if are_opening || self.topology.reconnecting() > 0 || readings.is_empty() {
             return Count::Stay;
@@ -66,7 +66,7 @@ impl Supervisor {
         reading.loss = self.review.traffic.loss();
         reading.round_trip = shared_link.round_trip;
         match self.review.count.observe(&reading) {
-            // More sessions do not make its medium faster.
+            // More sessions do not make the target's medium faster.
             Step::Add(_) if paths.limit_of_slow_target().is_some() => Count::Stay,
             Step::Stay => Count::Stay,
             Step::Add(more) => Count::More(more),
@@ -74,8 +74,8 @@ impl Supervisor {
         }
     }
 
-    /// What one session has learnt of losses holds for all: one of them alone would take longer to
-    /// tell them from a queue that overflows.
+    /// Shares what one session has measured of losses with all: each session alone would take longer to
+    /// distinguish random losses from a queue that overflows.
     fn spread_word(paths: &Paths, readings: &[Reading]) {
         let acts = |reading: &Reading| reading.plan().congestion_control.value.is_some();
         let loss = readings
@@ -95,7 +95,7 @@ impl Supervisor {
     }
 }
 
-/// Whether round trips cost nothing over any of them.
+/// Returns whether all paths are local, so that round trips cost nothing.
 fn are_short(paths: &Paths) -> bool {
     let is_short = |path: &Path| path.unit.session().of_plan(|plan| plan.link.is_local());
     paths.open().iter().all(|(_, path)| is_short(path) == Some(true))

@@ -9,8 +9,8 @@ use crate::state::counters::{KindStats, RequestStats};
 /// One value of a metric, named by the rules of Prometheus and OpenMetrics: base units, and
 /// `_total` at the end of a counter.
 ///
-/// [`Display`](fmt::Display) writes it as a line of their text format; [`write_metrics`](crate::write_metrics) writes whole
-/// texts, with what describes each metric.
+/// [`Display`](fmt::Display) writes it as a line of their text format;
+/// [`write_metrics`](crate::write_metrics) writes whole texts, with what describes each metric.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Sample {
@@ -34,7 +34,7 @@ pub enum SampleKind {
     Gauge,
 }
 
-/// Where the buckets of a histogram end, microseconds.
+/// Upper bounds of the buckets of a histogram, microseconds.
 const BOUNDS: [u64; 16] = [
     100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000,
     2_000_000, 10_000_000, 60_000_000,
@@ -77,7 +77,7 @@ impl DiskStats {
     }
 }
 
-/// Samples that have some labels in common.
+/// Samples that share labels.
 struct Samples {
     labels: Vec<(&'static str, String)>,
     samples: Vec<Sample>,
@@ -108,11 +108,11 @@ impl Samples {
         self.gauge("iscsi_disk_capacity_bytes", stats.capacity);
     }
 
-    /// A bucket counts all that ended within its bound.
+    /// Adds a histogram. Each bucket counts all requests that ended within its bound.
     fn histogram(&mut self, kind: &KindStats) {
         const BUCKET: &str = "iscsi_disk_request_duration_seconds_bucket";
         for bound in BOUNDS.map(Duration::from_micros) {
-            // With a decimal point, as OpenMetrics has it.
+            // OpenMetrics requires a decimal point.
             let le = format!("{:?}", bound.as_secs_f64());
             self.with([("le", le)], |samples| {
                 samples.counter(BUCKET, kind.latency.count_within(bound));
@@ -146,7 +146,7 @@ impl Samples {
         }
     }
 
-    /// Samples with further labels.
+    /// Adds samples that have further labels.
     fn with<const N: usize>(
         &mut self,
         labels: [(&'static str, String); N],

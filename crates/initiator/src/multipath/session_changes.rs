@@ -1,4 +1,4 @@
-//! Sessions that open and close as the topology wants it.
+//! Opens and closes sessions as the topology wants it.
 
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ impl Supervisor {
         self.tasks.events.spawn(task.instrument(span));
     }
 
-    /// A session is open: it joins the others, perhaps in place of one of them.
+    /// Handles a session that was opened: it joins the others, perhaps in place of one of them.
     pub(super) fn opened(&mut self, paths: &Paths, open: &Open, path: Path) {
         let sessions = paths.sessions(&[]);
         let (portal, situation) = (PortalId(path.portal), self.situation(&sessions, &[]));
@@ -110,7 +110,7 @@ impl Supervisor {
         }
     }
 
-    /// A session could not be opened: what there is has to do.
+    /// Handles a session that could not be opened. The disk goes on with those that there are.
     pub(super) fn not_opened(&mut self, paths: &Paths, open: &Open, not_opened: NotOpened) {
         self.topology.ended(open.id, now());
         let error = &not_opened.why;
@@ -142,7 +142,7 @@ impl Supervisor {
     }
 }
 
-/// Opens a session, and ends as an event, also where that panics.
+/// Opens a session, and returns the result as an event, even if that panics.
 pub(crate) async fn open_as_wanted(
     opener: Arc<Opener>,
     open: Open,

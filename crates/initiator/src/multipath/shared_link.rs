@@ -1,4 +1,4 @@
-//! What several sessions over one link show of it together.
+//! The shared link: what several sessions over one link show of it together.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,17 +9,17 @@ use iscsi_tuner::{Measurement, Rate, RecentLoss, TcpInfo, Tuning, plan};
 use crate::driver::measure::reading::Reading;
 use iscsi_multipath::PathId;
 
-/// The last reading of each path, and what they have lost of late.
+/// The last reading of each path, and the recent losses of all paths.
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
-    /// Each with the connection that it is of.
+    /// Last reading of each path, with the connection that it belongs to.
     seen: HashMap<PathId, (Cid, TcpInfo)>,
     loss: RecentLoss,
 }
 
 impl Traffic {
-    /// Takes in a reading of a path, so long after the one before: of the connection that leads its session, which is
-    /// another one when that has lost the first. Says whether a queue stands before its link.
+    /// Adds a reading of a path, `time` after the one before. It is of the leading connection of the session;
+    /// if that was lost, another connection leads. Returns whether there is a queue before the link.
     pub(super) fn count(&mut self, id: PathId, cid: Cid, info: &TcpInfo, time: Duration) -> bool {
         let sends_queue = info.has_queue(None, info.delivery_rate.unwrap_or(Rate::MIN));
         let before = self.seen.insert(id, (cid, *info)).filter(|(before, _)| *before == cid);
@@ -28,23 +28,23 @@ impl Traffic {
         sends_queue || info.has_queue_of_arrivals(&before, time)
     }
 
-    /// Forgets the readings of paths that are gone.
+    /// Removes the readings of paths that are gone.
     pub(super) fn keep(&mut self, is_open: impl Fn(PathId) -> bool) {
         self.seen.retain(|id, _| is_open(*id));
     }
 
-    /// Makes what was counted weigh less; once for each round of readings.
+    /// Reduces the weight of earlier counts. Call it once per round of readings.
     pub(super) fn fade(&mut self) {
         self.loss.fade();
     }
 
-    /// The share of segments that were lost, 0 to 1.
+    /// Returns the share of segments that were lost, 0 to 1.
     pub(super) fn loss(&self) -> f64 {
         self.loss.share()
     }
 }
 
-/// What is known of the link by all sessions.
+/// Measurement of the link by all sessions.
 #[derive(Debug)]
 pub(super) struct SharedLink {
     measurement: Measurement,
@@ -57,14 +57,14 @@ impl SharedLink {
         let mut measurement = each().next().copied().unwrap_or_default();
         let shares: Vec<_> = each().map(|measurement| measurement.bandwidth).collect();
         measurement.bandwidth = rate_of_all(&shares);
-        // What to do against loss shows in the total.
+        // The total rate already shows the effect of what is done against losses.
         measurement.loss = None;
         measurement.peer_window = each().filter_map(|measurement| measurement.peer_window).max();
         let round_trip = measurement.rtt.map(|rtt| rtt.min).unwrap_or_default();
         Self { measurement, round_trip }
     }
 
-    /// How many connections the link needs, by all that is known by now.
+    /// Returns how many connections the link needs, by the measurements so far.
     pub(super) fn planned(&self, reading: Option<&Reading>, tuning: &Tuning) -> u32 {
         reading.map_or(1, |reading| {
             plan(&self.measurement, reading.limits(), tuning).connections.value
@@ -72,8 +72,8 @@ impl SharedLink {
     }
 }
 
-/// The rate of a link of which each session sees its share. One that has not measured its own yet has as much as
-/// the others on average; where none has, nothing is known.
+/// Returns the rate of a link of which each session measures its share. Sessions that have not measured yet
+/// count as the mean of the others. Returns `None` if no session has measured.
 fn rate_of_all(shares: &[Option<Rate>]) -> Option<Rate> {
     let known: Vec<_> = shares.iter().flatten().map(|share| share.bits_per_second()).collect();
     let mean = known.iter().sum::<u64>().checked_div(known.len() as u64)?;
@@ -107,7 +107,7 @@ mod tests {
         assert!(traffic.loss() < f64::EPSILON, "nothing is known of the time before");
         traffic.count(PathId(1), Cid(0), &reading(600, 10, 0, 0), INTERVAL);
         assert!((traffic.loss() - 0.01).abs() < 1e-9);
-        // Two hundred in a round trip: a hundred behind a gap are one.
+        // 200 segments arrive per round trip, so 100 out of order count as one loss.
         traffic.count(PathId(2), Cid(0), &reading(100, 5, 500, 500), INTERVAL);
         assert!((traffic.loss() - 0.01).abs() < 1e-9);
         for _ in 0..100 {
@@ -117,7 +117,7 @@ mod tests {
         assert!(traffic.loss() < 1e-4);
     }
 
-    /// Each counts from nothing, and for itself.
+    /// Each connection has its own counters, which begin at zero.
     #[test]
     fn what_one_connection_of_a_session_counts_is_not_compared_with_another_one() {
         let mut traffic = Traffic::default();

@@ -1,4 +1,4 @@
-//! Sessions of a disk at a slow target: notices of a busy target, and whether a second session is wanted for long flushes.
+//! Sessions of a disk at a slow target: notices of a busy target, and the second session for long flushes.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use crate::session::Session;
 use iscsi_multipath::PathId;
 
 impl Supervisor {
-    /// Watches for the end of a session, so that its loss is noticed while it is idle. A session that was logged out is
-    /// no path any more by then.
+    /// Watches for the end of a session, so that its loss is noticed while it is idle. A session that was
+    /// logged out is no path any more by then.
     pub(super) fn watch(&mut self, id: PathId, path: &Path) {
         let watch = watch(path.unit.session().clone(), Arc::clone(&self.opener.report));
         self.tasks.ends.spawn(async move { (id, watch.await) }.instrument(span_of(path)));
     }
 
-    /// Whether a second session is of use, because writes wait for slow flushes while there is traffic, or because a flush waits
-    /// for one.
+    /// Returns whether a second session is of use: because writes wait for slow flushes while there is
+    /// traffic, or because a flush waits for one.
     pub(super) fn wants_second(&self, paths: &Paths) -> bool {
         let is_auto = matches!(self.review.sessions, Sessions::Auto { .. });
         let waits = paths.lock().flushes.wants_session();
@@ -34,7 +34,7 @@ impl Supervisor {
             && (waits || self.review.moves && paths.lock().flushes.estimate.is_slow())
     }
 
-    /// A flush does not wait for a second session where none is on its way.
+    /// Ends the wait of a flush for a second session if none is being opened.
     pub(super) fn no_second_comes(&self, paths: &Paths) {
         let mut state = paths.lock();
         if self.topology.opening() == 0 && state.flushes.wants_session() {
@@ -43,7 +43,7 @@ impl Supervisor {
     }
 }
 
-/// Waits for the end of a session, and reports meanwhile what the target announces.
+/// Waits for the end of a session. Meanwhile reports the notices of the target.
 async fn watch(session: Session, report: Arc<Report>) -> Error {
     let mut notices = session.notices();
     let mut closed = pin!(session.closed());

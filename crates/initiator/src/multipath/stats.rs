@@ -1,4 +1,4 @@
-//! What is counted of a disk and its sessions.
+//! Statistics of a disk and its sessions.
 
 use std::fmt;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub struct DiskStats {
     /// LUN of the unit.
     #[cfg_attr(feature = "serde", serde(serialize_with = "serialize::lun"))]
     pub lun: Lun,
-    /// The capacity of the unit now, bytes.
+    /// Capacity of the unit at that moment, bytes.
     pub capacity: u64,
     /// Requests as callers see them. One that is retried, or sent over two sessions, counts once.
     /// Its time is what the caller waits, including the wait for memory and for a session.
@@ -41,7 +41,7 @@ pub struct DiskStats {
     /// Number of requests that waited because the limit of requests or bytes in flight of
     /// [`Options`](crate::Options) was reached.
     pub budget_waits: u64,
-    /// Total time of these waits, of requests that wait no more.
+    /// Total time of these waits, without those that still last.
     #[cfg_attr(feature = "serde", serde(serialize_with = "serialize::seconds"))]
     pub budget_wait_time: Duration,
     /// Sessions that exist now, the first one first.
@@ -59,7 +59,7 @@ pub struct SessionStats {
     pub key: SessionKey,
     /// Portal that the session is connected to.
     pub portal: String,
-    /// The round-trip time of its leading connection, by TCP; `None` until it was measured.
+    /// Round-trip time of the leading connection, by TCP; `None` until it was measured.
     #[cfg_attr(feature = "serde", serde(serialize_with = "serialize::some_seconds"))]
     pub round_trip: Option<Duration>,
     /// Commands of this disk: each attempt counts, and its time is how long this session had the
@@ -87,7 +87,8 @@ impl DiskStats {
             let before = earlier.sessions.iter().find(|before| before.key == session.key);
             before.map_or_else(|| session.clone(), |before| session.since(before))
         });
-        // What a session that has gone since had counted before is in the closed ones by now.
+        // What a session that has since gone had counted before is part of the closed sessions' counts in the
+        // later snapshot.
         let is_there = |key| self.sessions.iter().any(|session| session.key == key);
         let gone = earlier.sessions.iter().filter(|session| !is_there(session.key));
         let mut closed_before = earlier.closed_sessions.clone();
@@ -122,8 +123,8 @@ impl SessionStats {
 }
 
 impl DiskStats {
-    /// Returns the counts of all requests over these paths. `sessions_reopened` is the number of reconnects so far. The caller
-    /// adds the names of the target and the unit.
+    /// Returns the statistics of all requests over these paths. `sessions_reopened` is the number of
+    /// reconnects so far. The caller adds the names of the target and the unit.
     pub(crate) fn of(all: &Paths, sessions_reopened: u64) -> Self {
         let (open, (each, closed_sessions), sessions_lost, retries) = {
             let paths = &mut all.lock().paths;
@@ -234,7 +235,7 @@ impl fmt::Display for KindStats {
     }
 }
 
-/// So many of something.
+/// Formats a number with its noun.
 struct Count(u64, &'static str);
 
 impl fmt::Display for Count {
@@ -296,7 +297,7 @@ mod tests {
         assert_eq!(stats.to_string().lines().collect::<Vec<_>>(), lines);
     }
 
-    /// What a session that has gone had counted before is no news.
+    /// What a session that has gone had counted before the earlier snapshot is not counted again.
     #[test]
     fn a_difference_is_right_also_when_sessions_have_come_and_gone() {
         let key = |reopened| SessionKey { reopened, ..SessionKey::default() };

@@ -1,9 +1,9 @@
-//! The supervisor of the paths of a disk: collects what there is, asks the owners of the decisions, and carries out what they
-//! return.
+//! The supervisor of the paths of a disk: collects what is known, asks the owners of the decisions, and
+//! carries out what they return.
 //!
 //! ```text
-//!   events, timers ──► PortGroups: which port does what     ──► questions to the unit
-//!                      Topology:   which sessions there are ──► sessions to open, to close
+//!   events, timers ──► PortGroups: state of each port       ──► questions to the unit
+//!                      Topology:   open sessions            ──► sessions to open, to close
 //!                      IdlePoll, ReviewPace                 ──► when to look again
 //! ```
 
@@ -43,42 +43,42 @@ pub(crate) struct Supervisor {
     pub(super) expected: ExpectedUnitReceiver,
     pub(super) topology: Topology,
     pub(super) port_groups: PortGroups,
-    /// The events of the disk, of which changes of access states count here.
+    /// The events of the disk. Only reports of changed access states matter here.
     disk_events: DiskEvents,
     pub(super) losses: LostSessions,
     pub(super) review: Review,
     pub(super) polls: IdlePoll<CommandNumber>,
     pub(super) tasks: Tasks,
-    /// When to ask the topology again.
+    /// Time to ask the topology again.
     pub(super) again: Option<Instant>,
 }
 
-/// What the supervisor has started.
+/// Background work that the supervisor has started.
 pub(super) struct Tasks {
     pub(super) events: JoinSet<Event>,
     /// One task per open session that resolves when it ends, so that the loss of an idle session is noticed.
     pub(super) ends: JoinSet<(PathId, Error)>,
-    /// The question to the unit of an idle disk.
+    /// The idle poll, while it is in progress.
     pub(super) poll: Option<AbortHandle>,
-    /// What came of closing.
+    /// Result of closing the disk.
     closed: watch::Sender<Option<Result<(), Error>>>,
 }
 
-/// What a supervisor begins with.
+/// Initial values of a supervisor.
 #[derive(Debug)]
 pub(crate) struct SupervisorConfig {
     pub(crate) opener: Arc<Opener>,
     pub(crate) expected: ExpectedUnitReceiver,
     pub(crate) sessions: Sessions,
-    /// Why as many sessions are wanted at first as there are and are coming.
+    /// Why the disk wants as many sessions at first as are open and being opened.
     pub(crate) reason: String,
-    /// The sessions that are being opened already, and what waits for them.
+    /// The sessions that are already being opened. `opening` has their tasks.
     pub(crate) topology: Topology,
     pub(crate) opening: JoinSet<Event>,
 }
 
 impl Supervisor {
-    /// Takes over the paths, and the sessions that are on their way already.
+    /// Takes over the paths, and the sessions that are being opened.
     pub(crate) fn new(paths: &Paths, config: SupervisorConfig) -> Self {
         let SupervisorConfig { opener, expected, sessions, reason, topology, opening } = config;
         let tasks =
@@ -109,10 +109,11 @@ impl Supervisor {
         supervisor
     }
 
-    /// Waits for the sessions on their way, up to `limit`: a caller that names portals, or a number, wants them.
+    /// Waits up to `limit` for the sessions that are being opened: a caller that names portals, or a number,
+    /// wants them.
     ///
     /// # Errors
-    /// When one leads to another unit.
+    /// A session leads to another unit.
     pub(crate) async fn settle(&mut self, paths: &Paths, limit: Duration) -> Result<(), Error> {
         let deadline = Instant::now() + limit;
         while self.topology.opening() > 0
@@ -132,13 +133,13 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Runs until the disk is gone, or logged out, and then ends its sessions.
+    /// Runs until the disk is dropped or logged out, and then ends its sessions.
     pub(crate) async fn run(mut self) {
         loop {
             let mut late = None;
             let review = self.review.pace.poll_timeout(self.are_steady(), now());
             let wakes = self.wakes();
-            // Each is rare, so that none keeps the others waiting for long.
+            // Each of these events is rare, so a biased order delays none of them for long.
             tokio::select! {
                 biased;
                 () = sleep_until_some(review.map(Instant::from_std)) => self.review.pace.begin(now()),
@@ -177,7 +178,7 @@ impl Supervisor {
         }
     }
 
-    /// When something is due without an event, but for reviews.
+    /// Returns when something is due without an event, except for reviews.
     fn wakes(&self) -> Option<Instant> {
         let is_awake = self.review.pace.is_awake();
         let groups = self.port_groups.poll_timeout(is_awake).map(Instant::from_std);
@@ -187,7 +188,7 @@ impl Supervisor {
         [groups, polls, again, self.losses.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// Nobody waits for what comes of it.
+    /// Closes the sessions of a disk that was dropped. No caller waits for the result, so an error is logged.
     async fn close_dropped(mut self, late: Option<Event>) {
         let remains = loop {
             match self.paths.take_remains() {
@@ -235,7 +236,7 @@ impl Supervisor {
         self.report().publish(&DiskEvent::PathUp { portal, key });
     }
 
-    /// Asks the unit of an idle disk whether it has something to report, where it is time.
+    /// Polls the unit of an idle disk for changes, if that is due.
     fn poll(&mut self, paths: &Paths) {
         let is_due = self.polls.poll_timeout().is_some_and(|at| at <= now());
         if !is_due || !self.polls.look(next_commands(paths), is_quiet(paths), now()) {
@@ -247,12 +248,13 @@ impl Supervisor {
         }
     }
 
-    /// A disk limited to one session has no path limit; its session limits itself.
+    /// Returns the credit of a path. It is unlimited for a disk limited to one session, whose session limits
+    /// itself.
     pub(super) fn room(&self, path: &Path) -> Credit {
         if self.review.sessions.max() == 1 { Credit::UNLIMITED } else { path.room() }
     }
 
-    /// Whether no session is lost, or on its way.
+    /// Returns whether no session is lost or being opened.
     pub(super) fn are_steady(&self) -> bool {
         self.topology.opening() + self.topology.reconnecting() == 0 && self.losses.are_none()
     }
@@ -261,7 +263,7 @@ impl Supervisor {
         &self.opener.report
     }
 
-    /// Starts something that ends as an event, also where it panics, unless it is aborted.
+    /// Starts a task that ends as an event, even if it panics, unless it is aborted.
     pub(super) fn start<T: Send + 'static>(
         &mut self,
         task: impl Future<Output = Result<T, Error>> + Send + 'static,
@@ -292,7 +294,8 @@ impl Supervisor {
 }
 
 impl Drop for Supervisor {
-    /// No path that is lost comes back any more, also where the runtime is gone before the disk.
+    /// Ends the paths: no lost path will reconnect. This also runs if the runtime is shut down before the
+    /// disk is dropped.
     fn drop(&mut self) {
         if let Some(paths) = self.paths.upgrade() {
             paths.end(&Error::closed());
@@ -300,7 +303,8 @@ impl Drop for Supervisor {
     }
 }
 
-/// The port groups of a unit that says whether it has any, and its reports of changes. Requests count on the states from now on.
+/// Returns the port groups of the unit, and a subscription to its reports of changes. From here on, requests
+/// follow the states if the unit claims to report them.
 fn port_groups(paths: &Paths, back_off: BackOff) -> (PortGroups, DiskEvents) {
     let open = paths.open();
     let state = open.first().map(|(_, path)| path.unit.state());
@@ -313,10 +317,10 @@ fn port_groups(paths: &Paths, back_off: BackOff) -> (PortGroups, DiskEvents) {
     (PortGroups::new(is_claimed, back_off, now()), events)
 }
 
-/// Waits until the unit reports that states have changed.
+/// Waits until the unit reports that access states have changed.
 async fn access_changed(events: &mut DiskEvents) {
     while let Some(event) = events.next().await {
-        // What was missed may have been such a report.
+        // A missed event may have been such a report.
         if matches!(event, DiskEvent::AccessStatesChanged | DiskEvent::Missed { .. }) {
             return;
         }
@@ -331,17 +335,17 @@ async fn sleep_until_some(at: Option<Instant>) {
     }
 }
 
-/// How a task ends; `None` if it panics, which must not take along what waits for it.
+/// Runs a task and returns its result; `None` if it panics. So a panic does not spread to the caller.
 pub(super) async fn outcome<T: Send + 'static>(
     task: impl Future<Output = T> + Send + 'static,
 ) -> Option<T> {
-    // The set ends its task when it is dropped.
+    // Dropping the set aborts its task.
     let mut tasks = JoinSet::new();
     tasks.spawn(task.in_current_span());
     tasks.join_next().await?.ok()
 }
 
-/// Within the disk's span: which of its sessions it is.
+/// Returns a span, within the disk's span, that names the session.
 pub(super) fn span_of(path: &Path) -> Span {
     error_span!("path", isid = %path.unit.session().isid())
 }

@@ -1,8 +1,8 @@
-//! Sessions that carry nothing any more, and are still told of resets.
+//! Witnesses: sessions that carry no requests any more, and still receive reports of resets.
 //!
-//! A session that has just come to a port knows of no reset before. Where the port of all others has gone
-//! into standby, one of those stays logged in until a flush has vouched for what was written before: it is
-//! told of each reset as well (SAM-5 §5.14).
+//! A session that has just logged in to a port does not receive reports of earlier resets. If the port of all
+//! other sessions has gone into standby, one of them stays logged in until a flush has vouched for what was
+//! written before: it receives the report of each reset as well (SAM-5 §5.14).
 
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ use crate::unit::logical_unit::LogicalUnit;
 use iscsi_multipath::PathId;
 
 impl Supervisor {
-    /// Logs a session out that was set aside, once nothing is under way on it and nobody needs its word.
+    /// Logs out a session that was set aside, once nothing is in flight on it and it is not needed as a
+    /// witness.
     pub(super) fn retire(&mut self, paths: &Paths, id: PathId) {
         let open = paths.open();
         let Some((_, path)) = open.iter().find(|(there, _)| *there == id) else { return };
@@ -39,8 +40,8 @@ impl Supervisor {
     }
 }
 
-/// The session but for this one that has been told of resets for the longest time; rather one that has
-/// missed no status since the oldest write.
+/// Returns the session, other than `flushing`, that has received reports of resets for the longest time.
+/// Sessions that have missed no status since the oldest write come first.
 pub(super) fn other_witness(paths: &Paths, flushing: PathId) -> Option<LogicalUnit> {
     let state = paths.lock();
     let all = state.paths.open().iter().chain(state.paths.witness());
@@ -50,8 +51,8 @@ pub(super) fn other_witness(paths: &Paths, flushing: PathId) -> Option<LogicalUn
     witness.map(|(_, path)| path.unit.clone())
 }
 
-/// A path that is set aside stays a witness, if it is needed and no other one is there. Gives back the
-/// witness before it.
+/// Keeps a path that is set aside as the witness, if it is needed and there is no other one. Returns the
+/// previous witness.
 fn keep_witness(paths: &Paths, id: PathId, path: &Path) -> Option<Path> {
     let mut state = paths.lock();
     let open = state.paths.open().iter();
@@ -67,12 +68,12 @@ fn keep_witness(paths: &Paths, id: PathId, path: &Path) -> Option<Path> {
     state.paths.set_witness(Some((id, path.clone())))
 }
 
-/// Whether this path stays a witness when it is removed.
+/// Returns whether this path stays a witness when it is removed.
 fn is_witness(paths: &Paths, id: PathId) -> bool {
     paths.lock().paths.witness().is_some_and(|(witness, _)| *witness == id)
 }
 
-/// The witness, if nobody needs it any more, and it is no path.
+/// Takes the witness, if it is not needed any more, and is no path.
 fn take_needless_witness(paths: &Paths) -> Option<Path> {
     let mut state = paths.lock();
     let durability = &state.unit().durability;
@@ -82,7 +83,7 @@ fn take_needless_witness(paths: &Paths) -> Option<Path> {
     if is_over { state.paths.set_witness(None) } else { None }
 }
 
-/// A flush has ended well, so a witness may not be needed any more.
+/// Notifies the supervisor that a flush has succeeded, so that a witness may not be needed any more.
 pub(super) fn witness_has_spoken(paths: &Paths) {
     if paths.lock().paths.witness().is_some() {
         paths.attention().notify_one();

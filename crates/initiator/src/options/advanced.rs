@@ -1,4 +1,4 @@
-//! What few programs set.
+//! Options that few programs set.
 
 use std::time::Duration;
 
@@ -51,8 +51,8 @@ impl Default for Advanced {
 }
 
 impl Advanced {
-    /// Sets the operational parameters to propose at login (RFC 7143 §13). The options of the URL apply as well, such as
-    /// `header_digest`.
+    /// Sets the operational parameters to propose at login (RFC 7143 §13). The options of the URL apply as
+    /// well, such as `header_digest`.
     #[doc(alias("negotiation", "digest"))]
     #[must_use]
     pub const fn with_offer(mut self, offer: Offer) -> Self {
@@ -60,31 +60,33 @@ impl Advanced {
         self
     }
 
-    /// Sets the random part of the ISIDs (RFC 7143 §11.12.5). `None`, the default, draws it. With a fixed value, the sessions
-    /// of an initiator keep their identity after a restart, which persistent reservations need. But two processes with one
-    /// name and one value end each other's sessions.
+    /// Sets the random part of the ISIDs (RFC 7143 §11.12.5). `None`, the default, draws it. With a fixed
+    /// value, the sessions of an initiator keep their identity after a restart, which persistent reservations
+    /// need. But two processes with one name and one value end each other's sessions.
     #[must_use]
     pub const fn with_isid(mut self, isid: Option<[u8; 3]>) -> Self {
         self.isid = isid;
         self
     }
 
-    /// Sets the pauses between retries of a command that the unit cannot take now, 10 ms to 1 s by default. They also apply
-    /// between reconnects of sessions that end soon after each other. The table in the [crate
+    /// Sets the pauses between retries of a command that the unit cannot take now, 10 ms to 1 s by default.
+    /// They also apply between reconnects of sessions that end soon after each other. The table in the [crate
     /// documentation](crate#what-is-retried) lists what is retried, and
-    /// [`retry_timeout`](crate::Options::with_retry_timeout) limits for how long a [`Disk`](crate::Disk) retries.
+    /// [`retry_timeout`](crate::Options::with_retry_timeout) limits for how long a [`Disk`](crate::Disk)
+    /// retries.
     #[must_use]
     pub const fn with_retry_pauses(mut self, pauses: BackOff) -> Self {
         self.retry_pauses = pauses;
         self
     }
 
-    /// Sets the pauses between attempts to reconnect a lost session of a [`Disk`](crate::Disk), 1 s to 5 s by default, and
-    /// between attempts to open something within [`open_timeout`](crate::Options::with_open_timeout). Half of each pause is
-    /// random, so that sessions which were lost together do not reconnect in step.
+    /// Sets the pauses between attempts to reconnect a lost session of a [`Disk`](crate::Disk), 1 s to 5 s by
+    /// default, and between attempts to open something within
+    /// [`open_timeout`](crate::Options::with_open_timeout). Half of each pause is random, so that sessions
+    /// which were lost together do not reconnect in step.
     ///
-    /// The first attempt is made when the target's Time2Wait is over (RFC 7143 §7.4). Each attempt goes to the portal of the
-    /// lost session, and then to all other portals of the URL until one leads to the unit.
+    /// The first attempt is made when the target's Time2Wait is over (RFC 7143 §7.4). Each attempt goes to
+    /// the portal of the lost session, and then to all other portals of the URL until one leads to the unit.
     #[doc(alias("reconnect", "recovery", "backoff"))]
     #[must_use]
     pub const fn with_reconnect_pauses(mut self, pauses: BackOff) -> Self {
@@ -108,9 +110,9 @@ impl Advanced {
         self
     }
 
-    /// Sets the time that each portal in the URL of a [`Disk`](crate::Disk) has to answer before the next one is tried as
-    /// well, up to 1 day (RFC 8305 §5), 250 ms by default. It applies to each session, also when one is reconnected. With
-    /// zero all portals are tried concurrently.
+    /// Sets the time that each portal in the URL of a [`Disk`](crate::Disk) has to answer before the next one
+    /// is tried as well, up to 1 day (RFC 8305 §5), 250 ms by default. It applies to each session, also when
+    /// one is reconnected. With zero all portals are tried concurrently.
     #[doc(alias = "happy eyeballs")]
     #[must_use]
     pub const fn with_portal_head_start(mut self, head_start: Duration) -> Self {
@@ -118,13 +120,13 @@ impl Advanced {
         self
     }
 
-    /// The pauses between the attempts to reconnect.
+    /// Returns the pauses between the attempts to reconnect.
     pub(crate) const fn reconnect_back_off<E: Entropy>(&self, entropy: E) -> JitteredBackOff<E> {
         let BackOff { first_pause, max_pause } = self.reconnect_pauses;
         JitteredBackOff::new(entropy, first_pause, max_pause, JITTER)
     }
 
-    /// The limits of the attempts to reconnect a session whose requests have this policy.
+    /// Returns the limits of the attempts to reconnect a session whose requests have this policy.
     pub(crate) const fn reconnect_limits(&self, policy: &RequestPolicy) -> ReconnectLimits {
         let BackOff { first_pause, max_pause } = self.reconnect_pauses;
         ReconnectLimits {
@@ -136,7 +138,7 @@ impl Advanced {
         }
     }
 
-    /// `portal_head_start` within its range.
+    /// Returns `portal_head_start` within its range.
     pub(crate) fn head_start(&self) -> Duration {
         self.portal_head_start.min(MAX_TIME)
     }

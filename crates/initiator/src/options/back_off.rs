@@ -15,15 +15,15 @@ pub struct BackOff {
 }
 
 impl BackOff {
-    /// Pauses from `first_pause` up to `max_pause`, each 1 ms to 1 day. A value outside of the range counts as its
-    /// nearest end, and a `max_pause` below `first_pause` as that.
+    /// Creates pauses from `first_pause` up to `max_pause`, each 1 ms to 1 day. A value outside of the range
+    /// counts as its nearest end, and a `max_pause` below `first_pause` counts as `first_pause`.
     #[must_use]
     pub fn new(first_pause: Duration, max_pause: Duration) -> Self {
         let first_pause = first_pause.clamp(Duration::from_millis(1), MAX_TIME);
         Self { first_pause, max_pause: max_pause.clamp(first_pause, MAX_TIME) }
     }
 
-    /// The pauses one after the other.
+    /// Returns the pauses one after the other.
     pub(crate) const fn pauses(self) -> reconnect::BackOff {
         reconnect::BackOff::new(self.first_pause, self.max_pause)
     }

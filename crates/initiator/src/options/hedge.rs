@@ -1,4 +1,4 @@
-//! When a request is sent over a second session as well.
+//! Options for hedged requests, which are sent over a second session as well.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ impl HedgeOptions {
         self
     }
 
-    /// All values within their ranges.
+    /// Returns all values within their ranges.
     pub(crate) fn in_range(self) -> Self {
         let time = |time: Duration| time.clamp(Duration::from_millis(1), MAX_TIME);
         Self { min_late: time(self.min_late), min_stuck: time(self.min_stuck) }

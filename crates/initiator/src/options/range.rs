@@ -1,6 +1,6 @@
-//! What the ranges of several options have in common.
+//! Limits that the ranges of several options share.
 
 use std::time::Duration;
 
-/// No pause or limit counts as longer.
+/// Upper limit of pauses and time limits.
 pub(super) const MAX_TIME: Duration = Duration::from_secs(24 * 60 * 60);

@@ -1,16 +1,15 @@
-//! Which redirections of a login are followed.
+//! Redirections of a login that are followed.
 
 /// Which redirections of a login are followed (RFC 7143 §11.13.5).
 ///
-/// A redirection may come before either side has proved its identity. So any host that answers at
-/// the portal can redirect the initiator, its CHAP response and its data to another host. With
-/// mutual CHAP that host must prove the target's secret before it receives any request; without it,
-/// nothing shows whose host it is.
+/// A redirection may come before either side has proved its identity. So any host that answers at the portal
+/// can redirect the initiator, its CHAP response and its data to another host. With mutual CHAP that host
+/// must prove the target's secret before it receives any request; without it, nothing shows whose host it is.
 ///
-/// Two rules apply to every choice. An address of this host (127.0.0.0/8, ::1) is followed only if
-/// the portal that redirects has such an address, too. An address of this link (169.254.0.0/16,
-/// fe80::/10) is followed only if that portal has an address of this link or of this host. A target
-/// elsewhere has no business with services that listen there.
+/// Two rules apply to every choice. An address of this host (127.0.0.0/8, ::1) is followed only if the portal
+/// that redirects has such an address, too. An address of this link (169.254.0.0/16, fe80::/10) is followed
+/// only if that portal has an address of this link or of this host. A target elsewhere must not reach
+/// services that listen there.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Redirects {
@@ -28,7 +27,7 @@ pub enum Redirects {
 }
 
 impl Redirects {
-    /// Reads the value of a URL's option.
+    /// Parses the value of the URL's option.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         match text {
             "never" => Some(Self::Never),
@@ -38,7 +37,7 @@ impl Redirects {
         }
     }
 
-    /// What counts for a login after which the target has proven itself, or not.
+    /// Returns the rule for a login. `is_mutual` is whether the target proves its identity in it.
     pub(crate) const fn of_login(self, is_mutual: bool) -> Self {
         match self {
             Self::Proven if is_mutual => Self::Any,

@@ -1,10 +1,10 @@
-//! How many sessions a disk shall have.
+//! Number of sessions that a disk should have.
 
 /// Number of sessions of a [`Disk`](crate::Disk) with its unit.
 ///
-/// Each session has its own TCP connection: where one connection is limited by its windows or by
-/// loss, several carry more. Each session has its own command window, and nothing on one session
-/// waits for data that was lost on another. What they have in flight is limited together
+/// Each session has its own TCP connection: if one connection is limited by its windows or by loss, several
+/// carry more. Each session has its own command window, and nothing on one session waits for data that was
+/// lost on another. One limit applies to what all of them have in flight
 /// ([`Options::with_max_bytes_in_flight`](crate::Options)).
 #[doc(alias("multipath", "paths"))]
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -40,7 +40,7 @@ impl Sessions {
         }
     }
 
-    /// The same with a number that can be.
+    /// Returns the value with its number within its range.
     pub(crate) const fn in_range(self) -> Self {
         match self {
             Self::Auto { .. } => Self::Auto { max: self.max() },

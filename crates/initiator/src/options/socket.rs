@@ -1,4 +1,4 @@
-//! Socket options: keepalive, time limits, and the interface a connection leaves by.
+//! Socket options: keepalive, time limits, and the network interface of a connection.
 
 use std::time::Duration;
 
@@ -34,8 +34,8 @@ impl Default for SocketOptions {
 }
 
 impl SocketOptions {
-    /// Sets the time limit to make a TCP connection, over all addresses of the portal, up to 1 day, 10 s by default. The
-    /// time limit of the login applies as well.
+    /// Sets the time limit to make a TCP connection, over all addresses of the portal, up to 1 day, 10 s by
+    /// default. The time limit of the login applies as well.
     #[doc(alias = "timeout")]
     #[must_use]
     pub const fn with_connect_timeout(mut self, connect_timeout: Duration) -> Self {
@@ -43,9 +43,9 @@ impl SocketOptions {
         self
     }
 
-    /// Sets the idle time after which the kernel sends the first keepalive probe, and the time between two probes, each 1 to
-    /// 32,767 seconds (`TCP_KEEPIDLE`, `TCP_KEEPINTVL`), 30 s by default; and the number of unanswered probes after which the
-    /// connection counts as lost, 1 to 127 (`TCP_KEEPCNT`), 3 by default.
+    /// Sets the idle time after which the kernel sends the first keepalive probe, and the time between two
+    /// probes, each 1 to 32,767 seconds (`TCP_KEEPIDLE`, `TCP_KEEPINTVL`), 30 s by default; and the number of
+    /// unanswered probes after which the connection counts as lost, 1 to 127 (`TCP_KEEPCNT`), 3 by default.
     #[must_use]
     pub const fn with_keepalive(mut self, idle: Duration, interval: Duration, count: u32) -> Self {
         self.keepalive_idle = idle;
@@ -54,8 +54,8 @@ impl SocketOptions {
         self
     }
 
-    /// Sets the time that sent data may remain unacknowledged before the connection counts as lost (`TCP_USER_TIMEOUT`);
-    /// `None`, the default, leaves it to the kernel.
+    /// Sets the time that sent data may remain unacknowledged before the connection counts as lost
+    /// (`TCP_USER_TIMEOUT`); `None`, the default, leaves it to the kernel.
     #[doc(alias = "timeout")]
     #[must_use]
     pub const fn with_user_timeout(mut self, user_timeout: Option<Duration>) -> Self {
@@ -70,7 +70,7 @@ impl SocketOptions {
         self
     }
 
-    /// `connect_timeout` within its range.
+    /// Returns `connect_timeout` within its range.
     pub(crate) fn connect_limit(&self) -> Duration {
         self.connect_timeout.min(MAX_TIME)
     }

@@ -11,14 +11,15 @@ use crate::url::Url;
 pub struct DiscoveredTarget {
     /// The target's node name.
     pub name: IscsiName,
-    /// The portals of the target, in the order of the answer. If there are none, the target is at the portal that was asked.
+    /// The portals of the target, in the order of the answer. If there are none, the target is at the portal
+    /// that was asked.
     pub addresses: Vec<TargetAddress>,
     /// The portal that was asked.
     pub asked: TargetAddress,
 }
 
 impl DiscoveredTarget {
-    /// The targets of an answer of this portal.
+    /// Returns the targets in an answer of the portal `asked`.
     pub(crate) fn all(
         targets: Vec<iscsi_session::DiscoveredTarget>,
         asked: &TargetAddress,
@@ -94,7 +95,8 @@ mod tests {
         assert_eq!(unit.to_string(), "iscsi://10.0.0.5:3260/iqn.2026-01.a:b/7");
     }
 
-    /// A portal chooses names and hosts: none of them becomes a user, an option, or a part of the path.
+    /// The portal chooses names and hosts, and none of them may become a user, an option, or a part of the
+    /// path.
     #[test]
     fn what_a_portal_names_is_read_back_as_that_and_nothing_else() {
         for (name, host) in [

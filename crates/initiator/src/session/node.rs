@@ -1,4 +1,4 @@
-//! The iSCSI node behind an initiator: its name, and the sessions started under it.
+//! The iSCSI node of an initiator: its name, and the sessions started under it.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -26,41 +26,40 @@ use crate::state::segment_limits::SegmentLimits;
 use crate::state::session_key::SessionKey;
 use crate::url::{Url, UrlError};
 
-/// A disk has so many sessions at once beside those that carry its data: those that look at other portals, and that
-/// close.
+/// Number of sessions that a disk may have besides those that carry its data: those that look at other portals,
+/// and those that are closing.
 const SPARE_ISIDS: u32 = 16;
 
-/// An iSCSI initiator node (RFC 7143 §4.1): what its sessions have in common. Clones are the same
-/// node.
+/// An iSCSI initiator node (RFC 7143 §4.1): what its sessions share. Clones are the same node.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     inner: Arc<Inner>,
-    /// Of one that disks are opened with.
+    /// Set in the handles with which further disks can be opened.
     user: Option<Arc<()>>,
 }
 
 #[derive(Debug)]
 struct Inner {
-    /// There as long as somebody may open further disks.
+    /// Alive as long as a caller may open further disks.
     users: Weak<()>,
     name: IscsiName,
     isids: Arc<Isids>,
-    /// Disks that were opened.
+    /// Number of disks that were opened.
     disks: AtomicU32,
     challenges: IssuedChallenges,
     common: Common,
 }
 
-/// What SendTargets has brought.
+/// The result of SendTargets.
 #[derive(Debug)]
 pub(crate) struct Discovered {
     pub(crate) targets: Vec<DiscoveredTarget>,
-    /// The address of who says so.
+    /// Address of the portal that has answered.
     pub(crate) by: Option<IpAddr>,
 }
 
 impl Node {
-    /// A node of that name, with connections of the kernel.
+    /// Creates a node of that name, with TCP connections of the kernel.
     pub(crate) fn new(name: IscsiName, options: Options) -> Result<Self, Error> {
         let mut socket = options.advanced.sockets.clone();
         if options.use_environment {
@@ -68,7 +67,7 @@ impl Node {
         }
         #[cfg(target_os = "linux")]
         let network = Arc::new(Tcp(socket));
-        // In the place of what is missing elsewhere, so that this sentence is the only error.
+        // Stands for the missing network, so that this sentence is the only error.
         #[cfg(not(target_os = "linux"))]
         let network = compile_error!(
             "iscsi-initiator works on Linux only: it needs TCP_INFO and socket options of its kernel"
@@ -76,7 +75,7 @@ impl Node {
         Self::over(network, name, options)
     }
 
-    /// A node of that name, with connections of any network.
+    /// Creates a node of that name, with connections of any network.
     pub(crate) fn over(
         network: Arc<dyn Network>,
         name: IscsiName,
@@ -102,12 +101,12 @@ impl Node {
         Ok(Self { inner: Arc::new(inner), user: Some(user) })
     }
 
-    /// The same node, to open sessions of disks anew that are there.
+    /// Returns a handle of the same node that reconnects sessions of existing disks, and opens no further disk.
     pub(crate) fn for_disks_that_are_there(&self) -> Self {
         Self { inner: Arc::clone(&self.inner), user: None }
     }
 
-    /// A session over which disks may be opened.
+    /// Opens a session over which disks may be opened.
     pub(crate) fn connect<'a>(&'a self, url: &'a Url) -> BoxFuture<'a, Result<Session, Error>> {
         boxed(async move {
             let session = self.start_at(url, None, &Budget::of(self.options()), None)?;
@@ -119,7 +118,7 @@ impl Node {
         })
     }
 
-    /// Whether somebody may open further disks, with the node or over a session of his.
+    /// Returns whether a caller may open further disks, with the node or over one of its sessions.
     pub(crate) fn may_open_disks(&self) -> bool {
         self.inner.users.strong_count() > 0
     }
@@ -132,7 +131,7 @@ impl Node {
         &self.inner.common.options
     }
 
-    /// A URL with what the environment adds to it, where that counts.
+    /// Returns a URL with the values that the environment adds to it, if the options permit.
     pub(crate) fn complete(&self, url: Url) -> Result<Url, UrlError> {
         if !self.inner.common.options.use_environment {
             return Ok(url);
@@ -140,18 +139,19 @@ impl Node {
         url.with_environment(|name| std::env::var_os(name))
     }
 
-    /// A TCP connection to the portal of a URL, which a peer may have named, for a session to begin with.
+    /// Opens a TCP connection to the portal of a URL, for a session to begin with. `referral` is the peer that
+    /// has named the portal, if one has.
     pub(crate) fn reach(&self, url: &Url, referral: Option<Referral>) -> Opening {
         self.connector_as_known().open(url.portal.clone(), referral)
     }
 
-    /// The addresses of a portal; none where nobody knows them.
+    /// Returns the addresses of a portal; none if they cannot be found.
     pub(crate) async fn addresses_of(&self, portal: &TargetAddress) -> Vec<SocketAddr> {
         self.connector_as_known().addresses_of(portal).await
     }
 
-    /// A session with the target of a URL: under an ISID of its own, or under that of one that was
-    /// lost; over a connection to the portal that stands, or one that is to be opened.
+    /// Starts a session with the target of a URL: with a new ISID, or with that of a lost session; over an open
+    /// connection to the portal, or over one that is to be opened.
     pub(crate) fn start_at(
         &self,
         url: &Url,
@@ -171,8 +171,8 @@ impl Node {
         Ok(self.start_with(config, url, key, budget.clone(), reached))
     }
 
-    /// A session under the name of one that was lost, with that portal group and no other, if the target states it: elsewhere
-    /// a session of that name may live.
+    /// Starts a session under the name of a lost one, with that portal group only, if the target states its
+    /// group: in another group a session of that name may be alive.
     pub(crate) fn reinstate_at(
         &self,
         url: &Url,
@@ -190,10 +190,11 @@ impl Node {
         Ok(self.start_with(config, url, self.inner.isids.hold(key), budget.clone(), Some(reached)))
     }
 
-    /// The targets behind the portal of a URL, by a session of its own.
+    /// Returns the targets behind the portal of a URL, by a separate session.
     ///
-    /// Many targets have other accounts for discovery than for their units, or none: where the credentials are refused,
-    /// it is asked once more without. Whoever insists on a target that proves itself is not told by one that does not.
+    /// Many targets have other accounts for discovery than for their units, or none. So if the credentials are
+    /// refused, discovery is tried once more without them, unless the options require the target to prove its
+    /// identity.
     pub(crate) fn discover(
         &self,
         url: Url,
@@ -206,7 +207,7 @@ impl Node {
             match self.discover_with(&url, referral, chap).await {
                 Err(error) if may_do_without && error.is_of_credentials() => {
                     tracing::debug!(%error, "discovery is tried without credentials");
-                    // Where that is refused, too, the credentials are what is wrong.
+                    // If that is refused as well, the credentials are the cause.
                     self.discover_with(&url, referral, None).await.map_err(|_| error)
                 }
                 result => result,
@@ -231,7 +232,7 @@ impl Node {
         let session = self.start_with(config, url, key, budget, reached);
         session.log_in().await?;
         let text = session.send_targets_text().await?;
-        // The answer counts, also when the target closes the connection without a goodbye.
+        // The answer counts even if the target closes the connection without a logout response.
         if let Err(error) = session.logout().await {
             tracing::debug!(%error, "the logout after discovery failed");
         }
@@ -259,7 +260,7 @@ impl Node {
         self.start_over(reach, config, url, key, budget)
     }
 
-    /// The same over connections that come about in this way.
+    /// Starts a session over connections that are opened by `reach`.
     pub(crate) fn start_over(
         &self,
         reach: Reach,
@@ -271,7 +272,7 @@ impl Node {
         Session::start(url, key, config, self.entropy(), &self.inner.common, budget, reach)
     }
 
-    /// How connections are opened with segments of that length.
+    /// Returns how to open connections with these limits of the segment length.
     pub(crate) fn connector(&self, segments: Segments) -> Connector {
         self.inner.common.connector(segments)
     }
@@ -280,40 +281,40 @@ impl Node {
         self.connector(Segments::AsKnown(Arc::clone(self.segment_limits())))
     }
 
-    /// How long segments may be, by address.
+    /// Returns the limits of the segment length, by address.
     pub(crate) fn segment_limits(&self) -> &Arc<SegmentLimits> {
         &self.inner.common.segment_limits
     }
 
-    /// Fills a buffer with the random bytes of this host.
+    /// Fills a buffer with random bytes of this host.
     pub(crate) fn random(&self, bytes: &mut [u8]) -> std::io::Result<()> {
         self.inner.common.network.random(bytes)
     }
 
-    /// The random bytes of this host.
+    /// Returns the source of random bytes of this host.
     pub(crate) fn entropy(&self) -> HostEntropy {
         HostEntropy(Arc::clone(&self.inner.common.network))
     }
 
-    /// One more disk is opened.
+    /// Counts a disk that is opened.
     pub(crate) fn count_disk(&self) {
         self.inner.disks.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The random part of all ISIDs that there may be at the same time from now on, and how many: those of the disks, and
-    /// of the sessions that look for portals.
+    /// Returns the random part of all ISIDs that may exist at the same time from this call on, and their
+    /// number: those of the disks, and of the sessions that look for portals.
     pub(crate) fn isids(&self) -> ([u8; 3], u32) {
         let disks = self.inner.disks.load(Ordering::Relaxed);
         let each = self.options().sessions.max().saturating_add(SPARE_ISIDS);
         self.inner.isids.bound(disks.max(1).saturating_mul(each))
     }
 
-    /// Whether a session of this node has that ISID.
+    /// Returns whether a session of this node has that ISID.
     pub(crate) fn has(&self, isid: Isid) -> bool {
         self.inner.isids.is_held(isid)
     }
 
-    /// The key of the next session, with an ISID that no other one has.
+    /// Returns the key of the next session, with an ISID that no other session has.
     pub(crate) fn next_key(&self) -> Result<HeldKey, Error> {
         self.inner.isids.hold_next().ok_or_else(|| CallerCause::TooManySessions.into())
     }
@@ -336,7 +337,7 @@ impl Node {
         Ok(config)
     }
 
-    /// The URL's credentials, or else the initiator's own.
+    /// Returns the URL's credentials, or else the initiator's own.
     fn chap(&self, url: &Url) -> Result<Option<Chap>, Error> {
         let mut chap = url.chap()?.or_else(|| self.inner.common.options.chap.clone());
         if let Some(chap) = &mut chap {
@@ -346,14 +347,14 @@ impl Node {
     }
 }
 
-/// The random bytes of this host.
+/// The source of random bytes of this host.
 #[derive(Debug)]
 pub(crate) struct HostEntropy(Arc<dyn Network>);
 
 impl Entropy for HostEntropy {
     fn fill(&mut self, bytes: &mut [u8]) {
-        // The system gave random bytes when the initiator was made. A challenge that can be
-        // guessed would be worse than a wait.
+        // The system had random bytes when the initiator was created. A challenge that can be guessed would be
+        // worse than a wait.
         while let Err(error) = self.0.random(bytes) {
             tracing::error!(%error, "the system gives no random bytes");
             std::thread::yield_now();
@@ -375,7 +376,7 @@ mod tests {
             .map(|key| node.config(&url, SessionKind::Discovery, key.key.isid).unwrap().isid)
     }
 
-    /// ISI-01, ISI-02, ISI-03: each session has an ISID of its own, of the random type, and a fixed
+    /// ISI-01, ISI-02, ISI-03: each session has its own ISID, of the random type, and a fixed
     /// one is the same after a restart.
     #[test]
     fn isi_02_each_session_has_its_own_isid() {

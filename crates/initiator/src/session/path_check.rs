@@ -1,4 +1,4 @@
-//! Whether a path carries full segments, by pings over sessions of its own.
+//! Checks whether a path carries full segments, by pings over separate sessions.
 
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -20,9 +20,10 @@ use crate::state::budget::Budget;
 use crate::state::segment_limits::{StartTrial, TrialTurn};
 use crate::url::{Url, UrlError};
 
-/// A long ping may take as long as it is waited for: that is decided here.
+/// Time limit of a ping within these sessions. It is longer than any wait of the trial, which decides how long
+/// to wait.
 const LIMIT: Duration = Duration::from_secs(600);
-/// Whoever does not answer a short ping in this time is gone.
+/// Time limit of a short ping: a target that does not answer within it is gone.
 const SHORT: Duration = Duration::from_secs(30);
 
 /// Whether the network path to a portal carries the largest packets that both ends send: see
@@ -41,14 +42,14 @@ pub enum PathCheck {
     Unclear,
 }
 
-/// A session to try a path with.
+/// A session for the trial of a path.
 struct Probe {
     session: Session,
     address: SocketAddr,
 }
 
 impl Node {
-    /// What begins to try paths for a session that was opened by this URL.
+    /// Returns the function that starts trials of the paths of a session opened by this URL.
     pub(crate) fn trial_starter(&self, url: &Url) -> StartTrial {
         let (node, url) = (self.for_disks_that_are_there(), url.clone());
         Box::new(move |turn| {
@@ -59,7 +60,7 @@ impl Node {
 
     fn try_path(self, mut turn: TrialTurn, mut url: Url) -> BoxFuture<'static, ()> {
         boxed(async move {
-            // The session may be with another portal than its URL names.
+            // The session may be connected to another portal than its URL names.
             url.portal = portal_at(turn.address());
             match self.check_path(&url).await {
                 Ok(PathCheck::Passes(_)) => turn.has_passed(),
@@ -69,7 +70,8 @@ impl Node {
         })
     }
 
-    /// Finds out whether the path to the portal of a URL carries full segments, and remembers how long they may be.
+    /// Finds out whether the path to the portal of a URL carries full segments, and stores the limit of their
+    /// length.
     pub(crate) fn check_path<'a>(
         &'a self,
         url: &'a Url,
@@ -86,14 +88,15 @@ impl Node {
                 tracing::info!("{}", limit.explain(&full.address.to_string()));
                 self.segment_limits().learn(full.address.ip(), limit);
             } else {
-                // How the goodbye goes changes nothing.
+                // The result of the logout changes nothing.
                 drop(full.session.logout().await);
             }
             Ok(check)
         })
     }
 
-    /// Sends a long ping over the session with full segments and, if it is not answered, over sessions with shorter ones.
+    /// Sends a long ping over the session with full segments and, if it is not answered, over sessions with
+    /// shorter segments.
     async fn try_full(
         &self,
         full: &Probe,
@@ -132,7 +135,8 @@ impl Node {
         Ok(PathCheck::Unclear)
     }
 
-    /// A session with segments of that length, or full ones, that is logged in; `None` where the login has led elsewhere.
+    /// Opens a session with segments of at most that length, or full ones, and waits for its login; returns
+    /// `None` if the login led to another portal.
     async fn probe(&self, url: &Url, limit: Option<SegmentLimit>) -> Result<Option<Probe>, Error> {
         let Some(target_name) = url.target.clone() else { return Err(UrlError::PortalOnly.into()) };
         let connector = self.connector(Segments::Fixed(limit));
@@ -154,7 +158,8 @@ impl Node {
         Ok(is_there.then_some(Probe { session, address }))
     }
 
-    /// Data for a ping of two full segments. They are random: what is compressed on the way would be shorter there.
+    /// Returns data for a ping of two full segments. They are random, because compressed data would be shorter
+    /// on the way.
     fn filling(&self, full: u32) -> Result<Bytes, Error> {
         let mut data = vec![0; 2 * full as usize];
         self.random(&mut data).map_err(|error| CallerCause::Entropy(error.to_string()))?;
@@ -162,7 +167,7 @@ impl Node {
     }
 }
 
-/// The length of the packets of full segments.
+/// Returns the length of the packets of full segments, in bytes.
 fn packet_of(info: &TcpInfo, address: SocketAddr) -> u32 {
     const TCP: u32 = 20;
     const TIMESTAMPS: u32 = 12;
@@ -171,7 +176,8 @@ fn packet_of(info: &TcpInfo, address: SocketAddr) -> u32 {
     info.send_mss.unwrap_or_default() + options + TCP + ip
 }
 
-/// Where what does not arrive gets lost: what this end has sent is not acknowledged, or is and has no answer.
+/// Returns the direction in which packets get lost: towards the peer if sent data is not acknowledged,
+/// otherwise from it.
 fn way_of(info: &TcpInfo) -> Option<Way> {
     Some(if info.segments_in_flight? > 0 { Way::ToPeer } else { Way::FromPeer })
 }

@@ -20,7 +20,7 @@ fn poll_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// The addresses of the READs among PDUs without data, in the order in which they were sent.
+/// Returns the addresses of the READs among PDUs without data, in the order in which they were sent.
 fn addresses(sent: &[u8]) -> Vec<u64> {
     const HEADER: usize = 48;
     const SCSI_COMMAND: u8 = 0x01;
@@ -30,12 +30,12 @@ fn addresses(sent: &[u8]) -> Vec<u64> {
     reads.map(|pdu| u64::from_be_bytes(pdu[34..42].try_into().unwrap())).collect()
 }
 
-/// The event loop has no turn between the poll and the look.
+/// The event loop has no turn between the poll and the check of the number of writes.
 #[tokio::test(start_paused = true)]
 async fn a_lone_request_is_sent_by_its_caller_and_a_further_one_by_the_event_loop() {
     let (network, disk) = disk().await;
     let writes = || see(&network, |wire| wire.writes);
-    // Nobody is expected any more to ask again.
+    // From here on no other caller is expected to submit again.
     tokio::time::sleep(2 * ASK_AGAIN).await;
     let (before, begun) = (writes(), Instant::now());
     let (mut first, mut second) = (pin!(disk.read_at(0, LEN)), pin!(disk.read_at(0, LEN)));
@@ -49,7 +49,7 @@ async fn a_lone_request_is_sent_by_its_caller_and_a_further_one_by_the_event_loo
     assert_eq!(begun.elapsed(), ROUND_TRIP);
 }
 
-/// More than a little is left to the event loop, which may be on another thread.
+/// A long request is left to the event loop, which may run on another thread.
 #[tokio::test(start_paused = true)]
 async fn a_long_request_is_sent_by_the_event_loop() {
     let (network, disk) = disk().await;
@@ -61,7 +61,7 @@ async fn a_long_request_is_sent_by_the_event_loop() {
     write.await.unwrap();
 }
 
-/// What a unit was sent is told apart by its order. In the queue is more than is taken from it at once.
+/// The order of the READs identifies them. The queue holds more messages than one turn takes.
 #[tokio::test(start_paused = true)]
 async fn what_was_left_in_the_queue_goes_before_what_is_handed_over() {
     const COUNT: usize = 100;
@@ -84,7 +84,8 @@ async fn what_was_left_in_the_queue_goes_before_what_is_handed_over() {
     assert_eq!(see(&network, |wire| addresses(&wire.sent)), expected);
 }
 
-/// Whoever gives a request up that somebody else is about to hand over is heard after it.
+/// A request is given up while another task holds the driver: the driver handles that message after the request
+/// itself.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_given_up_in_the_queue_is_not_sent() {
     let (network, disk) = disk().await;
@@ -99,7 +100,7 @@ async fn a_request_that_is_given_up_in_the_queue_is_not_sent() {
     assert_eq!(see(&network, |wire| addresses(&wire.sent)), [0]);
 }
 
-/// Of requests that are answered one by one, no other answer is there when the next one is sent.
+/// If requests are answered one by one, no other answer has arrived when the next one is sent.
 #[tokio::test(start_paused = true)]
 async fn answers_are_not_looked_for_again_and_again_where_none_are() {
     let (network, disk) = disk().await;
@@ -120,7 +121,8 @@ async fn answers_are_not_looked_for_again_and_again_where_none_are() {
     assert!((4..8).contains(&vain), "{vain} of 100");
 }
 
-/// How often the kernel is asked in five seconds, by the driver and by the disk's supervisor, while one read of so many bytes follows the other at this interval.
+/// Returns how often the driver and the disk's supervisor ask the kernel in five seconds, while reads of `len`
+/// bytes follow each other at this interval.
 async fn polls(round_trip: Duration, interval: Duration, len: usize) -> u32 {
     let (network, disk) = disk_over(Properties::default()).await;
     see(&network, |wire| wire.round_trip = round_trip);
@@ -131,7 +133,7 @@ async fn polls(round_trip: Duration, interval: Duration, len: usize) -> u32 {
             tokio::time::sleep(interval).await;
         }
     };
-    // The tuner learns once a second.
+    // The tuner takes in a reading once a second.
     read(3).await;
     let before = see(&network, |wire| wire.polls);
     read(5).await;
@@ -148,7 +150,7 @@ async fn the_kernel_is_asked_rarely_where_little_is_moved_over_a_short_link() {
     assert!(polls(ROUND_TRIP, seldom, LEN).await > 110, "the link is long");
 }
 
-/// A data segment that trickles in is no silence, also where the kernel is asked rarely.
+/// A data segment that arrives slowly does not count as silence, even while the kernel is asked rarely.
 #[tokio::test(start_paused = true)]
 async fn what_a_socket_keeps_is_read_soon_where_the_kernel_is_asked_rarely() {
     let mut properties = Properties::default();
@@ -165,8 +167,9 @@ async fn what_a_socket_keeps_is_read_soon_where_the_kernel_is_asked_rarely() {
     assert!(reads >= 10, "{reads} in 650 ms");
 }
 
-/// What a user's code does with the driver of a session ends the session, and the event loop learns of it by the next
-/// request. What was under way may still be carried out, so it keeps its range until the session is back.
+/// A panic in the caller's code while it holds the driver ends the session; the event loop notices with the
+/// next request. A command in flight may still be executed, so it keeps its range until the session is
+/// reconnected.
 #[tokio::test(start_paused = true)]
 async fn a_driver_that_a_panic_has_left_behind_ends_in_order() {
     let (_network, disk) = disk().await;
@@ -174,7 +177,7 @@ async fn a_driver_that_a_panic_has_left_behind_ends_in_order() {
     let mut write = Box::pin(disk.write_at(0, vec![1; LEN]));
     let mut ping = pin!(session.ping());
     assert!(poll_once(write.as_mut()).is_pending() && poll_once(ping.as_mut()).is_pending());
-    // The event loop sleeps by then.
+    // The event loop is asleep by then.
     tokio::time::sleep(ROUND_TRIP / 4).await;
     let panics = || session.driver().while_taken(|| panic!("the code of a user"));
     catch_unwind(AssertUnwindSafe(panics)).unwrap_err();
@@ -206,8 +209,8 @@ async fn a_request_to_a_driver_that_is_gone_goes_over_the_next_session() {
     assert_eq!(disk.status().reconnects, 1);
 }
 
-/// The future of a request lies in the task of its caller, and is cold when its turn comes: the command is in a box, once,
-/// and not at each level that it is handed through.
+/// The future of a request is stored in the task of its caller, and is in no processor cache when its turn
+/// comes. So the command is in a box, once, and not at each level of calls.
 #[tokio::test(start_paused = true)]
 async fn the_future_of_a_request_is_small() {
     let (_network, disk) = disk().await;

@@ -21,7 +21,8 @@ const VERY_SLOW: Duration = Duration::from_secs(1000);
 /// Longer than the whole test takes in virtual time.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A disk with one session and room for two requests, whose flushes this fault makes slow; and its target.
+/// Opens a disk with one session and room for two requests, whose flushes this fault makes slow. Returns it and
+/// its target.
 async fn slow_disk(slow: Fault) -> (Disk, Arc<Mutex<Target>>) {
     let slow = slow.on_access(Access::SynchronizeCache);
     let options = Options::default().with_max_requests(2);
@@ -34,7 +35,7 @@ fn cached_unit() -> RamDisk {
     unit
 }
 
-/// A disk with one session, and its target.
+/// Opens a disk with one session; returns it and its target.
 async fn cached_disk(
     unit: &RamDisk,
     faults: impl IntoIterator<Item = Fault>,
@@ -54,7 +55,8 @@ async fn cached_disk(
     (open::open(&node, url).await.unwrap(), target)
 }
 
-/// The flush holds the only path, and writes that hold the whole budget wait for it: the flush must not wait for the budget.
+/// The flush holds the only path, and writes that hold the whole budget wait for it: the flush must not wait
+/// for the budget.
 #[tokio::test(start_paused = true)]
 async fn a_slow_flush_ends_also_where_writes_have_all_of_the_budget() {
     let (disk, _) = slow_disk(Fault::delay(.., SLOW)).await;
@@ -78,8 +80,8 @@ async fn a_slow_flush_ends_also_where_writes_have_all_of_the_budget() {
     all.into_iter().for_each(|ended| ended.unwrap());
 }
 
-/// With TAS of zero another initiator's reset ends a flush without a status. The flush is the only command, so the unit has
-/// nobody to report the reset to until it is asked.
+/// With TAS of zero, another initiator's reset ends a flush without a status. The flush is the only command, so
+/// the unit cannot report the reset until another command is sent.
 #[tokio::test(start_paused = true)]
 async fn a_flush_that_another_initiator_has_cleared_does_not_wait_for_its_time_limit() {
     let (disk, target) = slow_disk(Fault::delay(.., VERY_SLOW).times(1)).await;
@@ -96,10 +98,11 @@ async fn a_flush_that_another_initiator_has_cleared_does_not_wait_for_its_time_l
     );
 }
 
-/// A write of so many bytes in a class of a megabyte a second: its parts are sent one after the other.
+/// Length of a write in a class of a megabyte a second, in bytes: its parts are sent one after the other.
 const LONG_WRITE: usize = 2 << 20;
 
-/// The first parts of a write are lost while it is in flight, and a flush of the same handle reports that. No later flush does.
+/// The first parts of a write are lost while it is in flight, and a flush of the same handle reports that. No
+/// later flush does.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_returns_after_a_loss_was_reported_is_not_lost() {
     for offset in [0, 100] {
@@ -109,7 +112,7 @@ async fn a_write_that_returns_after_a_loss_was_reported_is_not_lost() {
         let options = Options::default().with_class(Some(class));
         let (disk, target) = cached_disk(&unit, [], options, Duration::from_millis(2)).await;
         let disk = Arc::new(disk);
-        // The next flush is known to be short.
+        // It is known that the next flush will be short.
         disk.write_at(0, Bytes::from(vec![1; LONG_WRITE])).await.unwrap();
         disk.flush().await.unwrap();
         let writer = Arc::clone(&disk);
@@ -132,10 +135,11 @@ async fn a_write_that_returns_after_a_loss_was_reported_is_not_lost() {
     }
 }
 
-/// What changes the first blocks of a disk, or of its unit over one session.
+/// A change of the first blocks of a disk, or of its unit over one session.
 type Change<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + 'a>>;
 
-/// A flush of the same handle reports a loss when the unit has executed a change whose caller has not looked yet.
+/// A flush of the same handle reports a loss after the unit has executed a change whose caller has not polled
+/// for the answer yet.
 #[tokio::test(start_paused = true)]
 async fn a_change_whose_caller_looks_after_a_loss_was_reported_is_not_lost() {
     const ZEROS: Bytes = Bytes::from_static(&[0; LEN]);
@@ -160,7 +164,7 @@ async fn a_change_whose_caller_looks_after_a_loss_was_reported_is_not_lost() {
     outlives_a_loss(4, (&medium, &target), &disk, change, || unit.flush()).await;
 }
 
-/// Zeros of `change`, which `flush` flushes, are there after a loss of which their caller learns late.
+/// Checks that the zeros of `change`, which `flush` flushes, survive a loss that their caller finds out late.
 async fn outlives_a_loss<F: Future<Output = Result<(), Error>>>(
     kind: usize,
     (medium, target): (&RamDisk, &Mutex<Target>),
@@ -168,7 +172,7 @@ async fn outlives_a_loss<F: Future<Output = Result<(), Error>>>(
     mut change: Change<'_>,
     flush: impl Fn() -> F,
 ) {
-    // The unit executes it, and its caller does not look at the answer.
+    // The unit executes the change, and its caller does not poll for the answer.
     _ = timeout(Duration::ZERO, &mut change).await.unwrap_err();
     tokio::time::sleep(SLOW).await;
     medium.lose_power();

@@ -1,4 +1,4 @@
-//! What a long read costs: turns of the event loop, and memory.
+//! The cost of a long read: turns of the event loop, and memory.
 
 use std::pin::pin;
 
@@ -14,12 +14,12 @@ struct Rig {
 }
 
 impl Rig {
-    /// A disk behind a link of so many bytes a second, in segments as Ethernet has them.
+    /// Opens a disk over a link of `rate` bytes a second, in segments of Ethernet's length.
     async fn start(rate: u64) -> Self {
         Self::at(ROUND_TRIP / 2, rate).await
     }
 
-    /// The same so far away.
+    /// Opens a disk over a link of this latency and of `rate` bytes a second.
     async fn at(latency: Duration, rate: u64) -> Self {
         let mut properties = Properties::default();
         (properties.latency, properties.rate) = (latency, Some(rate));
@@ -59,7 +59,7 @@ async fn the_beginning_of_a_long_segment_is_read_while_the_rest_comes() {
     assert!((1..10).contains(&reads), "{reads} reads before the end");
 }
 
-/// Nothing can overtake the data on its way: the answer to a ping waits behind it.
+/// Nothing can overtake the data on its way, so the answer to a ping waits behind it.
 #[tokio::test(start_paused = true)]
 async fn data_that_trickle_in_are_no_silence() {
     let rig = Rig::start(8_000).await;

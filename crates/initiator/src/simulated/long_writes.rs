@@ -1,10 +1,11 @@
-//! How much of a long write goes in one system call.
+//! How much of a long write one system call sends.
 
 use super::*;
 
 const PAGE: usize = 4096;
 
-/// The longest call of a write of 1 MiB in slices of so many bytes, once the tuner knows how long a round trip takes.
+/// Returns the bytes of the longest call of a write of 1 MiB in slices of `slice` bytes, once the tuner knows
+/// the round-trip time.
 async fn longest_write(round_trip: Duration, slice: usize) -> usize {
     let mut config = TargetConfig::new(TARGET, RamDisk::new(512, 8192));
     config.keys.max_recv_data_segment_length = Some(1 << 20);
@@ -17,7 +18,7 @@ async fn longest_write(round_trip: Duration, slice: usize) -> usize {
     see(&network, |wire| wire.longest_write)
 }
 
-/// While the kernel sends, it puts off what the peer acknowledges.
+/// During a long call the kernel does not process the acknowledgements of the peer.
 #[tokio::test(start_paused = true)]
 async fn a_long_slice_goes_in_several_calls_over_a_short_link() {
     let short = Duration::from_micros(100);

@@ -1,4 +1,4 @@
-//! What a session is seen to wait for.
+//! What the driver reports that a session waits for.
 
 use iscsi_shaper::Class;
 use iscsi_tuner::{Diagnosis, Limiter};
@@ -7,10 +7,11 @@ use super::*;
 use crate::{Disk, Shaper};
 
 const BLOCK: u32 = 512;
-/// Answers come every three intervals between looks, and the link's timers are set before those of the looks: they ring first.
+/// Answers come every three intervals of the polls. The link's timers are set before those of the polls, so
+/// they fire first.
 const LATENCY: Duration = Duration::from_millis(75);
 
-/// A look at what is waited for comes at the moment of an answer, and the next command has its turn by that answer.
+/// A poll comes at the moment of an answer, and that answer lets the next command be sent.
 #[tokio::test(start_paused = true)]
 async fn what_an_answer_lets_out_is_sent_before_it_is_seen_what_is_waited_for() {
     let mut config = TargetConfig::new(TARGET, RamDisk::new(BLOCK, 8192));
@@ -49,7 +50,7 @@ async fn open(options: Options) -> Disk {
     open::open(&node, Url::parse(&format!("iscsi://192.0.2.1/{TARGET}/0")).unwrap()).await.unwrap()
 }
 
-/// What held a disk back while it did this.
+/// Returns what held a disk back during `work`.
 async fn diagnose(disk: &Disk, work: impl Future<Output = ()>) -> Diagnosis {
     let session = disk.sessions().remove(0);
     let before = session.reading().await.unwrap();
@@ -57,7 +58,8 @@ async fn diagnose(disk: &Disk, work: impl Future<Output = ()>) -> Diagnosis {
     session.reading().await.unwrap().diagnose_since(&before)
 }
 
-/// Also at a rate at which the session sleeps between two requests, in either direction, and while the class is paused.
+/// This holds also at a rate at which the session is idle between two requests, in either direction, and while
+/// the class is paused.
 #[tokio::test(start_paused = true)]
 async fn what_waits_in_its_class_does_not_wait_for_its_source() {
     for rate in ["2mbit", "4kbit"] {
@@ -80,7 +82,7 @@ async fn what_waits_in_its_class_does_not_wait_for_its_source() {
             );
         });
         assert_eq!(paused.await.foremost().unwrap().limiter, Limiter::Class);
-        // Nobody asks for anything: that is no business of the class.
+        // No request waits, so the class is not the reason.
         let idle = diagnose(&disk, tokio::time::sleep(Duration::from_secs(10))).await;
         assert_eq!(idle.foremost().unwrap().limiter, Limiter::Source, "{idle}");
     }

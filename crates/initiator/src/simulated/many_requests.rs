@@ -1,11 +1,11 @@
-//! What many short requests at once cost: system calls, and turns of the event loop.
+//! The cost of many concurrent short requests: system calls, and turns of the event loop.
 
 use iscsi_testkit::fault::Fault;
 
 use super::*;
 
 const LEN: usize = 4096;
-/// As long as the basic header segment of a PDU.
+/// Length of the basic header segment of a PDU.
 const HEADER: usize = 48;
 const DEPTH: usize = 32;
 const ROUNDS: u32 = 4;
@@ -17,7 +17,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// A disk whose answers are there one by one, as those of a target that sends each by itself.
+    /// Opens a disk whose answers arrive one by one, as from a target that sends each by itself.
     async fn start() -> Self {
         let mut properties = Properties::default();
         properties.latency = ROUND_TRIP / 2;
@@ -26,7 +26,8 @@ impl Rig {
         Self { network, disk }
     }
 
-    /// A disk close by, whose answers come one after the other, 30 in a millisecond; its second half is slow.
+    /// Opens a disk at a short distance, whose answers come one after the other, 30 in a millisecond; its
+    /// second half is slow.
     async fn near() -> Self {
         let config = TargetConfig::new(TARGET, RamDisk::new(512, 8192))
             .with_fault(Fault::delay(4096.., SLOW));
@@ -44,7 +45,7 @@ impl Rig {
         super::see(&self.network, |wire| see(wire))
     }
 
-    /// So many readers, each of which asks again when it has its answer.
+    /// Runs `readers` concurrent readers, each of which submits again when it has its answer.
     async fn read(&self, readers: usize) {
         self.read_for(readers, ROUNDS).await;
     }
@@ -64,7 +65,7 @@ impl Rig {
     }
 }
 
-/// A quarter of them is sent while the target has the others.
+/// A quarter of the requests is sent while the target has the others.
 #[tokio::test(start_paused = true)]
 async fn answers_that_are_there_are_taken_before_requests_are_sent() {
     let rig = Rig::start().await;
@@ -75,7 +76,7 @@ async fn answers_that_are_there_are_taken_before_requests_are_sent() {
     assert_eq!(begun.elapsed(), ROUND_TRIP * ROUNDS, "none of them waits for an answer to another");
 }
 
-/// Else the target has nothing to do while they are all taken.
+/// Otherwise the target has no work while all answers are read.
 #[tokio::test(start_paused = true)]
 async fn who_has_an_answer_asks_again_before_all_answers_are_read() {
     let rig = Arc::new(Rig::start().await);
@@ -125,7 +126,7 @@ async fn answers_that_come_close_together_are_told_of_together() {
     assert_eq!(rig.wire(|wire| wire.low_water), 1, "whatever comes next is told of");
 }
 
-/// What is waited for need not come: fewer answers are looked for all the same.
+/// The awaited number of answers need not come: fewer answers are found as well.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_others_do_not_follow_is_found_soon() {
     let rig = Rig::near().await;
@@ -133,7 +134,7 @@ async fn an_answer_that_others_do_not_follow_is_found_soon() {
         let disk = rig.disk.clone();
         tokio::spawn(async move { disk.read_at(4096 * 512, LEN).await })
     };
-    // A verdict that several are to be waited for holds for a second.
+    // A decision to wait for several answers holds for a second.
     rig.read_for(DEPTH, 200).await;
     let slow: Vec<_> = std::iter::repeat_with(slow).take(DEPTH).collect();
     rig.read_for(DEPTH, 5).await;

@@ -1,4 +1,5 @@
-//! Requests of several commands, of which one fails or is refused by its class: those in flight go on to their ends.
+//! Requests of several commands, one of which fails or is refused by its class: the commands in flight run to
+//! their ends.
 
 use iscsi_shaper::Class;
 use iscsi_testkit::disk::Cache;
@@ -11,9 +12,9 @@ use crate::{Advice, Error, ErrorKind, Shaper, TrafficClass};
 
 /// Blocks of the longest command that the unit takes.
 const PART: u32 = 128;
-/// Bytes of eight of those.
+/// Bytes of eight commands of the longest length.
 const LEN: usize = 8 * 128 * 512;
-/// How much later the unit answers a command behind the first part.
+/// How much later the unit answers the commands after the first part.
 const DELAY: Duration = Duration::from_millis(500);
 
 /// A disk over one session with a unit that has a volatile cache.
@@ -43,7 +44,7 @@ impl Rig {
         Self { target, disk: open::open(&node, url).await.unwrap() }
     }
 
-    /// The next command that reaches the first block ends so.
+    /// Ends the next command for the first block with this sense.
     fn end_first_with(&self, sense: Sense) {
         lock(&self.target).config_mut().faults.push(Fault::sense(..1, sense).times(1));
     }
@@ -52,14 +53,14 @@ impl Rig {
         lock(&self.target).active_tasks()
     }
 
-    /// Flushes; says how many commands were aborted by then.
+    /// Flushes; also returns how many commands were aborted by then.
     async fn flush(&self) -> (Result<(), Error>, u32) {
         let flushed = self.disk.flush().await;
         (flushed, lock(&self.target).functions_carried_out())
     }
 }
 
-/// While a write waits for a flush, a request fails in one of its parts.
+/// Sends a request of which one part fails, after a write that is not flushed.
 async fn fails_in_one_part(
     sense: Sense,
     request: impl AsyncFnOnce(&Disk) -> Result<(), Error>,
@@ -81,7 +82,7 @@ async fn a_request_that_fails_in_one_part_aborts_no_other_one_and_is_no_loss() {
         fails_in_one_part(Sense::WRITE_ERROR, async |disk| disk.write_at(0, whole).await).await,
         fails_in_one_part(Sense::READ_ERROR, async |disk| disk.read_at(0, LEN).await.map(drop))
             .await,
-        // What else is in its first block and in its last one is read.
+        // The other bytes of its first and last blocks are read first.
         fails_in_one_part(Sense::READ_ERROR, async |disk| {
             disk.write_at(100, Bytes::from(vec![3; 100_000])).await
         })
@@ -95,7 +96,7 @@ async fn a_request_that_fails_in_one_part_aborts_no_other_one_and_is_no_loss() {
     }
 }
 
-/// A write of several parts in a class of a megabyte a second, which is closed after this time.
+/// Sends a write of several parts in a class of a megabyte a second, and closes the class after this time.
 async fn closed_after(time: Duration, is_paused: bool, is_reset: bool) -> Rig {
     let shaper = Shaper::new(Class::new("8mbit".parse().unwrap())).unwrap();
     let class = shaper.traffic_class(shaper.default_class());
@@ -117,7 +118,7 @@ async fn closed_after(time: Duration, is_paused: bool, is_reset: bool) -> Rig {
     rig
 }
 
-/// Parts pass every 50 ms, and most answers take 600 ms.
+/// A part passes every 50 ms, and most answers take 600 ms.
 #[tokio::test(start_paused = true)]
 async fn a_class_that_is_closed_refuses_what_waits_and_aborts_nothing_that_was_sent() {
     for (millis, is_paused) in (60..400).step_by(40).flat_map(|time| [(time, false), (time, true)])

@@ -1,12 +1,12 @@
-//! A path that swallows long segments, and what the kernel tells of a connection over it.
+//! A path that swallows long segments, and what the kernel reports about a connection over it.
 
 use std::time::{Duration, Instant};
 
 use iscsi_tuner::TcpInfo;
 
-/// Ethernet without jumbo frames, with timestamps.
+/// Segment length of Ethernet without jumbo frames, with timestamps, bytes.
 const FULL: usize = 1448;
-/// The first timeout; each further one comes after twice the time.
+/// Time to the first timeout; each further one takes twice as long.
 const TIMEOUT: Duration = Duration::from_millis(300);
 
 /// One connection over such a path.
@@ -17,9 +17,9 @@ pub(super) struct PathModel {
 }
 
 struct Way {
-    /// The longest segment that arrives.
+    /// Longest segment that arrives, bytes.
     passing: usize,
-    /// When one was swallowed. Nothing behind it arrives.
+    /// Time at which a segment was first swallowed; nothing after it arrives.
     stuck: Option<Instant>,
     bytes: u64,
     longest: usize,
@@ -32,12 +32,12 @@ impl PathModel {
         Self { segment, to_target: way(to_target), to_initiator: way(to_initiator) }
     }
 
-    /// Whether so many bytes, handed over at once, arrive at the target.
+    /// Returns whether `count` bytes, written by one call, arrive at the target.
     pub(super) fn carries_to_target(&mut self, count: usize, now: Instant) -> bool {
         self.to_target.carries(count, self.segment, now)
     }
 
-    /// Whether they arrive at the initiator.
+    /// Returns whether `count` bytes, written by one call, arrive at the initiator.
     pub(super) fn carries_to_initiator(&mut self, count: usize, now: Instant) -> bool {
         self.to_initiator.carries(count, self.segment, now)
     }
@@ -68,7 +68,7 @@ impl Way {
     }
 }
 
-/// How many there are in that time, where each comes after twice the time of the one before.
+/// Returns the number of timeouts in that time, if each takes twice as long as the one before.
 fn timeouts(time: Duration) -> u32 {
     let at = |count: &u32| TIMEOUT * ((2 << count) - 1);
     (0..16).take_while(|count| at(count) <= time).fold(0, |count, _| count + 1)

@@ -1,4 +1,4 @@
-//! Paths that swallow long packets, and no ICMP message says so.
+//! Paths that swallow long packets without an ICMP message.
 
 use super::*;
 use crate::Error;
@@ -6,7 +6,8 @@ use crate::Error;
 const SHORT_PACKETS: usize = 1348;
 const SHORTER_PACKETS: usize = 1100;
 
-/// A disk of so many sessions behind a path that carries segments of so many bytes, to the target and from it.
+/// Opens a disk of `sessions` sessions over a path that carries segments of `passing` bytes, to the target and
+/// from it.
 async fn disk_behind(passing: [usize; 2], sessions: u32) -> (Simulated, Result<Disk, Error>) {
     let target = Target::new(TargetConfig::new(TARGET, RamDisk::new(512, 8192)));
     let mut properties = Properties::default();
@@ -31,7 +32,7 @@ fn notes_of(disk: &Disk) -> Vec<String> {
     disk.status().notes.iter().map(ToString::to_string).collect()
 }
 
-/// RFC 2923 §2.1: found out, got round, told, and remembered, in either direction.
+/// RFC 2923 §2.1: a black hole is detected, avoided, reported and remembered, in either direction.
 #[tokio::test(start_paused = true)]
 async fn long_packets_that_do_not_arrive_become_short_ones() {
     for (passing, segment, way) in [
@@ -60,7 +61,7 @@ async fn long_packets_that_do_not_arrive_become_short_ones() {
         let notes = notes_of(&disk);
         let told = notes.iter().filter(|note| note.starts_with(way));
         assert_eq!(told.count(), 1, "{notes:?}");
-        // Those that stood still on the way are given up as soon as they are needed.
+        // Connections that stood still on the path are given up as soon as they are needed.
         for _ in 0..20 {
             disk.write_at(0, data.clone()).await.unwrap();
             disk.read_at(0, data.len()).await.unwrap();
@@ -73,7 +74,7 @@ async fn long_packets_that_do_not_arrive_become_short_ones() {
     }
 }
 
-/// A link that is dead, a target that is gone, and one that is busy, show the same stillness.
+/// A dead link, a target that is gone, and a busy target make a connection stand still in the same way.
 #[tokio::test(start_paused = true)]
 async fn other_stillness_is_no_black_hole() {
     for (what, is_dark) in [("the link is dead", true), ("the target is busy", false)] {

@@ -1,4 +1,5 @@
-//! The requests of a disk over its sessions: what is counted and reported of them, and what the paths do without a supervisor.
+//! The requests of a disk over its sessions: what is counted and reported, and what the paths do without a
+//! supervisor.
 
 use std::pin::{Pin, pin};
 
@@ -25,14 +26,14 @@ use iscsi_pdu::scsi::{Cdb, Lun};
 
 const BLOCKS: u32 = 128;
 const LEN: usize = BLOCKS as usize * 512;
-/// What may be in flight on a path.
+/// Limit of what may be in flight on a path.
 const ROOM: Credit = Credit { bytes: 8 << 20, requests: 64 };
-/// More than any test needs.
+/// Longer than any test takes.
 const PATIENCE: Duration = Duration::from_secs(300);
-/// Longer than all that is in flight takes.
+/// Longer than everything in flight takes.
 const LONG: Duration = Duration::from_secs(10);
 
-/// Portals of one unit, and the paths over them, which nobody supervises.
+/// Portals of one unit, and the paths over them, without a supervisor.
 struct Rig {
     network: Simulated,
     paths: Paths,
@@ -80,10 +81,10 @@ impl Rig {
         Self { network, paths: all }
     }
 
-    /// Reads at a place, in units of [`LEN`].
+    /// Reads [`LEN`] bytes at the offset of `at` times [`LEN`].
     fn read(&self, at: u64) -> impl Future<Output = Result<(), Error>> + Send + use<> {
         let paths = self.paths.clone();
-        // Within the unit.
+        // The address wraps so that it lies within the unit.
         let lba = at % 32 * u64::from(BLOCKS);
         let transfer = Transfer::query(Cdb::read_16(lba, BLOCKS), LEN);
         async move { execute(&paths, transfer).await.map(drop) }
@@ -95,13 +96,13 @@ impl Rig {
         requests
     }
 
-    /// What was counted on each path that is open, and on all that are gone.
+    /// Returns the counts of each open path, and those of all closed paths together.
     fn counted(&self) -> (Vec<RequestStats>, RequestStats) {
         let (each, gone) = self.paths.snapshots();
         (each.into_iter().map(Snapshot::into_stats).collect(), gone.into_stats())
     }
 
-    /// Requests in flight on all paths, and their bytes.
+    /// Returns the requests in flight on all paths, and their bytes.
     fn in_flight(&self) -> (u64, u64) {
         let (each, gone) = self.counted();
         let all = each.iter().chain([&gone]);
@@ -113,8 +114,8 @@ fn is_ready<F: Future>(future: Pin<&mut F>) -> bool {
     future.poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
 
-/// One that is cancelled is in flight until its command has ended, on a path that is open and on one that is gone, and counts
-/// for nothing then.
+/// A cancelled request is in flight until its command has ended, whether its path is open or gone. It counts
+/// neither as answered nor as an error.
 #[tokio::test(start_paused = true)]
 async fn a_request_counts_while_its_command_is_in_flight_and_no_longer() {
     let rig = Rig::new(2, []).await;
@@ -136,7 +137,7 @@ async fn a_request_counts_while_its_command_is_in_flight_and_no_longer() {
     assert_eq!(ended.sum::<u64>(), 4);
 }
 
-/// It keeps its place while it pauses, and is not in flight.
+/// The request keeps its place while it pauses, and is not in flight.
 #[tokio::test(start_paused = true)]
 async fn a_request_to_a_busy_unit_counts_as_an_error_of_each_attempt() {
     let busy = Fault::busy(.., 12).on_access(Access::Read);
@@ -154,7 +155,7 @@ async fn a_request_to_a_busy_unit_counts_as_an_error_of_each_attempt() {
     assert!(pauses > 100, "{pauses} times 10 ms");
 }
 
-/// A unit attention is no error of the path that reports it.
+/// A unit attention is not an error of the path that reports it.
 #[tokio::test(start_paused = true)]
 async fn a_retry_after_a_unit_attention_counts_as_no_error() {
     // MODE PARAMETERS CHANGED (SPC).
@@ -165,7 +166,7 @@ async fn a_retry_after_a_unit_attention_counts_as_no_error() {
     assert_eq!((each[0].requests(), each[0].errors(), rig.paths.retries()), (1, 0, 3));
 }
 
-/// A retry counts, also where the path that did not take it is gone by then.
+/// A retry counts even if the path that refused the command is gone by then.
 #[tokio::test(start_paused = true)]
 async fn a_retry_counts_when_its_path_is_gone() {
     let busy = Fault::busy(.., 8).on_access(Access::Read);
@@ -196,7 +197,7 @@ async fn a_request_that_pauses_ends_with_the_paths() {
     assert!(late.is_err_and(|error| !error.may_have_executed()));
 }
 
-/// The links draw on one budget, whatever is asked for.
+/// The paths share one budget for all requests.
 #[tokio::test(start_paused = true)]
 async fn memory_stays_within_the_budget() {
     let policy = Options::default().policy(Some(PATIENCE));
@@ -249,7 +250,7 @@ async fn a_closed_path_is_removed_once_it_has_ended_its_requests() {
     }
 }
 
-/// A caller may keep a request that it does not poll any more: the path is free once the command has ended.
+/// A caller may keep a request without polling it: the path is free once the command has ended.
 #[tokio::test(start_paused = true)]
 async fn a_closed_path_waits_for_no_caller() {
     let rig = Rig::new(2, []).await;
@@ -277,7 +278,7 @@ async fn the_end_waits_for_no_request() {
     assert!(timeout(ROUND_TRIP, gone).await.is_ok_and(|path| path.is_none()));
 }
 
-/// Its caller has cancelled a write, and the target has not answered the abort.
+/// The caller has cancelled a write, and the target has not answered the abort.
 #[tokio::test(start_paused = true)]
 async fn a_closed_path_stays_until_the_unit_has_finished_with_what_was_cancelled_there() {
     let rig = Rig::new(2, []).await;
@@ -305,7 +306,8 @@ async fn a_closed_path_stays_until_the_unit_has_finished_with_what_was_cancelled
     assert!(rig.paths.is_settled());
 }
 
-/// Which unit it is, is asked again once there is a path, and to wait for one leaves nothing in flight there.
+/// The unit's identity is checked again once there is a path, and the wait for a path leaves nothing in flight
+/// on it.
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_a_path_takes_no_place_on_it() {
     let rig = Rig::new(2, []).await;
@@ -328,7 +330,8 @@ async fn who_waits_for_a_path_takes_no_place_on_it() {
     assert_eq!(rig.in_flight(), (0, 0));
 }
 
-/// It goes over another path that joins while it is late, though its caller has waited without a timer.
+/// The request is sent over another path that joins while it is late, although its caller waits without a
+/// timer.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_was_sent_while_there_was_one_path_is_hedged() {
     let rig = Rig::new(2, []).await;
@@ -344,14 +347,14 @@ async fn a_request_that_was_sent_while_there_was_one_path_is_hedged() {
     assert_eq!((rig.paths.hedged(), rig.paths.open().len()), (1, 2));
 }
 
-/// A class without a limit.
+/// Creates a class without a limit.
 fn class() -> (Shaper, TrafficClass) {
     let shaper = Shaper::new(Class::new(RateLimit::Unlimited)).unwrap();
     let class = shaper.traffic_class(shaper.default_class());
     (shaper, class)
 }
 
-/// Two paths whose requests wait for a class.
+/// Opens two paths whose requests wait for a class.
 async fn shaped(class: &TrafficClass) -> Rig {
     let policy = Options::default().with_class(Some(class.clone())).policy(Some(PATIENCE));
     Rig::with(2, [], policy, Budget::new(1024, 64 << 20)).await
@@ -371,11 +374,11 @@ async fn a_second_copy_pays_its_class_as_well() {
     reading.await.unwrap().unwrap();
     let sent = shaper.statistics(shaper.default_class()).unwrap().sent;
     assert_eq!((rig.paths.hedged(), sent.requests), (1, 2));
-    // What the first copy brings is not known yet.
+    // It is not known yet how many bytes the first copy will move.
     assert_eq!(sent.bytes, 2 * LEN as u64);
 }
 
-/// The first attempt is answered by nothing, which gives its bytes back.
+/// The first attempt receives no answer, so its bytes are returned to the class.
 #[tokio::test(start_paused = true)]
 async fn each_attempt_pays_and_a_read_that_fails_has_moved_nothing() {
     let (shaper, class) = class();
@@ -389,7 +392,7 @@ async fn each_attempt_pays_and_a_read_that_fails_has_moved_nothing() {
     assert_eq!((rig.paths.hedged(), sent.requests, sent.bytes), (0, 2, LEN as u64));
 }
 
-/// Requests wait for memory because those that have it wait in their class.
+/// Requests wait for memory because those that hold it wait in their class.
 #[tokio::test(start_paused = true)]
 async fn paths_are_not_busy_with_what_a_class_holds_back() {
     let shaper = Shaper::new(Class::new("1kbit".parse().unwrap())).unwrap();

@@ -1,4 +1,4 @@
-//! How many sessions a disk has while it has much to do.
+//! The number of sessions of a disk under high load.
 
 use iscsi_testkit::scsi::{AccessState, PortGroup, PortGroups, TargetPort};
 use iscsi_tuner::Tuning;
@@ -7,11 +7,11 @@ use tokio::task::JoinSet;
 use super::*;
 
 const PART: usize = 64 << 10;
-/// More than there is room for on the way to the unit.
+/// More than may be in flight to the unit.
 const READERS: u64 = 256;
 const MAX: u32 = 2;
 
-/// A port of an array, in the group of the same number.
+/// Creates a port of an array, in the group of the same number.
 fn port(groups: &PortGroups, disk: &RamDisk, number: u16) -> Arc<Mutex<Target>> {
     let port = TargetPort::new(groups.clone(), number);
     let mut config = TargetConfig::new(TARGET, disk.clone()).with_port(port);
@@ -19,7 +19,8 @@ fn port(groups: &PortGroups, disk: &RamDisk, number: u16) -> Arc<Mutex<Target>> 
     Arc::new(Mutex::new(Target::new(config)))
 }
 
-/// A disk with both ports of an array, of which one serves the unit best, over links that need several sessions.
+/// Opens a disk with both ports of an array, one of which serves the unit best, over links that need several
+/// sessions.
 async fn disk_of_an_array() -> Disk {
     let states = [AccessState::ActiveOptimized, AccessState::ActiveNonOptimized];
     let groups = (1..).zip(states).map(|(id, state)| PortGroup::new(id, [id]).with_state(state));
@@ -38,7 +39,7 @@ async fn disk_of_an_array() -> Disk {
     open::open(&node, url).await.unwrap()
 }
 
-/// Reads all the time for so long.
+/// Reads continuously for this time.
 async fn read_for(disk: &Disk, time: Duration) {
     let (begun, mut readers) = (Instant::now(), JoinSet::new());
     for reader in 0..READERS {
@@ -52,7 +53,7 @@ async fn read_for(disk: &Disk, time: Duration) {
     readers.join_all().await;
 }
 
-/// A session that is kept at a port of less use counts as well.
+/// A session that is kept at a less useful port counts as well.
 #[tokio::test(start_paused = true)]
 async fn there_are_never_more_sessions_than_were_allowed() {
     let disk = disk_of_an_array().await;

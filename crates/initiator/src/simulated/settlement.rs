@@ -1,4 +1,4 @@
-//! What was sent over a path that is held up, or lost, never lands on newer data.
+//! What was sent over a path that is held up or lost never overwrites newer data.
 
 use std::ops::Range;
 
@@ -17,8 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(200);
 /// Longer than any segment lives.
 const LONG: Duration = Duration::from_secs(150);
 
-/// A disk over two portals, whose first path is held up with writes on their way that the other one has
-/// made good.
+/// A disk over two portals. Its first path is held up, with writes in flight that the other path has completed.
 struct Rig {
     network: Simulated,
     node: Node,
@@ -26,7 +25,8 @@ struct Rig {
     medium: RamDisk,
 }
 
-/// Two portals of one target, or of two portal groups; 0 where it states none.
+/// Creates the targets of two portals: one target if the portal groups are equal. Group 0 means that the target
+/// states none.
 fn targets(medium: &RamDisk, portal_groups: [u16; 2]) -> [Arc<Mutex<Target>>; 2] {
     let target = |portal_group| {
         let mut config = TargetConfig::new(TARGET, medium.clone());
@@ -60,7 +60,7 @@ impl Rig {
         Self { network, node, disk, medium }
     }
 
-    /// The same, and its first path is held up.
+    /// Opens the disk, holds up its first path, and writes, so that copies of the writes are held up there.
     async fn start(portal_groups: [u16; 2]) -> Self {
         let rig = Self::open(portal_groups).await;
         for seed in 0..4 {
@@ -72,23 +72,23 @@ impl Rig {
         rig
     }
 
-    /// Writes all parts at once.
+    /// Writes all parts concurrently.
     async fn write(&self, seed: u8) -> Result<(), Error> {
         write(&self.disk, seed).await
     }
 
-    /// How many parts hold that.
+    /// Returns how many parts hold the data of that seed.
     fn parts_of(&self, seed: u8) -> u8 {
         parts_of(&self.medium, seed)
     }
 
-    /// New connections to the first portal lead to another portal group.
+    /// Leads new connections to the first portal to another portal group.
     fn lead_first_portal_to(&self, portal_group: u16) {
         let [target, _] = targets(&self.medium, [portal_group; 2]);
         *lock(&self.network.portals[0].moved_to) = Some(target);
     }
 
-    /// What was held up reaches the target.
+    /// Lets what was held up reach the target.
     async fn release(&self) {
         self.network.portals[0].release();
         tokio::time::sleep(Duration::from_secs(60)).await;
@@ -98,7 +98,7 @@ impl Rig {
 const OLD: u8 = 0x11;
 const NEW: u8 = 0x22;
 
-/// Where a part begins, bytes.
+/// Returns the offset of a part, in bytes.
 fn at(part: u8) -> u64 {
     u64::from(part) * PART as u64
 }
@@ -107,7 +107,7 @@ fn data(part: u8, seed: u8) -> Bytes {
     vec![seed ^ part; PART].into()
 }
 
-/// Neither portal is to be reached, and the connections through the first are gone.
+/// Makes neither portal reachable, and cuts the connections through the first one.
 fn take_away(network: &Simulated) {
     network.portals.iter().for_each(|portal| portal.refuse(true));
     network.portals[0].cut();
@@ -135,7 +135,7 @@ async fn write_parts(disk: &Disk, parts: Range<u8>, seed: u8) -> Result<(), Erro
     writes.join_all().await.into_iter().collect()
 }
 
-/// The copies that lost are aborted, so that the blocks are free again as soon as the path answers.
+/// The losing copies are aborted, so the blocks are free as soon as the path answers.
 #[tokio::test(start_paused = true)]
 async fn the_losing_copy_of_a_write_is_aborted() {
     let rig = Rig::start([1, 1]).await;
@@ -155,7 +155,7 @@ async fn the_losing_copy_of_a_write_is_aborted() {
     assert!(target.violations().is_empty(), "{:?}", target.violations());
 }
 
-/// What was held up does not land on what is written by another disk, after the first one was closed.
+/// After the first disk was closed, what was held up does not overwrite what another disk writes.
 #[tokio::test(start_paused = true)]
 async fn a_disk_that_is_logged_out_changes_nothing_any_more() {
     let rig = Rig::start([1, 1]).await;
@@ -169,7 +169,7 @@ async fn a_disk_that_is_logged_out_changes_nothing_any_more() {
     assert_eq!(rig.parts_of(NEW), PARTS);
 }
 
-/// The same where the last handle is dropped: it takes as long, but nobody is told.
+/// Dropping the last handle settles the writes as a logout does, but no caller receives the result.
 #[tokio::test(start_paused = true)]
 async fn a_disk_that_is_dropped_is_settled_in_the_background() {
     let Rig { network, node, disk, medium } = Rig::start([1, 1]).await;
@@ -184,7 +184,7 @@ async fn a_disk_that_is_dropped_is_settled_in_the_background() {
     assert_eq!(parts_of(&medium, NEW), PARTS);
 }
 
-/// A logout that cannot settle everything says so, and in time.
+/// A logout that cannot settle all writes reports that, within a time limit.
 #[tokio::test(start_paused = true)]
 async fn a_logout_says_what_it_could_not_settle() {
     let rig = Rig::start([1, 1]).await;
@@ -199,7 +199,7 @@ async fn a_logout_says_what_it_could_not_settle() {
     assert_eq!(again.to_string(), error.to_string());
 }
 
-/// No time settles what a lost session was writing: only a login to the same nexus does.
+/// Only a login to the same nexus settles the writes of a lost session; no lapse of time does.
 #[tokio::test(start_paused = true)]
 async fn newer_data_waits_until_a_lost_session_is_reinstated() {
     let rig = Rig::start([1, 1]).await;
@@ -217,7 +217,7 @@ async fn newer_data_waits_until_a_lost_session_is_reinstated() {
     rig.disk.logout().await.unwrap();
 }
 
-/// RFC 8305 §5: a portal that does not answer holds up neither the lost session nor what waits for it.
+/// RFC 8305 §5: a portal that does not answer delays neither the lost session nor the writes that wait for it.
 #[tokio::test(start_paused = true)]
 async fn a_dark_portal_costs_its_head_start() {
     let rig = Rig::start([1, 1]).await;
@@ -236,8 +236,8 @@ async fn a_dark_portal_costs_its_head_start() {
     rig.disk.logout().await.unwrap();
 }
 
-/// A session that came back over another portal gives way to one over its own, once that answers; nothing
-/// that is under way is lost by that.
+/// A session that has reconnected over another portal is replaced by one over its own portal, once that
+/// answers. No request in flight is lost by that.
 #[tokio::test(start_paused = true)]
 async fn sessions_are_spread_over_the_portals_again() {
     let rig = Rig::start([1, 1]).await;
@@ -264,7 +264,7 @@ async fn sessions_are_spread_over_the_portals_again() {
     assert!(target.violations().is_empty(), "{:?}", target.violations());
 }
 
-/// Where nothing does, writes to the same blocks fail, and others do not.
+/// If the writes of a lost session are not settled, writes to the same blocks fail, and other writes do not.
 #[tokio::test(start_paused = true)]
 async fn writes_over_what_is_not_settled_fail() {
     let rig = Rig::start([1, 1]).await;
@@ -278,7 +278,7 @@ async fn writes_over_what_is_not_settled_fail() {
     assert_eq!(error.advice(), Some(Advice::WriteNothing), "{error}");
 }
 
-/// A network that was gone for longer than any patience, and is back.
+/// The network is down for longer than every time limit, and comes back.
 #[tokio::test(start_paused = true)]
 async fn what_was_given_up_is_settled_once_the_portals_are_back() {
     let rig = Rig::start([1, 1]).await;
@@ -292,7 +292,7 @@ async fn what_was_given_up_is_settled_once_the_portals_are_back() {
     rig.disk.logout().await.unwrap();
 }
 
-/// The same, while a write waits for that.
+/// The network is down for longer than every time limit, and comes back while a write waits for that.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_waits_for_what_was_given_up_goes_on_once_the_portals_are_back() {
     let rig = Rig::start([1, 1]).await;
@@ -312,7 +312,7 @@ async fn a_write_that_waits_for_what_was_given_up_goes_on_once_the_portals_are_b
     rig.disk.logout().await.unwrap();
 }
 
-/// The wait ends while the process is stopped, and the portals are back when it goes on.
+/// The time limit passes while the process is stopped, and the portals are back when it continues.
 #[tokio::test(start_paused = true)]
 async fn a_write_waits_for_its_blocks_in_the_time_in_which_the_process_runs() {
     let rig = Rig::start([1, 1]).await;
@@ -328,7 +328,7 @@ async fn a_write_waits_for_its_blocks_in_the_time_in_which_the_process_runs() {
     rig.disk.logout().await.unwrap();
 }
 
-/// A disk has given up, and is idle, and another one of the initiator writes to the same unit.
+/// A disk has given up and is idle, and another disk of the initiator writes to the same unit.
 #[tokio::test(start_paused = true)]
 async fn what_an_idle_disk_has_given_up_is_settled_for_another_one() {
     let rig = Rig::start([1, 1]).await;
@@ -346,7 +346,7 @@ async fn what_an_idle_disk_has_given_up_is_settled_for_another_one() {
     rig.disk.logout().await.unwrap();
 }
 
-/// A disk has ended without that, and another one of the initiator writes to the same unit.
+/// A disk has ended with unsettled writes, and another disk of the initiator writes to the same unit.
 #[tokio::test(start_paused = true)]
 async fn what_a_disk_has_left_is_settled_for_another_one() {
     for is_dropped in [false, true] {
@@ -365,7 +365,7 @@ async fn what_a_disk_has_left_is_settled_for_another_one() {
     }
 }
 
-/// What another disk writes is not written over by what was held up.
+/// Checks that what was held up does not overwrite what another disk writes.
 async fn later_writes_stand(network: &Simulated, medium: &RamDisk, later: Disk) {
     write(&later, NEW).await.unwrap();
     network.portals[0].release();
@@ -374,8 +374,8 @@ async fn later_writes_stand(network: &Simulated, medium: &RamDisk, later: Disk) 
     later.logout().await.unwrap();
 }
 
-/// The same, and the other one is opened when nobody has the unit any more: the range stays taken, and is settled when a
-/// write waits for it.
+/// A disk has ended with unsettled writes, and another disk is opened when no disk has the unit any more. The
+/// range stays locked, and is settled when a write waits for it.
 #[tokio::test(start_paused = true)]
 async fn what_a_disk_has_left_is_settled_for_one_that_comes_later() {
     for (is_dropped, portal_group) in [(false, 1), (true, 1), (true, 0)] {
@@ -393,7 +393,8 @@ async fn what_a_disk_has_left_is_settled_for_one_that_comes_later() {
     }
 }
 
-/// The same over a session that the user of the initiator has opened: it may be all that he has left.
+/// A disk has ended with unsettled writes, and another disk is opened over a session that the caller opened.
+/// The session may be all that the caller has left of the initiator.
 #[tokio::test(start_paused = true)]
 async fn what_a_disk_has_left_is_settled_for_one_of_a_session() {
     let Rig { network, node, disk, medium } = Rig::start([1, 1]).await;
@@ -407,7 +408,7 @@ async fn what_a_disk_has_left_is_settled_for_one_of_a_session() {
     later_writes_stand(&network, &medium, later).await;
 }
 
-/// Nobody can open a disk any more: what was not settled is left to the target.
+/// No disk can be opened any more, so unsettled writes are left to the target.
 #[tokio::test(start_paused = true)]
 async fn what_nobody_can_wait_for_is_not_kept() {
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
@@ -425,7 +426,8 @@ async fn what_nobody_can_wait_for_is_not_kept() {
     assert_eq!(left[1], left[0] + 1, "the one that settles");
 }
 
-/// The portal of the lost session leads to another group by now, and another portal to its own.
+/// The portal of the lost session leads to another portal group, and another portal leads to the session's
+/// group.
 #[tokio::test(start_paused = true)]
 async fn a_lost_session_is_settled_through_any_portal_of_its_group() {
     let rig = Rig::start([1, 1]).await;
@@ -438,8 +440,8 @@ async fn a_lost_session_is_settled_through_any_portal_of_its_group() {
     rig.disk.logout().await.unwrap();
 }
 
-/// ISI-02: a session is one with its portal group. The portal of a lost one leads to another group by now,
-/// and a login there makes the first group drop nothing (RFC 7143 §4.4.3).
+/// ISI-02: a session belongs to its portal group. The portal of a lost session leads to another group, and a
+/// login there does not make the first group drop anything (RFC 7143 §4.4.3).
 #[tokio::test(start_paused = true)]
 async fn isi_02_a_login_to_another_portal_group_settles_nothing() {
     let rig = Rig::start([1, 2]).await;
@@ -454,14 +456,15 @@ async fn isi_02_a_login_to_another_portal_group_settles_nothing() {
     assert_eq!(rig.parts_of(NEW), newer);
 }
 
-/// Each portal's first write from now on is carried out late.
+/// Makes each portal execute the next write late.
 fn execute_first_late(network: &Simulated) {
     for portal in network.portals.iter() {
         lock(&portal.target).config_mut().faults.push(Fault::execute_late(..=0, LONG));
     }
 }
 
-/// The port that has such a write does not serve the unit any more, as the next writes find out.
+/// Makes the port that has such a write stop serving the unit, which the next writes find out. Returns its
+/// portal.
 async fn set_carrier_aside<'a>(network: &'a Simulated, disk: &Disk) -> &'a Portal {
     let has_it = |portal: &&Portal| lock(&portal.target).put_off_commands() > 0;
     let carrier = network.portals.iter().find(has_it).unwrap();
@@ -471,8 +474,8 @@ async fn set_carrier_aside<'a>(network: &'a Simulated, disk: &Disk) -> &'a Porta
     carrier
 }
 
-/// A session is set aside, since its port does not serve the unit any more, with a write that is carried out late.
-/// The caller drops that, and the abort does not come through; then the disk is logged out.
+/// A session is set aside, since its port does not serve the unit any more, while a write that is executed late
+/// is in flight on it. The caller drops the write, and the abort does not arrive. Then the disk is logged out.
 #[tokio::test(start_paused = true)]
 async fn a_logout_waits_for_a_session_that_is_let_go() {
     for is_back in [true, false] {
@@ -501,8 +504,8 @@ async fn a_logout_waits_for_a_session_that_is_let_go() {
     }
 }
 
-/// The caller of a write neither goes on with it nor drops it: the session that has it cannot be emptied, and the logout does
-/// not wait for that.
+/// The caller of a write neither polls it nor drops it, so the session with the write cannot be emptied. The
+/// logout does not wait for that.
 #[tokio::test(start_paused = true)]
 async fn a_logout_does_not_wait_for_a_caller() {
     let Rig { network, node: _node, disk, medium: _ } = Rig::open([1, 2]).await;

@@ -1,4 +1,4 @@
-//! An attempt of a disk's request, from when its session takes it over until the unit has ended it.
+//! An attempt of a disk's request, from when its session takes it until the unit has ended it.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Weak};
@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::state::counters::RequestKind;
 use crate::state::unit_lock::{UnitGuard, UnitLock};
 
-/// Tasks to be woken when no lock of a unit is held. Mostly it is one.
+/// Tasks to wake when no lock of a unit is held. Usually there is one.
 #[derive(Debug, Default)]
 #[must_use]
 pub(crate) struct Wakers {
@@ -29,7 +29,7 @@ pub(crate) struct Attempted {
     pub(crate) request: RequestId,
     pub(crate) attempt: AttemptId,
     pub(crate) path: PathId,
-    /// By which statistics the request is counted, and the number of its bytes.
+    /// Kind of the request for statistics, and the number of bytes that it moves.
     pub(crate) kind: RequestKind,
     pub(crate) len: u64,
     /// Whether the command has a shorter form.
@@ -41,23 +41,23 @@ pub(crate) struct Attempted {
 pub(crate) enum Ended {
     /// The known unit has executed the command.
     Good(Completion),
-    /// The unit has executed the command, and has to be asked which unit it is before that counts. So the attempt has not
-    /// ended.
+    /// The unit has executed the command, but must be asked which unit it is before that counts. So the
+    /// attempt has not ended.
     Unproven(Begun, Box<Completion>),
-    /// Perhaps another unit has executed the command. The buffer comes back.
+    /// Another unit may have executed the command. Returns the buffer.
     AnotherUnit(BytesMut),
-    /// The command has failed. The buffer comes back.
+    /// The command has failed. Returns the buffer.
     Failed(Error, BytesMut),
-    /// The session is over, and has not taken the command over.
+    /// The session has ended, and has not taken the command.
     NotTaken,
 }
 
-/// The requests of a disk, which are told how their attempts have ended.
+/// The requests of a disk, which receive the ends of their attempts.
 pub(crate) trait Requester: Debug + Send + Sync {
-    /// Whether a request waits for the end of the attempt.
+    /// Returns whether a request waits for the end of the attempt.
     fn is_awaited(&self, unit: &UnitGuard<'_>, attempt: AttemptId) -> bool;
 
-    /// The command of the attempt has ended. Returns who is to be woken. The lock is released by then.
+    /// Handles the end of an attempt's command. Releases the lock, and returns the tasks to wake.
     fn ended(
         self: Arc<Self>,
         unit: UnitGuard<'_>,
@@ -67,7 +67,8 @@ pub(crate) trait Requester: Debug + Send + Sync {
     ) -> Wakers;
 }
 
-/// Whom the end of an attempt is reported to, once. The session does not keep the disk.
+/// The recipient of the end of an attempt, which is reported once. The reference is weak: a session does not
+/// keep its disk alive.
 #[derive(Debug)]
 pub(crate) struct AttemptReport {
     pub(crate) requester: Weak<dyn Requester>,
@@ -93,7 +94,7 @@ impl Wakers {
 }
 
 impl AttemptReport {
-    /// Reports how the attempt has ended, if the disk is still there.
+    /// Reports how the attempt has ended, if the disk still exists.
     pub(crate) fn end(self, unit: &UnitLock, ended: Ended, now: Instant) {
         if let Some(requester) = self.requester.upgrade() {
             let wakers = requester.ended(unit.lock(), &self.attempted, ended, now);

@@ -1,6 +1,6 @@
-//! How much may be under way at once.
+//! The budget: limits of what may be in flight at the same time.
 //!
-//! Why it is so: `docs/design/limits.md`.
+//! Design: `docs/design/limits.md`.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::state::waiters::{WaitGuard, Waiters};
 
-/// The limits of a session: requests, and the bytes of their buffers. Clones are the same budget.
+/// Limits of requests in flight, and of the bytes of their buffers. Clones share the same budget.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget(Arc<Shared>);
 
@@ -22,22 +22,22 @@ pub(crate) struct Budget(Arc<Shared>);
 struct Shared {
     max_requests: usize,
     max_bytes: u64,
-    /// Those who wait, or have room since and have not gone on.
+    /// Requests that wait, or have received room but were not polled since.
     waiters: Waiters,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// What has room.
+    /// Requests, and bytes, for which there is still room.
     requests: usize,
     bytes: u64,
-    /// Those that wait for bytes, in their order, with some that have given up. Whoever is the first is not overtaken by
-    /// one that needs less.
+    /// Requests that wait for bytes, in their order, including some that have given up. A request that needs
+    /// less does not overtake the first one.
     with_bytes: VecDeque<Waiting>,
-    /// Those that need none, as a flush, which take nothing of what the others wait for, but a request.
+    /// Requests that need no bytes, such as flushes. Of what the others wait for, they only take a request.
     without_bytes: VecDeque<Waiting>,
-    /// Requests that had to wait.
+    /// Number of requests that had to wait, and the time that they waited.
     waits: u64,
     waited: Duration,
 }
@@ -45,14 +45,14 @@ struct State {
 /// A request that waits for room.
 #[derive(Debug)]
 struct Waiting {
-    /// How many had to wait before.
+    /// Number of requests that had to wait before this one.
     number: u64,
     bytes: u64,
     permit: oneshot::Sender<Permit>,
 }
 
-/// A share of the budget; it goes back when the session has finished with the request, which may
-/// be later than when its caller has lost interest.
+/// A share of the budget. It is released when the session has finished with the request. That may be after
+/// the caller has dropped its future.
 #[derive(Debug)]
 pub(crate) struct Permit {
     budget: Budget,
@@ -69,7 +69,7 @@ struct Place<'a> {
 }
 
 impl Budget {
-    /// What a session, or the sessions of a disk together, may have under way by the options.
+    /// Returns the budget of a session, or of all sessions of a disk together, by the options.
     pub(crate) fn of(options: &Options) -> Self {
         Self::new(options.requests(), options.in_flight.bytes)
     }
@@ -92,29 +92,29 @@ impl Budget {
         }))
     }
 
-    /// How many requests with buffers of `bytes` have room at once, at least one.
+    /// Returns how many requests with buffers of `bytes` have room at the same time, at least one.
     pub(crate) fn max_of(&self, bytes: usize) -> usize {
         let by_bytes = self.0.max_bytes / (bytes as u64).max(1);
         usize::try_from(by_bytes).unwrap_or(usize::MAX).min(self.0.max_requests).max(1)
     }
 
-    /// Bytes that the buffers of further requests may have now.
+    /// Returns the bytes that the buffers of further requests may have.
     pub(crate) fn bytes_left(&self) -> u64 {
         self.lock().bytes
     }
 
-    /// Bytes of the buffers of requests under way.
+    /// Returns the bytes of the buffers of requests in flight.
     #[cfg(test)]
     pub(crate) fn bytes_in_use(&self) -> usize {
         usize::try_from(self.0.max_bytes - self.bytes_left()).unwrap()
     }
 
-    /// Waits for room for one request with buffers of `bytes`. One that exceeds the whole budget
-    /// gets all of it.
+    /// Waits for room for one request with buffers of `bytes`. A request that exceeds the whole budget gets
+    /// all of it.
     pub(crate) async fn reserve(&self, bytes: usize) -> Result<Permit, Error> {
         match self.try_reserve(bytes) {
             Some(permit) => Ok(permit),
-            // Boxed, since most requests find some.
+            // Boxed, because most requests find room.
             None => Box::pin(self.wait_for_room(bytes)).await,
         }
     }
@@ -133,52 +133,52 @@ impl Budget {
         self.lock().queue_up(self.share(bytes), permit);
         let begun = Instant::now();
         let place = Place { budget: self, granted, begun, has_room: false, _waiting };
-        // Some may have come back since it was looked for.
+        // Capacity may have been released since `try_reserve` failed.
         self.serve();
         place
     }
 
-    /// Gives room to those that wait, without the lock: who is woken may want it.
+    /// Gives room to requests that wait, without the lock: a task that is woken may take the lock.
     fn serve(&self) {
         loop {
             let next = self.lock().next();
             let Some(Waiting { bytes, permit, .. }) = next else { return };
-            // It comes back where nobody waits for it any more.
+            // If the request does not wait any more, the permit is dropped and returns its share.
             drop(permit.send(Permit { budget: self.clone(), bytes }));
         }
     }
 
-    /// Whether requests wait for room now.
+    /// Returns whether requests wait for room.
     pub(crate) fn has_waiters(&self) -> bool {
         self.0.waiters.are_any()
     }
 
-    /// How many requests had to wait for room, and how long those that have it by now waited in all.
+    /// Returns how many requests had to wait for room, and how long those that got it waited in total.
     pub(crate) fn waits(&self) -> (u64, Duration) {
         let state = self.lock();
         (state.waits, state.waited)
     }
 
-    /// Room for one request, if there is some and nobody waits for it.
+    /// Returns room for one request, if there is some and no other request waits for it.
     pub(crate) fn try_reserve(&self, bytes: usize) -> Option<Permit> {
         let bytes = self.share(bytes);
         let mut state = self.lock();
-        // While there is room for a request, nobody waits but for bytes.
+        // While there is room for a request, others can only be waiting for bytes.
         let is_free = (state.with_bytes.is_empty() || bytes == 0) && state.take(bytes);
         is_free.then(|| Permit { budget: self.clone(), bytes })
     }
 
-    /// How many requests there can be.
+    /// Returns the maximum number of requests in flight.
     pub(crate) fn max_requests(&self) -> u32 {
         u32::try_from(self.0.max_requests).unwrap_or(u32::MAX)
     }
 
-    /// The bytes of all buffers there can be, but for one request that exceeds the budget.
+    /// Returns the maximum bytes of all buffers, except for one request that exceeds the budget.
     pub(crate) fn max_bytes(&self) -> u64 {
         self.0.max_bytes
     }
 
-    /// What a request with buffers of `bytes` takes.
+    /// Returns the share of a request with buffers of `bytes`.
     fn share(&self, bytes: usize) -> u64 {
         (bytes as u64).min(self.0.max_bytes)
     }
@@ -193,7 +193,7 @@ impl State {
         self.requests > 0 && self.bytes >= bytes
     }
 
-    /// Takes room for one request, if there is some. Says whether there was.
+    /// Takes room for one request, if there is some. Returns whether there was.
     const fn take(&mut self, bytes: u64) -> bool {
         let has_room = self.has_room(bytes);
         if has_room {
@@ -214,7 +214,7 @@ impl State {
         self.waits += 1;
     }
 
-    /// Takes room for the one whose turn it is, if there is some: the first of all, or where the bytes are too few for
+    /// Takes room for the next request, if there is some: the first of all, or if there are too few bytes for
     /// that one, the first that needs none.
     fn next(&mut self) -> Option<Waiting> {
         for queue in [&mut self.with_bytes, &mut self.without_bytes] {
@@ -236,7 +236,8 @@ impl State {
         Some(next)
     }
 
-    /// Those that have given up behind others, of whom so many wait, do not fill the queues.
+    /// Removes requests that have given up, if they are more than half of a queue. `others` is the number of
+    /// requests that still wait.
     fn tidy(&mut self, others: usize) {
         for queue in [&mut self.with_bytes, &mut self.without_bytes] {
             if queue.len() > 2 * others {
@@ -257,7 +258,8 @@ impl Waiting {
 }
 
 impl Drop for Place<'_> {
-    /// Whoever gives his up may have been the first, with a need for which there was no room.
+    /// Serves the others: a place that is given up may have been the first, and needed more room than there
+    /// was.
     fn drop(&mut self) {
         self.granted.close();
         {
@@ -355,7 +357,7 @@ mod tests {
         let mut given_up = Box::pin(budget.reserve(1));
         let mut next = Box::pin(budget.reserve(1));
         assert!(waits(&mut given_up).await && waits(&mut next).await);
-        // It has the room, and does not look.
+        // The request has the room, and is not polled.
         drop(first);
         drop(given_up);
         assert!(next.await.is_ok());

@@ -1,4 +1,4 @@
-//! What is counted of the requests of a disk, or of one of its sessions.
+//! Statistics of the requests of a disk, or of one of its sessions.
 
 use std::ops::AddAssign;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::state::latency::Latency;
 
-/// What a request does, as far as statistics distinguish it.
+/// Kind of a request in statistics.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum RequestKind {
     Read,
@@ -125,7 +125,7 @@ impl RequestStats {
     }
 }
 
-/// Adds what was counted elsewhere, of another disk say.
+/// Adds other statistics, for example of another disk.
 impl AddAssign<&Self> for RequestStats {
     fn add_assign(&mut self, other: &Self) {
         self.reads.add(&other.reads);
@@ -137,14 +137,15 @@ impl AddAssign<&Self> for RequestStats {
     }
 }
 
-/// So many ends are noted before they are counted together: to count one touches four cache lines, to note it one.
+/// Number of ends that are noted before they are counted together: counting an end touches four cache lines,
+/// noting it one.
 const NOTED: usize = 32;
 
 /// Counts requests from many tasks concurrently.
 #[derive(Debug, Default)]
 pub(crate) struct Counters(Mutex<Counted>);
 
-/// What is counted of requests, behind whichever lock.
+/// Statistics of requests, under the lock of their owner.
 #[derive(Debug, Default)]
 pub(crate) struct Counted {
     /// Requests that have begun and not ended, and their bytes.
@@ -152,11 +153,11 @@ pub(crate) struct Counted {
     bytes_in_flight: u64,
     /// Ends that are not counted yet.
     noted: Vec<End>,
-    /// Without what is in flight. Shared with snapshots, so that to take one takes no copy under the lock.
+    /// Statistics without what is in flight. Shared with snapshots, so that none is copied under the lock.
     stats: Arc<RequestStats>,
 }
 
-/// What was counted at a moment.
+/// Statistics at one moment.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     requests_in_flight: u64,
@@ -164,7 +165,7 @@ pub(crate) struct Snapshot {
     stats: Arc<RequestStats>,
 }
 
-/// How a request has ended: after which time, if well.
+/// The end of a request: the time that it took, or `None` if it failed.
 #[derive(Clone, Copy, Debug)]
 struct End {
     kind: RequestKind,
@@ -188,7 +189,7 @@ impl Counters {
         Running { counters: self, kind, bytes, has_ended: false }
     }
 
-    /// What was counted so far.
+    /// Returns what was counted so far.
     pub(crate) fn stats(&self) -> RequestStats {
         let snapshot = self.lock().snapshot();
         snapshot.into_stats()
@@ -200,7 +201,7 @@ impl Counters {
 }
 
 impl Counted {
-    /// The number of requests in flight, and their bytes.
+    /// Returns the number of requests in flight, and their bytes.
     pub(crate) const fn in_flight(&self) -> (u64, u64) {
         (self.requests_in_flight, self.bytes_in_flight)
     }
@@ -211,7 +212,7 @@ impl Counted {
         self.bytes_in_flight += bytes;
     }
 
-    /// One has ended: if well, after this time.
+    /// Counts the end of a request: `time` is the time that it took, or `None` if it failed.
     pub(crate) fn end(&mut self, kind: RequestKind, bytes: u64, time: Option<Duration>) {
         self.give_up(bytes);
         if self.noted.len() >= NOTED {
@@ -220,13 +221,13 @@ impl Counted {
         self.noted.push(End { kind, bytes, time });
     }
 
-    /// One is in flight no more.
+    /// Counts that a request is not in flight any more, without a result.
     pub(crate) const fn give_up(&mut self, bytes: u64) {
         self.requests_in_flight -= 1;
         self.bytes_in_flight -= bytes;
     }
 
-    /// Counts what is noted.
+    /// Counts the ends that were noted.
     fn catch_up(&mut self) {
         let Self { noted, stats, .. } = self;
         if !noted.is_empty() {
@@ -235,14 +236,14 @@ impl Counted {
         }
     }
 
-    /// What was counted so far.
+    /// Returns what was counted so far.
     pub(crate) fn snapshot(&mut self) -> Snapshot {
         self.catch_up();
         let Self { requests_in_flight, bytes_in_flight, .. } = *self;
         Snapshot { requests_in_flight, bytes_in_flight, stats: Arc::clone(&self.stats) }
     }
 
-    /// What was counted there counts here from now on; what is in flight ends here.
+    /// Adds the counts of another instance. Its requests in flight will end here.
     pub(crate) fn inherit(&mut self, mut other: Self) {
         other.catch_up();
         *Arc::make_mut(&mut self.stats) += &other.stats;
@@ -252,7 +253,7 @@ impl Counted {
 }
 
 impl Snapshot {
-    /// The same by itself.
+    /// Returns the statistics. The snapshot is copied only if it is still shared.
     pub(crate) fn into_stats(self) -> RequestStats {
         let Self { requests_in_flight, bytes_in_flight, stats } = self;
         RequestStats { requests_in_flight, bytes_in_flight, ..Arc::unwrap_or_clone(stats) }
@@ -260,7 +261,7 @@ impl Snapshot {
 }
 
 impl Running<'_> {
-    /// The request has ended: if well, after this time.
+    /// Counts the end of the request: `time` is the time that it took, or `None` if it failed.
     pub(crate) fn end(mut self, time: Option<Duration>) {
         self.has_ended = true;
         self.counters.lock().end(self.kind, self.bytes, time);

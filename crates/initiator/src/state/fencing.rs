@@ -15,20 +15,20 @@ use tokio::time::Instant;
 use crate::error::{Consequence, Error, UnitCause};
 use crate::state::unit_lock::{Guarded, LeftPaths, UnitLock};
 
-/// The [`Fencing`] of a disk under the lock of its unit, and the wait for the turn of a procedure.
+/// The [`Fencing`] of a disk under the lock of its unit, and the wait of procedures for their turn.
 #[derive(Debug)]
 pub(crate) struct SharedFencing {
     key: ReservationKey,
     fencing: Guarded<Fencing>,
-    /// Sessions that are over.
+    /// Paths whose sessions have ended.
     left: LeftPaths,
-    /// Copy of [`Fencing::is_preempted`]: a request that begins looks at it, and takes no lock.
+    /// Copy of [`Fencing::is_preempted`], which each request reads when it begins, without the lock.
     is_preempted: AtomicBool,
-    /// The turn may have passed to another procedure.
+    /// Notified when the turn may have passed to another procedure.
     turned: Notify,
 }
 
-/// What a session of a disk has to do with the registrations of the disk.
+/// The part of one session in the registrations of its disk.
 #[derive(Debug, Default)]
 pub(crate) struct Membership {
     fencing: OnceLock<Arc<SharedFencing>>,
@@ -42,7 +42,7 @@ pub(crate) struct Member<'a> {
     path: PathId,
 }
 
-/// A procedure that runs; dropped, it is given up.
+/// A procedure in progress. Dropping it cancels the procedure.
 #[derive(Debug)]
 pub(crate) struct Procedure<'a> {
     fencing: &'a SharedFencing,
@@ -64,18 +64,18 @@ impl SharedFencing {
         self.key
     }
 
-    /// The error of all requests, if another host has ended a registration.
+    /// Returns the error of all requests, if another host has ended a registration.
     pub(crate) fn verdict(&self) -> Result<(), Error> {
         let is_preempted = self.is_preempted.load(Ordering::SeqCst);
         if is_preempted { Err(UnitCause::Preempted { key: self.key }.into()) } else { Ok(()) }
     }
 
-    /// Whether the unit may know the key by a nexus of the disk.
+    /// Returns whether the unit may still have the key registered for a nexus of the disk.
     pub(crate) fn may_be_left(&self) -> bool {
         self.with(|fencing| fencing.may_be_left())
     }
 
-    /// The error of a disk that has ended, and may have left a registration for this reason.
+    /// Returns the error of a disk that has ended, and may have left a registration for the reason `why`.
     pub(crate) fn left_because(&self, why: Error) -> Error {
         Error::from(Consequence::StillRegistered { key: self.key, why })
     }
@@ -94,22 +94,23 @@ impl SharedFencing {
 }
 
 impl Membership {
-    /// The membership of a further session of the same disk.
+    /// Returns the membership of a further session of the same disk.
     pub(crate) fn follow(&self) -> Self {
         Self { fencing: self.fencing.clone(), path: OnceLock::new() }
     }
 
-    /// The registrations of the disk, if it has a key.
+    /// Returns the registrations of the disk, if it has a key.
     pub(crate) fn fencing(&self) -> Option<&Arc<SharedFencing>> {
         self.fencing.get()
     }
 
-    /// Gives the disk a key, if it has none yet.
+    /// Sets the key of the disk, if it has none yet.
     pub(crate) fn set_key(&self, key: ReservationKey, unit: &Arc<UnitLock>) {
         self.fencing.get_or_init(|| Arc::new(SharedFencing::new(key, unit)));
     }
 
-    /// The session, which is this path and has this nexus, if the disk has a key.
+    /// Returns the session as a member, if the disk has a key. `path` is the session's path, `nexus` its
+    /// nexus.
     pub(crate) fn member(
         &self,
         path: PathId,
@@ -124,12 +125,13 @@ impl Membership {
         Some(Member { fencing, path: *self.path.get_or_init(attach) })
     }
 
-    /// The error of all requests, if another host has ended a registration of the disk.
+    /// Returns the error of all requests, if another host has ended a registration of the disk.
     pub(crate) fn verdict(&self) -> Result<(), Error> {
         self.fencing().map_or(Ok(()), |fencing| fencing.verdict())
     }
 
-    /// Takes a unit attention. Returns whether it reports that another host has ended the registration of the disk.
+    /// Handles a unit attention. Returns whether it reports that another host has ended the registration of
+    /// the disk.
     pub(crate) fn on_unit_attention(&self, additional: AdditionalSense) -> bool {
         let member = self.fencing().zip(self.path.get());
         member.is_some_and(|(fencing, path)| {
@@ -141,7 +143,7 @@ impl Membership {
 impl Drop for Membership {
     fn drop(&mut self) {
         if let Some((fencing, path)) = self.fencing().zip(self.path.get()) {
-            // It may be dropped under the lock.
+            // This may run under the lock, so the path is only queued here.
             fencing.left.add(*path);
             fencing.turned.notify_waiters();
         }
@@ -153,12 +155,12 @@ impl<'a> Member<'a> {
         self.fencing.key
     }
 
-    /// Whether the session was registered.
+    /// Returns whether the session was registered.
     pub(crate) fn is_registered(&self) -> bool {
         self.fencing.with(|fencing| fencing.is_registered(self.path))
     }
 
-    /// Whether the unit may know the nexus of the session by the key of the disk.
+    /// Returns whether the unit may have the nexus of the session registered by the key of the disk.
     pub(crate) fn is_nexus_registered(&self) -> bool {
         self.fencing.with(|fencing| fencing.is_nexus_registered(self.path))
     }
@@ -181,7 +183,7 @@ impl Procedure<'_> {
     /// Waits until the procedure has a question, or has ended.
     ///
     /// # Errors
-    /// How it ended.
+    /// The result of the procedure, once it has ended.
     pub(crate) async fn next(&self) -> Result<Question, Result<(), Failure>> {
         let turned = &self.fencing.turned;
         loop {

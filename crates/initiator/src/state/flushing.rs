@@ -1,4 +1,4 @@
-//! A flush that runs, by the owner of the flushes of its unit.
+//! A flush in progress, which the owner of the unit's flushes decides.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) struct Flushing {
     id: FlushId,
 }
 
-/// The caller that waits for a flush; dropped, it waits no longer.
+/// The caller that waits for a flush, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct FlushCaller {
     flushes: Arc<UnitFlushes>,
@@ -26,7 +26,7 @@ pub(crate) struct FlushCaller {
 }
 
 impl Flushing {
-    /// Adds a flush of what has been written by its turn.
+    /// Starts a flush of what has been written by its turn.
     pub(crate) fn start(
         unit: &Arc<UnitState>,
         flushes: &Arc<UnitFlushes>,
@@ -38,7 +38,8 @@ impl Flushing {
         (Self { unit: Arc::clone(unit), flushes: own, id }, FlushCaller { flushes, id })
     }
 
-    /// Completes when the turn may have passed to another flush, from its first poll on.
+    /// Returns a future that completes when the turn may have passed to another flush, from its first poll
+    /// on.
     pub(crate) fn turned(&self) -> Notified<'_> {
         self.flushes.turned()
     }
@@ -52,7 +53,7 @@ impl Flushing {
         step
     }
 
-    /// When to poll, whatever happens before.
+    /// Returns when to poll at the latest.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.flushes.owner().poll_timeout(self.id).map(Instant::from_std)
     }

@@ -7,15 +7,16 @@ use iscsi_pdu::Isid;
 
 use crate::state::session_key::SessionKey;
 
-/// As many as there are qualifiers.
+/// Number of qualifiers, and so of ISIDs.
 const ALL: u32 = 1 << 16;
 
-/// The ISIDs of an initiator's sessions: of the random type, told apart by the qualifier (RFC 7143
+/// The ISIDs of an initiator's sessions. They are of the random type and differ in the qualifier (RFC 7143
 /// §11.12.5).
 ///
-/// One that is given again while its session lives would have the target end that session (RFC 7143
-/// §6.3.5). So it is not, as long as anything holds the session, or opens it anew. The lowest that is free is given, so
-/// that another process can end all of them when this one is gone, once it was told how many there may be.
+/// A login with an ISID that a live session has would make the target end that session (RFC 7143 §6.3.5). So
+/// an ISID is not used again as long as anything holds its session or reconnects it. The lowest free
+/// qualifier is used, so that another process can end all sessions after this process is gone, if it knows
+/// how many there may be.
 #[derive(Debug)]
 pub(crate) struct Isids {
     random: [u8; 3],
@@ -24,17 +25,17 @@ pub(crate) struct Isids {
 
 #[derive(Debug, Default)]
 struct Used {
-    /// No lower qualifier is free.
+    /// No qualifier below this one is free.
     lowest: u16,
-    /// So many were given at least once: all below that.
+    /// Number of ISIDs that were used at least once: all qualifiers below it.
     given: u32,
-    /// No more are given.
+    /// Limit of the ISIDs, once it was set.
     bound: Option<u32>,
-    /// How many hold each: for a while two, when a session is opened anew.
+    /// Number of holders of each ISID. While a session reconnects it may be two.
     holders: HashMap<Isid, u32>,
 }
 
-/// The key of a session, whose ISID no other session gets until this is dropped.
+/// The key of a session. No other session gets its ISID until this is dropped.
 #[derive(Debug)]
 pub(crate) struct HeldKey {
     pub(crate) key: SessionKey,
@@ -46,7 +47,7 @@ impl Isids {
         Arc::new(Self { random, used: Mutex::default() })
     }
 
-    /// The key of a session that was not there before; `None` if every ISID is in use.
+    /// Returns the key of a new session; `None` if every ISID is in use.
     pub(crate) fn hold_next(self: &Arc<Self>) -> Option<HeldKey> {
         let mut used = self.lock();
         let bound = used.bound.unwrap_or(ALL);
@@ -61,26 +62,27 @@ impl Isids {
         None
     }
 
-    /// The random part, and how many ISIDs there are from now on at most, for another process to end them: `wanted`, if
-    /// no more were given. Once it is said it stays.
+    /// Sets the limit of the ISIDs from here on, and returns their random part and the limit, so that another
+    /// process can end all of them. The limit is `wanted`, unless more are used already. A limit once set
+    /// stays.
     pub(crate) fn bound(&self, wanted: u32) -> ([u8; 3], u32) {
         let mut used = self.lock();
         let least = used.given.max(wanted).min(ALL);
         (self.random, *used.bound.get_or_insert(least))
     }
 
-    /// The ISIDs of a process that was bound so.
+    /// Returns the ISIDs of a process whose [`bound`](Self::bound) has returned these values.
     pub(crate) fn all(random: [u8; 3], bound: u32) -> impl Iterator<Item = Isid> {
         let qualifiers = (0..bound.min(ALL)).filter_map(|qualifier| u16::try_from(qualifier).ok());
         qualifiers.map(move |qualifier| Isid::random(random, qualifier))
     }
 
-    /// Whether a session of this process has it.
+    /// Returns whether a session of this process holds the ISID.
     pub(crate) fn is_held(&self, isid: Isid) -> bool {
         self.lock().holders.contains_key(&isid)
     }
 
-    /// That key, for a session that is opened anew.
+    /// Holds a key, for a session that reconnects.
     pub(crate) fn hold(self: &Arc<Self>, key: SessionKey) -> HeldKey {
         self.held(&mut self.lock(), key)
     }
@@ -112,7 +114,8 @@ impl Drop for HeldKey {
 mod tests {
     use super::*;
 
-    /// RFC 7143 §6.3.5: a login with the ISID of a live session ends it. The qualifiers wrap.
+    /// RFC 7143 §6.3.5: a login with the ISID of a live session ends it, so the ISID is not used while
+    /// anything holds it.
     #[test]
     fn an_isid_is_given_again_only_when_nothing_holds_it() {
         let isids = Isids::new([1, 2, 3]);

@@ -1,12 +1,12 @@
-//! How long requests took: a histogram.
+//! A histogram of the times of requests.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// Number of decimal digits in which values agree that are counted as one.
+/// Number of decimal digits in which values agree that count as one.
 const DIGITS: u8 = 2;
-/// Whatever takes longer counts as this long.
+/// Longest time. Longer times count as this one.
 const MAX: Duration = Duration::from_secs(3600);
 
 /// Histogram of the times of requests: from one microsecond to an hour, with an error of at
@@ -14,7 +14,7 @@ const MAX: Duration = Duration::from_secs(3600);
 #[doc(alias("histogram", "percentile", "round-trip time"))]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Latency {
-    /// Microseconds; `None` until something is recorded.
+    /// Histogram in microseconds; `None` until a time is recorded.
     histogram: Option<Histogram<u64>>,
     sum: Duration,
 }
@@ -78,7 +78,8 @@ impl Latency {
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut later = Self::default();
-        // Beyond the longest time of a histogram, the count of the longest answers for all.
+        // `count_at` beyond the longest time of a histogram would return the count of the longest, so it is
+        // not called there.
         for bucket in self.histogram.iter().flat_map(Histogram::iter_recorded) {
             let value = bucket.value_iterated_to();
             let before = earlier.histogram.as_ref().filter(|before| value <= before.max());
@@ -94,7 +95,7 @@ impl Latency {
         self.sum = self.sum.saturating_add(time);
     }
 
-    /// Adds what another one has recorded.
+    /// Adds the records of another histogram.
     pub(crate) fn add(&mut self, other: &Self) {
         self.sum = self.sum.saturating_add(other.sum);
         let Some(more) = &other.histogram else { return };
@@ -102,7 +103,7 @@ impl Latency {
             self.histogram = Some(more.clone());
             return;
         };
-        // It grows as far as the longest time needs, so there is nothing that it could not hold.
+        // The histogram resizes itself for the longest time, so the addition cannot fail.
         let added = histogram.add(more);
         debug_assert!(added.is_ok(), "{added:?}");
     }

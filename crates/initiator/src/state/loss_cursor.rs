@@ -8,8 +8,8 @@ use iscsi_multipath::LossCount;
 use crate::error::{Error, UnitCause};
 use crate::state::unit_lock::UnitLock;
 
-/// How many losses one handle has reported. Each handle of a disk reports each loss once, as Linux does for each open file that
-/// had a failed write-back (`errseq_t`).
+/// Number of losses of writes that one handle has reported. Each handle of a disk reports each loss once, as
+/// Linux does for each open file that had a failed write-back (`errseq_t`).
 #[derive(Debug)]
 pub(crate) struct LossCursor {
     unit: Arc<UnitLock>,
@@ -21,23 +21,24 @@ pub(crate) struct LossCursor {
 pub(crate) struct SeenLosses(LossCount);
 
 impl LossCursor {
-    /// The cursor of a new handle, which reports the losses that no handle has reported yet.
+    /// Creates the cursor of a new handle, which reports the losses that no handle has reported yet.
     pub(crate) fn new(unit: &Arc<UnitLock>) -> Self {
         Self { unit: Arc::clone(unit), seen: unit.reported_losses().0.into() }
     }
 
-    /// A flush or a change begins.
+    /// Returns the number of losses that the handle has reported when a flush or a change begins.
     pub(crate) fn begin(&self) -> SeenLosses {
         SeenLosses(LossCount(self.seen.load(Ordering::SeqCst)))
     }
 
-    /// Whether more was lost than the handle had reported when its flush began. Reports nothing.
+    /// Returns whether there are more losses than the handle had reported when its flush began. Reports
+    /// nothing.
     pub(crate) fn are_more_than(&self, seen: SeenLosses) -> bool {
         self.unit.lock().durability.losses() > seen.0
     }
 
-    /// Carries out a change, and does it again if a flush of this handle has reported a loss meanwhile: what had been changed by
-    /// then may be lost, and no later flush reports it.
+    /// Executes a change. Executes it again if a flush of this handle has reported a loss meanwhile: what was
+    /// changed by then may be lost, and no later flush reports it.
     pub(crate) async fn until_not_lost<F: Future<Output = Result<(), Error>>>(
         &self,
         change: impl Fn() -> F,
@@ -51,11 +52,11 @@ impl LossCursor {
         }
     }
 
-    /// The flush has ended well, and its caller receives the result.
+    /// Ends a flush that has succeeded, whose caller receives this result.
     ///
     /// # Errors
-    /// [`UnitCause::UnflushedWritesLost`] if something was lost that the handle had not reported when the flush began: so all
-    /// flushes in progress report it.
+    /// [`UnitCause::UnflushedWritesLost`] if there is a loss that the handle had not reported when the flush
+    /// began. So all flushes in progress report it.
     pub(crate) fn end(&self, seen: SeenLosses) -> Result<(), Error> {
         let losses = self.unit.lock().durability.report_losses();
         self.seen.fetch_max(losses.0, Ordering::SeqCst);
@@ -63,7 +64,8 @@ impl LossCursor {
     }
 }
 
-/// A clone begins at the latest loss that any handle has reported: a clone made for each flush does not report it again.
+/// A clone begins at the latest loss that any handle has reported, so a clone made for each flush does not
+/// report it again.
 impl Clone for LossCursor {
     fn clone(&self) -> Self {
         let clone = Self::new(&self.unit);

@@ -1,4 +1,4 @@
-//! What a target announces, for those who listen.
+//! Notices of a target, for subscribers.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};

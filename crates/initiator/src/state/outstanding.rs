@@ -4,7 +4,8 @@ use tokio::sync::Notify;
 
 use crate::state::waiters::Waiters;
 
-/// The tasks that wait for some commands to end. Which ones have ended, the [`Unit`](iscsi_multipath::Unit) knows.
+/// The tasks that wait for some commands to end. The [`Unit`](iscsi_multipath::Unit) knows which ones have
+/// ended.
 #[derive(Debug, Default)]
 pub(crate) struct Outstanding {
     ended: Notify,
@@ -12,15 +13,16 @@ pub(crate) struct Outstanding {
 }
 
 impl Outstanding {
-    /// Some commands have ended. To be called without the lock of the unit.
+    /// Wakes the tasks that wait, because some commands have ended. Must be called without the lock of the
+    /// unit.
     pub(crate) fn notify(&self) {
-        // Mostly no task waits, and to notify takes a lock even then.
+        // Usually no task waits, and a notification takes a lock even then.
         if self.waiters.are_any() {
             self.ended.notify_waiters();
         }
     }
 
-    /// Waits until `have_ended` holds; asks it whenever some commands have ended.
+    /// Waits until `have_ended` returns true. It is called each time that some commands have ended.
     pub(crate) async fn wait(&self, have_ended: impl Fn() -> bool) {
         let _waiting = self.waiters.join();
         loop {

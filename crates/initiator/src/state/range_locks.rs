@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use iscsi_multipath::ranges::{Admitted, RangeId, Ranges};
 use tokio::sync::oneshot;
 
-/// The ranges of one unit that are being written, by whichever disk and session. Clones are the same ranges.
+/// The ranges of one unit that any disk or session is writing. Clones share the same ranges.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RangeLocks(Arc<Shared>);
 
-/// The same, as long as anybody uses them.
+/// A weak reference to the ranges of a unit.
 #[derive(Clone, Debug)]
 pub(crate) struct WeakRangeLocks(Weak<Shared>);
 
@@ -22,11 +22,11 @@ struct Shared(Mutex<Line>);
 #[derive(Debug, Default)]
 struct Line {
     ranges: Ranges,
-    /// One for each range that waits.
+    /// A sender for each range that waits.
     admissions: BTreeMap<RangeId, oneshot::Sender<()>>,
 }
 
-/// A place in the line. Dropped before the range is taken, it lets those behind it move up.
+/// A place in the queue. If it is dropped before its range is taken, the ranges after it move up.
 #[derive(Debug)]
 struct Turn {
     shared: Arc<Shared>,
@@ -34,41 +34,41 @@ struct Turn {
     is_claimed: bool,
 }
 
-/// A range that is taken until this is dropped; one that is in doubt then stays taken.
+/// A range that is taken until this is dropped. A range in doubt stays taken after that.
 #[derive(Debug)]
 pub(crate) struct RangeGuard {
     shared: Arc<Shared>,
     id: RangeId,
 }
 
-/// The writes of one session that the target may still carry out: those under way, and once the session
-/// is lost, those that were, until the target is known to have finished with them.
+/// The writes of one session that the target may still execute: those in flight, and once the session is
+/// lost, those that were in flight until the target is known to have finished with them.
 ///
-/// Another session may write the same data there again; whatever else belongs there has to wait.
+/// Another session may write the same data there again. Every other write of these ranges must wait.
 #[derive(Debug, Default)]
 pub(crate) struct Unsettled {
     writes: AtomicUsize,
-    /// What the writes of the lost session were to change.
+    /// Ranges of the writes that the lost session had in flight; `None` if they are not kept.
     extents: Mutex<Option<Vec<Arc<RangeGuard>>>>,
 }
 
 impl Unsettled {
-    /// From now on the ranges of a lost session are kept.
+    /// Keeps the ranges of the session from here on if it is lost.
     pub(crate) fn keep(&self) {
         self.lock().get_or_insert_default();
     }
 
-    /// A write is handed to the session.
+    /// Counts a write that is handed to the session.
     pub(crate) fn begin(&self) {
         self.writes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The target has finished with a write.
+    /// Counts a write that the target has finished.
     pub(crate) fn end(&self) {
         self.writes.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// The session was lost with a write under way.
+    /// Keeps the range of a write that was in flight when the session was lost.
     pub(crate) fn put(&self, extent: Arc<RangeGuard>) {
         if let Some(extents) = &mut *self.lock() {
             extent.leave();
@@ -76,22 +76,22 @@ impl Unsettled {
         }
     }
 
-    /// Whether the target has finished with every write.
+    /// Returns whether the target has finished with every write.
     pub(crate) fn is_settled(&self) -> bool {
         self.writes.load(Ordering::Relaxed) == 0
     }
 
-    /// Whether somebody waits for a range that the lost session was writing.
+    /// Returns whether a write waits for a range that the lost session was writing.
     pub(crate) fn is_waited_for(&self) -> bool {
         self.lock().iter().flatten().any(|extent| extent.is_waited_for())
     }
 
-    /// The target has finished with what the lost session was writing. Gives the ranges back, and keeps
-    /// none any more.
+    /// Releases the ranges of a lost session, because the target has finished with its writes. No range is
+    /// kept after that.
     pub(crate) fn settle(&self) {
         let extents = self.lock().take().unwrap_or_default();
         self.writes.store(0, Ordering::Relaxed);
-        // The drop of each wakes those that wait for it.
+        // The drop of each range wakes the writes that wait for it.
         extents.into_iter().for_each(|extent| extent.settle());
     }
 
@@ -115,22 +115,24 @@ impl RangeLocks {
         WeakRangeLocks(Arc::downgrade(&self.0))
     }
 
-    /// Whether a lost session was writing a part of the range, and the target may go on with it.
+    /// Returns whether a lost session was writing a part of the range, and the target may still execute that
+    /// write.
     pub(crate) fn is_unsettled(&self, range: &Range<u64>) -> bool {
         self.0.lock().ranges.is_in_doubt(range)
     }
 
-    /// Takes the range, if it touches nothing that is taken or waits.
+    /// Takes the range, if it does not touch a range that is taken or waits.
     pub(crate) fn try_take(&self, range: &Range<u64>) -> Option<RangeGuard> {
         let id = self.0.lock().ranges.try_take(range)?;
         Some(RangeGuard { shared: Arc::clone(&self.0), id })
     }
 
-    /// Waits until the range is free, and takes it. The turn is that of the first poll. Invariant: the range is not empty.
+    /// Waits until the range is free, and takes it. Its place in the queue is that of the first poll.
+    /// Invariant: the range is not empty.
     pub(crate) async fn take(&self, range: Range<u64>) -> RangeGuard {
         let shared = Arc::clone(&self.0);
         let (id, admission) = {
-            // Under one lock, or a range that is given back in between would admit nobody.
+            // Both under one lock: otherwise a range that is released in between would wake no waiter.
             let mut line = self.0.lock();
             let (id, is_taken) = line.ranges.take(range);
             if is_taken {
@@ -141,14 +143,14 @@ impl RangeLocks {
             (id, admitted)
         };
         let turn = Turn { shared, id, is_claimed: false };
-        // The other end stays in the line as long as the turn does.
+        // The sender stays in the queue as long as the turn does.
         drop(admission.await);
         turn.claim()
     }
 }
 
 impl Turn {
-    /// The range, which has come to its turn.
+    /// Returns the range, whose turn it is.
     fn claim(mut self) -> RangeGuard {
         self.is_claimed = true;
         RangeGuard { shared: Arc::clone(&self.shared), id: self.id }
@@ -156,14 +158,14 @@ impl Turn {
 }
 
 impl Shared {
-    /// Applies `change` and wakes each waiter whose range is taken by that, after unlocking.
+    /// Applies `change` and wakes each waiter whose range was taken by that, after unlocking.
     fn change(&self, change: impl FnOnce(&mut Line) -> Admitted) {
         let admissions: Vec<_> = {
             let mut line = self.lock();
             let admitted = change(&mut line);
             admitted.iter().filter_map(|id| line.admissions.remove(id)).collect()
         };
-        // A waiter that does not listen any more gives the range back by dropping its turn.
+        // A waiter that does not listen any more releases the range by dropping its turn.
         for admission in admissions {
             admission.send(()).ok();
         }
@@ -186,17 +188,17 @@ impl Drop for Turn {
 }
 
 impl RangeGuard {
-    /// Whether somebody waits for a part of the range.
+    /// Returns whether a write waits for a part of the range.
     fn is_waited_for(&self) -> bool {
         self.shared.lock().ranges.is_waited_for(self.id)
     }
 
-    /// A session was lost that was writing the range.
+    /// Marks the range as in doubt: a session was lost that was writing it.
     fn leave(&self) {
         self.shared.lock().ranges.doubt(self.id);
     }
 
-    /// The target has finished with what one such session was writing.
+    /// Notes that the target has finished with one lost session's write of the range.
     fn settle(&self) {
         self.shared.change(|line| line.ranges.settle(self.id));
     }
@@ -244,8 +246,8 @@ mod tests {
         assert!(taken().is_some());
     }
 
-    /// Of two lost sessions that were writing a range, both have to be settled; and it stays taken when
-    /// nobody is left who could settle them.
+    /// If two lost sessions were writing a range, both must be settled. The range stays taken if nothing is
+    /// left that could settle them.
     #[test]
     fn what_nobody_settles_stays_taken() {
         let extents = RangeLocks::default();
@@ -287,7 +289,7 @@ mod tests {
         drop(first);
         let second = poll(&mut second);
         assert!(second.is_some());
-        // It has the range, and leaves before it knows.
+        // The third write has the range, and is dropped before it is polled.
         let mut third = locks.taking(0..8);
         assert!(poll(&mut third).is_none());
         drop(held);

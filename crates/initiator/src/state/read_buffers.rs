@@ -1,7 +1,7 @@
-//! Buffers of reads, used again once the caller has dropped what was read.
+//! Pool of read buffers, which are used again once the caller has dropped the data.
 //!
-//! The kernel clears fresh memory, and maps it page by page: with a thread for each processor, reads of 1 MiB on a short
-//! link take 1.4 times the processor time.
+//! The kernel clears fresh memory, and maps it page by page: with a thread per processor, reads of 1 MiB on a
+//! short link then take 1.4 times the processor time.
 
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -11,11 +11,13 @@ use iscsi_session::BufferPool;
 
 use crate::state::budget::Budget;
 
-/// Shorter buffers come from the allocator as fast: it gives none of them back to the kernel at once.
+/// Shorter buffers come from the allocator as fast, because it does not immediately return their memory to
+/// the kernel.
 const MIN_LEN: usize = 128 << 10;
 
-/// The buffers that lie ready: none that comes back when the budget has no room for it beside those. None are kept
-/// unless somebody gives them back when they are not used for a while.
+/// The buffers that are ready for reuse. A buffer that comes back is freed if the budget has no room for it
+/// beside these, or if the pool is not kept: that needs a supervisor that frees the pool when it is not used
+/// for a while.
 #[derive(Debug)]
 pub(crate) struct ReadBuffers {
     budget: Budget,
@@ -25,13 +27,13 @@ pub(crate) struct ReadBuffers {
 #[derive(Debug, Default)]
 struct Ready {
     is_kept: bool,
-    /// The one that came back last is the last.
+    /// Buffers; the one that came back last is the last.
     buffers: Vec<BytesMut>,
-    /// The sum of their lengths.
+    /// Sum of the lengths of the buffers.
     bytes: u64,
 }
 
-/// What was read, until the last of those who share it has dropped it.
+/// Data of a read. The buffer returns to the pool when its last user drops it.
 struct Lent {
     buffer: BytesMut,
     home: Weak<ReadBuffers>,
@@ -42,7 +44,8 @@ impl ReadBuffers {
         Self { budget, ready: Mutex::default() }
     }
 
-    /// What was read, for the caller. Its buffer comes back when nobody has any of it left.
+    /// Returns the data of a read for the caller. The buffer returns to the pool when the last clone is
+    /// dropped.
     pub(crate) fn lend(self: &Arc<Self>, buffer: BytesMut) -> Bytes {
         if buffer.len() < MIN_LEN {
             return buffer.freeze();
@@ -50,18 +53,18 @@ impl ReadBuffers {
         Bytes::from_owner(Lent { buffer, home: Arc::downgrade(self) })
     }
 
-    /// From now on what comes back is kept.
+    /// Keeps buffers that come back from here on.
     pub(crate) fn keep(&self) {
         self.lock().is_kept = true;
     }
 
-    /// Gives the memory back to the allocator, also what comes back from now on.
+    /// Frees the buffers, and those that come back from here on.
     pub(crate) fn give_back(&self) {
         let ready = mem::take(&mut *self.lock());
         drop(ready);
     }
 
-    /// The sum of the lengths of those that lie ready.
+    /// Returns the sum of the lengths of the buffers in the pool.
     #[cfg(test)]
     pub(crate) fn bytes_ready(&self) -> u64 {
         self.lock().bytes
@@ -92,7 +95,7 @@ impl BufferPool for ReadBuffers {
 }
 
 impl Ready {
-    /// One of that length. Where there is none, the one that has lain for the longest gives way.
+    /// Takes a buffer of length `len`. If there is none, frees the oldest buffer.
     fn take(&mut self, len: usize) -> Option<BytesMut> {
         let found = self.buffers.iter().rposition(|buffer| buffer.len() == len);
         let at = found.or_else(|| (!self.buffers.is_empty()).then_some(0))?;

@@ -1,4 +1,4 @@
-//! The callers that wait until it is certain which unit a session leads to.
+//! Callers that wait until it is certain which unit a session leads to.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use crate::state::unit_lock::{GuardBeside, Guarded, UnitLock};
 
 type Answer = Result<(), Error>;
 
-/// The revalidation of one path, and those that wait for it.
+/// The revalidation of one path, and the callers that wait for it.
 #[derive(Debug)]
 pub(crate) struct Revalidating {
     owner: Guarded<Owner>,
-    /// A caller waits no longer.
+    /// Notified when a caller stops waiting.
     left: Arc<Notify>,
 }
 
@@ -34,7 +34,8 @@ pub(crate) struct Waiter {
     answer: oneshot::Receiver<Answer>,
 }
 
-/// The one that polls for all, until none waits. If it is dropped before, all receive that the session has ended.
+/// The caller that polls for all, until none waits. If it is dropped before, the others receive the error
+/// that the session has ended.
 #[derive(Debug)]
 pub(crate) struct Asker {
     revalidating: Arc<Revalidating>,
@@ -47,7 +48,7 @@ impl Revalidating {
         Self { owner: Guarded::new(unit, Owner::default()), left: Arc::default() }
     }
 
-    /// Adds a caller. The first one receives the part of the asker.
+    /// Adds a caller. The first one becomes the asker.
     pub(crate) fn wait(self: &Arc<Self>, path: PathId, terms: &Terms) -> (Waiter, Option<Asker>) {
         let (sender, answer) = oneshot::channel();
         let mut owner = self.lock();
@@ -72,8 +73,10 @@ impl Owner {
 }
 
 impl Waiter {
+    /// Waits for the answer.
+    ///
     /// # Errors
-    /// Why it is not certain which unit it is.
+    /// The reason why it is not certain which unit it is.
     pub(crate) async fn answer(mut self) -> Answer {
         (&mut self.answer).await.unwrap_or(Err(Error::closed()))
     }
@@ -91,7 +94,7 @@ impl Drop for Waiter {
 }
 
 impl Asker {
-    /// Notified when a caller waits no longer.
+    /// Returns what is notified when a caller stops waiting.
     pub(crate) fn left(&self) -> Arc<Notify> {
         Arc::clone(&self.revalidating.left)
     }
@@ -105,7 +108,7 @@ impl Asker {
         step
     }
 
-    /// When to poll, whatever happens before.
+    /// Returns when to poll at the latest.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.revalidating.lock().revalidations.poll_timeout(self.path).map(Instant::from_std)
     }
@@ -116,7 +119,7 @@ impl Asker {
 
     pub(crate) fn answer(&self, waiter: WaiterId, answer: Answer) {
         let sender = self.revalidating.lock().take(waiter);
-        // The caller may have gone meanwhile.
+        // The caller may have stopped waiting meanwhile.
         drop(sender.map(|sender| sender.send(answer)));
     }
 }

@@ -1,4 +1,4 @@
-//! How long segments may be on the way to each address, as far as trials have shown it.
+//! Limits of the length of segments on the way to each address, found by trials.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -8,13 +8,13 @@ use std::time::Duration;
 use iscsi_tuner::SegmentLimit;
 use tokio::time::Instant;
 
-/// Where full segments have passed, the next trial begins after so long at the soonest: a path may change.
+/// Minimum pause before the next trial after full segments have passed: a path may change.
 const AFTER_PASSING: Duration = Duration::from_secs(600);
-/// Where a trial has shown nothing. A link that was dead may be back.
+/// Minimum pause after a trial without a result: a link that was dead may be back.
 const AFTER_NOTHING: Duration = Duration::from_secs(10);
 
-/// What is known of the paths of an initiator, by the address that they lead to. A limit holds for all further connections
-/// there, of any session, for as long as the initiator lives.
+/// Limits of the paths of an initiator, by the address that they lead to. A limit applies to all further
+/// connections to that address, of any session, for as long as the initiator exists.
 #[derive(Debug, Default)]
 pub(crate) struct SegmentLimits(Mutex<HashMap<IpAddr, Path>>);
 
@@ -25,10 +25,11 @@ struct Path {
     next_trial: Option<Instant>,
 }
 
-/// Begins to try the path to an address in the background.
+/// Starts a trial of the path to an address in the background.
 pub(crate) type StartTrial = Box<dyn Fn(TrialTurn) + Send>;
 
-/// The only trial of a path at this time. Dropped without a word, it has shown nothing.
+/// The only trial of a path at this time. If it is dropped before [`has_passed`](Self::has_passed), it has no
+/// result.
 #[derive(Debug)]
 pub(crate) struct TrialTurn {
     limits: Arc<SegmentLimits>,
@@ -37,17 +38,18 @@ pub(crate) struct TrialTurn {
 }
 
 impl SegmentLimits {
-    /// The limit on the way to an address.
+    /// Returns the limit on the way to an address.
     pub(crate) fn get(&self, address: IpAddr) -> Option<SegmentLimit> {
         self.lock().get(&address)?.limit
     }
 
-    /// Segments are no longer than that from now on.
+    /// Sets the limit of segments on the way to an address.
     pub(crate) fn learn(&self, address: IpAddr, limit: SegmentLimit) {
         self.lock().entry(address).or_default().limit = Some(limit);
     }
 
-    /// The turn to try the way to an address; `None` while another trial lasts, and for some time after it.
+    /// Begins a trial of the path to an address; `None` while another trial is in progress, and for some time
+    /// after it.
     pub(crate) fn begin_trial(self: &Arc<Self>, address: SocketAddr) -> Option<TrialTurn> {
         let mut paths = self.lock();
         let path = paths.entry(address.ip()).or_default();
@@ -65,12 +67,12 @@ impl SegmentLimits {
 }
 
 impl TrialTurn {
-    /// Where it goes.
+    /// Returns the address that the trial is for.
     pub(crate) const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Full segments have arrived.
+    /// Notes that full segments have arrived.
     pub(crate) const fn has_passed(&mut self) {
         self.has_passed = true;
     }

@@ -1,4 +1,4 @@
-//! What tells the sessions of an initiator apart.
+//! Keys that distinguish the sessions of an initiator.
 
 use std::fmt;
 
@@ -21,7 +21,7 @@ pub struct SessionKey {
 }
 
 impl SessionKey {
-    /// A session that was not there before.
+    /// Returns the key of a new session.
     pub(crate) const fn first(isid: Isid) -> Self {
         Self { isid, reopened: 0 }
     }

@@ -1,4 +1,4 @@
-//! What the disks of an initiator with one unit have to know of each other's flushes.
+//! State of flushes that the disks of an initiator with the same unit share.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -8,20 +8,20 @@ use tokio::sync::futures::Notified;
 
 use crate::state::unit_lock::UnitLock;
 
-/// The disks of an initiator with one unit. SYNCHRONIZE CACHE is about what all of them have written: a flush that fails on the
-/// medium may have lost what each of them had not flushed, and the unit reports that to no other session. It reports resets
-/// and deferred errors to each session itself.
+/// The disks of an initiator with one unit. SYNCHRONIZE CACHE concerns what all of them have written: a flush
+/// that fails on the medium may have lost what each of them had not flushed, and the unit reports that to no
+/// other session. The unit itself reports resets and deferred errors to each session.
 #[derive(Debug, Default)]
 pub(crate) struct UnitFlushes {
-    /// Locked before a [`UnitLock`], never after one.
+    /// Must be locked before a [`UnitLock`], never after one.
     owner: Mutex<Flushes>,
-    /// The turn may have passed to another flush.
+    /// Notified when the turn may have passed to another flush.
     turned: Notify,
     disks: Mutex<Vec<Weak<UnitLock>>>,
 }
 
 impl UnitFlushes {
-    /// Adds a disk, whose flushes take turns with those of the others from now on.
+    /// Adds a disk. Its flushes take turns with those of the others from here on.
     pub(crate) fn add(&self, disk: &Arc<UnitLock>) {
         let mut disks = self.lock();
         disks.retain(|other| {
@@ -30,34 +30,34 @@ impl UnitFlushes {
         disks.push(Arc::downgrade(disk));
     }
 
-    /// The owner of the flushes in progress.
+    /// Returns the owner of the flushes in progress.
     pub(crate) fn owner(&self) -> MutexGuard<'_, Flushes> {
         self.owner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// By what the flushes of a disk are told from those of another one.
+    /// Returns what distinguishes the flushes of a disk from those of another one.
     pub(crate) fn owner_of(disk: &Arc<UnitLock>) -> FlushOwner {
         FlushOwner(Arc::as_ptr(disk).addr() as u64)
     }
 
-    /// Completes when the turn may have passed to another flush.
+    /// Returns a future that completes when the turn may have passed to another flush.
     pub(crate) fn turned(&self) -> Notified<'_> {
         self.turned.notified()
     }
 
-    /// The turn may have passed to another flush.
+    /// Notifies the flushes that wait: the turn may have passed to another one.
     pub(crate) fn pass_turn(&self) {
         self.turned.notify_waiters();
     }
 
-    /// A flush of this disk has failed on the medium: the others have lost writes as well.
+    /// Notes a loss of writes for the other disks, because a flush of this disk has failed on the medium.
     pub(crate) fn failed(&self, disk: &UnitLock) {
         let disks: Vec<_> = self.lock().iter().filter_map(Weak::upgrade).collect();
         let others = disks.iter().filter(|other| !std::ptr::eq(Arc::as_ptr(other), disk));
         others.for_each(|other| other.lock().durability.on_lost_writes());
     }
 
-    /// Whether there are several disks.
+    /// Returns whether there are several disks.
     pub(crate) fn are_shared(&self) -> bool {
         self.lock().iter().filter(|disk| disk.strong_count() > 0).count() > 1
     }

@@ -1,6 +1,6 @@
-//! The lock around all that is known of a unit, and around what disks keep beside that.
+//! The lock around everything that is known of a unit, and around what disks keep beside that.
 //!
-//! Why it is so: `docs/design/unit-lock.md`.
+//! Design: `docs/design/unit-lock.md`.
 
 use std::fmt;
 use std::mem;
@@ -16,8 +16,8 @@ use crate::events::disk_events::EventLog;
 
 /// What the sessions of a disk know of their unit, under one lock.
 ///
-/// A driver takes it while it holds the lock of its session. So nothing calls into a session while it holds this one, and
-/// tasks are woken after it is released.
+/// A driver takes it while it holds the lock of its session. So no code may call into a session while it
+/// holds this lock, and tasks are woken after it is released.
 #[derive(Debug, Default)]
 pub(crate) struct UnitLock {
     copies: Copies,
@@ -27,31 +27,32 @@ pub(crate) struct UnitLock {
     pub(crate) events: Arc<EventLog>,
 }
 
-/// What the lock guards.
+/// Contents of the lock.
 struct Locked {
     unit: Unit,
-    /// Opens what is [guarded](Guarded) beside the unit.
+    /// Key to the cells that are [guarded](Guarded) beside the unit.
     owner: QCellOwner,
 }
 
-/// Paths whose sessions are over, and which are to be forgotten when the lock is taken next: the last handle of a session may be
-/// dropped under the lock.
+/// Paths whose sessions have ended. They are removed when the lock is taken next, because the last handle of
+/// a session may be dropped under the lock.
 #[derive(Debug, Default)]
 pub(crate) struct LeftPaths {
     paths: Mutex<Vec<PathId>>,
     are_some: AtomicBool,
 }
 
-/// Something that is kept beside a unit, under its lock. It lies with its owner, who may know more than the lock does.
+/// Data that is kept beside a unit, under its lock. Its owner stores it, so it can have types that the lock
+/// does not know.
 pub(crate) struct Guarded<T> {
     unit: Arc<UnitLock>,
     data: QCell<T>,
 }
 
-/// Copies of what every request looks at, so that it need not take the lock for that. They are renewed before the lock is
-/// released.
+/// Copies of what every request reads, so that it need not take the lock for that. They are updated before
+/// the lock is released.
 ///
-/// All are in one place: with 1,000 disks no cache has any of them.
+/// All are in one place: with 1,000 disks, none of them is in a cache.
 #[derive(Debug, Default)]
 struct Copies {
     size: AtomicU64,
@@ -64,24 +65,24 @@ struct Copies {
     needs_revalidation: AtomicBool,
 }
 
-/// What is known of the unit, until it is dropped.
+/// Access to what is known of the unit, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct UnitGuard<'a> {
     // Dropped in this order: subscribers are woken after the lock is released.
     locked: MutexGuard<'a, Locked>,
     losses: NewLosses<'a>,
     lock: &'a UnitLock,
-    /// The copies may differ from the unit.
+    /// Whether the copies may differ from the unit.
     is_changed: bool,
 }
 
-/// What is kept beside the unit, until it is dropped.
+/// Access to what is kept beside the unit, until it is dropped.
 pub(crate) struct GuardBeside<'a, T> {
     unit: UnitGuard<'a>,
     data: &'a QCell<T>,
 }
 
-/// Publishes that writes were lost, if they were.
+/// Publishes, when it is dropped, that writes were lost, if they were.
 #[derive(Debug)]
 struct NewLosses<'a>(Option<&'a EventLog>);
 
@@ -97,57 +98,57 @@ impl UnitLock {
         guard
     }
 
-    /// A command of this path begins.
+    /// Begins a command of this path.
     pub(crate) fn begin(&self, path: PathId) -> Begun {
-        // Nothing changes of which there are copies.
+        // This changes nothing of which there are copies.
         self.lock().locked.unit.begin(path)
     }
 
-    /// The session of a path is over. The unit forgets the path by the next time that it is locked.
+    /// Removes a path whose session has ended. The unit forgets it when it is locked next.
     pub(crate) fn leave(&self, path: PathId) {
         self.left.add(path);
     }
 
-    /// The capacity of the unit, bytes; 0 as long as it is unknown.
+    /// Returns the capacity of the unit, bytes; 0 as long as it is unknown.
     pub(crate) fn size(&self) -> u64 {
         self.copies.size.load(Ordering::Acquire)
     }
 
-    /// The number of unit attentions, and of ends of commands that may have hidden one.
+    /// Returns the number of unit attentions, and of ends of commands that may have hidden one.
     pub(crate) fn attentions(&self) -> u64 {
         self.copies.attentions.load(Ordering::Acquire)
     }
 
-    /// The number of losses that some handle has reported.
+    /// Returns the number of losses that some handle has reported.
     pub(crate) fn reported_losses(&self) -> LossCount {
         LossCount(self.copies.reported_losses.load(Ordering::Acquire))
     }
 
-    /// Whether the unit has refused to know this operation code.
+    /// Returns whether the unit has rejected this operation code as unknown.
     pub(crate) fn is_unknown_form(&self, operation_code: u8) -> bool {
         let bits = self.copies.unknown_forms.load(Ordering::Acquire);
         UnknownForms::from_bits(bits).contains(operation_code)
     }
 
-    /// How long a port may take to change its state.
+    /// Returns how long a port may take to change its state.
     pub(crate) fn transitions(&self) -> Transitions {
         Transitions::from_bits(self.copies.transitions.load(Ordering::Acquire))
     }
 
-    /// Whether some path may have to ask which unit it is; which one, the lock says.
+    /// Returns whether some path may have to ask which unit it is. The lock knows which path.
     pub(crate) fn may_need_revalidation(&self) -> bool {
         self.copies.needs_revalidation.load(Ordering::Acquire)
     }
 
-    /// Whether there was no reason to ask which unit it is when the command began, nor since.
+    /// Returns whether there was no reason to ask which unit it is when the command began, nor since.
     pub(crate) fn is_calm_since(&self, begun: &Begun) -> bool {
         begun.is_calm(self.copies.revision.load(Ordering::Acquire))
     }
 }
 
 impl Copies {
-    /// Writes only what has changed: most commands change none of them, and other processors read them. Returns whether more
-    /// writes were lost.
+    /// Updates the copies. Writes only what has changed, because most commands change none of them, and other
+    /// processors read them. Returns whether more writes were lost.
     fn renew(&self, unit: &Unit) -> bool {
         let identity = &unit.identity;
         if self.revision.load(Ordering::Relaxed) != identity.revision() {
@@ -234,7 +235,7 @@ impl DerefMut for UnitGuard<'_> {
 }
 
 impl UnitGuard<'_> {
-    /// Forgets the paths that have left.
+    /// Removes the paths whose sessions have ended.
     #[cold]
     fn forget(&mut self, left: &LeftPaths) {
         for path in left.take() {
@@ -258,36 +259,36 @@ impl<T> Guarded<T> {
         Self { unit: Arc::clone(unit), data }
     }
 
-    /// Locks the unit, and this with it.
+    /// Locks the unit, and the data with it.
     #[inline]
     pub(crate) fn lock(&self) -> GuardBeside<'_, T> {
         self.locked_by(self.unit.lock())
     }
 
-    /// This, whose unit is locked already.
+    /// Returns the data, whose unit is already locked.
     pub(crate) const fn locked_by<'a>(&'a self, unit: UnitGuard<'a>) -> GuardBeside<'a, T> {
         GuardBeside { unit, data: &self.data }
     }
 
-    /// Reads this, whose unit is locked already.
+    /// Reads the data, whose unit is already locked.
     pub(crate) fn read<'a>(&'a self, unit: &'a UnitGuard<'_>) -> &'a T {
         self.data.ro(&unit.locked.owner)
     }
 }
 
 impl<T> GuardBeside<'_, T> {
-    /// What is known of the unit.
+    /// Returns what is known of the unit.
     pub(crate) fn unit(&self) -> &Unit {
         &self.unit
     }
 
-    /// The data, and what is known of the unit.
+    /// Returns the data, and what is known of the unit.
     pub(crate) fn beside(&mut self) -> (&mut T, &Unit) {
         let Locked { unit, owner } = &mut *self.unit.locked;
         (self.data.rw(owner), unit)
     }
 
-    /// The data, and what is known of the unit, to be changed together.
+    /// Returns the data, and what is known of the unit, to be changed together.
     pub(crate) fn both(&mut self) -> (&mut T, &mut Unit) {
         self.unit.is_changed = true;
         let Locked { unit, owner } = &mut *self.unit.locked;
@@ -347,7 +348,7 @@ mod tests {
         assert!(!lock.may_need_revalidation());
     }
 
-    /// The last handle of a session may be dropped by whoever has the lock.
+    /// The last handle of a session may be dropped while the lock is held.
     #[test]
     fn a_path_may_leave_under_the_lock() {
         let lock = Arc::default();

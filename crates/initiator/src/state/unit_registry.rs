@@ -1,4 +1,4 @@
-//! What the disks of an initiator share that write to one unit.
+//! Registry of what the disks of an initiator share that write to one unit.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -10,8 +10,8 @@ use iscsi_pdu::scsi::vpd::Designator;
 use crate::state::range_locks::{RangeLocks, WeakRangeLocks};
 use crate::state::unit_flushes::UnitFlushes;
 
-/// The range locks and flushes of each unit that is in use: whichever disk writes there, and over whichever
-/// session, it waits for the same ranges as the others, and learns which flush has failed.
+/// The range locks and flushes of each unit that is in use. All disks and sessions that write to a unit wait
+/// for the same ranges, and find out which flush has failed.
 #[derive(Debug, Default)]
 pub(crate) struct UnitRegistry(Mutex<Entries>);
 
@@ -21,18 +21,18 @@ struct Entries {
     flushes: Vec<(UnitKey, Weak<UnitFlushes>)>,
 }
 
-/// By what two disks of an initiator are known to write to one unit. Two units that say the same name
-/// wait for each other's ranges and flushes, and hear of each other's failures, which costs no data.
+/// Key by which two disks of an initiator are recognized to write to one unit. Two units that report the same
+/// name wait for each other's ranges and flushes, and receive each other's failures. That costs no data.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum UnitKey {
     Designator(Designator),
     SerialNumber(String),
-    /// The unit has no name: where it is.
+    /// Target and LUN of a unit that reports no name.
     Address(Option<IscsiName>, Lun),
 }
 
 impl UnitRegistry {
-    /// What disks of a unit share, by its name; by target and LUN where it has none.
+    /// Returns what the disks of a unit share, by its name, or by target and LUN if it has none.
     pub(crate) fn of(
         &self,
         profile: &Profile,

@@ -1,4 +1,4 @@
-//! What all handles of one logical unit within a session share.
+//! State that all handles of one logical unit within a session share.
 
 use std::sync::{Arc, OnceLock};
 
@@ -22,7 +22,7 @@ use crate::state::revalidating::Revalidating;
 use crate::state::unit_flushes::UnitFlushes;
 use crate::state::unit_lock::{UnitGuard, UnitLock};
 
-/// One session's part in what is known of a unit: which path it is, and what waits there.
+/// One session's part in what is known of a unit: its path, and what waits there.
 #[derive(Debug)]
 pub(crate) struct UnitState {
     path: PathId,
@@ -51,12 +51,12 @@ impl Default for UnitState {
 }
 
 impl UnitState {
-    /// Which path to the unit the session is.
+    /// Returns the session's path to the unit.
     pub(crate) const fn path(&self) -> PathId {
         self.path
     }
 
-    /// What the sessions of the disk know of the unit.
+    /// Returns what the sessions of the disk know of the unit.
     pub(crate) const fn known(&self) -> &Arc<UnitLock> {
         &self.known
     }
@@ -65,71 +65,71 @@ impl UnitState {
         self.known.lock()
     }
 
-    /// Those that wait until it is certain which unit the session leads to.
+    /// Returns the callers that wait until it is certain which unit the session leads to.
     pub(crate) const fn revalidating(&self) -> &Arc<Revalidating> {
         &self.revalidating
     }
 
-    /// The number of the next command: all that were sent so far come before it.
+    /// Returns the number of the next command. All commands that were sent so far have lower numbers.
     pub(crate) fn next_command(&self) -> CommandNumber {
         self.lock().next_command(self.path)
     }
 
-    /// Waits until all commands have ended that were sent before this one.
+    /// Waits until all commands that were sent before command `number` have ended.
     pub(crate) async fn ended_before(&self, number: CommandNumber) {
         let have_ended = || self.lock().have_ended_before(self.path, number);
         self.outstanding.wait(have_ended).await;
     }
 
-    /// Some commands have been given up. Wakes the tasks that wait for them.
+    /// Wakes the tasks that wait for commands, because some have been given up.
     pub(crate) fn notify_given_up(&self) {
         self.outstanding.notify();
     }
 
-    /// A command has changed blocks, although it has failed.
+    /// Notes that a command has changed blocks, although it has failed.
     pub(crate) fn wrote(&self, begun: &Begun) {
         self.lock().durability.on_write(self.path, begun.epoch);
     }
 
-    /// A command has ended with GOOD, and there is no reason left to ask which unit has executed it. Returns whether the known
-    /// unit has.
+    /// Ends a command that has ended with GOOD, when no reason is left to ask which unit has executed it.
+    /// Returns whether the known unit has.
     pub(crate) fn end_with_good(&self, begun: &Begun, means: GoodEnd) -> bool {
         self.lock().end_with_good(self.path, begun, means)
     }
 
-    /// The unit has reported what it is.
+    /// Notes what the unit has reported of itself.
     pub(crate) fn on_known(&self, profile: &Profile) {
         let capacity = profile.capacity.bytes();
         let known = KnownUnit { is_removable: profile.removable, capacity };
         self.lock().identity.on_known(known);
     }
 
-    /// Whether the unit was known, and has to be asked again before anything else is sent.
+    /// Returns whether the unit was known, and must be asked again before anything else is sent.
     pub(crate) fn needs_revalidation(&self) -> bool {
         self.known.may_need_revalidation() && self.lock().identity.needs_revalidation(self.path)
     }
 
-    /// There is a reason to ask over this session which unit it is.
+    /// Adds a reason to ask, over this session, which unit it is.
     pub(crate) fn add_reason(&self) {
         self.lock().identity.add_reason(self.path);
     }
 
-    /// The reasons so far to ask over this session.
+    /// Returns the reasons so far to ask over this session.
     pub(crate) fn reasons(&self) -> Reasons {
         self.lock().identity.reasons(self.path)
     }
 
-    /// The unit was asked when there had been these reasons, and is still the known one.
+    /// Notes that the unit was recognized. `asked_at` are the reasons when it was asked.
     pub(crate) fn recognized(&self, asked_at: Reasons) {
         self.lock().identity.on_revalidated(self.path, asked_at);
     }
 
-    /// A question for the capacity is about to be sent.
+    /// Begins a question for the capacity, which is about to be sent.
     pub(crate) fn ask_size(&self) -> SizeQuestion {
         self.lock().identity.ask_size()
     }
 
-    /// A unit that was recognized has reported its capacity.
+    /// Handles the capacity that a recognized unit has reported.
     pub(crate) fn learn_size(&self, question: SizeQuestion, found: &Capacity) {
         let resized = self.lock().identity.on_size(question, found.bytes());
         if let Some(resized) = resized {
@@ -137,13 +137,14 @@ impl UnitState {
         }
     }
 
-    /// Informs the subscribers to changes.
+    /// Informs the subscribers to changes of a new capacity.
     pub(crate) fn report_resized(&self, Resized { before, now }: Resized) {
         tracing::info!(before, now, "the unit has another capacity, bytes");
         self.known.events.resized(before, now);
     }
 
-    /// The flushes that take turns with those of the disk, and fail for it as well. The first call finds them.
+    /// Returns the flushes that take turns with those of the disk, and whose failures concern it as well. The
+    /// first call finds them.
     pub(crate) fn flushes_or(&self, find: impl FnOnce() -> Arc<UnitFlushes>) -> &Arc<UnitFlushes> {
         self.flushes.get_or_init(|| {
             let flushes = find();
@@ -152,12 +153,13 @@ impl UnitState {
         })
     }
 
-    /// Whether another disk of the initiator has the unit as well.
+    /// Returns whether another disk of the initiator has the same unit.
     pub(crate) fn is_unit_of_another_disk(&self) -> bool {
         self.flushes.get().is_some_and(|flushes| flushes.are_shared())
     }
 
-    /// The error of a command that has failed; where the unit was there once, and is not any more, that says so.
+    /// Returns the error of a command that has failed. If the unit existed before and does not any more, the
+    /// error says so.
     pub(crate) fn failure_of(
         &self,
         lun: Lun,
@@ -169,27 +171,29 @@ impl UnitState {
         if is_gone { Error::from(UnitCause::UnitGone(lun)) } else { error }
     }
 
-    /// Takes over what the unit has reported while it was asked which one it is: it does not repeat that.
+    /// Takes over what the unit has reported while it was asked which one it is. The unit does not repeat
+    /// that.
     pub(crate) fn merge(&self, asked: &Self) {
         let reported = asked.lock().reported(asked.path);
         self.lock().merge(self.path, reported);
     }
 
-    /// What is known of the unit within a further session, over which it has reported this profile. The unit reports resets to
-    /// each session by itself. Before the unit was asked there, there had been these reasons to ask.
+    /// Creates the state of a further session, over which the unit has reported this profile. The unit
+    /// reports resets to each session itself. `asked_at` are the reasons to ask which unit it is, as of
+    /// before the unit was asked there.
     pub(crate) fn shared_with_another_session(
         &self,
         profile: &Profile,
         asked_at: SharedReasons,
     ) -> Self {
-        // It may have been switched on since the unit was asked first.
+        // The write cache may have been switched on since the unit was asked first.
         if profile.write_cache != Some(false) {
             self.lock().durability.on_cache();
         }
         self.further_path(asked_at)
     }
 
-    /// A further path to the unit.
+    /// Creates the state of a further path to the unit.
     pub(crate) fn further_path(&self, asked_at: SharedReasons) -> Self {
         let path = self.lock().add_path(asked_at);
         Self {
@@ -204,7 +208,7 @@ impl UnitState {
     }
 }
 
-/// Whether there is no such unit.
+/// Returns whether the error says that the unit does not exist.
 fn is_no_unit(error: &Error) -> bool {
     let code = AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED;
     let of_this_command = error.sense().filter(|sense| !sense.deferred);
@@ -217,54 +221,56 @@ impl Drop for UnitState {
     }
 }
 
-/// How the end of a command is judged.
+/// Terms by which the end of a command is judged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CommandTerms {
-    /// SYNCHRONIZE CACHE.
+    /// Whether it is SYNCHRONIZE CACHE.
     pub(crate) synchronizes_cache: bool,
-    /// Whether the known unit has to execute it: it is not sent while the unit may be another one, and GOOD does not count
-    /// meanwhile.
+    /// Whether the known unit must execute it. Then it is not sent while the unit may be another one, and
+    /// GOOD does not count meanwhile.
     pub(crate) is_for_known_unit: bool,
-    /// Whether GOOD does not count either before all that the unit has reported by then is known, over all connections.
+    /// Whether GOOD only counts once everything that the unit has reported by then, over all connections, is
+    /// known.
     pub(crate) wants_proof: bool,
-    /// What it means for durability that the known unit has ended it with GOOD.
+    /// Meaning for durability if the known unit has ended it with GOOD.
     pub(crate) good: GoodEnd,
 }
 
 /// Which unit has executed a command that has ended with GOOD.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ExecutedBy {
-    /// The known unit. What that means for durability is noted.
+    /// The known unit. The consequences for durability are noted.
     KnownUnit,
-    /// Perhaps another one, so that the end means nothing.
+    /// Perhaps another unit, so the end means nothing.
     AnotherUnit,
-    /// The unit has to be asked which one it is. Nothing is noted.
+    /// Unknown: the unit must be asked which one it is. Nothing is noted.
     Unknown,
 }
 
-/// The end of a command, for its unit.
+/// The end of a command, as judged for its unit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judged {
     /// What was known when the command began.
     pub(crate) begun: Begun,
     pub(crate) executed_by: ExecutedBy,
-    /// Commands that have not been sent are to be taken back: the unit may be another one from now on.
+    /// Whether commands that have not been sent must be taken back, because the unit may be another one from
+    /// here on.
     pub(crate) may_be_another_unit: bool,
 }
 
-/// A command on its way to the unit, until its status is known or it is known that none will come. If it is dropped before it
-/// has ended, it was never sent, or went with its session.
+/// A command on its way to the unit, until its status is known or it is known that none will come. If it is
+/// dropped before it has ended, it was never sent, or was lost with its session.
 #[derive(Debug)]
 pub(crate) struct Listener {
     unit: Arc<UnitState>,
     terms: CommandTerms,
     /// What was known when it was handed to the session; `None` before, and after its end.
     begun: Option<Begun>,
-    /// Of an attempt of a disk's request, until it is reported.
+    /// Report of an attempt of a disk's request, until it was made.
     report: Option<AttemptReport>,
 }
 
-/// What the end of a command says of the unit, and who has executed it.
+/// What the end of a command shows of the unit, and which unit has executed it.
 struct Judgement {
     effects: Effects,
     executed_by: ExecutedBy,
@@ -275,25 +281,27 @@ impl Listener {
         Self { unit, terms, begun: None, report: None }
     }
 
-    /// The command is an attempt of a disk's request, to which its end is reported.
+    /// Sets the report of a command that is an attempt of a disk's request.
     pub(crate) fn reporting(mut self, report: AttemptReport) -> Self {
         self.report = Some(report);
         self
     }
 
-    /// The command is handed to the session now. Of one unit, commands must be sent in the order in which they begin.
+    /// Begins the command, which is handed to the session at this moment. Commands of one unit must be sent
+    /// in the order in which they begin.
     pub(crate) fn begin(&mut self) {
         self.begun = Some(self.unit.known.begin(self.unit.path));
     }
 
-    /// The command was taken back before it was sent: the unit never saw it.
+    /// Removes a command that was taken back before it was sent: the unit never received it.
     pub(crate) fn was_not_sent(&mut self) {
         if let Some(begun) = self.begun.take() {
             self.unit.lock().forget(self.unit.path, begun.number);
         }
     }
 
-    /// The command has ended, whose caller waits for it, or has given it up. `None` if it had not begun.
+    /// Handles the end of a command. `is_abandoned` is whether its caller has given it up. Returns `None` if
+    /// the command had not begun.
     pub(crate) fn ended(
         &mut self,
         result: &Result<Completion, TaskError>,
@@ -309,8 +317,9 @@ impl Listener {
         Some(Judged { begun, executed_by, may_be_another_unit: effects.may_be_another_unit })
     }
 
-    /// The command of an attempt has ended. What that says of the unit, and the end of the attempt, change under one lock, so
-    /// that no other task sees one without the other. Returns whether the unit may be another one from now on.
+    /// Handles the end of an attempt's command. What it shows of the unit, and the end of the attempt, change
+    /// under one lock, so that no other task sees one without the other. Returns whether the unit may be
+    /// another one from here on.
     pub(crate) fn attempt_ended(
         &mut self,
         operation: Operation,
@@ -356,7 +365,7 @@ impl Listener {
                     Some(ExecutedBy::AnotherUnit) | None => Ended::AnotherUnit(completion.data),
                 }
             }
-            // What has succeeded has begun.
+            // A command that has succeeded has begun, so this does not happen.
             (None, _, _) => Ended::Failed(Error::closed(), BytesMut::new()),
         };
         let wakers = requester.ended(known, &report.attempted, ended, now);
@@ -366,22 +375,24 @@ impl Listener {
         effects.may_be_another_unit
     }
 
-    /// The attempt has failed without an answer of the unit: its command was not sent, or the task of the session is gone.
+    /// Reports an attempt that has failed without an answer of the unit: its command was not sent, or the
+    /// task of the session is gone.
     pub(crate) fn attempt_failed(&mut self, error: Error, now: Instant) {
         if let Some(report) = self.report.take() {
             report.end(&self.unit.known, Ended::Failed(error, BytesMut::new()), now);
         }
     }
 
-    /// Whether the unit has reported with the end that the registrations of this initiator are gone.
+    /// Returns whether the unit has reported with this end that the registrations of this initiator are gone.
     fn is_preempted(&self, result: &Result<Completion, TaskError>) -> bool {
-        // What is queued is taken back, and then ends by the verdict.
+        // Then queued commands are taken back, and end with the error of the verdict.
         let attention = result.as_ref().ok().and_then(attention_of);
         let membership = &self.unit.membership;
         attention.is_some_and(|it| membership.on_unit_attention(it.additional))
     }
 
-    /// Takes in what the end of the command says of the unit, and what follows if the known unit has executed it.
+    /// Handles what the end of the command shows of the unit, and what follows if the known unit has executed
+    /// it.
     fn judge(
         &self,
         known: &mut UnitGuard<'_>,
@@ -414,7 +425,8 @@ impl Listener {
         Judgement { effects, executed_by }
     }
 
-    /// Informs others of what the unit has reported. To be called without the lock of the unit.
+    /// Informs subscribers and other disks of what the unit has reported. Must be called without the lock of
+    /// the unit.
     fn publish(&self, effects: Effects) {
         let unit = &self.unit;
         if let Some(attention) = effects.attention {
@@ -427,7 +439,7 @@ impl Listener {
         }
     }
 
-    /// Whether the command must not be sent before the unit was asked which one it is.
+    /// Returns whether the command must not be sent before the unit was asked which one it is.
     pub(crate) fn has_to_wait(&self) -> bool {
         let is_calm = |begun| self.unit.known.is_calm_since(begun);
         self.terms.is_for_known_unit
@@ -442,7 +454,7 @@ impl Drop for Listener {
         if let Some(report) = self.report.take() {
             report.end(&self.unit.known, Ended::NotTaken, Instant::now());
         }
-        // Not before: the caller of the command is woken first.
+        // Only here, because the caller of the command must be woken first.
         self.unit.outstanding.notify();
     }
 }

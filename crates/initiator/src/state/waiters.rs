@@ -1,28 +1,28 @@
-//! How many wait for something.
+//! Counts of tasks that wait for something.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Those who wait, counted.
+/// Number of tasks that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters(AtomicUsize);
 
-/// One who waits, until it is dropped.
+/// One task that waits, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct WaitGuard<'a>(&'a Waiters);
 
 impl Waiters {
-    /// One more waits.
+    /// Adds a task that waits.
     pub(crate) fn join(&self) -> WaitGuard<'_> {
         self.0.fetch_add(1, Ordering::SeqCst);
         WaitGuard(self)
     }
 
-    /// How many wait.
+    /// Returns how many tasks wait.
     pub(crate) fn count(&self) -> usize {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// Whether anybody waits.
+    /// Returns whether any task waits.
     pub(crate) fn are_any(&self) -> bool {
         self.count() > 0
     }

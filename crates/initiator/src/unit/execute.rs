@@ -1,7 +1,7 @@
-//! One command of a unit: sent until it ends in a way that counts, in a form that the unit knows, and to no
-//! other unit than before.
+//! One command of a unit: it is retried until its end is final, in a form that the unit knows, and only while
+//! the session leads to the known unit.
 //!
-//! Why it is so: `docs/design/commands.md`.
+//! Design: `docs/design/commands.md`.
 
 use std::future::ready;
 use std::pin::Pin;
@@ -28,21 +28,21 @@ use crate::unit::recognition::Recognition;
 use crate::unit::retry::{Patience, TRANSITION_LIMIT, Verdict};
 use crate::unit::transfer::Transfer;
 
-/// A command that has its status.
+/// A command that has ended with a status.
 struct Sent {
     begun: Begun,
     completion: Completion,
-    /// Whether the known unit has executed it, if it has ended with GOOD. If the unit has reported since more than one
-    /// event that may have made it another one, it may have been another one in between.
+    /// Whether the known unit has executed the command, if it ended with GOOD. It may not have if the unit has
+    /// reported more than one event since then that may have replaced it: another unit may have come and gone.
     is_of_this_unit: bool,
 }
 
-/// What has to be certain for a command.
+/// What has to be certain before a command is sent and its end counts.
 #[derive(Clone, Copy, Debug)]
 struct Certainty {
-    /// Which unit executes it.
+    /// What must be certain about the unit that executes it.
     terms: CommandTerms,
-    /// Whether the unit has to let this session access blocks.
+    /// Whether the unit must let this session access blocks.
     membership: bool,
 }
 
@@ -91,19 +91,19 @@ impl LogicalUnit {
         })
     }
 
-    /// Sends a command until it ends in a way that counts.
+    /// Sends a command, with the retries of a unit that is used alone.
     pub(super) async fn execute_with_retry(&self, transfer: Transfer) -> Result<Completion, Error> {
         self.execute_with(transfer, self.patience()).await
     }
 
-    /// How long a command of a unit alone is sent again.
+    /// Returns the retry rules for a unit that is used alone, without a disk.
     pub(super) fn patience(&self) -> Patience<'_> {
         let retry = &self.session.policy().retry;
         let usual = self.state.known().transitions().limit(TRANSITION_LIMIT);
         Patience::of_a_unit(retry, if self.has_other_ports { Duration::ZERO } else { usual })
     }
 
-    /// The same of the unit as a path of a disk.
+    /// Returns the retry rules for a unit that is a path of a disk.
     pub(crate) fn patience_of_a_path(&self) -> Patience<'_> {
         Patience::of_a_path(&self.session.policy().retry)
     }
@@ -119,8 +119,8 @@ impl LogicalUnit {
         })
     }
 
-    /// The same within a runtime, and says which of the unit's commands the last try was. When it fails, the transfer
-    /// can be sent over another session.
+    /// Sends a command with retries, within a runtime. Returns the number of the last attempt among the unit's
+    /// commands. After a failure the transfer can be sent over another session.
     #[expect(clippy::manual_async_fn, reason = "an async fn would keep its arguments twice")]
     pub(crate) fn execute_in_order<'a>(
         &'a self,
@@ -147,8 +147,9 @@ impl LogicalUnit {
         }
     }
 
-    /// Sends a command once, and returns which of the unit's commands it was. It is sent again only if it was taken back, or
-    /// if another unit may have executed it. When it fails, the transfer can be sent again, over any session.
+    /// Sends a command once, and returns its number among the unit's commands. It is sent again only if it was
+    /// withdrawn before it was sent, or if another unit may have executed it. After a failure the transfer can
+    /// be sent again, over any session.
     #[expect(clippy::manual_async_fn, reason = "an async fn would keep its arguments twice")]
     pub(crate) fn attempt<'a>(
         &'a self,
@@ -168,7 +169,7 @@ impl LogicalUnit {
                 let command = || transfer.command(self.lun);
                 let permit = Arc::clone(&permit);
                 let sent = self.send(command, permit, extent, certainty).await;
-                // Concluded by value: where its parts were borrowed, the future would keep room for them.
+                // Passed by value: if its parts were borrowed here, the future would keep room for them.
                 if let Some(ended) = self.conclude(transfer, sent) {
                     return ended;
                 }
@@ -176,7 +177,7 @@ impl LogicalUnit {
         }
     }
 
-    /// The end of an attempt; `None` if the command is sent again immediately.
+    /// Returns the end of an attempt; `None` if the command is sent again immediately.
     fn conclude(
         &self,
         transfer: &mut Transfer,
@@ -210,14 +211,14 @@ impl LogicalUnit {
         Some(Err(error))
     }
 
-    /// What has to be certain for a transfer.
+    /// Returns what has to be certain for a transfer.
     fn certainty_of(&self, transfer: &Transfer) -> Certainty {
         let mut certainty = self.certainty(transfer.cdb(), Self::good_end(transfer));
         certainty.terms.wants_proof = transfer.wants_proof();
         certainty
     }
 
-    /// What has to be certain for a command, of which GOOD means this.
+    /// Returns what has to be certain for a command; `good` is what its success means for durability.
     fn certainty(&self, cdb: &Cdb, good: GoodEnd) -> Certainty {
         let is_for_known_unit = self.questions.is_none() && !cdb.ignores_unit_attention();
         let synchronizes_cache = cdb.synchronizes_cache();
@@ -226,8 +227,8 @@ impl LogicalUnit {
         Certainty { terms, membership: is_for_known_unit && cdb.accesses_blocks() }
     }
 
-    /// Sends a command once it is certain which unit takes it. What that one answers with success
-    /// counts if it is still certain then.
+    /// Sends a command once it is certain which unit receives it. Success counts if that is still certain at
+    /// the end.
     #[expect(clippy::manual_async_fn, reason = "an async fn would keep its arguments twice")]
     fn send<'a>(
         &'a self,
@@ -258,11 +259,12 @@ impl LogicalUnit {
         }
     }
 
-    /// Hands a transfer over as an attempt of a disk's request, once. How it ends is reported to the request. To be called
-    /// while it is certain which unit it is: what is handed over later is taken back before it is sent.
+    /// Hands a transfer to the session, once, as an attempt of a disk's request. Its end is reported to the
+    /// request. Call this while the unit is known: if it may be another one, the command is withdrawn before it
+    /// is sent.
     ///
     /// # Errors
-    /// The unit does not let this session access blocks. Nothing is reported then.
+    /// If the unit does not let this session access blocks. Then nothing is reported.
     pub(crate) fn hand_over(
         &self,
         transfer: &mut Transfer,
@@ -287,20 +289,21 @@ impl LogicalUnit {
         Ok(self.session.hand_over(|| transfer.command(lun), permit, extent, listener))
     }
 
-    /// The questions which unit it is, to be awaited before a transfer is handed over. `None` if the unit is known.
+    /// Returns a future to await before a transfer is handed over, which checks the unit's identity; `None` if
+    /// the unit is known.
     pub(crate) fn recognition_for(&self, transfer: &Transfer) -> Option<Recognition> {
-        // Looked at first, as it is hardly ever so.
+        // Checked first, as it is nearly always `None`.
         let recognition = self.recognition()?;
         self.certainty_of(transfer).terms.is_for_known_unit.then_some(recognition)
     }
 
-    /// What GOOD means for a transfer that the known unit has executed.
+    /// Returns what GOOD means for a transfer that the known unit has executed.
     pub(crate) fn good_end(transfer: &Transfer) -> GoodEnd {
         if transfer.writes() { GoodEnd::Wrote } else { good_end(transfer.cdb()) }
     }
 
-    /// Waits until it is certain which unit has executed a command that has ended with GOOD; over all connections, if it
-    /// `wants_proof`.
+    /// Waits until it is certain which unit has executed a command that ended with GOOD; over all connections,
+    /// if it `wants_proof`.
     ///
     /// # Errors
     /// As [`confirm`](Self::confirm).
@@ -319,8 +322,8 @@ impl LogicalUnit {
         }
     }
 
-    /// The error of a command, with what the unit says of a reservation that it has met. Boxed, since hardly
-    /// a command has to wait for it.
+    /// Returns the error of a command, or the reason that the unit gives after a reservation conflict. Boxed,
+    /// since few commands have to wait for it.
     pub(crate) fn explain(
         &self,
         transfer: &Transfer,
@@ -334,17 +337,17 @@ impl LogicalUnit {
     }
 }
 
-/// What it means that the unit has ended a command with GOOD that changes no blocks.
+/// Returns what GOOD means for a command that changes no blocks.
 fn good_end(cdb: &Cdb) -> GoodEnd {
     if cdb.ignores_unit_attention() { GoodEnd::SaysNothing } else { GoodEnd::NoReset }
 }
 
-/// Whether the command was taken back before it was sent.
+/// Returns whether the command was withdrawn before it was sent.
 fn is_withdrawn(error: &Error) -> bool {
     matches!(error.cause(), Cause::Session(SessionCause::Task { cause: TaskError::Withdrawn, .. }))
 }
 
-/// Whether the unit does not take the command as it is.
+/// Returns whether the unit refuses the command in this form.
 pub(crate) fn is_refused(error: &Error) -> bool {
     error.sense().is_some_and(|sense| sense.key == SenseKey::IllegalRequest)
 }

@@ -1,5 +1,5 @@
-//! Asks the unit what the procedures of [`Fencing`](iscsi_multipath::fencing::Fencing) need to know of its registrations, and
-//! has the changes made.
+//! Sends the questions and changes of [`Fencing`](iscsi_multipath::fencing::Fencing), which keeps the
+//! registrations of a disk.
 
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ use crate::unit::transfer::Transfer;
 /// Budget of the questions: requests that wait for them may hold the whole budget of the session.
 const COMMANDS: usize = 2;
 const COMMAND_BYTES: usize = 1 << 20;
-/// Time limit of the wait for what a session carries, before its registration ends.
+/// Time limit of the wait for the commands of a session, before its registration ends.
 const REQUESTS_LIMIT: Duration = Duration::from_secs(5);
-/// What a unit without the commands lacks.
+/// What a unit without persistent reservations lacks.
 const LACK: &str =
     "persistent reservations, which a disk with a reservation key needs; open it without one";
 
@@ -29,8 +29,8 @@ impl LogicalUnit {
     /// Registers the first session of a disk by its key, if it has one.
     ///
     /// # Errors
-    /// [`UnitCause::Unsupported`] if the unit has no persistent reservations; [`UnitCause::Preempted`] if the session was
-    /// registered before, and another host has ended that; or as [`execute`](Self::execute).
+    /// [`UnitCause::Unsupported`] if the unit has no persistent reservations; [`UnitCause::Preempted`] if the
+    /// session was registered before, and another host has ended that; or as [`execute`](Self::execute).
     pub(crate) fn register(&self) -> BoxFuture<'_, Result<(), Error>> {
         boxed(async move {
             let Some(key) = self.session().policy().reservation_key else { return Ok(()) };
@@ -55,11 +55,12 @@ impl LogicalUnit {
         }
     }
 
-    /// The error of a command that has met a reservation: of another host, or because this one was fenced off.
+    /// Returns the error of a command after a reservation conflict: another host holds the unit, or has fenced
+    /// this one off.
     pub(super) async fn explain_conflict(&self, error: Error) -> Error {
         let member = self.member().filter(|_| error.is_reservation_conflict());
         let Some(member) = member.filter(Member::is_registered) else { return error };
-        // Another unit behind the number knows no key of the disk, and that means nothing.
+        // If the number leads to another unit, that does not know the disk's key, which proves nothing.
         if let Err(error) = Box::pin(self.recognized()).await {
             return error;
         }
@@ -70,22 +71,22 @@ impl LogicalUnit {
         }
     }
 
-    /// Whether the unit may know the nexus of the session by the key of the disk.
+    /// Returns whether the unit may have registered the session's nexus by the disk's key.
     pub(crate) fn is_registered(&self) -> bool {
         self.member().is_some_and(|member| member.is_nexus_registered())
     }
 
-    /// Ends the registration of the session's nexus, once what it carries has ended.
+    /// Ends the registration of the session's nexus, after the session's commands have ended.
     ///
     /// # Errors
-    /// Why the unit may still have it.
+    /// The reason why the unit may still have the registration.
     pub(crate) async fn unregister(&self) -> Result<(), Error> {
         self.end_registration(Goal::End).await
     }
 
-    /// Ends it, unless a reservation may end with it.
+    /// Ends the registration of the session's nexus, unless a reservation may end with it.
     pub(crate) async fn unregister_unless_holder(&self) {
-        // Whether it may still be there is noted.
+        // The member notes whether the registration may still exist.
         drop(self.end_registration(Goal::EndUnlessReserved).await);
     }
 
@@ -101,7 +102,7 @@ impl LogicalUnit {
         result
     }
 
-    /// Notes that the nexus of the session holds the unit by this change, or may.
+    /// Notes that the session's nexus holds the reservation after this change, or may hold it.
     pub(super) async fn reserving(
         &self,
         change: &PersistentReserveOut,
@@ -122,7 +123,7 @@ impl LogicalUnit {
         })
     }
 
-    /// Runs a procedure of the owner over this session.
+    /// Runs a procedure of the fencing state machine over this session.
     fn run<'a>(&'a self, member: Member<'a>, goal: Goal) -> BoxFuture<'a, Result<(), Error>> {
         boxed(async move {
             let unit = self.with_questions(Budget::new(COMMANDS, COMMAND_BYTES));
@@ -142,7 +143,7 @@ impl LogicalUnit {
         })
     }
 
-    /// The answer of the unit to a question.
+    /// Sends a question to the unit and returns the answer.
     async fn answer(&self, question: &Question) -> Result<BytesMut, Error> {
         let transfer = match question.command {
             ReserveCommand::In { action, allocation_length } => {
@@ -172,7 +173,7 @@ fn end_of(answer: &Result<BytesMut, Error>) -> End<'_> {
     }
 }
 
-/// The error of a procedure of which these questions have failed.
+/// Returns the error of a procedure; `failed` has the errors of its questions.
 fn error_of(failure: Failure, failed: Vec<(u32, Error)>, key: ReservationKey) -> Error {
     match failure {
         Failure::Preempted => Error::from(UnitCause::Preempted { key }),

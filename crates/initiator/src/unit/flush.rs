@@ -1,4 +1,4 @@
-//! SYNCHRONIZE CACHE over one session, and what it vouches for.
+//! SYNCHRONIZE CACHE over one session, and which writes it covers.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -22,16 +22,16 @@ use crate::unit::probe;
 use crate::unit::retry::Patience;
 use crate::unit::transfer::Transfer;
 
-/// Bytes that a question may have in flight while requests hold the whole budget.
+/// Bytes that a question may have in flight, while requests hold the whole budget.
 const QUESTION_BYTES: usize = 1 << 10;
 
-/// How a question has ended: the place of its last command among those of its session, and its data.
+/// The end of a question: the number of its last command in its session, and its data.
 type Answer = Result<(CommandNumber, BytesMut), Error>;
 
 /// The questions of a flush over one session.
 struct Questions {
     unit: LogicalUnit,
-    /// The other session that has to vouch.
+    /// Another session over which the unit is asked, when this one cannot tell whether a write was lost.
     witness: Option<LogicalUnit>,
     synchronize: Cdb,
     patience: fn(&LogicalUnit) -> Patience<'_>,
@@ -41,18 +41,18 @@ struct Questions {
 }
 
 impl LogicalUnit {
-    /// Flushes the unit's cache: brings all that was written onto the medium (SYNCHRONIZE CACHE).
-    /// If the unit does not know the command and reports no volatile cache, nothing is to do.
+    /// Flushes the unit's cache, so that all earlier writes are on the medium (SYNCHRONIZE CACHE). Does nothing
+    /// if the unit does not know the command and reports no volatile cache.
     ///
     /// Dropping the future does not stop a flush that has begun: the next flush waits for its end.
     ///
     /// # Errors
     /// As [`execute`](Self::execute).
     ///
-    /// Of the kind [`UnflushedWritesLost`](crate::ErrorKind::UnflushedWritesLost) when earlier writes may be lost: the unit was reset, reports
-    /// later that a write has failed (a deferred error), or an earlier flush failed on the medium,
-    /// even one of another disk of this initiator. If it is not certain, the error is returned.
-    /// Each handle returns it once for each loss, as `fsync` does for each open file: a clone is a
+    /// [`UnflushedWritesLost`](crate::ErrorKind::UnflushedWritesLost) when earlier writes may be lost: the unit
+    /// was reset, it reported later that a write had failed (a deferred error), or an earlier flush failed on
+    /// the medium, even a flush of another disk of this initiator. The error is returned also if the loss is
+    /// not certain. Each handle returns it once for each loss, as `fsync` does for each open file: a clone is a
     /// separate handle, and so is a stream of a disk.
     #[doc(alias("sync", "fsync", "SYNCHRONIZE CACHE"))]
     pub async fn flush(&self) -> Result<(), Error> {
@@ -67,13 +67,13 @@ impl LogicalUnit {
         })
     }
 
-    /// Flushes, and finds out whether something was lost: the handles' cursors tell of it. Where this session
-    /// cannot know, the unit is asked over that of a witness.
+    /// Flushes, and finds out whether a write was lost, which the handles' cursors then report. Where this
+    /// session cannot tell, the unit is asked over the session of a witness.
     ///
-    /// Once it has its turn it runs to its end, also if this future is dropped.
+    /// Once the flush has its turn, it runs to its end, even if this future is dropped.
     ///
-    /// `permit` is its share of the budget. A flush that has a path to itself must bring one: requests that hold the whole budget may
-    /// wait for that path.
+    /// `permit` is its share of the budget. A flush that has a path to itself must bring one: requests that
+    /// hold the whole budget may wait for that path.
     pub(crate) async fn flush_with(
         &self,
         patience: fn(&Self) -> Patience<'_>,
@@ -81,8 +81,8 @@ impl LogicalUnit {
         witness: impl Fn() -> Option<Self> + Send + 'static,
     ) -> Result<(), Error> {
         let profile = self.profile().await?;
-        // Reserve before waiting for the turn: the flush that has the turn may hold the only path, and requests that hold the
-        // budget may wait for that path.
+        // Reserve before waiting for the turn: the flush that has the turn may hold the only path, and requests
+        // that hold the budget may wait for that path.
         let permit = match permit {
             Some(permit) => permit,
             None => Arc::new(self.reserve(0).await?),
@@ -116,7 +116,7 @@ async fn run(
     let mut given_up: Option<Arc<UnitState>> = None;
     loop {
         let mut turned = pin!(flushing.turned());
-        // From here on no turn is missed.
+        // From here on no change of turns is missed.
         turned.as_mut().enable();
         let step = flushing.poll();
         if let Some(state) = given_up.take() {
@@ -163,7 +163,8 @@ impl Questions {
             Command::TestUnitReady => {
                 let transfer = self.charged(Transfer::query(Cdb::test_unit_ready(), 0));
                 let answer = answer(unit, transfer, LogicalUnit::patience_of_a_path);
-                // Detached: the answer may report a reset, so that it must be heard after the flush has ended as well.
+                // Detached: the answer may report a reset, which must be received even after the flush has
+                // ended.
                 boxed(Task::detached(answer.in_current_span()))
             }
             Command::ModeSense => {
@@ -194,7 +195,7 @@ impl Questions {
     }
 }
 
-/// Sends a command until it ends in a way that counts.
+/// Sends a command with retries.
 async fn answer(
     unit: LogicalUnit,
     mut transfer: Transfer,

@@ -1,4 +1,4 @@
-//! The questions by which a unit is recognized, and what their answers mean for a disk.
+//! The questions that identify a unit, and what their answers mean for a disk.
 
 use iscsi_multipath::{Mismatch, Model, Profile, UnitAddress, UnitName, Verdict};
 use iscsi_pdu::scsi::vpd::UnitSerialNumber;
@@ -10,10 +10,10 @@ use crate::unit::probe::identification;
 use crate::url::portal_name;
 
 impl LogicalUnit {
-    /// By what the unit can be recognized over further sessions.
+    /// Returns the name by which the unit is identified over further sessions.
     ///
     /// # Errors
-    /// Why there is nothing, as a sentence without its full stop.
+    /// The reason why there is none, as a sentence without its full stop.
     pub(crate) fn name(&self, profile: &Profile) -> Result<UnitName, &'static str> {
         if let Some(name) = reported_name(profile) {
             return Ok(name);
@@ -25,8 +25,8 @@ impl LogicalUnit {
         Ok(UnitName::Address(address, model(profile)))
     }
 
-    /// Asks over a further session whether it leads to the unit of this name: one question, so that the session carries data a
-    /// round trip after its login, and a second where the first is refused.
+    /// Asks over a further session whether it leads to the unit of this name. This is one question, so that the
+    /// session carries data one round trip after its login, and a second one if the first is refused.
     pub(crate) async fn ask_name(&self, name: &UnitName) -> Result<Result<(), Mismatch>, Error> {
         let designator = match name {
             UnitName::Designator(..) => identification(self).await?,
@@ -44,19 +44,19 @@ impl LogicalUnit {
         Ok(name.compare(designator.as_ref(), serial.as_deref()))
     }
 
-    /// Whether this is the unit of a name, by a profile that was read over this session.
+    /// Checks whether this is the unit of a name, by a profile that was read over this session.
     pub(crate) fn recognize_by(&self, name: &UnitName, profile: &Profile) -> Result<(), Mismatch> {
         let (address, model) = (self.address(), model(profile));
         let serial = profile.serial_number.as_deref();
         name.recognize(address.as_ref(), &model, profile.designator.as_ref(), serial)
     }
 
-    /// The name of the portal that the session leads to.
+    /// Returns the name of the portal that the session leads to.
     pub(super) fn portal_name(&self) -> String {
         self.session().portal().map(portal_name).unwrap_or_default()
     }
 
-    /// The error of a path that must not be used any more.
+    /// Returns the error of a path that must not be used again.
     pub(crate) fn error_of(&self, verdict: Verdict) -> Error {
         match verdict {
             Verdict::OtherUnit { expected, found } => Error::from(UnitCause::DifferentUnits {
@@ -71,7 +71,7 @@ impl LogicalUnit {
         }
     }
 
-    /// `None` if the target does not say the portal group.
+    /// Returns the address of the unit; `None` if the target does not report the portal group.
     fn address(&self) -> Option<UnitAddress> {
         let session = self.session();
         let portal_group = session.negotiated().target_portal_group_tag?;
@@ -85,12 +85,13 @@ impl LogicalUnit {
     }
 }
 
-/// By what a unit can be recognized over the same session.
+/// Returns the name by which a unit is identified over the same session.
 pub(super) fn name_within_a_session(profile: &Profile) -> UnitName {
     reported_name(profile).unwrap_or_else(|| UnitName::Model(model(profile)))
 }
 
-/// The error of a session over this portal that does not lead to the unit of this name, or does not prove it.
+/// Returns the error of a session over `portal` that leads to another unit, or does not prove that it leads to
+/// the named one.
 pub(crate) fn mismatch_error(mismatch: Mismatch, name: &UnitName, portal: String) -> Error {
     let expected = name.to_string();
     match mismatch {

@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::boxed::BoxFuture;
 
-/// Questions in flight, by their numbers. Dropped, they are given up.
+/// Questions in flight, by their numbers. Dropping this gives the questions up.
 pub(super) struct InFlight<T>(Vec<(u32, BoxFuture<'static, T>)>);
 
 impl<T> InFlight<T> {
@@ -15,7 +15,7 @@ impl<T> InFlight<T> {
         self.0.push((number, answer));
     }
 
-    /// The next question that ends; never where there is none.
+    /// Returns the next question that ends, with its answer; waits for ever if there is none.
     pub(super) async fn next(&mut self) -> (u32, T) {
         poll_fn(|context| {
             for at in 0..self.0.len() {
@@ -39,7 +39,7 @@ impl<T> Default for InFlight<T> {
     }
 }
 
-/// What the future completes with, unless the time comes before.
+/// Returns the output of the future; `None` if the deadline comes first.
 pub(super) async fn by<T>(deadline: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
     match deadline {
         Some(deadline) => timeout_at(deadline, future).await.ok(),

@@ -7,19 +7,19 @@ use crate::session::Session;
 use crate::state::unit_state::UnitState;
 use crate::unit::logical_unit::LogicalUnit;
 
-/// Room for the numbers of 1023 logical units; a longer list is asked for again.
+/// Bytes for the numbers of 1023 logical units; a longer list is read again.
 const LUN_LIST: u32 = 8192;
-/// Room for more numbers than there are with one level of addressing.
+/// Bytes for more numbers than exist with one level of addressing.
 const MAX_LUN_LIST: u32 = 1 << 20;
 
 impl Session {
-    /// Waits for the end of the login; meanwhile the questions to the unit that the URL names
-    /// queue up behind it.
+    /// Waits for the end of the login. Meanwhile the commands that read the properties of the unit named in the
+    /// URL are queued behind it.
     pub(crate) async fn log_in(&self) -> Result<(), Error> {
         let Some(unit) = self.named_lun().map(|lun| self.logical_unit(lun)) else {
             return self.logged_in().await;
         };
-        // The result is kept with the unit, or asked for again by the caller that needs it.
+        // The result is stored with the unit; if reading it failed, the caller that needs it reads again.
         let mut probe = Box::pin(async move { drop(unit.profile().await) });
         tokio::select! {
             biased;
@@ -33,7 +33,7 @@ impl Session {
         }
     }
 
-    /// A logical unit of which something is known already.
+    /// Returns a handle to a logical unit of which something is known already.
     pub(crate) fn adopt_unit(&self, lun: Lun, state: UnitState) -> LogicalUnit {
         LogicalUnit::new(self.clone(), lun, self.adopt_unit_state(lun, state))
     }
@@ -67,7 +67,7 @@ impl Session {
     /// otherwise as [`report_luns`](Self::report_luns).
     pub async fn listed_unit(&self, lun: Lun) -> Result<LogicalUnit, Error> {
         let listed = match self.report_luns().await {
-            // A target that lists nothing has been asked all that there is to ask.
+            // A target that refuses to list its units cannot be asked further.
             Err(error) if error.sense().is_some() => Vec::new(),
             result => result?,
         };

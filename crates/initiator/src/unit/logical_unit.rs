@@ -1,4 +1,4 @@
-//! A logical unit: block-addressed, in the words of SCSI.
+//! A logical unit: SCSI commands, addressed by blocks.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::state::loss_cursor::LossCursor;
 use crate::state::unit_state::UnitState;
 use crate::unit::transfer::{Expected, Transfer};
 
-/// What is asked for of a page of vital product data at first, bytes.
+/// Bytes of a page of vital product data that are asked for first.
 const PAGE_START: u16 = u8::MAX as u16;
 
 /// A logical unit of the session's target. It takes any command, and the common ones have methods.
@@ -61,9 +61,11 @@ pub struct LogicalUnit {
     pub(super) lun: Lun,
     pub(super) state: Arc<UnitState>,
     pub(super) losses: LossCursor,
-    /// Of a handle that asks which unit it is: its commands wait for no answer to that.
+    /// Budget of a handle that checks the unit's identity; its commands do not wait for the result of that
+    /// check.
     pub(super) questions: Option<Arc<Budget>>,
-    /// Of a handle that waits for no port to change its state: another one may serve the unit.
+    /// Whether the handle does not wait while a port changes its state, because another port may serve the
+    /// unit.
     pub(super) has_other_ports: bool,
 }
 
@@ -73,17 +75,17 @@ impl LogicalUnit {
         Self { session, lun, state, losses, questions: None, has_other_ports: false }
     }
 
-    /// Which losses this handle has reported.
+    /// Returns the cursor of the losses that this handle has reported.
     pub(crate) const fn losses(&self) -> &LossCursor {
         &self.losses
     }
 
-    /// The same unit, to be asked which one it is while nothing else is sent to it.
+    /// Returns a handle of the same unit that checks its identity, while other handles send nothing.
     pub(crate) fn with_questions(&self, budget: Budget) -> Self {
         Self { questions: Some(Arc::new(budget)), ..self.clone() }
     }
 
-    /// The same unit, through a port that is not waited for while it changes its state.
+    /// Returns a handle of the same unit that does not wait while its port changes state.
     pub(crate) fn through_one_of_several_ports(&self) -> Self {
         Self { has_other_ports: true, ..self.clone() }
     }
@@ -98,8 +100,7 @@ impl LogicalUnit {
         self.lun
     }
 
-    /// Makes a command for this unit. Add data or a buffer to it, and then [execute](Self::execute)
-    /// it.
+    /// Creates a command for this unit. Add data or a buffer to it, and then [execute](Self::execute) it.
     pub const fn command(&self, cdb: Cdb) -> Command {
         Command::new(self.lun, cdb)
     }
@@ -107,12 +108,12 @@ impl LogicalUnit {
     /// Checks whether the unit accepts commands (TEST UNIT READY).
     ///
     /// # Errors
-    /// The sense data gives the reason if it does not; otherwise as [`execute`](Self::execute).
+    /// With sense data that give the reason, if the unit does not; otherwise as [`execute`](Self::execute).
     pub async fn test_unit_ready(&self) -> Result<(), Error> {
         self.query(Cdb::test_unit_ready(), 0).await.map(drop)
     }
 
-    /// Returns what the unit has to report (REQUEST SENSE).
+    /// Returns the pending sense data of the unit (REQUEST SENSE).
     ///
     /// # Errors
     /// As [`execute`](Self::execute).
@@ -130,7 +131,7 @@ impl LogicalUnit {
         self.ask(Cdb::inquiry(LEN), LEN.into(), StandardInquiry::decode).await
     }
 
-    /// Returns the type, vendor and product of the unit, if the target has it (INQUIRY).
+    /// Returns the type, vendor and product of the unit, after checking that the target has the unit (INQUIRY).
     ///
     /// # Errors
     /// [`NotFound`](crate::ErrorKind::NotFound) if the target has no unit by this number, or as
@@ -146,9 +147,9 @@ impl LogicalUnit {
         })
     }
 
-    /// Returns a page of vital product data as it came (INQUIRY); see [`vpd`](iscsi_pdu::scsi::vpd) for
-    /// decoders. A page of more than 255 bytes takes two commands; if the unit refuses the second,
-    /// the first 255 bytes are returned.
+    /// Returns a page of vital product data, not decoded (INQUIRY); see [`vpd`](iscsi_pdu::scsi::vpd) for
+    /// decoders. A page of more than 255 bytes takes two commands; if the unit refuses the second, the first
+    /// 255 bytes are returned.
     ///
     /// # Errors
     /// As [`execute`](Self::execute).
@@ -157,13 +158,13 @@ impl LogicalUnit {
         self.rest_of_page(page, start).await
     }
 
-    /// The first bytes of a page of vital product data. Before SPC-3 the allocation length of
-    /// INQUIRY was one byte, and a unit that looks at no more takes 256 for nothing.
+    /// Returns the first 255 bytes of a page of vital product data. Before SPC-3 the allocation length of
+    /// INQUIRY was one byte, so a unit may take 256 for 0.
     pub(crate) async fn start_of_page(&self, page: u8) -> Result<Bytes, Error> {
         Ok(self.query(Cdb::inquiry_vpd(page, PAGE_START), PAGE_START.into()).await?.freeze())
     }
 
-    /// The whole of a page that begins with `start`, as far as the unit tells it.
+    /// Returns the whole of a page that begins with `start`, or `start` if the unit refuses to return more.
     pub(crate) async fn rest_of_page(&self, page: u8, start: Bytes) -> Result<Bytes, Error> {
         let len = page_len(&start, page).unwrap_or_default();
         if len <= PAGE_START.into() {
@@ -220,8 +221,9 @@ impl LogicalUnit {
     /// Reads `blocks` blocks from `lba` on (READ (16), or READ (10) if the unit knows only that).
     ///
     /// # Errors
-    /// As [`profile`](Self::profile) and [`execute`](Self::execute); [`Protocol`](crate::ErrorKind::Protocol) if
-    /// the unit moves fewer bytes, [`InvalidInput`](crate::ErrorKind::InvalidInput) beyond what the unit's commands can address.
+    /// As [`profile`](Self::profile) and [`execute`](Self::execute); [`Protocol`](crate::ErrorKind::Protocol)
+    /// if the unit moves fewer bytes, [`InvalidInput`](crate::ErrorKind::InvalidInput) beyond what the unit's
+    /// commands can address.
     pub async fn read(&self, lba: u64, blocks: u32) -> Result<BytesMut, Error> {
         let capacity = &self.profile().await?.capacity;
         self.read_all(Transfer::read(capacity, lba, blocks)?).await
@@ -238,7 +240,7 @@ impl LogicalUnit {
         self.read_all(Transfer::read_into(capacity, lba, buffer)?).await
     }
 
-    /// Sends a command whose whole buffer must be filled.
+    /// Sends a read command, and checks that its whole buffer was filled.
     async fn read_all(&self, transfer: Transfer) -> Result<BytesMut, Error> {
         let expected = Expected::of(&transfer);
         expected.all_read(self.execute_with_retry(transfer).await?)
@@ -292,7 +294,7 @@ impl LogicalUnit {
         Ok(self.execute_with_retry(Transfer::query(cdb, len)).await?.data)
     }
 
-    /// The same, and makes sense of the answer.
+    /// Sends a command that reads up to `len` bytes, and decodes the answer.
     pub(super) async fn ask<T>(
         &self,
         cdb: Cdb,
@@ -304,7 +306,7 @@ impl LogicalUnit {
         decode(&data).map_err(|why| Error::from(UnitCause::Format { command, why }))
     }
 
-    /// Sends a command that changes blocks; all its data must be taken.
+    /// Sends a command that changes blocks, and checks that the unit took all its data.
     async fn modify(
         &self,
         transfer: impl Fn() -> Result<Transfer, Error> + Send + Sync,
@@ -322,7 +324,7 @@ impl LogicalUnit {
     }
 }
 
-/// Whether the target knows no unit by this number.
+/// Returns whether the error says that the target has no unit by this number.
 fn is_unknown(error: &Error) -> bool {
     error
         .sense()

@@ -1,4 +1,4 @@
-//! Through which ports of its target a unit is reached, and how well (SPC-4 §5.11).
+//! The target ports through which a unit is reached, and their states (SPC-4 §5.11).
 
 use bytes::BytesMut;
 use iscsi_pdu::scsi::{
@@ -11,7 +11,7 @@ use crate::unit::probe::port_identification;
 use crate::unit::retry::Patience;
 use crate::unit::transfer::Transfer;
 
-/// No list of groups is longer, bytes: 65536 ports would make half of it.
+/// Longest list of groups that is read, bytes: 65536 ports would make half of it.
 const MAX_LEN: u32 = 1 << 20;
 
 /// The target port that a session is connected to.
@@ -58,8 +58,8 @@ impl LogicalUnit {
         self.execute(self.command(cdb).with_write(states.encode())).await.map(drop)
     }
 
-    /// The same as [`target_port_groups`](Self::target_port_groups), without a wait for what may pass: who follows the
-    /// states asks again.
+    /// Returns the groups of ports like [`target_port_groups`](Self::target_port_groups), but without pauses
+    /// for temporary errors: the supervisor of the states asks again.
     pub(crate) async fn port_groups_now(&self) -> Result<TargetPortGroups, Error> {
         self.ask_port_groups(Self::patience_of_a_path).await
     }

@@ -1,6 +1,6 @@
-//! The commands that read the properties of a disk: all are sent together, so that they cost one round trip.
+//! The commands that read the properties of a disk. All are sent together, so that they cost one round trip.
 //!
-//! Why it is so: `docs/design/round-trips.md`.
+//! Design: `docs/design/round-trips.md`.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ use crate::error::{Cause, Error, UnitCause};
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::transfer::Transfer;
 
-/// Room for mode pages: as much as MODE SENSE (6) can say.
+/// Room for mode pages, bytes: the most that MODE SENSE (6) can return.
 const MODE_LEN: u8 = 252;
 
 impl LogicalUnit {
@@ -31,10 +31,11 @@ impl LogicalUnit {
     /// remembered. All commands are sent together, so the first call takes one round trip.
     ///
     /// # Errors
-    /// [`NotFound`](crate::ErrorKind::NotFound) if there is no such unit, [`InvalidInput`](crate::ErrorKind::InvalidInput) if
-    /// it is not a block device, or as [`execute`](Self::execute).
+    /// [`NotFound`](crate::ErrorKind::NotFound) if there is no such unit,
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if it is not a block device, or as
+    /// [`execute`](Self::execute).
     pub async fn profile(&self) -> Result<Arc<Profile>, Error> {
-        // Boxed, since every read and write asks for the profile and hardly one has to wait for it.
+        // Boxed, since every read and write asks for the profile and few have to wait for it.
         let ask = async || probe(self).await.map(Arc::new);
         self.state().profile.get_or_try_init(ask).await.cloned()
     }
@@ -43,13 +44,13 @@ impl LogicalUnit {
 /// Asks a unit for its profile.
 fn probe(unit: &LogicalUnit) -> BoxFuture<'_, Result<Profile, Error>> {
     boxed(async move {
-        // TEST UNIT READY goes first: it takes the attention conditions upon itself.
+        // TEST UNIT READY is sent first, so that pending unit attentions end this command and not the others.
         let state = unit.state();
         let before = state.reasons();
         let ready = async {
             let first = unit.execute(Command::new(unit.lun(), Cdb::test_unit_ready())).await;
-            // The others are answered behind this one, so what it is told is not about their answers. What comes
-            // later may be.
+            // The unit answers the others after this command. So a condition reported to it does not concern
+            // their answers; a later condition may.
             let is_reason = first.as_ref().is_err_and(raises_doubt);
             let resolved = if is_reason { before.and_one() } else { before };
             state.recognized(resolved);
@@ -71,12 +72,12 @@ fn probe(unit: &LogicalUnit) -> BoxFuture<'_, Result<Profile, Error>> {
     })
 }
 
-/// Whether a unit attention, or the lack of a unit, has raised a doubt.
+/// Returns whether the error, a unit attention or a missing unit, means that the unit may be another one.
 fn raises_doubt(error: &Error) -> bool {
     error.sense().is_some_and(|sense| may_be_another_unit(sense.additional))
 }
 
-/// What stands behind the number: a disk, or an error that says what else.
+/// Returns the INQUIRY data of the unit; an error unless it is a disk.
 async fn inquiry(unit: &LogicalUnit) -> Result<StandardInquiry, Error> {
     let inquiry = unit.check_present().await?;
     let device_type = inquiry.device_type;
@@ -86,7 +87,7 @@ async fn inquiry(unit: &LogicalUnit) -> Result<StandardInquiry, Error> {
     Ok(inquiry)
 }
 
-/// The vital product data that a disk may have.
+/// Reads the vital product data that a disk may have.
 async fn pages(unit: &LogicalUnit) -> Result<Pages, Error> {
     let ask = |page| unit.vital_product_data(page);
     let (list, serial, identification, limits, characteristics, provisioning) = tokio::join!(
@@ -107,8 +108,8 @@ async fn pages(unit: &LogicalUnit) -> Result<Pages, Error> {
     })
 }
 
-/// The names of the unit (VPD page 83). A long page is asked for again only if its beginning does not
-/// tell the best of them.
+/// Reads the names of the unit (VPD page 83). A long page is read again in full only if its beginning lacks a
+/// registered name.
 pub(crate) async fn identification(
     unit: &LogicalUnit,
 ) -> Result<Option<DeviceIdentification>, Error> {
@@ -122,7 +123,7 @@ pub(crate) async fn identification(
     Ok(DeviceIdentification::decode(&whole).ok())
 }
 
-/// The same page, as far as it takes to know the group of the port that the answer came through.
+/// Reads VPD page 83 until it has the port group of the port that the answer came through.
 pub(super) async fn port_identification(
     unit: &LogicalUnit,
 ) -> Result<Option<DeviceIdentification>, Error> {
@@ -136,13 +137,13 @@ pub(super) async fn port_identification(
     Ok(DeviceIdentification::decode(&whole).ok())
 }
 
-/// READ CAPACITY (16) from units that know it, otherwise READ CAPACITY (10).
+/// Reads the capacity: READ CAPACITY (16) from units that know it, otherwise READ CAPACITY (10).
 async fn capacity(unit: &LogicalUnit) -> Result<Capacity, Error> {
     let (long, short) = tokio::join!(unit.read_capacity_16(), unit.read_capacity_10());
     better_of(long, short)
 }
 
-/// The capacity of a unit now, by one question, in the form that it knew before.
+/// Reads the present capacity of a unit by one command, in the form that the unit knew before.
 pub(crate) async fn capacity_now(unit: &LogicalUnit, before: &Capacity) -> Result<Capacity, Error> {
     if before.long_commands {
         return Ok(unit.read_capacity_16().await?.into());
@@ -150,8 +151,8 @@ pub(crate) async fn capacity_now(unit: &LogicalUnit, before: &Capacity) -> Resul
     Ok(short_capacity_now(before, unit.read_capacity_10().await?))
 }
 
-/// The capacity that a unit tells. A unit with more blocks than the short answer can count has none
-/// without the long one: a part of it must not pass for the whole.
+/// Returns the capacity of a unit, by the answers to both commands. A unit with more blocks than the short
+/// answer can count has no capacity without the long one: a part must not pass for the whole.
 fn better_of(
     long: Result<ReadCapacity16, Error>,
     short: Result<ReadCapacity10, Error>,
@@ -163,24 +164,24 @@ fn better_of(
     }
 }
 
-/// Whether the unit refuses the command, or answers it with what is none.
+/// Returns whether the unit refuses the command, or answers it in an invalid format.
 fn is_refusal(error: &Error) -> bool {
     error.status().is_some() || matches!(error.cause(), Cause::Unit(UnitCause::Format { .. }))
 }
 
-/// What the unit says of its medium, and of its cache.
+/// Reads what the unit reports about its medium and its cache.
 async fn mode(unit: &LogicalUnit) -> Result<Option<ModeParameters>, Error> {
     let data = unit.execute_with_retry(mode_question()).await.map(|completion| completion.data);
     decode(data, ModeParameters::decode_6)
 }
 
-/// MODE SENSE (6) of all pages.
+/// Creates MODE SENSE (6) of all pages.
 pub(super) fn mode_question() -> Transfer {
     let command = Cdb::mode_sense_6(ModeParameters::ALL_PAGES, MODE_LEN);
     Transfer::query(command, MODE_LEN.into())
 }
 
-/// The answer to a question that a unit need not know: `None` if it refuses or makes no sense.
+/// Decodes the answer to an optional command: `None` if the unit refuses it, or the format is invalid.
 fn decode<T, D: AsRef<[u8]>>(
     answer: Result<D, Error>,
     decode: impl FnOnce(&[u8]) -> Result<T, FormatError>,
@@ -194,7 +195,7 @@ mod tests {
 
     use super::*;
 
-    /// SBC-3: 0xffffffff blocks say that READ CAPACITY (16) must be asked.
+    /// SBC-3: 0xffffffff blocks mean that READ CAPACITY (16) must be sent.
     #[test]
     fn what_the_short_answer_cannot_count_is_not_taken_for_the_whole() {
         let refusals = || {

@@ -1,4 +1,4 @@
-//! The unit of before, or another one: asked again when there is a reason to doubt it.
+//! Checks that a session still leads to the known unit, when there is a reason to doubt it.
 
 use std::collections::VecDeque;
 use std::pin::{Pin, pin};
@@ -18,16 +18,16 @@ use crate::unit::identity::{mismatch_error, name_within_a_session};
 use crate::unit::in_flight::{InFlight, by};
 use crate::unit::logical_unit::LogicalUnit;
 
-/// What the questions may have under way: all at once.
+/// Number of concurrent questions: all are sent together.
 const QUESTIONS: usize = 8;
 const QUESTION_BYTES: usize = 1 << 20;
-/// The most questions that have failed and may be the reason of an answer: those of one try.
+/// Number of failed questions that are kept, as one may be the reason of the result: those of one try.
 const MAX_FAILED: usize = 8;
 
 pub(crate) type Recognition = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 
 impl LogicalUnit {
-    /// Waits until it is certain that this is the unit of before.
+    /// Waits until it is certain that the session leads to the known unit.
     ///
     /// # Errors
     /// As [`confirm`](Self::confirm).
@@ -38,13 +38,14 @@ impl LogicalUnit {
         }
     }
 
-    /// What is to be waited for until that is certain, unless it is.
+    /// Returns a future that checks the unit's identity; `None` if the unit is known.
     pub(crate) fn recognition(&self) -> Option<Recognition> {
         self.state().needs_revalidation().then(|| self.recognize())
     }
 
-    /// The same, and waits for whatever the unit may have told by now. Nothing orders the connections of a
-    /// session: the answer of another unit may come over one before the unit attention over another.
+    /// Waits until it is certain that the session leads to the known unit, by all that the unit may have
+    /// reported so far on any connection. Nothing orders the connections of a session: the answer of another
+    /// unit may arrive over one connection before the unit attention arrives over another.
     ///
     /// # Errors
     /// As [`confirm`](Self::confirm).
@@ -68,18 +69,18 @@ impl LogicalUnit {
         }
     }
 
-    /// Asks the unit whether it is the one of before, whatever it has told.
+    /// Checks the unit's identity, even if the unit has given no reason to.
     ///
     /// # Errors
-    /// [`Error::DifferentUnits`] or [`Error::BlockSizeChanged`] if it is not, for good;
-    /// [`Error::UnprovenUnit`], or the end of the question, when nothing has told it for as long as
-    /// [`Options::with_retry_timeout`](crate::Options::with_retry_timeout) says; when the session ended.
+    /// [`UnitCause::DifferentUnits`] or [`UnitCause::BlockSizeChanged`] if it is another unit, for good. If
+    /// there is no proof within [`Options::with_retry_timeout`](crate::Options::with_retry_timeout):
+    /// [`UnitCause::UnprovenUnit`], or the error of the last question. Also when the session ended.
     pub(crate) async fn confirm(&self) -> Result<(), Error> {
         self.state().add_reason();
         self.recognize().await
     }
 
-    /// The error of a command that another unit may have executed.
+    /// Returns the error of a command that another unit may have executed.
     pub(super) fn unproven(&self) -> Error {
         let name = self.state().profile.get().map(|known| name_within_a_session(known));
         Error::from(UnitCause::UnprovenUnit {
@@ -89,8 +90,9 @@ impl LogicalUnit {
         })
     }
 
-    /// Boxed, since hardly a request has to wait for it, and since the questions are requests themselves. One caller asks for
-    /// all, in a task: a caller who leaves its request alone for a while holds no other one up.
+    /// Checks the unit's identity. Boxed, since few requests wait for it, and since its questions are requests
+    /// themselves. One task asks on behalf of all callers, so that a caller that does not poll its request
+    /// holds up no other.
     fn recognize(&self) -> Recognition {
         let unit = self.clone();
         Box::pin(async move {
@@ -106,7 +108,7 @@ impl LogicalUnit {
         })
     }
 
-    /// What is known of the unit; `None` before anything is.
+    /// Returns the terms of a check; `None` before anything is known of the unit.
     fn terms(&self) -> Option<Terms> {
         let known = self.state().profile.get()?;
         let policy = self.session().policy();
@@ -120,7 +122,7 @@ impl LogicalUnit {
 
     /// Asks by [`Revalidations`](iscsi_multipath::revalidating::Revalidations), as long as a caller waits.
     async fn ask_for_all(self, mut asker: Asker, terms: Terms) -> Result<(), Error> {
-        // What waits for the answer may hold the whole budget of the others.
+        // Requests that wait for the answer may hold the whole budget of the session.
         let mut asked = self.with_questions(Budget::new(QUESTIONS, QUESTION_BYTES));
         if self.state().known().transitions().has_other_ports() {
             asked = asked.through_one_of_several_ports();
@@ -130,7 +132,7 @@ impl LogicalUnit {
         let mut failed = VecDeque::new();
         loop {
             let mut left = pin!(left.notified());
-            // From here on it is noticed where a caller waits no longer.
+            // From here on no caller that stops waiting is missed.
             left.as_mut().enable();
             match asker.poll() {
                 Step::Ask(question) => {
@@ -165,7 +167,7 @@ impl LogicalUnit {
         }
     }
 
-    /// The error of a revalidation, of which these questions have failed.
+    /// Returns the error of a failed check; `failed` has the errors of its questions.
     fn error_of_failure(
         &self,
         failure: Failure,

@@ -1,4 +1,4 @@
-//! Persistent reservations of a unit, in the words of SCSI (SPC-4 §5.13).
+//! Persistent reservations of a unit, as SCSI commands (SPC-4 §5.13).
 
 use iscsi_pdu::scsi::FormatError;
 use iscsi_pdu::scsi::reservation::{

@@ -1,4 +1,4 @@
-//! Which ends of a command are worth another try; the table is in the crate documentation.
+//! Which ends of a command are retried; the table is in the crate documentation.
 
 use std::time::Duration;
 
@@ -9,55 +9,56 @@ use tokio::time::Instant;
 
 use crate::options::back_off::BackOff;
 
-/// The pauses after which a method of a session or a unit gives up: about five seconds by default.
+/// Number of pauses after which a method of a session or a unit gives up: about five seconds by default.
 const MAX_PAUSES: u32 = 11;
-/// UNIT ATTENTIONs in a row after which a command is sent again.
+/// Most retries of a command after UNIT ATTENTION conditions.
 pub(crate) const MAX_ATTENTIONS: u32 = 8;
-/// How long a disk sends a command again that ends in ABORTED COMMAND, or whose data arrives damaged: the command itself may
-/// be the cause.
+/// How long a disk retries a command that ends in ABORTED COMMAND, or whose data arrives damaged: the command
+/// itself may be the cause.
 pub(crate) const ABORTED_LIMIT: Duration = Duration::from_secs(5);
-/// How long a method of a session or a unit waits while a port changes its state, if the unit does not report how long that
-/// may take (IMPLICIT TRANSITION TIME, SPC-4 §6.37).
+/// How long a method of a session or a unit waits while a port changes its state, if the unit does not report
+/// how long that may take (IMPLICIT TRANSITION TIME, SPC-4 §6.37).
 pub(crate) const TRANSITION_LIMIT: Duration = Duration::from_secs(60);
 
 /// What follows from the end of a command within its session.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Verdict {
-    /// Nothing: the command has succeeded, or failed.
+    /// No retry: the command has succeeded, or failed.
     Final,
-    /// The command is sent again in ten bytes.
+    /// The command is sent again in its form of ten bytes.
     Shorter,
-    /// The command is sent again after this time.
+    /// The command is sent again after this pause.
     Again(Duration),
 }
 
-/// How often a command has been tried again within its session, and why.
+/// Counts the retries of a command within its session, and limits them.
 #[derive(Debug)]
 pub(crate) struct Patience<'a> {
     options: &'a BackOff,
-    /// Unit attention conditions queue up in a unit; more than [`MAX_ATTENTIONS`] in a row are no news.
+    /// Number of retries after UNIT ATTENTION. Conditions queue up in a unit, but after [`MAX_ATTENTIONS`] of
+    /// them the command fails.
     attentions: u32,
     pauses: u32,
-    /// Whether it is paused at all for a unit that is busy.
+    /// Whether the command is retried after pauses while the unit is busy.
     waits: bool,
     /// How long a port may take to change its state.
     transition: Duration,
-    /// Since when it is waited for that.
+    /// Time at which the wait for the port began.
     transition_since: Option<Instant>,
 }
 
 impl<'a> Patience<'a> {
-    /// That of a unit.
+    /// Creates the rules for a unit that is used alone.
     pub(crate) const fn of_a_unit(options: &'a BackOff, transition: Duration) -> Self {
         Self { options, attentions: 0, pauses: 0, waits: true, transition, transition_since: None }
     }
 
-    /// That of a disk's path: whoever has others waits for himself.
+    /// Creates the rules for a path of a disk, without pauses: the disk retries, perhaps over another path.
     pub(crate) const fn of_a_path(options: &'a BackOff) -> Self {
         Self { waits: false, ..Self::of_a_unit(options, Duration::ZERO) }
     }
 
-    /// Judges the end of one attempt.
+    /// Decides what follows from the end of one attempt.
     pub(crate) fn judge(&mut self, end: End, can_shorten: bool) -> Verdict {
         let facts = Facts {
             can_shorten,
@@ -82,8 +83,8 @@ impl<'a> Patience<'a> {
         }
     }
 
-    /// Whether the port has time left to change its state: it does so within the time that the unit reports
-    /// (SPC-4 §5.11.2.7).
+    /// Returns whether the port has time left to change its state, within the time that the unit reports (SPC-4
+    /// §5.11.2.7).
     fn may_transition(&mut self) -> bool {
         let since = *self.transition_since.get_or_insert_with(Instant::now);
         let pause = self.options.pauses().after(self.pauses).next();

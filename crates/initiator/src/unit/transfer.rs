@@ -1,4 +1,4 @@
-//! A command and its data, as often as it must be sent.
+//! A command and its data, for as many attempts as it needs.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::state::budget::Permit;
 use crate::state::counters::RequestKind;
 use crate::state::range_locks::RangeGuard;
 
-/// A command with the data it writes or the room it reads into.
+/// A command with the data that it writes or the buffer that it reads into.
 #[derive(Debug)]
 pub(crate) struct Transfer {
     cdb: Cdb,
@@ -23,22 +23,22 @@ pub(crate) struct Transfer {
     write: Option<Payload>,
     /// Bytes to read; 0 for none.
     read_len: usize,
-    /// The buffer for them; taken when the first of them comes if there is none yet.
+    /// Buffer for the data to read; if there is none, it is taken when the first data arrives.
     buffer: Option<BytesMut>,
-    /// Where it comes from then.
+    /// Pool that supplies that buffer.
     buffers: Option<Arc<dyn BufferPool>>,
     extent: Option<Arc<RangeGuard>>,
-    /// Its share of what may be under way, if it was taken already.
+    /// Share of the budget that the command holds, if it was taken already.
     permit: Option<Arc<Permit>>,
-    /// Whether its answer counts only once it is certain, over all connections, which unit gave it.
+    /// Whether the answer counts only once it is certain, over all connections, which unit gave it.
     wants_proof: bool,
-    /// Whether what is moved are blocks of the medium, so that a residual tells which were not: of a
-    /// parameter list it tells nothing that the status does not.
+    /// Whether the data are blocks of the medium, so that a residual says which were not moved. For a parameter
+    /// list it says no more than the status.
     moves_blocks: bool,
 }
 
 impl Transfer {
-    /// A question whose answer has up to `len` bytes.
+    /// Creates a command whose answer has up to `len` bytes.
     pub(crate) const fn query(cdb: Cdb, len: usize) -> Self {
         Self {
             cdb,
@@ -54,19 +54,19 @@ impl Transfer {
         }
     }
 
-    /// READ of so many blocks.
+    /// Creates a READ of `blocks` blocks.
     pub(crate) fn read(capacity: &Capacity, lba: u64, blocks: u32) -> Result<Self, Error> {
         let cdb = Blocks(capacity).read(lba, blocks).map_err(Cause::from)?;
         Ok(Self::reading(cdb, Blocks(capacity).bytes_of(blocks)))
     }
 
-    /// From where its buffer shall come, if it has none.
+    /// Sets the pool that supplies the buffer, if the transfer has none.
     pub(crate) fn with_buffers(mut self, buffers: Arc<dyn BufferPool>) -> Self {
         self.buffers = Some(buffers);
         self
     }
 
-    /// READ of as many blocks as the buffer has room for.
+    /// Creates a READ of as many blocks as the buffer has room for.
     pub(crate) fn read_into(
         capacity: &Capacity,
         lba: u64,
@@ -82,25 +82,25 @@ impl Transfer {
         Self { kind: RequestKind::Read, ..Self::query(cdb, len) }
     }
 
-    /// WRITE of whole blocks.
+    /// Creates a WRITE of whole blocks.
     pub(crate) fn write(capacity: &Capacity, lba: u64, data: Payload) -> Result<Self, Error> {
         let blocks = Blocks(capacity).count(data.len()).map_err(Cause::from)?;
         let cdb = Blocks(capacity).write(lba, blocks).map_err(Cause::from)?;
         Ok(Self { kind: RequestKind::Write, ..Self::changing(cdb, data) })
     }
 
-    /// UNMAP.
+    /// Creates an UNMAP.
     pub(crate) fn unmap(list: &UnmapList) -> Self {
         let cdb = Cdb::unmap(list.parameter_list_length());
         Self { moves_blocks: false, ..Self::changing(cdb, list.encode().into()) }
     }
 
-    /// PERSISTENT RESERVE OUT.
+    /// Creates a PERSISTENT RESERVE OUT.
     pub(crate) fn reserve_out(change: &PersistentReserveOut) -> Self {
         Self { moves_blocks: false, ..Self::changing(change.cdb(), change.encode().into()) }
     }
 
-    /// WRITE SAME of one block.
+    /// Creates a WRITE SAME of one block.
     pub(crate) fn write_same(lba: u64, blocks: u32, block: Payload, flags: WriteSameFlags) -> Self {
         Self::changing(Cdb::write_same_16(lba, blocks, flags), block)
     }
@@ -120,14 +120,14 @@ impl Transfer {
         }
     }
 
-    /// The blocks that it is about, if they are in a row.
+    /// Returns the blocks that the command accesses, if they are consecutive.
     pub(crate) fn blocks(&self) -> Option<Range<u64>> {
-        // Those of UNMAP are in its list.
+        // The blocks of UNMAP are in its list.
         let list = || UnmapList::only_extent(self.write.as_ref()?.pages().next()?);
         self.cdb.block_range().or_else(|| self.accesses_blocks().then(list).flatten())
     }
 
-    /// The range that the command keeps taken until the session has finished with it.
+    /// Sets the range that the command locks until the session has finished with it.
     pub(crate) fn within(mut self, extent: &Arc<RangeGuard>) -> Self {
         self.extent = Some(Arc::clone(extent));
         self
@@ -137,7 +137,7 @@ impl Transfer {
         self.extent.clone()
     }
 
-    /// The share of what may be under way that it keeps taken until the session has finished with it.
+    /// Sets the share of the budget that the command holds until the session has finished with it.
     pub(crate) fn set_permit(&mut self, permit: Arc<Permit>) {
         self.permit = Some(permit);
     }
@@ -146,8 +146,8 @@ impl Transfer {
         self.permit.clone()
     }
 
-    /// Its answer counts only once it is certain, over all connections, which unit gave it: a write will
-    /// bring back what is read, or it vouches for what was written.
+    /// Makes the answer count only once it is certain, over all connections, which unit gave it. Needed if the
+    /// data read are written back, or if the command proves that writes are on the medium.
     pub(crate) const fn with_proof(mut self) -> Self {
         self.wants_proof = true;
         self
@@ -161,22 +161,23 @@ impl Transfer {
         &self.cdb
     }
 
-    /// The command's name in the standard.
+    /// Returns the command's name in the standard.
     pub(crate) fn name(&self) -> &'static str {
         self.cdb.operation_name()
     }
 
-    /// The operation code, by which a unit knows the form of the command or not.
+    /// Returns the operation code, which identifies the form of the command.
     pub(crate) fn operation_code(&self) -> u8 {
         self.cdb.operation_code()
     }
 
-    /// Whether there is a form of ten bytes that says the same.
+    /// Returns whether an equivalent form of ten bytes exists.
     pub(crate) fn can_shorten(&self) -> bool {
         self.cdb.in_10_bytes().is_some()
     }
 
-    /// Takes the form of ten bytes for a command of sixteen, if there is one that says the same.
+    /// Changes a command of sixteen bytes to the equivalent form of ten bytes, if there is one; returns whether
+    /// there is.
     pub(crate) fn shorten(&mut self) -> bool {
         let short = self.cdb.in_10_bytes();
         let is_shorter = short.is_some();
@@ -184,27 +185,28 @@ impl Transfer {
         is_shorter
     }
 
-    /// What it counts as.
+    /// Returns the kind under which the command is counted.
     pub(crate) const fn kind(&self) -> RequestKind {
         self.kind
     }
 
-    /// Bytes to be moved.
+    /// Returns the number of bytes to move.
     pub(crate) fn len(&self) -> usize {
         self.write.as_ref().map_or(self.read_len, Payload::len)
     }
 
-    /// Whether the command changes blocks of the unit.
+    /// Returns whether the command changes blocks of the unit.
     pub(crate) fn writes(&self) -> bool {
         self.write.is_some() && self.accesses_blocks()
     }
 
-    /// Whether the command reads, changes or flushes blocks of the unit.
+    /// Returns whether the command reads, changes or flushes blocks of the unit.
     pub(crate) fn accesses_blocks(&self) -> bool {
         self.cdb.accesses_blocks()
     }
 
-    /// The command for one try. Another one reads into a buffer of its own, unless this one's was [restored](Self::restore).
+    /// Returns the command for one attempt, with the buffer. A later attempt reads into a new buffer, unless
+    /// this one was [restored](Self::restore).
     pub(crate) fn command(&mut self, lun: Lun) -> Command {
         let mut command = Command::new(lun, self.cdb.clone());
         command.write = self.write.clone();
@@ -215,7 +217,7 @@ impl Transfer {
         command
     }
 
-    /// Takes the buffer back for another try, if there was one; the unit may have filled less than all of it.
+    /// Takes the buffer back for another attempt, if there was one; the unit may not have filled all of it.
     pub(crate) fn restore(&mut self, mut buffer: BytesMut) {
         if buffer.capacity() >= self.read_len {
             buffer.resize(self.read_len, 0);
@@ -224,7 +226,7 @@ impl Transfer {
     }
 }
 
-/// What a command must have moved.
+/// The number of bytes that a command must have moved.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected {
     operation: Operation,
@@ -238,8 +240,8 @@ impl Expected {
         Self { operation, len, moves_blocks: transfer.moves_blocks }
     }
 
-    /// The data of a read whose whole buffer must be filled. Blocks of which the unit has more than
-    /// fit are not those that were meant.
+    /// Returns the data of a read whose whole buffer must be filled. If the unit has more data than fit
+    /// (overflow), the blocks have another size than expected, and the read fails.
     pub(crate) fn all_read(self, completion: Completion) -> Result<BytesMut, Error> {
         let data = completion.data;
         if let Residual::Overflow(more) = completion.residual {
@@ -248,7 +250,7 @@ impl Expected {
         if data.len() == self.len { Ok(data) } else { Err(self.but_moved(data.len())) }
     }
 
-    /// All data of a write must have been taken.
+    /// Checks that the unit has taken all data of a write.
     pub(crate) fn all_written(self, completion: &Completion) -> Result<(), Error> {
         match completion.residual {
             _ if !self.moves_blocks => Ok(()),

@@ -1,4 +1,4 @@
-//! What can be wrong with a URL.
+//! Faults of a URL.
 
 use iscsi_pdu::{NameError, TargetAddressError};
 use thiserror::Error;
@@ -34,7 +34,7 @@ pub enum UrlError {
     /// The target name is not an iSCSI name (RFC 7143 §4.2.7).
     #[error(transparent)]
     Target(#[from] NameError),
-    /// The logical unit number is not a number in its range.
+    /// The logical unit number is not a number from 0 to 16383.
     #[error("{0:?} is no logical unit number")]
     Lun(String),
     /// The URL continues after the logical unit number.
@@ -53,7 +53,7 @@ pub enum UrlError {
     /// The URL has a password, but there is no user, neither in the URL nor in the environment.
     #[error("there is a password (perhaps in LIBISCSI_CHAP_PASSWORD), but no user")]
     PasswordAlone,
-    /// A variable of the environment that names a user is not UTF-8.
+    /// An environment variable that names a user is not UTF-8.
     #[error("the variable {0} is not UTF-8, as a user name must be")]
     Variable(&'static str),
     /// Mutual CHAP needs credentials of the initiator as well (RFC 7143 §12.1.3).
@@ -64,11 +64,10 @@ pub enum UrlError {
     /// The URL has an option that does not exist.
     #[error("there is no URL option {0:?}")]
     UnknownOption(String),
-    /// The URL has an option behind `target_password` that does not exist; it may be a part of the
-    /// password.
+    /// The URL has an option after `target_password` that does not exist; it may be a part of the password.
     #[error("a URL option behind target_password does not exist")]
     UnknownOptionBehindPassword,
-    /// The URL has an option twice that may be given once.
+    /// The URL has an option twice that may be given only once.
     #[error("the URL option {0} stands there twice")]
     RepeatedOption(&'static str),
     /// The value of an option is not allowed.
@@ -85,13 +84,13 @@ pub enum UrlError {
     /// The URL names a target, but no logical unit of it.
     #[error("the URL names no logical unit")]
     NoUnit,
-    /// The URL is for discovery, but a target is needed.
+    /// The URL names only a portal, as for discovery, but a target is needed.
     #[error("the URL names no target")]
     PortalOnly,
 }
 
 impl UrlError {
-    /// What can be done about it.
+    /// Returns what can be done about the fault.
     pub const fn advice(&self) -> Option<Advice> {
         match self {
             Self::Scheme(_) | Self::NoHost | Self::NoTarget | Self::Target(_) => {
@@ -113,12 +112,12 @@ impl UrlError {
             Self::UnknownOption(_) => Some(Advice::CheckSpelling),
             Self::UnknownOptionBehindPassword => Some(Advice::EscapeAmpersand),
             Self::RepeatedOption(_) => Some(Advice::OmitRepetition),
-            // The fact says what it must be.
+            // The text of the error says what the value must be.
             Self::Variable(_) | Self::OptionValue { .. } | Self::Encoding(_) => None,
         }
     }
 
-    /// Shows the scheme alone: what follows it may hold a password.
+    /// Returns the error for a wrong scheme. It shows the scheme only: what follows may contain a password.
     pub(super) fn scheme(text: &str) -> Self {
         if text.starts_with("iser://") {
             return Self::Iser;

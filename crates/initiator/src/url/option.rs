@@ -1,4 +1,4 @@
-//! The options behind the `?` of a URL.
+//! The options after the `?` of a URL.
 
 use std::str::FromStr;
 
@@ -12,7 +12,7 @@ use super::parameters::Parameters;
 use super::text::{decode, parse_portal};
 use crate::options::redirects::Redirects;
 
-/// What the options of a URL say.
+/// Values of the options of a URL.
 #[derive(Default)]
 pub(super) struct UrlOptions {
     pub(super) target_user: Option<String>,
@@ -24,7 +24,7 @@ pub(super) struct UrlOptions {
 }
 
 impl UrlOptions {
-    /// Reads `option=value` pairs, `&` between them.
+    /// Parses `option=value` pairs that are separated by `&`.
     pub(super) fn parse(text: &str) -> Result<Self, UrlError> {
         let mut options = Self::default();
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
@@ -74,7 +74,7 @@ impl UrlOptions {
                 let count = number(value, (1, u32::MAX));
                 put(&mut parameters.login_timeout, "login_timeout", count, "seconds, at least 1")
             }
-            // The names before, which scripts may have.
+            // `patience` and `open_patience` are earlier names, which scripts may use.
             "retry_timeout" => seconds(&mut parameters.retry_timeout, "retry_timeout", value),
             "patience" => seconds(&mut parameters.retry_timeout, "patience", value),
             "open_timeout" => seconds(&mut parameters.open_timeout, "open_timeout", value),
@@ -123,7 +123,7 @@ impl UrlOptions {
 
     fn unknown(&self, option: &str) -> UrlError {
         if self.target_password.is_some() {
-            // It may be the end of a password with a `&`.
+            // It may be the end of a password that contains a `&`.
             UrlError::UnknownOptionBehindPassword
         } else {
             UrlError::UnknownOption(option.to_owned())
@@ -177,12 +177,12 @@ fn flag(place: &mut Option<bool>, option: &'static str, value: &str) -> Result<(
     put(place, option, flag, "yes or no")
 }
 
-/// A time in whole seconds.
+/// Parses a time in whole seconds.
 fn seconds(place: &mut Option<u32>, option: &'static str, value: &str) -> Result<(), UrlError> {
     put(place, option, number(value, (0, u32::MAX)), "a number of seconds")
 }
 
-/// A length in the range of its key.
+/// Parses a length in the range of its key.
 fn length(
     place: &mut Option<u32>,
     option: &'static str,

@@ -1,4 +1,4 @@
-//! The session parameters that a URL sets.
+//! Session parameters that a URL sets.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::options::redirects::Redirects;
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Parameters {
-    /// CHAP algorithm to offer, and no other.
+    /// The only CHAP algorithm to offer.
     pub chap_algorithm: Option<ChapAlgorithm>,
     /// Whether a CHAP secret below 96 bits may be used (RFC 7143 §9.2.1).
     pub allow_short_secret: Option<bool>,
@@ -40,7 +40,7 @@ pub struct Parameters {
     /// Time limit of a disk for errors that may pass by themselves, in seconds:
     /// [`Options::with_retry_timeout`](crate::Options::with_retry_timeout).
     pub retry_timeout: Option<u32>,
-    /// Time limit for a target that is not there yet, in seconds:
+    /// Time limit of retries while a target is not available yet, in seconds:
     /// [`Options::with_open_timeout`](crate::Options::with_open_timeout).
     pub open_timeout: Option<u32>,
     /// Interval at which an idle disk asks its unit for changes, in seconds; 0 for never:
@@ -51,13 +51,13 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Writes what is set of CHAP over that of credentials.
+    /// Overwrites the CHAP settings of credentials with those that the URL sets.
     pub(crate) fn apply_to_chap(&self, chap: &mut Chap) {
         set(&mut chap.algorithms, self.chap_algorithm.map(|algorithm| vec![algorithm]));
         set(&mut chap.allow_short_secret, self.allow_short_secret);
     }
 
-    /// Writes the parameters that are set over those of an offer.
+    /// Overwrites the parameters of an offer with those that the URL sets.
     pub(crate) fn apply_to_offer(&self, offer: Offer) -> Offer {
         let offer = put(offer, self.header_digest, Offer::with_header_digest);
         let offer = put(offer, self.data_digest, Offer::with_data_digest);
@@ -71,7 +71,7 @@ impl Parameters {
         offer.with_first_burst_length(offer.first_burst_length().min(offer.max_burst_length()))
     }
 
-    /// Writes the parameters that are set over those of time limits.
+    /// Overwrites time limits with those that the URL sets.
     pub(crate) fn apply_to_timeouts(&self, timeouts: Timeouts) -> Timeouts {
         let timeouts = put(timeouts, self.login_timeout.map(seconds), Timeouts::with_login);
         let command = self.command_timeout.map(|s| (s > 0).then(|| seconds(s)));
@@ -79,7 +79,7 @@ impl Parameters {
     }
 }
 
-/// Sets a value that is there.
+/// Sets a value if there is one.
 fn put<T, V>(of: T, value: Option<V>, with: fn(T, V) -> T) -> T {
     match value {
         Some(value) => with(of, value),

@@ -19,7 +19,7 @@ fn error(text: &str) -> UrlError {
     Url::parse(text).unwrap_err()
 }
 
-/// What CHAP a URL asks for, in a form that can be compared: a secret shows only its length.
+/// Returns the CHAP credentials of a URL in a form that can be compared: of a secret only its length.
 fn credentials(text: &str) -> (Option<String>, Option<usize>) {
     let url = parse(text);
     (url.user, url.password.map(|secret| secret.len()))
@@ -46,7 +46,7 @@ fn targets_and_portals_are_shorter_urls() {
     }
 }
 
-/// Whatever a portal's spelling, it is the same to whoever compares it.
+/// All spellings of a portal compare as equal.
 #[test]
 fn a_portal_is_one_in_all_its_spellings() {
     let portal = parse("iscsi://h").portal;
@@ -71,7 +71,7 @@ fn credentials_are_separated_as_in_libiscsi_and_decoded() {
     assert_eq!(credentials("iscsi://me:secret@host"), some("me", Some(6)));
     assert_eq!(credentials("iscsi://me@host"), some("me", None));
     assert_eq!(credentials("iscsi://me:@host"), some("me", None));
-    // An escape is not a separator where another one stands.
+    // A `%` that begins an escape does not separate if there is a `:`.
     assert_eq!(credentials("iscsi://me%40home:a%3Fb%40c@host"), some("me@home", Some(5)));
     // libiscsi's form with a password that looks like an escape.
     assert_eq!(credentials("iscsi://me%abcdef@host"), some("me", Some(6)));
@@ -79,7 +79,7 @@ fn credentials_are_separated_as_in_libiscsi_and_decoded() {
     assert_eq!(error("iscsi://:secret@host"), UrlError::NoUser);
 }
 
-/// What is kept of a URL is the same URL but for its passwords.
+/// The text without passwords is the same URL except for its passwords.
 #[test]
 fn a_url_is_kept_without_passwords() {
     for (text, kept) in [
@@ -131,7 +131,7 @@ fn nothing_shows_a_password() {
     }
 }
 
-/// What a password may have been cut in two by is named, as is the escape to write.
+/// The error names the character that may have cut a password in two, and the escape to write.
 #[test]
 fn characters_that_end_a_password_are_told_of() {
     assert_eq!(error("iscsi://me:hunt?er22@host"), UrlError::AtBehindQuestionMark);
@@ -172,7 +172,7 @@ fn the_target_name_is_decoded() {
     assert_eq!(url.target.as_ref().map(IscsiName::as_str), Some(TARGET));
 }
 
-/// NAM-02: the spelling is the target's own; only comparing folds it.
+/// NAM-02: the spelling is the target's own; only the comparison folds case.
 #[test]
 fn nam_02_the_spelling_of_the_target_name_is_kept() {
     let text = "iscsi://host:3260/iqn.2026-01.org.Example:DISK/0";
@@ -227,7 +227,7 @@ fn parameters_apply_over_the_defaults() {
     assert_eq!(url.parameters.apply_to_timeouts(Timeouts::default()), timeouts);
 }
 
-/// The names that these options had before are understood as well.
+/// The earlier names of these options are accepted as well.
 #[test]
 fn options_keep_their_earlier_names() {
     let now = parse("iscsi://host?retry_timeout=7&open_timeout=9");
@@ -266,7 +266,7 @@ fn wrong_options_are_errors_that_name_them() {
     }
 }
 
-/// A reader of variables that has these, in place of the process's own.
+/// Returns a function that reads these variables, in place of the environment of the process.
 fn variables<'a>(set: &'a [(&'a str, &'a [u8])]) -> impl Fn(&str) -> Option<OsString> + 'a {
     |name| {
         let value = set.iter().find(|(set, _)| *set == name).map(|(_, value)| value.to_vec());
@@ -297,7 +297,8 @@ fn the_environment_fills_in_what_the_url_lacks() {
     assert!(url.chap().unwrap().is_none());
 }
 
-/// A secret is bytes: one that is no text must not count as none, or the target would have nothing to prove.
+/// A secret is bytes. One that is not text must not count as missing, or the target would have nothing to
+/// prove.
 #[test]
 fn a_password_in_the_environment_need_not_be_text() {
     let set: [(&str, &[u8]); 3] = [
@@ -311,7 +312,7 @@ fn a_password_in_the_environment_need_not_be_text() {
     assert!(url.chap().unwrap().is_some_and(|chap| chap.target.is_some()));
 }
 
-/// CHAP_N is text. A name that is none must not count as none, or the login would go without CHAP.
+/// CHAP_N is text. A name that is not must not count as missing, or the login would be without CHAP.
 #[test]
 fn a_user_in_the_environment_must_be_text() {
     let set: [(&str, &[u8]); 3] = [
@@ -326,8 +327,8 @@ fn a_user_in_the_environment_must_be_text() {
     assert!(parse(whole).with_environment(variables(&set)).is_ok());
 }
 
-/// Half of the credentials in the environment must not become a login without authentication, nor one in which the target
-/// has nothing to prove.
+/// Half of the credentials in the environment must not become a login without authentication, nor one in
+/// which the target has nothing to prove.
 #[test]
 fn half_of_the_credentials_in_the_environment_is_an_error() {
     const USER: &str = "LIBISCSI_CHAP_USERNAME";
@@ -366,7 +367,7 @@ fn half_of_the_credentials_in_the_environment_is_an_error() {
     }
 }
 
-/// Where everybody who lists processes may see it is no place to send a password to.
+/// A process's arguments are visible to all users, so no error advises a password in the URL.
 #[test]
 fn no_error_advises_a_password_in_the_url() {
     for error in [

@@ -1,4 +1,4 @@
-//! Runs the rows side by side, and judges what came of them.
+//! Runs the rows concurrently, and judges their results.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Once};
@@ -17,14 +17,14 @@ use crate::liar::Liar;
 use crate::life::{BLOCKS, Outcome, TARGET, live};
 use crate::row::{End, Job, Row};
 
-/// What the limit is set to that ends a row; and once more, when the machine was too busy to get as
-/// far as the lie.
+/// Values of the time limit that ends a row: the first try, and a retry if the machine was too busy to reach
+/// the lie.
 const SOON: [Duration; 2] = [Duration::from_millis(700), Duration::from_secs(5)];
-/// Every limit that ends a row is far below: what takes longer hangs.
+/// A row that takes longer than this hangs: every limit that ends a row is much shorter.
 const HANGS: Duration = Duration::from_secs(40);
-/// How many rows run side by side.
+/// Number of rows that run concurrently.
 const SIDE_BY_SIDE: usize = 24;
-/// Longer than this, nobody reads it.
+/// Longer sentences would not be read.
 const LONGEST_SENTENCE: usize = 320;
 
 static PANICS: AtomicU32 = AtomicU32::new(0);
@@ -57,7 +57,7 @@ pub(crate) async fn run(stages: Vec<(&'static str, Vec<Row>)>) {
     assert_eq!(PANICS.load(Ordering::Relaxed), 0, "something panicked");
 }
 
-/// A panic in a task of the initiator's would be seen by nobody.
+/// Counts panics, which would go unnoticed in a task of the initiator.
 fn count_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -70,11 +70,11 @@ fn count_panics() {
     });
 }
 
-/// Why a row does not stand.
+/// Why a row fails.
 enum Flaw {
-    /// A lie was not told: the row proves nothing.
+    /// A lie was not told, so the row proves nothing.
     Untold(String),
-    /// What came of the lie is wrong.
+    /// The result of the lie is wrong.
     Wrong(String),
 }
 
@@ -84,8 +84,8 @@ impl From<String> for Flaw {
     }
 }
 
-/// Once more with a longer limit, if the limit came before the lie; what came of a lie that was told
-/// counts at the first time.
+/// Judges a row. Retries it with a longer limit if the limit ended it before the lie. If the lie was told,
+/// the first result counts.
 async fn judge_patiently(row: &Row) -> Result<String, String> {
     let mut verdict = judge(row, SOON[0]).await;
     if matches!(verdict, Err(Flaw::Untold(_))) && row.limits.is_some() {
@@ -94,7 +94,7 @@ async fn judge_patiently(row: &Row) -> Result<String, String> {
     verdict.map_err(|(Flaw::Untold(why) | Flaw::Wrong(why))| why)
 }
 
-/// What was said in the end, or what is wrong with it.
+/// Runs a row once. Returns the sentence of its error, or what is wrong with it.
 async fn judge(row: &Row, soon: Duration) -> Result<String, Flaw> {
     let disk = RamDisk::new(512, BLOCKS);
     disk.fill(7);
@@ -125,7 +125,7 @@ async fn judge(row: &Row, soon: Duration) -> Result<String, Flaw> {
     Ok(check(row.end, &outcome, &sentences)?)
 }
 
-/// Small bursts and segments, so that every transfer takes several PDUs.
+/// Returns a configuration with small bursts and segments, so that every transfer takes several PDUs.
 fn config(row: &Row, disk: &RamDisk) -> TargetConfig {
     let mut config = TargetConfig::new(TARGET, disk.clone());
     config.keys.max_recv_data_segment_length = Some(8 << 10);
@@ -164,7 +164,8 @@ fn check(end: End, outcome: &Outcome, sentences: &[String]) -> Result<String, St
     Ok(said.clone())
 }
 
-/// One line for people: no break, no value as the programmer sees it. The advice behind it is in the words of the crate.
+/// Returns the text of an error with its advice, or what is wrong with the text: it must be one line for people,
+/// without debug output of values.
 fn sentence(error: &Error) -> Result<String, String> {
     let said = error.to_string();
     let raw =
@@ -181,7 +182,7 @@ fn sentence(error: &Error) -> Result<String, String> {
     Ok(error.advice().map_or_else(|| said.clone(), |advice| format!("{said}; {advice}")))
 }
 
-/// Wrong data that comes only now and then, in a row that a limit could have ended too early.
+/// Wrong data that is returned only once, in a row that a limit could have ended too early.
 #[tokio::test]
 async fn wrong_data_counts_at_the_first_time() {
     let told = AtomicU32::new(0);

@@ -1,4 +1,4 @@
-//! Targets that cannot prove themselves, or do not want to (RFC 7143 §12.1.3, §9.2.1).
+//! Targets that cannot prove their identity, or refuse to (RFC 7143 §12.1.3, §9.2.1).
 
 use bytes::Bytes;
 use iscsi_initiator::Fault;
@@ -15,7 +15,7 @@ fn chap() -> Chap {
     Chap::new("me", "hunter-of-initiators").mutual("you", "hunter-of-targets")
 }
 
-/// A key of the exchange that the target answers in its own way.
+/// Returns a row whose target answers a key of the exchange in its own way.
 fn answer(name: &'static str, key: &'static str, answer: impl Into<Answer>) -> Row {
     let answer = answer.into();
     mutual(name).target(move |config| {

@@ -5,7 +5,7 @@ use iscsi_testkit::opcode::Opcode;
 
 use crate::row::{Job, Row};
 
-/// Closed at the target's n-th PDU of this kind, of which the first bytes are sent.
+/// Returns a row that is closed at the target's n-th PDU of this kind, of which only the first bytes are sent.
 fn closed(job: Job, name: &'static str, opcode: Opcode, first: u32, bytes: usize) -> Row {
     Row::new(job, name)
         .says(opcode, first, move |_, line| {
@@ -15,7 +15,7 @@ fn closed(job: Job, name: &'static str, opcode: Opcode, first: u32, bytes: usize
         .ends(Fault::Network, &["lost", "connect again"])
 }
 
-/// Closed at the initiator's n-th PDU of this kind.
+/// Returns a row that is closed at the initiator's n-th PDU of this kind.
 fn heard(job: Job, name: &'static str, opcode: Opcode, first: u32) -> Row {
     Row::new(job, name)
         .hears(opcode, first, |_, line| {

@@ -1,5 +1,5 @@
-//! What a target may say unasked, and says wrongly: NOP-In, Asynchronous Message, Reject, and
-//! responses that nobody waits for (RFC 7143 §11.9, §11.17, §11.19).
+//! PDUs that a target may send on its own, and sends wrongly: NOP-In, Asynchronous Message, Reject, and
+//! responses that no task waits for (RFC 7143 §11.9, §11.17, §11.19).
 
 use iscsi_initiator::Fault;
 use iscsi_testkit::opcode::Opcode;
@@ -14,12 +14,12 @@ pub(crate) fn rows() -> Vec<Row> {
     [pongs(), nops(), events(), rejects(), strays()].concat()
 }
 
-/// A lie about the answer to a ping.
+/// Returns a lie in the answer to a ping.
 fn pong(name: &'static str, act: impl LieFn) -> Row {
     Row::new(Job::Ping, name).says(PONG, 0, act)
 }
 
-/// A PDU before the response to a write whose data the target has.
+/// Returns a row with a PDU before the response to a write whose data has arrived at the target.
 fn before(name: &'static str, say: fn() -> Template) -> Row {
     Row::new(Job::Write, name).says(Opcode::ScsiResponse, 0, move |_, line| line.first(say()))
 }

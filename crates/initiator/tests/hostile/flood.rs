@@ -1,4 +1,4 @@
-//! PDUs without an end. What the initiator keeps of them is bounded, and its time limits hold.
+//! Endless PDUs. What the initiator keeps of them is bounded, and its time limits hold.
 
 use iscsi_initiator::Fault;
 use iscsi_testkit::opcode::Opcode;
@@ -7,11 +7,12 @@ use iscsi_testkit::pdus::{self, Template};
 
 use crate::row::{Job, Row};
 
-/// What a target may get rid of that hears no answer: its socket's buffers, ours, and the answers
-/// that are kept for it; or what it says until the time limit, where one answer is kept for all.
+/// Most bytes that a target can send before it is stopped if it reads no answer: its socket's buffers, ours,
+/// and the answers that wait for it. Or the bytes that it sends until the time limit, if one answer is kept
+/// for all.
 const KEPT: u64 = 24 << 20;
 
-/// The same PDU again and again in place of the first response to a write.
+/// Returns a row that sends the same PDU again and again, in place of the first response to a write.
 fn flood(name: &'static str, deaf: bool, say: fn() -> Template) -> Row {
     Row::new(Job::Write, name).says(Opcode::ScsiResponse, 0, move |_, line| {
         line.lose();
@@ -30,7 +31,7 @@ pub(crate) fn rows() -> Vec<Row> {
     vec![
         // Nothing is kept of a NOP-In that asks for no answer.
         flood("signs of life", false, pdus::nop_in).impatient().ends(Fault::Network, late),
-        // One answer each, kept until the target takes it.
+        // One answer each, which is kept until the target takes it.
         flood("pings", false, || pdus::nop_in().ttt(7)).impatient().fails_or_ends(&[]),
         flood("pings whose answers are not read", true, || pdus::nop_in().ttt(7))
             .bounded(KEPT)
@@ -40,7 +41,7 @@ pub(crate) fn rows() -> Vec<Row> {
         })
         .bounded(KEPT)
         .fails_or_ends(&[]),
-        // A notice each: the last 64 are kept for those that listen, and none if nobody does.
+        // One notice each: the last 64 are kept for subscribers, and none without subscribers.
         flood("events", false, || pdus::async_message().event(99))
             .impatient()
             .ends(Fault::Network, late),
@@ -51,11 +52,11 @@ pub(crate) fn rows() -> Vec<Row> {
         .impatient()
         .bounded(KEPT)
         .ends(Fault::Network, late),
-        // Notices, as of events.
+        // Notices, like events.
         flood("refusals of nothing", false, || pdus::reject(&Pdu::new(Opcode::NopOut)))
             .impatient()
             .ends(Fault::Network, late),
-        // Notices, as of events; each keeps the data segment in which its sense data lies.
+        // Notices, like events; each keeps the data segment that contains its sense data.
         flood("events with 200 KiB of sense data", false, || {
             pdus::async_message().event(0).data(vec![0; 200 << 10])
         })

@@ -23,7 +23,7 @@ const fn asked(operation: u8, second: u8, third: u8) -> Asked {
     Asked::by(cdb)
 }
 
-/// Changes the bytes of an answer, not their number.
+/// Changes bytes of an answer, but not its length.
 fn edit(name: &'static str, asked: Asked, at: usize, bytes: &'static [u8]) -> Row {
     answer(name, asked, move |pdu, _| {
         let mut data = pdu.data.to_vec();
@@ -38,7 +38,7 @@ fn answer(name: &'static str, asked: Asked, act: impl LieFn) -> Row {
     Row::new(Job::Open, name).answers(asked, act)
 }
 
-/// Shortens the data, and says in the residual count that they are short.
+/// Shortens the data, and reports that in the residual count.
 fn shorten(pdu: &mut Pdu, length: usize) {
     let lost = pdu.data.len() - length.min(pdu.data.len());
     pdu.data = pdu.data.slice(..pdu.data.len() - lost);
@@ -50,7 +50,7 @@ pub(crate) fn rows() -> Vec<Row> {
     [refused(), nonsense(), lengths()].concat()
 }
 
-/// What the unit must be, and is not.
+/// Properties that the unit must have, and does not.
 fn refused() -> Vec<Row> {
     vec![
         edit("a tape", INQUIRY, 0, &[0x01]).fails(Fault::Caller, &["not a block device"]),
@@ -66,7 +66,7 @@ fn refused() -> Vec<Row> {
     ]
 }
 
-/// Pages that no unit has to have: nonsense in them is no answer.
+/// Pages that a unit may omit: nonsense in them counts as no answer.
 fn nonsense() -> Vec<Row> {
     vec![
         edit("a list of pages that is longer than it is", PAGES, 2, &[0xff, 0xff]),
@@ -82,7 +82,7 @@ fn nonsense() -> Vec<Row> {
         edit("mode pages beyond the end", MODE, 0, &[0xff]),
         edit("block descriptors beyond the end", MODE, 3, &[0xff]),
         answer("mode pages of random bytes", MODE, |pdu, _| {
-            // The third byte says whether the unit is write protected, and is believed.
+            // The third byte says whether the unit is write protected. It is trusted, so it stays.
             let flip = |(at, byte): (usize, &u8)| if at == 2 { *byte } else { byte ^ 0x95 };
             pdu.data = pdu.data.iter().enumerate().map(flip).collect();
         }),

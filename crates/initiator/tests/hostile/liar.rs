@@ -1,4 +1,4 @@
-//! The liar: the test target on TCP, each of whose PDUs may be changed on its way out or in.
+//! The liar: the test target on TCP. Each of its PDUs may be changed on its way out or in.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -22,11 +22,11 @@ use crate::row::{Act, Asked, Place, Row};
 
 /// Longer than any data segment.
 const SEGMENT_LIMIT: usize = 1 << 24;
-/// How much of a flood is kept ready, bytes, and how long it rests behind that.
+/// Bytes of a flood that are kept ready, and the pause after each piece.
 const PIECE: usize = 64 << 10;
 const PAUSE: Duration = Duration::from_millis(4);
 
-/// A target that lies, on a port of its own.
+/// A target that lies, on its own port.
 pub(crate) struct Liar {
     pub(crate) address: SocketAddr,
     shared: Arc<Shared>,
@@ -42,12 +42,12 @@ struct Shared {
 
 struct Stage {
     target: Target,
-    /// Whether PDUs are counted, and lies told.
+    /// Whether PDUs are counted, and lies are told.
     armed: bool,
     counts: HashMap<(bool, Opcode), u32>,
-    /// The commands by their tags.
+    /// Commands by their tags.
     commands: HashMap<u32, Asked>,
-    /// Which of the row's lies were told.
+    /// For each lie of the row, whether it was told.
     told: Vec<bool>,
 }
 
@@ -68,12 +68,12 @@ impl Liar {
         Self { address, shared, task }
     }
 
-    /// From now on PDUs are counted, and lies told.
+    /// Starts to count PDUs and to tell lies.
     pub(crate) fn arm(&self) {
         self.shared.stage().armed = true;
     }
 
-    /// The places of the lies that were not told.
+    /// Returns the places of the lies that were not told.
     pub(crate) fn untold(&self) -> Vec<Place> {
         let stage = self.shared.stage();
         let lies = self.shared.row.lies.iter().zip(&stage.told);
@@ -81,13 +81,13 @@ impl Liar {
         untold.map(|((place, _), _)| *place).collect()
     }
 
-    /// What the checker notes. It hears the initiator past the lies, and what it says itself before them: only
-    /// where none is told are these the initiator's.
+    /// Returns the violations that the checker has noted. It sees the initiator's PDUs after the lies, and
+    /// the target's own before them. So these are the initiator's violations only if no lie is told.
     pub(crate) fn violations(&self) -> Vec<Violation> {
         self.shared.stage().target.violations().to_vec()
     }
 
-    /// How many bytes the initiator, and what lies between, have taken.
+    /// Returns how many bytes the initiator, and the buffers on the way, have taken.
     pub(crate) fn sent(&self) -> u64 {
         self.shared.sent.load(Ordering::Relaxed)
     }
@@ -124,7 +124,7 @@ async fn listen(listener: TcpListener, shared: Arc<Shared>) {
                 fate: Fate::GoesOn,
                 flood: None,
             };
-            // However it ends, the target sees a connection that is gone.
+            // However it ends, the target sees a lost connection.
             drop(wire.run().await);
             shared.stage().target.disconnected(id);
         });
@@ -136,16 +136,16 @@ struct Wire {
     id: ConnId,
     stream: TcpStream,
     shared: Arc<Shared>,
-    /// What has come and is no whole PDU yet.
+    /// Received bytes that are not a whole PDU yet.
     inbox: BytesMut,
-    /// What is to be sent.
+    /// Bytes to send.
     outbox: BytesMut,
-    /// What the target has said and is no whole PDU yet.
+    /// Bytes that the target has sent, and that are not a whole PDU yet.
     said: BytesMut,
     framing: Framing,
-    /// What the next PDU of the target will have, by its own count.
+    /// Numbers of the target's next PDU, by its own count.
     numbers: Numbers,
-    /// How many StatSNs lies have used up.
+    /// Number of StatSNs that lies have consumed.
     shift: u32,
     fate: Fate,
     flood: Option<Flood>,
@@ -161,7 +161,7 @@ impl Wire {
                 return Ok(());
             }
             if self.flood.is_some() {
-                // Fast enough to fill any memory, and the machine is left to others.
+                // Fast enough to fill any memory, but slow enough for other tests on the machine.
                 tokio::time::sleep(PAUSE).await;
             }
             let deaf = self.flood.as_ref().is_some_and(|flood| flood.deaf);
@@ -182,7 +182,7 @@ impl Wire {
         }
     }
 
-    /// Takes the whole PDUs of the initiator to the target, past the lies.
+    /// Passes whole PDUs of the initiator to the target, after the lies have changed them.
     fn take(&mut self) {
         let shared = Arc::clone(&self.shared);
         let mut stage = shared.stage();
@@ -193,7 +193,7 @@ impl Wire {
         self.hear_target(&mut stage);
     }
 
-    /// What the target has to say, past the lies.
+    /// Takes PDUs from the target, and sends them after the lies have changed them.
     fn hear_target(&mut self, stage: &mut Stage) {
         loop {
             let bytes = stage.target.transmit(self.id);
@@ -220,7 +220,7 @@ impl Wire {
         }
     }
 
-    /// A PDU as it passes the lies; and whether a lie was told that decided what is sent.
+    /// Applies the lies to a PDU. Returns its bytes, and whether a lie decides what is sent.
     fn pass(&mut self, stage: &mut Stage, pdu: &mut Pdu, says: bool) -> (BytesMut, bool) {
         let login = pdu.is(Opcode::LoginResponse) || pdu.is(Opcode::LoginRequest);
         let framing = if login { Framing::PLAIN } else { self.framing };
@@ -284,7 +284,7 @@ impl Wire {
         (bytes, true)
     }
 
-    /// Learns the target's numbers from a PDU of its own.
+    /// Reads the target's numbers from one of its own PDUs.
     fn follow(&mut self, pdu: &Pdu) {
         let silent = pdu.is(Opcode::DataIn) && !pdu.has_status();
         let stat_sn = if silent { self.numbers.stat_sn } else { pdu.stat_sn() };
@@ -292,7 +292,7 @@ impl Wire {
         self.numbers = Numbers { stat_sn, exp_cmd_sn, max_cmd_sn };
     }
 
-    /// Makes room for what lies have used up.
+    /// Adds the StatSNs that lies have consumed to the numbers of a PDU.
     fn move_on(&mut self, pdu: &mut Pdu, numbered: bool) {
         let shows = pdu.is(Opcode::R2t) || pdu.is(Opcode::NopIn) && pdu.itt() == NO_TAG;
         if numbered || shows {
@@ -301,7 +301,7 @@ impl Wire {
         self.numbers.stat_sn = self.numbers.stat_sn.wrapping_add(u32::from(numbered));
     }
 
-    /// Gets the next piece of a flood ready.
+    /// Prepares the next piece of a flood.
     fn fill(&mut self) {
         let Some(flood) = &mut self.flood else { return };
         while self.outbox.len() < PIECE {
@@ -311,7 +311,7 @@ impl Wire {
 }
 
 impl Stage {
-    /// Counts a PDU; what is to be done to it.
+    /// Counts a PDU. Returns the lies that apply to it.
     fn due(&mut self, row: &Row, pdu: &Pdu, says: bool) -> Vec<Act> {
         let Some(opcode) = pdu.opcode().filter(|_| self.armed) else { return Vec::new() };
         if opcode == Opcode::ScsiCommand {

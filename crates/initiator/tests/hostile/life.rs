@@ -1,4 +1,4 @@
-//! What the initiator does in a row, and what it can prove of it.
+//! What the initiator does in a row, and what can be proved of the result.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use crate::row::{Job, Row};
 pub(crate) const TARGET: &str = "iqn.2026-01.org.example:disk";
 pub(crate) const BLOCKS: u64 = 512;
 const INITIATOR: &str = "iqn.2026-01.org.example:host";
-/// Where the two reads or writes of a row begin, and how long they are, bytes.
+/// Where the two reads or writes of a row begin, and their length, bytes.
 const FIRST: u64 = 4096;
 const SECOND: u64 = 128 * 1024;
 pub(crate) const LENGTH: usize = 64 * 1024;
-/// Where it is tried whether all still works.
+/// Where it is checked whether everything still works.
 const AFTERWARDS: u64 = 224 * 1024;
 
-/// What came of a row.
+/// Result of a row.
 #[derive(Default)]
 pub(crate) struct Outcome {
-    /// In the order in which the requests were made.
+    /// Errors in the order in which the requests were made.
     pub(crate) errors: Vec<Error>,
-    /// Whether the session was there and good for use at the end.
+    /// Whether the session existed and worked at the end.
     pub(crate) works: bool,
     /// What is wrong with the data, if anything.
     pub(crate) wrong: Option<String>,
@@ -50,7 +50,7 @@ impl Outcome {
     }
 }
 
-/// Does the row's job.
+/// Executes the row's job.
 pub(crate) async fn live(row: &Row, liar: &Liar, disk: &RamDisk, soon: Duration) -> Outcome {
     let initiator = Initiator::with_options(INITIATOR, options(row, soon)).unwrap();
     let url = format!("iscsi://{}{}/{TARGET}/0{}", row.user, liar.address, row.query);
@@ -145,7 +145,7 @@ async fn work(job: Job, session: &Session, opened: &Disk, disk: &RamDisk, outcom
     }
 }
 
-/// Each byte of a write that failed is the old or the new one, and no other byte has changed.
+/// Writes, and checks that each byte of a failed write is the old or the new one, and no other byte has changed.
 async fn write(opened: &Disk, disk: &RamDisk, outcome: &mut Outcome) {
     let before = disk.read(0, usize::MAX);
     let after = [vec![0xa5; LENGTH], vec![0x5a; LENGTH]];
@@ -168,7 +168,7 @@ async fn write(opened: &Disk, disk: &RamDisk, outcome: &mut Outcome) {
     }
 }
 
-/// A session that goes on moves the right bytes, and logs out.
+/// Checks that a session that continues moves the right bytes, and logs out.
 async fn try_once_more(job: Job, opened: &Disk, disk: &RamDisk, outcome: &mut Outcome) {
     if job == Job::Logout {
         return;

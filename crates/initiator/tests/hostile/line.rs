@@ -1,4 +1,4 @@
-//! What a lie may do to the connection at whose PDU it is told.
+//! What a lie may do to the connection of its PDU.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use iscsi_testkit::pdu::{NO_TAG, Pdu};
 use iscsi_testkit::pdus::{Numbers, Template};
 use iscsi_testkit::target::{ConnId, Target};
 
-/// Numbers that somebody else fills in.
+/// Numbers to be filled in later.
 pub(crate) const NO_NUMBERS: Numbers = Numbers { stat_sn: 0, exp_cmd_sn: 0, max_cmd_sn: 0 };
 
 /// What a lie may do to a connection.
@@ -17,38 +17,38 @@ pub(crate) struct Line<'a> {
     pub(crate) target: &'a mut Target,
     pub(crate) id: ConnId,
     pub(crate) framing: Framing,
-    /// What goes before and behind the PDU.
+    /// Bytes to send before and after the PDU.
     pub(crate) before: BytesMut,
     pub(crate) after: BytesMut,
     /// How many bytes of the PDU are sent, and which of them are replaced.
     pub(crate) keep: usize,
     pub(crate) patches: Vec<(usize, u8)>,
-    /// Whether its last byte is damaged.
+    /// Whether the last byte of the PDU is damaged.
     pub(crate) damaged: bool,
     pub(crate) flood: Option<Flood>,
     pub(crate) fate: Fate,
     pub(crate) address: SocketAddr,
-    /// The numbers of this PDU, or of the next one that has any.
+    /// Numbers of this PDU, or of the next one that has any.
     pub(crate) numbers: Numbers,
-    /// Whether this PDU uses up a StatSN.
+    /// Whether this PDU consumes a StatSN.
     pub(crate) numbered: bool,
-    /// How many StatSNs lies have used up on this connection.
+    /// Number of StatSNs that lies have consumed on this connection.
     pub(crate) shift: u32,
-    /// How many of them before this PDU.
+    /// How many of them precede this PDU.
     pub(crate) late: u32,
-    /// The commands that were heard.
+    /// Tags of the commands that were received.
     pub(crate) tags: Vec<u32>,
 }
 
-/// What is sent without an end.
+/// PDUs that are sent without end.
 pub(crate) struct Flood {
-    /// One PDU after the other.
+    /// Returns one PDU after the other.
     pub(crate) next: Box<dyn FnMut() -> Pdu + Send>,
-    /// Whether the target does not listen any more.
+    /// Whether the target stops reading.
     pub(crate) deaf: bool,
 }
 
-/// What becomes of the connection.
+/// What happens to the connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Fate {
     GoesOn,
@@ -57,7 +57,7 @@ pub(crate) enum Fate {
 }
 
 impl Line<'_> {
-    /// Where the target listens.
+    /// Returns the address at which the target listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -69,7 +69,7 @@ impl Line<'_> {
         self.framing.put(&pdu, &mut self.before);
     }
 
-    /// Sends a PDU behind this one, numbered as the target's own.
+    /// Sends a PDU after this one, numbered as the target's own.
     pub(crate) fn then(&mut self, template: Template) {
         let pdu = self.number(template, u32::from(self.numbered));
         self.framing.put(&pdu, &mut self.after);
@@ -80,12 +80,12 @@ impl Line<'_> {
         self.framing.put(pdu, &mut self.before);
     }
 
-    /// Sends a PDU behind this one, as it is.
+    /// Sends a PDU after this one, as it is.
     pub(crate) fn then_as_is(&mut self, pdu: &Pdu) {
         self.framing.put(pdu, &mut self.after);
     }
 
-    /// Uses up a StatSN: that of this PDU, and those behind it have later ones.
+    /// Consumes the StatSN of this PDU; the PDUs after it get later ones.
     pub(crate) fn take_stat_sn(&mut self) -> u32 {
         self.shift += 1;
         self.numbers.stat_sn.wrapping_add(self.shift - 1)
@@ -99,14 +99,14 @@ impl Line<'_> {
         pdu
     }
 
-    /// A PDU with the numbers of this one.
+    /// Returns a PDU with the numbers of this one.
     pub(crate) fn numbered(&self, template: Template) -> Pdu {
         let mut numbers = self.numbers;
         numbers.stat_sn = numbers.stat_sn.wrapping_add(self.shift);
         template.build(numbers)
     }
 
-    /// The tag of another command than this, if there is one.
+    /// Returns the tag of another command than this, if there is one.
     pub(crate) fn other_tag(&self, itt: u32) -> u32 {
         self.tags.iter().copied().find(|other| *other != itt).unwrap_or(0x7777)
     }
@@ -116,17 +116,17 @@ impl Line<'_> {
         self.before.extend_from_slice(bytes);
     }
 
-    /// Sends bytes behind this PDU.
+    /// Sends bytes after this PDU.
     pub(crate) fn then_bytes(&mut self, bytes: &[u8]) {
         self.after.extend_from_slice(bytes);
     }
 
-    /// Has the target send a PDU, numbered as its own.
+    /// Makes the target send a PDU, numbered as its own.
     pub(crate) fn inject(&mut self, template: Template) {
         self.target.inject(self.id, template.build(NO_NUMBERS));
     }
 
-    /// Answers a request of the initiator's in the target's place, which only learns its CmdSN.
+    /// Answers a request of the initiator in the target's place. The target only sees its CmdSN.
     pub(crate) fn answer(&mut self, request: &mut Pdu, template: Template) {
         self.inject(template);
         let mut seen = Pdu::new(Opcode::NopOut);
@@ -137,22 +137,22 @@ impl Line<'_> {
         *request = seen;
     }
 
-    /// The PDU is lost.
+    /// Drops the PDU.
     pub(crate) fn lose(&mut self) {
         self.keep = 0;
     }
 
-    /// Only the first bytes of the PDU are sent.
+    /// Sends only the first bytes of the PDU.
     pub(crate) fn keep(&mut self, bytes: usize) {
         self.keep = bytes;
     }
 
-    /// Closes the connection behind this PDU.
+    /// Closes the connection after this PDU.
     pub(crate) fn close(&mut self) {
         self.fate = Fate::IsClosed;
     }
 
-    /// Says nothing any more behind this PDU, and keeps the connection open.
+    /// Sends nothing any more after this PDU, and keeps the connection open.
     pub(crate) fn hush(&mut self) {
         self.fate = Fate::IsSilent;
     }
@@ -162,7 +162,7 @@ impl Line<'_> {
         self.patches.push((at, value));
     }
 
-    /// Damages the last byte of the PDU as it is sent: of its data digest, if it has one.
+    /// Damages the last byte of the PDU as it is sent: that of its data digest, if it has one.
     pub(crate) fn damage_end(&mut self) {
         self.damaged = true;
     }
@@ -178,15 +178,14 @@ impl Line<'_> {
         self.patches.extend((5..8).zip(bytes));
     }
 
-    /// Sends one PDU after the other behind this one, and nothing else any more. It still listens,
-    /// unless it is `deaf`.
+    /// Sends PDUs without end after this one, and nothing else. The target still reads, unless it is `deaf`.
     pub(crate) fn flood(&mut self, deaf: bool, next: impl FnMut() -> Pdu + Send + 'static) {
         self.flood = Some(Flood { next: Box::new(next), deaf });
         self.hush();
     }
 }
 
-/// Whether a PDU of the target uses up a StatSN (RFC 7143 §4.2.2.2).
+/// Returns whether a PDU of the target consumes a StatSN (RFC 7143 §4.2.2.2).
 pub(crate) fn uses_stat_sn(pdu: &Pdu) -> bool {
     match pdu.opcode() {
         Some(Opcode::DataIn) => pdu.has_status(),

@@ -1,5 +1,4 @@
-//! Answers to a command that was given up, to a reset, to a text and to a logout (RFC 7143 §11.6,
-//! §11.11, §11.15).
+//! Answers to the abort of a command, to a reset, to a text and to a logout (RFC 7143 §11.6, §11.11, §11.15).
 
 use iscsi_initiator::Fault;
 use iscsi_testkit::opcode::Opcode;
@@ -14,11 +13,11 @@ pub(crate) fn rows() -> Vec<Row> {
     [aborts(), resets(), texts(), logouts()].concat()
 }
 
-/// The response to the first write is lost, and a lie is told about the answer to its abort.
+/// Returns a row in which the response to the first write is lost, and a lie is told in the answer to its abort.
 fn abort(name: &'static str, act: impl LieFn) -> Row {
     Row::new(Job::Abort, name)
         .says(Opcode::ScsiResponse, 0, |pdu, line| {
-            // As if the response had never been: its StatSN is another's.
+            // As if the response had never been sent: another PDU has its StatSN.
             pdu.header[0] = Opcode::AsyncMessage as u8;
             *pdu = line.numbered(pdus::async_message().event(99));
         })

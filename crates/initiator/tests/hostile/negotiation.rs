@@ -11,7 +11,7 @@ pub(crate) fn rows() -> Vec<Row> {
     [answers(), additions(), texts()].concat()
 }
 
-/// A key that is answered with a value that was not to be had.
+/// Returns a row with a key that is answered with a value that was not offered.
 fn answer(name: &'static str, key: &'static str, value: &'static str) -> Row {
     Row::new(Job::Open, name)
         .target(move |config| {
@@ -20,7 +20,7 @@ fn answer(name: &'static str, key: &'static str, value: &'static str) -> Row {
         .by_configuration()
 }
 
-/// A pair that the target sends of its own accord.
+/// Returns a row with a pair that the target sends without being asked.
 fn addition(name: &'static str, key: &'static str, value: &'static str) -> Row {
     Row::new(Job::Open, name)
         .target(move |config| {
@@ -29,7 +29,7 @@ fn addition(name: &'static str, key: &'static str, value: &'static str) -> Row {
         .by_configuration()
 }
 
-/// A first response with this text instead of its own.
+/// Returns a row with a first response of this text instead of its own.
 fn text(name: &'static str, text: &'static [u8]) -> Row {
     Row::new(Job::Open, name)
         .says(Opcode::LoginResponse, 0, move |pdu, _| pdu.data = Bytes::from_static(text))

@@ -1,4 +1,4 @@
-//! The lies that end a session, told once to a disk that opens lost sessions anew: all are survived.
+//! The lies that end a session, told once to a disk that reconnects lost sessions: the disk survives all.
 
 use crate::row::Row;
 use crate::{close, control, digest, read, status, write};

@@ -1,4 +1,4 @@
-//! A row of the bench: the lie, where it is told, and what must come of it.
+//! A row of the bench: the lie, where it is told, and what must follow from it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,16 +11,17 @@ use iscsi_testkit::pdu::Pdu;
 
 use crate::line::Line;
 
-/// What the initiator does while it is lied to.
+/// What the initiator does in a row.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Job {
     /// Asks a portal for its targets.
     Discover,
     /// Logs in and asks what the unit is; the lie counts from the first PDU.
     Open,
-    /// Opens, then reads in two places at once. From here on the lie counts from behind the opening.
+    /// Opens, then reads in two places concurrently. From here on, the lie counts from the end of the
+    /// opening.
     Read,
-    /// Opens, then writes in two places at once.
+    /// Opens, then writes in two places concurrently.
     Write,
     /// Opens, then pings.
     Ping,
@@ -34,7 +35,7 @@ pub(crate) enum Job {
     Logout,
 }
 
-/// What must come of a lie.
+/// What must follow from a lie.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum End {
     /// The session ends, or never begins.
@@ -43,35 +44,35 @@ pub(crate) enum End {
     Fails(Fault, &'static [&'static str]),
     /// The request fails by itself, and then the session ends.
     Both(Fault, &'static [&'static str]),
-    /// The request fails; whether the session goes on is left open.
+    /// The request fails; the session may end or go on.
     Either(&'static [&'static str]),
-    /// All goes well, or the request fails: it depends on what comes first.
+    /// All requests succeed, or the request fails: it depends on what comes first.
     Open,
-    /// All goes well.
+    /// All requests succeed.
     Survives,
 }
 
-/// Which PDUs a lie is about.
+/// The PDUs that a lie applies to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
-    /// Whether they are the target's.
+    /// Whether they are the target's PDUs.
     pub(crate) says: bool,
     pub(crate) opcode: Opcode,
-    /// Only those that belong to such a command.
+    /// Only PDUs of such a command.
     pub(crate) cdb: Option<Asked>,
-    /// The first, counted from 0 among those with this operation code.
+    /// Index of the first one, counted from 0 among those with this operation code.
     pub(crate) first: u32,
-    /// How many in a row.
+    /// Number of PDUs in a row.
     pub(crate) count: u32,
 }
 
-/// What a command asks for.
+/// The fields of a command that say what it asks for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Asked {
     pub(crate) operation: u8,
-    /// The lowest bit of the second byte: EVPD in an INQUIRY (SPC-4 §6.4).
+    /// Lowest bit of the second byte: EVPD in an INQUIRY (SPC-4 §6.4).
     pub(crate) vital: bool,
-    /// The third byte: the page in an INQUIRY and a MODE SENSE.
+    /// Third byte: the page in an INQUIRY and a MODE SENSE.
     pub(crate) page: u8,
 }
 
@@ -81,10 +82,10 @@ impl Asked {
     }
 }
 
-/// What is done at the place.
+/// Changes a PDU, and what happens to its connection.
 pub(crate) type Act = Arc<dyn Fn(&mut Pdu, &mut Line<'_>) + Send + Sync>;
 
-/// A lie, and what must come of it.
+/// A lie, and what must follow from it.
 #[derive(Clone)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
@@ -93,21 +94,21 @@ pub(crate) struct Row {
     pub(crate) lies: Vec<(Place, Act)>,
     pub(crate) framing: Framing,
     pub(crate) target: Arc<dyn Fn(&mut TargetConfig) + Send + Sync>,
-    /// Which limits end the row; the other ones are far away.
+    /// Sets the limits that end the row; the other limits are long.
     pub(crate) limits: Option<fn(Timeouts, Duration) -> Timeouts>,
-    /// Behind the `?` of the URL, and what stands before the host.
+    /// Text after the `?` of the URL, and text before the host.
     pub(crate) query: &'static str,
     pub(crate) user: &'static str,
-    /// The most bytes that the target may get rid of; a lie without an end is bounded by it.
+    /// Most bytes that the target may send; it bounds an endless lie.
     pub(crate) most_sent: Option<u64>,
-    /// Whether a disk that opens lost sessions anew is lied to, not a single session.
+    /// Whether the lie is told to a disk that reconnects lost sessions, not to a single session.
     pub(crate) reopens: bool,
-    /// Whether the target's configuration is the lie, or one of them.
+    /// Whether the target's configuration is the lie, or a part of it.
     pub(crate) by_configuration: bool,
 }
 
 impl Row {
-    /// A row that is survived, until it says otherwise.
+    /// Creates a row whose lie has no effect, until another end is set.
     pub(crate) fn new(job: Job, name: &'static str) -> Self {
         Self {
             name,
@@ -125,27 +126,28 @@ impl Row {
         }
     }
 
-    /// The target's n-th PDU of this kind (from 0) passes through `act` before it is sent.
+    /// Adds a lie: the target's n-th PDU of this kind (from 0) passes through `act` before it is sent.
     pub(crate) fn says(self, opcode: Opcode, first: u32, act: impl LieFn) -> Self {
         self.lie(Place { says: true, opcode, cdb: None, first, count: 1 }, act)
     }
 
-    /// So do all its PDUs of this kind.
+    /// Adds a lie: all PDUs of the target of this kind pass through `act` before they are sent.
     pub(crate) fn always_says(self, opcode: Opcode, act: impl LieFn) -> Self {
         self.lie(Place { says: true, opcode, cdb: None, first: 0, count: u32::MAX }, act)
     }
 
-    /// The initiator's n-th PDU of this kind (from 0) passes through `act` before the target has it.
+    /// Adds a lie: the initiator's n-th PDU of this kind (from 0) passes through `act` before the target
+    /// receives it.
     pub(crate) fn hears(self, opcode: Opcode, first: u32, act: impl LieFn) -> Self {
         self.lie(Place { says: false, opcode, cdb: None, first, count: 1 }, act)
     }
 
-    /// So do all its PDUs of this kind.
+    /// Adds a lie: all PDUs of the initiator of this kind pass through `act` before the target receives them.
     pub(crate) fn always_hears(self, opcode: Opcode, act: impl LieFn) -> Self {
         self.lie(Place { says: false, opcode, cdb: None, first: 0, count: u32::MAX }, act)
     }
 
-    /// The Data-In for each such command.
+    /// Adds a lie: the Data-In of each such command passes through `act`.
     pub(crate) fn answers(self, asked: Asked, act: impl LieFn) -> Self {
         let (opcode, cdb) = (Opcode::DataIn, Some(asked));
         self.lie(Place { says: true, opcode, cdb, first: 0, count: u32::MAX }, act)
@@ -156,7 +158,7 @@ impl Row {
         self
     }
 
-    /// The lie, or part of it, is in the target's configuration.
+    /// Notes that the lie, or a part of it, is in the target's configuration.
     pub(crate) fn by_configuration(mut self) -> Self {
         self.by_configuration = true;
         self
@@ -171,26 +173,26 @@ impl Row {
         self
     }
 
-    /// Whether a session is lost for a lie that is not told again.
+    /// Returns whether a session is lost by lies that are told only once.
     pub(crate) fn loses_a_session(&self) -> bool {
         let once = self.lies.iter().all(|(place, _)| place.count == 1);
         let moves = matches!(self.job, Job::Read | Job::Write);
         once && moves && matches!(self.end, End::Ends(..))
     }
 
-    /// The same lie, told to a disk that opens lost sessions anew: it is survived.
+    /// Returns the same lie, told to a disk that reconnects lost sessions: it has no effect.
     pub(crate) fn on_a_disk(mut self) -> Self {
         (self.reopens, self.end) = (true, End::Survives);
         self
     }
 
-    /// What ends the row is a limit: sets it to so short a time.
+    /// Sets the limits that end the row to the given short time.
     pub(crate) fn limits(mut self, set: fn(Timeouts, Duration) -> Timeouts) -> Self {
         self.limits = Some(set);
         self
     }
 
-    /// The limits of commands and of their aborts.
+    /// Sets the limits of commands and of their aborts to end the row.
     pub(crate) fn impatient(self) -> Self {
         self.limits(|timeouts, soon| timeouts.with_command(Some(soon)).with_task_management(soon))
     }
@@ -207,50 +209,51 @@ impl Row {
         self
     }
 
-    /// Header and data digests are agreed on.
+    /// Makes the connection use header and data digests.
     pub(crate) fn digests(mut self) -> Self {
         self.framing = Framing { header_digest: true, data_digest: true };
         self.query("?header_digest=crc32c&data_digest=crc32c")
     }
 
-    /// The target gets rid of no more than so many bytes.
+    /// Limits the number of bytes that the target may send.
     pub(crate) fn bounded(mut self, bytes: u64) -> Self {
         self.most_sent = Some(bytes);
         self
     }
 
-    /// The session ends; the sentence says all of `parts`.
+    /// Sets that the session ends, and the sentence contains all of `parts`.
     pub(crate) fn ends(mut self, fault: Fault, parts: &'static [&'static str]) -> Self {
         self.end = End::Ends(fault, parts);
         self
     }
 
-    /// The request fails by itself with such a sentence, and then the session ends.
+    /// Sets that the request fails by itself with a sentence that contains all of `parts`, and then the
+    /// session ends.
     pub(crate) fn fails_and_ends(mut self, fault: Fault, parts: &'static [&'static str]) -> Self {
         self.end = End::Both(fault, parts);
         self
     }
 
-    /// It may go well or not.
+    /// Sets that requests may succeed or fail.
     pub(crate) fn open(mut self) -> Self {
         self.end = End::Open;
         self
     }
 
-    /// The request fails with a sentence that says all of `parts`, with the session or without it.
+    /// Sets that the request fails with a sentence that contains all of `parts`. The session may end.
     pub(crate) fn fails_or_ends(mut self, parts: &'static [&'static str]) -> Self {
         self.end = End::Either(parts);
         self
     }
 
-    /// The request fails with a sentence that says all of `parts`, and the session goes on.
+    /// Sets that the request fails with a sentence that contains all of `parts`, and the session goes on.
     pub(crate) fn fails(mut self, fault: Fault, parts: &'static [&'static str]) -> Self {
         self.end = End::Fails(fault, parts);
         self
     }
 }
 
-/// What may be done at a place.
+/// An action of a lie at its place.
 pub(crate) trait LieFn: Fn(&mut Pdu, &mut Line<'_>) + Send + Sync + 'static {}
 
 impl<F: Fn(&mut Pdu, &mut Line<'_>) + Send + Sync + 'static> LieFn for F {}

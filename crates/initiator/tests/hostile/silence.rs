@@ -1,5 +1,5 @@
-//! Targets that say nothing any more, each time at another place: the time limit of that place ends
-//! the wait.
+//! Targets that send nothing any more, each time at another place: the time limit of that place ends the
+//! wait.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::row::{Job, Row};
 
 const ANSWER: &str = "did not answer in time";
 
-/// Silent from the target's n-th PDU of this kind on, of which the first bytes are sent.
+/// Returns a row that is silent from the target's n-th PDU of this kind on, of which only the first bytes are sent.
 fn silent(job: Job, name: &'static str, opcode: Opcode, first: u32, bytes: usize) -> Row {
     Row::new(job, name).says(opcode, first, move |_, line| {
         line.keep(bytes);
@@ -18,7 +18,7 @@ fn silent(job: Job, name: &'static str, opcode: Opcode, first: u32, bytes: usize
     })
 }
 
-/// While the target's host acknowledges what is sent, a command keeps its own time limit.
+/// Sets short limits. While the target's host acknowledges what is sent, a command keeps its own time limit.
 fn signs_of_life(timeouts: Timeouts, soon: Duration) -> Timeouts {
     timeouts
         .with_nop_interval(Some(soon))

@@ -10,7 +10,7 @@ use crate::row::{Job, LieFn, Row};
 
 const RESPONSE: Opcode = Opcode::ScsiResponse;
 
-/// A lie about the response to the first write.
+/// Returns a lie in the response to the first write.
 fn response(name: &'static str, act: impl LieFn) -> Row {
     Row::new(Job::Write, name).says(RESPONSE, 0, act)
 }

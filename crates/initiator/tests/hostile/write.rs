@@ -1,4 +1,4 @@
-//! R2Ts that ask for what is not there (RFC 7143 §11.8). A write that ends well is on the disk.
+//! R2Ts that ask for data that does not exist (RFC 7143 §11.8). A write that succeeds is on the disk.
 
 use iscsi_initiator::Fault;
 use iscsi_testkit::opcode::Opcode;
@@ -13,12 +13,12 @@ fn write(name: &'static str) -> Row {
     Row::new(Job::Write, name)
 }
 
-/// A lie about the first of the four R2Ts of the first write.
+/// Returns a lie in the first of the four R2Ts of the first write.
 fn first(name: &'static str, act: impl LieFn) -> Row {
     write(name).says(R2T, 0, act)
 }
 
-/// The initiator gives up soon, and the target does not know why.
+/// Makes the initiator give up soon. The target does not know why.
 fn impatient(row: Row) -> Row {
     row.limits(|timeouts, soon| timeouts.with_command(Some(soon)))
 }

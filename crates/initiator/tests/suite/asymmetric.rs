@@ -1,5 +1,5 @@
-//! Ports that serve a unit in different ways (SPC-4 §5.11): which of them requests go to, and what becomes of those that a
-//! port refuses.
+//! Ports that serve a unit in different ways (SPC-4 §5.11): which of them requests use, and what happens to
+//! requests that a port refuses.
 
 use std::time::Duration;
 
@@ -52,14 +52,14 @@ impl Array {
         disk
     }
 
-    /// How many commands that move data a port was sent.
+    /// Returns how many commands that move data were sent to a port.
     fn moved(&self, port: usize) -> usize {
         const READ_16: u8 = 0x88;
         const WRITE_16: u8 = 0x8a;
         self.count(port, &[READ_16, WRITE_16])
     }
 
-    /// How many SYNCHRONIZE CACHEs a port was sent, of 10 and of 16 bytes.
+    /// Returns how many SYNCHRONIZE CACHE commands, of 10 and of 16 bytes, were sent to a port.
     fn flushes(&self, port: usize) -> usize {
         self.count(port, &[0x35, 0x91])
     }
@@ -71,7 +71,7 @@ impl Array {
         })
     }
 
-    /// Waits until each port has told its states, so that the next command is one of the test.
+    /// Waits until each port has reported its states, so that the next command is one of the test.
     async fn asked(&self) {
         const MAINTENANCE_IN: u8 = 0xa3;
         let is_asked = |port: usize| {
@@ -81,7 +81,8 @@ impl Array {
         until(|| is_asked(0) && is_asked(1)).await;
     }
 
-    /// A port answers its next commands as LIO 6.1 answers each one through a group that is offline.
+    /// Makes a port answer its next commands as LIO 6.1 answers every command through a group that is
+    /// offline.
     fn refuse_senselessly(&self, port: usize, commands: usize) {
         self.ports[port].with(|target| {
             let refusals = (0..commands).map(|_| Outcome::check(Sense::INVALID_FIELD));
@@ -114,7 +115,7 @@ fn assert_holds(array: &Array, seed: u8) {
     }
 }
 
-/// The states are asked for in the background.
+/// Writes until only `port` is used: the states are asked for in the background.
 async fn settle_on(array: &Array, disk: &Disk, port: usize) {
     let other = 1 - port;
     for _ in 0..200 {
@@ -146,19 +147,19 @@ async fn requests_go_to_the_optimized_port_and_no_other() {
     let expected = [("standby", State::ActiveNonOptimized), ("open", State::ActiveOptimized)];
     assert_eq!(states, expected.map(|(state, access)| (state.to_owned(), Some(access))));
     assert_holds(&array, 19);
-    // What is preferred comes first among equals.
+    // Among equal ports, the preferred one comes first.
     array.groups.set_state(1, AccessState::ActiveOptimized);
     array.groups.set_preferred(1, true);
     settle_on(&array, &disk, 0).await;
 }
 
-/// It is asked again until it tells where it leads, also where nothing else gives a reason to.
+/// The port is asked again until it reports its group, even if nothing else gives a reason to ask.
 #[tokio::test]
 async fn a_port_that_was_busy_when_it_was_asked_is_asked_again() {
     const MAINTENANCE_IN: u8 = 0xa3;
     let array = Array::start([AccessState::ActiveOptimized, AccessState::ActiveNonOptimized]).await;
     let disk = soon(initiator(options(2)).disk(array.url())).await.unwrap();
-    // The sessions stand, and nobody has asked them for the states yet.
+    // The sessions are open, and were not asked for the states yet.
     array.ports[1].with(|target| {
         (0..2).for_each(|_| target.end_next_with(Outcome::status(status::BUSY)));
     });
@@ -167,7 +168,7 @@ async fn a_port_that_was_busy_when_it_was_asked_is_asked_again() {
     assert!(array.count(1, &[MAINTENANCE_IN]) > 1);
 }
 
-/// TPG-11: The array says so to each session, in place of carrying its next command out.
+/// TPG-11: the array reports the change to each session, instead of executing its next command.
 #[tokio::test]
 async fn states_that_change_are_followed_at_once() {
     let array = Array::start([AccessState::ActiveOptimized, AccessState::ActiveNonOptimized]).await;
@@ -190,7 +191,7 @@ async fn states_that_change_are_followed_at_once() {
     assert_eq!(disk.sessions().len(), 2, "a session at a port in standby is kept");
 }
 
-/// TPG-12: none is lost.
+/// TPG-12: no request is lost.
 #[tokio::test]
 async fn where_no_port_serves_the_unit_requests_wait_until_one_does() {
     for refusing in [AccessState::Standby, AccessState::Unavailable, AccessState::Transitioning] {
@@ -227,7 +228,7 @@ async fn a_port_that_never_serves_the_unit_ends_requests_when_patience_ends() {
     assert!(!error.may_have_executed());
 }
 
-/// The unit refuses nearly everything there, also the questions that a disk is opened with.
+/// The unit refuses nearly every command there, including the questions that a disk is opened with.
 #[tokio::test]
 async fn a_disk_opens_through_the_port_that_serves_it() {
     for refusing in [AccessState::Standby, AccessState::Unavailable, AccessState::Transitioning] {
@@ -236,7 +237,7 @@ async fn a_disk_opens_through_the_port_that_serves_it() {
         write_all(&disk, 3).await;
         assert_holds(&array, 3);
         assert_eq!(array.moved(0), 0, "nothing is sent to a port that is known to refuse it");
-        // And goes over the other one once that is the only one that does.
+        // And it uses the other port once only that one serves the unit.
         until(|| disk.sessions().len() == 2).await;
         array.groups.set_state(1, AccessState::ActiveOptimized);
         array.groups.set_state(2, refusing);
@@ -262,7 +263,7 @@ async fn a_flush_that_a_port_refuses_senselessly_goes_to_another_one() {
     assert!(array.flushes(1) > 0 && array.disk.unflushed_blocks() == 0);
 }
 
-/// Which unit it is cannot be asked through a port that does not serve it: another one can tell.
+/// A port that does not serve the unit cannot be asked which unit it is; another one can.
 #[tokio::test]
 async fn a_doubt_at_a_port_that_does_not_serve_the_unit_holds_nothing_up() {
     const LUNS_CHANGED: Sense = Sense::new(6, 0x3f, 0x0e);
@@ -292,7 +293,7 @@ async fn a_disk_opens_through_another_port_than_one_that_refuses_senselessly() {
     assert_holds(&array, 3);
 }
 
-/// TPG-13: REPORT TARGET PORT GROUPS is not known there.
+/// TPG-13: the unit does not know REPORT TARGET PORT GROUPS.
 #[tokio::test]
 async fn an_array_that_claims_port_groups_and_tells_nothing_is_used_all_the_same() {
     let array = Array::start([AccessState::ActiveOptimized; 2]).await;
@@ -308,7 +309,7 @@ async fn an_array_that_claims_port_groups_and_tells_nothing_is_used_all_the_same
     assert_holds(&array, 7);
 }
 
-/// TPG-14: An array older than SPC-4 knows the shorter header alone.
+/// TPG-14: an array older than SPC-4 knows only the shorter header.
 #[tokio::test]
 async fn groups_are_read_and_set_by_those_who_ask() {
     let array = Array::start([AccessState::ActiveOptimized, AccessState::Standby]).await;
@@ -332,7 +333,7 @@ async fn groups_are_read_and_set_by_those_who_ask() {
     assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
 }
 
-/// TPG-15: A command of a unit alone waits as long as the array says that its ports may take.
+/// TPG-15: a command of a unit alone waits as long as the array says that its ports may take.
 #[tokio::test]
 async fn a_transition_is_waited_for() {
     let array = Array::start([AccessState::Transitioning; 2]).await;
@@ -346,7 +347,7 @@ async fn a_transition_is_waited_for() {
     assert_holds(&array, 8);
 }
 
-/// Sessions follow to the port that serves the unit better, but for one.
+/// All sessions but one move to the port that serves the unit better.
 #[tokio::test]
 async fn sessions_move_to_the_better_port() {
     let array = Array::start([AccessState::ActiveNonOptimized, AccessState::ActiveOptimized]).await;
@@ -366,7 +367,7 @@ async fn sessions_move_to_the_better_port() {
     })
     .await;
     assert_holds(&array, 9);
-    // Each move is a path that comes up and one that the disk has closed.
+    // Each move is a path that comes up and another one that the disk has closed.
     while moves != [2, 2] {
         let event = soon(events.next()).await.unwrap();
         assert!(!matches!(event, DiskEvent::Missed { .. }), "{event}");
@@ -405,7 +406,7 @@ async fn all_portals_that_the_target_names_are_ways_to_the_unit() {
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
 }
 
-/// What is asked of the unit itself goes where it is served, too.
+/// Questions to the unit itself also use a port that serves it.
 #[tokio::test]
 async fn reservations_are_asked_for_through_a_port_that_serves_the_unit() {
     let array = Array::start([AccessState::ActiveOptimized, AccessState::ActiveNonOptimized]).await;

@@ -1,4 +1,4 @@
-//! What a unit tells of itself, as who keeps what was read learns of it.
+//! Events that a unit reports, as a program that caches data finds out about them.
 
 use std::time::Duration;
 
@@ -22,18 +22,18 @@ async fn open(rig: &Rig, sessions: u32) -> Disk {
     soon(initiator(options).disk(rig.unit_url(0, ""))).await.unwrap()
 }
 
-/// Waits until all sessions of a disk are there.
+/// Waits until all sessions of a disk are open.
 async fn gather(disk: &Disk, sessions: usize) {
     until(|| disk.sessions().len() == sessions).await;
 }
 
-/// The unit tells this to each session, and stays as it is.
+/// Makes the unit report `sense` to each session, without any other change.
 fn tell(target: &mut Target, sense: Sense) {
     let unit = target.config_mut().units[&0].clone();
     target.replace_unit_and_tell(0, unit, sense);
 }
 
-/// SAM-5 §5.14: each unit attention is told instead of executing a command.
+/// SAM-5 §5.14: each unit attention is reported instead of executing a command.
 #[tokio::test]
 async fn every_unit_attention_counts_before_the_command_ends_that_was_told() {
     let rig = start().await;
@@ -81,14 +81,14 @@ async fn a_reset_counts_over_whichever_session_it_is_told() {
     for session in 0..3 {
         let before = disk.unit_attention_count();
         rig.server.with(|target| target.reset_by_another(0));
-        // Asked over this one alone.
+        // Asked over this session only.
         let unit = disk.sessions()[session].logical_unit(disk.unit().lun());
         soon(unit.test_unit_ready()).await.unwrap();
         assert_eq!(disk.unit_attention_count(), before + 1);
     }
 }
 
-/// RFC 7143 §6.3.5: what was to be told to a session that is lost is told to nobody.
+/// RFC 7143 §6.3.5: a report that was pending for a lost session is not sent to any other session.
 #[tokio::test]
 async fn a_session_that_is_opened_anew_counts_though_the_target_tells_nothing() {
     let rig = start().await;
@@ -113,7 +113,7 @@ async fn another_unit_counts_also_where_the_target_does_not_tell() {
     assert!(disk.unit_attention_count() > before);
 }
 
-/// SPC-4 §4.5.5: a deferred error is about what had ended well.
+/// SPC-4 §4.5.5: a deferred error is about a command that had ended successfully.
 #[tokio::test]
 async fn what_a_volatile_cache_has_lost_counts() {
     let rig = start().await;
@@ -132,7 +132,7 @@ async fn what_a_volatile_cache_has_lost_counts() {
     assert!(disk.unit_attention_count() > before, "a flush that failed on the medium");
 }
 
-/// SAM-5 §5.6: TASK ABORTED stands where the unit could have told of a reset.
+/// SAM-5 §5.6: TASK ABORTED takes the place in which the unit could have reported a reset.
 #[tokio::test]
 async fn a_command_that_ends_without_its_status_counts() {
     let rig = Rig::start(512, BLOCKS, |config| {

@@ -1,4 +1,4 @@
-//! Whatever is wrong, the message is one sentence that a person can act on.
+//! Every error message is one sentence that a person can act on.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn refusal_with(url: &str, options: Options) -> Error {
         .unwrap_or_else(|| panic!("{url} is accepted"))
 }
 
-/// The message and its advice say all of `parts`, in one line, and no password.
+/// Asserts that the message and its advice contain all of `parts`, in one line, and no password.
 fn assert_says(error: &Error, parts: &[&str], fault: Fault) {
     let advice = error.advice().map_or_else(String::new, |advice| format!("; {advice}"));
     let message = format!("{error}{advice}");
@@ -89,7 +89,7 @@ async fn an_initiator_that_is_not_admitted() {
     assert_says(&error, &["iqn.2026-01.org.example:host", "access list"], Fault::Caller);
 }
 
-/// A unit is found by its number in whatever form the target spells it, by all sessions of a disk.
+/// All sessions of a disk find a unit by its number, in whatever form the target encodes it.
 #[tokio::test]
 async fn a_unit_in_any_form() {
     for (form, number) in
@@ -114,7 +114,7 @@ async fn a_unit_in_any_form() {
     }
 }
 
-/// Where the target does not list its units, the one that it does not know is still the one that was asked for.
+/// If the target does not list its units, an unknown one is still reported as the one that was requested.
 #[tokio::test]
 async fn no_such_unit_and_no_list() {
     let rig = Rig::start(512, 64, |_| {}).await;
@@ -158,7 +158,7 @@ async fn a_unit_that_is_read_only() {
     assert!(disk.write_zeroes(0, 512).await.is_err() && disk.discard(0, 512).await.is_err());
     assert!(disk.read_at(0, 512).await.is_ok());
 
-    // The unit's own word, when it became read-only later.
+    // The unit's own error, when it became read-only later.
     let error = disk.unit().write(0, vec![0; 512]).await.unwrap_err();
     assert_says(&error, &["WRITE (16) failed", "WRITE PROTECTED"], Fault::Target);
 }

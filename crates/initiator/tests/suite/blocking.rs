@@ -16,7 +16,7 @@ fn initiator() -> Initiator {
     Initiator::with_options("iqn.2026-01.org.example:host", options).unwrap()
 }
 
-/// A target on threads of its own.
+/// Starts a target on its own threads.
 fn start() -> (Runtime, Rig) {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let rig = runtime.block_on(Rig::start(512, CAPACITY / 512, |_| {}));
@@ -83,7 +83,7 @@ fn one_call_opens_a_disk_by_its_url() {
     let disk = connect(rig.unit_url(0, "")).unwrap();
     disk.write_at(700, &[7; 100]).unwrap();
     assert!(rig.disk.holds(700, &[7; 100]) && sessions(&rig) > 0);
-    // Two of them are two initiators: neither takes the place of the other.
+    // Each call makes its own initiator, so neither takes the place of the other.
     let other = connect(rig.unit_url(0, "")).unwrap();
     let mut back = [0; 100];
     other.read_at(700, &mut back).unwrap();
@@ -109,7 +109,7 @@ fn a_stream_reads_writes_and_seeks() {
     let mut back = vec![0; data.len()];
     stream.read_exact(&mut back).unwrap();
     assert!(back == data);
-    // The position is told without a seek, which would read again what has been read ahead.
+    // The position is known without a seek, which would discard what was read ahead.
     stream.seek(SeekFrom::End(-1024)).unwrap();
     stream.read_exact(&mut back[..512]).unwrap();
     let commands = rig.server.with(|target| target.commands().len());
@@ -147,7 +147,7 @@ fn many_threads_share_a_disk() {
     rig.assert_clean();
 }
 
-/// The last handle logs out before it is gone, whichever it is, and takes the runtime with it.
+/// The last handle, of any type, logs out before it is dropped, and stops the runtime.
 #[test]
 fn the_last_handle_logs_out() {
     let (_runtime, rig) = start();
@@ -162,7 +162,8 @@ fn the_last_handle_logs_out() {
     rig.assert_clean();
 }
 
-/// The target runs on the one thread of the runtime that a blocking call would stop: it never answered.
+/// The target runs on the only thread of the runtime. A blocking call would stop it, and so never be
+/// answered.
 #[tokio::test]
 async fn an_async_task_gets_an_error_instead_of_a_standstill() {
     let rig = Rig::start(512, CAPACITY / 512, |_| {}).await;
@@ -172,7 +173,7 @@ async fn an_async_task_gets_an_error_instead_of_a_standstill() {
         initiator.disk(url.as_str()).as_ref().err().and_then(Error::advice),
         Some(Advice::Await)
     );
-    // Half of the task's budget is gone: that is no matter.
+    // It does not matter that half of the task's budget is used.
     for _ in 0..60 {
         tokio::task::consume_budget().await;
     }
@@ -195,13 +196,13 @@ async fn an_async_task_gets_an_error_instead_of_a_standstill() {
     let error = stream.read(&mut [0]).unwrap_err();
     let inner = error.get_ref().and_then(|error| error.downcast_ref::<Error>());
     assert_eq!(inner.and_then(Error::advice), Some(Advice::Await));
-    // What is dropped in a task is logged out all the same, and holds nobody up.
+    // Handles that are dropped in a task still log out, and do not block it.
     drop((stream, disk, initiator));
     soon(until(|| sessions(&rig) == 0)).await;
     rig.assert_clean();
 }
 
-/// A call that a future makes while it is waited for does not take its wake away.
+/// A call inside a future that is waited for does not consume that future's wake-up.
 #[test]
 fn calls_within_a_future_that_is_waited_for() {
     let (_runtime, rig) = start();

@@ -1,4 +1,5 @@
-//! Futures that callers await hold a box, and not what happens in it: so that is compiled in the crate, once.
+//! Futures that callers await hold a box, and not the states of the code in it. So that code is compiled
+//! once, in the crate.
 
 use std::mem::size_of_val;
 

@@ -1,4 +1,4 @@
-//! What callers send themselves: the target has it although the event loop has no turn.
+//! Requests that callers send themselves: the target receives them although the event loop does not run.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use iscsi_testkit::pdu::Pdu;
 use iscsi_testkit::pdus::scsi_response;
 use iscsi_testkit::script::Script;
 
-/// A target that answers when it is told to, in the order of the commands.
+/// A target that answers only when the test says so, in the order of the commands.
 struct Patient {
     address: SocketAddr,
     commands: Receiver<()>,
@@ -51,7 +51,8 @@ impl Patient {
         Self { address, commands, answers }
     }
 
-    /// Waits until so many commands have come. The only thread of the runtime waits here, so nothing is sent meanwhile.
+    /// Waits until `count` commands have arrived. This blocks the only thread of the runtime, so nothing is
+    /// sent meanwhile.
     fn await_commands(&self, count: usize) {
         for _ in 0..count {
             self.commands.recv_timeout(Duration::from_secs(60)).expect("it was not sent");
@@ -63,7 +64,7 @@ impl Patient {
     }
 }
 
-/// Takes one PDU in; `false` where no more come.
+/// Receives one PDU; returns `false` when the connection is closed.
 fn receive(stream: &mut TcpStream, script: &mut Script) -> bool {
     let mut header = [0; 48];
     if stream.read_exact(&mut header).is_err() {
@@ -76,10 +77,10 @@ fn receive(stream: &mut TcpStream, script: &mut Script) -> bool {
     true
 }
 
-/// A command that is under way once it is made.
+/// A command in flight.
 type Asked = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Makes a command; its caller goes on at once.
+/// Sends a command, and returns without waiting for its answer.
 async fn ask(unit: &LogicalUnit) -> Asked {
     let unit = unit.clone();
     let mut asked: Asked = Box::pin(async move {
@@ -106,7 +107,8 @@ async fn a_lone_request_is_sent_by_its_caller() {
     }
 }
 
-/// Of twelve under way four are sent by the caller of the fourth, though four more who had an answer have not asked again.
+/// Of twelve commands in flight, four are sent by the caller of the fourth, although four callers that had an
+/// answer have not sent another command.
 #[tokio::test]
 async fn a_quarter_of_the_small_requests_is_sent_before_the_others_are_made() {
     let target = Patient::start();

@@ -1,4 +1,4 @@
-//! Futures dropped at every point: nothing is lost, nothing hangs, nothing is out of step.
+//! Futures dropped at every point: nothing is lost, nothing hangs, and the numbers stay in step.
 
 use std::pin::pin;
 
@@ -8,8 +8,7 @@ use iscsi_initiator::{Disk, ErrorKind, Options};
 use iscsi_testkit::scsi::Sense;
 use iscsi_testkit::target::Outcome;
 
-/// Lets a future run until the runtime has had that many turns, then drops it. Says whether it
-/// came to its end.
+/// Runs a future for `turns` turns of the runtime, then drops it. Returns whether it has completed.
 async fn run_for(turns: usize, future: impl Future) -> bool {
     let mut future = pin!(future);
     for _ in 0..turns {
@@ -22,7 +21,7 @@ async fn run_for(turns: usize, future: impl Future) -> bool {
     false
 }
 
-/// A unit tells of a reset once, and does not ask whether anybody waits for the answer.
+/// A unit reports a reset once, even if no caller waits for the answer.
 #[tokio::test]
 async fn what_a_dropped_command_was_told_counts() {
     let rig = Rig::start(512, 1024, |_| {}).await;
@@ -39,7 +38,7 @@ async fn what_a_dropped_command_was_told_counts() {
     assert_eq!(error.kind(), ErrorKind::UnflushedWritesLost, "{error}");
 }
 
-/// Polls a future once; says whether it waits.
+/// Polls a future once. Returns whether it is pending.
 async fn is_pending_after_a_poll<F: Future + Unpin>(future: &mut F) -> bool {
     std::future::poll_fn(|context| {
         std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(context).is_pending())
@@ -142,7 +141,7 @@ async fn a_write_waits_until_the_target_is_done_with_a_dropped_one() {
             () = until(|| commands() > before) => {}
         }
     }
-    // The abort is not answered, so nobody knows what becomes of the first write.
+    // The abort is not answered, so the result of the first write is unknown.
     let same_block = tokio::spawn({
         let disk = disk.clone();
         async move { disk.write_at(700, vec![2; 100]).await }
@@ -169,7 +168,7 @@ async fn a_command_that_never_left_disappears_without_a_trace() {
     let session = rig.session(Options::default()).await;
     let disk = session.disk_without_reconnect().await.unwrap();
     rig.server.with(|target| target.set_window(0));
-    // One more window's worth of commands goes out; what follows has to wait.
+    // One more window of commands is sent; later ones must wait.
     let before = rig.server.with(|target| target.commands().len());
     let unit = disk.unit();
     let blocked: Vec<_> = (0..100)

@@ -1,4 +1,4 @@
-//! A unit that changes while its disk is open: what the disk tells of it, and what becomes of requests.
+//! A unit that changes while its disk is open: what the disk reports, and what happens to requests.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn unit(target: &mut Target) -> Unit {
     target.config_mut().units[&0].clone()
 }
 
-/// UCH-01: SBC-3 §4.7: the unit says so at the next command of each session.
+/// UCH-01: SBC-3 §4.7: the unit reports it at the next command of each session.
 #[tokio::test]
 async fn a_unit_that_has_grown_is_used_to_its_new_end() {
     for sessions in [1, 3] {
@@ -45,7 +45,7 @@ async fn a_unit_that_has_grown_is_used_to_its_new_end() {
         assert_eq!((disk.capacity(), disk.profile().capacity.blocks), (2 * BYTES, BLOCKS));
         let data = pattern(4096, 3);
         soon(disk.write_at(2 * BYTES - 4096, data.clone())).await.unwrap();
-        // Over each of the sessions, some of which have still to hear of it.
+        // Over each of the sessions, some of which have not received the report yet.
         for _ in 0..8 {
             assert_eq!(soon(disk.read_at(2 * BYTES - 4096, 4096)).await.unwrap(), data);
         }
@@ -67,14 +67,14 @@ async fn a_unit_that_has_shrunk_keeps_what_it_has_and_says_what_is_gone() {
     let data = pattern(8192, 5);
     soon(disk.write_at(0, data.clone())).await.unwrap();
     rig.server.with(|target| unit(target).disk.resize(BLOCKS / 2));
-    // Nobody knows yet: the unit itself refuses it.
+    // The disk does not know yet: the unit itself refuses it.
     let error = soon(disk.write_at(BYTES - 4096, vec![1; 4096])).await.unwrap_err();
     let is_told =
         error.to_string() == format!("the unit has {} bytes now, and had {BYTES}", BYTES / 2);
     assert!(is_told && error.kind() == ErrorKind::UnitChanged, "{error}");
     let told = DiskEvent::CapacityChanged { before: BYTES, now: BYTES / 2 };
     assert_eq!(soon(unit_change(&mut changes)).await, Some(shown(&told)));
-    // One that begins before the end is as bad, and is not sent at all.
+    // A write that begins before the end fails as well, and is not sent at all.
     let left = |rig: &Rig| rig.server.with(|target| unit(target).disk.read(0, BYTES as usize / 2));
     let before = left(&rig);
     let across = soon(disk.write_at(BYTES / 2 - 512, vec![2; 1024])).await.unwrap_err();
@@ -141,7 +141,7 @@ async fn start_removable() -> Rig {
     .await
 }
 
-/// Another medium of so many blocks, in the same drive.
+/// Inserts another medium of `blocks` blocks into the same drive.
 fn exchange(target: &mut Target, blocks: u64) -> RamDisk {
     let (mut unit, medium) = (unit(target), RamDisk::new(512, blocks));
     unit.disk = medium.clone();
@@ -159,7 +159,7 @@ async fn assert_is_of_no_use(disk: &Disk) {
     assert_eq!(error.kind(), ErrorKind::UnitChanged, "{error}");
 }
 
-/// UCH-03: no name tells one medium from another.
+/// UCH-03: no name distinguishes one medium from another.
 #[tokio::test]
 async fn nothing_is_written_to_a_medium_that_may_have_taken_the_place_of_another() {
     for sessions in [1, 3] {
@@ -178,7 +178,7 @@ async fn nothing_is_written_to_a_medium_that_may_have_taken_the_place_of_another
     }
 }
 
-/// UCH-03: the session that comes back is told.
+/// UCH-03: the session that reconnects receives the report.
 #[tokio::test]
 async fn a_medium_that_may_have_changed_while_no_session_was_there_counts_as_well() {
     let rig = start_removable().await;
@@ -193,7 +193,7 @@ async fn a_medium_that_may_have_changed_while_no_session_was_there_counts_as_wel
     assert!(rig.disk.holds(0, &vec![0; BYTES as usize]));
 }
 
-/// UCH-03: what is told before anything is known of the unit is about nothing that is known.
+/// UCH-03: a report that comes before anything is known of the unit does not concern a known medium.
 #[tokio::test]
 async fn a_medium_that_has_changed_before_the_disk_was_opened_is_the_one_to_use() {
     let rig = start_removable().await;
@@ -204,7 +204,7 @@ async fn a_medium_that_has_changed_before_the_disk_was_opened_is_the_one_to_use(
     assert_eq!(soon(disk.read_at(0, 4096)).await.unwrap(), pattern(4096, 1));
 }
 
-/// UCH-04: a unit whose medium stays where it is has become ready again.
+/// UCH-04: a unit whose medium is not removable has become ready again.
 #[tokio::test]
 async fn a_unit_that_has_become_ready_is_asked_which_one_it_is_and_how_large() {
     for sessions in [1, 3] {

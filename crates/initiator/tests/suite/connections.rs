@@ -15,14 +15,14 @@ use iscsi_tuner::Tuning;
 use tokio::task::JoinSet;
 
 const CHUNK: usize = 64 << 10;
-/// Requests of a copy.
+/// Number of requests of a copy.
 const CHUNKS: u64 = 64;
-/// The operation code (SBC-3 §5.34).
+/// Operation code (SBC-3 §5.34).
 const WRITE_16: u8 = 0x8a;
-/// The size of the disk in blocks.
+/// Size of the disk in blocks.
 const BLOCKS: u64 = CHUNKS * CHUNK as u64 / 512;
 
-/// Asks for so many connections.
+/// Returns options with this number of connections.
 fn options(connections: u16) -> Options {
     Options::default().with_connections(connections)
 }
@@ -31,7 +31,7 @@ async fn rig(change: impl FnOnce(&mut TargetConfig)) -> Rig {
     Rig::start(512, BLOCKS, change).await
 }
 
-/// A session that has got all the connections it wants, and its disk.
+/// Opens a session with all the connections that it wants, and its disk.
 async fn whole_session(rig: &Rig, connections: u16) -> (Session, Disk) {
     let session = rig.session(options(connections)).await;
     until(|| session.connections().open == u32::from(connections)).await;
@@ -40,7 +40,7 @@ async fn whole_session(rig: &Rig, connections: u16) -> (Session, Disk) {
     (session, disk)
 }
 
-/// Writes the whole disk, all requests at once; how they ended, by their number.
+/// Writes the whole disk with concurrent requests. Returns their results by their number.
 async fn write_all(disk: &Disk, seed: u8) -> BTreeMap<u64, Result<(), Error>> {
     let mut writes = JoinSet::new();
     for number in 0..CHUNKS {
@@ -53,7 +53,7 @@ async fn write_all(disk: &Disk, seed: u8) -> BTreeMap<u64, Result<(), Error>> {
     soon(writes.join_all()).await.into_iter().collect()
 }
 
-/// Reads the whole disk, all requests at once.
+/// Reads the whole disk with concurrent requests.
 async fn read_all(disk: &Disk) -> Vec<bytes::Bytes> {
     let mut reads = JoinSet::new();
     for number in 0..CHUNKS {
@@ -73,7 +73,7 @@ async fn assert_usable(rig: &Rig, disk: &Disk) {
     }
 }
 
-/// How many writes came over each connection.
+/// Returns how many writes came over each connection.
 fn writes_by_connection(rig: &Rig) -> BTreeMap<usize, usize> {
     let count = |mut counts: BTreeMap<_, _>, command: &CommandRecord| {
         *counts.entry(command.connection.0).or_default() += 1;
@@ -201,7 +201,7 @@ async fn discovery_takes_one_connection() {
     rig.assert_clean();
 }
 
-/// MC-I-06: the session goes on without a connection that is not let in.
+/// MC-I-06: the session continues without a connection that the target refuses.
 #[tokio::test]
 async fn a_refused_connection_is_done_without() {
     // Status-Class 2, Status-Detail 6: too many connections.
@@ -238,7 +238,7 @@ async fn a_connection_that_never_logs_in_is_done_without() {
     assert_usable(&rig, &disk).await;
 }
 
-/// MC-I-04: the others carry on, and the disk sends over them what was under way on the lost one.
+/// MC-I-04: the other connections continue, and the disk sends over them what was in flight on the lost one.
 #[tokio::test]
 async fn a_connection_lost_among_writes_costs_no_byte() {
     for lost in 0..3 {
@@ -269,7 +269,7 @@ async fn a_connection_lost_among_writes_costs_no_byte() {
     }
 }
 
-/// A session that comes to its target through a proxy.
+/// Opens a session with a target through a proxy.
 async fn session_through(proxy: &Proxy, options: Options) -> Session {
     let url = format!("iscsi://{}/{TARGET}/0", proxy.address);
     soon(initiator(options).connect(url.as_str())).await.unwrap()
@@ -288,7 +288,7 @@ async fn a_connection_that_finds_no_listener_is_done_without() {
     rig.assert_clean();
 }
 
-/// One connection takes no more bytes; the others have the more to do.
+/// One connection takes no more bytes; the other one does its work.
 #[tokio::test]
 async fn a_connection_that_is_stuck_holds_up_no_other() {
     const PARTS: usize = 4;
@@ -310,7 +310,7 @@ async fn a_connection_that_is_stuck_holds_up_no_other() {
         let (disk, long) = (disk.clone(), long.clone());
         async move { disk.write_at(0, long).await }
     });
-    // The other connection has done its part.
+    // The other connection has executed its part.
     let left = || rig.server.with(|target| target.active_tasks());
     let sent = || writes_by_connection(&rig).values().sum::<usize>();
     until(|| proxy.has_stopped() && sent() == PARTS && left() == writes_by_connection(&rig)[&1])
@@ -328,7 +328,7 @@ async fn a_connection_that_is_stuck_holds_up_no_other() {
     rig.assert_clean();
 }
 
-/// MC-I-05: one logout ends them all.
+/// MC-I-05: one logout closes all connections.
 #[tokio::test]
 async fn a_logout_closes_all_connections() {
     let rig = rig(|_| {}).await;
@@ -346,7 +346,7 @@ async fn a_logout_closes_all_connections() {
     rig.assert_clean();
 }
 
-/// The last handle that is dropped takes all connections with it.
+/// Dropping the last handle closes all connections.
 #[tokio::test]
 async fn dropping_a_session_closes_all_connections() {
     let rig = rig(|_| {}).await;

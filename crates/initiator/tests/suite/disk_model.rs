@@ -1,4 +1,4 @@
-//! A disk under any mix of requests equals an array of bytes under the same.
+//! A disk after any mix of requests equals an array of bytes after the same requests.
 
 use crate::support::{Rig, pattern, soon};
 use bytes::Bytes;
@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 const CAPACITY: usize = 64 * 512;
 
-/// What is done to a range of bytes.
+/// A change of a range of bytes.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     Write {
@@ -16,7 +16,7 @@ enum Change {
         page: usize,
     },
     Zero,
-    /// Nothing is written; the bytes are read while their neighbours change.
+    /// Nothing is written: the bytes are read while their neighbours change.
     Read,
 }
 
@@ -28,8 +28,8 @@ fn change() -> impl Strategy<Value = Change> {
     ]
 }
 
-/// Rounds of changes at once: each to the bytes between two of the cuts, so that no byte belongs to
-/// two of them, but many a block does.
+/// Returns rounds of concurrent changes. Each change applies to the bytes between two cuts, so that no byte
+/// belongs to two changes, but many blocks do.
 fn rounds() -> impl Strategy<Value = Vec<(Vec<usize>, Vec<Change>)>> {
     let cuts = prop::collection::vec(0..=CAPACITY, 2..12);
     let changes = prop::collection::vec(change(), 11);

@@ -1,4 +1,4 @@
-//! How commands end that do not end well, or not at once: what is tried again, and what a lost session leaves.
+//! Commands that fail or do not end soon: what is retried, and what a lost session leaves.
 
 use std::time::Duration;
 
@@ -154,7 +154,7 @@ async fn a_unit_is_reset_and_notices_are_passed_on() {
     assert!(matches!(notice, Notice::AsyncMessage { lun: Lun::ZERO, .. }), "{notice:?}");
 }
 
-/// A reset frees requests that are stuck, so it waits for none of them.
+/// A reset frees requests that are stuck, so it must not wait for them.
 #[tokio::test]
 async fn a_reset_does_not_wait_for_the_requests_that_are_stuck() {
     let rig = Rig::start(512, 4096, |_| {}).await;
@@ -196,8 +196,8 @@ async fn disk_with_keeper(change: impl FnOnce(&mut TargetConfig), query: &str) -
     (rig, disk)
 }
 
-/// Another initiator has reset the unit: a disk sends its commands again, and what was not flushed
-/// counts as lost.
+/// Another initiator has reset the unit: a disk sends its commands again, and writes that were not flushed
+/// count as lost.
 #[tokio::test]
 async fn what_another_initiator_has_aborted_is_sent_again() {
     let (rig, disk) = disk_with_keeper(|_| {}, "").await;
@@ -241,7 +241,7 @@ async fn a_write_that_was_aborted_in_order_is_sent_again() {
     rig.assert_clean();
 }
 
-/// Every write ends its session: it is sent a few times, and the error says which it was.
+/// Every attempt of the write ends its session: it is sent a few times, and the error names it.
 #[tokio::test]
 async fn a_write_that_ends_every_session_is_given_up() {
     let change = |config: &mut TargetConfig| {
@@ -264,12 +264,12 @@ async fn a_write_that_ends_every_session_is_given_up() {
     assert!(notes.iter().any(|note| note.contains("WRITE (16) of blocks 8 to 15")), "{notes:?}");
 }
 
-/// The same for a flush, which goes over no path in particular.
+/// Every attempt of a flush ends its session. A flush may use any path.
 #[tokio::test]
 async fn a_flush_that_ends_every_session_is_given_up() {
     let (rig, disk) = disk_with_keeper(|config| config.keys.default_time2wait = 0, "").await;
     rig.server.with(|target| {
-        // What comes on each connection behind the questions to the unit.
+        // The command that comes on each connection after the questions to the unit.
         let next = target.commands().len() as u32;
         let close = || Break::receiving(Opcode::ScsiCommand, next, Effect::Close);
         let faults = (0..200).map(|connection| close().on_connection(connection));
@@ -290,7 +290,7 @@ async fn a_url_sets_the_patience_of_its_disk() {
     soon(disk.read_at(0, 512)).await.unwrap();
 }
 
-/// RECOVERED DATA WITH RETRIES in fixed format, behind its length (RFC 7143 §11.4.7.2).
+/// Returns RECOVERED DATA WITH RETRIES in fixed format, after its length (RFC 7143 §11.4.7.2).
 fn sense(response_code: u8, key: u8) -> Bytes {
     let mut bytes = [0; 20];
     (bytes[1], bytes[2], bytes[4], bytes[9]) = (18, response_code, key, 10);
@@ -298,12 +298,12 @@ fn sense(response_code: u8, key: u8) -> Bytes {
     Bytes::copy_from_slice(&bytes)
 }
 
-/// The statuses of the unit come in responses of their own.
+/// Opens a disk whose unit sends its statuses in separate responses.
 async fn disk_with_responses() -> (Rig, Disk) {
     disk_with_keeper(|config| config.data_in.separate_status = true, "").await
 }
 
-/// The next response says CHECK CONDITION, with these sense data.
+/// Makes the next response CHECK CONDITION with this sense data.
 fn answer_next(rig: &Rig, sense: Bytes) {
     rig.server.with(|target| {
         let next = target.sent(Opcode::ScsiResponse);
@@ -329,7 +329,7 @@ async fn a_recovered_error_is_a_success() {
     rig.assert_clean();
 }
 
-/// A deferred error speaks of another command: this one is sent again.
+/// A deferred error is about another command: this one is sent again.
 #[tokio::test]
 async fn a_deferred_recovered_error_is_no_success() {
     let (rig, disk) = disk_with_responses().await;
@@ -342,7 +342,7 @@ async fn a_deferred_recovered_error_is_no_success() {
     assert_eq!(rig.server.with(writes), 2);
 }
 
-/// The status stands only for the bytes that moved.
+/// The status is only valid for the bytes that moved.
 #[tokio::test]
 async fn a_recovered_error_without_the_data_is_none() {
     let (rig, disk) = disk_with_responses().await;
@@ -351,8 +351,8 @@ async fn a_recovered_error_without_the_data_is_none() {
     assert!(error.to_string().contains(" moved 0 bytes instead of "), "{error:?}");
 }
 
-/// RFC 7143 §7.8: what came damaged is thrown away, and the command given up; another try brings it. That a response of its
-/// own says GOOD before the target has given it up changes nothing.
+/// RFC 7143 §7.8: damaged data is discarded and its command aborted; a retry gets the data. A separate
+/// response that says GOOD before the target has aborted the command changes nothing.
 #[tokio::test]
 async fn a_read_whose_data_came_damaged_is_sent_again() {
     for separate_status in [false, true] {

@@ -45,7 +45,7 @@ async fn a_path_goes_down_with_the_cause_and_comes_up_again() {
     };
     assert_eq!((&portal, key), (&open.portal, open.key));
     assert!(cause.to_string().contains("the target closed the connection"), "{cause}");
-    // It shows why it is not back, and when it is tried again.
+    // The status shows why it is not back, and when the next try is.
     let reconnecting = || {
         let path = disk.paths().pop()?;
         let PathState::Reconnecting { next_try, error, .. } = path.state else { return None };
@@ -92,7 +92,7 @@ async fn losses_and_resets_are_events() {
     let event = next(&mut events).await;
     let DiskEvent::Reset { code } = event else { panic!("{event:?}") };
     assert!(code.is_reset(), "{code}");
-    // A flush finds out that what was written before a reset may be lost.
+    // A flush finds out that writes before a reset may be lost.
     soon(disk.write_at(0, pattern(4096, 2))).await.unwrap();
     rig.disk.lose_power();
     assert!(soon(disk.flush()).await.is_err());

@@ -1,4 +1,4 @@
-//! Units that are reserved for one disk alone, and what a killed process has left there.
+//! Units that are reserved for one disk only, and registrations that a killed process has left there.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 
 const LEFT_BEHIND: u64 = 0xa1;
 
-/// Whether a key belongs to an earlier process of the same host.
+/// Returns whether a key belongs to an earlier process of the same host.
 fn is_left_behind(key: ReservationKey) -> bool {
     key.0 & !0xf == LEFT_BEHIND & !0xf
 }
@@ -85,7 +85,8 @@ async fn prs_19_a_unit_without_preempt_and_abort() {
     assert_eq!((reservations.keys(), reservations.holder()), ours);
 }
 
-/// PRS-10, PRS-12, PRS-16: LIO without a place to store registrations carries out each REGISTER, and answers with an error.
+/// PRS-10, PRS-12, PRS-16: LIO without a place to store registrations executes each REGISTER, and answers
+/// with an error.
 #[tokio::test]
 async fn prs_10_a_change_that_ends_with_an_error_may_be_made() {
     let rig = Rig::start(512, BLOCKS, |config| {
@@ -106,7 +107,8 @@ async fn prs_10_a_change_that_ends_with_an_error_may_be_made() {
     assert_eq!((reservations.keys(), reservations.holder()), (vec![], None));
 }
 
-/// PRS-19: another registered host could write, so the unit is refused, and that host's registration and reservation stay.
+/// PRS-19: another registered host could write, so the unit is refused, and that host's registration and
+/// reservation stay.
 #[tokio::test]
 async fn prs_19_another_that_is_registered_keeps_the_unit() {
     for holds in [None, Some(1), Some(WRITE_EXCLUSIVE_REGISTRANTS), Some(7)] {

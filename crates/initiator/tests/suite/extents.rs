@@ -1,4 +1,4 @@
-//! Which parts of a disk hold data, by the test target's account; and the disk as a device of bytes.
+//! Which parts of a disk hold data, as the test target reports it; and the disk as a device of bytes.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ const BLOCKS: u64 = 4096;
 const CAPACITY: u64 = BLOCKS * 512;
 const GET_LBA_STATUS: [u8; 2] = [0x9e, 0x12];
 
-/// A unit whose blocks 2 to 9 and 100 to 101 hold data.
+/// Starts a unit whose blocks 2 to 9 and 100 to 101 hold data.
 async fn start(change: impl FnMut(&mut Unit)) -> (Rig, Disk) {
     let rig = Rig::start(512, BLOCKS, |config| {
         config.keys.default_time2wait = 0;
@@ -29,7 +29,7 @@ async fn start(change: impl FnMut(&mut Unit)) -> (Rig, Disk) {
     (rig, disk)
 }
 
-/// All extents of a range: each question goes on where the answer before has ended.
+/// Returns all extents of a range: each question continues where the answer before has ended.
 async fn extents(disk: &Disk, offset: u64, len: u64) -> Vec<Extent> {
     let (mut at, mut all) = (offset, Vec::<Extent>::new());
     while at < offset + len {
@@ -45,13 +45,13 @@ async fn extents(disk: &Disk, offset: u64, len: u64) -> Vec<Extent> {
     all
 }
 
-/// The extents that begin at these offsets, the last of which ends at `end`.
+/// Returns the extents that begin at these offsets. The last one ends at `end`.
 fn row(starts: &[(u64, ExtentState)], end: u64) -> Vec<Extent> {
     let ends = starts.iter().skip(1).map(|(start, _)| *start).chain([end]);
     starts.iter().zip(ends).map(|((at, state), end)| Extent::new(*at, end - at, *state)).collect()
 }
 
-/// How often the unit was asked.
+/// Returns how often the unit was asked.
 fn questions(rig: &Rig) -> usize {
     rig.server.with(|target| {
         let is_one = |cdb: &[u8]| cdb[0] == GET_LBA_STATUS[0] && cdb[1] == GET_LBA_STATUS[1];
@@ -59,7 +59,7 @@ fn questions(rig: &Rig) -> usize {
     })
 }
 
-/// SBC-3 §5.3: a unit tells as much as it likes at once; this one a single run of blocks.
+/// SBC-3 §5.3: a unit decides how much it reports in one answer; this one reports a single run of blocks.
 #[tokio::test]
 async fn extents_cover_the_range_without_a_gap() {
     use ExtentState::{Data, Deallocated};
@@ -73,7 +73,7 @@ async fn extents_cover_the_range_without_a_gap() {
     ];
     assert_eq!(extents(&disk, 0, CAPACITY).await, row(&all, CAPACITY));
     assert_eq!(questions(&rig), 5);
-    // Bytes within blocks.
+    // A range that begins and ends within blocks.
     let part = [(5000, Data), (5120, Deallocated), (51_200, Data)];
     assert_eq!(extents(&disk, 5000, 46_201).await, row(&part, 51_201));
     assert_eq!(extents(&disk, 1025, 3).await, row(&[(1025, Data)], 1028));
@@ -89,14 +89,14 @@ async fn extents_cover_the_range_without_a_gap() {
         Some(ErrorKind::InvalidInput)
     );
     assert_eq!(questions(&rig), 10);
-    // What has been written shows, and what has been given back.
+    // Blocks that were written, and blocks that were deallocated, show.
     soon(disk.write_at(0, pattern(512, 3))).await.unwrap();
     soon(disk.discard(1024, 4096)).await.unwrap();
     assert_eq!(extents(&disk, 0, 2048).await, row(&[(0, Data), (512, Deallocated)], 2048));
     rig.assert_clean();
 }
 
-/// SBC-3: only LBPRZ tells what deallocated blocks read as, and it stands in two places.
+/// SBC-3: only LBPRZ says what deallocated blocks read as, and it is in two places.
 #[tokio::test]
 async fn holes_are_zeros_only_where_the_unit_says_so_twice() {
     use ExtentState::{Data, Unknown};
@@ -114,11 +114,11 @@ async fn holes_are_zeros_only_where_the_unit_says_so_twice() {
 #[tokio::test]
 async fn a_unit_that_does_not_tell_holds_data_everywhere() {
     let all_data = row(&[(0, ExtentState::Data)], CAPACITY);
-    // Fully provisioned by its own account: there is nothing to ask.
+    // The unit reports that it is fully provisioned: there is nothing to ask.
     let (rig, disk) = start(|unit| unit.behavior.capacity_provisioning = Some(0)).await;
     assert_eq!(extents(&disk, 0, CAPACITY).await, all_data);
     assert_eq!(questions(&rig), 0);
-    // The command, or a field of it, is not known.
+    // The unit does not know the command, or a field of it.
     let (rig, disk) = start(|_| {}).await;
     drop((rig, disk));
     for sense in [Sense::INVALID_OPCODE, Sense::INVALID_FIELD] {
@@ -129,19 +129,19 @@ async fn a_unit_that_does_not_tell_holds_data_everywhere() {
         }
         assert_eq!(questions(&rig), 1, "it is asked once");
     }
-    // So it is with a block that it does not have any more; that says nothing of the others.
+    // An error for a block that the unit does not have any more counts for that answer only.
     let (rig, disk) = start(|_| {}).await;
     rig.server.with(|target| target.end_next_with(Outcome::check(Sense::OUT_OF_RANGE)));
     assert_eq!(extents(&disk, 0, CAPACITY).await, all_data);
     assert_ne!(extents(&disk, 0, CAPACITY).await, all_data);
 }
 
-/// Whatever a unit holds, an answer has a bound, and so has the time that it takes: one question.
+/// Whatever a unit holds, an answer is limited, and so is its cost: one question.
 #[tokio::test]
 async fn one_answer_of_the_unit_is_one_answer_of_the_disk() {
     use ExtentState::{Data, Deallocated};
     let (rig, disk) = start(|_| {}).await;
-    // Every second block of those from the 200th on.
+    // Every second block from the 200th on.
     (201..BLOCKS).step_by(2).for_each(|lba| rig.disk.write(lba * 512, &pattern(512, 1)));
     for runs in [None, Some(1), Some(7), Some(usize::MAX)] {
         rig.server.with(|target| {
@@ -151,11 +151,11 @@ async fn one_answer_of_the_unit_is_one_answer_of_the_disk() {
         let asked = questions(&rig);
         let told = soon(disk.extents(200 * 512, CAPACITY - 200 * 512)).await.unwrap();
         assert_eq!(questions(&rig), asked + 1);
-        // The answer has room for 2047.
+        // The answer has room for 2047 extents.
         assert_eq!(told.len(), runs.unwrap_or(1).min(2047));
         assert!(told.len() <= Extent::MAX_REPORTED);
     }
-    // One block each, in one state for long: every answer is a step, and there is no end of the question.
+    // A unit that reports one block per answer, all in one state: one question still gets one answer.
     rig.server.with(|target| {
         let unit = target.config_mut().units.values_mut().next().unwrap();
         (unit.behavior.lba_status_runs, unit.behavior.lba_status_blocks) = (None, Some(1));
@@ -164,7 +164,7 @@ async fn one_answer_of_the_unit_is_one_answer_of_the_disk() {
     let told = soon(disk.extents(51_200 + 1024, 4096)).await.unwrap();
     assert_eq!(told, row(&[(52_224, Deallocated)], 52_736));
     assert_eq!(questions(&rig), asked + 1);
-    // Who wants one asks for one.
+    // A caller that needs one extent asks for one.
     rig.server.with(|target| {
         let unit = target.config_mut().units.values_mut().next().unwrap();
         (unit.behavior.lba_status_runs, unit.behavior.lba_status_blocks) = (Some(usize::MAX), None);
@@ -194,12 +194,12 @@ async fn a_unit_that_contradicts_itself_holds_data_everywhere() {
     assert_eq!(questions(&rig), 1);
     assert_eq!(extents(&disk, 1024, 512).await, row(&[(1024, ExtentState::Data)], 1536));
     assert_eq!(questions(&rig), 2);
-    // Nothing that it says counts any more, so it is not asked.
+    // No later answer of the unit is trusted, so it is not asked.
     assert_eq!(extents(&disk, 0, 1536).await, row(&[(0, ExtentState::Data)], 1536));
     assert_eq!(questions(&rig), 2);
 }
 
-/// The question goes the way of every read: what passes is put up with, a lost session replaced.
+/// The question is handled like a read: it is retried, and a lost session is replaced.
 #[tokio::test]
 async fn the_question_is_asked_again_where_a_read_would_be() {
     let (rig, disk) = start(|_| {}).await;
@@ -212,7 +212,7 @@ async fn the_question_is_asked_again_where_a_read_would_be() {
     assert!(disk.retries() > 0);
     rig.server.with(|target| target.drop_connection(ConnId(0)));
     assert_eq!(extents(&disk, 0, CAPACITY).await, all);
-    // An error is an error, and no hole.
+    // An error is returned as an error, not as a hole.
     let medium_error = Sense::new(3, 0x11, 0);
     rig.server.with(|target| target.end_next_with(Outcome::check(medium_error)));
     assert!(

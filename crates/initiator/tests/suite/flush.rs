@@ -1,5 +1,5 @@
-//! What a flush vouches for: every write that had ended when it was called, or it says otherwise, to
-//! every handle.
+//! What a flush guarantees: every write that had ended when it was called is on the medium, or the flush
+//! reports a loss, to every handle.
 
 use std::io::SeekFrom;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const BLOCKS: u64 = 4096;
 const LEN: usize = 16 << 10;
 const FAR: u64 = 1 << 20;
 
-/// A target whose disk has a volatile cache.
+/// Starts a target whose disk has a volatile cache.
 async fn cached_rig() -> Rig {
     let rig = Rig::start(512, BLOCKS, |config| config.keys.default_time2wait = 0).await;
     rig.disk.set_cache(Cache::Volatile);
@@ -36,7 +36,7 @@ fn end_next_with(rig: &Rig, sense: Sense) {
     rig.server.with(|target| target.end_next_with(Outcome::check(sense)));
 }
 
-/// A read of one block, sent and not waited for.
+/// Sends a read of one block, without waiting for it.
 fn unanswered_read(disk: &Disk, offset: u64) -> JoinHandle<Result<Bytes, Error>> {
     let disk = disk.clone();
     tokio::spawn(async move { disk.read_at(offset, 512).await })
@@ -68,12 +68,13 @@ async fn a_loss_is_told_to_every_handle_once() {
     soon(one.clone().flush()).await.unwrap();
 }
 
-/// Each session is told of the reset, at its next command: that is no news to those who were told.
+/// Each session receives the report of the reset at its next command. That is no new loss for handles that
+/// have reported it.
 #[tokio::test]
 async fn one_reset_is_one_loss_however_many_sessions_there_are() {
     let rig = cached_rig().await;
     let disk = open(&rig, 8).await;
-    // Each session carries something.
+    // Each session must have carried a request.
     let carried = || disk.stats().sessions.iter().all(|session| session.commands.requests() > 0);
     while !carried() {
         let parts = (0..64).map(|part| {
@@ -99,7 +100,7 @@ async fn a_loss_is_told_to_every_stream() {
     let mut streams = [disk.stream(0), disk.stream(FAR)];
     for stream in &mut streams {
         soon(stream.write_all(&pattern(LEN, 1))).await.unwrap();
-        // This waits for the write.
+        // The seek waits for the write.
         soon(stream.seek(SeekFrom::Start(0))).await.unwrap();
     }
     rig.disk.lose_power();
@@ -111,11 +112,12 @@ async fn a_loss_is_told_to_every_stream() {
     }
 }
 
-/// A stream whose writes are lost, and whose flush nobody has waited for: it has ended by now.
+/// Returns a stream whose writes are lost, and whose flush was dropped before its end. That flush has ended
+/// by now.
 async fn stream_with_a_flush_that_was_dropped(rig: &Rig, disk: &Disk) -> DiskStream {
     let mut stream = disk.stream(0);
     soon(stream.write_all(&pattern(LEN, 1))).await.unwrap();
-    // This waits for the write.
+    // The seek waits for the write.
     soon(stream.seek(SeekFrom::Start(0))).await.unwrap();
     rig.disk.lose_power();
     rig.server.with(|target| target.hold());
@@ -153,7 +155,8 @@ async fn a_loss_that_a_dropped_stream_has_found_is_told_by_another() {
     assert_lost(&disk).await;
 }
 
-/// The unit says that a write which had ended well has failed: to whichever command comes next.
+/// The unit reports that a write which had ended successfully has failed, in answer to the next command,
+/// whichever it is.
 #[tokio::test]
 async fn a_deferred_error_fails_the_flush_and_not_the_command_that_is_told() {
     let rig = cached_rig().await;
@@ -168,7 +171,8 @@ async fn a_deferred_error_fails_the_flush_and_not_the_command_that_is_told() {
     soon(disk.flush()).await.expect("it was recovered");
 }
 
-/// SPC-4 §4.5.7: a unit tells of a deferred error once, also while it is asked at a reopening.
+/// SPC-4 §4.5.7: a unit reports a deferred error once, even if that is in answer to a question at a
+/// reconnect.
 #[tokio::test]
 async fn a_deferred_error_is_heard_at_a_reopening() {
     let rig = cached_rig().await;
@@ -182,7 +186,7 @@ async fn a_deferred_error_is_heard_at_a_reopening() {
     soon(disk.flush()).await.unwrap();
 }
 
-/// The unit need not have kept what it could not write.
+/// The unit may not have kept the data that it could not write.
 #[tokio::test]
 async fn a_flush_that_fails_on_the_medium_does_not_succeed_the_next_time() {
     let rig = cached_rig().await;
@@ -195,8 +199,8 @@ async fn a_flush_that_fails_on_the_medium_does_not_succeed_the_next_time() {
     soon(disk.flush()).await.unwrap();
 }
 
-/// Two disks of one initiator with one unit: the cache that a flush of one of them has lost had the writes of
-/// both.
+/// Two disks of one initiator with one unit: the cache that a failed flush of one disk has lost contained
+/// writes of both.
 #[tokio::test]
 async fn a_flush_that_fails_on_the_medium_is_told_to_other_disks_of_the_unit() {
     let rig = cached_rig().await;
@@ -212,13 +216,13 @@ async fn a_flush_that_fails_on_the_medium_is_told_to_other_disks_of_the_unit() {
     assert!(rig.disk.holds(FAR, &[0; LEN]), "the cache of both is lost");
     assert_lost(&two).await;
     assert_lost(&one).await;
-    // Each is told once, and a disk that is opened later has lost nothing.
+    // Each disk reports it once, and a disk that is opened later has lost nothing.
     soon(two.flush()).await.unwrap();
     soon(one.flush()).await.unwrap();
     soon(open().await.unwrap().flush()).await.unwrap();
 }
 
-/// Whether a flush of another disk fails is not known before it has ended, so the next one waits for it.
+/// Whether a flush of another disk fails is not known before it has ended, so the next flush waits for it.
 #[tokio::test]
 async fn a_flush_waits_for_that_of_another_disk_which_may_fail() {
     let rig = cached_rig().await;
@@ -236,14 +240,14 @@ async fn a_flush_waits_for_that_of_another_disk_which_may_fail() {
         async move { one.flush().await }
     });
     until(|| rig.disk.holds(FAR, &[0; LEN])).await;
-    // The answer to the second would come, and that to the first not yet.
+    // The answer to the second flush would come before that to the first.
     rig.server.with(|target| target.resume());
     let second = tokio::spawn({
         let two = two.clone();
         async move { two.flush().await }
     });
     tokio::task::yield_now().await;
-    // What comes behind it is answered behind it.
+    // A read that is sent after the flush is answered after it.
     soon(two.read_at(0, 512)).await.unwrap();
     let flushes = rig.server.with(|target| {
         target.commands().iter().filter(|command| [0x35, 0x91].contains(&command.cdb[0])).count()
@@ -259,7 +263,7 @@ async fn a_flush_waits_for_that_of_another_disk_which_may_fail() {
     );
 }
 
-/// Who gives up one flush after the other does not have them all wait in line.
+/// Flushes that are dropped before their turn are not sent.
 #[tokio::test]
 async fn a_flush_that_is_dropped_before_its_turn_is_not_sent() {
     let rig = cached_rig().await;
@@ -282,7 +286,7 @@ async fn a_flush_that_is_dropped_before_its_turn_is_not_sent() {
     assert_eq!(rig.disk.flushes(), flushes + 2, "the first one, which was sent, and the last");
 }
 
-/// What the session of another disk has still to hear is of no concern.
+/// A report that is pending for the session of another disk does not matter.
 #[tokio::test]
 async fn a_flush_waits_for_that_of_another_disk_until_it_is_answered() {
     let rig = cached_rig().await;
@@ -319,7 +323,7 @@ async fn a_reset_told_to_an_aborted_command_is_not_forgotten() {
     assert_lost(&disk).await;
 }
 
-/// TASK ABORTED comes in the place of what the unit had to tell.
+/// TASK ABORTED takes the place of what the unit had to report.
 #[tokio::test]
 async fn a_reset_told_to_a_command_that_another_initiator_aborts_is_not_forgotten() {
     let rig = cached_rig().await;
@@ -340,7 +344,8 @@ async fn a_reset_told_to_a_command_that_another_initiator_aborts_is_not_forgotte
     assert_lost(&disk).await;
 }
 
-/// SAM-5 §5.13: a CHECK CONDITION comes with sense data. Without them it may have been a unit attention.
+/// SAM-5 §5.13: a CHECK CONDITION comes with sense data. Without it, the status may have been a unit
+/// attention.
 #[tokio::test]
 async fn a_status_without_sense_data_may_have_told_of_a_reset() {
     const CHECK_CONDITION: u8 = 2;
@@ -352,7 +357,7 @@ async fn a_status_without_sense_data_may_have_told_of_a_reset() {
     assert_lost(&disk).await;
 }
 
-/// A command that never went out was told nothing.
+/// A command that was never sent received no report.
 #[tokio::test]
 async fn a_command_that_is_dropped_before_it_is_sent_costs_no_flush() {
     const WINDOW: u32 = 8;
@@ -361,7 +366,7 @@ async fn a_command_that_is_dropped_before_it_is_sent_costs_no_flush() {
     let disk = open(&rig, 1).await;
     soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
     rig.server.with(|target| target.hold());
-    // Held commands fill the window, and those that came last wait for it.
+    // Held commands fill the window, and the last ones wait for it.
     let mut reads: Vec<_> =
         (0..4 * u64::from(WINDOW)).map(|at| unanswered_read(&disk, at * 512)).collect();
     let active = || rig.server.with(|target| target.active_tasks());
@@ -399,7 +404,7 @@ async fn a_reset_told_over_a_lost_connection_is_not_forgotten() {
     assert_lost(&disk).await;
 }
 
-/// What tells of the reset comes later than the answer to the flush, or goes with the session.
+/// The report of the reset comes after the answer to the flush, or is lost with the session.
 #[tokio::test]
 async fn a_flush_does_not_overtake_what_the_unit_told_before() {
     for comes in [true, false] {
@@ -414,7 +419,7 @@ async fn a_flush_does_not_overtake_what_the_unit_told_before() {
         let flushes = rig.disk.flushes();
         let flush = tokio::spawn(async move { disk.flush().await });
         until(|| rig.disk.flushes() > flushes).await;
-        // Once this is answered, the initiator has the answer to the flush as well.
+        // Once this ping is answered, the initiator has the answer to the flush as well.
         let connection = rig.server.with(|target| target.live_connections()[0]);
         rig.server.with(|target| target.ping(connection, 0));
         until(|| rig.server.with(|target| target.unanswered_pings(connection).is_empty())).await;
@@ -429,7 +434,7 @@ async fn a_flush_does_not_overtake_what_the_unit_told_before() {
     }
 }
 
-/// The unit had none when the disk was opened, and has one since a restart.
+/// The unit had no cache when the disk was opened, and has one since a restart.
 #[tokio::test]
 async fn a_cache_that_is_switched_on_at_a_restart_counts() {
     let rig = cached_rig().await;
@@ -447,8 +452,8 @@ async fn a_cache_that_is_switched_on_at_a_restart_counts() {
     assert_lost(&disk).await;
 }
 
-/// A unit that loses power tells of nothing that it was to tell before: that its cache is on by now has to be
-/// asked, since it may be off again when the disk flushes.
+/// A unit that loses power forgets its pending reports. So it must be asked whether its cache is on by now,
+/// since the cache may be off again when the disk flushes.
 #[tokio::test]
 async fn a_cache_that_is_switched_on_before_a_reset_counts() {
     let rig = cached_rig().await;
@@ -467,7 +472,7 @@ async fn a_cache_that_is_switched_on_before_a_reset_counts() {
     assert_lost(&disk).await;
 }
 
-/// A unit without a cache need not know the command. What counts is what it says now.
+/// A unit without a cache need not know the command. What counts is what it reports at that time.
 #[tokio::test]
 async fn a_flush_that_is_refused_counts_where_the_unit_has_no_cache_by_now() {
     let rig = cached_rig().await;
@@ -482,13 +487,13 @@ async fn a_flush_that_is_refused_counts_where_the_unit_has_no_cache_by_now() {
         }
         soon(disk.flush()).await.unwrap();
     }
-    // It says nothing of one any more.
+    // The unit does not report a cache any more.
     end_next_with(&rig, Sense::INVALID_FIELD);
     end_next_with(&rig, Sense::INVALID_FIELD);
     assert!(soon(disk.flush()).await.is_err());
 }
 
-/// The unit answers one command never, and all others.
+/// The unit never answers one command, but answers all others.
 #[tokio::test]
 async fn a_command_that_is_never_answered_holds_up_a_flush_no_longer_than_patience_lasts() {
     let rig = cached_rig().await;
@@ -508,8 +513,8 @@ async fn a_command_that_is_never_answered_holds_up_a_flush_no_longer_than_patien
     soon(read).await.unwrap().unwrap();
 }
 
-/// LIO ends a session whose flush takes longer than its ping timer. Only a session that was open before proves then that no write was
-/// lost, so a long flush on a single session waits for a second one.
+/// LIO ends a session whose flush takes longer than its ping timer. Only a session that was open before
+/// proves then that no write was lost, so a long flush on a single session waits for a second one.
 #[tokio::test]
 async fn a_flush_that_ends_its_session_loses_nothing() {
     const MUCH: usize = 65 << 20;

@@ -1,4 +1,5 @@
-//! Texts of a target that a terminal would obey: none reaches what this crate gives its callers to show.
+//! Texts of a target that contain control characters for a terminal: none reaches the texts that this crate
+//! returns.
 
 use iscsi_initiator::scsi::Lun;
 use iscsi_initiator::{Error, Options};
@@ -8,7 +9,7 @@ use iscsi_testkit::hostile_text::{configs, obeyed};
 
 use crate::support::{TARGET, Watched, initiator, soon};
 
-/// All that there is to show of a target, and of its unit.
+/// Returns all texts that can be shown of a target and its unit.
 async fn shown(url: &str) -> Vec<String> {
     let initiator = initiator(Options::default());
     let error = |error: Error| error.to_string();

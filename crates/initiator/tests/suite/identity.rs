@@ -1,4 +1,4 @@
-//! One unit behind several disks, and a unit that becomes another one under a disk.
+//! One unit behind several disks, and a unit that is replaced by another one while its disk is open.
 
 use crate::support::{Rig, initiator, notes_of, pattern, soon, until};
 use iscsi_initiator::scsi::Lun;
@@ -9,7 +9,7 @@ use iscsi_testkit::target::{ConnId, Outcome, Target};
 use tokio::task::JoinSet;
 
 const BLOCKS: u64 = 4096;
-/// Bytes of one of the writes that go side by side.
+/// Bytes of one of the concurrent writes.
 const PART: usize = 8192;
 const SERIAL_NUMBER: u8 = 0x80;
 const IDENTIFICATION: u8 = 0x83;
@@ -30,7 +30,7 @@ async fn open_with(initiator: &Initiator, rig: &Rig) -> Disk {
     soon(initiator.disk(rig.unit_url(0, ""))).await.unwrap()
 }
 
-/// Halves of a block, written at once over two disks.
+/// Writes halves of a block concurrently over two disks.
 async fn assert_no_write_is_undone(rig: &Rig, one: &Disk, other: &Disk) {
     for round in 0..100u8 {
         let half = || vec![round + 1; 256];
@@ -41,8 +41,8 @@ async fn assert_no_write_is_undone(rig: &Rig, one: &Disk, other: &Disk) {
     }
 }
 
-/// Reading a block and writing it back is kept apart from writes of all disks of an initiator, however
-/// they came about.
+/// A read-modify-write of a block excludes writes of all disks of an initiator, in whatever way the disks
+/// were opened.
 #[tokio::test]
 async fn disks_of_one_initiator_share_the_ranges_of_a_unit() {
     let nameless =
@@ -72,12 +72,12 @@ async fn disks_of_one_initiator_share_the_ranges_of_a_unit() {
     }
 }
 
-/// Another unit of the same size.
+/// Returns another unit of the same size.
 fn another() -> Unit {
     Unit::new(RamDisk::new(512, BLOCKS)).with_identity("0002", 0x3000_0000_0000_0002)
 }
 
-/// The same unit with blocks of 4096 bytes.
+/// Returns the same unit with blocks of 4096 bytes.
 fn with_long_blocks() -> Unit {
     Unit::new(RamDisk::new(4096, BLOCKS / 8))
 }
@@ -86,7 +86,7 @@ fn check(key: u8, asc: u8, ascq: u8) -> Outcome {
     Outcome::check(Sense::new(key, asc, ascq))
 }
 
-/// From now on another unit is behind the number, and the next command is told this.
+/// Replaces the unit behind the LUN by another one. The next command is answered with `told`.
 fn exchange(rig: &Rig, unit: Unit, told: Option<Outcome>) -> RamDisk {
     let disk = unit.disk.clone();
     rig.server.with(|target| {
@@ -96,7 +96,7 @@ fn exchange(rig: &Rig, unit: Unit, told: Option<Outcome>) -> RamDisk {
     disk
 }
 
-/// From now on the unit refuses these pages.
+/// Makes the unit refuse these pages from here on.
 fn refuse(rig: &Rig, pages: Vec<u8>) {
     rig.server.with(|target| {
         for unit in target.config_mut().units.values_mut() {
@@ -109,7 +109,7 @@ fn is_untouched(disk: &RamDisk) -> bool {
     disk.holds(0, &vec![0; BLOCKS as usize * 512])
 }
 
-/// Writes parts side by side, each with a pattern of its own.
+/// Writes parts concurrently, each with its own pattern.
 async fn write_parts(disk: &Disk, count: usize, seed: u8) -> Vec<Result<(), Error>> {
     let mut writes = JoinSet::new();
     for part in 0..count {
@@ -120,18 +120,18 @@ async fn write_parts(disk: &Disk, count: usize, seed: u8) -> Vec<Result<(), Erro
     soon(writes.join_all()).await
 }
 
-/// INQUIRY, VPD page 83 and READ CAPACITY: what a unit is known again by.
+/// INQUIRY, VPD page 83 and READ CAPACITY: the questions that recognize a unit.
 const QUESTIONS: usize = 3;
 
-/// How often the unit was asked for its name (VPD page 83).
+/// Returns how often the unit was asked for its name (VPD page 83).
 fn questions(rig: &Rig) -> usize {
     let is_question = |cdb: &[u8]| cdb[0] == 0x12 && cdb[2] == IDENTIFICATION;
     rig.server
         .with(|target| target.commands().iter().filter(|command| is_question(&command.cdb)).count())
 }
 
-/// SPC-4 §5.14: what a unit attention says may mean that another unit is behind the number now. It gets
-/// nothing, also over sessions that have been told nothing, and nothing goes well there any more.
+/// SPC-4 §5.14: such a unit attention may mean that another unit is behind the LUN. Nothing is written to it,
+/// also over sessions that have received no report, and all later requests fail.
 #[tokio::test]
 async fn an_exchanged_unit_gets_nothing() {
     for (asc, ascq) in
@@ -159,7 +159,7 @@ async fn an_exchanged_unit_gets_nothing() {
     }
 }
 
-/// 25/00: the unit is gone, and whatever comes in its place is asked first.
+/// 25/00: the unit is gone, and any unit that takes its place is asked first.
 #[tokio::test]
 async fn a_unit_in_place_of_one_that_was_removed_gets_nothing() {
     let rig = start(|_| {}).await;
@@ -180,7 +180,8 @@ async fn a_unit_in_place_of_one_that_was_removed_gets_nothing() {
     assert!(is_untouched(&other));
 }
 
-/// 25/00 to INQUIRY as well: the unit is gone, nobody waits for it, and the next request asks again.
+/// 25/00 in answer to INQUIRY as well: the unit is gone, no request waits for it, and the next request asks
+/// again.
 #[tokio::test]
 async fn a_unit_whose_questions_end_with_25_00_is_gone_at_once() {
     let rig = start(|_| {}).await;
@@ -195,7 +196,7 @@ async fn a_unit_whose_questions_end_with_25_00_is_gone_at_once() {
     soon(disk.write_at(0, pattern(PART, 1))).await.unwrap();
 }
 
-/// What waits in the session when the attention comes stays there.
+/// Commands that wait in the session when the attention arrives are not sent.
 #[tokio::test]
 async fn commands_that_wait_are_not_sent_to_an_exchanged_unit() {
     let rig = Rig::start(512, BLOCKS, |config| config.window = 1).await;
@@ -215,7 +216,7 @@ async fn commands_that_wait_are_not_sent_to_an_exchanged_unit() {
     rig.assert_clean();
 }
 
-/// What is on its way then cannot be called back, and is not believed.
+/// Commands that were already sent cannot be called back, and their answers are not trusted.
 #[tokio::test]
 async fn the_answers_of_an_exchanged_unit_are_not_believed() {
     let rig = start(|_| {}).await;
@@ -231,7 +232,7 @@ async fn the_answers_of_an_exchanged_unit_are_not_believed() {
     }
 }
 
-/// A command that was given up may have been told.
+/// An aborted command may have received the report.
 #[tokio::test]
 async fn an_exchange_told_to_an_aborted_command_is_not_forgotten() {
     let rig = start(|_| {}).await;
@@ -262,8 +263,8 @@ async fn an_exchange_told_to_an_aborted_command_is_not_forgotten() {
     rig.assert_clean();
 }
 
-/// Another unit may have come and gone: what it has answered is not believed, though the unit of before is there
-/// again when the question comes.
+/// Another unit may have come and gone: its answers are not trusted, although the previous unit is there
+/// again when it is asked.
 #[tokio::test]
 async fn the_answers_of_a_unit_that_has_come_and_gone_are_not_believed() {
     let rig = start(|_| {}).await;
@@ -298,7 +299,7 @@ async fn the_answers_of_a_unit_that_has_come_and_gone_are_not_believed() {
     rig.assert_clean();
 }
 
-/// Waits until the initiator has every answer that was sent: it answers these pings behind them.
+/// Waits until the initiator has received every answer: it answers these pings after them.
 async fn hears_all(rig: &Rig) {
     for connection in rig.server.with(|target| target.live_connections()) {
         rig.server.with(|target| target.ping(connection, 0));
@@ -306,8 +307,8 @@ async fn hears_all(rig: &Rig) {
     }
 }
 
-/// Reading a part of a block over one connection, from another unit whose unit attention is late over another
-/// one: that does not come back to the unit of before.
+/// A part of a block is read over one connection from another unit, whose unit attention is delayed over
+/// another connection: that part is not written back to the previous unit.
 #[tokio::test]
 async fn the_edges_of_a_write_are_not_those_of_a_unit_that_has_come_and_gone() {
     let rig = Rig::start(512, BLOCKS, |config| config.keys.max_connections = 2).await;
@@ -351,8 +352,8 @@ async fn the_edges_of_a_write_are_not_those_of_a_unit_that_has_come_and_gone() {
     rig.assert_clean();
 }
 
-/// A flush over one connection, which another unit executes whose unit attention is late over another one: that
-/// vouches for nothing.
+/// A flush over one connection is executed by another unit, whose unit attention is delayed over another
+/// connection: it proves nothing.
 #[tokio::test]
 async fn a_flush_by_a_unit_that_has_come_and_gone_does_not_count() {
     let rig = Rig::start(512, BLOCKS, |config| config.keys.max_connections = 2).await;
@@ -395,8 +396,8 @@ async fn a_flush_by_a_unit_that_has_come_and_gone_does_not_count() {
     rig.assert_clean();
 }
 
-/// SPC-4 §5.14: a unit tells once, also while it is asked at a reopening; the answers to what was asked before may
-/// be those of another unit.
+/// SPC-4 §5.14: a unit reports once, even if that is in answer to a question at a reconnect; the answers to
+/// earlier questions may be those of another unit.
 #[tokio::test]
 async fn what_a_unit_tells_while_it_is_asked_at_a_reopening_is_heard() {
     let rig = start(|_| {}).await;
@@ -411,7 +412,7 @@ async fn what_a_unit_tells_while_it_is_asked_at_a_reopening_is_heard() {
     assert_eq!(questions(&rig), asked + 2, "once at the reopening, and once after what was told");
 }
 
-/// A further session joins only where the blocks have the size that they have over the first one.
+/// A further session joins only if its blocks have the same size as over the first one.
 #[tokio::test]
 async fn a_further_session_with_blocks_of_another_size_does_not_join() {
     let rig = start(|_| {}).await;
@@ -433,7 +434,7 @@ async fn a_further_session_with_blocks_of_another_size_does_not_join() {
     assert!(is_untouched(&other));
 }
 
-/// One asks for all, and needs nothing that those who wait for the answer hold.
+/// One task asks for all, and needs nothing that the tasks that wait for the answer hold.
 #[tokio::test]
 async fn a_unit_that_is_still_the_same_goes_on() {
     for (asc, ascq) in [(0x3f, 0x0e), (0x29, 0), (0x2a, 1), (0x2a, 9)] {
@@ -471,7 +472,7 @@ async fn a_question_that_fails_is_asked_again() {
     assert!(rig.disk.holds(0, &pattern(PART, 1)));
 }
 
-/// A caller may stop to look after its request for a while: the others go on.
+/// A caller may not poll its request for a while: the other requests go on.
 #[tokio::test]
 async fn a_question_goes_on_without_the_request_that_asked() {
     let rig = start(|_| {}).await;
@@ -489,7 +490,7 @@ async fn a_question_goes_on_without_the_request_that_asked() {
     soon(left_alone).await.unwrap();
 }
 
-/// A session that leads to another unit is set aside; the others carry on.
+/// A session that leads to another unit is set aside; the others continue.
 #[tokio::test]
 async fn a_session_that_leads_elsewhere_is_set_aside() {
     let rig = start(|_| {}).await;
@@ -504,7 +505,7 @@ async fn a_session_that_leads_elsewhere_is_set_aside() {
     let content = other.disk.clone();
     twin.server.with(|target| target.replace_unit(0, other));
     let mut seed = 0;
-    // One at a time, for what is on its way cannot be called back.
+    // One write at a time, because commands that were already sent cannot be called back.
     while disk.sessions().len() == 2 {
         seed += 1;
         soon(disk.write_at(0, pattern(PART, seed))).await.unwrap();
@@ -517,7 +518,7 @@ async fn a_session_that_leads_elsewhere_is_set_aside() {
     assert!(notes_of(&disk).join("\n").contains("leads to another unit"), "{}", disk.status());
 }
 
-/// Blocks of another size lie elsewhere, by whatever attention they are told of, or at a reopening.
+/// Blocks of another size have other addresses, whatever attention reports them, or at a reconnect.
 #[tokio::test]
 async fn blocks_of_another_size_are_neither_read_nor_written() {
     for told in [Some((0x2a, 0x01)), Some((0x2a, 0x09)), Some((0x29, 0x00)), None] {
@@ -538,7 +539,8 @@ async fn blocks_of_another_size_are_neither_read_nor_written() {
     }
 }
 
-/// Also where nothing tells of it: the unit has more for a read, and a write, than was asked for.
+/// Even if no attention reports them: the unit then moves more data for a read, and a write, than was
+/// requested.
 #[tokio::test]
 async fn an_overflow_of_blocks_is_an_error() {
     let rig = start(|_| {}).await;
@@ -554,7 +556,7 @@ async fn an_overflow_of_blocks_is_an_error() {
     );
 }
 
-/// A unit that has grown has its blocks where they were.
+/// The blocks of a unit that has grown keep their addresses.
 #[tokio::test]
 async fn a_unit_that_grows_goes_on() {
     let rig = start(|_| {}).await;
@@ -563,7 +565,7 @@ async fn a_unit_that_grows_goes_on() {
     assert!(write_parts(&disk, 8, 1).await.iter().all(Result::is_ok));
 }
 
-/// A unit that is exchanged while nothing is under way, and nothing tells of it.
+/// A unit is replaced while nothing is in flight, and no attention reports it.
 #[tokio::test]
 async fn a_disk_that_is_asked_to_confirm_its_unit_finds_another_one() {
     for sessions in [1, 3] {

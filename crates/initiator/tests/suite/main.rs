@@ -1,7 +1,7 @@
 //! The initiator over TCP against the test target.
 //!
-//! One binary for all of them: each of its own would be linked, and its share of the crates compiled, once more. What needs a
-//! process of its own lies beside it.
+//! All tests are one binary: separate ones would each be linked, and compile their share of the crates again.
+//! Tests that need their own process are beside it.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

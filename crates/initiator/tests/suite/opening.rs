@@ -1,4 +1,4 @@
-//! Targets that are not there yet when a disk is opened.
+//! Targets that are not available yet when a disk is opened.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn opens(url: String, open_patience: Duration) -> JoinHandle<Result<Disk, Error>
     tokio::spawn(async move { initiator(options).disk(url).await })
 }
 
-/// Lets time pass until the disk is open, or is not.
+/// Lets time pass until the disk is open, or has failed to open.
 async fn opened(opening: JoinHandle<Result<Disk, Error>>) -> Result<Disk, Error> {
     while !opening.is_finished() {
         let_pass(Duration::from_secs(10)).await;
@@ -31,7 +31,7 @@ async fn opened(opening: JoinHandle<Result<Disk, Error>>) -> Result<Disk, Error>
 /// Server and storage boot together.
 #[tokio::test]
 async fn a_target_that_listens_later_is_waited_for() {
-    // An address of its own: nobody else is given the port meanwhile.
+    // An address of its own, so that no other test gets the port meanwhile.
     let place = TcpListener::bind("127.0.0.79:0").await.unwrap();
     let address = place.local_addr().unwrap();
     drop(place);
@@ -47,7 +47,8 @@ async fn a_target_that_listens_later_is_waited_for() {
     assert_eq!(server.with(|target| target.accepted()), 1);
 }
 
-/// LOG-18, LOG-19: a target that starts refuses for a while what it will take; so a unit may come after its target.
+/// LOG-18, LOG-19: a target that starts refuses for a while what it will accept later; so a unit may appear
+/// after its target.
 #[tokio::test]
 async fn log_18_a_target_that_is_not_whole_yet_is_waited_for() {
     for status in [(2, 1), (2, 2), (2, 3), (3, 1)] {
@@ -67,7 +68,7 @@ async fn log_18_a_target_that_is_not_whole_yet_is_waited_for() {
     opened(opening).await.unwrap();
 }
 
-/// The caller's patience ends, and what waiting does not change is not waited for at all.
+/// The time limit ends. An error that waiting does not change is returned immediately.
 #[tokio::test]
 async fn the_last_error_is_told_when_the_patience_is_over() {
     let rig = Rig::start(512, 64, |config| config.login.refuse = Some((2, 3))).await;
@@ -107,13 +108,13 @@ async fn a_password_that_was_accepted_is_tried_as_often_again() {
     while rig.server.with(|target| target.accepted()) < 7 {
         let_pass(Duration::from_secs(1)).await;
     }
-    // As often again: more than seven refusals in all.
+    // As often again: more than seven refusals in total.
     rig.server.with(|target| target.config_mut().login.refuse_times = 10);
     rig.server.with(|target| target.config_mut().units.insert(0, unit));
     opened(opening).await.unwrap();
 }
 
-/// The next try would be later than the caller waits.
+/// The next try would be later than the time limit.
 #[tokio::test]
 async fn a_password_that_is_refused_late_is_tried_at_the_end_of_the_time_limit() {
     let rig = Rig::start(512, 64, |config| config.login.refuse = Some((2, 3))).await;
@@ -123,7 +124,7 @@ async fn a_password_that_is_refused_late_is_tried_at_the_end_of_the_time_limit()
         target.config_mut().login.refuse = Some((2, 1));
         target.accepted()
     });
-    // After the fifth refusal a password rests for a quarter of the time limit.
+    // After the fifth refusal a password is not tried for a quarter of the time limit.
     while rig.server.with(|target| target.accepted()) < before + 5 {
         let_pass(Duration::from_secs(1)).await;
     }
@@ -133,7 +134,7 @@ async fn a_password_that_is_refused_late_is_tried_at_the_end_of_the_time_limit()
     opened(opening).await.unwrap();
 }
 
-/// A session that the target drops between its login and its first answers is no reason to give up.
+/// A session that the target drops between its login and its first answers is retried.
 #[tokio::test]
 async fn a_session_that_ends_before_its_first_answers_is_opened_once_more() {
     let rig = Rig::start(512, 64, |_| ()).await;
@@ -148,7 +149,7 @@ async fn a_session_that_ends_before_its_first_answers_is_opened_once_more() {
     assert_eq!(rig.server.with(|target| target.accepted()), 2);
 }
 
-/// tgt drops a normal session that sends SendTargets. The question is only wished for.
+/// tgt drops a normal session that sends SendTargets. The disk does not depend on the answer.
 #[tokio::test]
 async fn the_target_is_asked_for_its_portals_in_a_session_of_its_own() {
     let rig = Rig::start(512, 64, |config| config.discovery.drops_normal_sessions = true).await;
@@ -159,7 +160,7 @@ async fn the_target_is_asked_for_its_portals_in_a_session_of_its_own() {
     assert_eq!(rig.server.with(|target| target.accepted()), 2);
 }
 
-/// It names far more portals than there are, each of which would be called.
+/// The target names many more portals than exist. Each of them would be connected to.
 #[tokio::test]
 async fn a_target_that_names_any_number_of_portals_is_used_at_a_few() {
     let rig = Rig::start(512, 64, |_| {}).await;
@@ -180,7 +181,7 @@ async fn a_target_that_names_any_number_of_portals_is_used_at_a_few() {
     soon(disk.write_at(0, vec![1; 512])).await.unwrap();
 }
 
-/// A target that does not say which portals it has costs a disk nothing but the note.
+/// If a target does not report its portals, the only consequence is a note.
 #[tokio::test]
 async fn a_target_that_does_not_name_its_portals_is_used_at_the_one_that_is_known() {
     let rig = Rig::start(512, 64, |config| {
@@ -196,7 +197,7 @@ async fn a_target_that_does_not_name_its_portals_is_used_at_the_one_that_is_know
     soon(opens(url, Duration::ZERO)).await.unwrap().unwrap();
 }
 
-/// Many targets want CHAP for their units and refuse it for discovery, or know other accounts there.
+/// Many targets require CHAP for their units and refuse it for discovery, or have other accounts there.
 #[tokio::test]
 async fn discovery_does_without_credentials_that_are_refused() {
     let rig = Rig::start(512, 64, |config| {
@@ -212,7 +213,7 @@ async fn discovery_does_without_credentials_that_are_refused() {
     let disk =
         soon(initiator(options.clone()).disk(url(&format!("/{TARGET}/0?portals=auto")))).await;
     assert!(notes_of(&disk.unwrap()).is_empty());
-    // Whoever insists on a target that proves itself is not told by one that does not.
+    // A caller that requires a target that proves itself gets no answer from one that does not.
     let mutual = url("?target_user=target&target_password=another%20long%20secret");
     let error = soon(initiator(options).discover(mutual)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Authentication, "{error}");

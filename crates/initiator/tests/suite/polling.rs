@@ -1,4 +1,4 @@
-//! The unit of an idle disk is asked now and then, so that it can report what has changed (`Options::with_poll`).
+//! The unit of an idle disk is asked at intervals, so that it can report changes (`Options::with_poll`).
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ async fn an_idle_disk_hears_of_a_resize_where_it_is_to_ask() {
     }
 }
 
-/// It is one command for each interval, over one session, and none of the requests that are counted.
+/// The poll is one command for each interval, over one session, and is not counted as a request.
 #[tokio::test]
 async fn a_question_is_one_command_over_one_session_and_counts_as_no_request() {
     let rig = start().await;
@@ -84,7 +84,7 @@ async fn a_question_is_one_command_over_one_session_and_counts_as_no_request() {
     for (session, earlier) in after.sessions.iter().zip(&before.sessions) {
         assert_eq!(session.commands, earlier.commands);
     }
-    // The first look notes what is there, and one question was answered by a report.
+    // The first interval only notes the state, and one poll was answered by a report.
     assert_eq!(questions(&rig) - asked, 10);
     let asks = rig.server.with(|target| {
         let of_now = target.commands()[sent..].iter();
@@ -128,7 +128,7 @@ async fn questions_go_on_over_the_session_that_comes_back() {
     assert!(questions(&rig) > before);
 }
 
-/// A unit that does not answer has one question at a time, and holds up neither requests nor the end of the disk.
+/// A unit that does not answer has one poll at a time. It delays neither requests nor the end of the disk.
 #[tokio::test]
 async fn a_question_without_an_answer_is_the_only_one_and_holds_nothing_up() {
     let rig = start().await;
@@ -138,14 +138,14 @@ async fn a_question_without_an_answer_is_the_only_one_and_holds_nothing_up() {
     rig.server.with(Target::hold);
     let_pass(Duration::from_secs(60)).await;
     assert_eq!(questions(&rig) - before, 1);
-    // Only what was held stays held.
+    // Only commands that were held stay held.
     rig.server.with(Target::resume);
     soon(disk.write_at(0, vec![7; 512])).await.unwrap();
     drop(disk);
     until(|| rig.server.with(|target| target.sessions()) == 0).await;
 }
 
-/// PRS-11: a host that was fenced off learns of it without a request.
+/// PRS-11: a host that was fenced off finds out without a request.
 #[tokio::test]
 async fn an_idle_disk_hears_of_a_reset_and_that_it_was_fenced_off() {
     let rig = start().await;
@@ -165,7 +165,8 @@ async fn an_idle_disk_hears_of_a_reset_and_that_it_was_fenced_off() {
     assert_eq!(commands(&rig), before, "it was known already");
 }
 
-/// A session that ends while the disk is idle is lost all the same, and so is the disk once its patience is over.
+/// A session that ends while the disk is idle is still noticed as lost, and the disk ends after its retry
+/// timeout.
 #[tokio::test]
 async fn a_lost_disk_ends_though_it_is_to_ask() {
     let rig = start().await;

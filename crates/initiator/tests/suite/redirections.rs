@@ -1,4 +1,4 @@
-//! Redirections: which are followed, and what is told of them.
+//! Redirections: which are followed, and what is reported of them.
 
 use std::error::Error as _;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ async fn at(host: &str, config: TargetConfig) -> Watched {
 }
 
 impl Pair {
-    /// The second portal is at this host; the first one at 127.0.0.1.
+    /// Starts both portals: the second one at `host`, the first one at 127.0.0.1.
     async fn start(host: &str, permanent: bool, change: impl Fn(&mut TargetConfig)) -> Self {
         let mut config = TargetConfig::new(TARGET, RamDisk::new(512, 64));
         change(&mut config);
@@ -55,7 +55,7 @@ fn refused(error: &Error, to: SocketAddr) {
     assert!(text.contains("127.0.0.1") && text.contains(&to.to_string()), "{text}");
 }
 
-/// LOG-24: without a target that must prove itself, the credentials and the data go to no other host.
+/// LOG-24: if the target need not prove itself, the credentials and the data go to no other host.
 #[tokio::test]
 async fn log_24_another_host_is_gone_to_only_if_it_proves_itself_or_that_is_allowed() {
     let secret = |config: &mut TargetConfig| {
@@ -96,7 +96,7 @@ async fn log_24_the_host_behind_a_redirection_must_prove_itself_as_well() {
     assert_eq!(pair.accepted(), 1);
 }
 
-/// LOG-24: another port of the same host is no other host.
+/// LOG-24: another port of the same host is not another host.
 #[tokio::test]
 async fn log_24_another_port_is_followed_unless_none_is() {
     let pair = Pair::start("127.0.0.1", false, |_| {}).await;
@@ -106,7 +106,8 @@ async fn log_24_another_port_is_followed_unless_none_is() {
     refused(&connect("?redirects=never").await.unwrap_err(), pair.to.address());
 }
 
-/// A disk says where its sessions really are, and keeps a permanent redirection as the address that was judged.
+/// A disk reports where its sessions really are, and keeps a permanent redirection as the address that was
+/// checked.
 #[tokio::test]
 async fn a_disk_tells_of_another_host() {
     for permanent in [false, true] {
@@ -123,12 +124,13 @@ async fn a_disk_tells_of_another_host() {
     assert!(notes_of(&disk).is_empty());
 }
 
-/// LOG-25, QRK-01: once the target sends logins to a host where none may go, a session does not come back there.
+/// LOG-25, QRK-01: if the target later redirects logins to a host that is not allowed, a session does not
+/// reconnect there.
 #[tokio::test]
 async fn log_25_a_redirection_is_judged_when_a_session_comes_back() {
     let pair = Pair::start("127.0.0.2", false, |config| config.keys.default_time2wait = 0).await;
     let redirect = pair.from.with(|target| target.config_mut().login.redirect.take());
-    // The second attempt would come later.
+    // The second try would come later.
     let options = Options::default()
         .with_retry_timeout(Duration::from_millis(400))
         .with_advanced(without_wait());

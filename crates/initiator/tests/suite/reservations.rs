@@ -1,4 +1,5 @@
-//! Disks with a reservation key: who is registered, and what becomes of a disk that is fenced off.
+//! Disks with a reservation key: which sessions are registered, and what happens to a disk that is fenced
+//! off.
 
 use std::time::Duration;
 
@@ -45,7 +46,7 @@ fn assert_preempted(result: Result<(), Error>) {
     assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::PermissionDenied);
 }
 
-/// Another host fences the disk off, and reserves the unit or not.
+/// Fences the disk off as another host, which then reserves the unit if `reserve`.
 fn fence(reservations: &Reservations, reserve: bool) {
     reservations.register_by_another(OTHER);
     assert!(reservations.preempt_by_another(KEY, WRITE_EXCLUSIVE_REGISTRANTS));
@@ -69,7 +70,7 @@ async fn prs_10_each_session_is_registered_and_ends_it() {
     rig.assert_clean();
 }
 
-/// PRS-10: a disk of one session of its own, by its URL; and one whose last handle is dropped.
+/// PRS-10: a disk over a caller's own session, and one whose last handle is dropped.
 #[tokio::test]
 async fn prs_10_whatever_way_a_disk_is_opened_and_ended() {
     let rig = start().await;
@@ -93,7 +94,7 @@ async fn prs_10_whatever_way_a_disk_is_opened_and_ended() {
     assert_eq!(reserved.as_ref().err().and_then(Error::advice), Some(Advice::GiveKey));
 }
 
-/// PRS-13: a session that is lost and comes back is still registered, and everything goes on.
+/// PRS-13: a session that is lost and reconnects is still registered, and everything continues.
 #[tokio::test]
 async fn prs_13_a_lost_session_comes_back_registered() {
     let rig = start().await;
@@ -114,8 +115,8 @@ async fn prs_13_a_lost_session_comes_back_registered() {
     assert_eq!((reservations.keys(), reservations.holder()), (vec![], None));
 }
 
-/// PRS-16: registrations outlive sessions, so a disk whose sessions are lost at its end brings them back to end theirs,
-/// or says that it could not.
+/// PRS-16: registrations outlive sessions. So a disk whose sessions are lost at its end reconnects them to
+/// end their registrations, or returns an error that it could not.
 #[tokio::test]
 async fn prs_16_a_logout_leaves_no_registration_unsaid() {
     for comes_back in [true, false] {
@@ -129,7 +130,7 @@ async fn prs_16_a_logout_leaves_no_registration_unsaid() {
         });
         until(|| disk.status().sessions == 0).await;
         let logout = tokio::spawn(async move { disk.logout().await });
-        // A target that refuses the login may be starting: it is waited for as long as the patience lasts.
+        // A target that refuses the login may be starting: it is waited for until the retry timeout.
         while !logout.is_finished() {
             let_pass(Duration::from_secs(10)).await;
         }
@@ -146,7 +147,7 @@ async fn prs_16_a_logout_leaves_no_registration_unsaid() {
     }
 }
 
-/// PRS-16: nobody opens a session anew that a user has made.
+/// PRS-16: a session that a caller has opened is not reconnected.
 #[tokio::test]
 async fn prs_16_a_logout_over_a_session_that_is_lost_says_what_it_leaves() {
     let rig = start().await;
@@ -159,8 +160,8 @@ async fn prs_16_a_logout_over_a_session_that_is_lost_says_what_it_leaves() {
     assert_eq!(reservations(&rig).keys(), [KEY]);
 }
 
-/// PRS-13: a target that takes each session for a nexus of its own, as tgt does, ends no disk by that, and yet
-/// keeps out what was fenced off.
+/// PRS-13: a target that treats each session as a nexus of its own, as tgt does, does not end a disk by that,
+/// and still keeps out a disk that was fenced off.
 #[tokio::test]
 async fn prs_13_each_session_may_be_another_nexus() {
     let rig = Rig::start(512, BLOCKS, |config| {
@@ -182,8 +183,8 @@ async fn prs_13_each_session_may_be_another_nexus() {
     assert!(rig.disk.holds(0, &[7; 4096]));
 }
 
-/// PRS-11: what is fenced off is told at its next command, and sends nothing after it, whether or not the unit
-/// would take it.
+/// PRS-11: a disk that is fenced off receives the report at its next command, and sends nothing after it,
+/// whether or not the unit would accept it.
 #[tokio::test]
 async fn prs_11_a_disk_that_is_fenced_off_ends() {
     for reserve in [false, true] {
@@ -203,8 +204,8 @@ async fn prs_11_a_disk_that_is_fenced_off_ends() {
     }
 }
 
-/// PRS-11: a disk whose sessions are all lost while it is fenced off hears nothing of it, and finds it out when
-/// they come back.
+/// PRS-11: a disk whose sessions are all lost while it is fenced off receives no report, and finds out when
+/// they reconnect.
 #[tokio::test]
 async fn prs_11_a_disk_that_was_away_finds_out() {
     let rig = start().await;
@@ -219,7 +220,7 @@ async fn prs_11_a_disk_that_was_away_finds_out() {
     assert_preempted(soon(disk.read_at(0, 512)).await.map(drop));
     assert!(rig.disk.holds(0, &[1; 4096]), "nothing was written");
     assert_eq!(reservations.keys(), [OTHER]);
-    // Whoever wants it back opens it anew.
+    // To use the unit again, the caller opens the disk again.
     let disk = open(&rig, options(1)).await;
     soon(disk.write_at(0, vec![3; 4096])).await.unwrap();
     assert_eq!(reservations.keys(), [OTHER, KEY]);
@@ -241,7 +242,7 @@ async fn prs_11_no_session_of_several_is_registered_again() {
     assert!(rig.disk.holds(0, &[0; 4096]));
 }
 
-/// PRS-14: the conflict with another host's reservation is one, and no fence.
+/// PRS-14: a conflict with another host's reservation is reported as a conflict, not as a fence.
 #[tokio::test]
 async fn prs_14_a_conflict_is_told_from_a_fence() {
     let rig = start().await;
@@ -259,7 +260,7 @@ async fn prs_14_a_conflict_is_told_from_a_fence() {
     assert_eq!(soon(disk.reservation()).await.unwrap().reservation.unwrap().reservation_type, kind);
     soon(disk.release(kind)).await.unwrap();
     assert_eq!(reservations.holder(), None);
-    // The nexus hears nothing if nobody tells it: the conflict alone says that it is fenced off.
+    // The nexus receives no report: the conflict alone shows that it is fenced off.
     fence(&reservations, true);
     let registrant = reservations.registrations();
     assert_eq!(registrant.len(), 1);
@@ -267,7 +268,7 @@ async fn prs_14_a_conflict_is_told_from_a_fence() {
     assert_preempted(soon(disk.write_at(0, vec![3; 4096])).await);
 }
 
-/// PRS-14: a disk with one session is not told that it is fenced off; the conflict makes it ask.
+/// PRS-14: a disk with one session receives no report that it is fenced off; the conflict makes it ask.
 #[tokio::test]
 async fn prs_14_a_conflict_over_the_only_session_shows_the_fence() {
     let rig = start().await;
@@ -280,7 +281,7 @@ async fn prs_14_a_conflict_over_the_only_session_shows_the_fence() {
     assert!(rig.disk.holds(0, &[1; 4096]));
 }
 
-/// PRS-15: a unit without persistent reservations says so at once.
+/// PRS-15: a unit without persistent reservations is reported immediately.
 #[tokio::test]
 async fn prs_15_a_unit_without_reservations() {
     let rig = Rig::start(512, BLOCKS, |config| {
@@ -301,7 +302,7 @@ async fn prs_15_a_unit_without_reservations() {
     }
 }
 
-/// Two ports of one array, in groups of their own.
+/// Starts two ports of one array, in separate groups.
 async fn two_groups() -> ([Watched; 2], PortGroups, Reservations) {
     let mut config = TargetConfig::new(TARGET, RamDisk::new(512, BLOCKS));
     config.keys.default_time2wait = 0;
@@ -317,7 +318,7 @@ async fn two_groups() -> ([Watched; 2], PortGroups, Reservations) {
     (ports, groups, reservations)
 }
 
-/// Two ports of one array.
+/// Starts two ports of one array.
 async fn two_ports() -> ([Watched; 2], Reservations, RamDisk) {
     let disk = RamDisk::new(512, BLOCKS);
     let mut config = TargetConfig::new(TARGET, disk.clone());
@@ -331,8 +332,8 @@ async fn two_ports() -> ([Watched; 2], Reservations, RamDisk) {
     ([port(1).await, port(2).await], reservations, disk)
 }
 
-/// PRS-17: where the unit is reserved, a session that is not needed any more ends its registration, unless the reservation
-/// would end with it. That one goes with the disk.
+/// PRS-17: if the unit is reserved, a session that is not needed any more ends its registration, unless the
+/// reservation would end with it. Then the registration ends with the disk.
 #[tokio::test]
 async fn prs_17_sessions_that_move_leave_no_registration() {
     for kind in [
@@ -350,7 +351,7 @@ async fn prs_17_sessions_that_move_leave_no_registration() {
             portals.filter(|portal| portal.port == port).count()
         };
         until(|| disk.sessions().len() == 4).await;
-        // The youngest at a port goes first.
+        // The newest session at a port is closed first.
         let sessions = disk.sessions();
         let is_first =
             |session: &&Session| session.portal().is_some_and(|portal| portal.port == first.port());
@@ -377,8 +378,8 @@ async fn prs_17_sessions_that_move_leave_no_registration() {
     }
 }
 
-/// PRS-12: a session that comes back through another port is another nexus, and is registered only while the disk
-/// is.
+/// PRS-12: a session that reconnects through another port is another nexus. It is registered only while the
+/// disk is.
 #[tokio::test]
 async fn prs_12_another_port_is_another_nexus() {
     for is_fenced in [false, true] {
@@ -404,8 +405,8 @@ async fn prs_12_another_port_is_another_nexus() {
     }
 }
 
-/// PRS-12: a registration that was lost on its way says nothing of a fence: the disk is still registered by its first session, and
-/// further ones join.
+/// PRS-12: a registration that was lost on its way does not mean a fence: the disk is still registered by its
+/// first session, and further ones join.
 #[tokio::test]
 async fn prs_12_a_registration_without_an_answer_is_no_fence() {
     // Number of the command of the second session that is lost, found out by the first run.
@@ -432,14 +433,14 @@ async fn prs_12_a_registration_without_an_answer_is_no_fence() {
     }
 }
 
-/// A release that leaves the reservation as it is.
+/// Asserts that a release has failed, and left the reservation as it was.
 fn assert_still_reserved(result: Result<(), Error>) {
     let error = result.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ReservationConflict, "{error}");
     assert!(!error.is_transient() && error.advice() == Some(Advice::ReleaseAgain), "{error}");
 }
 
-/// PRS-18: where no session is left to ask over.
+/// PRS-18: no session is left to ask over.
 #[tokio::test]
 async fn prs_18_a_release_without_a_session_fails() {
     let rig = start().await;
@@ -466,7 +467,7 @@ async fn prs_18_a_release_over_another_nexus_fails() {
         soon(disk.write_at(0, vec![1; 4096])).await.unwrap();
         assert_still_reserved(soon(disk.release(kind)).await);
         assert_eq!(reservations.holder(), Some((WRITE_EXCLUSIVE_REGISTRANTS, KEY)));
-        // The way out that the error tells.
+        // The remedy that the error names.
         let url = format!("iscsi://{}/{TARGET}/0", second.address());
         let by_other = options(1).with_reservation_key(ReservationKey(OTHER));
         let another = soon(initiator(by_other).disk(url)).await.unwrap();
@@ -476,7 +477,7 @@ async fn prs_18_a_release_over_another_nexus_fails() {
     }
 }
 
-/// PRS-18: whoever holds it is asked also where another session fails before that.
+/// PRS-18: the session that holds the reservation is asked even if another session fails before that.
 #[tokio::test]
 async fn prs_18_a_release_asks_every_session() {
     let rig = start().await;
@@ -491,14 +492,14 @@ async fn prs_18_a_release_asks_every_session() {
     refuse();
     assert!(soon(disk.release(kind)).await.is_err(), "one of them was refused");
     assert_eq!(reservations.holder(), None);
-    // What is not released is told by the refusal.
+    // If the reservation is not released, the error is the refusal.
     soon(disk.reserve(kind)).await.unwrap();
     refuse();
     refuse();
     let error = soon(disk.release(kind)).await.unwrap_err();
     assert!(error.sense().is_some(), "{error}");
     assert!(reservations.holder().is_some());
-    // Another host's is none of the disk's.
+    // Another host's reservation does not concern the disk.
     soon(disk.release(kind)).await.unwrap();
     reservations.register_by_another(OTHER);
     assert!(reservations.reserve_by_another(WRITE_EXCLUSIVE_REGISTRANTS));

@@ -1,4 +1,4 @@
-//! Calls outside of a runtime: an error that says so, and no panic.
+//! Calls outside of a runtime return an error that says so, and do not panic.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -62,12 +62,12 @@ fn so_does_what_may_have_to_wait() {
     runtime.block_on(disk.write_at(0, vec![1; 512])).unwrap();
     assert!(rig.disk.holds(0, &[1; 512]));
     wait(disk.sessions()[0].ping()).unwrap();
-    // The runtime of the sessions goes on with their logout.
+    // The runtime of the sessions continues with their logout.
     wait(disk.logout()).unwrap();
     rig.assert_clean();
 }
 
-/// Handles outlive the runtime that their sessions ran in: whoever uses them from another one is told.
+/// Handles outlive the runtime of their sessions: calls from another runtime return an error.
 #[test]
 fn what_is_asked_of_sessions_whose_runtime_is_gone_ends() {
     let (runtime, gone) = (Runtime::new().unwrap(), Runtime::new().unwrap());

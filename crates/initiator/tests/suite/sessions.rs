@@ -24,7 +24,7 @@ async fn open(rig: &Rig, options: Options, query: &str) -> Result<Disk, Error> {
     soon(initiator(options).disk(rig.unit_url(0, query))).await
 }
 
-/// Writes the whole disk in parts, all at once.
+/// Writes the whole disk in concurrent parts.
 async fn write_all(disk: &Disk, seed: u8) -> Vec<Result<(), Error>> {
     let parts = disk.capacity() as usize / PART;
     let mut writes = JoinSet::new();
@@ -54,7 +54,7 @@ async fn several_sessions_are_one_disk() {
     soon(disk.flush()).await.unwrap();
     let data = soon(disk.read_at(PART as u64, 2 * PART)).await.unwrap();
     assert_eq!(data[..PART], pattern(PART, 1 ^ 1));
-    // Each has an ISID of its own, and each has carried some.
+    // Each session has its own ISID, and each has carried some of the data.
     let sessions = disk.sessions();
     let mut isids: Vec<_> = sessions.iter().map(|session| session.isid().to_bytes()).collect();
     isids.sort_unstable();
@@ -71,7 +71,7 @@ async fn several_sessions_are_one_disk() {
     rig.assert_clean();
 }
 
-/// Of four sessions that were asked for one gets no answer to its login and one loses its connection.
+/// Of four sessions that were requested, one gets no answer to its login and one loses its connection.
 #[tokio::test]
 async fn sessions_that_are_not_there_are_not_claimed() {
     let login = |connection, effect| {
@@ -88,7 +88,7 @@ async fn sessions_that_are_not_there_are_not_claimed() {
     assert!(status.explain().starts_with(reason), "{}", status.explain());
 }
 
-/// The only session comes back to another unit, which is final.
+/// The only session reconnects to another unit, which is final.
 #[tokio::test]
 async fn a_session_that_is_lost_for_good_is_not_claimed_either() {
     let rig = Rig::start(512, BLOCKS, |config| config.keys.default_time2wait = 0).await;
@@ -113,14 +113,14 @@ async fn overlapping_writes_keep_their_order_over_all_sessions() {
         last = pattern(3000, n as u8);
         writes.push(Box::pin(disk.write_at(n % 7, last.clone())));
     }
-    // Polled in this order, they take their turns in it.
+    // They take their turns in the order in which they are polled.
     let mut pending = futures_in_order(writes);
     soon(&mut pending).await;
     assert!(rig.disk.holds(199 % 7, &last));
     rig.assert_clean();
 }
 
-/// Polls all futures, in their order, until every one has ended well.
+/// Polls all futures, in their order, until every one has succeeded.
 fn futures_in_order<F>(mut futures: Vec<F>) -> impl Future<Output = ()> + Unpin
 where
     F: Future<Output = Result<(), Error>> + Unpin,
@@ -159,8 +159,8 @@ async fn a_session_that_is_lost_costs_no_byte_and_comes_back() {
     rig.assert_clean();
 }
 
-/// What a lost session was writing may still land at the target, so other data for the same blocks
-/// waits until the target has dropped that session: at the login that opens it anew.
+/// Writes of a lost session may still be executed by the target. So other data for the same blocks waits
+/// until the target has dropped that session: at the login that reconnects it.
 #[tokio::test]
 async fn other_data_waits_until_a_lost_session_is_settled() {
     let rig = Rig::start(512, BLOCKS, |config| config.keys.default_time2wait = 5).await;
@@ -188,7 +188,8 @@ async fn other_data_waits_until_a_lost_session_is_settled() {
     rig.assert_clean();
 }
 
-/// A disk whose session nobody opens anew cannot settle what that has left, and says so.
+/// A disk whose session is not reconnected cannot settle what that session has left, and returns an error
+/// that says so.
 #[tokio::test]
 async fn a_disk_of_a_lost_session_does_not_end_in_order() {
     let rig = Rig::start(512, BLOCKS, |_| {}).await;
@@ -206,8 +207,8 @@ async fn a_disk_of_a_lost_session_does_not_end_in_order() {
     assert!(!disk.is_settled());
 }
 
-/// LOG-12, LOG-14: a target that gives its sessions no TSIH does not say that it drops a lost one when
-/// that is opened anew, so other data for the same blocks waits on; and the disk says so.
+/// LOG-12, LOG-14: a target that gives its sessions no TSIH does not prove that it drops a lost one when that
+/// reconnects. So other data for the same blocks keeps waiting, and the disk reports it.
 #[tokio::test]
 async fn log_14_other_data_waits_longer_where_sessions_have_no_tsih() {
     let rig = Rig::start(512, BLOCKS, |config| {
@@ -247,7 +248,7 @@ async fn log_14_other_data_waits_longer_where_sessions_have_no_tsih() {
     rig.assert_clean();
 }
 
-/// A login that reached another unit says nothing of what the lost session was writing.
+/// A login that reached another unit proves nothing about the writes of the lost session.
 #[tokio::test]
 async fn other_data_waits_longer_where_a_lost_session_does_not_come_back() {
     let rig = Rig::start(512, BLOCKS, |config| config.keys.default_time2wait = 0).await;
@@ -375,7 +376,7 @@ async fn a_reset_is_told_whichever_session_hears_of_it() {
     soon(disk.flush()).await.unwrap();
 }
 
-/// ER-I-17: units of some targets tell each new session of a reset: tgt does.
+/// ER-I-17: units of some targets, such as tgt, report a reset to each new session.
 #[tokio::test]
 async fn what_each_new_session_is_told_at_first_hides_no_reset() {
     let rig = Rig::start(512, BLOCKS, |config| {
@@ -394,7 +395,7 @@ async fn what_each_new_session_is_told_at_first_hides_no_reset() {
     soon(disk.flush()).await.unwrap();
 }
 
-/// ERR-05: a lost connection is answered by a new session.
+/// ERR-05: a lost connection is replaced by a new session.
 #[tokio::test]
 async fn a_session_that_ends_unasked_comes_back() {
     let rig = Rig::start(512, BLOCKS, |config| config.keys.default_time2wait = 0).await;
@@ -418,14 +419,14 @@ async fn a_port_that_does_not_serve_the_unit_is_passed_over() {
     assert_holds(&rig, 13);
     until(|| disk.sessions().len() == 1).await;
     assert!(notes_of(&disk)[0].contains("a session was of no use"), "{}", disk.status());
-    // There is no other way to the unit any more.
+    // There is no other path to the unit any more.
     rig.server.with(|target| target.end_next_with(Outcome::check(standby)));
     let error = soon(disk.read_at(0, 512)).await.unwrap_err();
     assert!(error.sense().is_some(), "{error}");
     soon(disk.flush()).await.unwrap();
 }
 
-/// SPC-4 §5.15.2.4: a port in standby is made active when the other one is not any more. Requests wait for
+/// SPC-4 §5.15.2.4: a port in standby becomes active when the other one is not any more. Requests wait for
 /// that as long as another portal may serve the unit.
 #[tokio::test]
 async fn a_port_that_was_in_standby_is_used_when_it_serves_the_unit() {
@@ -439,7 +440,7 @@ async fn a_port_that_was_in_standby_is_used_when_it_serves_the_unit() {
     first.server.with(|target| target.config_mut().faults.push(standby()));
     assert!(write_all(&disk, 17).await.iter().all(Result::is_ok));
     until(|| disk.sessions().len() == 1).await;
-    // What was active is in standby now.
+    // The port that was active is in standby from here on.
     second.with(|target| target.config_mut().faults.push(standby()));
     let writing = tokio::spawn({
         let disk = disk.clone();
@@ -452,8 +453,8 @@ async fn a_port_that_was_in_standby_is_used_when_it_serves_the_unit() {
     assert_holds(&first, 18);
 }
 
-/// Two ports of one unit with a volatile cache; the first one, over which something was written, has gone
-/// into standby since, and all goes over the second one.
+/// Starts two ports of one unit with a volatile cache. The first one, over which something was written, has
+/// gone into standby since, and all requests use the second one.
 async fn failed_over() -> (Rig, Watched, Disk) {
     let first = Rig::start(512, BLOCKS, |_| {}).await;
     first.disk.set_cache(Cache::Volatile);
@@ -463,15 +464,15 @@ async fn failed_over() -> (Rig, Watched, Disk) {
     let standby = Fault::sense(.., Sense::new(0x02, 0x04, 0x0b));
     first.server.with(|target| target.config_mut().faults.push(standby));
     soon(disk.write_at(PART as u64, pattern(PART, 2))).await.unwrap();
-    // One more request over the first one is enough, and of many at once some go there.
+    // One more request over the first port is enough, and of many concurrent ones some go there.
     while disk.sessions().len() > 1 {
         assert!(write_all(&disk, 2).await.iter().all(Result::is_ok));
     }
     (first, second, disk)
 }
 
-/// SAM-5 §5.14: a session with a port in standby is told of resets as well, and knows of writes that the
-/// others came too late for. It is let go when they are flushed.
+/// SAM-5 §5.14: a session with a port in standby receives reports of resets as well, and can vouch for writes
+/// that are older than the other sessions. It is closed when they are flushed.
 #[tokio::test]
 async fn a_flush_after_a_failover_loses_nothing() {
     let (first, second, disk) = failed_over().await;
@@ -487,7 +488,7 @@ async fn a_flush_after_a_failover_loses_nothing() {
     first.assert_clean();
 }
 
-/// The reset came before the session with the other port did, so that only the older one is told.
+/// The reset came before the session with the other port, so only the older session receives the report.
 #[tokio::test]
 async fn a_reset_before_a_failover_is_told() {
     let (first, _second, disk) = failed_over().await;
@@ -497,7 +498,7 @@ async fn a_reset_before_a_failover_is_told() {
     soon(disk.flush()).await.unwrap();
 }
 
-/// Nobody is left who would have been told of a reset.
+/// No session is left that would have received the report of a reset.
 #[tokio::test]
 async fn a_flush_after_a_failover_whose_witness_is_lost_vouches_for_nothing() {
     let (first, _second, disk) = failed_over().await;
@@ -516,14 +517,14 @@ async fn a_witness_is_logged_out_with_its_disk() {
     first.assert_clean();
 }
 
-/// A flush goes over another path where the unit does not take it, for now or at all.
+/// A flush uses another path if the unit does not take it, for now or at all.
 #[tokio::test]
 async fn a_flush_goes_over_a_port_that_serves_the_unit() {
     const SYNCHRONIZE_CACHE: u8 = 0x91;
     let rig = Rig::start(512, BLOCKS, |_| {}).await;
     let disk = open(&rig, fixed(2), "").await.unwrap();
     assert!(write_all(&disk, 15).await.iter().all(Result::is_ok));
-    // Nothing else is refused: a copy of a write that is late may still be on its way.
+    // Nothing else is refused: a copy of a late write may still be on its way.
     let refuse_next = |ascq| {
         let refusal = Fault::sense(.., Sense::new(0x02, 0x04, ascq)).times(1);
         let refusal = refusal.on_access(Access::SynchronizeCache);
@@ -564,7 +565,7 @@ async fn sessions_end_with_the_last_handle() {
     soon(other.write_at(0, vec![1; 512])).await.unwrap();
     drop(other);
     until(|| rig.server.with(|target| target.sessions()) == 0).await;
-    // Also of one that was idle for so long that nobody looks after it.
+    // This also holds for a disk that was idle for so long that its supervisor sleeps.
     let idle = open(&rig, fixed(3), "").await.unwrap();
     let_pass(Duration::from_millis(1500)).await;
     drop(idle);

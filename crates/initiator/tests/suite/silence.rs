@@ -12,14 +12,15 @@ const BLOCKS: u64 = 16384;
 const PART: usize = 64 << 10;
 const EVER: Duration = Duration::from_secs(3600);
 
-/// A disk with a session at each of two ports; the second one falls silent after so many bytes to it.
+/// Opens a disk with a session at each of two ports. The second one falls silent after `limit` bytes were
+/// sent to it.
 async fn start(limit: usize) -> (Rig, Watched, Proxy, Disk) {
     let first = Rig::start(512, BLOCKS, |_| {}).await;
     let second = TargetConfig::new(TARGET, first.disk.clone());
     let second = Watched::start(second).await;
     let proxy = Proxy::start(second.address(), Way { connections: 1, stop: Some((0, limit)) });
     let mut options = Options::default().with_sessions(Sessions::Fixed(2));
-    // Nothing but the other path can help.
+    // The time limits are long, so that only the other path can help.
     options = options.with_timeouts(
         Timeouts::default()
             .with_command(Some(EVER))
@@ -52,7 +53,8 @@ async fn writes_and_flushes_go_on_over_the_path_that_answers() {
     for at in 0..64_u64 {
         assert!(first.disk.holds(at * PART as u64, &pattern(PART, 1 ^ at as u8)), "part {at}");
     }
-    // What is on its way over the silent path may land later, so its places stay taken; others are free.
+    // Writes in flight over the silent path may be executed later, so their ranges stay taken; others are
+    // free.
     let free = 64 * PART as u64;
     for round in 0..20 {
         soon(disk.write_at(free, pattern(PART, round))).await.unwrap();
@@ -64,7 +66,7 @@ async fn writes_and_flushes_go_on_over_the_path_that_answers() {
         silent.next().map(|path| (path.portal.port, path.requests_in_flight > 0))
     };
     assert_eq!(silent(), Some((proxy.address.port(), true)));
-    // What was sent over the silent path may land once it speaks again, and is waited for.
+    // Writes over the silent path may be executed once it answers again, and are waited for.
     proxy.open();
     soon(disk.write_at(0, pattern(PART, 9))).await.unwrap();
     soon(disk.logout()).await.unwrap();
@@ -74,8 +76,8 @@ async fn writes_and_flushes_go_on_over_the_path_that_answers() {
     );
 }
 
-/// NOP-07: a target that answers nothing while it flushes, as some do for minutes, has a host that acknowledges what is
-/// sent. The session lasts as long as the flush may.
+/// NOP-07: a target that answers nothing while it flushes, as some do for minutes, has a host that
+/// acknowledges the data. The session lasts as long as the flush may.
 #[tokio::test]
 async fn nop_07_a_target_that_is_busy_with_a_flush_is_not_given_up() {
     let rig = Rig::start(512, BLOCKS, |_| {}).await;
@@ -95,7 +97,7 @@ async fn nop_07_a_target_that_is_busy_with_a_flush_is_not_given_up() {
         let disk = disk.clone();
         async move { disk.flush().await }
     });
-    // The clock of the kernel does not jump: what it has sent, the NOP-Out as well, is acknowledged in its time.
+    // The clock of the kernel does not jump: what was sent, including the NOP-Out, is acknowledged in real time.
     for seconds in [16, 34] {
         let session = disk.sessions().remove(0);
         let is_acknowledged = async {

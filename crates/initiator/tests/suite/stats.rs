@@ -1,4 +1,4 @@
-//! What a disk counts: against the test target over TCP.
+//! Statistics of a disk: against the test target over TCP.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ async fn rig() -> Rig {
     Rig::start(512, 8192, |config| config.keys.default_time2wait = 0).await
 }
 
-/// Requests, bytes and errors of each kind.
+/// Returns requests, bytes and errors of each kind.
 fn counts(stats: &RequestStats) -> [(u64, u64, u64); 4] {
     let RequestStats { reads, writes, flushes, others, .. } = stats;
     [reads, writes, flushes, others].map(|kind| (kind.requests, kind.bytes, kind.errors))
@@ -35,7 +35,7 @@ async fn requests_are_counted_by_kind_for_callers_and_for_sessions() {
     assert_eq!(disk.stats().requests, RequestStats::default(), "questions are not requests");
     soon(disk.write_at(0, pattern(MIB as usize, 1))).await.unwrap();
     soon(disk.read_at(0, 512)).await.unwrap();
-    // In the middle of a block: that is read first, for each of its edges.
+    // Within a block: the block is read first, once for each of its edges.
     soon(disk.write_at(1000, vec![7; 10])).await.unwrap();
     soon(disk.flush()).await.unwrap();
     soon(disk.discard(0, 4096)).await.unwrap();
@@ -66,7 +66,7 @@ async fn requests_are_counted_by_kind_for_callers_and_for_sessions() {
     rig.assert_clean();
 }
 
-/// Nothing that is counted gets less from one snapshot to the next.
+/// Asserts that no count decreases from one snapshot to the next.
 fn assert_grown(before: &DiskStats, after: &DiskStats) {
     let pairs = [
         (&before.requests, &after.requests),
@@ -94,8 +94,8 @@ async fn what_a_session_has_counted_is_told_also_after_its_end() {
     rig.assert_clean();
 }
 
-/// What a lost session has counted stays in the sum; the one that takes its place has its ISID, and
-/// counts from zero.
+/// The counts of a lost session stay in the sum. The session that replaces it has its ISID, and counts from
+/// zero.
 #[tokio::test]
 async fn what_a_lost_session_has_counted_stays_in_the_sum() {
     let rig = rig().await;
@@ -125,8 +125,8 @@ async fn what_a_lost_session_has_counted_stays_in_the_sum() {
     }
 }
 
-/// What the unit refuses for good is an error of its session and of the caller; what it takes the
-/// second time is one of its session only.
+/// A request that the unit refuses for good is an error of its session and of the caller. One that it accepts
+/// the second time is an error of its session only.
 #[tokio::test]
 async fn what_ends_with_an_error_is_counted_as_one() {
     let rig = rig().await;
@@ -158,7 +158,7 @@ async fn the_sessions_add_up_to_what_callers_see() {
     let stats = disk.stats();
     let tries = stats.requests.writes.requests + stats.duplicates;
     assert_eq!(stats.requests.writes.bytes, 4 * MIB);
-    // Duplicates end when they end.
+    // Duplicates are counted when they end.
     until(|| disk.stats().commands().writes.requests == tries).await;
     let samples: Vec<_> = disk.stats().samples().collect();
     let sessions = |name| samples.iter().filter(move |sample| sample.name == name);

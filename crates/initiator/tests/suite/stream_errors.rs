@@ -1,4 +1,4 @@
-//! What a stream over a disk says when the unit fails in the middle of it.
+//! Errors of a stream over a disk when the unit fails in the middle of it.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use iscsi_testkit::scsi::{Sense, status};
 use iscsi_testkit::target::Outcome;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// A few requests of a stream.
+/// Bytes of a few requests of a stream.
 const RUN: usize = 1 << 20;
 
 async fn rig_with_stream() -> (Rig, Session, DiskStream) {
@@ -18,7 +18,7 @@ async fn rig_with_stream() -> (Rig, Session, DiskStream) {
     (rig, session, disk.stream(0))
 }
 
-/// One run goes well. Then something happens, and this is the end of the next.
+/// Writes one run successfully, calls `between`, and returns the error of the next run.
 async fn second_run(rig: &Rig, stream: &mut DiskStream, between: impl FnOnce(&Rig)) -> io::Error {
     let data = pattern(RUN, 1);
     soon(stream.write_all(&data)).await.unwrap();
@@ -58,7 +58,7 @@ async fn a_unit_that_fails_in_the_middle_of_a_run_says_why() {
     }
 }
 
-/// A flush that succeeded after a write had failed would vouch for data that is not there.
+/// A flush that succeeded after a write had failed would vouch for data that is not on the disk.
 #[tokio::test]
 async fn a_failed_write_fails_every_call_after_it() {
     let (rig, _session, mut stream) = rig_with_stream().await;
@@ -81,7 +81,7 @@ async fn a_failed_write_fails_every_call_after_it() {
     rig.assert_clean();
 }
 
-/// Who is told of an error by a write may take it that none of its bytes were taken.
+/// A caller that gets an error from a write may assume that none of its bytes were accepted.
 #[tokio::test]
 async fn a_write_that_took_bytes_says_so_also_when_they_fail_at_once() {
     let (_rig, session, mut stream) = rig_with_stream().await;
@@ -110,7 +110,7 @@ async fn a_read_that_the_medium_fails_says_so() {
     assert_is(&error, io::ErrorKind::Other, ErrorKind::Medium);
 }
 
-/// What was read ahead behind it belongs where it came from.
+/// Data that was read ahead after it belongs to its own offset.
 #[tokio::test]
 async fn a_read_after_one_that_failed_begins_where_that_did() {
     let (rig, _session, mut stream) = rig_with_stream().await;
@@ -143,7 +143,7 @@ async fn a_lost_connection_and_a_logout_are_told_apart() {
     assert_is(&error, io::ErrorKind::BrokenPipe, ErrorKind::ConnectionLost);
 }
 
-/// What a stream writes behind the caller's back holds up nobody, although nobody asks the stream.
+/// What a stream writes in the background delays no other request, even if no task polls the stream.
 #[tokio::test]
 async fn a_stream_that_is_left_alone_holds_nothing_back() {
     let rig = Rig::start(512, 8192, |_| {}).await;
@@ -151,7 +151,7 @@ async fn a_stream_that_is_left_alone_holds_nothing_back() {
     let disk = soon(session.disk_without_reconnect()).await.unwrap();
     let mut stream = disk.stream(0);
     soon(stream.write_all(&pattern(RUN, 1))).await.unwrap();
-    // Nothing is told about the order of the two.
+    // The order of the two writes is not defined.
     soon(disk.write_at(0, pattern(RUN, 2))).await.unwrap();
     soon(disk.flush()).await.unwrap();
     soon(stream.flush()).await.unwrap();

@@ -1,4 +1,4 @@
-//! The tuner at work under whole sessions, against the test target over TCP.
+//! The tuner in whole sessions, against the test target over TCP.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn tuned(change: impl FnOnce(Tuning) -> Tuning) -> Options {
     Options::default().with_tuning(change(Tuning::default()))
 }
 
-/// A target whose every answer comes later.
+/// Starts a target that delays each answer.
 async fn slow(delay: Duration, change: impl FnOnce(&mut TargetConfig)) -> Rig {
     let disk = RamDisk::new(512, 8192);
     let mut config = TargetConfig::new(TARGET, disk.clone());
@@ -29,7 +29,7 @@ async fn slow(delay: Duration, change: impl FnOnce(&mut TargetConfig)) -> Rig {
     Rig { server: server.into(), disk }
 }
 
-/// The least of everything.
+/// Sets the least of all limits.
 fn shrink(config: &mut TargetConfig) {
     config.keys.first_burst_length = 512;
     config.keys.max_burst_length = 512;
@@ -42,7 +42,7 @@ async fn read(session: &Session) -> Reading {
     soon(session.reading()).await.unwrap()
 }
 
-/// Writes, reads back, and finds no fault on the other side.
+/// Writes, reads back, and asserts that the target has found no violation.
 async fn assert_usable(rig: &Rig, disk: &Disk) {
     let data = pattern(100_003, 5);
     soon(disk.write_at(1000, data.clone())).await.unwrap();
@@ -51,14 +51,15 @@ async fn assert_usable(rig: &Rig, disk: &Disk) {
     rig.assert_clean();
 }
 
-/// A session with the unit of a target that has room for 4 MiB, under this tuning, that works.
+/// Opens a session with this tuning, with the unit of a target that has room for 4 MiB, and checks that it
+/// works.
 async fn session(rig: &Rig, change: impl FnOnce(Tuning) -> Tuning) -> Session {
     let session = rig.session(tuned(change)).await;
     assert_usable(rig, &soon(session.disk_without_reconnect()).await.unwrap()).await;
     session
 }
 
-/// What holds the session back, over so long that many looks were taken.
+/// Returns what limits the session, over a time in which many measurements were made.
 async fn foremost(session: &Session, earlier: &Reading) -> Limiter {
     const LONG: Duration = Duration::from_millis(500);
     soon(async {
@@ -122,7 +123,7 @@ async fn buffers_that_are_asked_for_are_granted_doubled() {
     assert_eq!(reading.plan().send_buffer.value, Buffer::Set(65_536));
     assert_eq!(reading.granted().send_buffer, Some(131_072));
     assert_eq!(reading.granted().receive_buffer, Some(196_608));
-    // It was known before the connection: no need to connect again.
+    // It was known before the connection, so that no second connection was needed.
     assert_eq!(rig.server.with(|target| target.accepted()), 1);
 }
 
@@ -153,7 +154,7 @@ async fn a_congestion_control_that_is_not_there_is_explained() {
     let reading = read(&session).await;
     assert_eq!(reading.granted().congestion_control, reading.limits().congestion_control);
     let choice = &reading.plan().congestion_control;
-    // Where the kernel does not say what it has, it is asked, and refuses.
+    // If the kernel does not list its algorithms, the option is set, and refused.
     let refused =
         reading.granted().refused.iter().any(|refusal| refusal.reason.contains("no-such"));
     assert!(choice.value.is_none() && choice.reason.contains("no-such") || refused, "{choice:?}");
@@ -180,8 +181,7 @@ async fn pages_of_odd_sizes_go_one_at_a_time() {
     rig.assert_clean();
 }
 
-/// One write has twice as many pages as one system call takes: the first of them says that more
-/// comes.
+/// One write has twice as many pages as one system call takes: the first of the calls says that more follow.
 #[tokio::test]
 async fn more_pages_than_a_system_call_takes_stay_in_order() {
     let rig = Rig::start(512, 8192, |config| {
@@ -219,7 +219,7 @@ async fn without_tuning_a_socket_is_as_the_kernel_makes_it() {
     assert_eq!(reading.plan().receive_buffer.value, Buffer::Autotuned);
 }
 
-/// A receive buffer that follows from the round-trip time counts only on a connection made anew.
+/// A receive buffer that follows from the round-trip time takes effect only on a new connection.
 #[tokio::test]
 async fn a_receive_buffer_for_the_link_takes_a_second_connection() {
     let rig = slow(Duration::from_millis(5), |_| {}).await;
@@ -256,8 +256,9 @@ async fn bytes_and_the_kernels_account_are_read() {
     assert_eq!(before.diagnose_since(&after).foremost(), None);
 }
 
-/// Each R2T asks for one block, and takes its time: a write of 192 KiB waits for 383 of them. Where little is moved, what it
-/// waits for is looked at once a second; the last look may come when the target has all the data.
+/// Each R2T asks for one block, and takes its time: a write of 192 KiB waits for 383 of them. If little is
+/// moved, the cause of the wait is sampled once a second. The last sample may be taken when the target has
+/// all the data.
 #[tokio::test]
 async fn a_target_that_shrinks_everything_is_blamed_for_its_r2ts() {
     let rig = slow(Duration::from_millis(10), shrink).await;
@@ -276,7 +277,7 @@ async fn a_target_that_shrinks_everything_is_blamed_for_its_r2ts() {
     rig.assert_clean();
 }
 
-/// Single blocks need no R2T; one after the other, as the window has it, they take their time.
+/// Single blocks need no R2T. One after the other, because of the window, they take their time.
 #[tokio::test]
 async fn a_target_with_a_window_of_one_is_blamed_for_it() {
     let rig = slow(Duration::from_millis(10), shrink).await;
@@ -293,7 +294,7 @@ async fn a_target_with_a_window_of_one_is_blamed_for_it() {
     for write in writes.by_ref().take(256) {
         soon(write).await.unwrap().unwrap();
     }
-    // Where little is moved, what it waits for is looked at once a second: by now always for the window.
+    // If little is moved, the cause of the wait is sampled once a second: by this time always the window.
     let diagnosis = read(&session).await.diagnose_since(&before);
     let finding = diagnosis.foremost().unwrap();
     assert_eq!(finding.limiter, Limiter::CommandWindow, "{diagnosis}");
@@ -328,7 +329,7 @@ async fn an_idle_session_waits_for_its_source() {
     assert_eq!(foremost(&session, &before).await, Limiter::Source);
 }
 
-/// A session that has been idle for long looks no more, and still says so.
+/// A session that has been idle for long is not sampled any more, and still reports the cause.
 #[tokio::test]
 async fn a_session_that_sleeps_waits_for_its_source() {
     let rig = Rig::start(512, 8192, |_| {}).await;
@@ -336,7 +337,7 @@ async fn a_session_that_sleeps_waits_for_its_source() {
     let_pass(Duration::from_millis(1500)).await;
     let before = read(&session).await;
     assert_eq!(foremost(&session, &before).await, Limiter::Source);
-    // The sleep is told once, not again by whoever wakes it.
+    // The sleep is reported once, not again for the request that ends it.
     let disk = soon(session.disk_without_reconnect()).await.unwrap();
     soon(disk.read_at(0, 512)).await.unwrap();
     let after = read(&session).await;

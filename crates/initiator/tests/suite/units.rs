@@ -1,4 +1,4 @@
-//! Logical units as they are: what they do not say, or say otherwise, and still can do.
+//! Real logical units: properties that they do not report, or report otherwise, and what still works.
 
 use crate::support::{Rig, TARGET, initiator, notes_of, pattern, soon, until};
 use iscsi_initiator::{Advice, Disk, Options, Sessions};
@@ -31,7 +31,7 @@ fn change_unit(rig: &Rig, change: impl FnMut(&mut Unit)) {
     rig.server.with(|target| target.config_mut().units.values_mut().for_each(change));
 }
 
-/// Ends all connections of the target.
+/// Closes all connections of the target.
 fn cut(rig: &Rig) {
     rig.server.with(|target| {
         for id in 0..target.accepted() {
@@ -40,7 +40,7 @@ fn cut(rig: &Rig) {
     });
 }
 
-/// How many commands with one of these operation codes came.
+/// Returns how many commands with one of these operation codes have arrived.
 fn count(rig: &Rig, codes: &[u8]) -> usize {
     rig.server.with(|target| {
         target.commands().iter().filter(|command| codes.contains(&command.cdb[0])).count()
@@ -51,7 +51,7 @@ fn notes(disk: &Disk) -> String {
     notes_of(disk).join("\n")
 }
 
-/// A lost session is not opened anew, for this reason, and nothing is written.
+/// Asserts that a lost session does not reconnect, for this reason, and that nothing is written.
 async fn assert_given_up(disk: &Disk, reason: &str) {
     assert!(soon(disk.write_at(0, pattern(512, 0))).await.is_err());
     until(|| notes(disk).contains("did not come back")).await;
@@ -69,7 +69,8 @@ async fn assert_works(rig: &Rig, disk: &Disk, seed: u8) {
     soon(disk.flush()).await.unwrap();
 }
 
-/// SPC-4 §4.2.5.6: parameter data shorter than the allocation length, which the target does not count.
+/// SPC-4 §4.2.5.6: parameter data is shorter than the allocation length, and the target reports no residual
+/// count.
 #[tokio::test]
 async fn parameter_data_without_a_residual_open_a_disk() {
     for separate_status in [false, true] {
@@ -99,7 +100,7 @@ async fn units_that_look_at_one_byte_of_the_allocation_length() {
     assert_eq!(disk.unit().vital_product_data(SERIAL_NUMBER).await.unwrap()[4..], *b"0001");
 }
 
-/// A page that is longer than one byte can say is asked for again, with the length that it gives.
+/// A page that is longer than one byte can express is asked for again, with the length that it reports.
 #[tokio::test]
 async fn long_pages_come_whole() {
     let port = [&[0x53, 0x98, 0, 252][..], &[b'p'; 252]].concat();
@@ -113,7 +114,7 @@ async fn long_pages_come_whole() {
         .await;
         let disk = open(&rig, 2).await;
         let page = disk.unit().vital_product_data(IDENTIFICATION).await.unwrap();
-        // A unit that looks at one byte has given as much as it can be asked for.
+        // A unit that reads one byte of the length has returned as much as it can be asked for.
         assert_eq!(page[4..], names[..if one_byte_allocation { 251 } else { names.len() }]);
         let name = disk.profile().designator.as_ref().map(ToString::to_string);
         assert_eq!(name, (!one_byte_allocation).then(|| "naa.5000c50001020304".to_owned()));
@@ -121,7 +122,7 @@ async fn long_pages_come_whole() {
     }
 }
 
-/// One question more is asked only where the answer to the first does not name the unit.
+/// One more question is only asked if the answer to the first one does not name the unit.
 #[tokio::test]
 async fn a_long_page_that_begins_with_the_name_is_asked_for_once() {
     let naa = [&[0x01, 0x03, 0, 8][..], &[0x50, 0, 0xc5, 0, 1, 2, 3, 4]].concat();
@@ -137,7 +138,7 @@ async fn a_long_page_that_begins_with_the_name_is_asked_for_once() {
     assert_eq!(asked, 1);
 }
 
-/// A name that is refused is no other name: the serial number speaks for the unit.
+/// A name that is refused is not another name: the serial number identifies the unit.
 #[tokio::test]
 async fn a_page_that_is_refused_at_the_reopening_is_no_other_unit() {
     let rig = start(|_| {}).await;
@@ -146,7 +147,7 @@ async fn a_page_that_is_refused_at_the_reopening_is_no_other_unit() {
     cut(&rig);
     until(|| disk.status().reconnects == 2).await;
     assert_works(&rig, &disk, 2).await;
-    // A session more asks for both names.
+    // A further session asks for both names.
     drop(disk);
     change_unit(&rig, |unit| unit.behavior.refused_pages.clear());
     let disk = open(&rig, 1).await;
@@ -156,7 +157,7 @@ async fn a_page_that_is_refused_at_the_reopening_is_no_other_unit() {
     assert_works(&rig, &disk, 3).await;
 }
 
-/// Another serial number is another unit, and final.
+/// Another serial number means another unit, and is final.
 #[tokio::test]
 async fn another_serial_number_at_the_reopening_is_another_unit() {
     let rig = start(|_| {}).await;
@@ -170,7 +171,8 @@ async fn another_serial_number_at_the_reopening_is_another_unit() {
     assert!(rig.disk.holds(0, &[0; 512]));
 }
 
-/// While the unit says no name at all nothing is proven, so nothing is written, and it is asked again.
+/// While the unit reports no name at all, nothing is proven. So nothing is written, and the unit is asked
+/// again.
 #[tokio::test]
 async fn nothing_is_written_to_a_unit_that_does_not_say_its_name() {
     let rig = start(|_| {}).await;
@@ -189,7 +191,7 @@ async fn nothing_is_written_to_a_unit_that_does_not_say_its_name() {
     assert!(rig.disk.holds(0, &pattern(512, 5)));
 }
 
-/// As many bytes in other blocks lie elsewhere.
+/// As many bytes in blocks of another size have other addresses.
 #[tokio::test]
 async fn blocks_of_another_size_are_not_written() {
     let rig = start(|_| {}).await;
@@ -201,14 +203,14 @@ async fn blocks_of_another_size_are_not_written() {
     assert!(other.holds(0, &[0; 4096]));
 }
 
-/// A unit that says nothing of itself, as LIO does where it was made by hand: its T10 designator is
-/// that of the vendor.
+/// Makes a unit report no name, as LIO does if it was configured by hand: its T10 designator is only that of
+/// the vendor.
 fn nameless(unit: &mut Unit) {
     unit.serial = String::new();
     unit.behavior.designators = Some([&[0x02, 0x01, 0, 9][..], b"LIO-ORG \0"].concat());
 }
 
-/// SAM-5 §4.6.2: for one initiator, a number at a target port is one unit.
+/// SAM-5 §4.6.2: for one initiator, a LUN at a target port is one unit.
 #[tokio::test]
 async fn a_unit_without_a_name_is_known_by_its_place() {
     let rig = start(nameless).await;
@@ -223,7 +225,7 @@ async fn a_unit_without_a_name_is_known_by_its_place() {
     rig.assert_clean();
 }
 
-/// What is at that place at the reopening must at least be of the same kind.
+/// A unit that is at that place at a reconnect must at least be of the same model.
 #[tokio::test]
 async fn another_model_at_the_same_place_is_another_unit() {
     let rig = start(nameless).await;
@@ -236,7 +238,7 @@ async fn another_model_at_the_same_place_is_another_unit() {
     assert!(rig.disk.holds(0, &[0; 512]));
 }
 
-/// The same number behind another portal group may be another unit.
+/// The same LUN behind another portal group may be another unit.
 #[tokio::test]
 async fn a_unit_without_a_name_stays_within_its_portal_group() {
     let rig = start(nameless).await;
@@ -266,8 +268,8 @@ async fn a_unit_without_a_name_or_portal_group_has_one_session() {
 const SHORT: [u8; 4] = [0x28, 0x2a, 0x35, 0x41];
 const LONG: [u8; 4] = [0x88, 0x8a, 0x91, 0x93];
 
-/// SBC-3: READ CAPACITY (16) does not make a unit know the other commands of 16 bytes. What it refused
-/// over one session is not asked over another.
+/// SBC-3: a unit that knows READ CAPACITY (16) may not know the other commands of 16 bytes. A form that it
+/// refused over one session is not tried over another.
 #[tokio::test]
 async fn commands_of_10_bytes_where_those_of_16_are_refused() {
     let rig = start(|unit| unit.behavior.refused = LONG.to_vec()).await;
@@ -287,7 +289,7 @@ async fn commands_of_10_bytes_where_those_of_16_are_refused() {
     rig.assert_clean();
 }
 
-/// Each command for itself: who does not know one may know the others, beyond 2 TiB as well.
+/// Each command on its own: a unit that does not know one may know the others, also beyond 2 TiB.
 #[tokio::test]
 async fn one_unknown_form_is_no_word_on_the_others() {
     let rig = start(|unit| unit.behavior.refused = vec![0x91]).await;
@@ -298,8 +300,8 @@ async fn one_unknown_form_is_no_word_on_the_others() {
     assert_eq!(SHORT.map(|code| count(&rig, &[code])), [0, 0, 2, 0]);
 }
 
-/// SBC-3 §5.26: a unit without a cache need not know SYNCHRONIZE CACHE. Any other refusal is none of that:
-/// what was written to a unit that is gone is not on a medium.
+/// SBC-3 §5.26: a unit without a cache need not know SYNCHRONIZE CACHE. Any other refusal does not mean that:
+/// data written to a unit that is gone is not on a medium.
 #[tokio::test]
 async fn only_who_does_not_know_a_flush_has_no_cache() {
     const MODE_SENSE_6: u8 = 0x1a;
@@ -317,7 +319,7 @@ async fn only_who_does_not_know_a_flush_has_no_cache() {
     soon(disk.flush()).await.unwrap();
 }
 
-/// A transfer that only 16 bytes can say is cut where the unit must be asked with 10.
+/// A transfer that only 16 bytes can express is cut if the unit requires commands of 10 bytes.
 #[tokio::test]
 async fn long_transfers_fit_both_forms() {
     const LEN: usize = (1 << 16) * 512;
@@ -336,14 +338,15 @@ async fn long_transfers_fit_both_forms() {
     assert!(count(&rig, &[0x2a]) < 8, "zeros are not sent");
 }
 
-/// Whether the block at an offset is mapped, and for how many blocks that stays so.
+/// Returns whether the block at an offset is mapped, and for how many blocks that stays so.
 async fn allocation(disk: &Disk, offset: u64) -> (bool, u64) {
     let status = soon(disk.unit().get_lba_status(offset / 512)).await.unwrap();
     let first = status.extents[0];
     (first.status == ProvisioningStatus::Mapped, first.blocks.into())
 }
 
-/// A residual of a parameter list says nothing of the blocks: tgt counts that of UNMAP as left over.
+/// A residual of a parameter list says nothing about the blocks: tgt reports that of UNMAP as not
+/// transferred.
 #[tokio::test]
 async fn a_residual_of_unmap_is_no_error() {
     for unmap_residual in [false, true] {
@@ -357,12 +360,12 @@ async fn a_residual_of_unmap_is_no_error() {
     }
 }
 
-/// What a unit says of provisioning, and what writing zeros does there: (LBPU, LBPWS, LBPWS10 and LBPRZ of
-/// VPD page B2; LBPME and LBPRZ of READ CAPACITY (16); the unit's unknown commands), then the operation
-/// codes of WRITE SAME that it takes, and whether blocks are given back.
+/// What a unit reports of provisioning, and what writing zeros does there: (LBPU, LBPWS, LBPWS10 and LBPRZ of
+/// VPD page B2; LBPME and LBPRZ of READ CAPACITY (16); commands that the unit does not know), then the
+/// operation codes of WRITE SAME that it receives, and whether blocks are deallocated.
 type Zeroing = ((u8, u8, &'static [u8]), &'static [u8], bool);
 
-/// SBC-3 §4.7: zeros may be unmapped blocks where those read as zeros.
+/// SBC-3 §4.7: unmapped blocks may represent zeros if they read as zeros.
 #[tokio::test]
 async fn zeros_are_given_back_where_unmapped_blocks_read_as_zeros() {
     let cases: [Zeroing; 9] = [
@@ -401,7 +404,7 @@ async fn zeros_are_given_back_where_unmapped_blocks_read_as_zeros() {
     }
 }
 
-/// A unit that says GOOD and leaves the block of zeros over is not believed: the zeros are sent.
+/// A unit that reports GOOD and did not transfer the block of zeros is not trusted: the zeros are sent.
 #[tokio::test]
 async fn zeros_are_sent_where_write_same_leaves_its_block_over() {
     let rig = start(|unit| unit.behavior.provisioning = Some(0x64)).await;

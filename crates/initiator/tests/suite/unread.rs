@@ -1,4 +1,4 @@
-//! What has come over a connection counts, also where it can no longer be written to.
+//! Data that has arrived on a connection counts, even if the connection cannot be written to any more.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,11 +11,11 @@ use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::pdus::{Template, async_message, reject, scsi_response};
 use iscsi_testkit::script::Script;
 
-/// A target that takes one command, and when it is told to, sends its last words and resets the
-/// connection, for it has read no more of it.
+/// A target that reads one command, and when the test says so, sends its last PDU and resets the connection,
+/// because it has not read everything.
 struct Dying {
     address: SocketAddr,
-    /// A second command has come, and will not be read.
+    /// A second command has arrived, and will not be read.
     full: Receiver<()>,
     die: Sender<()>,
     dead: Receiver<()>,
@@ -53,8 +53,8 @@ impl Dying {
     }
 }
 
-/// How two commands end, of which the first gets the target's last words, when a third is written
-/// before those are read.
+/// Returns how two commands end. The first gets the target's last PDU, while a third is written before that
+/// PDU is read.
 async fn last_words(words: fn(&iscsi_testkit::pdu::Pdu) -> Template) -> [Result<(), Error>; 2] {
     let target = Dying::start(words);
     let url = format!("iscsi://{}/{TARGET}", target.address);
@@ -74,8 +74,8 @@ async fn last_words(words: fn(&iscsi_testkit::pdu::Pdu) -> Template) -> [Result<
     }))
     .await
     .map(|target| {
-        // The only thread of the runtime waits here, so the driver sees nothing of this until it
-        // has the next command to write.
+        // The only thread of the runtime waits here, so the driver notices none of this until it has the next
+        // command to write.
         target.die.send(()).unwrap();
         target.dead.recv().unwrap();
     })
@@ -102,7 +102,7 @@ async fn a_dropped_session_is_known_by_its_message() {
 
 #[tokio::test]
 async fn a_reject_that_came_before_the_write_failed() {
-    // Waiting for logout.
+    // The reason of the Reject: waiting for logout.
     let [first, _] = last_words(|command| reject(command).response(0x0c)).await;
     let error = first.unwrap_err().to_string();
     assert!(error.contains("asked to log out"), "{error}");

@@ -1,4 +1,4 @@
-//! Zeros on units that give blocks back by UNMAP alone, which a unit need not carry out (SBC-3 §4.7.3.4).
+//! Zeros on units that deallocate blocks by UNMAP only, which a unit need not execute (SBC-3 §4.7.3.4).
 
 use crate::support::{Rig, initiator, pattern, soon, until};
 use iscsi_initiator::{Advice, Disk, ErrorKind, Options, Sessions};
@@ -13,7 +13,7 @@ const UNMAP: u8 = 0x42;
 const WRITE_SAME: u8 = 0x93;
 const WRITE: u8 = 0x8a;
 
-/// A full unit with LBPU and LBPRZ, and without LBPWS and LBPWS10.
+/// Starts a full unit with LBPU and LBPRZ, and without LBPWS and LBPWS10.
 async fn start(sessions: u32, mut change: impl FnMut(&mut Unit)) -> (Rig, Disk) {
     let rig = Rig::start(512, BLOCKS as u64, |config| {
         config.keys.default_time2wait = 0;
@@ -30,7 +30,8 @@ async fn start(sessions: u32, mut change: impl FnMut(&mut Unit)) -> (Rig, Disk) 
     (rig, disk)
 }
 
-/// How many commands with this operation code came; of those with a service action, GET LBA STATUS only.
+/// Returns how many commands with this operation code have arrived. Of those with a service action, only GET
+/// LBA STATUS counts.
 fn count(rig: &Rig, code: u8) -> usize {
     rig.server.with(|target| {
         let is_one = |cdb: &[u8]| cdb[0] == code && (code != GET_LBA_STATUS || cdb[1] == 0x12);
@@ -38,7 +39,7 @@ fn count(rig: &Rig, code: u8) -> usize {
     })
 }
 
-/// Makes a range zero, and compares all bytes with what they should be then.
+/// Makes a range zero, and compares all bytes with the expected content.
 async fn zero(rig: &Rig, disk: &Disk, offset: usize, len: usize) {
     let mut content = rig.disk.read(0, usize::MAX).to_vec();
     content[offset..offset + len].fill(0);
@@ -54,15 +55,16 @@ async fn whole_granules_are_given_back_and_the_rest_is_written() {
         unit.behavior.max_unmap_blocks = Some(100);
     })
     .await;
-    // Blocks 2 to 1017, with parts of those beside them: granules begin at 3, and the last ends before 1011.
+    // Blocks 2 to 1017, and parts of the blocks beside them: the first granule begins at 3, and the last ends
+    // before 1011.
     zero(&rig, &disk, 1000, 1018 * 512 - 900).await;
     assert_eq!(rig.disk.mapped_blocks(), BLOCKS - 1008);
     assert_eq!((count(&rig, UNMAP), count(&rig, GET_LBA_STATUS)), (11, 3));
     assert_eq!((count(&rig, WRITE_SAME), count(&rig, WRITE)), (2, 2));
-    // What is given back already needs no write, though it is no whole granule any more.
+    // Blocks that are already deallocated need no write, even if they are no whole granule any more.
     zero(&rig, &disk, 5 * 512, 15 * 512).await;
     assert_eq!((count(&rig, UNMAP), count(&rig, WRITE_SAME)), (12, 2));
-    // A range without a whole granule is written at once.
+    // A range without a whole granule is written immediately.
     zero(&rig, &disk, 2000 * 512, 8 * 512).await;
     assert_eq!((count(&rig, UNMAP), count(&rig, WRITE_SAME)), (12, 3));
     assert_eq!(rig.disk.mapped_blocks(), BLOCKS - 1008);
@@ -78,7 +80,7 @@ async fn allocated_zeros_are_given_no_block_back_and_get_theirs() {
         content[100..200 * 512 - 100].fill(0);
         soon(disk.write_allocated_zeroes(100, 200 * 512 - 200)).await.unwrap();
         assert!(rig.disk.holds(0, &content));
-        // The edges are data; all blocks have storage, those that had been given back as well.
+        // The edges are data. All blocks have storage, including those that had been deallocated.
         assert_eq!((rig.disk.mapped_blocks(), count(&rig, WRITE)), (BLOCKS, 2));
         rig.assert_clean();
     }
@@ -94,7 +96,7 @@ async fn what_unmap_leaves_is_written() {
     }
 }
 
-/// Without an answer nobody knows what became of UNMAP, so there is no second one.
+/// Without an answer the result of UNMAP is unknown, so there is no second one.
 #[tokio::test]
 async fn a_unit_that_does_not_tell_gets_zeros_and_no_more_unmap() {
     let (rig, disk) = start(1, |unit| {
@@ -109,7 +111,8 @@ async fn a_unit_that_does_not_tell_gets_zeros_and_no_more_unmap() {
     assert!(count(&rig, WRITE) > 0);
 }
 
-/// A unit that tells one block an answer is asked so often at most; of the others nothing is known, and they are written.
+/// A unit that reports one block per answer is asked 64 times at most. The other blocks are unknown, and are
+/// written.
 #[tokio::test]
 async fn a_unit_that_tells_little_is_not_asked_without_end() {
     let (rig, disk) = start(1, |unit| unit.behavior.lba_status_blocks = Some(1)).await;
@@ -118,7 +121,7 @@ async fn a_unit_that_tells_little_is_not_asked_without_end() {
     assert_eq!(count(&rig, WRITE_SAME), 1);
 }
 
-/// LBPRZ stands in two places; where one of them lacks it, deallocated blocks may read as anything.
+/// LBPRZ is in two places. If one of them lacks it, deallocated blocks may read as anything.
 #[tokio::test]
 async fn unmap_makes_no_zeros_where_the_unit_does_not_say_so_twice() {
     for (provisioning, capacity) in [(0x80, 0xc0), (0x84, 0x80), (0x84, 0)] {
@@ -138,7 +141,7 @@ async fn a_unit_that_refuses_its_unmap_gets_zeros() {
     rig.server.with(|target| target.end_next_with(Outcome::check(Sense::INVALID_FIELD)));
     zero(&rig, &disk, 0, 1024 * 512).await;
     assert_eq!((count(&rig, GET_LBA_STATUS), count(&rig, WRITE_SAME)), (0, 1));
-    // Any other error is one.
+    // Any other error is returned.
     rig.server.with(|target| {
         let fault = Fault::sense(.., Sense::WRITE_ERROR).on_access(Access::Unmap);
         target.config_mut().faults.push(fault);
@@ -147,7 +150,7 @@ async fn a_unit_that_refuses_its_unmap_gets_zeros() {
     assert_eq!((error.command(), error.sense().is_some()), (Some("UNMAP"), true), "{error}");
 }
 
-/// What the unit told before a reset counts for nothing after it: the question comes behind the UNMAP.
+/// What the unit reported before a reset is not valid after it: the question comes after the UNMAP.
 #[tokio::test]
 async fn a_reset_before_the_question_costs_a_write() {
     let (rig, disk) = start(1, |_| {}).await;
@@ -166,7 +169,7 @@ async fn a_reset_before_the_question_costs_a_write() {
     assert_eq!(count(&rig, WRITE_SAME), 1);
 }
 
-/// After the question a reset undoes what no flush has covered, and the flush says so.
+/// A reset after the question undoes what no flush has covered, and the flush reports that.
 #[tokio::test]
 async fn a_reset_after_the_question_is_a_loss() {
     let (rig, disk) = start(1, |_| {}).await;
@@ -189,7 +192,7 @@ async fn a_lost_session_changes_nothing() {
     assert_eq!(rig.disk.mapped_blocks(), BLOCKS - 1023 + 200);
 }
 
-/// The range is one write from the UNMAP to the last zeros: what is written meanwhile comes after it.
+/// The range counts as one write from the UNMAP to the last zeros: a concurrent write comes after it.
 #[tokio::test]
 async fn a_write_to_the_range_waits_for_all_of_it() {
     let (rig, disk) = start(2, |unit| unit.behavior.kept_by_unmap = 0..u64::MAX).await;

@@ -1,4 +1,4 @@
-//! The machine of a logical unit against a model of targets.
+//! The machine of a logical unit with a model of targets.
 //!
 //! ```text
 //! unit_world exhaustive [NAME ...]       all states of small worlds
@@ -112,11 +112,11 @@ fn replay(seed: u64) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// States that are searched in one of the long worlds, and random episodes, before a mutant counts as not found.
+/// Maximum number of states in each long world, and of random episodes, before a mutant counts as not found.
 const MAX_STATES: usize = 200_000;
 const EPISODES: u64 = 20_000;
 
-/// Prints the world, the steps, the states and the promise, as a part of a table.
+/// Prints the world, the number of steps, the number of states and the promise, as a part of a table.
 fn hunt() -> ExitCode {
     let start = Instant::now();
     for (name, settings) in small::quick().into_iter().chain(small::long()) {

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::world::{Action, Budget, Seen, Settings, Wish, World};
 
-/// SplitMix64.
+/// A generator of random numbers: SplitMix64.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
@@ -31,14 +31,15 @@ impl Rng {
     }
 }
 
-/// How an episode has ended.
+/// Result of an episode.
 #[derive(Debug)]
 pub struct Episode {
     pub seen: Seen,
     pub violation: Option<(String, Vec<Action>)>,
 }
 
-/// Half of the episodes have few troubles of few kinds, so that one kind is not hidden by another.
+/// Creates the settings of an episode. On average half of the budgets are 0, so that one kind of event does not
+/// hide another.
 fn settings(rng: &mut Rng) -> Settings {
     let disks = 1 + rng.below(2) as usize;
     let paths_of_each = 1 + rng.below(if disks == 1 { 4 } else { 2 }) as usize;
@@ -52,8 +53,8 @@ fn settings(rng: &mut Rng) -> Settings {
         timers: u32::MAX,
         cancels: some(4),
         troubles: some(12),
-        // What is not known cannot be told apart; and where nothing orders statuses, another unit may answer before the report
-        // that it is there.
+        // An unknown unit cannot be told apart from another one. Also, if statuses have no order, another unit
+        // may answer before the report that it is there.
         exchanges: if is_known && !is_unordered { some(2) } else { 0 },
         access: some(8),
         closes: some(2),
@@ -87,7 +88,7 @@ fn settings(rng: &mut Rng) -> Settings {
     }
 }
 
-/// What one of the actions weighs against another.
+/// Returns the weight of an action in the random choice.
 fn weight(action: &Action) -> u64 {
     match action {
         Action::Submit { .. } => 12,
@@ -107,12 +108,12 @@ fn weight(action: &Action) -> u64 {
     }
 }
 
-/// The world of an episode.
+/// Creates the world of an episode.
 pub fn world(seed: u64, start: Instant) -> World {
     World::new(&Arc::new(settings(&mut Rng::new(seed))), start)
 }
 
-/// Runs one episode: rounds of requests, and after the last one all is healed and has to end.
+/// Runs one episode: rounds of requests, and after the last one everything is healed and has to end.
 pub fn episode(seed: u64, start: Instant) -> Episode {
     let mut rng = Rng::new(seed);
     let settings = Arc::new(settings(&mut rng));
@@ -160,7 +161,8 @@ pub fn episode(seed: u64, start: Instant) -> Episode {
     }
 }
 
-/// Mostly little time passes, now and then minutes, and seldom the clock jumps by days.
+/// Returns the exponent of a time: usually a short time passes, sometimes minutes, and rarely the clock jumps
+/// by days.
 fn pass(rng: &mut Rng) -> u8 {
     match rng.below(64) {
         0 => 27,

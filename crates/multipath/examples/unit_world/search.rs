@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use crate::world::{Action, Seen, Settings, World};
 
-/// A fingerprint is a hash already.
+/// A hasher that returns its input, because a fingerprint is a hash already.
 #[derive(Clone, Default)]
 struct Identity(u64);
 
@@ -25,7 +25,7 @@ impl Hasher for Identity {
     }
 }
 
-/// What a search has found.
+/// Result of a search.
 #[derive(Debug)]
 pub struct Report {
     pub states: usize,
@@ -33,12 +33,12 @@ pub struct Report {
     pub depth: usize,
     pub terminal: u64,
     pub seen: Seen,
-    /// The promise that is broken, and the steps to it.
+    /// The promise that is broken, and the steps that lead there.
     pub violation: Option<(String, Vec<Action>)>,
     pub is_complete: bool,
 }
 
-/// Visits all states, or `most`.
+/// Visits all states, or `most` of them.
 pub fn search(settings: &Arc<Settings>, start: Instant, most: usize) -> Report {
     let first = World::new(settings, start);
     let mut visited: HashMap<u64, (), BuildHasherDefault<Identity>> = HashMap::default();

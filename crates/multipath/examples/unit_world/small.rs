@@ -1,4 +1,4 @@
-//! The small worlds that are searched as a whole.
+//! The small worlds that are searched completely.
 
 use crate::world::{Budget, Settings, Wish};
 
@@ -14,7 +14,8 @@ const NONE: Budget = Budget {
     destages: 0,
 };
 
-/// Two paths, three writes over two blocks, of which the second overlaps both others, and a flush.
+/// Creates a world with two paths, three writes over two blocks, of which the second overlaps both others, and
+/// a flush.
 fn small(budget: Budget) -> Settings {
     Settings {
         disks: 1,
@@ -33,7 +34,7 @@ fn small(budget: Budget) -> Settings {
     }
 }
 
-/// The worlds that are searched within the time of a test.
+/// Returns the worlds that are searched within the time of a test.
 pub fn quick() -> Vec<(&'static str, Settings)> {
     let reset = Budget { resets: 1, ..NONE };
     let loss = Budget { losses: 1, ..NONE };
@@ -54,7 +55,7 @@ pub fn quick() -> Vec<(&'static str, Settings)> {
     ]
 }
 
-/// The worlds that take minutes.
+/// Returns the worlds whose search takes minutes.
 pub fn long() -> Vec<(&'static str, Settings)> {
     let loss_reset = Budget { losses: 1, resets: 1, ..NONE };
     let loss_hedge = Budget { losses: 1, timers: 1, ..NONE };

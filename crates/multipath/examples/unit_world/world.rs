@@ -1,4 +1,4 @@
-//! A machine and a target that it knows nothing of, one step at a time.
+//! A machine and a target that it knows nothing about, one step at a time.
 
 #[path = "world/oracle.rs"]
 pub mod oracle;
@@ -25,10 +25,10 @@ use iscsi_pdu::scsi::AccessState;
 use oracle::Oracle;
 use target::{Phase, Reply, Session, Target, Value};
 
-/// Bytes of a block.
+/// Length of a block, in bytes.
 const BLOCK: u64 = 4096;
 
-/// What a caller wants.
+/// A request that a caller may submit.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Wish {
     Write(Range<usize>),
@@ -36,15 +36,15 @@ pub enum Wish {
     Flush,
 }
 
-/// How many of each may happen.
+/// Maximum number of each kind of event.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Budget {
     pub losses: u32,
     pub resets: u32,
-    /// Timers that fire: each may send a second copy.
+    /// Timers that fire; each may cause a second copy.
     pub timers: u32,
     pub cancels: u32,
-    /// Commands that the unit does not take, or does not answer.
+    /// Commands that the unit refuses or does not answer.
     pub troubles: u32,
     pub exchanges: u32,
     /// Changes of the state of a port.
@@ -59,19 +59,19 @@ pub struct Settings {
     pub disks: usize,
     pub paths_of_each: usize,
     pub blocks: usize,
-    /// The unit is known, so that it is asked which one it is after a reset.
+    /// Whether the unit is known, so that it is asked which one it is after a reset.
     pub is_known: bool,
-    /// A session is chosen with each request; otherwise the machine chooses alone.
+    /// Whether a session is chosen with each request; otherwise only the machine chooses.
     pub prefers: bool,
-    /// What is left unsent at a loss is chosen.
+    /// Whether the number of commands that stay unsent at a loss is chosen.
     pub has_unsent: bool,
-    /// A new session receives a report of its login.
+    /// Whether a new session receives a report of its login.
     pub attends_login: bool,
-    /// Time passes.
+    /// Whether time passes.
     pub has_time: bool,
-    /// Statuses come in any order: a session has several connections.
+    /// Whether statuses arrive in any order, because a session has several connections.
     pub is_unordered: bool,
-    /// Writes are submitted in their order; only the flush may come between any two.
+    /// Whether writes are submitted in their order, so that only the flush may come between any two.
     pub is_ordered: bool,
     pub budget: Budget,
     pub wishes: Vec<Wish>,
@@ -89,7 +89,7 @@ pub enum Action {
         session: u8,
         command: u8,
     },
-    /// The unit does not take the command, or its status is lost.
+    /// The unit refuses the command, or its status is lost.
     Trouble {
         session: u8,
         command: u8,
@@ -127,7 +127,7 @@ pub enum Action {
         session: u8,
         state: u8,
     },
-    /// The machine learns the states of all ports.
+    /// The machine receives the states of all ports.
     Ports,
     Close {
         session: u8,
@@ -139,9 +139,9 @@ pub enum Action {
     Pass {
         exponent: u8,
     },
-    /// All wishes may be submitted once more.
+    /// All requests may be submitted again.
     Again,
-    /// No further faults.
+    /// There are no further faults.
     Heal,
 }
 
@@ -153,7 +153,7 @@ struct Pending {
     value: Value,
 }
 
-/// What has happened at all, so that a world that is too tame is found out.
+/// Number of times that each event has happened, which shows whether a world is too tame.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     pub late_executions: u64,
@@ -191,15 +191,15 @@ pub struct World {
     pub seen: Seen,
     now: Instant,
     disks: Vec<DiskId>,
-    /// Which wishes were submitted.
+    /// For each request, whether it was submitted.
     submitted: Vec<bool>,
     pending: Vec<Pending>,
     next_value: Value,
-    /// The reasons that there had been when a session was asked which unit it leads to, by session.
+    /// For each session, the shared reasons that existed when it was asked to which unit it leads.
     asked_at: Vec<SharedReasons>,
     /// Paths that were closed.
     closed: Vec<iscsi_multipath::PathId>,
-    /// Prints what the machine does.
+    /// Whether to print the outputs of the machine.
     pub is_verbose: bool,
 }
 
@@ -270,7 +270,7 @@ impl World {
         self.submitted.iter().all(|it| *it)
     }
 
-    /// Forgets which wishes were submitted, so that they may be submitted again.
+    /// Allows all requests to be submitted again.
     pub fn submit_again(&mut self) {
         self.submitted.fill(false);
     }
@@ -283,7 +283,7 @@ impl World {
         self.pending.len()
     }
 
-    /// What may happen now. The order is fixed.
+    /// Returns the possible actions, in a fixed order.
     pub fn actions(&self) -> Vec<Action> {
         let mut all = Vec::new();
         self.actions_of_target(&mut all);
@@ -298,7 +298,7 @@ impl World {
         all
     }
 
-    /// Whether nothing is left that has to happen.
+    /// Returns whether nothing is left that has to happen.
     pub fn is_quiet(&self) -> bool {
         let mut all = Vec::new();
         self.actions_of_target(&mut all);
@@ -336,7 +336,7 @@ impl World {
         let mut tried: Vec<(&Wish, u8)> = Vec::new();
         for (wish, kind) in self.settings.wishes.iter().enumerate() {
             for disk in 0..self.disks.len() as u8 {
-                // Of equal wishes, the first is submitted first.
+                // Of equal requests, the first is submitted first.
                 if self.submitted[wish] || tried.contains(&(kind, disk)) {
                     continue;
                 }
@@ -364,7 +364,7 @@ impl World {
             if it.phase != Phase::Live {
                 continue;
             }
-            // What a flush costs that fails on the medium, and loses its answer with its session, is unknown.
+            // The model does not cover a flush that fails on the medium and loses its answer with its session.
             let has_failed = it.answers.iter().any(|answer| answer.reply == Reply::MediumError);
             if self.left.losses > 0 && !has_failed {
                 let most = if self.settings.has_unsent { it.commands.len() as u8 } else { 0 };
@@ -380,7 +380,7 @@ impl World {
                 let states = 0..STATES.len() as u8;
                 all.extend(states.map(|state| Action::Port { session, state }));
             }
-            // Only where another one is left.
+            // Only if another path is left.
             let paths = self.settings.paths_of_each;
             let first = at / paths * paths;
             let own = &self.target.sessions[first..first + paths];
@@ -412,10 +412,10 @@ impl World {
         }
     }
 
-    /// Checks a world in which nothing is left to happen.
+    /// Checks a world in which nothing more can happen.
     ///
     /// # Errors
-    /// What is stuck.
+    /// The requests that are stuck.
     pub fn check_end(&self) -> Step {
         if !self.machine.is_idle() || !self.pending.is_empty() {
             let (requests, attempts) = self.machine.sizes();

@@ -1,7 +1,7 @@
-//! Moments in the life of a disk.
+//! Logical time of a disk.
 
-/// A moment in the life of a disk. Only events that matter to the durability of writes make a new one: a session that joins,
-/// and the report of a reset. What lies between two of them is one moment.
+/// Logical time of a disk. Only events that matter to the durability of writes advance it: a session that
+/// joins, the report of a reset, a command that may have hidden one, and a failure to write.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Epoch(u64);
 

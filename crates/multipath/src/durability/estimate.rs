@@ -1,53 +1,55 @@
-//! Whether a flush may take long, by what earlier ones have taken.
+//! Estimates whether a flush may take long, by earlier flushes.
 
 use std::time::Duration;
 
-/// A flush that takes no longer, beside its round trip, keeps no write waiting for long.
+/// Maximum duration of a short flush, without its round trip. A short flush keeps no write waiting for long.
 const SHORT: Duration = Duration::from_millis(300);
-/// Any medium flushes this many bytes in a short time, as long as nothing else was seen.
+/// Number of bytes that any medium is expected to flush in a short time, until a flush shows otherwise.
 const UNPROVEN: u64 = 4 << 20;
-/// How many times the bytes of a short flush another one may cover and still count as short.
+/// Factor by which a flush may exceed the bytes of an earlier short flush and still count as short.
 const STEP: u64 = 2;
 /// A flush with a longer estimate may exceed the target's ping timer. LIO's is 30 s, and the estimate is rough.
 const VERY_LONG: Duration = Duration::from_secs(10);
 /// The limit in bytes for [`VERY_LONG`] while the rate of the medium is unknown: a memory card writes 6 MB/s.
 const MUCH: u64 = 64 << 20;
 
-/// Estimates how long a flush takes, from how many bytes earlier ones covered and how long they took.
+/// Estimate of the duration of a flush, from the bytes that earlier flushes covered and their durations.
 ///
-/// LIO carries out SYNCHRONIZE CACHE in the thread that reads the connection. The data of writes that it has asked for lies in
-/// the socket meanwhile, and after 3 seconds it ends the session for them. So a flush that may take long gets a path without
-/// other requests. A flush that takes longer than LIO's ping timer ends its session, since LIO does not read the answer to its
-/// ping. Then another session is needed that has seen no reset: it proves that no write was lost.
+/// LIO carries out SYNCHRONIZE CACHE in the thread that reads the connection. Meanwhile the data of writes that
+/// it has requested stay in the socket, and after 3 seconds it ends the session because of them. So a flush
+/// that may take long gets a path without other requests. A flush that takes longer than LIO's ping timer ends
+/// its session, because LIO does not read the answer to its ping. Then a flush needs another session that has
+/// seen no reset, as the proof that no write was lost.
 #[derive(Clone, Debug, Default)]
 pub struct FlushEstimate {
-    /// All that had been written when the last flush began, bytes.
+    /// Total bytes written when the last flush began.
     written: u64,
-    /// The most that a short flush has covered, bytes.
+    /// Maximum bytes that a short flush has covered.
     proven: u64,
-    /// The last flush that covered anything took long.
+    /// Whether the last flush that covered any bytes took long.
     is_slow: bool,
-    /// Rate of the last flush, bytes per second.
+    /// Rate of the last flush, in bytes per second.
     rate: u64,
 }
 
 impl FlushEstimate {
-    /// How many bytes a flush covers that begins now; `written` is the total of all writes so far, bytes.
+    /// Returns how many bytes a flush covers that begins now. `written` is the total of all writes so far, in
+    /// bytes.
     pub const fn covered(&self, written: u64) -> u64 {
         written.saturating_sub(self.written)
     }
 
-    /// Whether the last flush that covered anything took long.
+    /// Returns whether the last flush that covered any bytes took long.
     pub const fn is_slow(&self) -> bool {
         self.is_slow
     }
 
-    /// Whether a flush of `covered` bytes may take long.
+    /// Returns whether a flush of `covered` bytes may take long.
     pub fn may_be_long(&self, covered: u64) -> bool {
         covered > 0 && (self.is_slow || covered > self.proven.saturating_mul(STEP).max(UNPROVEN))
     }
 
-    /// Whether a flush of `covered` bytes may take so long that the target ends its session.
+    /// Returns whether a flush of `covered` bytes may take so long that the target ends its session.
     pub fn may_be_very_long(&self, covered: u64) -> bool {
         let seconds = VERY_LONG.as_secs();
         let limit = match self.is_slow {
@@ -57,8 +59,8 @@ impl FlushEstimate {
         covered > limit
     }
 
-    /// A flush of `covered` bytes has ended with GOOD, and took this time beyond its round trip. `written` is the total of all
-    /// writes when it began, bytes.
+    /// Records a flush of `covered` bytes that ended with GOOD and took `took` beyond its round trip. `written`
+    /// is the total of all writes when it began, in bytes.
     pub fn on_end(&mut self, written: u64, covered: u64, took: Duration) {
         self.written = self.written.max(written);
         if covered == 0 {
@@ -89,7 +91,7 @@ mod tests {
         estimate.on_end(16 * MIB, 16 * MIB, INSTANT);
         assert!(!estimate.may_be_long(32 * MIB) && estimate.may_be_long(33 * MIB));
         assert_eq!(estimate.covered(20 * MIB), 4 * MIB);
-        // A flush of nothing says nothing.
+        // A flush that covers nothing shows nothing.
         estimate.on_end(16 * MIB, 0, Duration::from_secs(9));
         assert!(!estimate.may_be_long(32 * MIB));
     }
@@ -104,7 +106,7 @@ mod tests {
         assert!(!estimate.may_be_very_long(1 << 30) && estimate.may_be_very_long(2 << 30));
     }
 
-    /// A cache has taken the first bytes, and the medium behind it is slow.
+    /// A cache has absorbed the first bytes, and the medium is slow.
     #[test]
     fn behind_a_slow_flush_each_may_take_long_until_one_is_short() {
         let mut estimate = FlushEstimate::default();

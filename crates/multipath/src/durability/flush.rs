@@ -4,47 +4,47 @@ use super::Durability;
 use super::epoch::Epoch;
 use crate::ids::PathId;
 
-/// A flush in progress. It ends in one of [`end_flush`](Durability::end_flush), [`fail_flush`](Durability::fail_flush) and
-/// [`abandon_flush`](Durability::abandon_flush).
+/// A flush in progress. It ends with [`end_flush`](Durability::end_flush),
+/// [`fail_flush`](Durability::fail_flush) or [`abandon_flush`](Durability::abandon_flush).
 #[derive(Clone, Debug)]
 #[must_use = "a flush that does not end hides what it was for"]
 pub struct Flush {
     path: PathId,
     begun: Epoch,
-    /// When the oldest write began that it is for.
+    /// When the oldest write began that it covers.
     oldest: Option<Epoch>,
 }
 
 impl Flush {
-    /// The moments that it keeps.
+    /// Returns the epochs that it keeps.
     pub(crate) fn epochs(&self) -> [Option<Epoch>; 2] {
         [Some(self.begun), self.oldest]
     }
 }
 
 impl Durability {
-    /// Begins a flush, over this path, of the writes that have ended. One flush is in progress at a time, of all disks with
-    /// the unit: until it is answered, it is not known whether it fails.
+    /// Begins a flush over this path. It covers the writes that have ended. Only one flush of the unit is in
+    /// progress at a time, over all of its disks, because until it is answered it is unknown whether it fails.
     pub fn begin_flush(&mut self, path: PathId) -> Flush {
         self.oldest.flushing = self.oldest.waiting.take();
         Flush { path, begun: self.now, oldest: self.oldest.flushing }
     }
 
-    /// Whether another session has to vouch for what was written: the unit has a cache, and the session of the flush came
-    /// later, or may have missed a report.
+    /// Returns whether another session has to vouch for the writes: the unit has a cache, and the session of
+    /// the flush joined later, or may have missed a report.
     pub fn needs_witness(&self, flush: &Flush) -> bool {
         self.has_cache && !self.covers(flush, flush.path)
     }
 
-    /// Whether a session knows of every reset since the oldest write of the flush began.
+    /// Returns whether a session knows of every reset since the oldest write of the flush began.
     pub fn covers(&self, flush: &Flush, path: PathId) -> bool {
         let knows_since = |oldest| self.paths.get(path).is_some_and(|it| it.knows_since(oldest));
         flush.oldest.is_none_or(knows_since)
     }
 
-    /// The unit has flushed. All that it has reported to the session of the flush before, and to the `witness` since, has
-    /// arrived. What was written counts as lost unless one of the two vouches for it. Without a cache, nothing is lost
-    /// if no session vouches.
+    /// Ends a flush that the unit has carried out. All reports to the session of the flush until then, and to
+    /// the `witness` since, must have arrived. If the unit has a cache, the writes count as lost unless one of
+    /// the two sessions vouches for them. Without a cache, no session has to vouch.
     pub fn end_flush(&mut self, flush: Flush, witness: Option<PathId>) {
         self.accept(flush.path, flush.begun);
         let is_unknown = self.needs_witness(&flush);
@@ -53,21 +53,23 @@ impl Durability {
         let vouches = |path| self.paths.get(path).is_some_and(|it| it.vouches_for(oldest));
         let is_lost = is_unknown && !witness.is_some_and(vouches);
         let is_reset = self.last_reset(flush.path) > oldest;
-        // A failure counted when it was reported. It counts once more if a flush has reported it that was not for these writes.
+        // A failure was counted when it was reported. It counts again if the flush that reported it did not
+        // cover these writes.
         let has_failed = self.last_failure > oldest && self.losses.are_reported();
         if is_lost || is_reset || has_failed {
             self.losses.add();
         }
     }
 
-    /// The unit could not write to its medium, which counts as a loss already. No other flush can vouch for what this one was
-    /// for.
+    /// Ends a flush after the unit could not write to its medium, which is counted as a loss already. No other
+    /// flush can vouch for the writes of this one.
     pub fn fail_flush(&mut self, flush: Flush) {
         drop(flush);
         self.oldest.flushing = None;
     }
 
-    /// The flush has not ended with GOOD, or its caller waits no longer: its writes count as unflushed again.
+    /// Ends a flush that has not ended with GOOD, or that no caller waits for any more. Its writes are
+    /// unflushed again.
     pub fn abandon_flush(&mut self, flush: Flush) {
         if let Some(oldest) = flush.oldest {
             self.oldest.add(oldest);

@@ -1,4 +1,4 @@
-//! The flush of a unit, from its turn to what it proves.
+//! The flush of a unit, from its turn to its result.
 
 mod procedure;
 mod step;
@@ -18,17 +18,17 @@ pub use step::{Command, End, Failure, FlushOwner, Question, Step, Terms};
 ///
 /// | stage | what happens | then |
 /// |---|---|---|
-/// | turn | another flush is in progress: until it is answered, it is not known whether it fails on the medium | in the order of [`start`](Self::start) |
-/// | flush | SYNCHRONIZE CACHE is in flight. While it takes long, TEST UNIT READY follows every 60 seconds: a unit whose commands another initiator has cleared without a status reports that to a later command only | GOOD: all commands are heard; the unit does not know the command: its cache decides; a failure of the medium: the writes are lost; another end: they are unflushed again |
-/// | cache | the unit does not know the command. Unless it was known to have no volatile cache, MODE SENSE asks whether it has one by now | without a cache there is nothing to bring onto the medium; otherwise the flush has failed |
-/// | hearing | the commands have not ended that were sent before over the path: one of them may have the report of a reset. After the retry timeout they are given up | |
-/// | witness | if the path cannot vouch for all that was written ([`Durability::needs_witness`](crate::Durability::needs_witness)), TEST UNIT READY has the unit report its resets over the path of a witness, and again the commands before it are heard. NOT READY proves as much as GOOD: a unit attention goes before any other CHECK CONDITION (SAM-5 §5.14). BUSY, TASK SET FULL and ABORTED COMMAND prove nothing, and pass: the witness is asked again every second, within the retry timeout | [`Durability::end_flush`](crate::Durability::end_flush) |
+/// | turn | another flush is unanswered: until the unit answers it, it is unknown whether that flush fails on the medium | flushes get their turn in the order of [`start`](Self::start) |
+/// | flush | SYNCHRONIZE CACHE is in flight. While it takes long, TEST UNIT READY is sent every 60 seconds: a unit whose commands another initiator has cleared without a status reports that only to a later command | GOOD: stage "hearing"; the unit does not support the command: stage "cache"; a failure of the medium: the writes are lost; another end: they are unflushed again |
+/// | cache | the unit does not support the command. Unless it was known to have no volatile cache, MODE SENSE asks whether it has one now | without a cache there is nothing to flush; otherwise the flush has failed |
+/// | hearing | commands have not ended that were sent before over the path: one of them may receive the report of a reset. After the retry timeout they are given up | stage "witness" |
+/// | witness | if the path cannot vouch for all writes ([`Durability::needs_witness`](crate::Durability::needs_witness)), TEST UNIT READY makes the unit report its resets over the path of a witness, whose earlier commands are waited for in the same way. NOT READY proves as much as GOOD: a unit attention goes before any other CHECK CONDITION (SAM-5 §5.14). BUSY, TASK SET FULL and ABORTED COMMAND prove nothing, and are temporary: the witness is asked again every second, within the retry timeout | [`Durability::end_flush`](crate::Durability::end_flush) |
 ///
-/// Once a flush has its turn it runs to its end, also where its caller waits no longer: a flush that is given up might have
-/// failed on the medium without a report.
+/// Once a flush has its turn, it runs to its end, even if no caller waits for it any more: a flush that was
+/// given up might have failed on the medium without a report.
 ///
-/// Disks that have a [`Unit`] each may share the flushes of the unit that they lead to. Then the turn of a flush passes to another
-/// disk when the unit has answered, and to the same disk when the flush has ended ([`FlushOwner`]).
+/// Disks that have separate [`Unit`]s may share the flushes of the unit that they lead to. Then the turn passes
+/// to another disk when the unit has answered, and to the same disk when the flush has ended ([`FlushOwner`]).
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -49,7 +49,7 @@ pub use step::{Command, End, Failure, FlushOwner, Question, Step, Terms};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Flushes {
-    /// In the order of their start, which is that of their turns.
+    /// In the order of their start, which is the order of their turns.
     procedures: Vec<(FlushId, Procedure)>,
     next: u64,
 }
@@ -59,8 +59,8 @@ pub struct Flushes {
 pub struct FlushId(u64);
 
 impl Flushes {
-    /// Adds a flush, over this path, of all that has been written by the time of its turn. To run it, [`poll`](Self::poll) it
-    /// until it is done; pass the same unit to each call.
+    /// Adds a flush over this path. It covers all that has been written by the time of its turn. To run it,
+    /// call [`poll`](Self::poll) until it is done; pass the same unit to each call.
     pub fn start(
         &mut self,
         owner: FlushOwner,
@@ -77,9 +77,9 @@ impl Flushes {
         id
     }
 
-    /// Returns what a flush does next. Each question is returned once. Poll again after [`on_end`](Self::on_end), when
-    /// [`poll_timeout`](Self::poll_timeout) has come, when commands of the unit have ended, and when another flush has been
-    /// answered or has ended.
+    /// Returns the next step of a flush. Each question is returned once. Poll again after
+    /// [`on_end`](Self::on_end), at [`poll_timeout`](Self::poll_timeout), when commands of the unit have ended,
+    /// and when another flush was answered or has ended.
     pub fn poll(&mut self, flush: FlushId, unit: &mut Unit, now: Instant) -> Step {
         if self.has_turn(flush) {
             self.get_mut(flush).into_iter().for_each(|it| it.begin(unit, now));
@@ -92,33 +92,35 @@ impl Flushes {
         step
     }
 
-    /// Takes the end of a question. An end that was taken before, or that nothing waits for any more, changes nothing.
+    /// Records the end of a question. A second end of the same question, or one that no stage waits for,
+    /// changes nothing.
     pub fn on_end(&mut self, flush: FlushId, question: u32, end: End<'_>, unit: &mut Unit) {
         if let Some(procedure) = self.get_mut(flush) {
             procedure.on_end(question, end, unit);
         }
     }
 
-    /// Takes the answer to [`Step::ChooseWitness`]: the path of another session, if there is one.
+    /// Records the answer to [`Step::ChooseWitness`]: the path of another session, if there is one.
     pub fn on_witness(&mut self, flush: FlushId, witness: Option<PathId>, unit: &mut Unit) {
         if let Some(procedure) = self.get_mut(flush) {
             procedure.on_witness(witness, unit);
         }
     }
 
-    /// Returns when to [`poll`](Self::poll) the flush, whatever happens before.
+    /// Returns when to [`poll`](Self::poll) the flush at the latest, if nothing happens before.
     pub fn poll_timeout(&self, flush: FlushId) -> Option<Instant> {
         self.get(flush).and_then(Procedure::poll_timeout)
     }
 
-    /// The caller of a flush waits no longer: without a turn the flush is given up, otherwise it runs to its end.
+    /// Notes that the caller of a flush waits no longer. A flush that has not had its turn is given up; any
+    /// other one runs to its end.
     pub fn cancel(&mut self, flush: FlushId) {
         if self.get(flush).is_some_and(Procedure::is_waiting) {
             self.remove(flush);
         }
     }
 
-    /// The flush cannot be run any more. What it was for counts as unflushed.
+    /// Ends a flush that cannot be run any more. Its writes count as unflushed.
     pub fn abandon(&mut self, flush: FlushId, unit: &mut Unit) {
         if let Some(procedure) = self.get_mut(flush) {
             procedure.abandon(unit);
@@ -126,13 +128,13 @@ impl Flushes {
         self.remove(flush);
     }
 
-    /// Returns whether a flush in progress needs what the unit knows of this path. A path that is lost stays in the
-    /// [`Unit`] until then.
+    /// Returns whether a flush in progress needs the state of this path. Until then, a lost path stays in the
+    /// [`Unit`].
     pub fn needs_path(&self, path: PathId) -> bool {
         self.procedures.iter().any(|(_, it)| it.needs_path(path))
     }
 
-    /// Hashes how far each flush has come; `place` names paths.
+    /// Hashes the progress of each flush; `place` names paths.
     pub(crate) fn fingerprint(
         &self,
         place: impl Fn(PathId) -> Option<usize>,
@@ -142,13 +144,13 @@ impl Flushes {
         self.procedures.iter().for_each(|(_, it)| it.fingerprint(&place, unit, state));
     }
 
-    /// The moments that the flushes keep.
+    /// Returns the epochs that the flushes keep.
     pub(crate) fn epochs(&self) -> impl Iterator<Item = Option<Epoch>> {
         self.procedures.iter().flat_map(|(_, it)| it.epochs())
     }
 
-    /// Whether a flush that waits may begin: no other one is unanswered, none of the same owner is in progress, and no
-    /// earlier one may begin.
+    /// Returns whether a waiting flush may begin: no other flush is unanswered, none of the same owner is in
+    /// progress, and no earlier one may begin.
     fn has_turn(&self, flush: FlushId) -> bool {
         if self.procedures.iter().any(|(_, it)| it.is_unanswered()) {
             return false;

@@ -1,13 +1,13 @@
-//! How often writes were lost, and how many of the losses were reported.
+//! Counters of losses and of reported losses.
 
-/// A number of losses. A handle keeps how many it has reported.
+/// A number of losses. Each handle keeps the number that it has reported.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct LossCount(pub u64);
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Losses {
     count: LossCount,
-    /// What some handle has reported.
+    /// The number that some handle has reported.
     reported: LossCount,
 }
 
@@ -24,7 +24,7 @@ impl Losses {
         self.reported
     }
 
-    /// Whether some handle has reported every loss. Otherwise each flush that ends reports one.
+    /// Returns whether some handle has reported every loss. Otherwise each flush that ends reports one.
     pub(super) fn are_reported(&self) -> bool {
         self.reported == self.count
     }

@@ -1,11 +1,11 @@
-//! Which reports of resets one session has received.
+//! Reports of resets that one session has received.
 
 use super::epoch::Epoch;
 
-/// What one session has received, as far as it matters for writes.
+/// Reports that one session has received, as far as they matter for writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reports {
-    /// When the session joined. A reset that is reported before its first accepted command was earlier.
+    /// When the session joined. A reset that is reported before the first accepted command happened earlier.
     joined: Epoch,
     /// When the first command began that the unit has accepted.
     first_accepted: Epoch,
@@ -16,7 +16,7 @@ pub(super) struct Reports {
 }
 
 impl Reports {
-    /// The reports of the first session: nothing was written before it.
+    /// Creates the reports of the first session: nothing was written before it.
     pub(super) fn of_the_first() -> Self {
         let never_mind = Epoch::default();
         Self {
@@ -27,7 +27,7 @@ impl Reports {
         }
     }
 
-    /// The moments that it keeps, in a fixed order.
+    /// Returns the epochs that it keeps, in a fixed order.
     pub(super) fn epochs(&self) -> [Epoch; 4] {
         [self.joined, self.first_accepted, self.last_reset, self.last_uncertain]
     }
@@ -44,7 +44,8 @@ impl Reports {
         *self.place(|reports| &mut reports.last_uncertain) = now;
     }
 
-    /// Before the first accepted command, the unit reports what happened before the login.
+    /// Returns the field for a report. Before the first accepted command, the unit reports events from before
+    /// the login.
     fn place(&mut self, usual: impl FnOnce(&mut Self) -> &mut Epoch) -> &mut Epoch {
         if self.first_accepted == Epoch::NEVER { &mut self.joined } else { usual(self) }
     }
@@ -57,7 +58,7 @@ impl Reports {
         self.last_reset
     }
 
-    /// From when on the session receives the report of every reset.
+    /// Returns since when the session receives the report of every reset.
     pub(super) fn complete_since(&self) -> Epoch {
         self.joined.max(self.first_accepted)
     }
@@ -66,17 +67,17 @@ impl Reports {
         self.last_uncertain > moment
     }
 
-    /// Whether every reset after `moment` is reported to the session, unless a report was hidden.
+    /// Returns whether every reset after `moment` is reported to the session, unless a report was hidden.
     pub(super) fn stood_at(&self, moment: Epoch) -> bool {
         self.complete_since() <= moment
     }
 
-    /// Whether the session knows of every reset after `moment`.
+    /// Returns whether the session knows of every reset after `moment`.
     pub(super) fn knows_since(&self, moment: Epoch) -> bool {
         self.stood_at(moment) && !self.is_uncertain_since(moment)
     }
 
-    /// Whether there was no reset after `moment`.
+    /// Returns whether the session knows that there was no reset after `moment`.
     pub(super) fn vouches_for(&self, moment: Epoch) -> bool {
         self.knows_since(moment) && self.last_reset <= moment
     }

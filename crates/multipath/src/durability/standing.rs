@@ -1,4 +1,4 @@
-//! Which session should flush for all, and which one is the best witness.
+//! Ranks of sessions as flushers and as witnesses.
 
 use std::cmp::Reverse;
 
@@ -6,20 +6,22 @@ use super::Durability;
 use super::epoch::Epoch;
 use crate::ids::PathId;
 
-/// How fit a session is to flush for all, by the reports that it has received.
+/// Rank of a session as the one that flushes for all, by the reports that it has received.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FlushRank {
-    /// Whether it stood before the oldest unflushed write, so that it receives the report of every reset since.
+    /// Whether the session joined before the oldest unflushed write began, so that it receives the report of
+    /// every reset since.
     pub is_witness: bool,
-    /// Whether it has received the report of a reset since then, or may have.
+    /// Whether the session has received the report of a reset since then, or may have missed one.
     pub may_know_reset: bool,
-    /// When it last received such a report; the latest first. A session that had the last report already has no older one to
-    /// receive.
+    /// When the session last received the report of a reset; the latest first. A session that has the latest
+    /// report has no older one still to receive.
     pub last_reset: Reverse<Epoch>,
 }
 
-/// How fit a session is to vouch for what another one has flushed; the least is the best: a session that has missed no
-/// status since the oldest write, and of those the one that has received reports for the longest time.
+/// Rank of a session as a witness of what another one has flushed; the lowest is the best. Sessions that have
+/// missed no status since the oldest write come first, and among those the one that has received reports for
+/// the longest time.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct WitnessRank {
     is_uncertain: bool,
@@ -27,7 +29,7 @@ pub struct WitnessRank {
 }
 
 impl Durability {
-    /// How fit a session is to flush what was written over all sessions.
+    /// Returns how suitable a session is to flush the writes of all sessions.
     pub fn flush_rank(&self, path: PathId) -> FlushRank {
         let Some(reports) = self.paths.get(path) else {
             return FlushRank {
@@ -45,7 +47,7 @@ impl Durability {
         }
     }
 
-    /// How fit a session is to vouch for the flush in progress.
+    /// Returns how suitable a session is to vouch for the flush in progress.
     pub fn witness_rank(&self, path: PathId) -> WitnessRank {
         let Some(reports) = self.paths.get(path) else {
             return WitnessRank { is_uncertain: true, complete_since: Epoch::NEVER };
@@ -57,8 +59,9 @@ impl Durability {
         }
     }
 
-    /// Whether there are writes that this session can vouch for and none of the `others` can, so that a flush needs it. What the
-    /// flush in progress is for, and what was written since, are looked at apart: a younger session may vouch for the latter only.
+    /// Returns whether there are unflushed writes for which this session can vouch and none of the `others`
+    /// can, so that a flush needs this session. Writes of the flush in progress and later ones are judged
+    /// separately, because a younger session may vouch for the later ones only.
     pub fn needs_beside(&self, path: PathId, others: impl Iterator<Item = PathId> + Clone) -> bool {
         let vouches = |path, oldest| self.paths.get(path).is_some_and(|it| it.knows_since(oldest));
         let unflushed = self.oldest.waiting.into_iter().chain(self.oldest.flushing);
@@ -67,7 +70,7 @@ impl Durability {
         })
     }
 
-    /// Whether there are writes that this session can vouch for and no flush has.
+    /// Returns whether there are unflushed writes for which this session can vouch.
     pub fn needs(&self, path: PathId) -> bool {
         let Some(reports) = self.paths.get(path) else { return false };
         let unflushed = self.oldest.waiting.into_iter().chain(self.oldest.flushing);

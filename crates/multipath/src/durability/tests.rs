@@ -5,14 +5,14 @@ use super::*;
 const FIRST: PathId = PathId(0);
 const SECOND: PathId = PathId(1);
 
-/// A unit with a volatile cache and one session.
+/// Creates a unit with a volatile cache and one session.
 fn cached() -> Durability {
     let mut unit = Durability::new(FIRST);
     unit.on_cache();
     unit
 }
 
-/// The same with a second session, whose first command was accepted.
+/// Creates a unit with a volatile cache and two sessions; the first command of the second one was accepted.
 fn cached_over_two() -> Durability {
     let mut unit = cached();
     unit.join(SECOND);
@@ -24,7 +24,8 @@ fn write(unit: &mut Durability, path: PathId) {
     unit.on_write(path, unit.now());
 }
 
-/// Flushes over this path, for a handle that has reported what was lost before. Returns whether it reports no further loss.
+/// Flushes over this path, for a handle that has reported all earlier losses. Returns whether there is no
+/// further loss.
 fn flush(unit: &mut Durability, path: PathId, witness: Option<PathId>) -> bool {
     let seen = unit.report_losses();
     let flush = unit.begin_flush(path);
@@ -60,7 +61,7 @@ fn one_session_vouches_for_the_writes_of_all() {
     assert!(is_witness(&unit, FIRST) && is_witness(&unit, SECOND));
     assert!(flush(&mut unit, FIRST, None));
     write(&mut unit, SECOND);
-    // Both receive the report of one reset.
+    // Both sessions receive the report of one reset.
     unit.on_reset(FIRST);
     unit.on_reset(SECOND);
     write(&mut unit, SECOND);
@@ -69,7 +70,7 @@ fn one_session_vouches_for_the_writes_of_all() {
     assert!(flush(&mut unit, FIRST, None));
 }
 
-/// It receives what came before it, and no other session does.
+/// A new session receives reports of earlier events, which no other session receives.
 #[test]
 fn what_a_new_session_receives_first_is_no_news() {
     let mut unit = cached();
@@ -81,7 +82,7 @@ fn what_a_new_session_receives_first_is_no_news() {
     unit.accept(SECOND, early);
     write(&mut unit, SECOND);
     assert!(flush(&mut unit, FIRST, None));
-    // A reset that both receive the report of.
+    // Both sessions receive the report of this reset.
     write(&mut unit, FIRST);
     unit.on_reset(FIRST);
     assert!(!flush(&mut unit, FIRST, None));
@@ -110,7 +111,7 @@ fn a_session_that_came_later_cannot_vouch() {
     assert!(!flush(&mut unit, PathId(2), None), "there is one by now");
 }
 
-/// What it receives at its first commands may be a reset after a write of another session.
+/// What a session receives with its first commands may be a reset after a write of another session.
 #[test]
 fn a_session_vouches_for_nothing_before_its_first_accepted_command() {
     let mut unit = cached();
@@ -188,7 +189,7 @@ fn a_flush_is_for_no_write_that_ends_after_its_beginning() {
     assert!(!flush(&mut unit, FIRST, None), "the second write was in no flush");
 }
 
-/// The abort of the copy of a request that is not needed any more leaves a session without a status.
+/// The abort of a copy that is not needed any more leaves its session without a status.
 #[test]
 fn another_session_vouches_for_one_that_may_have_missed_a_report() {
     let mut unit = cached_over_two();
@@ -228,8 +229,9 @@ fn what_could_not_be_written_is_lost_once() {
     assert!(flush(&mut unit, FIRST, None), "nothing is left that could be lost");
 }
 
-/// The unit reports a failed write-back, or a flush fails on the medium, while a write has ended that the flush in progress is
-/// not for: that write may be among what is lost, and the flush in progress may have been submitted before it.
+/// The unit reports a failed write-back, or a flush fails on the medium, while a write has ended that the flush
+/// in progress does not cover. That write may be lost as well, and the flush in progress may have been sent
+/// before it.
 #[test]
 fn what_could_not_be_written_counts_for_the_flush_after_the_one_in_progress() {
     for fails in [false, true] {
@@ -260,7 +262,7 @@ fn a_failure_that_no_flush_has_reported_counts_once() {
     assert_eq!((unit.reported_losses(), unit.losses()), (LossCount(0), LossCount(1)));
 }
 
-/// While an older session is needed for the flush in progress, a younger one can vouch for what was written since.
+/// An older session is needed for the flush in progress, although a younger one can vouch for later writes.
 #[test]
 fn a_witness_is_needed_beside_one_that_vouches_for_later_writes_only() {
     let mut unit = cached();

@@ -1,4 +1,4 @@
-//! What a procedure finds out from the unit, or changes there, by one question or two.
+//! A fact that a procedure reads from the unit, or a change that it makes there, by one question or two.
 
 use iscsi_pdu::scsi::reservation::{
     FullStatus, HeldReservation, PersistentReserveIn, PersistentReserveOut, RegisteredKeys,
@@ -10,12 +10,12 @@ use super::question::{End, ReserveCommand};
 use super::registrations::{PathNexus, Registrations};
 use super::step::Failure;
 
-/// Allocation length of the first READ FULL STATUS, bytes: some hundred registrations.
+/// Allocation length of the first READ FULL STATUS, in bytes: enough for about a hundred registrations.
 const FULL_STATUS_LENGTH: u16 = 8192;
 
 #[derive(Debug)]
 pub(super) enum Exchange {
-    /// READ KEYS, a second time if the answer was cut.
+    /// READ KEYS, and again if the answer was truncated.
     Keys {
         allocation_length: u16,
         is_second: bool,
@@ -26,7 +26,7 @@ pub(super) enum Exchange {
     Change(Change),
 }
 
-/// READ FULL STATUS, a second time if the answer was cut.
+/// READ FULL STATUS, and again if the answer was truncated.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FullStatusReading {
     allocation_length: u16,
@@ -43,16 +43,16 @@ pub(super) struct Change {
     doubt: Option<Doubt>,
 }
 
-/// LIO without `/var/target/pr`, where it stores registrations, carries out each REGISTER and answers NOT READY, LOGICAL UNIT
-/// COMMUNICATION FAILURE. So after a CHECK CONDITION other than ILLEGAL REQUEST the unit is
-/// asked whether it has made the change (READ FULL STATUS).
+/// A CHECK CONDITION other than ILLEGAL REQUEST, after which READ FULL STATUS shows whether the unit has made
+/// the change. LIO without `/var/target/pr`, where it stores registrations, carries out each REGISTER and
+/// answers NOT READY, LOGICAL UNIT COMMUNICATION FAILURE.
 #[derive(Debug)]
 struct Doubt {
     error: ExchangeError,
     reading: FullStatusReading,
 }
 
-/// What an exchange ended in.
+/// Result of an exchange.
 #[derive(Debug)]
 pub(super) enum Reply {
     Keys(RegisteredKeys),
@@ -62,7 +62,7 @@ pub(super) enum Reply {
     Failed(ExchangeError),
 }
 
-/// Why an exchange failed.
+/// Reason why an exchange failed.
 #[derive(Clone, Debug)]
 pub(super) struct ExchangeError {
     pub(super) kind: ErrorKind,
@@ -73,15 +73,15 @@ pub(super) struct ExchangeError {
 pub(super) enum ErrorKind {
     /// RESERVATION CONFLICT.
     Conflict,
-    /// ILLEGAL REQUEST: the unit does not know the command, or not in this form.
+    /// ILLEGAL REQUEST: the unit does not support the command, or not in this form.
     IllegalRequest,
-    /// Another CHECK CONDITION. A change was not made.
+    /// Another CHECK CONDITION. The change was not made.
     Check,
-    /// Another CHECK CONDITION. It is not certain whether the change was made.
+    /// Another CHECK CONDITION. The change may have been made or not.
     Doubtful,
     /// Another status.
     Status,
-    /// No answer, or none that can be read.
+    /// No answer, or one that cannot be read.
     NoAnswer,
 }
 
@@ -95,7 +95,7 @@ impl Exchange {
         Self::Change(Change { command, nexus, is_sole: true, doubt: None })
     }
 
-    /// A change after another host has changed registrations as well.
+    /// Creates a change that follows a change by another host.
     pub(super) const fn change_beside_other(
         command: PersistentReserveOut,
         nexus: PathNexus,
@@ -103,7 +103,7 @@ impl Exchange {
         Self::Change(Change { command, nexus, is_sole: false, doubt: None })
     }
 
-    /// The command of the next question.
+    /// Returns the command of the next question.
     pub(super) const fn command(&self) -> ReserveCommand {
         let (action, allocation_length) = match self {
             Self::Keys { allocation_length, .. } => {
@@ -121,7 +121,7 @@ impl Exchange {
         ReserveCommand::In { action, allocation_length }
     }
 
-    /// Takes the end of a question. Returns `None` if there is a further question.
+    /// Records the end of a question. Returns `None` if a further question follows.
     pub(super) fn on_end(
         &mut self,
         number: u32,
@@ -210,7 +210,7 @@ impl Change {
     }
 }
 
-/// The key that the nexus has after a change of its registration.
+/// Returns the key that the nexus has after a change of its registration.
 const fn wanted_by(change: &PersistentReserveOut) -> ReservationKey {
     match change {
         PersistentReserveOut::Register { new_key, .. }
@@ -239,7 +239,7 @@ impl ExchangeError {
         Self { kind: ErrorKind::NoAnswer, failure: Failure::Format(why) }
     }
 
-    /// Whether the unit may have made the change, or may still make it.
+    /// Returns whether the unit may have made the change, or may still make it.
     pub(super) const fn may_be_made(&self) -> bool {
         matches!(self.kind, ErrorKind::Doubtful | ErrorKind::NoAnswer)
     }

@@ -1,4 +1,4 @@
-//! One procedure: what it asks the unit, one question after the other, and what follows from each answer.
+//! One procedure: its questions to the unit, one after the other, and the consequences of each answer.
 
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,11 @@ use super::registrations::{Evidence, Form, PathNexus, Registrations};
 use super::step::{Failure, Goal, Step};
 use crate::PathId;
 
-/// How often a further nexus is registered again because other hosts change registrations at the same time.
+/// How many times the registration of a further nexus is tried while other hosts change registrations at the
+/// same time.
 const MAX_TRIES: u32 = 8;
-/// Time limit of each part of the end of a registration: a logout does not wait longer for a silent target.
+/// Time limit of each part of the end of a registration, so that a logout does not wait longer for a silent
+/// target.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
 #[derive(Debug)]
@@ -22,33 +24,33 @@ pub(super) struct Procedure {
     nexus: PathNexus,
     stage: Stage,
     exchange: Option<Exchange>,
-    /// Whether the current question was given out and has not ended.
+    /// Whether the current question was returned and has not ended.
     is_asked: bool,
     /// Number of questions that have ended.
     questions: u32,
-    /// Time limit of the current exchange, and when that passes, from its first question on.
+    /// Time limit of the current exchange, and the deadline, which counts from its first question.
     limit: Option<Duration>,
     deadline: Option<Instant>,
-    /// Number of registrations that did not count, because of another change at the same time.
+    /// Number of registrations that did not count because of another change at the same time.
     tries: u32,
 }
 
 #[derive(Clone, Debug)]
 enum Stage {
-    /// Waits for its turn.
+    /// Waiting for its turn.
     Waiting,
     /// REGISTER with the key that the nexus has.
     Proving,
     /// READ KEYS before the registration of a further nexus.
     LookingBefore,
-    /// READ FULL STATUS, where all that READ KEYS shows may be by registrations that were not answered.
+    /// READ FULL STATUS, if all keys that READ KEYS shows may come from registrations without an answer.
     LookingCloser,
     Registering(Registering),
     /// READ KEYS after the registration of a further nexus.
     LookingAfter {
         before: u32,
     },
-    /// Ends a registration that does not count.
+    /// Ending a registration that does not count.
     Undoing,
     /// READ RESERVATION before the end of a registration.
     ReadingReservation,
@@ -60,16 +62,16 @@ enum Stage {
 struct Registering {
     form: Form,
     purpose: Purpose,
-    /// The unit may have registered the nexus by an earlier form.
+    /// Whether the unit may have registered the nexus by an earlier form.
     may_be_made: bool,
 }
 
-/// What a registration is for.
+/// Purpose of a registration.
 #[derive(Clone, Copy, Debug)]
 enum Purpose {
-    /// The first path: it needs no proof.
+    /// The first path, which needs no proof.
     First,
-    /// A further path, with PRGENERATION before it.
+    /// A further path, with the PRGENERATION before it.
     Further { before: u32 },
 }
 
@@ -93,7 +95,7 @@ impl Procedure {
         self.path
     }
 
-    /// What is next, in its turn.
+    /// Returns the next step. Called only in the turn of the procedure.
     pub(super) fn poll(&mut self, known: &mut Registrations, now: Instant) -> Step {
         if matches!(self.stage, Stage::Waiting) {
             self.begin(known);
@@ -109,7 +111,7 @@ impl Procedure {
             && matches!(command, ReserveCommand::Out(_))
             && known.is_preempted()
         {
-            // A unit attention over another path has come since the look at the keys.
+            // A unit attention over another path has arrived since READ KEYS.
             self.fails_to_register(registering.may_be_made, Failure::Preempted, known);
             return Step::Done(Err(Failure::Preempted));
         }
@@ -125,7 +127,7 @@ impl Procedure {
         })
     }
 
-    /// The question that was given out has ended.
+    /// Records the end of the current question.
     pub(super) fn on_end(&mut self, end: End<'_>, known: &mut Registrations) {
         if !std::mem::take(&mut self.is_asked) {
             return;
@@ -139,7 +141,7 @@ impl Procedure {
         }
     }
 
-    /// The procedure is given up. What was sent may still be carried out, and stays noted.
+    /// Gives the procedure up. A command that was sent may still be carried out, and stays noted.
     pub(super) fn give_up(&mut self, known: &mut Registrations) {
         if matches!(self.stage, Stage::Ending) {
             self.stays_registered(true, known);
@@ -158,11 +160,12 @@ impl Procedure {
             Goal::Register if known.is_registered(self.path) => self.finish(Ok(())),
             Goal::Register => self.register(Purpose::First, known),
             Goal::Join if known.knows(self.nexus) => {
-                // A unit attention from here on may be about the registration of this nexus.
+                // From here on, a unit attention may be about the registration of this nexus.
                 known.set_registered(self.path, true);
                 self.prove(known);
             }
-            // The key that the unit shows may be by this nexus: carried out before the login, and after a fence.
+            // The key that the unit shows may belong to this nexus: its registration may have been carried out
+            // before the login, and after a fence.
             Goal::Join if known.is_uncertain(self.nexus) => self.undo(known),
             Goal::Join => self.look_before(known),
             Goal::Prove => self.prove(known),
@@ -195,7 +198,7 @@ impl Procedure {
                 self.looked_after(before, &keys, known);
             }
             (Stage::Undoing, Reply::Changed) => self.undone(known),
-            // Another host has ended it.
+            // Another host has ended the registration.
             (Stage::Undoing, Reply::Failed(error)) if error.kind == ErrorKind::Conflict => {
                 self.undone(known);
             }
@@ -206,10 +209,10 @@ impl Procedure {
                     self.finish(Ok(()));
                 }
             }
-            // A reservation may end with the registration, so it stays.
+            // It stays registered, because a reservation may end with the registration.
             (Stage::ReadingReservation, Reply::Failed(_)) => self.finish(Ok(())),
             (Stage::Ending, Reply::Changed) => self.finish(Ok(())),
-            // Another host has ended it.
+            // Another host has ended the registration.
             (Stage::Ending, Reply::Failed(error)) if error.kind == ErrorKind::Conflict => {
                 self.finish(Ok(()));
             }
@@ -243,8 +246,8 @@ impl Procedure {
             known.preempt();
             return self.finish(Err(Failure::Preempted));
         }
-        // Another host has ended the registration, and then the key is gone; or the target takes each session for a nexus
-        // that is new, as tgt does.
+        // Another host has ended the registration, and then the key is gone. Or the target takes each session
+        // for a new nexus, as tgt does.
         known.set_registered(self.path, false);
         known.forget(self.nexus);
         self.look_before(known);
@@ -282,7 +285,7 @@ impl Procedure {
         self.register_after(status.generation, known);
     }
 
-    /// Registers a further nexus, of a disk that was registered when PRGENERATION had this value.
+    /// Registers a further nexus. The disk was registered when PRGENERATION had the value `generation`.
     fn register_after(&mut self, generation: u32, known: &mut Registrations) {
         if known.is_preempted() {
             return self.finish(Err(Failure::Preempted));
@@ -320,7 +323,8 @@ impl Procedure {
     ) {
         let may_be_made = registering.may_be_made || error.may_be_made();
         let form = match (registering.form, error.kind) {
-            // It may be APTPL that the unit does not take, whatever it says. It is not asked for again.
+            // The reason may be that the unit does not support APTPL, whatever it reports. APTPL is not
+            // requested again.
             (
                 Form::Persistent,
                 ErrorKind::IllegalRequest | ErrorKind::Check | ErrorKind::Doubtful,
@@ -356,8 +360,8 @@ impl Procedure {
     }
 
     fn looked_after(&mut self, before: u32, keys: &RegisteredKeys, known: &mut Registrations) {
-        // PRGENERATION counts each change. Where it has counted one other than this registration, that may have been
-        // the end of all others, by a host that fences the disk off.
+        // PRGENERATION counts each change. If it has counted another one than this registration, that may have
+        // been the end of all others, by a host that fences the disk off.
         if keys.generation == before.wrapping_add(1) && !known.is_preempted() {
             return self.counts(known);
         }
@@ -375,7 +379,7 @@ impl Procedure {
         self.look_before(known);
     }
 
-    /// The nexus is registered, and so was the disk all the time.
+    /// Counts the registration: the nexus is registered, and the disk was registered all the time.
     fn counts(&mut self, known: &mut Registrations) {
         known.answered(self.nexus, true);
         known.set_registered(self.path, true);
@@ -389,7 +393,7 @@ impl Procedure {
         self.ask(Exchange::change(known.unregister(), self.nexus), Some(END_LIMIT));
     }
 
-    /// Whether there is a registration to end: what another host has ended is gone.
+    /// Returns whether there is a registration to end. After a preemption there is none.
     fn has_registration(&self, known: &Registrations) -> bool {
         known.is_registered(self.path) && !known.is_preempted()
     }

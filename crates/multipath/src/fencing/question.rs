@@ -1,4 +1,4 @@
-//! What a procedure asks the unit, and how that ends.
+//! Questions of a procedure to the unit, and their ends.
 
 use std::time::Instant;
 
@@ -7,16 +7,16 @@ use iscsi_pdu::scsi::{Sense, Status};
 
 use crate::PathId;
 
-/// A command that a procedure needs the answer of.
+/// A command whose answer a procedure needs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Question {
     /// Number of the question within its procedure, from 0.
     pub number: u32,
-    /// The path to send the command over. PERSISTENT RESERVE OUT speaks for the nexus that it comes over.
+    /// The path to send the command over. PERSISTENT RESERVE OUT acts for the nexus over which it is sent.
     pub path: PathId,
     /// The command.
     pub command: ReserveCommand,
-    /// When to give the question up, with [`End::NoAnswer`]; without it, what the session does about a silent
+    /// When to give the question up, with [`End::NoAnswer`]. If `None`, the session's own handling of a silent
     /// target is enough.
     pub deadline: Option<Instant>,
 }
@@ -26,25 +26,25 @@ pub struct Question {
 pub enum ReserveCommand {
     /// PERSISTENT RESERVE IN.
     In {
-        /// What is read.
+        /// What to read.
         action: PersistentReserveIn,
-        /// Room for the answer, bytes.
+        /// Allocation length, in bytes.
         allocation_length: u16,
     },
     /// PERSISTENT RESERVE OUT.
     Out(PersistentReserveOut),
 }
 
-/// How a question ended, after the retries that every command gets.
+/// End of a question, after the retries that every command has.
 #[derive(Clone, Copy, Debug)]
 pub enum End<'a> {
-    /// GOOD, with the data that came: none for PERSISTENT RESERVE OUT.
+    /// GOOD, with the received data; empty for PERSISTENT RESERVE OUT.
     Good(&'a [u8]),
-    /// CHECK CONDITION with this sense.
+    /// CHECK CONDITION with these sense data.
     Check(&'a Sense),
-    /// Another status, or CHECK CONDITION without sense that can be read.
+    /// Another status, or CHECK CONDITION without readable sense data.
     Status(Status),
-    /// No status: the session has ended, or the question was given up. The unit may have carried the command out, or may
-    /// still do it.
+    /// No status: the session has ended, or the question was given up. The unit may have carried out the
+    /// command, or may do so later.
     NoAnswer,
 }

@@ -1,4 +1,4 @@
-//! The registrations of one disk by its key, as far as they are known.
+//! Known registrations of one disk by its key.
 
 use iscsi_pdu::Isid;
 use iscsi_pdu::scsi::reservation::{
@@ -7,42 +7,43 @@ use iscsi_pdu::scsi::reservation::{
 
 use crate::PathId;
 
-/// What identifies the I_T nexus of a path: the ISID of its session is the initiator's port, and the portal group
-/// is the target's (RFC 7143 §4.4.1).
+/// Identifies the I_T nexus of a path: the ISID of its session stands for the initiator port, and the portal
+/// group for the target port (RFC 7143 §4.4.1).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct PathNexus {
     /// ISID of the session.
     pub isid: Isid,
-    /// Target portal group tag, if the target states it at the login.
+    /// Target portal group tag, if the target reports it at the login.
     pub portal_group: Option<u16>,
 }
 
-/// An I_T nexus that is known whole. It outlives its sessions, and so does its registration (SPC-4 §5.13.1).
+/// An I_T nexus of which both parts are known. It outlives its sessions, and so does its registration
+/// (SPC-4 §5.13.1).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Nexus {
     isid: Isid,
     portal_group: u16,
 }
 
-/// Form of the command that registers a nexus, from the one that is tried first to the last.
+/// Form of the command that registers a nexus, in the order in which they are tried.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Form {
     /// REGISTER AND IGNORE EXISTING KEY with APTPL: the unit keeps the registration over a loss of power.
     Persistent,
-    /// The same command without APTPL.
+    /// REGISTER AND IGNORE EXISTING KEY without APTPL.
     Volatile,
     /// REGISTER, for a unit of SPC-2, which does not know REGISTER AND IGNORE EXISTING KEY.
     Spc2,
 }
 
-/// What READ FULL STATUS shows of a disk of which some registrations are uncertain.
+/// Result of READ FULL STATUS for a disk with uncertain registrations.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Evidence {
     /// A registration that was acknowledged is there.
     Registered,
-    /// None of those that were acknowledged is there.
+    /// No acknowledged registration is there.
     Preempted,
-    /// It does not show which nexuses are registered.
+    /// The status does not show which nexuses are registered.
     None,
 }
 
@@ -51,16 +52,16 @@ pub(super) enum Evidence {
 struct Member {
     path: PathId,
     nexus: PathNexus,
-    /// A unit attention over the path that speaks of a preemption is about a registration of the disk only if
-    /// the path was registered before.
+    /// Whether the path was registered. Only then a unit attention over the path that reports a preemption is
+    /// about a registration of the disk.
     is_registered: bool,
 }
 
-/// A nexus whose registration the unit has acknowledged, and that no other host has ended as far as is known.
+/// A nexus whose registration the unit has acknowledged, and no other host is known to have ended.
 #[derive(Clone, Copy, Debug)]
 struct Registered {
     nexus: Nexus,
-    /// The end of the registration was sent, and not acknowledged.
+    /// Whether the end of the registration was sent and not acknowledged.
     may_have_ended: bool,
 }
 
@@ -71,9 +72,9 @@ pub(super) struct Registrations {
     is_preempted: bool,
     paths: Vec<Member>,
     registered: Vec<Registered>,
-    /// Nexuses whose registration was sent and not answered: the unit may still carry it out.
+    /// Nexuses whose registration was sent and not answered. The unit may still carry it out.
     uncertain: Vec<PathNexus>,
-    /// Nexuses that have reserved the unit, or may have. If the key holds a reservation, it is by one of them.
+    /// Nexuses that have reserved the unit, or may have. If the key holds a reservation, one of them made it.
     holders: Vec<Option<Nexus>>,
 }
 
@@ -115,12 +116,13 @@ impl Registrations {
         self.form
     }
 
-    /// Sets the form of the next registrations: the unit has refused another one, or taken this one.
+    /// Sets the form of the next registrations, because the unit has refused another form, or accepted this
+    /// one.
     pub(super) const fn set_form(&mut self, form: Form) {
         self.form = form;
     }
 
-    /// The command that registers a nexus.
+    /// Returns the command that registers a nexus.
     pub(super) fn register(&self, form: Form) -> PersistentReserveOut {
         match form {
             Form::Persistent | Form::Volatile => {
@@ -134,13 +136,13 @@ impl Registrations {
         }
     }
 
-    /// REGISTER of the key by a nexus that has it: changes nothing, and the unit refuses it with RESERVATION
-    /// CONFLICT where the registration was ended.
+    /// Returns a REGISTER of the key by a nexus that has it already. It changes nothing, and the unit refuses
+    /// it with RESERVATION CONFLICT if the registration was ended.
     pub(super) fn proof(&self) -> PersistentReserveOut {
         Self::change(self.key, self.key, self.form == Form::Persistent)
     }
 
-    /// The command that ends the registration of a nexus.
+    /// Returns the command that ends the registration of a nexus.
     pub(super) fn unregister(&self) -> PersistentReserveOut {
         Self::change(self.key, ReservationKey::NONE, self.form == Form::Persistent)
     }
@@ -181,27 +183,27 @@ impl Registrations {
         }
     }
 
-    /// Whether the unit has acknowledged the registration of the nexus.
+    /// Returns whether the unit has acknowledged the registration of the nexus.
     pub(super) fn knows(&self, nexus: PathNexus) -> bool {
         self.registered.iter().any(|other| Some(other.nexus) == nexus.known())
     }
 
-    /// Whether a registration of just this nexus was sent and not answered.
+    /// Returns whether a registration of exactly this nexus was sent and not answered.
     pub(super) fn is_uncertain(&self, nexus: PathNexus) -> bool {
         nexus.portal_group.is_some() && self.uncertain.contains(&nexus)
     }
 
-    /// Number of registrations by the key that the unit may have made, or may still make, without an answer.
+    /// Returns the number of registrations without an answer, which the unit may have made or may still make.
     pub(super) const fn uncertain(&self) -> usize {
         self.uncertain.len()
     }
 
-    /// The registration of a nexus is sent.
+    /// Notes that the registration of a nexus is sent.
     pub(super) fn sent(&mut self, nexus: PathNexus) {
         self.uncertain.push(nexus);
     }
 
-    /// The registration that was sent has an answer: the nexus is registered, or is not.
+    /// Notes that the registration has an answer: the nexus is registered or not.
     pub(super) fn answered(&mut self, nexus: PathNexus, is_registered: bool) {
         if let Some(at) = self.uncertain.iter().position(|other| *other == nexus) {
             self.uncertain.remove(at);
@@ -211,7 +213,8 @@ impl Registrations {
         }
     }
 
-    /// The registration of the nexus was ended. What its sessions had sent before the last login is past as well.
+    /// Notes that the registration of the nexus was ended. Commands that its sessions sent before the last
+    /// login have ended as well.
     pub(super) fn ended(&mut self, nexus: PathNexus) {
         self.answered(nexus, false);
         if nexus.portal_group.is_some() {
@@ -219,37 +222,39 @@ impl Registrations {
         }
     }
 
-    /// The registration of a nexus has ended, or its end is sent.
+    /// Notes that the registration of a nexus has ended, or that its end is being sent.
     pub(super) fn forget(&mut self, nexus: PathNexus) {
         self.registered.retain(|other| Some(other.nexus) != nexus.known());
     }
 
-    /// The nexus is registered. It is still registered where the end of that was refused, and may be where the end was not
+    /// Notes that the nexus is registered; with `may_have_ended`, the end of the registration was not
     /// acknowledged.
     pub(super) fn keep(&mut self, nexus: PathNexus, may_have_ended: bool) {
         self.forget(nexus);
         self.registered.extend(nexus.known().map(|nexus| Registered { nexus, may_have_ended }));
     }
 
-    /// The nexus is about to reserve the unit. Returns whether it could not hold a reservation before.
+    /// Notes that the nexus is about to reserve the unit. Returns whether it could not hold a reservation
+    /// before.
     pub(super) fn may_hold(&mut self, nexus: Option<Nexus>) -> bool {
         let is_new = !self.holders.contains(&nexus);
         self.holders.extend(is_new.then_some(nexus));
         is_new
     }
 
-    /// The nexus has reserved the unit, so no other one holds it.
+    /// Notes that the nexus has reserved the unit, so that no other one holds it.
     pub(super) fn holds(&mut self, nexus: Option<Nexus>) {
         self.holders.retain(|other| *other == nexus);
     }
 
-    /// The unit has refused the nexus its reservation.
+    /// Notes that the unit has refused the nexus its reservation.
     pub(super) fn does_not_hold(&mut self, nexus: Option<Nexus>) {
         self.holders.retain(|other| *other != nexus);
     }
 
-    /// Whether the reservation of the unit outlives the registration of the nexus (SPC-4 §5.13.11.2): the nexus is
-    /// not the holder, nor the last registrant where all registrants hold it. In doubt it does not.
+    /// Returns whether the reservation of the unit outlives the registration of the nexus (SPC-4 §5.13.11.2):
+    /// the nexus is not the holder, nor the last registrant if all registrants hold it. In doubt, returns
+    /// `false`.
     pub(super) fn is_outlived_by(&self, held: &Reservation, nexus: PathNexus) -> bool {
         let Some(nexus) = nexus.known() else { return false };
         let is_held_by_all = matches!(
@@ -261,20 +266,21 @@ impl Registrations {
             let mut others = self.registered.iter().filter(|other| other.nexus != nexus);
             return others.any(|other| !other.may_have_ended);
         }
-        // A reservation that is older than the disk has a holder that is not known.
+        // A reservation that is older than the disk has an unknown holder.
         let may_hold = |other: &Option<Nexus>| other.is_none_or(|other| other == nexus);
         let is_of_other = !self.holders.is_empty() && !self.holders.iter().any(may_hold);
         held.key != self.key || is_of_other
     }
 
-    /// Whether the unit may know the key by a nexus of the disk.
+    /// Returns whether the unit may know the key by a nexus of the disk.
     pub(super) fn may_be_left(&self) -> bool {
         let has_any = !self.registered.is_empty() || !self.uncertain.is_empty();
         has_any && !self.is_preempted
     }
 
-    /// Judges the registrations by the ISIDs of their nexuses: an ISID that has more of them than are uncertain has one that was
-    /// acknowledged. Two nexuses with one ISID, at two target ports, look alike.
+    /// Judges the registrations by the ISIDs of their nexuses. If more registrations of an ISID are reported
+    /// than are uncertain, one of them was acknowledged. Two nexuses with the same ISID at two target ports
+    /// cannot be distinguished.
     pub(super) fn evidence(&self, status: &FullStatus) -> Evidence {
         let of_disk = status.registrants.iter().filter(|it| it.key == self.key);
         let isids = of_disk.filter_map(|it| it.initiator_port.isid());
@@ -288,12 +294,12 @@ impl Registrations {
         if is_ambiguous { Evidence::None } else { Evidence::Preempted }
     }
 
-    /// Whether the unit has made a change of the registration of the nexus, by what it says in READ FULL STATUS: that the nexus
-    /// has this key, or none for [`NONE`](ReservationKey::NONE). `None` if that is not certain. Another host may have fenced
-    /// off the other nexuses unless `is_sole_change`.
+    /// Returns whether the unit has made a change of the registration of the nexus, by READ FULL STATUS: the
+    /// nexus has the key `wanted`, or none for [`NONE`](ReservationKey::NONE). `None` if that is not certain.
+    /// Unless `is_sole_change`, another host may have ended the registrations of the other nexuses.
     ///
-    /// A session with the same ISID at another target port is another nexus. Its entry looks like the one of this nexus, and may
-    /// be late, or gone.
+    /// A session with the same ISID at another target port is another nexus. Its entry looks the same as that
+    /// of this nexus, and may still appear late, or be gone.
     pub(super) fn is_made(
         &self,
         status: &FullStatus,
@@ -320,20 +326,20 @@ impl Registrations {
         }
     }
 
-    /// Number of uncertain registrations from one initiator port, but for those of `nexus`.
+    /// Returns the number of uncertain registrations from one initiator port, except those of `nexus`.
     fn late_by(&self, isid: Isid, nexus: Option<PathNexus>) -> usize {
         let late = self.uncertain.iter().filter(|other| other.isid == isid);
         late.filter(|other| Some(**other) != nexus).count()
     }
 }
 
-/// Number of registrations by a key from one initiator port.
+/// Returns the number of registrations by a key from one initiator port.
 fn reported_by(status: &FullStatus, key: ReservationKey, isid: Isid) -> usize {
     let is_by_port = |it: &&Registrant| it.key == key && it.initiator_port.isid() == Some(isid);
     status.registrants.iter().filter(is_by_port).count()
 }
 
-/// Whether the unit has named the initiator port of each registration by a key.
+/// Returns whether the status names the initiator port of each registration by a key.
 fn is_complete(status: &FullStatus, key: ReservationKey) -> bool {
     let has_port = |it: &Registrant| it.key != key || it.initiator_port.isid().is_some();
     !status.is_truncated() && status.registrants.iter().all(has_port)

@@ -1,4 +1,5 @@
-//! The owner, each procedure at each answer to each of its questions, and a disk at the model of a unit.
+//! Tests of the owner, of each procedure with each answer to each of its questions, and of a disk with a model
+//! of a unit.
 
 mod end;
 mod join;

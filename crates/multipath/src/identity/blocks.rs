@@ -1,14 +1,15 @@
-//! The commands that address the blocks of a unit.
+//! Commands that address the blocks of a unit.
 
 use iscsi_pdu::scsi::Cdb;
 
 use super::capacity::Capacity;
 
-/// The blocks of a unit: how many bytes they are, and the commands that address them, of the width that the unit knows.
+/// The blocks of a unit: conversion to bytes, and the commands that address them, in the width that the unit
+/// supports.
 #[derive(Clone, Copy, Debug)]
 pub struct Blocks<'a>(pub &'a Capacity);
 
-/// No command can address these blocks.
+/// Error of blocks that no command can address.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum BlockError {
     /// The length is not a whole number of blocks.
@@ -19,7 +20,7 @@ pub enum BlockError {
         /// Length of a block, in bytes.
         block_size: u32,
     },
-    /// They lie beyond what the commands of the unit can address.
+    /// The blocks lie beyond what 10-byte commands can address, and the unit supports no other commands.
     #[error("{len} bytes at offset {offset} do not fit a unit of {capacity} bytes")]
     OutOfRange {
         /// Offset, in bytes.
@@ -32,19 +33,20 @@ pub enum BlockError {
 }
 
 impl Blocks<'_> {
-    /// The most blocks that the length field of each form of a command can hold, in whole blocks of 4096 bytes where there are
-    /// eight to one: a unit may turn out to know the short form only.
+    /// Maximum number of blocks of one command: what the length field of every form can hold, because a unit
+    /// may turn out to support only the short form. It is a multiple of 8, so that blocks of 512 bytes fill
+    /// whole blocks of 4096.
     pub const MAX: u32 = (Cdb::MAX_BLOCKS_10 / 8 * 8) as u32;
 
-    /// How many bytes these blocks are.
+    /// Returns the number of bytes of these blocks.
     pub const fn bytes_of(self, blocks: u32) -> usize {
         (blocks as usize).saturating_mul(self.0.block_size as usize)
     }
 
-    /// How many blocks these bytes are.
+    /// Returns the number of blocks of `len` bytes.
     ///
     /// # Errors
-    /// [`BlockError::NotWhole`] if they end within a block.
+    /// [`BlockError::NotWhole`] if the bytes end within a block.
     pub fn count(self, len: usize) -> Result<u32, BlockError> {
         let block_size = self.0.block_size;
         let blocks = u32::try_from(len / block_size as usize).ok();
@@ -52,10 +54,10 @@ impl Blocks<'_> {
         whole.ok_or(BlockError::NotWhole { len, block_size })
     }
 
-    /// READ.
+    /// Returns a READ command.
     ///
     /// # Errors
-    /// [`BlockError::OutOfRange`] if the unit knows only READ (10), which cannot address the blocks.
+    /// [`BlockError::OutOfRange`] if the unit supports only READ (10), which cannot address the blocks.
     pub fn read(self, lba: u64, blocks: u32) -> Result<Cdb, BlockError> {
         if self.0.long_commands {
             return Ok(Cdb::read_16(lba, blocks));
@@ -64,10 +66,10 @@ impl Blocks<'_> {
         Ok(Cdb::read_10(lba, blocks))
     }
 
-    /// WRITE.
+    /// Returns a WRITE command.
     ///
     /// # Errors
-    /// [`BlockError::OutOfRange`] if the unit knows only WRITE (10), which cannot address the blocks.
+    /// [`BlockError::OutOfRange`] if the unit supports only WRITE (10), which cannot address the blocks.
     pub fn write(self, lba: u64, blocks: u32) -> Result<Cdb, BlockError> {
         if self.0.long_commands {
             return Ok(Cdb::write_16(lba, blocks));
@@ -76,7 +78,7 @@ impl Blocks<'_> {
         Ok(Cdb::write_10(lba, blocks))
     }
 
-    /// SYNCHRONIZE CACHE of the whole medium.
+    /// Returns a SYNCHRONIZE CACHE command for the whole medium.
     pub fn flush(self) -> Cdb {
         if self.0.long_commands {
             Cdb::synchronize_cache_16(0, 0)
@@ -85,7 +87,7 @@ impl Blocks<'_> {
         }
     }
 
-    /// Address and length as commands of 10 bytes hold them.
+    /// Returns address and length in the widths of 10-byte commands.
     fn short_address(self, lba: u64, blocks: u32) -> Result<(u32, u16), BlockError> {
         let block_size = u64::from(self.0.block_size);
         let short = u32::try_from(lba).ok().zip(u16::try_from(blocks).ok());

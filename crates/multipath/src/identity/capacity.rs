@@ -1,4 +1,4 @@
-//! How many blocks of which size a unit has.
+//! Number and size of the blocks of a unit.
 
 use iscsi_pdu::scsi::{ReadCapacity10, ReadCapacity16};
 
@@ -19,8 +19,8 @@ pub struct Capacity {
     pub provisioning_management: bool,
     /// LBPRZ: deallocated blocks read as zeros.
     pub unmapped_reads_zeros: bool,
-    /// Whether the unit supports READ CAPACITY (16). If so, the 16-byte commands are sent first,
-    /// and the 10-byte ones once it has refused those.
+    /// Whether the unit supports READ CAPACITY (16). If so, the 16-byte commands are sent first, and the
+    /// 10-byte ones after it has refused the long form.
     pub long_commands: bool,
 }
 
@@ -45,8 +45,8 @@ impl From<ReadCapacity16> for Capacity {
     }
 }
 
-/// The capacity of a unit that answers READ CAPACITY (10) only; `None` if it has more blocks than that can count: a part of a
-/// unit must not count as the whole.
+/// Returns the capacity of a unit that supports only READ CAPACITY (10); `None` if the unit has more blocks
+/// than that can count, because a part of a unit must not count as the whole.
 pub fn short_capacity(answer: ReadCapacity10) -> Option<Capacity> {
     Some(Capacity {
         blocks: answer.blocks()?,
@@ -58,7 +58,7 @@ pub fn short_capacity(answer: ReadCapacity10) -> Option<Capacity> {
     })
 }
 
-/// The capacity of a unit now, by READ CAPACITY (10), the only form that it knew `before`.
+/// Returns the present capacity of a unit by READ CAPACITY (10), the only form that it supported `before`.
 pub fn short_capacity_now(before: &Capacity, answer: ReadCapacity10) -> Capacity {
     let blocks = answer.blocks().unwrap_or(before.blocks);
     Capacity { blocks, block_size: answer.block_length, ..*before }
@@ -67,7 +67,8 @@ pub fn short_capacity_now(before: &Capacity, answer: ReadCapacity10) -> Capacity
 /// Compares the block sizes of a unit before and now.
 ///
 /// # Errors
-/// [`Verdict::OtherBlockSize`] if they differ: the data of each block would lie elsewhere, also where the unit has as many bytes.
+/// [`Verdict::OtherBlockSize`] if they differ. The data of each block would lie elsewhere, even if the unit has
+/// the same number of bytes.
 pub const fn check_block_size(before: &Capacity, now: &Capacity) -> Result<(), Verdict> {
     let (before, now) = (before.block_size, now.block_size);
     if now == before { Ok(()) } else { Err(Verdict::OtherBlockSize { before, now }) }
@@ -81,7 +82,7 @@ mod tests {
         ReadCapacity10::decode(&[last, [0, 0, 2, 0]].concat()).unwrap()
     }
 
-    /// SBC-3: 0xffffffff blocks say that READ CAPACITY (16) must be asked.
+    /// SBC-3: 0xffffffff blocks mean that READ CAPACITY (16) must be used.
     #[test]
     fn what_the_short_answer_cannot_count_is_not_taken_for_the_whole() {
         assert_eq!(short_capacity(answer([0xff; 4])), None);

@@ -1,30 +1,30 @@
-//! Which commands a unit does not know.
+//! Commands that a unit does not support.
 
-/// The forms of commands that the unit has refused to know, over any session: one bit for each operation code of the commands of
-/// 16 bytes, 80h to 9Fh.
+/// The command forms that the unit has refused, over any session: one bit for each operation code of the
+/// 16-byte commands, 80h to 9Fh.
 ///
-/// A unit need not know any of them, whatever READ CAPACITY (16) returns. Each is found out by itself, so that a unit without
-/// SYNCHRONIZE CACHE (16) is still read beyond 2 TiB.
+/// A unit need not support any of them, whatever READ CAPACITY (16) returns. Each form is tried separately, so
+/// that a unit without SYNCHRONIZE CACHE (16) is still read beyond 2 TiB.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct UnknownForms(u32);
 
 impl UnknownForms {
-    /// The unit has refused this operation code with INVALID COMMAND OPERATION CODE.
+    /// Adds an operation code that the unit has refused with INVALID COMMAND OPERATION CODE.
     pub const fn add(&mut self, operation_code: u8) {
         self.0 |= Self::bit(operation_code);
     }
 
-    /// Whether the unit has refused this operation code.
+    /// Returns whether the unit has refused this operation code.
     pub const fn contains(self, operation_code: u8) -> bool {
         self.0 & Self::bit(operation_code) != 0
     }
 
-    /// All of them in one number.
+    /// Packs the refused forms into bits.
     pub const fn to_bits(self) -> u32 {
         self.0
     }
 
-    /// The forms that [`to_bits`](Self::to_bits) has returned.
+    /// Unpacks the refused forms from the bits of [`to_bits`](Self::to_bits).
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }

@@ -1,17 +1,17 @@
-//! Whether the medium of a unit may be another one than before.
+//! Changes of the medium of a unit.
 
-/// What the unit has reported of its medium. The unit keeps its name with each medium that is put in, so no question can tell
-/// them apart.
+/// Reports of the unit about its medium. The unit keeps its name with each medium, so no question can tell two
+/// media apart.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Medium {
-    /// It may have changed, whether or not the unit was known then.
+    /// Whether a change was ever reported, before or after the unit became known.
     is_reported: bool,
-    /// It may be another one than the one that is known.
+    /// Whether the medium may be another one than the known one.
     is_in_question: bool,
 }
 
 impl Medium {
-    /// The unit has reported that it may have changed. `was_known`: it can be removed, and one was known by then.
+    /// Records a report of a change. `was_known` is whether the medium is removable and was known by then.
     pub(super) const fn may_have_changed(&mut self, was_known: bool) {
         self.is_reported = true;
         self.is_in_question |= was_known;
@@ -21,7 +21,7 @@ impl Medium {
         self.is_reported
     }
 
-    /// Whether nothing may be sent to the unit any more, over any path.
+    /// Returns whether nothing may be sent to the unit any more, over any path.
     pub(super) const fn is_in_question(self) -> bool {
         self.is_in_question
     }

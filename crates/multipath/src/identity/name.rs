@@ -1,4 +1,4 @@
-//! By what a unit is recognized, whatever path leads to it.
+//! Names by which a unit is recognized, over any path.
 
 use std::fmt;
 
@@ -6,33 +6,33 @@ use iscsi_pdu::IscsiName;
 use iscsi_pdu::scsi::vpd::Designator;
 use iscsi_pdu::scsi::{Lun, StandardInquiry};
 
-/// By what a unit is recognized.
+/// Name by which a unit is recognized.
 ///
 /// A missing name proves neither equality nor difference. Only another name of the same type proves another unit.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum UnitName {
-    /// Its best designator (VPD page 83), and its serial number beside it.
+    /// The best designator (VPD page 83) of the unit, and its serial number, if it has one.
     Designator(Designator, Option<String>),
-    /// Its serial number (VPD page 80).
+    /// The serial number (VPD page 80).
     SerialNumber(String),
-    /// It reports no name: its address, and the model that is there.
+    /// The unit reports no name: its address, and the model of the unit there.
     Address(UnitAddress, Model),
-    /// It reports no name, within one session, which leads to one address.
+    /// The unit reports no name, and is used within one session, which leads to one address.
     Model(Model),
 }
 
-/// The address of a logical unit behind target ports (SAM-5 §4.6.2): for one initiator, always the same unit.
+/// The address of a logical unit at target ports (SAM-5 §4.6.2). For one initiator, it is always the same unit.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct UnitAddress {
     /// Name of the target.
     pub target: IscsiName,
     /// Target portal group tag.
     pub portal_group: u16,
-    /// Number of the unit.
+    /// LUN of the unit.
     pub lun: Lun,
 }
 
-/// What the standard INQUIRY data of a unit say of it.
+/// Description of a unit in its standard INQUIRY data.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Model {
     /// T10 VENDOR IDENTIFICATION.
@@ -43,19 +43,19 @@ pub struct Model {
     pub revision: String,
 }
 
-/// Why a path does not count as one to the unit.
+/// Reason why a path does not count as a path to the unit.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Mismatch {
-    /// It leads to this unit.
+    /// The path leads to this unit.
     Other(String),
-    /// Nothing proves where it leads.
+    /// Nothing proves to which unit the path leads.
     Unproven(Unproven),
 }
 
-/// Why nothing proves where a path leads.
+/// Reason why nothing proves to which unit a path leads.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Unproven {
-    /// The unit there reports no name of that type.
+    /// The unit reports no name of the expected type.
     #[error("the unit there does not say that name")]
     NoSuchName,
     /// The unit has no name, and the portal belongs to another portal group.
@@ -67,7 +67,7 @@ pub enum Unproven {
 }
 
 impl UnitName {
-    /// The name of a unit with this designator and this serial number; `None` if it has neither.
+    /// Creates the name of a unit with this designator and this serial number; `None` if it has neither.
     pub fn of(designator: Option<Designator>, serial: Option<String>) -> Option<Self> {
         match designator {
             Some(designator) => Some(Self::Designator(designator, serial)),
@@ -75,7 +75,7 @@ impl UnitName {
         }
     }
 
-    /// Whether the unit reports the name itself.
+    /// Returns whether the unit reports the name itself.
     pub const fn is_reported(&self) -> bool {
         matches!(self, Self::Designator(..) | Self::SerialNumber(_))
     }
@@ -83,7 +83,7 @@ impl UnitName {
     /// Compares the best names that both sides have.
     ///
     /// # Errors
-    /// [`Mismatch::Other`] if one name is another one, [`Mismatch::Unproven`] if no two names are of one type.
+    /// [`Mismatch::Other`] if the names differ, [`Mismatch::Unproven`] if no two names have the same type.
     pub fn compare(
         &self,
         designator: Option<&Designator>,
@@ -103,7 +103,7 @@ impl UnitName {
         }
     }
 
-    /// Compares a unit that has been asked everything; it is at this address, if that is known.
+    /// Compares a unit after all questions. `address` is its address, if that is known.
     ///
     /// # Errors
     /// As [`compare`](Self::compare).
@@ -123,13 +123,13 @@ impl UnitName {
         }
     }
 
-    /// Whether this designator alone decides.
+    /// Returns whether this designator alone decides.
     pub fn is_comparable(&self, found: Option<&Designator>) -> bool {
         self.comparable(found).is_some()
     }
 
-    /// Both designators, if they are of one type: a unit may have several, and report another as its best when it leaves some
-    /// out.
+    /// Returns both designators if they have the same type. A unit may have several, and report another one as
+    /// its best when it omits some.
     fn comparable<'a>(&'a self, found: Option<&'a Designator>) -> Option<[&'a Designator; 2]> {
         let (Self::Designator(known, _), Some(found)) = (self, found) else { return None };
         (known.designator_type == found.designator_type).then_some([known, found])
@@ -144,7 +144,7 @@ impl UnitAddress {
     /// Compares the address of a unit without a name.
     ///
     /// # Errors
-    /// [`Mismatch::Unproven`] if it is another one, or unknown.
+    /// [`Mismatch::Unproven`] if the address differs or is unknown.
     pub fn compare(&self, found: Option<&Self>) -> Result<(), Mismatch> {
         let why = match found {
             Some(found) if found == self => return Ok(()),
@@ -159,7 +159,7 @@ impl Model {
     /// Compares the model of a unit without a name.
     ///
     /// # Errors
-    /// [`Mismatch::Other`] if it is another one.
+    /// [`Mismatch::Other`] if the model differs.
     pub fn compare(&self, found: &Self) -> Result<(), Mismatch> {
         same(self, found)
     }
@@ -211,8 +211,8 @@ mod tests {
 
     use super::*;
 
-    /// SPC-4 §7.8.6: a unit may have designators of several types, and only one of the same type is
-    /// another name.
+    /// SPC-4 §7.8.6: a unit may have designators of several types, and only one of the same type is another
+    /// name.
     #[test]
     fn designators_of_different_types_are_not_compared() {
         let name = |kind, byte| {
@@ -230,7 +230,7 @@ mod tests {
         assert!(matches!(known.compare(Some(&eui), None), Err(Mismatch::Unproven(_))));
     }
 
-    /// Two units whose serial numbers are no text are two units all the same.
+    /// Two units with serial numbers that are no text are two units nevertheless.
     #[test]
     fn serial_numbers_of_any_bytes_are_compared() {
         let serial = |bytes: [u8; 4]| {

@@ -1,4 +1,4 @@
-//! What a unit reports of itself.
+//! Properties that a unit reports about itself.
 
 use iscsi_pdu::scsi::vpd::{
     BlockDeviceCharacteristics, BlockLimits, Designator, DeviceIdentification,
@@ -20,11 +20,10 @@ pub struct Profile {
     pub product: String,
     /// PRODUCT REVISION LEVEL.
     pub revision: String,
-    /// RMB: the medium is removable. Once the unit has reported that another medium may be there,
-    /// nothing more is sent to it: each request fails.
+    /// RMB: the medium is removable. Once the unit has reported that another medium may be there, nothing more
+    /// is sent to it, and each request fails.
     pub removable: bool,
-    /// TPGS: whether the unit is reached through groups of ports with separate states (SPC-4
-    /// §6.4.2).
+    /// TPGS: whether the unit is reached through target port groups with separate states (SPC-4 §6.4.2).
     #[doc(alias = "ALUA")]
     pub target_port_group_support: TargetPortGroupSupport,
     /// Unit serial number (VPD page 80).
@@ -32,7 +31,7 @@ pub struct Profile {
     /// The strongest name of the unit (VPD page 83).
     #[doc(alias("WWN", "NAA"))]
     pub designator: Option<Designator>,
-    /// Number of blocks, and their size.
+    /// Number and size of the blocks.
     pub capacity: Capacity,
     /// Limits of one command (VPD page B0); all zero if the unit does not report them.
     pub limits: BlockLimits,
@@ -40,7 +39,7 @@ pub struct Profile {
     pub characteristics: Option<BlockDeviceCharacteristics>,
     /// Support for deallocating blocks (VPD page B2).
     pub provisioning: Option<LogicalBlockProvisioning>,
-    /// WP: the unit does not allow writing.
+    /// WP: the unit is write-protected.
     pub write_protected: bool,
     /// DPOFUA: READ and WRITE accept the FUA bit.
     pub force_unit_access: bool,
@@ -49,20 +48,20 @@ pub struct Profile {
     pub write_cache: Option<bool>,
 }
 
-/// The answers of a unit to the questions for its profile.
+/// Answers of a unit to the questions for its profile.
 #[derive(Debug)]
 pub struct Answers {
     /// Standard INQUIRY data.
     pub inquiry: StandardInquiry,
-    /// The vital product data that it reports.
+    /// The vital product data of the unit.
     pub pages: Pages,
     /// READ CAPACITY.
     pub capacity: Capacity,
-    /// MODE SENSE, if the unit knows it.
+    /// MODE SENSE, if the unit supports it.
     pub mode: Option<ModeParameters>,
 }
 
-/// The vital product data that a disk may have; `None` for a page that it refuses, or that makes no sense.
+/// Vital product data of a disk; `None` for a page that the unit refuses, or that cannot be read.
 #[derive(Debug, Default)]
 pub struct Pages {
     /// The list of the pages (VPD page 00).
@@ -80,7 +79,8 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Without the pages that are not in the list, if there is one: some units answer for pages that they do not have.
+    /// Removes the pages that are not in the list, if there is a list: some units answer for pages that they do
+    /// not have.
     fn listed(self) -> Self {
         let list = self.list;
         let has = |page| list.as_ref().is_none_or(|list| list.contains(page));
@@ -118,7 +118,8 @@ impl From<Answers> for Profile {
     }
 }
 
-/// The most bytes that one READ or WRITE may move, up to `wanted`: a whole number of blocks, at least one.
+/// Returns the maximum number of bytes that one READ or WRITE may move, up to `wanted`: a whole number of
+/// blocks, at least one.
 pub fn max_transfer(profile: &Profile, wanted: usize) -> usize {
     let block = profile.capacity.block_size as usize;
     let limit = profile.limits.maximum_transfer_length.unwrap_or(u32::MAX);
@@ -126,7 +127,7 @@ pub fn max_transfer(profile: &Profile, wanted: usize) -> usize {
     (wanted / block).clamp(1, limit) * block
 }
 
-/// Whether blocks that are deallocated read as zeros, by all that the unit reports of it.
+/// Returns whether deallocated blocks read as zeros, by everything that the unit reports about it.
 pub fn unmapped_reads_zeros(profile: &Profile) -> bool {
     profile.capacity.provisioning_management
         && profile.capacity.unmapped_reads_zeros

@@ -1,4 +1,4 @@
-//! The revalidation of a path: whether it still leads to the unit that it led to.
+//! Revalidation of a path: whether it still leads to the same unit.
 
 mod interview;
 mod procedure;
@@ -15,23 +15,23 @@ use procedure::Procedure;
 pub use proof::{Proof, ProofStep};
 pub use step::{Command, End, Failure, Question, Step, Terms, WaiterId};
 
-/// The revalidations of a unit: one for each path over which the unit has to be asked again which one it is
-/// ([`Identity`](crate::Identity)), for all that wait for the answer.
+/// The revalidations of a unit, one for each path over which the unit has to be asked again which one it is
+/// ([`Identity`](crate::Identity)). All callers that wait share the answer.
 ///
 /// Up to four questions are sent at the same time:
 ///
 /// | question | the unit is the known one if |
 /// |---|---|
-/// | INQUIRY | a disk is there; where the unit reports no name, its model is the same |
+/// | INQUIRY | a disk is there; if the unit reports no name, its model is the same |
 /// | VPD page 83, then VPD page 80 if page 83 decides nothing | the best names that both sides have are equal ([`UnitName`](crate::UnitName)) |
 /// | READ CAPACITY (16) and (10) | the blocks have the same size. The unit may have grown or shrunk |
-/// | MODE SENSE | always. The unit counts as one with a volatile cache if it does not report that it has none: a reset may be all that is reported of what came before it (SAM-5 §5.14), also in place of MODE PARAMETERS CHANGED |
+/// | MODE SENSE | always. The unit counts as one with a volatile cache unless it reports that it has none: it may have reported only a reset, instead of everything before it (SAM-5 §5.14), also instead of MODE PARAMETERS CHANGED |
 ///
-/// The answer resolves the reasons that there were when the questions were sent; where there are further ones by then, the
-/// unit is asked again. Another name or another size of blocks is a verdict for good. An answer that proves nothing is asked for
-/// again, after a pause, until the retry timeout of all that wait is over. What cannot pass by itself on this path is
-/// returned immediately, and the next caller has the unit asked again: the session is over, there is no disk behind the
-/// number, or the port does not serve the unit.
+/// The answer resolves the reasons that existed when the questions were sent; if there are further reasons by
+/// then, the unit is asked again. Another name or another block size is a final verdict. If an answer proves
+/// nothing, the questions are repeated after a pause, until the retry timeout of all waiting callers is over. A
+/// failure that cannot pass by itself on this path is returned immediately, and the next caller causes new
+/// questions: the session is over, the LUN has no disk, or the port does not serve the unit.
 ///
 /// ```
 /// # use std::time::{Duration, Instant};
@@ -68,13 +68,13 @@ pub use step::{Command, End, Failure, Question, Step, Terms, WaiterId};
 pub struct Revalidations {
     paths: Vec<(PathId, Procedure)>,
     next_waiter: u64,
-    /// No number is used twice, so that an end that comes late is not taken for that of another question.
+    /// No number is used twice, so that a late end is not taken for the end of another question.
     next_question: u32,
 }
 
 impl Revalidations {
-    /// Adds a caller that waits until it is certain that the path leads to the known unit. Returns whether it is the first
-    /// one: then [`poll`](Self::poll) the path until [`Step::Idle`].
+    /// Adds a caller that waits until it is certain that the path leads to the known unit. Returns whether it
+    /// is the first one: then [`poll`](Self::poll) the path until [`Step::Idle`].
     pub fn wait(&mut self, path: PathId, terms: &Terms, now: Instant) -> (WaiterId, bool) {
         let waiter = WaiterId(self.next_waiter);
         self.next_waiter += 1;
@@ -88,8 +88,8 @@ impl Revalidations {
         (waiter, true)
     }
 
-    /// Returns what is done next for a path. Each question is returned once. Poll again after [`on_end`](Self::on_end) and
-    /// [`cancel`](Self::cancel), and when [`poll_timeout`](Self::poll_timeout) has come.
+    /// Returns the next step of a path. Each question is returned once. Poll again after
+    /// [`on_end`](Self::on_end), after [`cancel`](Self::cancel), and at [`poll_timeout`](Self::poll_timeout).
     pub fn poll(&mut self, path: PathId, unit: &mut Unit, now: Instant) -> Step {
         let Self { paths, next_question, .. } = self;
         let procedure = paths.iter_mut().find(|(other, _)| *other == path);
@@ -100,20 +100,21 @@ impl Revalidations {
         step
     }
 
-    /// Takes the end of a question. An end that was taken before, or that nothing waits for any more, changes nothing.
+    /// Records the end of a question. A second end of the same question, or one that is not needed any more,
+    /// changes nothing.
     pub fn on_end(&mut self, path: PathId, question: u32, end: End<'_>) {
         if let Some(procedure) = self.get_mut(path) {
             procedure.on_end(question, end);
         }
     }
 
-    /// Returns when to [`poll`](Self::poll) the path, whatever happens before.
+    /// Returns when to [`poll`](Self::poll) the path at the latest, if nothing happens before.
     pub fn poll_timeout(&self, path: PathId) -> Option<Instant> {
         let procedure = self.paths.iter().find(|(other, _)| *other == path);
         procedure.and_then(|(_, it)| it.poll_timeout())
     }
 
-    /// A caller waits no longer.
+    /// Removes a caller that waits no longer.
     pub fn cancel(&mut self, waiter: WaiterId) {
         self.paths.iter_mut().for_each(|(_, it)| it.leave(waiter));
     }

@@ -1,24 +1,24 @@
-//! The reasons to ask a unit again which one it is, over one path, and what has resolved them.
+//! Reasons to ask a unit again which one it is, over one path, and their resolution.
 
 use std::hash::{Hash, Hasher};
 
-/// What is known of one path.
+/// Reasons and verdict of one path.
 ///
-/// Reasons are counted, since some come while the unit is being asked: an answer resolves those that there were when the
-/// question was sent.
+/// Reasons are counted, because some arise while the unit is being asked: an answer resolves only the reasons
+/// that existed when the question was sent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Revalidation {
-    /// Reasons that have come over this path.
+    /// Number of reasons that arose over this path.
     own: u64,
-    /// Commands of this path that this side has given up: their status may have been a reason.
+    /// Number of commands of this path that the initiator has given up: their status may have been a reason.
     given_up: u64,
-    /// How many of all there were when the unit was asked before it was recognized last.
+    /// Total number of reasons at the last question after which the unit was recognized.
     resolved: u64,
-    /// The path does not lead to the unit.
+    /// Set if the path does not lead to the unit.
     verdict: Option<Box<Verdict>>,
 }
 
-/// A number of reasons that hold for all paths: another path has found another unit.
+/// A number of reasons that hold for all paths, because another path has found another unit.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct SharedReasons(u64);
 
@@ -26,30 +26,31 @@ pub struct SharedReasons(u64);
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Reasons(u64);
 
-/// What there was of reasons when a command began.
+/// State of the reasons when a command began.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Before {
     resolved: u64,
     given_up: u64,
 }
 
-/// Why a path must not be used any more.
+/// Reason why a path must not be used any more.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Verdict {
-    /// It leads to another unit.
+    /// The path leads to another unit.
     #[error("the path leads to {found}, not to {expected}")]
     OtherUnit {
-        /// The name of the unit that it led to.
+        /// Name of the unit that the path led to before.
         expected: String,
-        /// The name of the unit that is there.
+        /// Name of the unit that the path leads to.
         found: String,
     },
-    /// The blocks have another size: their data would lie elsewhere, also where they are as many bytes.
+    /// The block size of the unit has changed. The same block address would mean other data, even if the unit
+    /// still has the same number of bytes.
     #[error("the blocks of the unit had {before} bytes, and have {now} bytes now")]
     OtherBlockSize {
-        /// Bytes of a block before.
+        /// Block size before, in bytes.
         before: u32,
-        /// Bytes of a block now.
+        /// Block size now, in bytes.
         now: u32,
     },
     /// The unit may have another medium.
@@ -109,9 +110,12 @@ impl Revalidation {
         asked_at.map(|asked_at| reasons.wrapping_sub(asked_at.0)).hash(state);
     }
 
-    /// All commands that this side has given up count as one reason: otherwise a command that takes long would never end where
-    /// many others are given up. TASK ABORTED and unreadable sense data are reasons of their own, since each may have come in the
-    /// place of a report.
+    /// Returns whether another unit may have been there for a time since a command began: there were two
+    /// reasons.
+    ///
+    /// All commands that the initiator has given up count as one reason: otherwise a command that takes long
+    /// could never end while many others are given up. TASK ABORTED and unreadable sense data count each,
+    /// because each may have replaced a report.
     pub(super) const fn may_be_two_since(&self, shared: SharedReasons, before: Before) -> bool {
         let given_up = self.given_up - before.given_up;
         let reasons = self.reasons(shared).0.saturating_sub(before.resolved);
@@ -127,7 +131,7 @@ impl SharedReasons {
 }
 
 impl Reasons {
-    /// With one more that is known to have come before the question was answered.
+    /// Returns the number with one more reason, which is known to be older than the answer to the question.
     #[must_use]
     pub const fn and_one(self) -> Self {
         Self(self.0 + 1)

@@ -1,22 +1,22 @@
-//! How many bytes a unit has by now: it may grow and shrink while it is used (SBC-3 §4.7).
+//! Present size of a unit: it may grow and shrink while it is used (SBC-3 §4.7).
 
-/// The capacity, over all paths.
+/// Capacity of the unit, over all paths.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Size {
-    /// The latest question that was sent, and the latest one that was answered.
+    /// The last question that was sent, and the last one that was answered.
     asked: u64,
     answered: u64,
-    /// Bytes now, and the most that the unit ever had.
+    /// Present bytes, and the most bytes that the unit ever had.
     now: u64,
     most: u64,
 }
 
-/// A question for the capacity. Answers count in the order in which the questions were sent, since one session may answer later
-/// than another.
+/// A question for the capacity. Answers count in the order of the questions, because one session may answer
+/// later than another.
 #[derive(Clone, Copy, Debug)]
 pub struct SizeQuestion(u64);
 
-/// The unit has another capacity.
+/// A change of the capacity of a unit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Resized {
     /// Bytes before.
@@ -25,27 +25,27 @@ pub struct Resized {
     pub now: u64,
 }
 
-/// A range does not lie on the unit.
+/// Error of a range that does not lie on the unit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RangeError {
-    /// It did once.
+    /// The range ends beyond the end of the unit, but lay on the unit before the unit shrank.
     #[error("the unit has shrunk from {before} to {now} bytes")]
     Shrunk {
-        /// The most bytes that the unit had.
+        /// Largest size that the unit has had, in bytes.
         before: u64,
-        /// Bytes now.
+        /// Size of the unit, in bytes.
         now: u64,
     },
-    /// It never did.
+    /// The range ends beyond every size that the unit has had.
     #[error("the range ends beyond the {capacity} bytes of the unit")]
     Beyond {
-        /// Bytes now.
+        /// Size of the unit, in bytes.
         capacity: u64,
     },
 }
 
 impl Size {
-    /// The first capacity that the unit has reported, bytes.
+    /// Sets the first capacity that the unit has reported, in bytes.
     pub(super) const fn begin(&mut self, bytes: u64) {
         self.now = bytes;
         self.most = bytes;

@@ -1,13 +1,13 @@
-//! How long a target port may take to change its state towards a unit.
+//! Time limits for state changes of target ports.
 
 use std::time::Duration;
 
-/// How long is waited for a port that changes its asymmetric access state.
+/// Time limit of the wait for a port that changes its asymmetric access state.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Transitions {
     /// IMPLICIT TRANSITION TIME in seconds (SPC-4 §6.37); 0 if the unit does not report it.
     reported: u8,
-    /// Another port may serve the unit, and is tried before this one is waited for.
+    /// Whether the wait is cut short, because another port may serve the unit and is tried first.
     are_cut_short: bool,
     has_other_ports: bool,
 }
@@ -16,7 +16,7 @@ impl Transitions {
     /// The limit while another port can be tried.
     const SHORT: Duration = Duration::from_secs(1);
 
-    /// The unit has reported its time, in seconds, or none. Zero stands for none.
+    /// Records the time that the unit has reported, in seconds. Zero and `None` mean that it reports no time.
     pub fn on_report(&mut self, seconds: Option<u8>) {
         self.reported = seconds.unwrap_or(0);
     }
@@ -26,29 +26,29 @@ impl Transitions {
         self.are_cut_short = are_cut_short;
     }
 
-    /// From now on requests may go through several ports.
+    /// Records that requests may go through several ports.
     pub const fn add_other_ports(&mut self) {
         self.has_other_ports = true;
     }
 
-    /// Whether requests may go through several ports.
+    /// Returns whether requests may go through several ports.
     pub const fn has_other_ports(&self) -> bool {
         self.has_other_ports
     }
 
-    /// All of it in one number.
+    /// Packs the value into bits.
     pub fn to_bits(self) -> u32 {
         let [cut, others] = [self.are_cut_short, self.has_other_ports].map(u32::from);
         u32::from(self.reported) | cut << 8 | others << 9
     }
 
-    /// What [`to_bits`](Self::to_bits) has returned.
+    /// Unpacks the value from the bits of [`to_bits`](Self::to_bits).
     pub const fn from_bits(bits: u32) -> Self {
         let [reported, flags, ..] = bits.to_le_bytes();
         Self { reported, are_cut_short: flags & 1 != 0, has_other_ports: flags & 2 != 0 }
     }
 
-    /// How long is waited; `usual` where the unit reports no time.
+    /// Returns the time limit; it is based on `usual` if the unit reports no time.
     pub fn limit(&self, usual: Duration) -> Duration {
         let limit = match self.reported {
             0 => usual,

@@ -1,4 +1,4 @@
-//! The attempts of requests, and the questions of the machine, that have not ended.
+//! Attempts of requests, and questions of the machine, that have not ended.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use crate::slab::{Secondary, Slab};
 /// The attempts that have not ended.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Attempts {
-    /// Those of the requests of each disk, by the keys of its engine.
+    /// Attempts of the requests of each disk, by the keys of its engine.
     of_requests: BTreeMap<DiskId, Secondary<Attempt>>,
-    /// Those that no engine knows.
+    /// Attempts that no engine knows.
     questions: Slab<Attempt>,
-    /// How many there are over each path that has any.
+    /// Number of attempts over each path that has any.
     counts: ByPath<usize>,
 }
 
@@ -64,7 +64,7 @@ impl Attempts {
         }
     }
 
-    /// All that there are, for what is rare.
+    /// Returns all attempts. It visits every one, so it is for rare cases.
     pub(super) fn iter(&self) -> impl Iterator<Item = (AttemptId, &Attempt)> {
         let of_requests = self.of_requests.iter().flat_map(|(disk, all)| {
             let key =
@@ -76,18 +76,18 @@ impl Attempts {
         of_requests.chain(questions).map(|(key, attempt)| (AttemptId(key), attempt))
     }
 
-    /// Whether there are any over a path.
+    /// Returns whether there are attempts over a path.
     pub(super) fn are_on(&self, path: PathId) -> bool {
         self.counts.get(path).is_some()
     }
 
-    /// Whether there are any of a disk.
+    /// Returns whether there are attempts of a disk.
     pub(super) fn are_of(&self, disk: DiskId) -> bool {
         let has_requests = self.of_requests.get(&disk).is_some_and(|all| all.len() > 0);
         has_requests || self.questions.iter().any(|(_, attempt)| attempt.disk == disk)
     }
 
-    /// A disk has left, after all of its attempts have ended.
+    /// Removes a disk after all of its attempts have ended.
     pub(super) fn remove_disk(&mut self, disk: DiskId) {
         self.of_requests.remove(&disk);
     }

@@ -1,4 +1,4 @@
-//! A canonical form of a machine, for an exhaustive search over states.
+//! Canonical hash of a machine, for an exhaustive search over states.
 
 use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
@@ -11,11 +11,12 @@ use crate::ids::PathId;
 use crate::requests;
 
 impl<E: Clone> Machine<E> {
-    /// Hashes all that decides about what follows: no statistics and no times, and names by age. Two states in which the same
-    /// follows have the same hash, so that a search over states can tell which it has seen.
+    /// Hashes everything that decides about later behavior, without statistics and times, and with identifiers
+    /// replaced by age. Two states with the same future have the same hash, so that a search over states can
+    /// recognize states that it has seen.
     pub fn fingerprint(&self, now: Instant, state: &mut impl Hasher) {
-        // In which order requests came decides nothing once they have their ranges, and neither does the order of attempts over
-        // several paths.
+        // The order of requests decides nothing once they have their ranges. The order of attempts over
+        // different paths decides nothing either.
         let of_disk = |(disk, it): (&DiskId, &Disk<E>)| {
             let name = |key| RequestId { disk: *disk, id: requests::RequestId(key) };
             it.records.iter().map(|(key, _)| name(key)).collect::<Vec<_>>()

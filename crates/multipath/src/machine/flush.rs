@@ -1,4 +1,4 @@
-//! The flushes of all disks, each an attempt of a request over the path that was chosen for it.
+//! Flushes of all disks. Each is an attempt of a request over the path that was chosen for it.
 
 use std::hash::{Hash, Hasher};
 use std::time::Instant;
@@ -10,7 +10,7 @@ use crate::ids::PathId;
 use crate::requests::{self, AttemptEnd};
 use crate::unit::Unit;
 
-/// UNIT ATTENTIONs in a row after which a command is not sent again.
+/// Number of consecutive unit attentions after which a command is not sent again.
 pub(super) const MAX_ATTENTIONS: u32 = 8;
 /// All disks of a machine share one [`Durability`](crate::Durability).
 const OWNER: FlushOwner = FlushOwner(0);
@@ -20,13 +20,13 @@ struct Running<E> {
     id: FlushId,
     disk: DiskId,
     path: PathId,
-    /// The attempt of the engine, until that is cancelled.
+    /// The attempt of the engine; `None` once it is cancelled.
     attempt: Option<requests::AttemptId>,
     has_begun: bool,
     is_answered: bool,
-    /// UNIT ATTENTIONs since the last question was given out.
+    /// Number of unit attentions since the last question.
     attentions: u32,
-    /// How the last command has ended, if not well.
+    /// The end of the last command, if it failed.
     failure: Option<AttemptEnd<E>>,
 }
 
@@ -38,14 +38,14 @@ pub(super) struct Flushes<E> {
     begun: u64,
 }
 
-/// What a flush wants done.
+/// An action for a flush.
 #[derive(Clone, Debug)]
 pub(super) enum Act<E> {
-    /// The end of this command.
+    /// Send this command, and report its end.
     Ask(DiskId, FlushId, Question),
-    /// The attempt of the engine has ended, in this way unless well.
+    /// The attempt of the engine has ended, with this failure if there is one.
     End(DiskId, requests::AttemptId, Option<AttemptEnd<E>>),
-    /// A flush has ended that nobody waits for.
+    /// None: a flush has ended that no caller waits for.
     Nothing,
 }
 
@@ -56,7 +56,7 @@ impl<E> Default for Flushes<E> {
 }
 
 impl<E: Clone> Flushes<E> {
-    /// A path was chosen for a flush.
+    /// Starts a flush over the path that was chosen for it.
     pub(super) fn start(
         &mut self,
         (disk, attempt): (DiskId, requests::AttemptId),
@@ -77,8 +77,8 @@ impl<E: Clone> Flushes<E> {
         });
     }
 
-    /// The caller has lost interest. A flush in progress goes on: it might fail on the medium without a word. Returns whether
-    /// there was such an attempt.
+    /// Notes that the caller of a flush waits no longer. A flush in progress goes on, because it might fail on
+    /// the medium without a report. Returns whether there is such an attempt.
     pub(super) fn cancel(&mut self, disk: DiskId, attempt: requests::AttemptId) -> bool {
         let is_it = |it: &&mut Running<E>| it.disk == disk && it.attempt == Some(attempt);
         let Some(running) = self.running.iter_mut().find(is_it) else { return false };
@@ -91,7 +91,7 @@ impl<E: Clone> Flushes<E> {
         true
     }
 
-    /// What is to be done next. `witness` chooses another path than this one.
+    /// Returns the next action. `witness` chooses a path other than the given one.
     pub(super) fn advance(
         &mut self,
         unit: &mut Unit,
@@ -126,7 +126,7 @@ impl<E: Clone> Flushes<E> {
         None
     }
 
-    /// A question has ended. `failure` is how, unless it is well.
+    /// Records the end of a question. `failure` is set if it failed.
     pub(super) fn on_end(
         &mut self,
         (flush, question): (FlushId, Question),
@@ -140,7 +140,8 @@ impl<E: Clone> Flushes<E> {
         }
     }
 
-    /// A command has ended in a UNIT ATTENTION, or was taken back. Returns whether it is sent again.
+    /// Records that a command was answered with a unit attention, or was taken back. Returns whether to send it
+    /// again.
     pub(super) fn is_sent_again(&mut self, flush: FlushId) -> bool {
         let running = self.running.iter_mut().find(|running| running.id == flush);
         running.is_some_and(|running| {
@@ -149,7 +150,7 @@ impl<E: Clone> Flushes<E> {
         })
     }
 
-    /// A path was lost: the flushes that wait for their turn to go over it end.
+    /// Ends the flushes that wait for their turn to go over a lost path.
     pub(super) fn path_lost(&mut self, path: PathId) -> Vec<(DiskId, requests::AttemptId)> {
         let waits = |it: &&Running<E>| it.path == path && !it.has_begun;
         let ended: Vec<_> =
@@ -161,12 +162,12 @@ impl<E: Clone> Flushes<E> {
         ended.into_iter().filter_map(|(_, disk, attempt)| Some((disk, attempt?))).collect()
     }
 
-    /// Whether a flush in progress still judges by what a path has received.
+    /// Returns whether a flush in progress still needs the reports of a path.
     pub(super) fn uses(&self, path: PathId) -> bool {
         self.procedures.needs_path(path)
     }
 
-    /// Whether a flush goes over a path, or waits to.
+    /// Returns whether a flush goes over a path, or waits to.
     pub(super) fn takes(&self, path: PathId) -> bool {
         self.running.iter().any(|running| running.path == path)
     }
@@ -176,32 +177,32 @@ impl<E: Clone> Flushes<E> {
         all.filter_map(|running| self.procedures.poll_timeout(running.id)).min()
     }
 
-    /// The path of a flush in progress that the unit has answered.
+    /// Returns whether the unit has answered a flush in progress.
     pub(super) fn is_answered(&self) -> bool {
         self.running.iter().any(|running| running.is_answered)
     }
 
-    /// How many flushes have begun.
+    /// Returns the number of flushes that have begun.
     pub(super) const fn begun(&self) -> u64 {
         self.begun
     }
 
-    /// The moments that the flushes keep.
+    /// Returns the epochs that the flushes keep.
     pub(super) fn epochs(&self) -> Vec<Option<Epoch>> {
         self.procedures.epochs().collect()
     }
 
-    /// Which flush it is, among all.
+    /// Returns the position of a flush among all.
     pub(super) fn place(&self, flush: FlushId) -> Option<usize> {
         self.running.iter().position(|running| running.id == flush)
     }
 
-    /// The attempts of the engines, in the order of their start.
+    /// Returns the attempts of the engines, in the order of their start.
     pub(super) fn attempts(&self) -> impl Iterator<Item = (DiskId, requests::AttemptId)> {
         self.running.iter().filter_map(|running| Some((running.disk, running.attempt?)))
     }
 
-    /// Hashes how far the flushes have come; `place` names paths.
+    /// Hashes the progress of the flushes; `place` names paths.
     pub(super) fn fingerprint(
         &self,
         place: impl Fn(PathId) -> Option<usize>,

@@ -1,4 +1,4 @@
-//! What a machine wants done, and the names of what it is about.
+//! Outputs of a machine, and identifiers.
 
 use std::fmt;
 
@@ -9,25 +9,25 @@ use crate::ids::PathId;
 use crate::requests;
 use crate::slab::Key;
 
-/// Identifies a disk: a user of the unit, with paths and limits of its own. None is used twice.
+/// Identifies a disk: a user of the unit with its own paths and limits. No identifier is used twice.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct DiskId(pub(super) u32);
 
-/// Identifies a request. None is used twice.
+/// Identifies a request. No identifier is used twice.
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct RequestId {
     pub(super) disk: DiskId,
-    /// The name that its engine has for it.
+    /// The identifier that the engine has for the request.
     pub(super) id: requests::RequestId,
 }
 
-/// Identifies one command that is sent over one path, or waits to be. None is used twice.
+/// Identifies one command that is sent over one path, or waits to be. No identifier is used twice.
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct AttemptId(pub(super) AttemptKey);
 
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(super) enum AttemptKey {
-    /// An attempt of a request, by the name that the engine of its disk has for it.
+    /// An attempt of a request, by the identifier that the engine of its disk has for it.
     OfRequest(DiskId, requests::AttemptId),
     /// A command of a flush, or the question which unit it is.
     Question(Key),
@@ -48,14 +48,14 @@ impl fmt::Debug for AttemptId {
     }
 }
 
-/// What is sent.
+/// A command to send.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Command {
     /// The command of a request.
     Request {
         /// The request.
         request: RequestId,
-        /// Whether the command goes in ten bytes, because the unit does not know the form of sixteen.
+        /// Whether to use the 10-byte form, because the unit does not support the 16-byte form.
         is_short: bool,
         /// Whether another copy of the request is in flight.
         is_hedge: bool,
@@ -66,15 +66,15 @@ pub enum Command {
     Ready,
     /// MODE SENSE of all pages.
     ModeSense,
-    /// The questions by which the unit is recognized. Their answer goes to
+    /// The questions by which the unit is recognized. Pass the result to
     /// [`identified`](super::Machine::identified).
     Identify,
 }
 
-/// How a request has ended well.
+/// Result of a request that has succeeded.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Done {
-    /// By this attempt.
+    /// The request was carried out by this attempt.
     By(AttemptId),
     /// All writes that were answered before the flush was submitted are on the medium.
     Flushed,
@@ -82,19 +82,19 @@ pub enum Done {
     LostWrites,
 }
 
-/// Why a request has failed. `E` is the error of a command.
+/// Reason why a request has failed. `E` is the error of a command.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Failure<E> {
-    /// As the requests of a disk fail.
+    /// A failure of the disk's requests.
     Request(requests::Failure<E>),
-    /// A lost session was writing in the range, and nothing has proved for the whole time limit that it will not go on.
+    /// A lost session was writing in the range, and its write was not settled within the time limit.
     InDoubt,
 }
 
-/// Something that is to be done now, in this order, once the machine is not locked any more.
+/// An action. Carry out the outputs in this order, after the lock around the machine is released.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Output<E> {
-    /// Send a command over a path. Commands of a path go in the order of these outputs.
+    /// Send a command over a path. Commands of a path must be sent in the order of these outputs.
     Send {
         /// The attempt, by which the end is reported.
         attempt: AttemptId,
@@ -103,9 +103,10 @@ pub enum Output<E> {
         /// The command.
         command: Command,
     },
-    /// Abort the command of an attempt. Its end is reported all the same.
+    /// Abort the command of an attempt. Its end must be reported nevertheless.
     Abort(AttemptId),
-    /// Take back the commands of a path that have not been sent: the unit may be another one. Each is reported as withdrawn.
+    /// Take back the commands of a path that have not been sent, because the unit may be another one. Report
+    /// each as withdrawn.
     Withdraw(PathId),
     /// A request has ended. Attempts of it may still be in flight.
     Completed {
@@ -114,45 +115,46 @@ pub enum Output<E> {
         /// Its result.
         result: Result<Done, Failure<E>>,
     },
-    /// Log the session of a path out: nothing is in flight there, and no flush needs its session as a witness. The path is gone.
+    /// Log out the session of a path, which has been removed: nothing is in flight there, and no flush needs
+    /// its session as a witness.
     LogOut(PathId),
     /// Wait for the class of the disk, then call [`charged`](super::Machine::charged).
     Charge {
         /// The request.
         request: RequestId,
-        /// Bytes to charge.
+        /// Number of bytes to charge.
         len: u64,
     },
     /// Reserve memory for a second copy of a read, then call [`reserved`](super::Machine::reserved).
     Reserve {
         /// The request.
         request: RequestId,
-        /// Bytes of the copy.
+        /// Number of bytes of the copy.
         len: u64,
-        /// Whether to wait for the memory, if it is not free.
+        /// Whether to wait for the memory if it is not free.
         waits: bool,
     },
-    /// The memory that was reserved for a second copy is not needed now.
+    /// Release the memory that was reserved for a second copy; it is not needed now.
     Unreserve(RequestId),
-    /// Something that a user of the disks may want to know.
+    /// Report an event.
     Event(Event<E>),
 }
 
-/// Something that a user of the disks may want to know.
+/// An event that users of the disks may want to know.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Event<E> {
     /// The unit has reported a unit attention over a path.
     Attention(PathId, AdditionalSense),
     /// A flush has failed on the medium.
     FlushFailed(PathId),
-    /// A command was retried that a path has not taken.
+    /// A command was retried after the unit had refused it over this path.
     Retried(PathId),
     /// A port has refused a request because of this state.
     PortRefused(PathId, Access),
     /// No port serves the unit to a disk.
     PortNeeded(DiskId),
-    /// The path leads to nothing that is of use, for this reason, and takes nothing more.
+    /// The path leads to nothing useful for this reason, and takes no more requests.
     PathSetAside(PathId, E),
-    /// Something is reported of a request that does not end.
+    /// A report about a request that goes on.
     Report(RequestId, requests::Report<E>),
 }

@@ -1,4 +1,4 @@
-//! The paths of the disks: opened, asked, closed, lost, and what a lost one leaves behind.
+//! Paths of the disks: opened, questioned, closed and lost ones, and the remains of lost ones.
 
 use std::time::Instant;
 
@@ -13,19 +13,20 @@ use crate::paths::Credit;
 use crate::requests::{self, AttemptEnd, end::End};
 use crate::unit::{Reported, Unit};
 
-/// What is known of a session that has logged in and leads to the unit.
+/// Facts about a session that has logged in and leads to the unit.
 #[derive(Clone, Copy, Debug)]
 pub struct PathFacts {
-    /// What may be in flight there.
+    /// Limits of what may be in flight on the path.
     pub credit: Credit,
-    /// The reasons that there had been when the unit was asked over the session which one it is.
+    /// The shared reasons that existed when the unit was asked over the session which one it is.
     pub asked_at: SharedReasons,
-    /// What the unit has reported meanwhile.
+    /// What the unit has reported to the session since.
     pub reported: Option<Reported>,
 }
 
 impl<E: Clone> Machine<E> {
-    /// A session has logged in that leads to the unit: a path of this disk. `None` if there is no such disk.
+    /// Adds a path of this disk: a session that has logged in and leads to the unit. Returns `None` if there is
+    /// no such disk.
     pub fn path_opened(&mut self, disk: DiskId, facts: PathFacts, now: Instant) -> Option<PathId> {
         let state = self.disks.get_mut(&disk).filter(|disk| !disk.is_leaving)?;
         let path =
@@ -40,7 +41,7 @@ impl<E: Clone> Machine<E> {
         Some(path)
     }
 
-    /// No path of a disk could be opened, and none will be: its requests are refused, for this reason.
+    /// Refuses the requests of a disk for which no path could be opened, and none will be.
     pub fn open_failed(&mut self, disk: DiskId, why: &E, now: Instant) {
         let has_path = self.paths.values().any(|path| path.disk == disk);
         if !has_path {
@@ -48,10 +49,10 @@ impl<E: Clone> Machine<E> {
         }
     }
 
-    /// A path was lost, with all attempts in flight there. `unsent` are those whose commands were not sent; the other ones may
-    /// still be executed, and their ranges are in doubt until [`settled`](Self::settled).
+    /// Removes a lost path with all attempts in flight there. `unsent` are the attempts whose commands were not
+    /// sent. The others may still be executed, and their ranges are in doubt until [`settled`](Self::settled).
     ///
-    /// A path that is lost already changes nothing.
+    /// A path that was removed before changes nothing.
     pub fn path_lost(&mut self, path: PathId, error: &E, unsent: &[AttemptId], now: Instant) {
         let Some(state) = self.paths.remove(&path) else { return };
         let end = |may_have_executed| AttemptEnd {
@@ -105,14 +106,14 @@ impl<E: Clone> Machine<E> {
         self.run(now);
     }
 
-    /// It is proved that the target will not execute anything any more that was sent over a lost path.
+    /// Notes the proof that the target will not execute any more commands that were sent over a lost path.
     pub fn settled(&mut self, path: PathId, now: Instant) {
         self.writes.settle(path);
         self.run(now);
     }
 
-    /// Closes a path: it takes nothing more. [`Output::LogOut`] follows when nothing is in flight there, and no other path can
-    /// vouch for what was written.
+    /// Closes a path: it takes no more requests. [`Output::LogOut`] follows when nothing is in flight there,
+    /// and no flush needs the path to vouch for earlier writes.
     pub fn close_path(&mut self, path: PathId, now: Instant) {
         self.with_engine_of(path, |engine| engine.close_path(path));
         self.run(now);
@@ -126,20 +127,20 @@ impl<E: Clone> Machine<E> {
         self.run(now);
     }
 
-    /// Sets what may be in flight on a path.
+    /// Sets the limits of what may be in flight on a path.
     pub fn set_credit(&mut self, path: PathId, credit: Credit, now: Instant) {
         self.with_engine_of(path, |engine| engine.set_credit(path, credit, now));
         self.run(now);
     }
 
-    /// Says whether the unit reports the states of its port groups.
+    /// Sets whether the unit reports the states of its port groups.
     pub fn set_follows_access(&mut self, disk: DiskId, follows: bool) {
         if let Some(disk) = self.disks.get_mut(&disk) {
             disk.requests.set_follows_access(follows);
         }
     }
 
-    /// An attempt of a disk's request has ended.
+    /// Passes the end of an attempt to the engine of its disk.
     pub(super) fn end_of_engine(
         &mut self,
         disk: DiskId,
@@ -159,7 +160,8 @@ impl<E: Clone> Machine<E> {
         }
     }
 
-    /// Asks over each path where that is due which unit it is. Returns whether a question was sent.
+    /// Sends the question which unit it is over the first path where it is due. Returns whether a question was
+    /// sent.
     pub(super) fn ask_which_unit(&mut self) -> bool {
         if !self.unit.identity.any_needs_revalidation() {
             return false;
@@ -179,14 +181,14 @@ impl<E: Clone> Machine<E> {
         true
     }
 
-    /// Logs closed paths out that have nothing left to do, forgets lost paths that no flush judges by, and disks that have
-    /// left.
+    /// Logs out closed paths that have nothing left to do. Removes lost paths that no flush needs, and disks
+    /// that have left.
     pub(super) fn log_out(&mut self) {
         let flushes = &self.flushes;
         for path in self.leaving.extract_if(.., |path| !flushes.uses(*path)) {
             self.unit.remove_path(path);
         }
-        // One after the other: of two that vouch for the same, one stays.
+        // One after the other: of two paths that can vouch for the same writes, one stays.
         while let Some(path) = self.path_that_is_over() {
             self.with_engine_of(path, |engine| engine.remove_path(path));
             self.paths.remove(&path);
@@ -214,7 +216,7 @@ impl<E: Clone> Machine<E> {
         self.paths.keys().copied().find(|path| self.is_over(*path))
     }
 
-    /// Whether a path is closed, has nothing in flight, and need not vouch for anything.
+    /// Returns whether a path is closed, has nothing in flight, and need not vouch for anything.
     fn is_over(&self, path: PathId) -> bool {
         let engine = self.paths.get(&path).and_then(|state| self.disks.get(&state.disk));
         let selector = engine.map(|disk| disk.requests.paths());

@@ -1,4 +1,4 @@
-//! What a machine keeps of its disks, paths, requests and attempts.
+//! Records of disks, paths, requests and attempts.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -18,13 +18,13 @@ use crate::unit::Begun;
 #[derive(Clone, Debug)]
 pub(super) struct Disk<E> {
     pub(super) requests: Requests<E>,
-    /// What is known of its requests beside that.
+    /// The other state of its requests.
     pub(super) records: Secondary<Record>,
-    /// The losses that it has reported.
+    /// The number of losses that it has reported.
     pub(super) seen: LossCount,
     pub(super) retry_timeout: Duration,
     pub(super) pauses: BackOff,
-    /// It is removed once nothing of it is left.
+    /// Whether it is to be removed, after its paths and attempts have ended.
     pub(super) is_leaving: bool,
 }
 
@@ -32,17 +32,17 @@ pub(super) struct Disk<E> {
 #[derive(Clone, Debug)]
 pub(super) struct Path<E> {
     pub(super) disk: DiskId,
-    /// Attempts that are not sent before the unit is recognized, in their order.
+    /// Attempts that wait until the unit is recognized, in order.
     pub(super) held: VecDeque<AttemptId>,
-    /// Attempts that have ended with GOOD while the unit may have been another one, in their order.
+    /// Attempts that have ended with GOOD while the unit may have been another one, in order.
     pub(super) unproven: VecDeque<AttemptId>,
-    /// The question which unit it is, in flight.
+    /// The question which unit it is, while it is in flight.
     pub(super) question: Option<AttemptId>,
-    /// When it is asked again, after a question that was not answered.
+    /// When the question is repeated, after one without an answer.
     pub(super) ask_at: Option<Instant>,
-    /// Questions in a row that were not answered.
+    /// Number of consecutive questions without an answer.
     pub(super) unanswered: u32,
-    /// The path leads to another unit.
+    /// Set if the path leads to another unit.
     pub(super) verdict: Option<E>,
 }
 
@@ -62,39 +62,39 @@ impl<E> Path<E> {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
-    /// Greater than that of all earlier requests.
+    /// Order of submission; it grows with each request.
     pub(super) order: u64,
     pub(super) spec: requests::RequestSpec,
     pub(super) range: Option<RangeId>,
-    /// The losses that its disk had reported when it was submitted.
+    /// The number of losses that the disk had reported when the request was submitted.
     pub(super) seen: LossCount,
 }
 
-/// What an attempt is for.
+/// Purpose of an attempt.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum What {
     Request {
         engine: requests::AttemptId,
         writes: bool,
     },
-    /// This question of a flush.
+    /// A question of a flush.
     Flush(FlushId, Question),
     Identify(Reasons),
 }
 
-/// How far an attempt has come.
+/// Progress of an attempt.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Progress {
-    /// It is not sent before the unit is recognized.
+    /// It waits until the unit is recognized.
     Held,
     Sent(Begun),
-    /// It has ended with GOOD, and the unit has to be recognized before that counts.
+    /// It has ended with GOOD, which counts only once the unit is recognized.
     Unproven(Begun),
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempt {
-    /// Greater than that of all earlier attempts.
+    /// Order of creation; it grows with each attempt.
     pub(super) order: u64,
     pub(super) disk: DiskId,
     pub(super) path: PathId,

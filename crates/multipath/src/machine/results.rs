@@ -1,4 +1,4 @@
-//! The ends of commands: what each says of the unit, and what follows for what it was sent for.
+//! Ends of commands: what each reports about the unit, and the consequences for its request or question.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ use crate::requests::AttemptEnd;
 use crate::requests::end::End;
 use crate::unit::{Begun, CommandEnd, CommandFacts, GoodEnd, Unit};
 
-/// The end of an attempt, as far as it matters for what it was sent for.
+/// The end of an attempt, as far as its request or question needs it.
 struct Judged<E> {
     end: End,
     access: Option<Access>,
@@ -52,7 +52,7 @@ impl<E> Judged<E> {
     }
 }
 
-/// Whether a command without a status may have been executed.
+/// Returns whether a command without a status may have been executed.
 const fn may_have_executed(why: &TaskError) -> bool {
     matches!(
         why,
@@ -65,8 +65,8 @@ const fn may_have_executed(why: &TaskError) -> bool {
 }
 
 impl<E: Clone> Machine<E> {
-    /// An attempt has ended. One that is unknown, has ended before, or was lost with its path changes nothing. `error` makes
-    /// the error of a failed command.
+    /// Records the end of an attempt. An attempt that is unknown, has ended before, or was lost with its path
+    /// is ignored. `error` creates the error of a failed command.
     pub fn completed(
         &mut self,
         attempt: AttemptId,
@@ -82,7 +82,7 @@ impl<E: Clone> Machine<E> {
         if judged.end != End::Good {
             self.ended(attempt, &record, judged, now);
         } else if matches!(record.what, What::Identify(_)) {
-            // Its answer goes to `identified`.
+            // The result is passed to `identified`.
             self.question_failed(attempt, &record, End::NoAnswer, now);
         } else if is_in_question {
             if let Some(attempt) = self.attempts.get_mut(attempt) {
@@ -98,7 +98,8 @@ impl<E: Clone> Machine<E> {
         self.run(now);
     }
 
-    /// The questions of an attempt are answered: it is the known unit, or the path leads to another one, for good.
+    /// Records the result of the questions which unit it is: it is the known unit, or the path leads to another
+    /// one, for good.
     pub fn identified(
         &mut self,
         attempt: AttemptId,
@@ -128,7 +129,7 @@ impl<E: Clone> Machine<E> {
         self.run(now);
     }
 
-    /// Takes in what the end of a command says of the unit.
+    /// Records what the end of a command reports about the unit.
     fn learn(&mut self, record: &Attempt, begun: &Begun, how: CommandEnd<'_>) {
         let synchronizes_cache = record.command == Command::Flush;
         let facts = CommandFacts { number: begun.number, synchronizes_cache, is_preempted: false };
@@ -144,7 +145,7 @@ impl<E: Clone> Machine<E> {
         }
     }
 
-    /// The unit was recognized over a path, where it was asked at these reasons.
+    /// Records that the unit was recognized over a path; `asked_at` are the reasons at the question.
     fn recognized(&mut self, path: PathId, asked_at: crate::Reasons, now: Instant) {
         self.unit.identity.on_revalidated(path, asked_at);
         if self.unit.identity.needs_revalidation(path) {
@@ -170,7 +171,7 @@ impl<E: Clone> Machine<E> {
         }
     }
 
-    /// Ends what is held and what is not proven over a path that leads to another unit.
+    /// Ends attempts that are held or unproven, if the path leads to another unit.
     pub(super) fn end_if_elsewhere(&mut self, path: PathId, now: Instant) {
         let Some(state) = self.paths.get_mut(&path) else { return };
         let Some(why) = state.verdict.clone() else { return };
@@ -182,22 +183,22 @@ impl<E: Clone> Machine<E> {
         }
     }
 
-    /// A command has ended with GOOD, and no reason is left to ask which unit has executed it.
+    /// Handles a command that has ended with GOOD, when no reason is left to ask which unit has executed it.
     fn good(&mut self, id: AttemptId, record: &Attempt, begun: &Begun, now: Instant) {
         let path = record.path;
-        // Of a write that was answered by another copy, or that nobody waits for any more, nothing new has to be flushed.
+        // A write that another copy has answered, or that no caller waits for, leaves nothing new to flush.
         let request = self.request_of(id);
         let is_wanted = request.is_some_and(|request| self.record(request).is_some());
         let means = match record.what {
             What::Request { writes: true, .. } => GoodEnd::Wrote,
-            // A flush is accepted when it has ended.
+            // A flush counts as accepted when it has ended.
             What::Flush(..) if record.command == Command::Flush => GoodEnd::SaysNothing,
             What::Request { .. } | What::Flush(..) => GoodEnd::NoReset,
             What::Identify(_) => GoodEnd::SaysNothing,
         };
         let means = if is_wanted { means } else { means.if_not_awaited() };
         if !self.unit.end_with_good(path, begun, means) {
-            // Another unit may have come and gone.
+            // Another unit may have been there in the meantime.
             return self.ended(id, record, Judged::plain(End::Withdrawn, None), now);
         }
         match record.what {
@@ -206,8 +207,8 @@ impl<E: Clone> Machine<E> {
             }
             What::Flush(flush, question) => {
                 self.attempts.remove(id);
-                // A command that was sent later may have been executed earlier, and its status may come later: where a session
-                // has several connections, nothing orders them.
+                // A command that was sent later may have been executed earlier, and its status may arrive
+                // later: nothing orders the connections of a session.
                 let end = flushing::End::Good(self.unit.next_command(path), &[]);
                 self.flushes.on_end((flush, question), end, None, &mut self.unit);
             }
@@ -215,7 +216,7 @@ impl<E: Clone> Machine<E> {
         }
     }
 
-    /// An attempt has ended, and what that says of the unit is known.
+    /// Ends an attempt after its report about the unit was recorded.
     fn ended(&mut self, id: AttemptId, record: &Attempt, judged: Judged<E>, now: Instant) {
         match record.what {
             What::Request { engine, .. } => {
@@ -250,7 +251,7 @@ impl<E: Clone> Machine<E> {
         }
     }
 
-    /// An attempt that the engine does not need any more has nothing at the unit.
+    /// Ends an attempt that the engine does not need any more, and of which the unit has nothing.
     pub(super) fn withdraw(&mut self, id: AttemptId, now: Instant) {
         let Some(record) = self.attempts.get(id).copied() else { return };
         if let Some(path) = self.paths.get_mut(&record.path) {
@@ -266,7 +267,7 @@ impl<E: Clone> Machine<E> {
         let Some(path) = self.paths.get_mut(&record.path) else { return };
         path.question = None;
         path.unanswered += 1;
-        // What it reports is asked about immediately, but not for ever.
+        // After a unit attention the question is repeated immediately, but a limited number of times.
         if !matches!(end, End::Attention | End::Withdrawn)
             || path.unanswered > flush::MAX_ATTENTIONS
         {
@@ -275,7 +276,7 @@ impl<E: Clone> Machine<E> {
         }
     }
 
-    /// A command of a flush has not ended well.
+    /// Handles a command of a flush that has failed.
     fn flush_failed(
         &mut self,
         record: &Attempt,
@@ -298,7 +299,7 @@ impl<E: Clone> Machine<E> {
         self.flushes.on_end((flush, question), end, failure, &mut self.unit);
     }
 
-    /// The unit has flushed, and what that proves is known.
+    /// Completes a flush, after its result for durability was recorded.
     pub(super) fn flushed(&mut self, request: RequestId) {
         let Some(record) = self.record(request).copied() else { return };
         let losses = self.unit.durability.report_losses();
@@ -309,7 +310,7 @@ impl<E: Clone> Machine<E> {
         self.complete(request, Ok(if is_lost { Done::LostWrites } else { Done::Flushed }));
     }
 
-    /// Does what the flushes want done; `false` if they want nothing.
+    /// Handles the next action of the flushes; returns `false` if there is none.
     pub(super) fn advance_flush(&mut self, now: Instant) -> bool {
         let paths = &self.paths;
         let witness = |unit: &Unit, flushing: PathId| {
@@ -320,7 +321,7 @@ impl<E: Clone> Machine<E> {
             return false;
         };
         match act {
-            // A witness that was lost before it was asked again.
+            // The witness was lost before it was asked again.
             Act::Ask(_, flush, question) if !self.paths.contains_key(&question.path) => {
                 let end = flushing::End::NoAnswer;
                 self.flushes.on_end((flush, question), end, None, &mut self.unit);
@@ -345,9 +346,10 @@ impl<E: Clone> Machine<E> {
         true
     }
 
-    /// The path that should flush for all: one that can vouch for all that was written; of those one whose requests the unit
-    /// takes, one that has received the report of the last reset already, since the unit reports to each of them, and of
-    /// those the least busy.
+    /// Returns the path that should flush for all. Among paths that answer and whose ports serve the unit, one
+    /// that can vouch for all writes comes first. Of those, one over which the unit takes requests; of those,
+    /// one that already has the report of the last reset, because the unit reports to each of them; and of
+    /// those, the least busy one at the best port.
     pub(super) fn flush_path(&self, disk: DiskId, now: Instant) -> Option<PathId> {
         let selector = self.disks.get(&disk)?.requests.paths();
         let own = self.paths.iter().filter(|(_, path)| path.disk == disk && path.verdict.is_none());
@@ -369,17 +371,17 @@ impl<E: Clone> Machine<E> {
         own.map(|(id, _)| *id).min_by_key(rank)
     }
 
-    /// Returns whether the unit has answered a flush that waits for what was sent before.
+    /// Returns whether a flush that the unit has answered waits for commands that were sent before it.
     pub fn hears(&self) -> bool {
         self.flushes.is_answered()
     }
 
-    /// How many flushes have begun: each is for the writes that had been answered by then.
+    /// Returns the number of flushes that have begun. Each covers the writes that were answered by then.
     pub const fn flushes_begun(&self) -> u64 {
         self.flushes.begun()
     }
 
-    /// The request of an attempt, if it has one.
+    /// Returns the request of an attempt, if it has one.
     pub fn request_of(&self, attempt: AttemptId) -> Option<RequestId> {
         match self.attempts.get(attempt)?.command {
             Command::Request { request, .. } => Some(request),

@@ -1,4 +1,4 @@
-//! What the model of targets does not do: disks that refuse requests, and that leave.
+//! Cases that the model of targets lacks: disks that refuse requests, and disks that are detached.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const SPEC: RequestSpec = RequestSpec {
     route: Route::Credit,
 };
 
-/// All times are counted from it.
+/// Returns the time from which the tests count.
 #[expect(clippy::disallowed_methods, reason = "some time to count from")]
 fn start() -> Instant {
     Instant::now()
@@ -38,7 +38,7 @@ fn limits() -> RequestLimits {
     }
 }
 
-/// A machine with a disk of one path.
+/// Creates a machine with a disk of one path.
 fn machine(now: Instant) -> (Machine<&'static str>, DiskId) {
     let mut machine = Machine::new();
     let disk = machine.attach(limits());
@@ -104,7 +104,7 @@ fn a_disk_leaves_with_the_last_of_its_attempts() {
     assert!(machine.is_idle() && outputs(&mut machine).is_empty());
 }
 
-/// So `iscsi-initiator` keeps what is known of a unit for each disk by itself: the other disk has lost nothing.
+/// This is why `iscsi-initiator` keeps a separate durability for each disk: the other disk has lost nothing.
 #[test]
 fn with_one_durability_for_all_a_disk_that_wrote_nothing_reports_the_loss_of_another() {
     let now = start();

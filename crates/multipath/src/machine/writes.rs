@@ -1,4 +1,4 @@
-//! The ranges that are being written, and what waits for them.
+//! Ranges that are being written, and the requests that wait for them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hasher;
@@ -9,20 +9,21 @@ use super::output::RequestId;
 use crate::ids::PathId;
 use crate::ranges::{Admitted, RangeId, Ranges};
 
-/// Which requests and attempts hold ranges of the unit.
+/// The ranges of the unit that requests and attempts hold.
 ///
-/// A write takes its range before anything else. The request holds the range until it has ended, and so does each attempt:
-/// until the unit has ended it, or until it is proved that a lost session will not execute it any more.
+/// A write takes its range before anything else. The request holds the range until it has ended. Each attempt
+/// holds it until the unit has ended the attempt, or until it is proved that a lost session will not execute it
+/// any more.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Writes {
     ranges: Ranges,
-    /// The requests that wait for their range.
+    /// Requests that wait for their range.
     waiting: BTreeMap<RangeId, Waiting>,
-    /// When these requests do not wait any longer for a range in doubt.
+    /// Time limits of requests that wait for a range in doubt.
     deadlines: BTreeSet<(Instant, RangeId)>,
     /// Requests whose turn has come.
     admitted: VecDeque<RequestId>,
-    /// What lost sessions were writing, one entry for each attempt.
+    /// Ranges that lost sessions were writing, one entry per attempt.
     in_doubt: BTreeMap<PathId, Vec<RangeId>>,
 }
 
@@ -34,12 +35,12 @@ struct Waiting {
 }
 
 impl Writes {
-    /// Takes a range, or puts it in the line. Returns whether it is taken.
+    /// Takes a range, or appends it to those that wait. Returns whether it is taken.
     pub(super) fn take(&mut self, range: Range<u64>) -> (RangeId, bool) {
         self.ranges.take(range)
     }
 
-    /// The request waits for this range, which is in the line, until this time if it is in doubt then.
+    /// Lets a request wait for its range. If the range is in doubt at `deadline`, the wait ends.
     pub(super) fn wait(
         &mut self,
         id: RangeId,
@@ -51,18 +52,18 @@ impl Writes {
         self.deadlines.extend(deadline.map(|at| (at, id)));
     }
 
-    /// Returns when the first request has waited for its range for as long as it may.
+    /// Returns when the wait of the first request ends.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.deadlines.first().map(|(at, _)| *at)
     }
 
-    /// Returns the requests that have waited for their ranges for as long as they may.
+    /// Returns the requests that have waited for their ranges until their time limits.
     pub(super) fn late(&self, now: Instant) -> Vec<(RangeId, RequestId)> {
         let due = self.deadlines.iter().take_while(|(at, _)| *at <= now);
         due.filter_map(|(_, id)| Some((*id, self.waiting.get(id)?.request))).collect()
     }
 
-    /// Sets until when a request waits. Changes nothing if its turn has come.
+    /// Sets the time limit of a request's wait. Changes nothing if its turn has come.
     pub(super) fn set_deadline(&mut self, id: RangeId, deadline: Option<Instant>) {
         let Some(waiting) = self.waiting.get_mut(&id) else { return };
         let before = std::mem::replace(&mut waiting.deadline, deadline);
@@ -70,26 +71,26 @@ impl Writes {
         self.deadlines.extend(deadline.map(|at| (at, id)));
     }
 
-    /// An attempt is made to write in the range.
+    /// Holds the range for an attempt.
     pub(super) fn hold(&mut self, id: RangeId) {
         self.ranges.hold(id);
     }
 
-    /// A request, or an attempt, has ended; or a request leaves the line.
+    /// Releases the range of a request or attempt that has ended, or ends the wait of a request.
     pub(super) fn release(&mut self, id: RangeId) {
         self.leave_line(id);
         let admitted = self.ranges.release(id);
         self.admit(admitted);
     }
 
-    /// A session was lost that may go on to write in the range.
+    /// Marks the range as in doubt, because the write of a lost session may still be executed.
     pub(super) fn lose(&mut self, path: PathId, id: RangeId) {
         self.ranges.doubt(id);
         self.in_doubt.entry(path).or_default().push(id);
         self.release(id);
     }
 
-    /// The target has finished with what a lost session was writing.
+    /// Settles all ranges that a lost session was writing.
     pub(super) fn settle(&mut self, path: PathId) {
         for id in self.in_doubt.remove(&path).unwrap_or_default() {
             let admitted = self.ranges.settle(id);
@@ -97,17 +98,17 @@ impl Writes {
         }
     }
 
-    /// The next request whose turn has come.
+    /// Returns the next request whose turn has come.
     pub(super) fn pop_admitted(&mut self) -> Option<RequestId> {
         self.admitted.pop_front()
     }
 
-    /// Whether a range that is waited for is in doubt.
+    /// Returns whether a range that a request waits for is in doubt.
     pub(super) fn is_in_doubt(&self, id: RangeId) -> bool {
         self.waiting.get(&id).is_some_and(|waiting| self.ranges.is_in_doubt(&waiting.range))
     }
 
-    /// Whether a lost session may still write something.
+    /// Returns whether no write of a lost session may still be executed.
     pub(super) fn are_settled(&self) -> bool {
         self.in_doubt.is_empty()
     }

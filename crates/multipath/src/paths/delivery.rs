@@ -1,72 +1,74 @@
-//! The bytes that a path has delivered, and the rate and the round-trip time that they show.
+//! Bytes that a path has delivered, and the rate and round-trip time that follow from them.
 //!
-//! The rate is estimated from the answers ([`LinkEstimator`]): the bytes that were delivered while a request was in flight,
-//! divided by the time that they took to be sent or to be delivered, whichever is longer (draft-ietf-ccwg-bbr, "Delivery Rate
-//! Samples").
+//! The rate is estimated from the answers ([`LinkEstimator`]): the bytes that were delivered while a request
+//! was in flight, divided by the time that they took to be sent or to be delivered, whichever is longer
+//! (draft-ietf-ccwg-bbr, "Delivery Rate Samples").
 
 use std::time::{Duration, Instant};
 
 use iscsi_rate::Rate;
 use iscsi_tuner::{EstimatorWindow, LinkEstimator, RateSample, Rtt};
 
-/// The bytes that a path has delivered, and what was measured of its answers.
+/// The bytes that a path has delivered, and measurements of its answers.
 #[derive(Clone, Debug)]
 pub(super) struct Delivery {
     /// Bytes of requests that were answered.
     delivered: u64,
-    /// When the last request was answered, and when it had been sent.
+    /// When the last answered request was answered, and when it was sent.
     last: Option<(Instant, Instant)>,
     /// Time from a request to its answer.
     latency: Option<Rtt>,
     link: LinkEstimator,
 }
 
-/// How much a path had delivered when a request took it, and when.
+/// The bytes that a path had delivered when a request took it, with the times.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress {
     delivered: u64,
-    /// When it had delivered that, and when the last of the requests that it had delivered was sent.
+    /// When the last answer had arrived, and when its request was sent.
     delivered_at: Instant,
     last_sent_at: Instant,
-    /// No more work waited, so that the rate is not that of the path alone.
+    /// Whether no more work waited, so that the rate may be less than the path could carry.
     app_limited: bool,
 }
 
 impl Delivery {
-    /// The rate that the path has shown.
+    /// Returns the measured rate of the path.
     pub(super) fn rate(&self) -> Option<Rate> {
         self.link.rate()
     }
 
-    /// Whether the rate rises no more.
+    /// Returns whether the rate has stopped rising.
     pub(super) fn is_pipe_full(&self) -> bool {
         self.link.is_pipe_full()
     }
 
-    /// The shortest time from a request to its answer; zero before the first answer.
+    /// Returns the shortest time from a request to its answer; zero before the first answer.
     pub(super) fn round_trip(&self) -> Duration {
         self.link.round_trip().unwrap_or_default()
     }
 
-    /// The mean time from a request to its answer; zero before the first answer.
+    /// Returns the mean time from a request to its answer; zero before the first answer.
     pub(super) fn mean_latency(&self) -> Duration {
         self.latency.map_or(Duration::ZERO, |latency| latency.smoothed)
     }
 
-    /// The time within which nearly every request is answered, computed as TCP computes its retransmission timeout
-    /// (RFC 6298 §2.3).
+    /// Returns the time within which nearly every request is answered, computed as TCP computes its
+    /// retransmission timeout (RFC 6298 §2.3).
     pub(super) fn rto(&self) -> Option<Duration> {
         self.latency.map(|latency| latency.smoothed + latency.deviation * 4)
     }
 
-    /// A request takes the path, on which others are in flight or not; `is_crowded` says whether more work waits.
+    /// Returns the progress when a request takes the path. `has_others` is whether others are in flight,
+    /// `is_crowded` whether more work waits.
     pub(super) fn begin(&self, has_others: bool, is_crowded: bool, now: Instant) -> Progress {
         let (delivered_at, last_sent_at) = self.last.filter(|_| has_others).unwrap_or((now, now));
         let delivered = self.delivered;
         Progress { delivered, delivered_at, last_sent_at, app_limited: !is_crowded }
     }
 
-    /// A request of `len` bytes has been answered that had taken the path at this time, when it had delivered that.
+    /// Records the answer to a request of `len` bytes, which took the path at `taken_at` with the progress
+    /// `before`.
     pub(super) fn answered(&mut self, before: Progress, len: u64, taken_at: Instant, now: Instant) {
         self.delivered += len;
         self.last = Some((now, taken_at));
@@ -77,7 +79,7 @@ impl Delivery {
         self.latency.get_or_insert_with(|| Rtt::first(time)).observe(time);
         self.link.observe_round_trip(time, now);
         if before.app_limited {
-            // The rate would not count.
+            // The sample would not count, so it is not computed.
             return;
         }
         let rate = Rate::of(self.delivered - before.delivered, before.interval(taken_at, now));
@@ -94,8 +96,9 @@ impl Default for Delivery {
 }
 
 impl Progress {
-    /// The time in which the requests were answered that the path answered while one was in flight that had taken it at
-    /// `taken_at`. They did not come in faster than they went out: behind a lost segment many are answered together.
+    /// Returns the time in which the bytes were delivered while a request was in flight that took the path at
+    /// `taken_at`. It is at least the time in which they were sent: after a lost segment many answers arrive
+    /// together.
     fn interval(&self, taken_at: Instant, now: Instant) -> Duration {
         let answers = now.saturating_duration_since(self.delivered_at);
         answers.max(taken_at.saturating_duration_since(self.last_sent_at))

@@ -1,15 +1,16 @@
-//! When a request is hedged: sent over a second path as well, so that the first answer counts.
+//! Hedged requests: requests that are also sent over a second path, so that the first answer counts.
 
 use std::time::Duration;
 
-/// Time after which a request is hedged while no path has answered anything to measure.
+/// Time after which a request is hedged while nothing is measured.
 const UNKNOWN: Duration = Duration::from_secs(5);
-/// A request is stuck after this many times the time that nearly every other request on its path takes.
+/// A request is stuck after this multiple of the time in which nearly every other request on its path is
+/// answered.
 const STUCK_FACTOR: u32 = 2;
 
-/// Limits of hedging. A request is late when another path would most likely have answered it by now; then an idle path may
-/// take it as well. It is stuck when it takes much longer than nearly every other request on its path; then any path
-/// that has credit takes it.
+/// Time limits of hedging. A request is late when another path would most likely have answered it by now; then
+/// an idle path may take it as well. A request is stuck when it takes much longer than nearly every other
+/// request on its path; then any path that has credit takes it as well.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct HedgePolicy {
     /// Time before which no request is late.
@@ -19,7 +20,7 @@ pub struct HedgePolicy {
 }
 
 impl Default for HedgePolicy {
-    /// 100 ms and 1 s.
+    /// Returns 100 ms and 1 s.
     fn default() -> Self {
         Self { min_late: Duration::from_millis(100), min_stuck: Duration::from_secs(1) }
     }
@@ -36,7 +37,7 @@ impl HedgePolicy {
         usual.map_or(UNKNOWN, |usual| usual.saturating_mul(STUCK_FACTOR)).max(self.min_stuck)
     }
 
-    /// Returns the time before which no request is stuck, on whatever path.
+    /// Returns the time before which no request is stuck on any path.
     pub const fn least_stuck(&self) -> Duration {
         self.min_stuck
     }
@@ -58,7 +59,7 @@ mod tests {
         assert_eq!(policy.stuck(Some(millis(900))), millis(1800));
     }
 
-    /// Large values keep requests where they are, also while nothing is measured.
+    /// Large limits prevent hedging, even while nothing is measured.
     #[test]
     fn no_request_is_hedged_before_its_limits() {
         let hour = Duration::from_secs(3600);

@@ -1,4 +1,4 @@
-//! One path as the selector sees it: what is in flight there, and how much more it takes.
+//! State of one path: what is in flight there, and how much more it takes.
 //!
 //! A path takes what it moves in about two of its answer times, at the rate that it has shown
 //! ([`inflight_limit`]). So a slow path holds little, however long the queue is, and the end of a copy does not wait for
@@ -14,27 +14,27 @@ use crate::ids::PathId;
 use crate::paths::delivery::{Delivery, Progress};
 use crate::paths::hedge::HedgePolicy;
 
-/// How much may be in flight on a path, by the plan for its session.
+/// Limits of what may be in flight on a path, by the plan for its session.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Credit {
-    /// Bytes. Only a single request may exceed them.
+    /// Maximum bytes. Only a single request may exceed them.
     pub bytes: u64,
-    /// Requests: the command window of the target.
+    /// Maximum requests: the command window of the target.
     pub requests: u32,
 }
 
 impl Credit {
-    /// No limit, for the only path of a disk: its session has limits of its own.
+    /// No limit, for the only path of a disk, whose session has limits itself.
     pub const UNLIMITED: Self = Self { bytes: u64::MAX, requests: u32::MAX };
 }
 
-/// What a request asks of its path.
+/// Requirements of a request on its path.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Requirements {
-    /// Another copy of the request is in flight on this path. The second copy takes only another path, through a
-    /// port that serves the unit.
+    /// The path on which another copy of the request is in flight. The second copy takes only another path,
+    /// through a port that serves the unit.
     pub avoid: Option<PathId>,
-    /// Nothing else may be in flight on the path.
+    /// Whether nothing else may be in flight on the path.
     pub is_alone: bool,
 }
 
@@ -46,7 +46,7 @@ pub struct PathPermit {
     pub(super) path: PathId,
     len: u64,
     taken_at: Instant,
-    /// How much the path had delivered when the request took it.
+    /// Deliveries of the path when the request took it.
     progress: Progress,
     is_alone: bool,
 }
@@ -71,29 +71,30 @@ pub(super) struct PathState {
     pub(super) bytes_in_flight: u64,
     pub(super) requests: u32,
     pub(super) delivery: Delivery,
-    /// The path takes nothing more.
+    /// Whether the path takes no more requests.
     pub(super) is_closing: bool,
-    /// The request in flight must stay the only one.
+    /// Whether the request in flight must stay the only one.
     pub(super) is_alone: bool,
     pub(super) access: Access,
-    /// Since when something is in flight and nothing was answered.
+    /// Since when something is in flight without an answer.
     silent_since: Option<Instant>,
-    /// The unit did not take a request over this path: until then other paths come first.
+    /// The unit has refused a request over this path: until this time other paths come first.
     pub(super) held_up_until: Option<Instant>,
 }
 
-/// A request without data counts as this many bytes: it is work, too.
+/// A request without data counts as this number of bytes, because it is work as well.
 pub(super) const MIN_LEN: u64 = 4096;
-/// Bytes that a path takes, however slow it is.
+/// Bytes that every path takes, however slow it is.
 const MIN_CREDIT: u64 = 256 << 10;
-/// The same while its rate rises, divided by the number of paths: what slow start sends in its first eight round trips.
+/// Bytes that every path takes while its rate rises, divided by the number of paths: what slow start sends in
+/// its first eight round trips.
 const MIN_CREDIT_IN_STARTUP: u64 = 4 << 20;
 
 /// The share of one of several equal paths.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     min_in_startup: u64,
-    /// No more than this is in flight on one path, except a single request: a path that is stuck leaves the others their
+    /// Maximum in flight on one path, except for a single request: a path that is stuck leaves the others their
     /// shares of the total.
     max: Credit,
 }
@@ -124,11 +125,11 @@ impl PathState {
         }
     }
 
-    /// Whether the path has answered nothing for as long as makes a request stuck.
+    /// Returns whether the path has answered nothing for the time after which a request is stuck.
     pub(super) fn is_silent(&self, hedge: &HedgePolicy, now: Instant) -> bool {
         self.silent_since.is_some_and(|since| {
             let silence = now.saturating_duration_since(since);
-            // The first comparison is cheap, and mostly decides. This runs several times a request.
+            // The first comparison is cheap and usually decides. This runs several times per request.
             silence >= hedge.least_stuck() && silence >= hedge.stuck(self.delivery.rto())
         })
     }
@@ -137,14 +138,14 @@ impl PathState {
         self.held_up_until.is_some_and(|until| now < until)
     }
 
-    /// Whether the path takes a request of `len` bytes. An idle path takes any.
+    /// Returns whether the path takes a request of `len` bytes. An idle path takes any.
     pub(super) fn takes(&self, len: u64, share: Share, is_alone: bool) -> bool {
         let has_credit = self.bytes_in_flight + len <= self.limit(share).min(share.max.bytes)
             && self.requests < self.credit.requests.min(share.max.requests);
         self.requests == 0 || (has_credit && !is_alone && !self.is_alone)
     }
 
-    /// Bytes that may be in flight, by the path's own rate.
+    /// Returns the bytes that may be in flight, by the path's own rate.
     fn limit(&self, share: Share) -> u64 {
         if self.credit == Credit::UNLIMITED {
             return u64::MAX;
@@ -161,13 +162,14 @@ impl PathState {
         by_rate.max(least).min(self.credit.bytes)
     }
 
-    /// The time until the path would have finished one more request. `usual` is the rate of a path that has shown none.
+    /// Returns the time until the path would have finished one more request. `usual` is the rate for a path
+    /// that has no measured rate.
     pub(super) fn time_to_finish(&self, len: u64, usual: Rate) -> Duration {
         let bytes = self.bytes_in_flight.saturating_add(len);
         self.delivery.rate().unwrap_or(usual).time_for(bytes) + self.delivery.round_trip()
     }
 
-    /// The path takes a request; `is_crowded` says whether more work waits.
+    /// Adds a request to the path; `is_crowded` is whether more work waits.
     pub(super) fn take(
         &mut self,
         len: u64,
@@ -192,7 +194,7 @@ impl PathState {
         }
     }
 
-    /// A request goes over the path whatever is in flight there.
+    /// Returns a permit for a request that is sent over the path regardless of what is in flight there.
     pub(super) fn take_beside(&self, now: Instant) -> PathPermit {
         PathPermit {
             takes_credit: false,
@@ -204,7 +206,7 @@ impl PathState {
         }
     }
 
-    /// The request has been answered.
+    /// Removes a request that was answered, and measures the path by it.
     pub(super) fn answered(&mut self, permit: &PathPermit, now: Instant) {
         self.release(permit);
         self.held_up_until = None;
@@ -212,7 +214,7 @@ impl PathState {
         self.delivery.answered(permit.progress, permit.len, permit.taken_at, now);
     }
 
-    /// The request is not in flight any more.
+    /// Removes a request that is not in flight any more.
     pub(super) const fn release(&mut self, permit: &PathPermit) {
         if !permit.takes_credit {
             return;

@@ -1,7 +1,8 @@
-//! Which path takes the next request: of the best paths that have credit, the one that is expected to finish it first.
+//! Choice of the path for a request: among the best paths that have credit, the one that is expected to finish
+//! it first.
 //!
-//! How much a path takes, and how fast it is, is known by its `PathState`. Times and sizes are arguments, so that all of
-//! this runs in virtual time.
+//! How much a path takes, and how fast it is, is in its `PathState`. Times and sizes are arguments, so that all
+//! of this runs in virtual time.
 
 use std::cmp::Reverse;
 use std::hash::{Hash, Hasher};
@@ -15,33 +16,34 @@ use crate::ids::PathId;
 use crate::paths::hedge::HedgePolicy;
 use crate::paths::path_state::{Credit, MIN_LEN, PathPermit, PathState, Requirements, Share};
 
-/// Chooses paths for requests, and knows what is in flight on each.
+/// Selector of paths for requests, with what is in flight on each path.
 ///
-/// Requests use the best paths only: those that answer, and of these the ones whose ports have the best
-/// [priority](Access::priority). A path where the unit has just refused a request comes last. A request that must be
-/// alone on its path reserves the one that is expected to be idle first.
+/// Requests use the best paths only: those that answer, and among these the ones whose ports have the best
+/// [priority](Access::priority). A path over which the unit has just refused a request comes last. A request
+/// that must be alone on its path reserves the path that is expected to be idle first.
 #[derive(Clone, Debug)]
 pub struct PathSelector {
     paths: SmallVec<[PathState; 1]>,
-    /// What all paths together may have in flight.
+    /// Limits of what all paths together may have in flight.
     total: Credit,
     hedge: HedgePolicy,
-    /// The path that takes nothing more until it is idle, because a request waits that must be alone.
+    /// The path that takes no more requests until it is idle, because a request waits that must be alone.
     reserved: Option<PathId>,
 }
 
-/// A request should not keep its path busy for longer.
+/// Maximum time for which a request should keep its path busy.
 const MAX_REQUEST_TIME: Duration = Duration::from_millis(500);
-/// A path where the unit did not take a request comes last for this time, or until it answers one.
+/// Time for which a path comes last after the unit has refused a request over it, or until it answers one.
 const HOLD_UP: Duration = Duration::from_secs(1);
-/// Minimum length of a part of a request, in bytes; lengths are multiples of it. Most targets take as much without R2T.
+/// Minimum length of a part of a request, in bytes; lengths are multiples of it. Most targets accept this
+/// length without R2T.
 const MIN_REQUEST_LEN: u64 = 64 << 10;
 
-/// How good a path is; the least is the best. A path that does not answer comes last, whatever its port.
+/// Rank of a path; the lowest is the best. A path that does not answer comes last, whatever its port.
 type Rank = (bool, Priority);
 
 impl PathSelector {
-    /// Makes a selector without paths.
+    /// Creates a selector without paths.
     pub fn new(total: Credit, hedge: HedgePolicy) -> Self {
         Self { paths: SmallVec::new(), total, hedge, reserved: None }
     }
@@ -51,24 +53,24 @@ impl PathSelector {
         self.paths.push(PathState::new(id, credit));
     }
 
-    /// Removes a path, and what was in flight on it.
+    /// Removes a path with its requests in flight.
     pub fn remove(&mut self, id: PathId) {
         self.paths.retain(|path| path.id != id);
     }
 
-    /// Returns whether the path is there.
+    /// Returns whether the path exists.
     pub fn contains(&self, id: PathId) -> bool {
         self.path(id).is_some()
     }
 
-    /// Closes a path: it takes nothing more.
+    /// Closes a path: it takes no more requests.
     pub fn close(&mut self, id: PathId) {
         if let Some(path) = self.path_mut(id) {
             path.is_closing = true;
         }
     }
 
-    /// Returns whether the path was closed and is still there.
+    /// Returns whether the path is closed, and has not been removed.
     pub fn is_closing(&self, id: PathId) -> bool {
         self.path(id).is_some_and(|path| path.is_closing)
     }
@@ -83,14 +85,14 @@ impl PathSelector {
         self.paths.iter().all(|path| path.id == id)
     }
 
-    /// Opens closed paths again where only closed ones are left: they must do until another one comes.
+    /// Opens closed paths again if only closed ones are left. They are used until another one is added.
     pub fn reopen_if_none_is_left(&mut self) {
         if self.paths.iter().all(|path| path.is_closing) {
             self.paths.iter_mut().for_each(|path| path.is_closing = false);
         }
     }
 
-    /// Sets what may be in flight on a path by its plan.
+    /// Sets the limits of what may be in flight on a path.
     pub fn set_credit(&mut self, id: PathId, credit: Credit) {
         if let Some(path) = self.path_mut(id) {
             path.credit = credit;
@@ -102,7 +104,7 @@ impl PathSelector {
         let Some(path) = self.path_mut(id).filter(|path| path.access != access) else {
             return false;
         };
-        // What the port refused in one state says nothing of another state.
+        // A refusal in one state of the port proves nothing about another state.
         (path.access, path.held_up_until) = (access, None);
         true
     }
@@ -112,7 +114,7 @@ impl PathSelector {
         self.path(id).map(|path| path.access)
     }
 
-    /// Returns whether another path answers and leads through a port that serves the unit.
+    /// Returns whether another path answers, and leads through a port that serves the unit.
     pub fn others_serve(&self, id: PathId, now: Instant) -> bool {
         let mut others = self.paths.iter().filter(|path| path.id != id && !path.is_closing);
         others.any(|path| path.access.serves() && !path.is_silent(&self.hedge, now))
@@ -123,18 +125,19 @@ impl PathSelector {
         self.paths.iter().any(|path| path.requests > 0)
     }
 
-    /// Returns whether a path has requests in flight and has not answered for as long as makes a request stuck.
+    /// Returns whether a path has requests in flight, and has answered nothing for the time after which a
+    /// request is stuck.
     pub fn is_silent(&self, id: PathId, now: Instant) -> bool {
         self.path(id).is_some_and(|path| path.is_silent(&self.hedge, now))
     }
 
-    /// Returns the paths that requests go to, in the order of their numbers.
+    /// Returns the paths that requests are sent to, in the order of their numbers.
     #[must_use]
     pub fn in_use(&self, now: Instant) -> Vec<PathId> {
         ids(self.used(now).filter(|path| !path.is_closing))
     }
 
-    /// Returns the paths that were closed, in the order of their numbers.
+    /// Returns the closed paths, in the order of their numbers.
     #[must_use]
     pub fn closing(&self) -> Vec<PathId> {
         ids(self.paths.iter().filter(|path| path.is_closing))
@@ -145,7 +148,8 @@ impl PathSelector {
         self.paths.iter().any(|path| path.is_closing)
     }
 
-    /// The silence of the only path changes nothing, and costs something to find out (docs/design/hot-path.md).
+    /// Returns the rank of a path. The silence of the only path would change nothing, and is expensive to find
+    /// out (docs/design/hot-path.md).
     fn rank(&self, path: &PathState, now: Instant) -> Rank {
         let is_silent = self.paths.len() > 1 && path.is_silent(&self.hedge, now);
         (is_silent, path.access.priority())
@@ -161,19 +165,19 @@ impl PathSelector {
         self.paths.iter().filter(move |path| Some(self.rank(path, now)) == best)
     }
 
-    /// Puts a path last for a while: the unit did not take a request over it.
+    /// Puts a path last for a time, because the unit has refused a request over it.
     pub fn hold_up(&mut self, id: PathId, now: Instant) {
         if let Some(path) = self.path_mut(id) {
             path.held_up_until = Some(now + HOLD_UP);
         }
     }
 
-    /// Returns whether the path comes last because the unit did not take a request over it.
+    /// Returns whether the path comes last because the unit has refused a request over it.
     pub fn is_held_up(&self, id: PathId, now: Instant) -> bool {
         self.path(id).is_some_and(|path| path.is_held_up(now))
     }
 
-    /// Returns when the first path does not come last any more.
+    /// Returns when the first path stops being last.
     pub fn hold_up_end(&self, now: Instant) -> Option<Instant> {
         let ends = self.paths.iter().filter_map(|path| path.held_up_until);
         ends.filter(|end| *end > now).min()
@@ -195,7 +199,7 @@ impl PathSelector {
         self.path(id).is_some_and(|path| path.is_alone)
     }
 
-    /// Returns the path for a request of `len` bytes; `None` if none takes it now.
+    /// Returns the path for a request of `len` bytes; `None` if no path takes it now.
     pub fn pick(&self, len: u64, requirements: Requirements, now: Instant) -> Option<PathId> {
         let len = len.max(MIN_LEN);
         if let [only] = &*self.paths {
@@ -218,15 +222,15 @@ impl PathSelector {
             .filter(|path| is_open(path) && path.takes(len, share, is_alone))
             .filter(|path| is_alone || Some(path.id) != self.reserved)
             .filter(|path| !path.is_held_up(now) || all_are_held_up)
-            // A request that may end its session takes the youngest path: older sessions can vouch for more of the
-            // earlier writes.
+            // A request that may end its session takes the youngest path, because older sessions can vouch for
+            // more of the earlier writes.
             .min_by_key(|path| {
                 (is_alone.then_some(Reverse(path.id)), path.time_to_finish(len, usual))
             })
             .map(|path| path.id)
     }
 
-    /// One path leaves nothing to compare (docs/design/hot-path.md).
+    /// Decides for the only path, without comparisons (docs/design/hot-path.md).
     fn pick_only(&self, only: &PathState, len: u64, requirements: Requirements) -> Option<PathId> {
         let Requirements { avoid, is_alone } = requirements;
         let is_fit = avoid.is_none_or(|avoid| avoid != only.id && only.access.serves());
@@ -238,7 +242,8 @@ impl PathSelector {
         takes.then_some(only.id)
     }
 
-    /// Gives a request its place on a path; `is_crowded` says whether more work waits. `None` if the path is gone.
+    /// Adds a request to a path, and returns its permit; `is_crowded` is whether more work waits. `None` if the
+    /// path was removed.
     pub fn take(
         &mut self,
         id: PathId,
@@ -250,20 +255,20 @@ impl PathSelector {
         Some(self.path_mut(id)?.take(len.max(MIN_LEN), requirements, is_crowded, now))
     }
 
-    /// Returns a permit for a request that goes over a path whatever is in flight there, and takes no credit. `None` if the
-    /// path is gone.
+    /// Returns a permit for a request that is sent over a path regardless of what is in flight there, and takes
+    /// no credit. `None` if the path was removed.
     pub fn take_beside(&mut self, id: PathId, now: Instant) -> Option<PathPermit> {
         Some(self.path_mut(id)?.take_beside(now))
     }
 
-    /// Ends the place of a request that was answered, and measures the path by it.
+    /// Removes a request that was answered, and measures the path by it.
     pub fn answered(&mut self, permit: &PathPermit, now: Instant) {
         if let Some(path) = self.path_mut(permit.path) {
             path.answered(permit, now);
         }
     }
 
-    /// Ends the place of a request that was not answered, or whose answer says nothing of the path.
+    /// Removes a request that was not answered, or whose answer shows nothing about the path.
     pub fn release(&mut self, permit: &PathPermit) {
         if let Some(path) = self.path_mut(permit.path) {
             path.release(permit);
@@ -276,7 +281,7 @@ impl PathSelector {
         self.hedge.late(others.filter_map(|path| path.delivery.rto()).min())
     }
 
-    /// Returns the time after which a request on `path` is stuck: it then waits for any other path.
+    /// Returns the time after which a request on `path` is stuck: then it may take any other path as well.
     pub fn stuck_after(&self, path: PathId) -> Duration {
         self.hedge.stuck(self.path(path).and_then(|path| path.delivery.rto()))
     }
@@ -296,8 +301,8 @@ impl PathSelector {
         idle.min_by_key(|path| path.delivery.rto().unwrap_or(Duration::MAX)).map(|path| path.id)
     }
 
-    /// Returns how long a request may be, in bytes, so that a path of middling rate answers it soon; no limit while a
-    /// rate is not known. One path needs no look at the clock.
+    /// Returns the maximum length of a request that is advised, in bytes, so that a path with the median rate
+    /// answers it soon; no limit while a rate is unknown. With a single path, `now` is not called.
     pub fn max_request_len(&self, now: impl FnOnce() -> Instant) -> u64 {
         if self.paths.len() < 2 {
             return u64::MAX;
@@ -318,7 +323,7 @@ impl PathSelector {
         self.path(id).map_or(0, |path| path.bytes_in_flight)
     }
 
-    /// Hashes what is in flight on each path and what decides about it, without what was measured.
+    /// Hashes what is in flight on each path, and the state that decides about it, without measurements.
     pub(crate) fn fingerprint(&self, now: Instant, state: &mut impl Hasher) {
         for path in &self.paths {
             let decides = (path.is_closing, path.is_alone, path.access, path.is_held_up(now));
@@ -336,7 +341,8 @@ impl PathSelector {
     }
 }
 
-/// The numbers of paths in their order. A path has its number from its login on, and may be added behind a later one.
+/// Returns the numbers of paths, sorted. A path gets its number at the login, and may be added after a path
+/// with a higher number.
 fn ids<'a>(paths: impl Iterator<Item = &'a PathState>) -> Vec<PathId> {
     let mut ids: Vec<_> = paths.map(|path| path.id).collect();
     ids.sort_unstable();

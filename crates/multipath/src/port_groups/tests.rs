@@ -4,7 +4,7 @@ use super::*;
 
 const PATHS: [PathId; 3] = [PathId(0), PathId(1), PathId(2)];
 
-/// An answer to a question, through the port of a group, that reports one state of each of two groups.
+/// Returns an answer through the port of a group. It reports one state for each of two groups.
 fn answer(question: u64, of_group: u16, states: [u8; 2]) -> Answer {
     let group = |id: u8, state: u8| [state, 0x0f, 0, id, 0, 0, 0, 1, 0, 0, 0, id];
     let groups = [group(1, states[0]), group(2, states[1])].concat();
@@ -13,7 +13,7 @@ fn answer(question: u64, of_group: u16, states: [u8; 2]) -> Answer {
     Answer { question, group: Some(of_group), port: None, groups }
 }
 
-/// Three paths, each at its own portal.
+/// Creates three paths, each at its own portal.
 #[expect(clippy::disallowed_methods, reason = "some time to count from")]
 fn three() -> (PortGroups, Instant) {
     let now = Instant::now();

@@ -13,7 +13,7 @@ pub struct BackOff {
 }
 
 impl BackOff {
-    /// Creates pauses that begin with `first`, each twice as long as the one before, and at most `max`.
+    /// Creates pauses that begin with `first`, double each time, and are at most `max`.
     #[must_use]
     pub const fn new(first: Duration, max: Duration) -> Self {
         Self { first, max, count: 0 }
@@ -40,7 +40,7 @@ impl BackOff {
     }
 }
 
-/// Pauses of which a part is random: the sessions that a target or a line has lost together do not reconnect in step.
+/// Pauses with a random part, so that sessions that were lost together do not reconnect at the same time.
 #[derive(Debug)]
 pub struct JitteredBackOff<E> {
     entropy: E,
@@ -51,13 +51,13 @@ pub struct JitteredBackOff<E> {
 }
 
 impl<E: Entropy> JitteredBackOff<E> {
-    /// Creates pauses of which up to `jitter` percent, at most 100, are left out at random.
+    /// Creates pauses, each of which is shortened at random by up to `jitter` percent, at most 100.
     pub const fn new(entropy: E, first: Duration, max: Duration, jitter: u8) -> Self {
         Self { entropy, pauses: BackOff::new(first, max), first, jitter }
     }
 
-    /// Returns the pause before the first try: `least`, and a random time of up to `jitter` percent of it, but not more than
-    /// the first pause.
+    /// Returns the pause before the first try: `least`, plus a random time of up to `jitter` percent of it,
+    /// which is at most the first pause.
     pub fn first(&mut self, least: Duration) -> Duration {
         let max_more = least.saturating_mul(self.jitter.into()) / 100;
         least.saturating_add(max_more.min(self.first).mul_f64(self.chance()))
@@ -76,7 +76,7 @@ impl<E: Entropy> JitteredBackOff<E> {
         deadline.is_none_or(|deadline| next <= deadline).then_some(next)
     }
 
-    /// 0 to 1.
+    /// Returns a random number from 0 to 1.
     fn chance(&mut self) -> f64 {
         let mut bytes = [0; 2];
         self.entropy.fill(&mut bytes);

@@ -1,4 +1,4 @@
-//! The portals at which a lost session is tried again, and when each has its turn.
+//! Portals at which a lost session is tried again, and the time of the next try at each.
 
 use std::time::{Duration, Instant};
 
@@ -10,23 +10,23 @@ use crate::reconnect::outlook::Outlook;
 struct Candidate {
     portal: PortalId,
     credentials: CredentialTries,
-    /// The next try.
+    /// When to try it next.
     at: Instant,
 }
 
-/// The portals at which another try may be of use, in the order of the tries.
+/// The portals at which another try may succeed, in the order of the tries.
 #[derive(Debug)]
 pub(super) struct Candidates {
     all: Vec<Candidate>,
-    /// All portals below this number have been added.
+    /// Number of portals that have been added, including those that were removed again.
     known: usize,
     retry_timeout: Duration,
-    /// When the time limit is over. No last try is later, however long credentials were to rest.
+    /// When the time limit is over. The last try is not later, however long the pause for credentials would be.
     end: Option<Instant>,
 }
 
 impl Candidates {
-    /// The tries begin now.
+    /// Creates the portals of tries that begin now.
     pub(super) fn new(retry_timeout: Duration, now: Instant) -> Self {
         Self { all: Vec::new(), known: 0, retry_timeout, end: now.checked_add(retry_timeout) }
     }
@@ -36,8 +36,8 @@ impl Candidates {
         self.all.push(Candidate { portal, credentials, at: now });
     }
 
-    /// Adds all of the first `count` portals, `first` at the front of those that are new. A portal that was left does not
-    /// return as a new one.
+    /// Adds those of the first `count` portals that are new, beginning with `first`. A portal that was removed
+    /// is not added again.
     pub(super) fn extend(&mut self, count: usize, first: PortalId, now: Instant) {
         let new = count.saturating_sub(self.known);
         let start = first.0.clamp(self.known, count.max(self.known));
@@ -48,7 +48,7 @@ impl Candidates {
         self.known = self.known.max(count);
     }
 
-    /// Whether another try is of no use anywhere.
+    /// Returns whether no further try can succeed.
     pub(super) const fn is_empty(&self) -> bool {
         self.all.is_empty()
     }
@@ -57,7 +57,7 @@ impl Candidates {
         self.all.iter().filter(|one| one.at <= now).map(|one| one.portal).collect()
     }
 
-    /// The time until a portal has its turn.
+    /// Returns the time until the next portal is due.
     pub(super) fn until_due(&self, now: Instant) -> Duration {
         let first = self.all.iter().map(|one| one.at).min();
         first.map_or(Duration::ZERO, |at| at.saturating_duration_since(now))
@@ -66,7 +66,7 @@ impl Candidates {
     pub(super) fn failed(&mut self, portal: PortalId, outlook: Outlook, now: Instant) {
         match outlook {
             Outlook::MayPass => {}
-            // Refusals count in a row.
+            // Only consecutive refusals count.
             Outlook::LoginAccepted => {
                 let of_portal = self.all.iter_mut().find(|one| one.portal == portal);
                 let credentials = CredentialTries::within(self.retry_timeout);
@@ -83,7 +83,7 @@ impl Candidates {
                 let next = pause.and_then(|pause| now.checked_add(pause)).unwrap_or(now);
                 one.at = next;
                 if let Some(end) = self.end.filter(|end| *end < next) {
-                    // That the last try comes sooner does not use up the tries.
+                    // A last try that is moved forward does not use up a try.
                     (one.at, one.credentials) = (end, before);
                 }
                 pause.is_some()
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(candidates.due(now), [1, 2, 0, 3, 4].map(PortalId));
     }
 
-    /// LOG-18: while a target returns, only the password and the unit itself end a portal.
+    /// LOG-18: while a target restarts, only a refused password or another unit removes a portal.
     #[test]
     fn log_18_a_portal_is_left_only_where_another_try_ends_the_same_way() {
         let (mut candidates, now) = candidates(2, 1);
@@ -127,7 +127,7 @@ mod tests {
         assert!(candidates.is_empty());
     }
 
-    /// LOG-18: a wrong password is tried a few times, each later than the last, and not with the other portals.
+    /// LOG-18: a wrong password is tried a few times with growing pauses, independently of the other portals.
     #[test]
     fn log_18_refused_credentials_rest_longer_and_longer() {
         let (mut candidates, mut now) = candidates(2, 0);
@@ -144,7 +144,7 @@ mod tests {
         assert_eq!(rests, [1, 2, 4, 8, 16, 32]);
     }
 
-    /// LOG-18: a target that starts twice refuses a password that it had accepted in between.
+    /// LOG-18: a target that starts twice refuses a password that it has accepted in between.
     #[test]
     fn log_18_credentials_that_were_accepted_are_tried_as_often_again() {
         for (outlook, expected) in [(Outlook::MayPass, 8), (Outlook::LoginAccepted, 1)] {

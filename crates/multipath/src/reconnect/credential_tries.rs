@@ -1,21 +1,21 @@
-//! How often a login is tried again that the target refuses for its credentials.
+//! Number and pauses of login tries whose credentials are refused.
 
 use std::time::Duration;
 
 use crate::reconnect::back_off::BackOff;
 
-/// Tries in a row, the first one included.
+/// Number of consecutive tries, including the first one.
 const TRIES: u32 = 7;
-/// The first pause is the retry timeout divided by this; each pause is twice the last, so all tries lie within
-/// that time.
+/// The first pause is the retry timeout divided by this. Each pause is twice the previous one, so all tries lie
+/// within that time.
 const FIRST_PAUSE_PART: u32 = 64;
-/// A caller that waits for ever does not want a wrong password tried for longer.
+/// Maximum time for which a wrong password is tried, also if the caller waits for ever.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 /// The tries of one login whose credentials are refused.
 ///
-/// A target that starts may listen before it has read its accounts, so a refusal may pass. Each try may count towards
-/// locking the account, so they are few and spread over the time that the caller waits.
+/// A target that starts may listen before it has read its accounts, so a refusal may be temporary. But each try
+/// may count towards locking the account, so there are few tries, spread over the retry timeout.
 #[derive(Clone, Copy, Debug)]
 pub struct CredentialTries {
     pauses: BackOff,
@@ -23,14 +23,14 @@ pub struct CredentialTries {
 }
 
 impl CredentialTries {
-    /// Creates the tries of a caller that waits for `retry_timeout`.
+    /// Creates the tries for a caller that waits for `retry_timeout`.
     #[must_use]
     pub fn within(retry_timeout: Duration) -> Self {
         let first = retry_timeout.min(MAX_WAIT) / FIRST_PAUSE_PART;
         Self { pauses: BackOff::new(first, MAX_WAIT), left: TRIES - 1 }
     }
 
-    /// Counts one more refusal. Returns the pause before the next try, or `None` after the last.
+    /// Counts one more refusal. Returns the pause before the next try, or `None` after the last try.
     pub fn refused(&mut self) -> Option<Duration> {
         self.left = self.left.checked_sub(1)?;
         Some(self.pauses.next())

@@ -1,32 +1,32 @@
-//! How long the sessions of a path last, one after the other.
+//! Durations of the sessions of a path, one after the other.
 
 use std::time::{Duration, Instant};
 
 use crate::reconnect::back_off::BackOff;
 
-/// A session that ends sooner has not shown that it can last.
+/// Minimum duration of a session that counts as lasting.
 const LASTING: Duration = Duration::from_secs(10);
 
-/// When a session began, and how many before it ended soon.
+/// Start of a session, and the number of sessions before it that ended soon.
 ///
-/// A target that accepts every login and ends each session soon after is not asked in a tight loop,
-/// also where it states no Time2Wait.
+/// It prevents a tight loop of logins to a target that accepts every login and ends each session soon after,
+/// even if the target states no Time2Wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Lifetime {
     since: Instant,
-    /// Sessions in a row, up to the one before, that ended soon.
+    /// Number of consecutive sessions before this one that ended soon.
     quick_ends: u32,
 }
 
 impl Lifetime {
-    /// Begins with a session that replaces no other one.
+    /// Creates the lifetime of a session that replaces no other one.
     #[must_use]
     pub const fn begin(now: Instant) -> Self {
         Self { since: now, quick_ends: 0 }
     }
 
-    /// Ends the session. Returns the least time to wait before the next login, and the number of sessions in a row that ended
-    /// soon.
+    /// Ends the session. Returns the minimum wait before the next login, and the number of consecutive sessions
+    /// that ended soon.
     pub(super) fn end(self, pauses: BackOff, now: Instant) -> (Duration, u32) {
         let is_quick = now.saturating_duration_since(self.since) < LASTING;
         let quick_ends = if is_quick { self.quick_ends.saturating_add(1) } else { 0 };
@@ -34,7 +34,7 @@ impl Lifetime {
         (pause.unwrap_or_default(), quick_ends)
     }
 
-    /// Begins with a session that replaces another one.
+    /// Creates the lifetime of a session that replaces another one.
     pub(super) const fn next(quick_ends: u32, now: Instant) -> Self {
         Self { since: now, quick_ends }
     }

@@ -1,17 +1,17 @@
-//! What a failed login says of the next one.
+//! Outlook of further logins after a failed one.
 
-/// Whether the cause of a failed login may pass.
+/// Outlook of further logins, by the cause of a failed one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Outlook {
-    /// The cause may pass by itself.
+    /// The cause may be temporary.
     MayPass,
-    /// The target accepted the login. What failed behind it may pass by itself.
+    /// The target accepted the login. The later failure may be temporary.
     LoginAccepted,
-    /// One side did not prove itself. A target may read its accounts later than it listens, but each try may count
-    /// towards locking the account, so there are few.
+    /// One side has not authenticated itself. A target may read its accounts only after it listens, but each
+    /// try may count towards locking the account, so there are few tries.
     Credentials,
-    /// Another try at the same portal ends the same way; another portal may be right.
+    /// Another try at the same portal would end the same way; another portal may be the right one.
     OtherPortal,
-    /// No wait changes it.
+    /// Waiting does not help.
     Never,
 }

@@ -1,11 +1,11 @@
-//! What follows from the end of an attempt: one table for every kind of request and every end.
+//! Consequences of the end of an attempt: one table for every kind of request and every end.
 //!
-//! | end | of a disk | of a unit over one session |
+//! | end | request of a disk | request of a unit over one session |
 //! |---|---|---|
 //! | success | complete | complete |
 //! | UNIT ATTENTION, deferred error | retry immediately, a few times | the same |
 //! | taken back before it was sent | retry immediately | the same |
-//! | INVALID COMMAND OPERATION CODE of a command of 16 bytes | retry in 10 bytes | the same |
+//! | INVALID COMMAND OPERATION CODE of a 16-byte command | retry in 10 bytes | the same |
 //! | the port does not serve the unit, and another one does | failover immediately | |
 //! | the port does not serve the unit, and none does | pause, if other ports are looked for; otherwise the path is set aside | pause while the port changes its state |
 //! | BUSY, TASK SET FULL, becoming ready | pause | pause, a few times |
@@ -14,78 +14,78 @@
 //! | damaged data | pause, for a shorter time | fail |
 //! | another unit | the path is set aside, if there is another one; pause, if other ports are looked for; otherwise fail | fail |
 //! | session or connection lost | retry over the next path | fail |
-//! | RESERVATION CONFLICT | fail, with what the unit says of the reservation | the same |
+//! | RESERVATION CONFLICT | fail, with what the unit reports about the reservation | the same |
 //! | any other | fail | fail |
 
 use iscsi_pdu::scsi::AccessState;
 
 use super::end::End;
 
-/// Whose request it is.
+/// Owner of a request.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Scope {
-    /// A disk, which has other paths, or gets them.
+    /// A disk, which has other paths, or may get some.
     Disk,
     /// A unit over one session.
     Unit,
 }
 
-/// What else decides: the request so far, and the other paths.
+/// Other facts that decide: about the request so far, and the other paths.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Facts {
-    /// Any disk knows the command (READ, WRITE, SYNCHRONIZE CACHE), so that a refusal may be about
+    /// Whether every disk supports the command (READ, WRITE, SYNCHRONIZE CACHE), so that a refusal may be about
     /// the port.
     pub is_plain: bool,
-    /// A shorter form of the command exists.
+    /// Whether the command has a shorter form.
     pub can_shorten: bool,
-    /// The request may still be retried after a UNIT ATTENTION.
+    /// Whether the request may still be retried after a UNIT ATTENTION.
     pub attentions_left: bool,
-    /// The request may still pause ([`Scope::Unit`]).
+    /// Whether the request may still pause ([`Scope::Unit`]).
     pub pauses_left: bool,
-    /// The port may still take time to change its state ([`Scope::Unit`]).
+    /// Whether the port may still take time to change its state ([`Scope::Unit`]).
     pub transition_left: bool,
-    /// Fewer ports in a row have refused the request than give reason to pause.
+    /// Whether another port may be tried without a pause, because few have refused the request in a row.
     pub refusals_left: bool,
-    /// The unit reports the states of its port groups.
+    /// Whether the unit reports the states of its port groups.
     pub follows_access: bool,
-    /// Another path that answers leads through a port that serves the unit.
+    /// Whether another path that answers leads through a port that serves the unit.
     pub others_serve: bool,
-    /// Another path takes requests.
+    /// Whether another path takes requests.
     pub has_other_path: bool,
-    /// Sessions are opened at other portals where no port serves the unit.
+    /// Whether sessions are opened at other portals when no port serves the unit.
     pub looks_for_ports: bool,
 }
 
-/// What follows from the end of an attempt.
+/// Consequence of the end of an attempt.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Disposition {
     /// The request has succeeded.
     Complete,
     /// The request has failed.
     Fail,
-    /// The request has failed, and the unit can say more about the reservation that it met.
+    /// The request has failed. The unit can report more about the reservation that it met.
     FailByReservation,
-    /// The same command goes over the same path again.
+    /// The same command is sent over the same path again.
     RetryImmediately,
-    /// The command goes over the same path again, in ten bytes.
+    /// The command is sent over the same path again, in its 10-byte form.
     RetryShorter,
-    /// The request goes over another port immediately.
+    /// The request is sent through another port immediately.
     Failover,
-    /// The request is retried after a pause, within this time limit; others come first on the path
-    /// meanwhile.
+    /// The request is retried after a pause, within this time limit. Until then, other paths come before its
+    /// path.
     Pause(Limit),
-    /// The path takes nothing more, and the request goes over another one.
+    /// The path takes no more requests, and the request is sent over another one.
     SetPathAside,
-    /// The path is gone, or one of its connections; the request goes over whichever path has room.
+    /// The path, or one of its connections, is lost. The request is sent over any path with credit.
     NextPath,
 }
 
-/// How long a request is retried.
+/// Limit of the retries of a request.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Limit {
-    /// As long as the disk waits for errors that may pass.
+    /// The disk's time limit for temporary errors.
     RetryTimeout,
-    /// Shorter: the command itself, or the link, may be the reason.
+    /// A shorter time limit: the command itself, or the link, may be the reason.
     AbortedTimeout,
     /// A number of pauses.
     Pauses,
@@ -93,7 +93,7 @@ pub enum Limit {
     Transition,
 }
 
-/// Returns what follows from `end`.
+/// Returns the consequence of `end`.
 pub const fn dispose(end: End, scope: Scope, facts: &Facts) -> Disposition {
     match end {
         End::Good => Disposition::Complete,
@@ -138,7 +138,7 @@ const fn of_disk(end: End, facts: &Facts) -> Disposition {
     if matches!(end, End::SessionLost | End::ConnectionLost) {
         return Disposition::NextPath;
     }
-    // A port that changes its state is about to serve the unit, or not.
+    // A port that changes its state may serve the unit soon.
     let passes = matches!(
         end,
         End::Busy
@@ -162,16 +162,17 @@ const fn of_disk(end: End, facts: &Facts) -> Disposition {
     Disposition::Fail
 }
 
-/// Whether the port has refused the command, where the unit reports the states of its ports.
+/// Returns whether the port has refused the command, if the unit reports the states of its ports.
 pub const fn refuses_by_port(end: End, facts: &Facts) -> bool {
     let is_refused = matches!(end, End::Port(_));
-    // A port that answers so to what the unit knows is out of use, if another one takes it.
+    // A port that gives this answer to a command that the unit supports is out of use, if another port accepts
+    // commands.
     let is_senseless = matches!(end, End::InvalidField) && facts.is_plain && facts.others_serve;
     facts.follows_access && (is_refused || is_senseless)
 }
 
-/// Whether a port that serves the unit may come, while none does. A port may change its state; a path that leads to another
-/// unit never leads to this one again.
+/// Returns whether to wait for a port that serves the unit, while none does. A port may change its state; a
+/// path that leads to another unit never leads to this one again.
 const fn awaits_port(end: End, facts: &Facts) -> bool {
     if matches!(end, End::OtherUnit) {
         return !facts.has_other_path && facts.looks_for_ports;

@@ -1,4 +1,4 @@
-//! How an attempt has ended, as far as what follows depends on it.
+//! Classes of ends of attempts, as far as the consequences depend on them.
 
 use iscsi_pdu::RejectReason;
 use iscsi_pdu::scsi::{AccessState, AdditionalSense, Sense, SenseKey, Status};
@@ -18,26 +18,26 @@ pub enum End {
     Busy,
     /// TASK ABORTED: another initiator ended the command (SAM-5 §5.3).
     TaskAborted,
-    /// NOT READY for a reason that passes by itself and keeps the content.
+    /// NOT READY for a temporary reason that keeps the content.
     BecomingReady,
     /// The target port does not serve the unit in this access state (SPC-4 §5.11.2).
     Port(AccessState),
-    /// INVALID FIELD IN CDB. For a command that every disk knows, it may mean that the port is
-    /// offline: LIO 6.1 answers so to every command through such a port.
+    /// INVALID FIELD IN CDB. For a command that every disk supports, it may mean that the port is offline: LIO
+    /// 6.1 gives this answer to every command through such a port.
     InvalidField,
     /// INVALID COMMAND OPERATION CODE.
     UnknownCommand,
-    /// ABORTED COMMAND: the unit or the link gave the command up.
+    /// ABORTED COMMAND: the unit or the link has aborted the command.
     AbortedCommand,
     /// RESERVATION CONFLICT.
     ReservationConflict,
     /// Any other status or sense: the unit refused the command, or failed.
     Refused,
-    /// The data came damaged, or the target refused the PDU for its digest (RFC 7143 §7.8).
+    /// The data arrived damaged, or the target refused the PDU because of its digest (RFC 7143 §7.8).
     Damaged,
-    /// No status within the time limit; the target has given the command up.
+    /// No status within the time limit. The target has aborted the command.
     TimedOut,
-    /// One of several connections was lost; the target has given the command up.
+    /// One of several connections was lost. The target has aborted the command.
     ConnectionLost,
     /// The session ended. The target may still execute the command if it was sent.
     SessionLost,
@@ -55,7 +55,7 @@ impl End {
         Self::of(completion.status, &completion.sense)
     }
 
-    /// Classifies a status and the sense data that came with it, as bytes.
+    /// Classifies a status and its sense data, as bytes.
     pub fn of(status: Status, sense: &[u8]) -> Self {
         let is_check = status == Status::CHECK_CONDITION;
         let sense = if is_check { Sense::decode(sense).ok() } else { None };
@@ -68,7 +68,7 @@ impl End {
         }
     }
 
-    /// Classifies a status that is no success, with the sense data that came with it.
+    /// Classifies a status that is no success, with its sense data.
     pub fn of_status(status: Status, sense: Option<&Sense>) -> Self {
         match (status, sense) {
             (Status::BUSY | Status::TASK_SET_FULL, _) => Self::Busy,
@@ -98,7 +98,7 @@ impl End {
         }
     }
 
-    /// Classifies the end of a command that has no status.
+    /// Classifies the end of a command without a status.
     pub const fn of_failure(failure: &TaskError) -> Self {
         match failure {
             TaskError::Session { .. } | TaskError::Closed => Self::SessionLost,

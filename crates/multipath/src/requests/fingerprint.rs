@@ -1,4 +1,4 @@
-//! A canonical form of the requests of a disk, for an exhaustive search over states.
+//! Canonical hash of the requests of a disk, for an exhaustive search over states.
 
 use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
@@ -9,11 +9,11 @@ use super::{AttemptId, RequestId, Requests};
 use crate::ids::PathId;
 
 impl<E: Clone> Requests<E> {
-    /// Hashes what decides about what follows, without times and what was measured: two states in which the same follows have
-    /// the same hash.
+    /// Hashes the state that decides about later behavior, without times and measurements, so that two states
+    /// with the same future have the same hash.
     ///
-    /// `requests` and `attempts` are all that there are, in the order in which they came; `path` is the place of a path among
-    /// all.
+    /// `requests` and `attempts` contain all that exist, in the order of their creation; `path` returns the
+    /// position of a path among all.
     pub(crate) fn fingerprint(
         &self,
         requests: &[RequestId],

@@ -1,4 +1,4 @@
-//! Hedging: a second copy of a request that is late on its path.
+//! Hedging: second copies of requests that are late on their path.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use crate::paths::Requirements;
 use crate::slab::Key;
 
 impl<E: Clone> Requests<E> {
-    /// The memory for a second copy of a read is reserved, or is not free.
+    /// Notes whether the memory for a second copy of a read is reserved.
     pub fn reserved(&mut self, request: RequestId, is_reserved: bool, now: Instant) {
         let Some(record) = self.requests.get_mut(request.0) else { return };
         let Hedge::Reserving { is_stuck } = record.hedge else { return };
@@ -20,7 +20,8 @@ impl<E: Clone> Requests<E> {
         }
     }
 
-    /// Checks the request when it is late. With a single path it needs no timer, until [another one](Self::arm_hedges) joins.
+    /// Sets the timer at which the request is late. With a single path no timer is needed, until [another
+    /// path](Self::arm_hedges) is added.
     pub(super) fn arm_hedge(&mut self, request: RequestId, now: Instant) {
         let Some((path, _)) = self.only_attempt(request) else { return };
         let is_only = self.selector.is_only(path);
@@ -31,7 +32,8 @@ impl<E: Clone> Requests<E> {
         self.set_timer(request, timer);
     }
 
-    /// A path has joined: the requests that were in flight on the only one may be late as well.
+    /// Sets the timers of requests in flight after a path was added: those on the only path may be late as
+    /// well.
     pub(super) fn arm_hedges(&mut self, now: Instant) {
         let can_be_hedged = |record: &Request<E>| {
             let is_in_flight =
@@ -48,7 +50,8 @@ impl<E: Clone> Requests<E> {
         }
     }
 
-    /// The request is late. It is hedged if a path is idle, and waits for another path if it is stuck.
+    /// Checks a request at its timer. It is hedged if a path is idle, and waits for another path if it is
+    /// stuck.
     pub(super) fn check_hedge(&mut self, request: RequestId, now: Instant) {
         let Some((path, begun)) = self.only_attempt(request) else { return };
         let is_stuck = now.saturating_duration_since(begun) >= self.selector.stuck_after(path);
@@ -57,12 +60,12 @@ impl<E: Clone> Requests<E> {
             return;
         }
         if self.selector.is_only(path) {
-            // There is nowhere to send it, so nothing is reserved.
+            // There is no other path, so nothing is reserved.
             record.hedge = Hedge::None;
             return;
         }
         if record.spec.writes {
-            // It sends the pages of the first copy.
+            // It sends the pages of the first copy, so it needs no memory.
             return self.charge_hedge(request, is_stuck, now);
         }
         record.hedge = Hedge::Reserving { is_stuck };
@@ -80,12 +83,12 @@ impl<E: Clone> Requests<E> {
         self.outputs.push_back(Output::Charge { request, len, is_hedge });
     }
 
-    /// The second copy may go, if there is a path for it.
+    /// Sends the second copy if there is a path for it.
     pub(super) fn place_hedge(&mut self, request: RequestId, is_stuck: bool, now: Instant) {
         let Some((path, _)) = self.only_attempt(request) else { return };
         let requirements = Requirements { avoid: Some(path), is_alone: false };
         let waiting = Waiting { request, requirements, is_hedge: true };
-        // Requests that wait come before a second copy of one that does not.
+        // Waiting requests come before the second copy of a request that is in flight.
         let idle = if self.has_backlog() { None } else { self.selector.idle(path, now) };
         if let Some(idle) = idle {
             return self.start(idle, waiting, now);
@@ -101,7 +104,7 @@ impl<E: Clone> Requests<E> {
         self.dispatch(now);
     }
 
-    /// The request is not in flight any more, so nothing is hedged.
+    /// Ends the hedging of a request that is not in flight any more.
     pub(super) fn drop_hedge(&mut self, request: RequestId) {
         self.set_timer(request, None);
         let Some(record) = self.requests.get_mut(request.0) else { return };
@@ -114,7 +117,7 @@ impl<E: Clone> Requests<E> {
         }
     }
 
-    /// The path and the beginning of the attempt in flight, if there is one only.
+    /// Returns the path and the start of the attempt in flight, if there is exactly one.
     fn only_attempt(&self, request: RequestId) -> Option<(crate::PathId, Instant)> {
         let record = self.requests.get(request.0)?;
         let State::InFlight = record.state else { return None };

@@ -1,70 +1,72 @@
-//! What one request has been through, and whether another attempt is worth it.
+//! Failed attempts of one request, and whether another attempt is worthwhile.
 //!
-//! What a unit does not take now is retried for as long as the disk waits for errors that may pass. A request of a session
-//! that ended goes over the next session, however often that happens, unless the request itself ends the sessions. Of many
-//! requests that were in flight on a lost session, the guilty one is not known. So a request that was there three times in
-//! a row is sent alone on its session from then on, and one that then ends five more in a row fails. Where sessions end
-//! without a suspect alone on them as well, the line is as likely, and it takes more to prove it.
+//! A request that the unit refuses for a temporary reason is retried within the disk's time limit for such
+//! errors. A request whose session ended is sent over the next session, however often that happens, unless the
+//! request itself ends the sessions. If many requests were in flight on a lost session, it is unknown which one
+//! ended it. So a request that was there three times in a row is from then on sent alone on its session, and
+//! fails if it ends five more in a row. If sessions also end without a suspect alone on them, the link may be
+//! the reason, and more losses are needed as proof.
 
 use std::time::{Duration, Instant};
 
 use crate::reconnect::BackOff;
 
-/// After this number of losses in a row, a request is sent alone.
+/// Number of consecutive losses after which a request is sent alone.
 const SUSPECT: u32 = 3;
-/// After this number of losses while alone, a request fails.
+/// Number of losses while alone after which a request fails.
 const GUILTY: u32 = 5;
-/// Each loss that no suspect explains raises that limit by this.
+/// Each loss that no suspect explains raises that limit by this number.
 const DOUBT: u32 = 3;
-/// The limit is raised by this at most.
+/// Maximum by which the limit is raised.
 const MAX_DOUBT: u32 = 15;
-/// More losses than this in a row are never worth another attempt.
+/// Number of consecutive losses after which a request fails in any case.
 const MAX_LOSSES: u32 = 100;
-/// Number of ports in a row that refuse a request before it pauses.
+/// Number of consecutive refusals by ports after which a request pauses.
 const MAX_REFUSALS: u32 = 8;
 
-/// How the attempts of a request have failed. `E` is the error of an attempt.
+/// Failed attempts of a request. `E` is the error of an attempt.
 #[derive(Clone, Debug)]
 pub struct History<E> {
     /// The last error after which the request may have been executed.
     executed: Option<E>,
     held: Option<Held>,
-    /// Sessions that were lost under the request, whether or not it had been sent.
+    /// Number of sessions that were lost under the request, whether or not it had been sent.
     losses: u32,
     suspicion: Suspicion,
-    /// Ports that have refused it in a row, without a pause between them.
+    /// Number of consecutive refusals by ports without a pause.
     refusals: u32,
 }
 
-/// The unit does not take the request now.
+/// State of a request that the unit refuses at present.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     since: Instant,
-    /// The limit that counts now, and since when it does.
+    /// Present time limit of the retries.
     limit: Duration,
+    /// When the present time limit began.
     limit_since: Instant,
     pauses: u32,
 }
 
-/// Whether a request is what ends the sessions that it is sent over.
+/// Evidence that a request ends the sessions over which it is sent.
 #[derive(Clone, Copy, Debug, Default)]
 struct Suspicion {
-    /// Sessions that the request had been sent over.
+    /// Number of lost sessions over which the request had been sent.
     losses: u32,
-    /// Number of those where nothing else was in flight.
+    /// Number of those on which nothing else was in flight.
     alone: u32,
-    /// Sessions that had been lost without a suspect alone on them, before the request first was.
+    /// The disk's number of losses without a suspect alone, when the request was first alone on a lost session.
     plain_losses: u64,
 }
 
-/// What follows from a loss.
+/// Decision after a loss.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum AfterLoss {
-    /// Another attempt.
+    /// Make another attempt.
     Retry,
-    /// The request ends each session: it ended this number of sessions in a row with nothing else in flight.
+    /// The request ends each session: it ended this number of consecutive sessions with nothing else in flight.
     EndsSessions(u32),
-    /// There have been too many losses.
+    /// There were too many losses.
     GiveUp,
 }
 
@@ -75,7 +77,7 @@ impl<E> Default for History<E> {
 }
 
 impl<E> History<E> {
-    /// What decides about another attempt, without times.
+    /// Returns what decides about another attempt, without times.
     pub(crate) const fn fingerprint(&self) -> (bool, Option<u32>, [u32; 4]) {
         let held = match &self.held {
             Some(held) => Some(held.pauses),
@@ -85,28 +87,28 @@ impl<E> History<E> {
         (self.executed.is_some(), held, [self.losses, losses, alone, self.refusals])
     }
 
-    /// Whether the request must be alone on its path.
+    /// Returns whether the request must be alone on its path.
     pub const fn is_suspect(&self) -> bool {
         self.suspicion.losses >= SUSPECT
     }
 
-    /// How many sessions the request has ended alone.
+    /// Returns how many sessions the request has ended alone.
     pub const fn ended_alone(&self) -> u32 {
         self.suspicion.alone
     }
 
-    /// Whether another port is tried immediately if one refuses the request: not for ever, where each port that is said to
-    /// serve the unit refuses.
+    /// Returns whether another port is tried immediately if one refuses the request. The number is limited,
+    /// because all ports that are reported to serve the unit may refuse.
     pub const fn refusals_left(&self) -> bool {
         self.refusals + 1 < MAX_REFUSALS
     }
 
-    /// A port has refused the request.
+    /// Counts a refusal by a port.
     pub const fn count_refusal(&mut self) {
         self.refusals = self.refusals.saturating_add(1);
     }
 
-    /// An attempt has failed after which the request may have been executed.
+    /// Records the error of an attempt after which the request may have been executed.
     pub fn may_have_executed(&mut self, error: E) {
         self.executed = Some(error);
     }
@@ -116,13 +118,13 @@ impl<E> History<E> {
         self.executed.take()
     }
 
-    /// The unit has answered, so the request need not be what ends sessions.
+    /// Clears the suspicion: the unit has answered, so the request need not be the reason why sessions end.
     pub fn answered(&mut self) {
         self.suspicion = Suspicion::default();
     }
 
-    /// Begins a pause, and returns its length; `None` if the request has been retried for long enough: for `limit`, or for
-    /// `total` with whatever limits, counted from `since` where it has not paused before.
+    /// Begins a pause, and returns its length; `None` if a time limit of the retries would be exceeded. `limit`
+    /// counts from the first pause with this limit. `total` counts from `since`, as it was for the first pause.
     pub fn pause(
         &mut self,
         pauses: BackOff,
@@ -146,14 +148,15 @@ impl<E> History<E> {
         Some(pause)
     }
 
-    /// A port was found in another state during a pause: it may take the request now, and pauses begin again.
+    /// Restarts the pauses with the shortest, because a port has changed its state and may accept the request.
     pub const fn shorten_pauses(&mut self) {
         if let Some(held) = &mut self.held {
             held.pauses = 0;
         }
     }
 
-    /// The next attempt waited for the class of the request: the unit has nothing to do with that time.
+    /// Adds the time that the request waited for its class to the time limits, because it was not the unit that
+    /// delayed the request.
     pub fn waited_in_class(&mut self, time: Duration) {
         if let Some(held) = &mut self.held {
             let later = |at: Instant| at.checked_add(time).unwrap_or(at);
@@ -161,11 +164,11 @@ impl<E> History<E> {
         }
     }
 
-    /// A session or connection was lost under the request. `was_sent` says whether the request may have been executed,
-    /// `plain_losses` how many sessions were lost so far without a suspect alone on them.
+    /// Records that a session or connection was lost under the request. `was_sent` is whether the request may
+    /// have been executed, `plain_losses` how many sessions were lost so far without a suspect alone on them.
     pub fn lost(&mut self, was_sent: bool, was_alone: bool, plain_losses: u64) -> AfterLoss {
         self.losses = self.losses.saturating_add(1);
-        // Over the next session the unit may take it immediately.
+        // Over the next session the unit may accept it immediately.
         self.held = None;
         if was_sent {
             self.suspicion.add(was_alone, plain_losses);
@@ -203,7 +206,7 @@ mod tests {
     const PAUSES: BackOff = BackOff::new(Duration::from_millis(10), MAX_PAUSE);
     const MINUTE: Duration = Duration::from_secs(60);
 
-    /// All times are counted from it.
+    /// Returns the time from which the tests count.
     #[expect(clippy::disallowed_methods, reason = "some time to count from")]
     fn start() -> Instant {
         Instant::now()
@@ -219,7 +222,7 @@ mod tests {
             waited += pause;
         }
         assert!(waited <= MINUTE && waited + MAX_PAUSE > MINUTE, "{waited:?}");
-        // A shorter limit counts from the moment when it begins to.
+        // A shorter limit counts from the first pause with it.
         let mut history = History::<()>::default();
         assert!(history.pause(PAUSES, MINUTE, (MINUTE, start), start).is_some());
         let later = start + MINUTE / 2;
@@ -238,7 +241,8 @@ mod tests {
         history.waited_in_class(Duration::MAX);
     }
 
-    /// Sessions that are lost with the request alone on them, after so many plain losses each.
+    /// Returns after how many losses with the request alone it is proven guilty, if `plain_per_loss` plain
+    /// losses precede each of them.
     fn losses_until_proven(plain_per_loss: u64) -> Option<u32> {
         let mut history = History::<()>::default();
         let mut plain = 0;
@@ -257,7 +261,7 @@ mod tests {
     #[test]
     fn a_request_that_ends_sessions_alone_is_proven_guilty() {
         assert_eq!(losses_until_proven(0), Some(SUSPECT + GUILTY));
-        // On a line that drops by itself as often, it takes more.
+        // On a link that drops as often by itself, more losses are needed.
         assert_eq!(losses_until_proven(1), Some(SUSPECT + GUILTY + MAX_DOUBT));
     }
 

@@ -1,4 +1,4 @@
-//! What follows from the end of an attempt, applied.
+//! Applies the consequences of the end of an attempt.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ use crate::ids::PathId;
 use crate::paths::PathPermit;
 
 impl<E: Clone> Requests<E> {
-    /// Decides what follows from the failure of an attempt, and applies it.
+    /// Decides the consequence of the failure of an attempt, and applies it.
     pub(super) fn failed(
         &mut self,
         request: RequestId,
@@ -26,7 +26,7 @@ impl<E: Clone> Requests<E> {
         let Some(facts) = self.facts(request, path, now) else { return };
         let disposition = dispose(end.end, Scope::Disk, &facts);
         if let Some(access) = end.access.filter(|_| refuses_by_port(end.end, &facts)) {
-            // Others that pause need not find out one after the other.
+            // Other requests that pause need not find this out one after the other.
             self.set_access([(path, access)], now);
             self.outputs.push_back(Output::PortRefused(path, access));
             if let Some(record) = self.requests.get_mut(request.0) {
@@ -84,8 +84,8 @@ impl<E: Clone> Requests<E> {
         self.send(request, permit, false);
     }
 
-    /// One of two copies has failed, and the other one decides about the request. Where the port has refused this one, the
-    /// request is hedged again.
+    /// Handles the failure of one of two copies; the other copy decides about the request. If the port has
+    /// refused this copy, the request is hedged again.
     fn copy_failed(
         &mut self,
         request: RequestId,
@@ -106,7 +106,7 @@ impl<E: Clone> Requests<E> {
         self.released(permit.path(), now);
     }
 
-    /// The request leaves the path: it goes over another one, or fails.
+    /// Takes the request off the path: it is sent over another one, or fails.
     fn leave(
         &mut self,
         request: RequestId,
@@ -132,7 +132,7 @@ impl<E: Clone> Requests<E> {
             }
             Disposition::NextPath => {
                 if end.end == End::SessionLost {
-                    // Nothing more is sent there; that the path is lost is reported next.
+                    // Nothing more is sent there. The loss of the path itself is reported next.
                     self.selector.close(path);
                 }
                 self.lost(request, &error, end.may_have_executed, now);
@@ -151,7 +151,7 @@ impl<E: Clone> Requests<E> {
         self.released(path, now);
     }
 
-    /// The unit does not take the request now. It keeps its place on the path.
+    /// Pauses a request that the unit refuses at present. It keeps its place on the path.
     fn pause(
         &mut self,
         request: RequestId,
@@ -161,7 +161,8 @@ impl<E: Clone> Requests<E> {
         now: Instant,
     ) {
         let RequestLimits { retry_timeout, aborted_timeout, pauses, .. } = self.limits;
-        // A second copy that waits for a path would take one during the pause, beside the place that the request keeps.
+        // A second copy that waits for a path would take one during the pause, in addition to the place that
+        // the request keeps.
         self.drop_hedge(request);
         let Some(record) = self.requests.get_mut(request.0) else { return };
         let Some(error) = end.error else { return };
@@ -181,7 +182,8 @@ impl<E: Clone> Requests<E> {
             self.complete(request, Err(failure));
             return self.released(permit.path(), now);
         }
-        // A request that waited behind others, which the unit did not take either, has waited for the unit as they have.
+        // A request that waited for others, which the unit refused as well, has waited for the unit as long as
+        // they have.
         let since = record.asked.max(*self.refused_since.get_or_insert(now));
         let pause = record.history().pause(pauses, limit, (retry_timeout, since), now);
         let Some(pause) = pause else {
@@ -195,7 +197,7 @@ impl<E: Clone> Requests<E> {
         self.outputs.push_back(Output::Report(request, Report::Held(error, limit)));
     }
 
-    /// Retries a request that pauses: its time has come, or a port was found in another state.
+    /// Retries a request that pauses: its pause is over, or a port has changed its state.
     pub(super) fn end_pause(&mut self, request: RequestId, is_early: bool, now: Instant) {
         let Some(record) = self.requests.get_mut(request.0) else { return };
         let State::Pausing { permit } = record.state else { return };
@@ -209,7 +211,7 @@ impl<E: Clone> Requests<E> {
         self.released(permit.path(), now);
     }
 
-    /// The last attempt of a request was lost with its session or connection.
+    /// Handles the loss of the last attempt of a request with its session or connection.
     fn lost(&mut self, request: RequestId, error: &E, was_sent: bool, now: Instant) {
         let plain_losses = self.plain_losses;
         self.refused_since = None;
@@ -244,8 +246,8 @@ impl<E: Clone> Requests<E> {
         }
     }
 
-    /// Sends a request again over whichever path has credit, after its class. One that goes first keeps its place in the
-    /// line.
+    /// Sends a request again over any path with credit, after its class. With `is_first` it goes before the
+    /// requests that wait.
     pub(super) fn retry(&mut self, request: RequestId, is_first: bool, now: Instant) {
         if let Some(why) = self.refusal.clone() {
             let Some(record) = self.requests.get_mut(request.0) else { return };

@@ -1,4 +1,4 @@
-//! What the requests of a disk want done.
+//! Outputs of the requests of a disk.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,16 +7,16 @@ use crate::access::Access;
 use crate::ids::PathId;
 use crate::slab::Key;
 
-/// Identifies a request. None is used twice.
+/// Identifies a request. No identifier is used twice.
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct RequestId(pub(crate) Key);
 
-/// Identifies one attempt to carry a request out over one path. None is used twice.
+/// Identifies one attempt to carry out a request over one path. No identifier is used twice.
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct AttemptId(pub(crate) Key);
 
 impl RequestId {
-    /// Returns the number of its place: small, and of no other request that has not ended.
+    /// Returns a small number that no other request in progress has.
     pub const fn place(self) -> u32 {
         self.0.place()
     }
@@ -34,49 +34,49 @@ impl fmt::Debug for AttemptId {
     }
 }
 
-/// Something that is to be done now, in this order. `E` is the error of an attempt.
+/// An action. Carry out the outputs in this order. `E` is the error of an attempt.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Output<E> {
     /// Wait for the class of the disk, then call [`charged`](super::Requests::charged).
     Charge {
         /// The request.
         request: RequestId,
-        /// Bytes to charge.
+        /// Number of bytes to charge.
         len: u64,
-        /// Whether it is for a second copy.
+        /// Whether the charge is for a second copy.
         is_hedge: bool,
     },
     /// Find out whether a flush needs a path without other requests, then call
     /// [`prepared`](super::Requests::prepared).
     Prepare(RequestId),
-    /// Choose the path of a flush by [`choose`](super::Requests::choose), immediately. Without a path there is another
-    /// output of this kind when one is added.
+    /// Choose the path of a flush by [`choose`](super::Requests::choose), immediately. If there is no path, the
+    /// output is repeated when one is added.
     Choose(RequestId),
     /// Reserve memory for a second copy of a read, then call [`reserved`](super::Requests::reserved).
     Reserve {
         /// The request.
         request: RequestId,
-        /// Bytes of the copy.
+        /// Number of bytes of the copy.
         len: u64,
-        /// Whether to wait for the memory, if it is not free.
+        /// Whether to wait for the memory if it is not free.
         waits: bool,
     },
-    /// The memory that was reserved for a second copy is not needed now.
+    /// Release the memory that was reserved for a second copy; it is not needed now.
     Unreserve(RequestId),
     /// Send the command of the request over the path.
     Send {
         /// The request.
         request: RequestId,
-        /// The attempt, by which its end is reported.
+        /// The attempt, by which the end is reported.
         attempt: AttemptId,
         /// The path.
         path: PathId,
-        /// Whether the command goes in ten bytes, because the unit does not know the form of sixteen.
+        /// Whether to use the 10-byte form, because the unit does not support the 16-byte form.
         is_short: bool,
         /// Whether it is the second copy, for which memory was reserved.
         is_hedge: bool,
     },
-    /// Abort the command of an attempt. Its end is reported all the same.
+    /// Abort the command of an attempt. Its end must be reported nevertheless.
     Abort {
         /// The request, which may have ended.
         request: RequestId,
@@ -90,56 +90,58 @@ pub enum Output<E> {
         /// The attempt that has succeeded, or why the request has failed.
         result: Result<AttemptId, Failure<E>>,
     },
-    /// The [timer](super::Requests::timer) of a request was set, or set to another time, by no call about this request.
+    /// The [timer](super::Requests::timer) of a request was set or changed by a call that is not about this
+    /// request.
     TimerSet(RequestId),
-    /// A command was retried that a path has not taken.
+    /// A command was retried after the unit had refused it over this path.
     Retried(PathId),
-    /// A port has refused a request because of this state: ask the unit for the states of all its ports.
+    /// A port has refused a request because of this state. Ask the unit for the states of all its ports.
     PortRefused(PathId, Access),
-    /// No port serves the unit: look for other ones. Only with [`set_looks_for_ports`](super::Requests::set_looks_for_ports).
+    /// No port serves the unit. Look for other ports. Only after
+    /// [`set_looks_for_ports`](super::Requests::set_looks_for_ports).
     PortNeeded,
-    /// The path leads to nothing that is of use, for this reason, and takes nothing more.
+    /// The path leads to nothing useful for this reason, and takes no more requests.
     PathSetAside(PathId, E),
-    /// Nothing is in flight on the closed path any more.
+    /// Nothing is in flight any more on the closed path.
     PathDrained(PathId),
-    /// Something is reported of a request that does not end.
+    /// A report about a request that goes on.
     Report(RequestId, Report<E>),
 }
 
-/// Why a request has failed.
+/// Reason why a request has failed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Failure<E> {
-    /// The end of an attempt: the last one, or the last one after which the request may have been executed.
+    /// The error of the last attempt, or of the last attempt after which the request may have been executed.
     Attempt(E),
-    /// The same of an attempt that met a reservation: the unit can say more about it.
+    /// The error of an attempt that met a reservation. Ask the unit for more about it.
     Reservation(E),
-    /// Each session that carried the request ended, the last ones with nothing else in flight.
+    /// Each session that carried the request ended, the last ones while nothing else was in flight.
     EndsSessions {
-        /// Number of these.
+        /// Number of the last ones.
         times: u32,
-        /// The end of the last one.
+        /// The error of the last one.
         cause: E,
     },
-    /// Requests are refused, for this reason, and this one was never sent.
+    /// Requests are refused for this reason, and this one was never sent.
     Refused(E),
-    /// Requests are refused, for this reason, while this one waited to be retried after a lost session.
+    /// Requests were refused while this one waited for a retry after a lost session.
     NotRetried {
-        /// The end of the session.
+        /// The error of the lost session.
         lost: E,
-        /// The reason.
+        /// The reason of the refusal.
         why: E,
     },
 }
 
-/// What is reported of a request that does not end.
+/// A report about a request that goes on.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Report<E> {
-    /// The unit does not take it, for this reason; it is retried for up to this time.
+    /// The unit refuses it with this error. It is retried for up to this time.
     Held(E, Duration),
-    /// It was in flight on several lost sessions in a row, and is sent alone from now on.
+    /// It was in flight on several consecutive lost sessions, and is sent alone from here on.
     SentAlone,
-    /// It was alone on this number of lost sessions in a row.
+    /// It was alone on this number of consecutive lost sessions.
     WasAlone(u32, E),
-    /// The unit takes it, or its session is lost: it is not held any more.
+    /// The unit has accepted it, or its session is lost, so it is not refused any more.
     Released,
 }

@@ -1,4 +1,4 @@
-//! One request, and the attempts to carry it out.
+//! One request, and its attempts.
 
 use std::time::{Duration, Instant};
 
@@ -14,15 +14,16 @@ use crate::reconnect::BackOff;
 /// Limits of the requests of a disk.
 #[derive(Clone, Debug)]
 pub struct RequestLimits {
-    /// What all paths together may have in flight.
+    /// Limits of what all paths together may have in flight.
     pub total: Credit,
-    /// How long a request is retried whose error may pass by itself.
+    /// How long a request is retried after an error that may be temporary.
     pub retry_timeout: Duration,
-    /// The same after ABORTED COMMAND and damaged data, for which the command itself may be the reason.
+    /// How long a request is retried after ABORTED COMMAND and damaged data, which the command itself may
+    /// cause.
     pub aborted_timeout: Duration,
     /// Pauses between retries.
     pub pauses: BackOff,
-    /// UNIT ATTENTIONs in a row after which a request fails.
+    /// Number of consecutive unit attentions after which a request fails.
     pub max_attentions: u32,
     /// When a request is hedged.
     pub hedge: HedgePolicy,
@@ -30,26 +31,29 @@ pub struct RequestLimits {
     pub is_shaped: bool,
 }
 
-/// What has to be known of a request to carry it out.
+/// Facts about a request that are needed to carry it out.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestSpec {
-    /// Bytes that it moves.
+    /// Number of bytes that it moves.
     pub len: u64,
-    /// Whether it changes blocks of the unit: a second copy of it is aborted when the first one is answered.
+    /// Whether it changes blocks of the unit. The second copy of such a request is aborted when the first one
+    /// is answered.
     pub writes: bool,
-    /// Whether any disk knows the command (READ, WRITE, SYNCHRONIZE CACHE), so that a refusal may be about the port.
+    /// Whether every disk supports the command (READ, WRITE, SYNCHRONIZE CACHE), so that a refusal may be about
+    /// the port.
     pub is_plain: bool,
-    /// Whether the command has a form of ten bytes that says the same.
+    /// Whether the command has an equivalent 10-byte form.
     pub can_shorten: bool,
-    /// Whether the limits of memory have room for a second copy. If not, a request that is stuck does not wait for it:
-    /// all others would wait for the end of the first copy.
+    /// Whether the memory limits have room for a second copy. If not, a stuck request does not wait for memory:
+    /// all others would wait for the end of its first copy.
     pub can_double: bool,
     /// How the request gets its path.
     pub route: Route,
 }
 
 impl RequestSpec {
-    /// A flush. A unit without a cache that does not know the command never gets one, so a refusal may be about the port.
+    /// A flush. It is not sent to a unit without a cache that does not support the command, so a refusal may be
+    /// about the port.
     pub const FLUSH: Self = Self {
         len: 0,
         writes: false,
@@ -60,71 +64,72 @@ impl RequestSpec {
     };
 }
 
-/// How a request gets its path.
+/// The way in which a request gets its path.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Route {
     /// Any path with credit for it.
     Credit,
-    /// A flush: the path that can vouch for the earlier writes, by [`Requests::choose`](super::Requests::choose), or a path
-    /// without other requests, by [`Requests::prepared`](super::Requests::prepared). It is neither hedged nor shaped, and its
-    /// time says nothing of the path.
+    /// A flush. Its path is the one that can vouch for the earlier writes, by
+    /// [`Requests::choose`](super::Requests::choose), or one without other requests, by
+    /// [`Requests::prepared`](super::Requests::prepared). A flush is neither hedged nor shaped, and its
+    /// duration says nothing about the path.
     Vouching,
 }
 
-/// Where a request is.
+/// State of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum State {
-    /// It waits for the blocks that it changes, by [`Requests::submit_held`](super::Requests::submit_held).
+    /// Waiting for its range, by [`Requests::submit_held`](super::Requests::submit_held).
     Held,
-    /// It waits for its class.
+    /// Waiting for its class.
     Charging {
         since: Instant,
-        /// Whether it goes before those that have not had a path yet.
+        /// Whether it goes before requests that have not had a path yet.
         is_retry: bool,
     },
-    /// It is a flush, and waits until it is known whether it needs a path without other requests.
+    /// A flush that waits until it is known whether it needs a path without other requests.
     Preparing,
-    /// It is a flush, and waits for the path that can vouch for the earlier writes.
+    /// A flush that waits for the path that can vouch for the earlier writes.
     Choosing,
-    /// It waits for a path.
+    /// Waiting for a path.
     Queued,
     /// At least one attempt is in flight.
     InFlight,
-    /// It waits to be retried. It keeps its place on the path, so that no other request is refused there in its stead.
+    /// Waiting for a retry. It keeps its place on the path, so that no other request is refused there instead.
     Pausing { permit: PathPermit },
 }
 
-/// How far a second copy of a request in flight has come.
+/// State of the second copy of a request in flight.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Hedge {
     /// The request is not hedged, or has two copies in flight.
     None,
-    /// It is checked at the time of the request's timer.
+    /// The request is checked at its timer.
     Checked,
-    /// It waits for memory.
+    /// Waiting for memory.
     Reserving { is_stuck: bool },
-    /// It waits for its class.
+    /// Waiting for its class.
     Charging { is_stuck: bool },
-    /// It waits for a path.
+    /// Waiting for a path.
     Queued,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Request<E> {
     pub(super) spec: RequestSpec,
-    /// When the caller has asked for it, without the time that it has waited in its class: as much later.
+    /// When the caller requested it, plus the time that it has waited in its class.
     pub(super) asked: Instant,
     pub(super) state: State,
     pub(super) attempts: SmallVec<[AttemptId; 2]>,
     pub(super) hedge: Hedge,
     /// Most requests succeed at the first attempt.
     pub(super) history: Option<Box<History<E>>>,
-    /// UNIT ATTENTIONs since it took its path.
+    /// Number of unit attentions since it took its path.
     pub(super) attentions: u32,
     pub(super) is_short: bool,
     /// Whether a flush takes a path without other requests.
     pub(super) wants_own_path: bool,
-    /// The end of the pause, or the next check of the hedge.
+    /// The end of the pause, or the next check for a hedge.
     pub(super) timer: Option<Instant>,
 }
 
@@ -168,12 +173,12 @@ impl<E> Request<E> {
         Requirements { avoid: None, is_alone: self.wants_own_path || self.is_suspect() }
     }
 
-    /// Whether the request may be what ends sessions, so that it is sent alone.
+    /// Returns whether the request may be the reason why sessions end, so that it is sent alone.
     pub(super) fn is_suspect(&self) -> bool {
         self.history.as_deref().is_some_and(History::is_suspect)
     }
 
-    /// Whether a second copy is sent when it is late.
+    /// Returns whether a second copy is sent when the request is late.
     pub(super) fn is_hedged(&self) -> bool {
         self.spec.route == Route::Credit && !self.requirements().is_alone
     }
@@ -182,7 +187,7 @@ impl<E> Request<E> {
         self.history.as_deref().is_none_or(History::refusals_left)
     }
 
-    /// The failure of a request that is refused.
+    /// Returns the failure of a request that is refused.
     pub(super) fn refused(&mut self, why: E) -> Failure<E> {
         match self.history.as_deref_mut().and_then(History::take_executed) {
             Some(lost) => Failure::NotRetried { lost, why },

@@ -1,4 +1,4 @@
-//! Traces: what goes in, and the outputs that come out, in virtual time.
+//! Traces of inputs and the outputs that follow, in virtual time.
 
 mod hedging;
 mod held;
@@ -47,23 +47,23 @@ fn limits() -> RequestLimits {
     }
 }
 
-/// All times are counted from it.
+/// Returns the time from which the tests count.
 #[expect(clippy::disallowed_methods, reason = "some time to count from")]
 fn start() -> Instant {
     Instant::now()
 }
 
-/// The requests, and a caller that looks at every output.
+/// The requests, and a caller that records every output.
 struct World {
     requests: Requests<&'static str>,
     now: Instant,
-    /// Sent and not ended.
+    /// Attempts that were sent and have not ended.
     in_flight: Vec<(AttemptId, PathId, RequestId)>,
-    /// Those that were sent as second copies.
+    /// Attempts that were sent as second copies.
     second_copies: Vec<AttemptId>,
     aborted: Vec<AttemptId>,
     results: BTreeMap<RequestId, Result<AttemptId, Failure<&'static str>>>,
-    /// Other outputs since they were last taken.
+    /// Other outputs since they were last read.
     others: Vec<Output<&'static str>>,
 }
 
@@ -108,7 +108,7 @@ impl World {
         request
     }
 
-    /// The attempts of a request in flight, in the order in which they were sent.
+    /// Returns the attempts of a request in flight, in the order in which they were sent.
     fn attempts(&self, request: RequestId) -> Vec<(AttemptId, PathId)> {
         let own = self.in_flight.iter().filter(|(_, _, of)| *of == request);
         own.map(|(attempt, path, _)| (*attempt, *path)).collect()
@@ -152,7 +152,7 @@ impl World {
         self.drain();
     }
 
-    /// Lets time pass up to the next timer, and returns how much it was.
+    /// Lets time pass up to the next timer, and returns the time that has passed.
     fn await_timer(&mut self) -> Duration {
         let next = self.requests.poll_timeout().expect("a timer");
         let passed = next - self.now;
@@ -180,7 +180,7 @@ impl World {
         self.results.get(&request).is_some_and(Result::is_ok)
     }
 
-    /// Makes each path answer at once, so that its times are known.
+    /// Lets each path answer some requests, so that its times are measured.
     fn measure(&mut self, time: Duration) {
         for _ in 0..4 {
             let requests = [(); 2].map(|()| self.submit(READ));
@@ -248,7 +248,7 @@ fn a_unit_attention_costs_another_attempt_on_the_same_path() {
     assert_eq!(world.failure(request), Failure::Attempt("an end"));
 }
 
-/// The unit reports several events, and is busy in between: none of that lasts.
+/// The unit reports several events, and is busy in between; both are temporary.
 #[test]
 fn unit_attentions_count_from_the_last_pause() {
     let mut world = World::new(limits(), &[A]);
@@ -280,7 +280,7 @@ fn a_lost_path_leaves_its_requests_to_the_other_one() {
     }
 }
 
-/// The unit has reported an event, and its session ends before the request knows.
+/// The unit has reported an event, and the session ends before the request receives the report.
 #[test]
 fn nothing_is_retried_over_a_path_that_is_lost() {
     let mut world = World::new(limits(), &[A]);
@@ -383,7 +383,7 @@ fn each_attempt_waits_for_the_class() {
     world.end(attempt, End::Busy);
     world.await_timer();
     assert!(world.in_flight.is_empty());
-    // The time in the class is none in which the unit refuses the request.
+    // The time in the class does not count as time in which the unit refuses the request.
     world.pass(MINUTE * 2);
     world.requests.charged(request, world.now);
     world.drain();

@@ -1,4 +1,4 @@
-//! The rules of the topology as a function of what there is.
+//! The rules of the topology, as a function of the situation.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -11,35 +11,35 @@ use crate::topology::situation::{
     Admission, CloseReason, Count, Session, SessionState, Situation, Why,
 };
 
-/// Time between two tries to have a session at a portal.
+/// Time between two tries to open a session at a portal.
 pub(super) const INTERVAL: Duration = Duration::from_secs(60);
-/// Time between two tries to have a session at a portal while no path serves the unit.
+/// Time between two tries to open a session at a portal while no path serves the unit.
 pub(super) const INTERVAL_IN_NEED: Duration = Duration::from_secs(1);
-/// Sessions that move at a time.
+/// Number of sessions that move at the same time.
 pub(super) const MAX_MOVES: usize = 4;
-/// What is known of one portal.
+/// State of one portal.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Portal {
-    /// What its port does for the unit.
+    /// The state of its port for the unit.
     pub(super) access: Option<Access>,
-    /// The last try of a session there alone.
+    /// When a session was last tried at this portal alone.
     pub(super) tried: Option<Instant>,
-    /// Sessions that were closed there because its port did not serve the unit.
+    /// Number of sessions that were closed there because the port did not serve the unit.
     pub(super) closed: u32,
-    /// Sessions to open there since the port serves the unit.
+    /// Number of sessions to open there, because the port serves the unit again.
     pub(super) returning: u32,
 }
 
-/// All that the rules depend on.
+/// The facts that the rules depend on.
 #[derive(Clone, Debug)]
 pub(super) struct Facts<'a> {
     pub(super) portals: Vec<Portal>,
-    /// The sessions on their way, each with the first portal that is tried.
+    /// The sessions that are being opened, each with the first portal that is tried.
     pub(super) opening: Vec<(Why, Option<PortalId>)>,
-    /// Each portal has a session.
+    /// Whether each portal should have a session.
     pub(super) has_spares: bool,
     pub(super) uneven_since: Option<Instant>,
-    /// When sessions may move to better ports; `None` if the ports are not known.
+    /// When sessions may move to better ports; `None` if the ports are unknown.
     pub(super) moves_from: Option<Instant>,
     pub(super) situation: Situation<'a>,
 }
@@ -53,7 +53,7 @@ impl Facts<'_> {
         self.situation.sessions.iter().any(|session| session.portal == portal)
     }
 
-    /// The portal with the most sessions, if there are several, and no portal in standby.
+    /// Returns the portal with the most sessions, if it has several, except portals in standby.
     fn most_used(&self) -> Option<PortalId> {
         let at = |portal| self.situation.sessions.iter().filter(|it| it.portal == portal).count();
         let served = self.all().filter(|(_, it)| it.closed == 0);
@@ -61,13 +61,13 @@ impl Facts<'_> {
         counts.max().filter(|(count, _)| *count > 1).map(|(_, portal)| portal)
     }
 
-    /// Whether a portal has no session, while another one has several.
+    /// Returns whether a portal has no session while another one has several.
     pub(super) fn is_uneven(&self) -> bool {
         let mut served = self.all().filter(|(_, it)| it.closed == 0);
         served.any(|(portal, _)| !self.has_session(portal)) && self.most_used().is_some()
     }
 
-    /// What becomes of a session at a portal that had none; `None` if no other one has several by now.
+    /// Decides how to use a session at a portal that had none; `None` if no other portal has several any more.
     pub(super) fn youngest_of_most_used(&self) -> Option<Admission> {
         let most_used = self.most_used()?;
         let there = self.situation.sessions.iter().filter(|it| it.portal == most_used);
@@ -75,13 +75,14 @@ impl Facts<'_> {
         Some(youngest.map_or(Admission::Join, Admission::Replace))
     }
 
-    /// Whether no port is known to be better than that of a portal.
+    /// Returns whether no port is known to be better than the port of this portal.
     pub(super) fn is_best(&self, portal: PortalId) -> bool {
         let own = self.portals.get(portal.0).and_then(Portal::priority);
         own.is_some() && own == self.portals.iter().filter_map(Portal::priority).min()
     }
 
-    /// The sessions beside the first at each port that is worse than the best one with a session, the youngest last.
+    /// Returns the sessions that should move, the youngest last: at each port that is worse than the best one
+    /// with a session, all but the first.
     pub(super) fn misplaced(&self) -> Vec<PathId> {
         let access =
             |session: &Session| self.portals.get(session.portal.0).and_then(|it| it.access);
@@ -117,15 +118,15 @@ impl Session {
     }
 }
 
-/// What follows from the facts.
+/// Actions that follow from the facts.
 #[derive(Debug)]
 pub(super) struct Plan<'a> {
     facts: &'a Facts<'a>,
     now: Instant,
-    /// Each with the portal that it is for, if it is for one.
+    /// Sessions to open, with their portal if they are for a certain one.
     pub(super) opens: Vec<(Why, Option<PortalId>)>,
     pub(super) closes: Vec<(PathId, CloseReason)>,
-    /// The first time at which a rule may apply that does not apply yet.
+    /// The earliest time at which another rule may apply.
     pub(super) again: Option<Instant>,
 }
 
@@ -203,7 +204,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// One at a time, at the portal that was tried least recently.
+    /// Opens one at a time, at the portal that was tried least recently.
     fn spread(&mut self) {
         let Some(since) = self.facts.uneven_since else { return };
         if self.is_opening(|why| why == Why::Spread) {
@@ -239,7 +240,7 @@ impl<'a> Plan<'a> {
                 self.opens.extend((0..more.min(self.room())).map(|_| (Why::Count, None)));
             }
             Count::Fewer(fewer) => {
-                // One that is kept at a port of less use would be opened again, and carries nothing.
+                // A session that is kept at a worse port would be opened again, and carries nothing.
                 let sessions = self.facts.situation.sessions.iter();
                 let in_use = sessions.filter(|it| it.state == SessionState::InUse);
                 let mut in_use: Vec<_> = in_use.map(|it| it.path).collect();
@@ -252,7 +253,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Closes a session, unless it would leave none that works.
+    /// Closes a session, unless no working session would be left.
     fn close(&mut self, path: PathId, reason: CloseReason) {
         let is_closed = |it: PathId| self.closes.iter().any(|(closed, _)| *closed == it);
         let works = |it: &&Session| it.works() && it.path != path && !is_closed(it.path);
@@ -261,12 +262,12 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Whether no session is lost, and none that is to be a further one is on its way.
+    /// Returns whether no session reconnects, and none is being opened as a further one.
     fn is_steady(&self) -> bool {
         !self.is_opening(|why| matches!(why, Why::Count | Why::Flush | Why::Lost(_)))
     }
 
-    /// Whether there is nothing at a portal, nor in standby there.
+    /// Returns whether a portal has no session, is not being tried, and is not in standby.
     fn is_unused(&self, portal: PortalId, it: &Portal) -> bool {
         it.closed == 0 && !self.facts.has_session(portal) && !self.is_tried(portal)
     }
@@ -279,7 +280,7 @@ impl<'a> Plan<'a> {
         self.whys().any(is_it)
     }
 
-    /// Whether a session is on its way to this portal alone.
+    /// Returns whether a session is being opened at this portal alone.
     fn is_tried(&self, portal: PortalId) -> bool {
         let is_alone =
             |why: Why| matches!(why, Why::Need | Why::Standby | Why::Spare | Why::Spread);
@@ -287,13 +288,13 @@ impl<'a> Plan<'a> {
         all.any(|(why, at)| is_alone(*why) && *at == Some(portal))
     }
 
-    /// How many more sessions there may be.
+    /// Returns how many more sessions there may be.
     fn room(&self) -> u32 {
         let there = self.facts.situation.sessions.len() + self.whys().count();
         self.facts.situation.max.saturating_sub(u32::try_from(there).unwrap_or(u32::MAX))
     }
 
-    /// Whether something is due now; `None` is. If it is not, the time is noted.
+    /// Returns whether a rule is due; `None` means that it is. If it is not due, its time is noted in `again`.
     fn is_due(&mut self, at: Option<Instant>) -> bool {
         let Some(at) = at.filter(|at| *at > self.now) else { return true };
         self.again = Some(self.again.map_or(at, |again| again.min(at)));

@@ -1,4 +1,4 @@
-//! What there is, and what is done about it.
+//! Input and output of the topology.
 
 use std::time::Instant;
 
@@ -13,80 +13,80 @@ pub struct OpenId(pub(super) u32);
 /// An open session.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Session {
-    /// Younger sessions have greater numbers.
+    /// The path; younger sessions have higher numbers.
     pub path: PathId,
-    /// The portal that it goes to.
+    /// The portal of the session.
     pub portal: PortalId,
-    /// What it does.
+    /// The state of the session.
     pub state: SessionState,
 }
 
-/// What an open session does.
+/// State of an open session.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SessionState {
-    /// It takes requests when none is at a better port.
+    /// It takes requests while no session is at a better port.
     Working,
     /// It takes requests now.
     InUse,
-    /// Its port has refused a request for its state, so it takes none.
+    /// Its port has refused a request because of its state, so it takes none.
     NotServed,
-    /// It takes no more requests, and is logged out when those that it has are answered.
+    /// It takes no more requests, and is logged out when its requests are answered.
     Closing,
 }
 
-/// A session that was lost, and that should reconnect.
+/// A lost session that should reconnect.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Lost {
-    /// The name under which it reconnects. No two logins under one name may be in progress: the later one ends the
-    /// session of the earlier one (RFC 7143 §6.3.5).
+    /// The ISID under which it reconnects. No two logins with the same ISID may be in progress: the later one
+    /// ends the session of the earlier one (RFC 7143 §6.3.5).
     pub isid: Isid,
-    /// The portal that it went to.
+    /// The portal of the session.
     pub portal: PortalId,
 }
 
-/// A change of the number of sessions that the tuner wants.
+/// Change of the number of sessions that the tuner wants.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Count {
-    /// As it is.
+    /// No change.
     #[default]
     Stay,
-    /// This number of further sessions.
+    /// Open this number of further sessions.
     More(u32),
-    /// This number of sessions in use less.
+    /// Close this number of sessions in use.
     Fewer(u32),
 }
 
-/// What the unit, its paths and the requests need now.
+/// Present state of the unit, its paths and the requests, as far as the topology needs it.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation<'a> {
-    /// The number of portals that are known.
+    /// The number of known portals.
     pub portals: usize,
     /// The open sessions.
     pub sessions: &'a [Session],
     /// The lost sessions that should reconnect.
     pub lost: &'a [Lost],
-    /// The most concurrent sessions.
+    /// Maximum number of concurrent sessions.
     pub max: u32,
-    /// What the tuner wants.
+    /// The change that the tuner wants.
     pub count: Count,
-    /// All portals of the target are asked for (`portals=auto`).
+    /// Whether all portals of the target are used (`portals=auto`).
     pub wants_all_portals: bool,
-    /// A request has found no path that serves the unit.
+    /// Whether a request has found no path that serves the unit.
     pub lacks_port: bool,
-    /// Flushes are slow, or a flush waits, so that a second session is of use.
+    /// Whether a second session would help, because flushes are slow or a flush waits.
     pub wants_second: bool,
 }
 
-/// Why a session is opened.
+/// Reason why a session is opened.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Why {
     /// More sessions are wanted.
     Count,
     /// The only session may end during a slow flush.
     Flush,
-    /// This session was lost.
+    /// The session with this ISID was lost.
     Lost(Isid),
-    /// No path serves the unit; the port of this portal may.
+    /// No path serves the unit, but the port of this portal may.
     Need,
     /// The port of this portal did not serve the unit before.
     Standby,
@@ -94,12 +94,12 @@ pub enum Why {
     Spare,
     /// The portal has no session, and another one has several.
     Spread,
-    /// Sessions are at worse ports than there are.
+    /// Sessions are at worse ports than necessary.
     Better,
 }
 
 impl Why {
-    /// The name under which the session logs in, if it is that of a lost one.
+    /// Returns the ISID under which the session logs in, if it replaces a lost one.
     pub(super) const fn isid(self) -> Option<Isid> {
         match self {
             Self::Lost(isid) => Some(isid),
@@ -117,41 +117,41 @@ impl Why {
 /// A session to open.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Open {
-    /// Its name until it is open.
+    /// Identifier of the session until it is open.
     pub id: OpenId,
     /// The reason.
     pub why: Why,
-    /// The portals to try, in this order: the first that answers is used.
+    /// The portals to try, in order. The first one that answers is used.
     pub portals: Vec<PortalId>,
 }
 
-/// Why a session is closed.
+/// Reason why a session is closed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CloseReason {
     /// Its port does not serve the unit.
     NotServed,
-    /// There are more than are wanted.
+    /// There are more sessions than are wanted.
     Surplus,
 }
 
-/// The sessions to open and to close, and when to ask again.
+/// The sessions to open and to close, and when to poll again.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Changes {
     /// Sessions to open.
     pub open: Vec<Open>,
     /// Sessions to close when their requests are answered.
     pub close: Vec<(PathId, CloseReason)>,
-    /// When a rule may apply that does not apply yet.
+    /// The earliest time at which another rule may apply.
     pub again: Option<Instant>,
 }
 
-/// What becomes of a session that was opened.
+/// Use of a session that was opened.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Admission {
     /// It joins the others.
     Join,
-    /// It joins the others in place of this one, which closes.
+    /// It joins the others and replaces this one, which closes.
     Replace(PathId),
-    /// It is of no use by now, and is logged out.
+    /// It is not needed any more, and is logged out.
     Dismiss,
 }

@@ -12,8 +12,9 @@ mod properties;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What there is, in short: sessions as portal and state (`u` in use, `w` working, `n` not served, `c` closing), and the state of
-/// the port of each portal (`o` optimized, `n` non-optimized, `s` standby, `-` unknown).
+/// A situation in short form: sessions as portal and state (`u` in use, `w` working, `n` not served, `c`
+/// closing), and the state of the port of each portal (`o` optimized, `n` non-optimized, `s` standby, `-`
+/// unknown).
 struct Given {
     sessions: Vec<Session>,
     portals: Vec<Portal>,
@@ -60,8 +61,8 @@ impl Given {
         self
     }
 
-    /// What is to be done: openings with the reason and the portal, closings with the path, and the seconds until the next
-    /// question.
+    /// Returns the actions as text: openings with the reason and the portal, closings with the path, and the
+    /// seconds until the next poll.
     #[expect(clippy::disallowed_methods, reason = "some time to count from")]
     fn wants(self) -> String {
         let now = Instant::now() + 1000 * SECOND;
@@ -250,7 +251,7 @@ fn a_second_session_is_opened_for_slow_flushes_and_others_as_the_tuner_wants() {
     assert_eq!(fewer(Given::new("0u 0u", "-")).wants(), "Surplus path 1", "one stays");
 }
 
-/// A disk with two portals whose ports are in these states; each portal has the group of its number.
+/// Creates a disk with two portals whose ports are in these states. Each portal has the group of its number.
 #[expect(clippy::disallowed_methods, reason = "some time to count from")]
 fn two_portals(states: [u8; 2]) -> (PortGroups, Instant) {
     let now = Instant::now();
@@ -330,7 +331,7 @@ fn a_session_at_an_unused_portal_takes_the_place_of_the_youngest_where_there_are
     topology.record(PortalId(1)).tried = Some(now);
     let sessions = at(&[0, 0, 0]);
     let open = |topology: &mut Topology, sessions: &[Session], now: Instant| {
-        // Spares come first where there is room.
+        // Spares come first if there is room.
         topology.poll(&Situation { max: 3, ..quiet(sessions) }, &groups, now).open
     };
     assert_eq!(open(&mut topology, &sessions, now), []);

@@ -1,4 +1,4 @@
-//! What the end of a command says of the unit.
+//! Conclusions about the unit from the end of a command.
 
 use iscsi_pdu::scsi::{AdditionalSense, Sense, SenseKey, Status};
 use iscsi_session::TaskError;
@@ -8,50 +8,52 @@ use super::sense::{is_failure, is_write_failure, may_be_another_unit};
 use crate::commands::CommandNumber;
 use crate::ids::PathId;
 
-/// What has to be known of a command to judge its end.
+/// Facts about a command that are needed to judge its end.
 #[derive(Clone, Copy, Debug)]
 pub struct CommandFacts {
-    /// Its place among the commands of its path.
+    /// Number of the command on its path.
     pub number: CommandNumber,
-    /// SYNCHRONIZE CACHE.
+    /// Whether the command is SYNCHRONIZE CACHE.
     pub synchronizes_cache: bool,
-    /// The command was answered with the report that another initiator has ended the registration of the session.
+    /// Whether the command was answered with the report that another initiator has ended the registration of
+    /// the session.
     pub is_preempted: bool,
 }
 
-/// How a command has ended.
+/// End of a command.
 #[derive(Clone, Copy, Debug)]
 pub enum CommandEnd<'a> {
-    /// In a status, with these sense data.
+    /// A status, with these sense data.
     Status(Status, &'a [u8]),
-    /// Without a status, or in one that does not count.
+    /// No status, or one that does not count.
     Error(&'a TaskError),
 }
 
-/// What has to be done after the end of a command, once no lock is held.
+/// Actions that follow from the end of a command, once no lock is held.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[must_use]
 pub struct Effects {
-    /// The unit may be another one, or may not be accessed any more: commands of the path that have not been sent are taken
-    /// back.
+    /// Whether the unit may be another one, or may not be accessed any more. Commands of the path that have not
+    /// been sent are taken back.
     pub may_be_another_unit: bool,
     /// A unit attention, for the subscribers to changes of the unit.
     pub attention: Option<AdditionalSense>,
-    /// A flush has failed on the medium: other disks with the unit have lost writes as well.
+    /// Whether a flush has failed on the medium, so that other disks of the unit have lost writes as well.
     pub has_failed_flush: bool,
 }
 
-/// What an end means for the question which unit it is.
+/// Meaning of an end for the identity of the unit.
 enum Meaning {
     Nothing,
-    /// A reason to ask.
+    /// A reason to ask which unit it is.
     Reason,
-    /// This side has given the command up, so that its status may have been a reason.
+    /// The initiator has given the command up, so its status may have been a reason.
     GivenUp,
 }
 
 impl Unit {
-    /// A command has ended. A status that does not come may have been the report of a reset, which the unit does not repeat.
+    /// Records the end of a command. If its status is missing, it may have been the report of a reset, which
+    /// the unit does not repeat.
     pub fn end(&mut self, path: PathId, command: CommandFacts, end: CommandEnd<'_>) -> Effects {
         let mut effects = Effects::default();
         let meaning = match end {
@@ -66,7 +68,7 @@ impl Unit {
             Meaning::GivenUp => self.identity.add_given_up(path),
         }
         effects.may_be_another_unit = !matches!(meaning, Meaning::Nothing);
-        // Last, so that a flush that waits for the command knows what it has reported.
+        // This comes last, so that a flush that waits for the command knows what the command has reported.
         self.forget(path, command.number);
         effects
     }
@@ -80,7 +82,8 @@ impl Unit {
     ) -> Meaning {
         let sense = match status {
             Status::CHECK_CONDITION => Sense::decode(sense).ok(),
-            // Another initiator has ended the command, and its status stands in the place of a report.
+            // Another initiator has aborted the command. TASK ABORTED replaces the status that may have
+            // reported something.
             Status::TASK_ABORTED => None,
             _ => return Meaning::Nothing,
         };
@@ -93,7 +96,7 @@ impl Unit {
         if is_reason { Meaning::Reason } else { Meaning::Nothing }
     }
 
-    /// Takes in what the unit reports of earlier writes, and of itself.
+    /// Records what the sense data report of earlier writes, and of the unit itself.
     fn on_sense(
         &mut self,
         path: PathId,
@@ -116,7 +119,7 @@ impl Unit {
         } else if !sense.deferred && synchronizes_cache && is_write_failure(sense.key) {
             self.durability.on_lost_writes();
             effects.has_failed_flush = true;
-            // What could not be written reads as something else from now on.
+            // Blocks that could not be written read differently from here on.
             self.identity.add_attention();
         }
         if attention == Some(AdditionalSense::NOT_READY_TO_READY_CHANGE) {
@@ -126,15 +129,15 @@ impl Unit {
 
     fn on_task_error(&mut self, path: PathId, why: &TaskError) -> Meaning {
         match why {
-            // It had a status that reports nothing, or was never sent.
+            // The command had a status that reports nothing, or was never sent.
             TaskError::DataMissing { .. }
             | TaskError::Rejected { .. }
             | TaskError::ConnectionLost { sent: false, .. }
             | TaskError::Session { sent: false, .. }
             | TaskError::Withdrawn
             | TaskError::Closed => Meaning::Nothing,
-            // Over a session that is over, nothing can be asked any more; a flush that was answered may wait for what was
-            // reported before.
+            // After the end of the session nothing can be asked over it. A flush that was answered may wait for
+            // what was reported before.
             TaskError::Session { .. }
             | TaskError::ConnectionLost { .. }
             | TaskError::TargetFailure(_) => {
@@ -145,7 +148,7 @@ impl Unit {
                 self.on_hidden_report(path);
                 Meaning::GivenUp
             }
-            // It has moved data, or had no status for longer than a unit attention takes.
+            // The command has moved data, or had no status for longer than a unit attention takes.
             TaskError::TimedOut | TaskError::DataDigest | _ => {
                 self.on_hidden_report(path);
                 Meaning::Nothing
@@ -153,7 +156,7 @@ impl Unit {
         }
     }
 
-    /// The unit may have reported something that did not arrive, and does not repeat it.
+    /// Records that the unit may have reported something that did not arrive. The unit does not repeat it.
     pub(super) fn on_hidden_report(&mut self, path: PathId) {
         self.durability.on_uncertain_end(path);
         self.identity.add_attention();

@@ -1,4 +1,4 @@
-//! A canonical form of what is known of a unit, for an exhaustive search over states.
+//! Canonical hash of the state of a unit, for an exhaustive search over states.
 
 use std::hash::{Hash, Hasher};
 
@@ -8,16 +8,16 @@ use crate::durability::Epoch;
 use crate::ids::PathId;
 
 impl Unit {
-    /// How far behind the first command of a path that has not ended one is.
+    /// Returns how far a command is after the first command of its path that has not ended.
     pub(crate) fn place(&self, path: PathId, number: CommandNumber) -> Option<i64> {
         self.commands.get(path).map(|commands| commands.place(number))
     }
 
-    /// Hashes what decides about what follows, as far as this owner knows it. Moments, numbers of commands and counts are
-    /// replaced by their order, or by differences: two states in which the same follows have the same hash, whenever they came
-    /// about.
+    /// Hashes the part of the state that decides what follows. Epochs, command numbers and counts are replaced
+    /// by their order or by differences, so that two states with the same future have the same hash, whatever
+    /// led to them.
     ///
-    /// `begun` are the commands in flight, `kept` moments that a flush has kept.
+    /// `begun` are the commands in flight, `kept` the epochs that a flush has kept.
     pub(crate) fn fingerprint(
         &self,
         begun: &[(PathId, Begun)],

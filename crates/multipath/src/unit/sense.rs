@@ -1,13 +1,13 @@
-//! What sense data mean for the unit as a whole.
+//! Meaning of sense data for the unit as a whole.
 
 use iscsi_pdu::scsi::{AdditionalSense, SenseKey};
 
-/// Whether a deferred error reports that something acknowledged was not done (SPC-4 §4.5.5).
+/// Returns whether a deferred error with this key reports that an acknowledged command failed (SPC-4 §4.5.5).
 pub(super) const fn is_failure(key: SenseKey) -> bool {
     !matches!(key, SenseKey::NoSense | SenseKey::RecoveredError | SenseKey::UnitAttention)
 }
 
-/// Whether a flush that ended with this key may have lost what it was to write: the unit need not try again.
+/// Returns whether a flush that ended with this key may have lost its data: the unit need not retry.
 pub const fn is_write_failure(key: SenseKey) -> bool {
     matches!(
         key,
@@ -18,8 +18,8 @@ pub const fn is_write_failure(key: SenseKey) -> bool {
     )
 }
 
-/// Whether the unit behind the number may be another one from now on, or have other blocks: its target has restarted, its
-/// numbers were given out again, or it reports that it has changed, or has become ready again.
+/// Returns whether the LUN may lead to another unit after this report, or to one with other blocks: the target
+/// has restarted or assigned its LUNs again, or the unit reports a change, or that it has become ready.
 pub const fn may_be_another_unit(reported: AdditionalSense) -> bool {
     reported.asc == AdditionalSense::POWER_ON_OR_RESET.asc
         || matches!(

@@ -6,7 +6,7 @@ use crate::identity::KnownUnit;
 
 const PATH: PathId = Unit::FIRST_PATH;
 
-/// A known unit with a cache and an unflushed write.
+/// Creates a known unit with a cache and an unflushed write.
 fn unit() -> Unit {
     let mut unit = Unit::new();
     unit.identity.on_known(KnownUnit { is_removable: true, capacity: 4096 });
@@ -37,7 +37,7 @@ const CURRENT: u8 = 0x70;
 const DEFERRED: u8 = 0x71;
 const NO_MORE: AdditionalSense = AdditionalSense { asc: 0, ascq: 0 };
 
-/// What the end of one command did to a unit with an unflushed write.
+/// Effect of the end of one command on a unit with an unflushed write.
 #[derive(Debug, Default, Eq, PartialEq)]
 struct Outcome {
     asks: bool,
@@ -164,7 +164,7 @@ fn a_command_counts_unless_two_reasons_came_since_it_began() {
     assert!(!unit.begin(PATH).is_calm(unit.identity.revision()), "it began in doubt");
 }
 
-/// What another unit has executed leaves nothing to flush: of what follows, nothing is lost.
+/// A write that another unit has executed leaves nothing to flush here, so later events lose nothing.
 #[test]
 fn a_write_that_another_unit_may_have_executed_is_not_unflushed() {
     for (reasons, is_of_known_unit) in [(0, true), (1, true), (2, false)] {
@@ -182,7 +182,7 @@ fn a_write_that_another_unit_may_have_executed_is_not_unflushed() {
     }
 }
 
-/// Each status may stand in the place of the report of an exchange, so that two may hide that another unit has come and gone.
+/// Each such status may replace a report, so two of them may hide that another unit was there in the meantime.
 #[test]
 fn a_status_that_may_stand_in_the_place_of_a_report_counts_by_itself() {
     let task_aborted = || CommandEnd::Status(Status::TASK_ABORTED, &[]);

@@ -4,10 +4,10 @@ use std::time::Instant;
 use crate::world::Seen;
 use crate::{random, search, small};
 
-/// A bound on the states of all small worlds together, well above what there are.
+/// Maximum number of states of all small worlds together, well above the real number.
 const MAX_STATES: usize = 500_000;
 
-/// No order of events in a small world breaks a promise, and the worlds are not tame.
+/// No order of events in a small world breaks a promise, and each kind of event occurs in one.
 #[test]
 fn no_state_of_a_small_world_breaks_a_promise() {
     let mut seen = Seen::default();
@@ -27,7 +27,7 @@ fn no_state_of_a_small_world_breaks_a_promise() {
     assert!(seen.flushes > 0, "no flush is answered");
 }
 
-/// Larger worlds, with all that targets and paths may do.
+/// Larger worlds, with everything that targets and paths may do.
 #[test]
 fn no_random_episode_breaks_a_promise() {
     let start = Instant::now();

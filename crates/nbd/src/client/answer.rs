@@ -1,4 +1,4 @@
-//! Answers to options, as a server sends them.
+//! Answers to options, as a client decodes them.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -10,7 +10,7 @@ use crate::option::{REPLY_LEN, REPLY_MAGIC, info};
 use crate::text;
 use crate::transmission_flags::TransmissionFlags;
 
-/// The longest answer that is read: two strings and some numbers, with room to spare.
+/// Largest answer that is read: two strings and some numbers, with room to spare.
 const MAX_ANSWER: usize = 64 * 1024;
 
 /// An answer to an option (NBD, "Fixed newstyle negotiation").
@@ -22,7 +22,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The next answer of the input; `None` while it is not complete.
+    /// Takes the next answer from the input; `None` while it is not complete.
     pub(crate) fn take(input: &mut BytesMut) -> Result<Option<Self>, ProtocolError> {
         let Some(mut head) = input.get(..REPLY_LEN) else { return Ok(None) };
         let magic = head.get_u64();
@@ -41,7 +41,7 @@ impl Answer {
         Ok(Some(Self { option, kind, data: input.split_to(len).freeze() }))
     }
 
-    /// Length on the wire.
+    /// Returns the length on the wire.
     pub(crate) const fn wire_len(&self) -> usize {
         REPLY_LEN + self.data.len()
     }
@@ -50,7 +50,7 @@ impl Answer {
         ProtocolError::Answer { option: self.option, problem: "it is malformed" }
     }
 
-    /// A name and a description, of NBD_REP_SERVER.
+    /// Returns the name and the description in an NBD_REP_SERVER.
     pub(crate) fn server(&self) -> Option<(String, String)> {
         let mut data = self.data.clone();
         let len = usize::try_from(data.try_get_u32().ok()?).ok()?;
@@ -61,14 +61,14 @@ impl Answer {
         Some((name, text::message(&data)))
     }
 
-    /// A context, of NBD_REP_META_CONTEXT.
+    /// Returns the context in an NBD_REP_META_CONTEXT.
     pub(crate) fn context(&self) -> Option<MetaContext> {
         let mut data = self.data.clone();
         let id = data.try_get_u32().ok()?;
         Some(MetaContext { id, name: text::string(&data)? })
     }
 
-    /// What is said of an export.
+    /// Returns the information on an export in an NBD_REP_INFO.
     pub(crate) fn information(&self) -> Option<Information> {
         let mut data = self.data.clone();
         match data.try_get_u16().ok()? {
@@ -89,7 +89,7 @@ impl Answer {
     }
 }
 
-/// An answer of NBD_REP_INFO.
+/// Information on an export in an NBD_REP_INFO.
 #[derive(Debug)]
 pub(crate) enum Information {
     Export { size: u64, flags: TransmissionFlags },
@@ -100,7 +100,7 @@ pub(crate) enum Information {
 }
 
 impl Information {
-    /// Writes down what is said.
+    /// Copies the information into `export`.
     pub(crate) fn note(self, export: &mut Export) {
         match self {
             Self::Export { size, flags } => (export.size, export.flags) = (size, flags),

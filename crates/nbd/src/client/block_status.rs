@@ -10,19 +10,20 @@ use crate::request::{Command, Request};
 pub struct ContextStatus {
     /// The id of the context, as in [`Negotiated::contexts`](super::Negotiated::contexts).
     pub context: u32,
-    /// They follow each other from the offset of the request on, at least one; no two neighbours
-    /// have one status. They may cover less than was asked, or more, but end with the export.
+    /// The extents follow each other from the offset of the request on. There is at least one, and no two
+    /// neighbours have the same status. They may cover less than the request or more, but never exceed the
+    /// export.
     pub extents: Vec<Extent>,
 }
 
 impl ContextStatus {
-    /// Descriptors that one chunk may have, and some room (NBD, "`NBD_CMD_BLOCK_STATUS`").
+    /// Largest number of descriptors in a chunk, with some room (NBD, "`NBD_CMD_BLOCK_STATUS`").
     const MAX_DESCRIPTORS: usize = 1 << 20;
-    /// The longest payload of a chunk.
+    /// Largest payload of a chunk, in bytes.
     pub(crate) const MAX_LEN: usize = 4 + Self::MAX_DESCRIPTORS * Extent::WIRE_LEN;
 
-    /// Reads the payload of a chunk; `None` for what is malformed. Of what goes beyond the request or
-    /// the end of the export no more is kept than has a meaning.
+    /// Decodes the payload of a chunk; returns `None` if it is malformed. Extents beyond the request or the
+    /// end of the export are cut to the part that has a meaning.
     pub(crate) fn decode(request: &Request, size: u64, mut payload: &[u8]) -> Option<Self> {
         let context = payload.try_get_u32().ok()?;
         if payload.is_empty() || !payload.len().is_multiple_of(Extent::WIRE_LEN) {

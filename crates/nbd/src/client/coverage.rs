@@ -1,9 +1,9 @@
-//! Which bytes of a read have come.
+//! Tracks which bytes of a read have arrived.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Parts that do not touch, after which a reply is no longer followed.
+/// Number of separate ranges above which a reply is an error.
 const MAX_PARTS: usize = 1 << 16;
 
 /// Ranges of bytes that do not overlap.
@@ -13,17 +13,17 @@ pub(crate) struct Coverage {
     parts: BTreeMap<usize, usize>,
 }
 
-/// Why a range cannot be added.
+/// Reason why a range cannot be added.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum CoverageError {
-    /// Some of it is there already.
+    /// A part of the range is present already.
     Overlap,
     /// There are too many ranges.
     Fragments,
 }
 
 impl Coverage {
-    /// Adds a range that is not empty.
+    /// Adds a range, which must not be empty.
     pub(crate) fn add(&mut self, range: Range<usize>) -> Result<(), CoverageError> {
         let Range { mut start, mut end } = range;
         let before = self.parts.range(..end).next_back().map(|(start, end)| (*start, *end));
@@ -45,7 +45,7 @@ impl Coverage {
         Ok(())
     }
 
-    /// Whether the first `len` bytes are there.
+    /// Returns whether the first `len` bytes have arrived.
     pub(crate) fn is_complete(&self, len: usize) -> bool {
         self.parts.get(&0).is_some_and(|end| *end >= len)
     }

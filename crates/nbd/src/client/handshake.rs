@@ -1,4 +1,4 @@
-//! The handshake, from a server's greeting to transmission.
+//! The client's handshake, from the server's greeting to transmission.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use thiserror::Error;
@@ -12,13 +12,13 @@ use crate::option::{self, OptionError, answer, code, info};
 use crate::text;
 use crate::transmission_flags::TransmissionFlags;
 
-/// `cliserv_magic`, in the place of `IHAVEOPT` where a server is of the oldest kind.
+/// `cliserv_magic`, which an oldstyle server sends instead of `IHAVEOPT`.
 const OLDSTYLE_MAGIC: u64 = 0x0000_4202_8186_1253;
-/// Bytes of answers to one option, after which a server is no longer listened to.
+/// Largest size of the answers to one option, in bytes; more is an error.
 const MAX_ANSWERS: usize = 4 << 20;
-/// Metadata contexts that a server may select: each costs a chunk of every block status.
+/// Largest number of metadata contexts that a server may select: each costs a chunk of every block status.
 const MAX_CONTEXTS: usize = 64;
-/// Information that is asked for with NBD_OPT_GO.
+/// Information that the client requests with NBD_OPT_GO.
 const INFORMATION: [u16; 3] = [info::NAME, info::DESCRIPTION, info::BLOCK_SIZE];
 
 /// The goal of a client's handshake.
@@ -29,69 +29,68 @@ pub enum Goal {
     List,
     /// Transmission.
     Export {
-        /// The export; the empty name is that of the default export.
+        /// The export's name; the empty name means the default export.
         name: String,
-        /// Metadata contexts that would be of use, such as
-        /// [`BASE_ALLOCATION`](crate::BASE_ALLOCATION) and `qemu:dirty-bitmap:NAME`. Which of them the server has
-        /// is in [`Negotiated::contexts`].
+        /// Metadata contexts to select, such as [`BASE_ALLOCATION`](crate::BASE_ALLOCATION) and
+        /// `qemu:dirty-bitmap:NAME`. [`Negotiated::contexts`] has those that the server selected.
         contexts: Vec<String>,
     },
 }
 
-/// The outcome of a handshake.
+/// The result of a handshake.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum HandshakeOutcome {
-    /// The exports, as asked for; the output ends the connection.
+    /// The exports, for [`Goal::List`]; the output ends the connection.
     Exports(Vec<ListedExport>),
-    /// Transmission has begun; what is left of the input belongs to it.
+    /// Transmission has begun; the rest of the input belongs to it.
     Negotiated(Negotiated),
 }
 
 /// An export as a server lists it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ListedExport {
-    /// The name to ask for.
+    /// The export's name, for [`Goal::Export`].
     pub name: String,
-    /// For people; empty where the server has none.
+    /// The export's description, for people; empty where the server has none.
     pub description: String,
 }
 
-/// Reasons why a handshake leads to no transmission.
+/// Reasons why a handshake fails.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum HandshakeError {
-    /// The server refuses. The output ends the connection politely.
+    /// The server refuses. The output then has NBD_OPT_ABORT, which ends the connection in order.
     #[error("{error}{}{message}", if message.is_empty() { "" } else { ": " })]
     Refused {
-        /// The reason that the server gives.
+        /// Reason that the server reports.
         error: OptionError,
         /// The message of the server; often empty.
         message: String,
     },
-    /// The server can only do without options what the client wants of it.
+    /// The server is too old to list its exports: it does not support the "fixed newstyle" handshake.
     #[error("the server is too old to list its exports")]
     TooOld,
-    /// The server is of the oldest kind, whose handshake has no options.
+    /// The server uses the "oldstyle" handshake, which has no options.
     #[error("the server speaks the oldstyle protocol")]
     Oldstyle,
-    /// The server breaks the protocol.
+    /// The server violates the NBD protocol.
     #[error(transparent)]
     Protocol(#[from] ProtocolError),
 }
 
-/// The handshake of one connection, fixed newstyle, or newstyle where a server knows no other (NBD,
+/// The handshake of one connection: fixed newstyle, or newstyle where the server supports nothing else (NBD,
 /// "Newstyle negotiation").
 ///
-/// Call [`receive`](Self::receive) until it yields nothing, send what
-/// [`poll_transmit`](Self::poll_transmit) has, then read more. A server that closes the connection
-/// where an answer is due has no such export, if it is an old one.
+/// Call [`receive`](Self::receive) until it returns nothing, send what [`poll_transmit`](Self::poll_transmit)
+/// returns, then read more. An old server refuses an unknown export by closing the connection where an answer
+/// is due.
 #[derive(Debug)]
 pub struct Handshake {
     goal: Goal,
     state: State,
     output: BytesMut,
     no_zeroes: bool,
-    /// Bytes of answers to the option that is under way.
+    /// Size of the answers to the current option so far, in bytes.
     answers: usize,
     listed: Vec<ListedExport>,
     found: Negotiated,
@@ -101,16 +100,16 @@ pub struct Handshake {
 #[derive(Debug)]
 enum State {
     Greeting,
-    /// An option was sent, and its last answer has not come.
+    /// An option was sent, and its last answer has not arrived.
     Option(u32),
-    /// NBD_OPT_EXPORT_NAME was sent, to which the answer has no head.
+    /// NBD_OPT_EXPORT_NAME was sent, whose answer has no header.
     ExportName,
     Failed(HandshakeError),
     Ended,
 }
 
 impl Handshake {
-    /// A handshake that waits for the greeting of a server.
+    /// Creates a handshake that waits for the greeting of a server.
     pub fn new(goal: Goal) -> Self {
         Self {
             goal,
@@ -124,18 +123,18 @@ impl Handshake {
         }
     }
 
-    /// The bytes to send next; `None` when there are none.
+    /// Returns the bytes to send next; `None` when there are none.
     pub fn poll_transmit(&mut self) -> Option<Bytes> {
         (!self.output.is_empty()).then(|| self.output.split().freeze())
     }
 
-    /// Takes what it can from the input; `None` when more input is needed first, or after the end.
+    /// Processes the input; returns `None` when it needs more input, or after the end.
     ///
     /// An input of 66 KiB is always enough.
     ///
     /// # Errors
-    /// When the server refuses what is wanted, or breaks the protocol. There may be output all the
-    /// same.
+    /// An error if the server refuses the request, or breaks the protocol. There may be output to send
+    /// nevertheless.
     pub fn receive(
         &mut self,
         input: &mut BytesMut,
@@ -238,7 +237,7 @@ impl Handshake {
                 self.found.knows_block_sizes |= matches!(information, Information::BlockSizes(_));
                 information.note(&mut self.found.export);
             }
-            // Whatever else it is, it can be told from what follows.
+            // Other answers are ignored: the answer that follows decides.
             _ => {}
         }
         Ok(None)
@@ -268,7 +267,7 @@ impl Handshake {
         Ok(None)
     }
 
-    /// Goes on without an option where that is possible.
+    /// Continues without the refused option where that is possible.
     fn refused(&mut self, option: u32, answer: &Answer) -> Result<(), HandshakeError> {
         let error = OptionError::from_wire(answer.kind);
         let is_final = matches!(error, OptionError::TlsRequired | OptionError::Shutdown);

@@ -1,4 +1,4 @@
-//! The half of a client: what is wanted goes out as requests, what servers answer comes in.
+//! The client's side of the protocol: encodes requests, and decodes the answers of servers.
 //!
 //! ```text
 //!  Goal ──► Handshake ──HandshakeOutcome::Negotiated──► Transmission ◄── reads, writes, …

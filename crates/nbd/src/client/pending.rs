@@ -1,4 +1,4 @@
-//! Requests under way.
+//! Requests in flight.
 
 use bytes::{Buf, Bytes, BytesMut};
 use thiserror::Error;
@@ -12,7 +12,7 @@ use crate::reply::chunk;
 use crate::request::{Command, Request};
 use crate::text;
 
-/// A request that has its reply.
+/// A request whose reply is complete.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Completed {
     /// The request.
@@ -21,14 +21,14 @@ pub struct Completed {
     pub outcome: Result<Answer, Failure>,
 }
 
-/// The reply to a request that has succeeded.
+/// The answer to a request that has succeeded.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Answer {
-    /// The request is done.
+    /// The request is executed; it has no data to return.
     Done,
     /// The buffer of a read, filled.
     Data(BytesMut),
-    /// One for each context that was negotiated, in no certain order.
+    /// The statuses of the range, one for each negotiated context, in no particular order.
     BlockStatus(Vec<ContextStatus>),
 }
 
@@ -38,17 +38,17 @@ pub enum Answer {
 pub struct Failure {
     /// The first error that the server reported.
     pub errno: Errno,
-    /// Where it happened, in bytes from the start of the export, if the server says so.
+    /// Offset of the failure in bytes from the start of the export, if the server reports it.
     pub offset: Option<u64>,
     /// The message of the server; often empty.
     pub message: String,
 }
 
-/// A request under way.
+/// A request in flight.
 #[derive(Debug)]
 pub(crate) struct Pending {
     pub(crate) request: Request,
-    /// The buffer of a read, as long as the range.
+    /// The buffer of a read, as long as its range.
     buffer: BytesMut,
     landed: Coverage,
     status: Vec<ContextStatus>,
@@ -76,7 +76,7 @@ impl Pending {
         matches!(self.request.command, Command::BlockStatus { .. })
     }
 
-    /// Whether a part of the reply has come.
+    /// Returns whether a part of the reply has arrived.
     pub(crate) const fn has_chunks(&self) -> bool {
         self.has_chunks
     }
@@ -89,7 +89,8 @@ impl Pending {
         self.failure.get_or_insert(failure);
     }
 
-    /// Where `len` bytes at an offset of the export go in the buffer; they count as landed.
+    /// Returns the position in the buffer of `len` bytes at an offset of the export, and counts them as
+    /// received.
     pub(crate) fn place(&mut self, offset: u64, len: usize) -> Result<usize, ProtocolError> {
         let cookie = self.request.cookie;
         let outside = ProtocolError::OutsideRequest { cookie, offset };
@@ -106,12 +107,12 @@ impl Pending {
         Ok(start)
     }
 
-    /// A part of the buffer.
+    /// Returns a part of the buffer.
     pub(crate) fn part(&mut self, at: usize, len: usize) -> &mut [u8] {
         self.buffer.get_mut(at..).and_then(|rest| rest.get_mut(..len)).unwrap_or_default()
     }
 
-    /// Notes the status in a context, of which there is one.
+    /// Notes the status in a context; a second one for the same context is an error.
     pub(crate) fn note_status(&mut self, status: ContextStatus) -> Result<(), ProtocolError> {
         if self.status.iter().any(|known| known.context == status.context) {
             let cookie = self.request.cookie;
@@ -121,15 +122,15 @@ impl Pending {
         Ok(())
     }
 
-    /// Whether a reply that ends now brought less than it must. `contexts` is the number of those that
-    /// were negotiated.
+    /// Returns whether a reply that ends here lacks required data. `contexts` is the number of negotiated
+    /// contexts.
     pub(crate) fn is_missing(&self, contexts: usize) -> bool {
         self.failure.is_none()
             && (self.is_read() && !self.landed.is_complete(self.buffer.len())
                 || self.is_block_status() && self.status.len() < contexts)
     }
 
-    /// The end of the reply.
+    /// Completes the request at the end of its reply.
     pub(crate) fn complete(self) -> Completed {
         let answer = match self.request.command {
             Command::Read { .. } => Answer::Data(self.buffer),
@@ -146,7 +147,7 @@ impl Pending {
 }
 
 impl Failure {
-    /// Reads the payload of an error chunk, of whatever kind.
+    /// Decodes the payload of an error chunk of any kind.
     pub(crate) fn decode(
         cookie: Cookie,
         kind: u16,

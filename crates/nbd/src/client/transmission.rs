@@ -14,17 +14,16 @@ use crate::reply::{CHUNK_LEN, CHUNK_MAGIC, ChunkHead, SIMPLE_LEN, SIMPLE_MAGIC, 
 use crate::request::{Command, Request, RequestHeader};
 use crate::terms::{Breach, Terms};
 
-/// The longest payload of an error: a string, its fields, and room for what others may add.
+/// Largest payload of an error chunk, in bytes: a string, its fields, and room for extensions.
 const MAX_ERROR: usize = 64 * 1024;
 
-/// The requests of one connection, and the replies to them, in whatever order they come (NBD,
-/// "Transmission").
+/// The requests of one connection, and their replies, in any order (NBD, "Transmission").
 ///
-/// Call [`receive`](Self::receive) until it yields nothing, then read more, either into the input or
-/// the data of a read straight into its buffer ([`landing`](Self::landing)).
+/// Call [`receive`](Self::receive) until it returns nothing, then read more: either into the input, or, for
+/// the data of a read, straight into its buffer ([`landing`](Self::landing)).
 ///
-/// When a connection is lost, the requests in flight ([`requests`](Self::requests)) may have been
-/// executed or not.
+/// When a connection is lost, each request in flight ([`requests`](Self::requests)) may or may not have been
+/// executed.
 #[derive(Debug)]
 pub struct Transmission {
     terms: Terms,
@@ -40,9 +39,9 @@ pub struct Transmission {
 #[derive(Debug)]
 enum State {
     Head,
-    /// A chunk whose payload is not complete, or of which the offset of its data is not.
+    /// The head of a chunk has arrived, but not its payload, or not the offset of its data.
     Chunk(ChunkHead),
-    /// The data of a read land in its buffer.
+    /// The data of a read goes straight into its buffer.
     Data {
         cookie: Cookie,
         at: usize,
@@ -53,7 +52,7 @@ enum State {
 }
 
 impl Transmission {
-    /// Transmission after a handshake.
+    /// Creates the transmission that follows a handshake.
     pub fn new(negotiated: &Negotiated) -> Self {
         Self {
             terms: Terms::new(negotiated),
@@ -67,11 +66,12 @@ impl Transmission {
         }
     }
 
-    /// Begins a request: send what [`Request::encode`] makes of it, and the data of a write behind
-    /// that. A read has a buffer of its own.
+    /// Begins a request. Send the bytes of [`Request::encode`], followed by the data of a write. A read gets
+    /// a buffer of its own.
     ///
     /// # Errors
-    /// When the request breaks what was negotiated, or the connection is closing; nothing has begun.
+    /// An error if the request breaks the negotiated terms, or the connection is closing; nothing has begun
+    /// then.
     pub fn submit(
         &mut self,
         command: Command,
@@ -85,11 +85,11 @@ impl Transmission {
         Ok(request)
     }
 
-    /// Begins a read of as many bytes as the buffer has, whatever they are; filled, it comes back in
-    /// [`Answer::Data`](super::Answer::Data).
+    /// Begins a read of as many bytes as the buffer has; its content does not matter. The filled buffer is
+    /// returned in [`Answer::Data`](super::Answer::Data).
     ///
     /// # Errors
-    /// As [`submit`](Self::submit); the buffer is dropped.
+    /// The errors of [`submit`](Self::submit); the buffer is dropped.
     pub fn read_into(&mut self, offset: u64, buffer: BytesMut) -> Result<Request, Breach> {
         let length = u32::try_from(buffer.len()).unwrap_or(u32::MAX);
         let request = self.check(Command::Read { dont_fragment: false }, offset, length)?;
@@ -104,14 +104,14 @@ impl Transmission {
         RequestHeader::DISCONNECT.encode()
     }
 
-    /// The requests that have no reply yet, in the order in which they began.
+    /// Returns the requests that have no reply yet, in the order in which they began.
     pub fn requests(&self) -> impl ExactSizeIterator<Item = Request> {
         self.pending.values().map(|pending| pending.request)
     }
 
-    /// Where the next bytes of the stream may be read to as long as the input is empty: the rest of
-    /// the data for a read, in its buffer. Of length zero where something else comes next. Tell what
-    /// was read by [`landed`](Self::landed).
+    /// Returns the rest of a read's buffer, if data for it comes next on the stream: while the input is
+    /// empty, the caller may read the stream straight into it. It is empty where anything else comes next.
+    /// Report the bytes that were read by [`landed`](Self::landed).
     pub fn landing(&mut self) -> &mut [u8] {
         let State::Data { cookie, at, left, .. } = self.state else { return &mut [] };
         match self.pending.get_mut(&cookie) {
@@ -129,9 +129,8 @@ impl Transmission {
         }
     }
 
-    /// Returns the room that the input should have for the next message, in bytes: 8 MiB at most,
-    /// except for the data of a read, which need not be in the input all together. The message may be
-    /// shorter.
+    /// Returns the room that the input should have for the next message, in bytes. It is 8 MiB at most,
+    /// except for the data of a read, which need not be in the input as a whole. The message may be shorter.
     pub fn wanted(&self) -> usize {
         match &self.state {
             State::Head | State::Failed(_) => CHUNK_LEN,
@@ -140,10 +139,10 @@ impl Transmission {
         }
     }
 
-    /// Consumes the input, up to the end of a reply; returns `None` when more input is needed.
+    /// Consumes the input up to the end of a reply; returns `None` when it needs more input.
     ///
     /// # Errors
-    /// When the server breaks the protocol: the requests in flight get no reply.
+    /// An error if the server breaks the protocol: the requests in flight get no reply then.
     pub fn receive(&mut self, input: &mut BytesMut) -> Result<Option<Completed>, ProtocolError> {
         let completed = self.advance(input);
         if let Err(error) = &completed {
@@ -229,13 +228,13 @@ impl Transmission {
     fn complete(&mut self, cookie: Cookie) -> Result<Option<Completed>, ProtocolError> {
         let contexts = self.contexts.len();
         if self.pending(cookie)?.is_missing(contexts) {
-            // It stays under way: nobody knows what came of it.
+            // The request stays in flight: whether it was executed is unknown.
             return Err(ProtocolError::Missing(cookie));
         }
         Ok(self.pending.remove(&cookie).map(Pending::complete))
     }
 
-    /// A simple reply, to which the data of a read belong (NBD, "Simple reply message").
+    /// Processes a simple reply, which the data of a read follows (NBD, "Simple reply message").
     fn simple(&mut self, mut reply: BytesMut) -> Result<Option<Completed>, ProtocolError> {
         reply.advance(4);
         let error = reply.get_u32();
@@ -260,7 +259,7 @@ impl Transmission {
         self.complete(cookie)
     }
 
-    /// Refuses a chunk before its payload comes, by what its head says.
+    /// Checks the head of a chunk, so that a wrong one is refused before its payload arrives.
     fn chunk_head(&mut self, head: &ChunkHead) -> Result<(), ProtocolError> {
         let ChunkHead { cookie, kind, is_done, .. } = *head;
         let structured = self.structured;
@@ -280,7 +279,7 @@ impl Transmission {
         if is_good { Ok(()) } else { Err(ProtocolError::Chunk { cookie, kind }) }
     }
 
-    /// A chunk with its payload, or with the offset of its data (NBD, "Structured reply types").
+    /// Processes a chunk with its payload, or with the offset of its data (NBD, "Structured reply types").
     fn chunk(
         &mut self,
         head: ChunkHead,
@@ -323,7 +322,7 @@ impl Transmission {
     }
 }
 
-/// The bytes of a chunk's payload that are needed at once.
+/// Returns the bytes of a chunk's payload that must be in the input together.
 fn awaited(head: &ChunkHead) -> usize {
     if head.kind == chunk::OFFSET_DATA { 8 } else { to_usize(head.len) }
 }

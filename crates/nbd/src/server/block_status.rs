@@ -1,13 +1,13 @@
-//! Extents as a request for block status may have them.
+//! Extents in the form that the answer to a block-status request has.
 
 use crate::extent::Extent;
 use crate::request::{Command, Request};
 
-/// Descriptors of one reply; a client asks again for what is behind them.
+/// Largest number of descriptors in one reply; a client sends another request for the rest.
 const MAX_DESCRIPTORS: usize = 1 << 16;
 
-/// Descriptors of length and status (NBD, "`NBD_REPLY_TYPE_BLOCK_STATUS`"): at most one where the
-/// request wants no more, none that begins beyond the range, neighbours of one status as one.
+/// Returns descriptors of length and status (NBD, "`NBD_REPLY_TYPE_BLOCK_STATUS`"): at most one where the
+/// request wants only one, and none that begins beyond the range. Neighbours with the same status are merged.
 pub(crate) fn descriptors(
     request: &Request,
     extents: impl IntoIterator<Item = Extent>,
@@ -32,7 +32,7 @@ pub(crate) fn descriptors(
     found
 }
 
-/// Extents of which no two neighbours have one status, and none is empty.
+/// Merges neighbours with the same status, and drops empty extents.
 fn merged(extents: impl IntoIterator<Item = Extent>) -> impl Iterator<Item = Extent> {
     let mut extents = extents.into_iter().filter(|extent| extent.length > 0).peekable();
     std::iter::from_fn(move || {

@@ -1,4 +1,4 @@
-//! The handshake, from the first byte to transmission.
+//! The server's handshake, from the first byte to transmission.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -10,20 +10,20 @@ use crate::negotiated::Negotiated;
 use crate::option::{self, OptionError, answer, code, info};
 use crate::text;
 
-/// The longest option that is read; longer ones are skipped.
+/// Largest option that is read, in bytes; longer ones are skipped.
 const MAX_OPTION: usize = 64 * 1024;
-/// Options after which a client is no longer listened to.
+/// Largest number of options of a client; more end the connection.
 const MAX_OPTIONS: u32 = 1024;
 
 /// The handshake of one connection, fixed newstyle (NBD, "Newstyle negotiation").
 ///
-/// Call [`receive`](Self::receive) until it yields nothing, send what
-/// [`poll_transmit`](Self::poll_transmit) has, then read more. A question is answered by
-/// [`answer_list`](Self::answer_list), [`answer_export`](Self::answer_export) or
-/// [`refuse`](Self::refuse), at whatever time; until then nothing is taken from the input.
+/// Call [`receive`](Self::receive) until it returns nothing, send what [`poll_transmit`](Self::poll_transmit)
+/// returns, then read more. Answer a question with [`answer_list`](Self::answer_list),
+/// [`answer_export`](Self::answer_export) or [`refuse`](Self::refuse), at any time; until then no input is
+/// consumed.
 ///
-/// Options that are unknown, malformed or too long are refused. What is not read of them is skipped
-/// without being held. There is no TLS: NBD_OPT_STARTTLS counts as unknown.
+/// Options that are unknown, malformed or too long are refused. Their unread data is skipped, and takes no
+/// memory. There is no TLS: NBD_OPT_STARTTLS counts as unknown.
 #[derive(Debug)]
 pub struct Handshake {
     state: State,
@@ -37,21 +37,21 @@ pub struct Handshake {
 /// Questions and results of a handshake.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum HandshakeEvent {
-    /// Which exports are there? To be answered by [`Handshake::answer_list`].
+    /// The client asks for the list of exports. Answer with [`Handshake::answer_list`].
     List,
-    /// Is there an export of this name, and what is it like? To be answered by
-    /// [`Handshake::answer_export`]. The empty name is that of the default export.
+    /// The client asks for the export of this name. Answer with [`Handshake::answer_export`]. The empty name
+    /// means the default export.
     Export(String),
-    /// Transmission begins as soon as all output is sent; what is left of the input belongs to it.
+    /// Transmission begins as soon as all output is sent; the rest of the input belongs to it.
     Negotiated(Negotiated),
-    /// The client has ended the connection: send the output, and close.
+    /// The client has ended the connection: send the output, and close the connection.
     Aborted,
 }
 
-/// The last NBD_OPT_SET_META_CONTEXT that was answered.
+/// The selection of the last NBD_OPT_SET_META_CONTEXT.
 #[derive(Debug)]
 struct Selection {
-    /// The contexts are good for the export of this name only.
+    /// The name of the export for which the contexts are selected; they hold for no other.
     export: String,
     contexts: Vec<MetaContext>,
 }
@@ -106,7 +106,7 @@ impl Default for Handshake {
 }
 
 impl Handshake {
-    /// A handshake that has its greeting to send.
+    /// Creates a handshake, whose first output is the greeting.
     pub fn new() -> Self {
         let mut output = BytesMut::new();
         output.put_u64(option::INIT_MAGIC);
@@ -122,18 +122,18 @@ impl Handshake {
         }
     }
 
-    /// The bytes to send next; `None` when there are none.
+    /// Returns the bytes to send next; `None` when there are none.
     pub fn poll_transmit(&mut self) -> Option<Bytes> {
         (!self.output.is_empty()).then(|| self.output.split().freeze())
     }
 
-    /// Takes what it can from the input, up to what must be known or is decided; `None` when more
-    /// input, or an answer, is needed first.
+    /// Processes the input up to the next question or result; returns `None` when it needs more input, or an
+    /// answer.
     ///
     /// An input of 64 KiB is always enough.
     ///
     /// # Errors
-    /// When the connection is of no use any more. There may be output all the same.
+    /// An error if the connection is unusable. There may be output to send nevertheless.
     pub fn receive(
         &mut self,
         input: &mut BytesMut,
@@ -181,8 +181,8 @@ impl Handshake {
         }
     }
 
-    /// Answers [`HandshakeEvent::List`] by names of exports and descriptions. Does nothing where
-    /// that was not asked.
+    /// Answers [`HandshakeEvent::List`] with names of exports and their descriptions. Does nothing if no such
+    /// question is open.
     pub fn answer_list<'a>(
         &mut self,
         exports: impl IntoIterator<Item = (&'a str, Option<&'a str>)>,
@@ -200,7 +200,7 @@ impl Handshake {
         self.state = State::Option;
     }
 
-    /// Answers [`HandshakeEvent::Export`]. Does nothing where that was not asked.
+    /// Answers [`HandshakeEvent::Export`]. Does nothing if no such question is open.
     pub fn answer_export(&mut self, export: Export) {
         let Some(question) = self.take_question() else { return };
         match question {
@@ -232,14 +232,14 @@ impl Handshake {
         }
     }
 
-    /// Answers a question by a refusal. Does nothing where nothing was asked.
+    /// Refuses the open question. Does nothing if there is none.
     pub fn refuse(&mut self, error: OptionError) {
         self.refuse_because(error, "");
     }
 
-    /// Answers a question by a refusal, with a message for people, which may be empty. A client that asks by
-    /// NBD_OPT_EXPORT_NAME gets no answer, because that option knows no refusal: [`receive`](Self::receive) fails
-    /// then, and the connection is to be closed. Does nothing where nothing was asked.
+    /// Refuses the open question, with a message for people, which may be empty. NBD_OPT_EXPORT_NAME knows no
+    /// refusal, so that its client gets no answer: [`receive`](Self::receive) fails then, and the caller
+    /// closes the connection. Does nothing if there is no open question.
     pub fn refuse_because(&mut self, error: OptionError, message: &str) {
         let Some(question) = self.take_question() else { return };
         if let Question::ExportName(name) = question {
@@ -272,7 +272,7 @@ impl Handshake {
         let option = header.get_u32();
         let len = usize::try_from(header.get_u32()).unwrap_or(usize::MAX);
         if option == code::SET_META_CONTEXT {
-            // What was selected is replaced, also by an option that fails.
+            // The option replaces the previous selection, even if it fails.
             self.selection = None;
         }
         let skip = |outcome| State::Skip { option, left: len, outcome };
@@ -298,7 +298,7 @@ impl Handshake {
         Ok(())
     }
 
-    /// An option whose data are complete.
+    /// Processes an option with its data.
     fn option(
         &mut self,
         option: u32,
@@ -333,7 +333,7 @@ impl Handshake {
         Ok(Some(event))
     }
 
-    /// An option whose data have been skipped.
+    /// Ends an option whose data was skipped.
     fn skipped(&mut self, option: u32, outcome: Result<(), OptionError>) -> Option<HandshakeEvent> {
         match outcome {
             Ok(()) => {
@@ -352,7 +352,7 @@ impl Handshake {
         None
     }
 
-    /// What an export is like (NBD, "`NBD_REP_INFO`").
+    /// Appends the information on an export (NBD, "`NBD_REP_INFO`").
     fn tell(&mut self, option: u32, request: &InfoRequest, export: &Export) {
         let flags = export.offered_flags(self.structured).bits();
         let kind = info::EXPORT.to_be_bytes();
@@ -399,7 +399,7 @@ impl Handshake {
             State::Negotiated(Negotiated { export, name, structured, contexts, knows_block_sizes });
     }
 
-    /// The question that waits for an answer; options go on without it.
+    /// Takes the open question; the next option may follow.
     fn take_question(&mut self) -> Option<Question> {
         if !matches!(self.state, State::Asked(_)) {
             return None;
@@ -427,7 +427,7 @@ impl Handshake {
     }
 }
 
-/// The next option without its data.
+/// Takes the head of the next option, without its data.
 fn take_header(input: &mut BytesMut) -> Option<[u8; option::OPTION_LEN]> {
     let header = *input.first_chunk()?;
     input.advance(option::OPTION_LEN);

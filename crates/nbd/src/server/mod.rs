@@ -1,8 +1,8 @@
-//! The half of a server: what clients send comes in, what they ask for goes out.
+//! The server's side of the protocol: decodes requests of clients, and encodes replies.
 //!
 //! ```text
-//!  Handshake ──Event::Negotiated──► Transmission ──Event::Request, Event::Write──► the server
-//!                                                    Replies ◄── what came of them ──┘
+//!  Handshake ──HandshakeEvent::Negotiated──► Transmission ──TransmissionEvent::Request, Write──► server
+//!                                                                       Replies ◄── results ──────┘
 //! ```
 
 mod block_status;

@@ -1,4 +1,4 @@
-//! The data of options, as a client sends them.
+//! The data of options, as a server decodes it.
 
 use bytes::{Buf, Bytes};
 
@@ -8,12 +8,12 @@ use crate::text;
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct InfoRequest {
     pub(crate) export: String,
-    /// The information types asked for, known or not.
+    /// The requested information types, known or not.
     pub(crate) types: Vec<u16>,
 }
 
 impl InfoRequest {
-    /// `None` for what is malformed.
+    /// Decodes the data; `None` if it is malformed.
     pub(crate) fn decode(mut data: Bytes) -> Option<Self> {
         let export = take_string(&mut data)?;
         let count = data.try_get_u16().ok()?;
@@ -30,7 +30,7 @@ pub(crate) struct ContextRequest {
 }
 
 impl ContextRequest {
-    /// `None` for what is malformed.
+    /// Decodes the data; `None` if it is malformed.
     pub(crate) fn decode(mut data: Bytes) -> Option<Self> {
         let export = take_string(&mut data)?;
         let count = data.try_get_u32().ok()?;
@@ -41,20 +41,19 @@ impl ContextRequest {
         data.is_empty().then_some(Self { export, queries })
     }
 
-    /// Whether a query selects this context.
+    /// Returns whether a query selects this context.
     pub(crate) fn selects(&self, context: &str) -> bool {
         self.queries.iter().any(|query| query == context)
     }
 
-    /// Whether this context is to be listed: it is asked for by name, by its namespace, or by no
-    /// query at all.
+    /// Returns whether to list this context: a query names it or its namespace, or there is no query.
     pub(crate) fn lists(&self, context: &str) -> bool {
         let is_namespace = |query: &String| query.ends_with(':') && context.starts_with(&**query);
         self.queries.is_empty() || self.selects(context) || self.queries.iter().any(is_namespace)
     }
 }
 
-/// A string behind its length.
+/// Takes a string that follows its length.
 fn take_string(data: &mut Bytes) -> Option<String> {
     let len = usize::try_from(data.try_get_u32().ok()?).ok()?;
     if len > data.len() {

@@ -1,12 +1,12 @@
-//! Requests that may not be.
+//! Requests that break the negotiated terms.
 
 use crate::cookie::Cookie;
 use crate::errno::Errno;
 
-/// A request that breaks what was negotiated.
+/// A request that breaks the negotiated terms.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Refused {
-    /// Names the request in its reply.
+    /// Identifies the request in its reply.
     pub cookie: Cookie,
     /// The error that the client receives.
     pub errno: Errno,

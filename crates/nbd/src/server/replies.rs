@@ -1,4 +1,4 @@
-//! What the requests of a connection are answered with.
+//! Replies to the requests of a connection.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -11,12 +11,12 @@ use crate::reply::{CHUNK_LEN, ReplyHead, chunk, put_chunk};
 use crate::request::Request;
 use crate::text;
 
-/// Builds replies: simple ones, or structured ones where the client knows them (NBD, "Simple reply
+/// Builds replies: structured ones where the client supports them, else simple ones (NBD, "Simple reply
 /// message", "Structured reply chunk message").
 ///
-/// A reply is sent in one piece, and so is each chunk of a structured one; between them may be
-/// others. Data are not part of a head: they follow it on the stream, so that a vectored write sends
-/// them from where they are.
+/// Send each reply in one piece, or each chunk of a structured reply; other replies may come between chunks.
+/// The data is not part of a head, but follows it on the stream, so that a vectored write can send it without
+/// a copy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Replies {
     structured: bool,
@@ -27,19 +27,19 @@ impl Replies {
         Self { structured }
     }
 
-    /// Whether replies are structured: a read may have several chunks, with holes among them.
+    /// Returns whether replies are structured: a read may then have several chunks, with holes among them.
     pub const fn is_structured(&self) -> bool {
         self.structured
     }
 
-    /// The success of a request other than a read or one for block status.
+    /// Returns the reply to a successful request that has no data: neither a read nor one for block status.
     pub fn done(&self, cookie: Cookie) -> ReplyHead {
         ReplyHead::simple(0, cookie)
     }
 
-    /// The success of a read; all of its data follow.
+    /// Returns the head of the reply to a successful read; all of its data follows.
     ///
-    /// Nothing can take it back: send it when the data are there.
+    /// It cannot be revoked: send it only when the data is available.
     pub fn read(&self, request: &Request) -> ReplyHead {
         if self.structured {
             ReplyHead::data(true, request.cookie, request.offset, request.length)
@@ -48,29 +48,29 @@ impl Replies {
         }
     }
 
-    /// A part of a read's data, which follow; `None` without structured replies. The parts of a
-    /// reply do not overlap and lie in the range of the request, which together they cover.
-    /// With `is_done` nothing of the reply comes after it.
+    /// Returns the head of a part of a read's data, which follows; `None` without structured replies. The
+    /// parts of a reply must not overlap, and must cover exactly the range of the request. With `is_done` the
+    /// part is the last of the reply.
     pub fn data(&self, cookie: Cookie, offset: u64, len: u32, is_done: bool) -> Option<ReplyHead> {
         self.structured.then(|| ReplyHead::data(is_done, cookie, offset, len))
     }
 
-    /// A part of a read that is zeros, as [`data`](Self::data). Not for a read that may not be
-    /// fragmented, unless it is the only part.
+    /// Returns a part of a read that consists of zeros, under the rules of [`data`](Self::data). A read that
+    /// must not be fragmented may have it only as its single part.
     pub fn hole(&self, cookie: Cookie, offset: u64, len: u32, is_done: bool) -> Option<ReplyHead> {
         self.structured.then(|| ReplyHead::hole(is_done, cookie, offset, len))
     }
 
-    /// The end of a reply of several chunks; `None` without structured replies.
+    /// Returns the end of a reply of several chunks; `None` without structured replies.
     pub fn end(&self, cookie: Cookie) -> Option<ReplyHead> {
         self.structured.then(|| ReplyHead::chunk(true, chunk::NONE, cookie, 0))
     }
 
-    /// The status of a request's range in a context; `None` without structured replies, and without
-    /// an extent. There is one such chunk for each selected context, and the last `is_done`.
+    /// Returns the status of a request's range in a context; `None` without structured replies, or without an
+    /// extent. Send one such chunk for each selected context, the last one with `is_done`.
     ///
-    /// The extents follow each other from the offset of the request on, and may go further than was
-    /// asked: what the request does not want is left out.
+    /// The extents must follow each other from the offset of the request on, and may exceed its range: the
+    /// rest is left out.
     pub fn block_status(
         &self,
         request: &Request,
@@ -97,8 +97,8 @@ impl Replies {
         Some(bytes.freeze())
     }
 
-    /// The failure of a request, with a message for people, which may be empty. Chunks that were
-    /// sent before it mean nothing any more, and none comes after it.
+    /// Returns the failure of a request, with a message for people, which may be empty. It invalidates the
+    /// chunks that were sent before, and no chunk follows it.
     pub fn error(&self, cookie: Cookie, errno: Errno, message: &str) -> Bytes {
         if !self.structured {
             return ReplyHead::simple(errno.to_wire(), cookie).into();
@@ -106,8 +106,8 @@ impl Replies {
         error_chunk(true, chunk::ERROR, cookie, errno, message, &[])
     }
 
-    /// The failure of a request at an offset in its range; what chunks brought before the offset is
-    /// good. `None` without structured replies.
+    /// Returns the failure of a request at an offset in its range; data of earlier chunks before the offset
+    /// is valid. `None` without structured replies.
     pub fn error_at(
         &self,
         cookie: Cookie,
@@ -121,7 +121,7 @@ impl Replies {
             .then(|| error_chunk(is_done, chunk::ERROR_OFFSET, cookie, errno, message, &offset))
     }
 
-    /// The answer to a request that may not be.
+    /// Returns the reply to a refused request.
     pub fn refuse(&self, refused: &Refused) -> Bytes {
         self.error(refused.cookie, refused.errno, refused.reason)
     }
@@ -138,7 +138,7 @@ fn error_chunk(
     let message = text::limited(message).as_bytes();
     let payload = 6 + message.len() + behind.len();
     let mut bytes = BytesMut::with_capacity(CHUNK_LEN + payload);
-    // A string has 4096 bytes at most.
+    // A string has at most 4096 bytes.
     put_chunk(&mut bytes, is_done, kind, cookie, u32::try_from(payload).unwrap_or_default());
     bytes.put_u32(errno.to_wire());
     bytes.put_u16(u16::try_from(message.len()).unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Requests, cut from the stream and checked against what was negotiated.
+//! Decodes requests from the stream, and checks them against the negotiated terms.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -9,17 +9,16 @@ use crate::negotiated::Negotiated;
 use crate::request::{Command, Request, RequestHeader, kind};
 use crate::terms::{Breach, Terms};
 
-/// The longest write whose data are skipped when it is refused; after a longer one the connection
-/// ends.
+/// Largest write whose data is skipped when it is refused, in bytes; a longer one ends the connection.
 const MAX_SKIPPED: u32 = 1 << 27;
 
 /// The requests of one connection (NBD, "Transmission").
 ///
-/// Call [`receive`](Self::receive) until it yields nothing, then read at least a byte more;
-/// [`expected`](Self::expected) returns the number of bytes that complete the next message. A caller
-/// that reserves that number and reads no further gets the data of a write in separate memory,
-/// without a copy. A caller that reads ahead gets data that share, and keep, the memory of everything
-/// that was read with them.
+/// Call [`receive`](Self::receive) until it returns nothing, then read at least one byte more;
+/// [`expected`](Self::expected) returns the number of bytes that complete the next message. A caller that
+/// reserves that number and reads no further gets the data of a write in separate memory, without a copy.
+/// With a caller that reads ahead, the data shares the memory of everything that was read with it, and keeps
+/// all of it allocated.
 #[derive(Debug)]
 pub struct Transmission {
     terms: Terms,
@@ -34,9 +33,9 @@ pub enum TransmissionEvent {
     Request(Request),
     /// A write, with its data.
     Write(Request, Bytes),
-    /// A request that may not be, to be answered by [`Replies::refuse`].
+    /// A request that breaks the negotiated terms; answer with [`Replies::refuse`].
     Refused(Refused),
-    /// The end: answer the requests in flight, and close.
+    /// The client ends the connection: answer the requests in flight, and close it.
     Disconnect,
 }
 
@@ -45,21 +44,21 @@ pub enum TransmissionEvent {
 pub enum Expected {
     /// A request.
     Request(usize),
-    /// The data of a write, which are given out in one piece.
+    /// The data of a write, which is returned in one piece.
     Payload(usize),
-    /// The data of a write that is refused; they need not be in the input all together.
+    /// The data of a refused write; it need not be in the input as a whole.
     Skipped(usize),
 }
 
 impl Expected {
-    /// The number of bytes.
+    /// Returns the number of bytes.
     pub const fn len(self) -> usize {
         match self {
             Self::Request(len) | Self::Payload(len) | Self::Skipped(len) => len,
         }
     }
 
-    /// Whether nothing is missing.
+    /// Returns whether no byte is missing.
     pub const fn is_empty(self) -> bool {
         self.len() == 0
     }
@@ -75,7 +74,7 @@ enum State {
 }
 
 impl Transmission {
-    /// Transmission after a handshake.
+    /// Creates the transmission that follows a handshake.
     pub const fn new(negotiated: &Negotiated) -> Self {
         Self {
             terms: Terms::new(negotiated),
@@ -98,10 +97,10 @@ impl Transmission {
         }
     }
 
-    /// Takes the next request from the input; `None` when more input is needed, or after the end.
+    /// Takes the next request from the input; returns `None` when it needs more input, or after the end.
     ///
     /// # Errors
-    /// When the stream is no stream of requests, or a write too long to be skipped.
+    /// An error if the stream does not consist of requests, or a write is too long to be skipped.
     pub fn receive(
         &mut self,
         input: &mut BytesMut,
@@ -169,7 +168,8 @@ impl Transmission {
             Err(Breach { errno, reason }) => {
                 let refused = Refused { cookie, errno, reason };
                 if header.kind == kind::WRITE {
-                    // A client that has not sent all of a request yet need not know its reply.
+                    // The refusal waits for the end of the request: until then the client need not expect a
+                    // reply.
                     self.state = State::Skip(refused, len);
                     return Ok(None);
                 }

@@ -1,4 +1,4 @@
-//! What a client says in the handshake, byte by byte as the protocol's document has it.
+//! What a client sends in the handshake, byte by byte as in the protocol's document.
 
 use bytes::{Bytes, BytesMut};
 use iscsi_nbd::client::{
@@ -50,7 +50,7 @@ impl Pair {
         }
     }
 
-    /// A client that has sent NBD_OPT_GO, without structured replies.
+    /// Returns a client that has sent NBD_OPT_GO, without structured replies.
     fn going() -> Self {
         let mut pair = Self::new(disk(&[]));
         assert_eq!(pair.receive(GREETING), Ok(None));
@@ -219,7 +219,7 @@ fn exports_are_listed() {
     let outcome = Ok(Some(HandshakeOutcome::Exports(listed.to_vec())));
     assert_eq!(pair.receive(&answers.concat()), outcome);
     assert_eq!(pair.sent(), option(2, b""));
-    // The server acknowledges that, or not.
+    // The server may acknowledge that, or not.
     assert_eq!(pair.receive(&answer(2, ACK, b"")), Ok(None));
 }
 
@@ -232,16 +232,16 @@ fn answers_that_cannot_be_are_errors() {
     let magic = Pair::going().protocol_error(&[0x55; 20]);
     assert!(matches!(magic, ProtocolError::Magic { message: "answer to an option", .. }));
     for (option, kind, data) in [
-        // Of another option.
+        // An answer to another option.
         (8, ACK, &b""[..]),
         // The size is missing.
         (7, ACK, b""),
-        // Too short, too long, and no text.
+        // Too short, too long, and not UTF-8.
         (7, INFO, b"\0"),
         (7, INFO, b"\0\0\0\0\0\0\0\x10\0\0\0"),
         (7, INFO, b"\0\0\0\0\0\0\0\x10\0\0\0\x8fx"),
         (7, INFO, b"\0\x01\xff"),
-        // Blocks of no bytes.
+        // Block sizes of zero.
         (7, INFO, b"\0\x03\0\0\0\0\0\0\x10\0\x02\0\0\0"),
         (7, INFO, b"\0\x03\0\0\x02\0\0\0\x10\0\x02\0\0"),
     ] {

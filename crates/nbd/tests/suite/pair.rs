@@ -1,4 +1,4 @@
-//! A client and a server, over pipes that cut what they carry anywhere.
+//! A client and a server, connected by pipes that cut the stream at any byte.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,7 +14,7 @@ use proptest::prelude::*;
 const BLOCK: usize = 512;
 const BLOCKS: usize = 128;
 
-/// What is on its way to one side, and what has arrived there.
+/// The bytes in flight to one side, and those that have arrived there.
 #[derive(Default)]
 struct Pipe {
     way: BytesMut,
@@ -45,7 +45,7 @@ fn export() -> Export {
     }
 }
 
-/// Both ends of a handshake; `cut` says how many bytes arrive at a time.
+/// Runs both sides of a handshake; `cut` returns the number of bytes that arrive at a time.
 fn shake(
     goal: Goal,
     mut cut: impl FnMut() -> usize,
@@ -106,7 +106,7 @@ fn a_list_ends_however_it_is_cut() {
     }
 }
 
-/// What is decided at random: how bytes and data are cut, and which reply goes on.
+/// Random decisions: where bytes and data are cut, and which reply goes on.
 struct Choices(std::iter::Cycle<std::vec::IntoIter<u8>>);
 
 impl Choices {
@@ -115,7 +115,7 @@ impl Choices {
     }
 }
 
-/// A disk in memory behind the server's half.
+/// A disk in memory, served by the server's side.
 struct Server {
     transmission: server::Transmission,
     replies: Replies,
@@ -176,7 +176,7 @@ impl Server {
         }
     }
 
-    /// A read in pieces of any length and order.
+    /// Returns a read as pieces of any length and in any order.
     fn chunks(&self, request: &Request, choices: &mut Choices) -> Vec<Vec<u8>> {
         let mut range = range(request);
         let mut pieces = Vec::new();
@@ -205,7 +205,7 @@ impl Server {
         frames
     }
 
-    /// The next frame of any reply.
+    /// Returns the next frame of any reply.
     fn next_frame(&mut self, choices: &mut Choices) -> Option<Vec<u8>> {
         if self.queue.is_empty() {
             return None;
@@ -219,7 +219,7 @@ impl Server {
     }
 }
 
-/// What a client wants: a kind, blocks of the disk, and a byte to fill them with.
+/// A request of a client: a kind, first block and number of blocks, and a byte to fill them with.
 type Wish = (u8, usize, usize, u8);
 
 fn command(kind: u8, flag: bool) -> Command {
@@ -234,7 +234,7 @@ fn command(kind: u8, flag: bool) -> Command {
     }
 }
 
-/// The disk as it is when each request is served, which is in their order.
+/// A client with a model of the disk: the server executes requests in the order in which they were sent.
 struct Client {
     transmission: client::Transmission,
     model: Vec<u8>,

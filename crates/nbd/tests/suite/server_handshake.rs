@@ -1,4 +1,4 @@
-//! What a server says in the handshake, byte by byte as the protocol's document has it.
+//! What a server sends in the handshake, byte by byte as in the protocol's document.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use iscsi_nbd::server::{Handshake, HandshakeEvent, Negotiated};
@@ -26,7 +26,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// A handshake behind its greeting, with a client that knows all of it.
+    /// Creates a handshake after its greeting, with a client that supports both of its flags.
     fn new() -> Self {
         let mut pair = Self { handshake: Handshake::new(), input: BytesMut::new() };
         assert_eq!(pair.sent(), b"NBDMAGICIHAVEOPT\0\x03"[..]);
@@ -308,7 +308,7 @@ fn each_selection_takes_the_place_of_the_one_before_also_when_it_fails() {
 #[test]
 fn unknown_options_are_refused_and_skipped() {
     let mut pair = Pair::new();
-    // PEEK_EXPORT, STARTTLS, EXTENDED_HEADERS, and what nobody has defined.
+    // PEEK_EXPORT, STARTTLS, EXTENDED_HEADERS, and undefined ones.
     for option in [4, 5, 11, 0, 12, u32::MAX] {
         assert_eq!(pair.option(option, b"IHAVEOPT and more"), Ok(None));
         assert_eq!(pair.sent(), answer(option, UNSUP, b""));

@@ -1,4 +1,4 @@
-//! What a server makes of requests, and its replies byte by byte as the protocol's document has them.
+//! How a server handles requests, and its replies byte by byte as in the protocol's document.
 
 use bytes::{Bytes, BytesMut};
 use iscsi_nbd::server::{Expected, Negotiated, Refused, Transmission, TransmissionEvent};
@@ -59,7 +59,7 @@ fn receive(
     transmission.receive(&mut BytesMut::from(bytes))
 }
 
-/// What becomes of a request, with zeros as the data of a write.
+/// Returns the outcome of a request, with zeros as the data of a write.
 fn outcome(
     negotiated: &Negotiated,
     (flags, kind, offset, length): (u16, u16, u64, u32),
@@ -97,7 +97,7 @@ fn every_request_is_understood_with_its_flags() {
         (FUA | NO_HOLE | FAST_ZERO, WRITE_ZEROES, Command::WriteZeroes { fua, no_hole, fast }),
         (0, BLOCK_STATUS, Command::BlockStatus { one: false }),
         (REQ_ONE, BLOCK_STATUS, Command::BlockStatus { one: true }),
-        // FUA means nothing here, and comes all the same.
+        // FUA has no effect here, but clients send it.
         (FUA, READ, Command::Read { dont_fragment: false }),
         (FUA, CACHE, Command::Cache),
     ] {

@@ -1,34 +1,33 @@
-//! Why a text, or a value in it, is not as RFC 7143 §6.1 wants it.
+//! Errors of a text, or of a value in it (RFC 7143 §6.1).
 
 use thiserror::Error;
 
-/// A text, or a value in it, that breaks RFC 7143 §6.1.
+/// Violations of RFC 7143 §6.1 by a text, or by a value in it.
 ///
-/// Names and short values are quoted, cut to 64 characters; binary items never are, as they may
-/// belong to an authentication.
+/// Names and short values are quoted, cut to 64 characters. Binary items are never quoted, as they may belong
+/// to an authentication.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum TextError {
-    /// More text than anybody has to accept.
+    /// The text is longer than a receiver must accept.
     #[error("text of {len} bytes is too long")]
     TooLong {
-        /// The length of the text, bytes.
+        /// Length of the text, in bytes.
         len: usize,
     },
-    /// A pair that is none.
+    /// A pair has no `=`.
     #[error("a pair without \"=\"")]
     MissingEquals,
-    /// A pair that is not UTF-8.
+    /// A pair is not UTF-8.
     #[error("a pair is not UTF-8 text")]
     NotUtf8,
-    /// A name outside the rules for key names; it may be empty.
+    /// A name violates the rules for key names; it may be empty.
     #[error("{0:?} is not a key name")]
     KeyName(String),
-    /// A value that should be a number: decimal without leading zeros, or hexadecimal after `0x`,
-    /// below 2^64.
+    /// A value is not a number: decimal without leading zeros, or hexadecimal after `0x`, below 2^64.
     #[error("{0:?} is not a number")]
     Number(String),
-    /// A number outside its key's range.
+    /// A number is outside the range of its key.
     #[error("{value} is not in {min}..{max}")]
     OutOfRange {
         /// The value that was found.
@@ -38,13 +37,13 @@ pub enum TextError {
         /// The greatest value allowed.
         max: u32,
     },
-    /// A number where the key is of another kind.
+    /// A number belongs to a key that has no numeric values.
     #[error("the key takes no number")]
     NotNumeric,
-    /// A value that should be `Yes` or `No`.
+    /// A value is neither `Yes` nor `No`.
     #[error("{0:?} is neither Yes nor No")]
     Boolean(String),
-    /// A value that should be binary: hexadecimal after `0x` or base64 after `0b`.
+    /// A value is not binary: hexadecimal after `0x`, or base64 after `0b`.
     #[error("a binary item is neither hexadecimal nor base64")]
     Binary,
 }
@@ -63,7 +62,8 @@ impl TextError {
     }
 }
 
-/// The other side chooses how long its faults are; an error keeps only the beginning.
+/// Returns the beginning of a text. The other side chooses the length of its errors, so only the beginning is
+/// kept.
 fn excerpt(text: &str) -> String {
     text.chars().take(64).collect()
 }

@@ -1,11 +1,11 @@
-//! Kinds of keys: how a result comes out of an offer and an answer (RFC 7143 §6.2).
+//! Kinds of keys: how the result follows from an offer and an answer (RFC 7143 §6.2).
 
 use super::{TextError, parse_number};
 
 /// The way in which the result of a key is found (RFC 7143 §6.2).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
-    /// One side says, the other does not answer.
+    /// One side declares a value, the other does not answer.
     Declaration,
     /// The first value of the offer that the responder supports (RFC 7143 §6.2.1).
     List,
@@ -27,9 +27,9 @@ pub enum Kind {
         /// The greatest legal value.
         max: u32,
     },
-    /// A number that one side says of itself, without an answer.
+    /// A number that one side declares about itself, without an answer.
     DeclaredNumber {
-        /// The value where nothing is said.
+        /// The value if nothing is declared.
         default: u32,
         /// The least legal value.
         min: u32,

@@ -51,16 +51,15 @@ pub const MAX_KEY_LEN: usize = 63;
 
 /// Splits a whole text, all its PDUs joined, into its pairs in the order they came.
 ///
-/// Each pair ends in a NUL and splits at its first `=`. Values may be empty and of any length; the
-/// limits of a value belong to its key. What some targets get wrong without harm is let through: NULs
-/// with nothing between them, a last pair without its NUL, and an alias that is not UTF-8, which ends
-/// before its first byte that is not.
+/// Each pair ends in a NUL and splits at its first `=`. Values may be empty and of any length; the limits of a
+/// value belong to its key. Harmless errors of some targets are accepted: NULs with nothing between them, a last
+/// pair without its NUL, and an alias that is not UTF-8, which ends before its first byte that is not.
 ///
 /// # Errors
 ///
-/// A text over [`MAX_TEXT_LEN`], a pair without `=`, a key that is neither in the table nor a
-/// standard-label (1 to 63 letters, digits or `.-+@_#`, a capital first), or a value that is not UTF-8
-/// and means more than a name to show.
+/// A text over [`MAX_TEXT_LEN`], a pair without `=`, a key that is neither in the table nor a standard-label (1
+/// to 63 letters, digits or `.-+@_#`, a capital first), or a value that is not UTF-8 and is more than a name for
+/// display.
 pub fn decode_pairs(text: &[u8]) -> Result<Vec<(&str, &str)>, TextError> {
     if text.len() > MAX_TEXT_LEN {
         return Err(TextError::TooLong { len: text.len() });
@@ -90,8 +89,8 @@ fn legible(bytes: &[u8]) -> &str {
     bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid())
 }
 
-/// The rule for key names of RFC 7143 §6.1, with the exceptions that its own and later standards
-/// make: `#` in registered names (RFC 7143 §13.26) and the small letter of iSCSIProtocolLevel.
+/// Returns whether a name follows the rule of RFC 7143 §6.1 for key names, with the exceptions of this and later
+/// standards: `#` in registered names (RFC 7143 §13.26) and the small letter of iSCSIProtocolLevel.
 fn is_standard_label(key: &str) -> bool {
     let first = key.as_bytes().first().is_some_and(u8::is_ascii_uppercase);
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-+@_#".contains(&byte);
@@ -120,7 +119,7 @@ impl TextBuilder {
         self
     }
 
-    /// Whether there is no pair yet.
+    /// Returns whether there is no pair yet.
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()
     }

@@ -1,7 +1,7 @@
 //! Texts of the peer as printable text.
 
-/// Escapes the control characters, line separators and direction marks of a text as `\u{1b}`, so that it cannot move a cursor,
-/// begin a line or reverse what follows on a terminal. All other characters, of any script, stay.
+/// Escapes the control characters, line separators and direction marks of a text as `\u{1b}`, so that it cannot
+/// move a cursor, begin a line or reverse what follows on a terminal. All other characters, of any script, stay.
 pub fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
@@ -14,7 +14,7 @@ pub fn printable(text: &str) -> String {
     shown
 }
 
-/// Whether the character separates lines or sets the writing direction (Unicode UAX #9).
+/// Returns whether the character separates lines or sets the writing direction (Unicode UAX #9).
 const fn is_direction(character: char) -> bool {
     matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
 }

@@ -1,5 +1,5 @@
-//! The table of all keys: who may say what, when, and what comes of it (RFC 7143 §12, §13;
-//! RFC 7144).
+//! The table of all keys: which side may send a key, when, and how its result is found (RFC 7143 §12, §13; RFC
+//! 7144).
 
 use super::Kind;
 use std::fmt;
@@ -38,7 +38,7 @@ pub enum Sender {
 }
 
 impl Sender {
-    /// Whether a target may send the key unasked.
+    /// Returns whether a target may send the key unasked.
     pub const fn is_target_allowed(self) -> bool {
         matches!(self, Self::Target | Self::Either)
     }
@@ -69,7 +69,7 @@ pub struct Definition {
 
 /// The greatest length of a data segment or burst that a key can carry, bytes.
 const MAX_LENGTH: u32 = 0x00ff_ffff;
-/// The range of the length keys begins here, bytes.
+/// The least value of the length keys, bytes.
 const MIN_LENGTH: u32 = 512;
 
 /// MaxRecvDataSegmentLength of a side that has not declared another one, bytes (RFC 7143 §13.12).
@@ -178,7 +178,7 @@ keys! {
     FirstBurstLength "FirstBurstLength"
         Minimum { default: 65_536, min: MIN_LENGTH, max: MAX_LENGTH }
         LeadingLogin Session Either false true "RFC 7143 §13.14";
-    /// Seconds to wait after a connection broke before it is tried again.
+    /// Seconds to wait after a connection broke before a reconnect.
     DefaultTime2Wait "DefaultTime2Wait" Maximum { default: 2, min: 0, max: 3600 }
         LeadingLogin Session Either false false "RFC 7143 §13.15";
     /// Seconds, after that wait, for which the target keeps the tasks.

@@ -6,7 +6,7 @@ use super::TextError;
 pub const NOT_UNDERSTOOD: &str = "NotUnderstood";
 /// The answer to a key that has no meaning in this negotiation (RFC 7143 §6.2).
 pub const IRRELEVANT: &str = "Irrelevant";
-/// The answer to a value that cannot be (RFC 7143 §6.2).
+/// The answer to a value that is not acceptable (RFC 7143 §6.2).
 pub const REJECT: &str = "Reject";
 /// The list value that stands for "none of it" (RFC 7143 §6.2.1).
 pub const NONE: &str = "None";
@@ -39,7 +39,7 @@ pub fn parse_number(value: &str) -> Result<u64, TextError> {
     number.ok_or_else(|| TextError::number(value))
 }
 
-/// `from_str_radix` alone would let a sign pass.
+/// Parses digits. `from_str_radix` alone would accept a sign.
 fn from_digits(digits: &str, radix: u32) -> Option<u64> {
     let only_digits = digits.chars().all(|digit| digit.is_digit(radix));
     only_digits.then(|| u64::from_str_radix(digits, radix).ok()).flatten()
@@ -75,8 +75,8 @@ pub fn list_values(value: &str) -> impl Iterator<Item = &str> {
 ///
 /// # Errors
 ///
-/// [`TextError::Binary`] for a value with neither prefix, without digits, or with anything behind
-/// the prefix that the form does not allow.
+/// [`TextError::Binary`] for a value with neither prefix, without digits, or with anything after the prefix that
+/// the form does not allow.
 pub fn decode_binary(value: &str) -> Result<Vec<u8>, TextError> {
     let bytes = match (hex_digits(value), base64_digits(value)) {
         (Some(digits), _) => decode_hex(digits.as_bytes()),

@@ -9,13 +9,13 @@ pub enum AccessState {
     ActiveOptimized,
     /// 1h: takes every command, more slowly than a port that is active/optimized.
     ActiveNonOptimized,
-    /// 2h: takes only what manages the unit, and could take over soon.
+    /// 2h: takes only commands that manage the unit, and could become active soon.
     Standby,
-    /// 3h: the same, for longer.
+    /// 3h: takes only commands that manage the unit, and cannot become active soon.
     Unavailable,
     /// 4h: active/optimized for some blocks of the unit, active/non-optimized for others.
     LogicalBlockDependent,
-    /// Eh: the port itself is out of use, which no change of its group ends.
+    /// Eh: the port itself is out of use; a change of its group does not end this.
     Offline,
     /// Fh: on the way from one state to another.
     Transitioning,
@@ -52,7 +52,8 @@ impl AccessState {
         }
     }
 
-    /// Whether a port in this state takes reads and writes (SPC-4 §5.11.2.4 and the two behind it).
+    /// Returns whether a port in this state takes reads and writes (SPC-4 §5.11.2.4 and the two sections after
+    /// it).
     pub const fn is_active(self) -> bool {
         matches!(
             self,

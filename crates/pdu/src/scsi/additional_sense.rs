@@ -15,15 +15,15 @@ pub struct AdditionalSense {
 impl AdditionalSense {
     /// 00/00: nothing to add.
     pub const NONE: Self = Self::new(0x00, 0x00);
-    /// 04/01: the unit starts by itself; try again.
+    /// 04/01: the unit becomes ready by itself; retry.
     pub const BECOMING_READY: Self = Self::new(0x04, 0x01);
-    /// 04/0A: the path to the unit changes its state; try again.
+    /// 04/0A: the port is changing its access state; retry.
     pub const ASYMMETRIC_ACCESS_STATE_TRANSITION: Self = Self::new(0x04, 0x0a);
-    /// 04/0B: another port of the target leads to the unit, this one does not at the moment.
+    /// 04/0B: this port does not serve the unit at the moment; another port of the target does.
     pub const TARGET_PORT_IN_STANDBY_STATE: Self = Self::new(0x04, 0x0b);
-    /// 04/0C: the same, for longer.
+    /// 04/0C: this port does not serve the unit for a longer time; another port of the target does.
     pub const TARGET_PORT_IN_UNAVAILABLE_STATE: Self = Self::new(0x04, 0x0c);
-    /// 04/12: the unit is offline, until someone brings it back.
+    /// 04/12: the unit is offline, until an administrator brings it back.
     pub const LOGICAL_UNIT_OFFLINE: Self = Self::new(0x04, 0x12);
     /// 08/00: the target does not reach the unit behind it, or what stores the unit.
     pub const LOGICAL_UNIT_COMMUNICATION_FAILURE: Self = Self::new(0x08, 0x00);
@@ -45,27 +45,27 @@ impl AdditionalSense {
     pub const NOT_READY_TO_READY_CHANGE: Self = Self::new(0x28, 0x00);
     /// 29/00: the unit was reset.
     pub const POWER_ON_OR_RESET: Self = Self::new(0x29, 0x00);
-    /// 29/07: the session was lost, not what the unit holds.
+    /// 29/07: the session was lost, but not the content of the unit.
     pub const IT_NEXUS_LOSS_OCCURRED: Self = Self::new(0x29, 0x07);
-    /// 2A/01: mode pages, or the length of a block, are others now.
+    /// 2A/01: mode pages, or the length of a block, have changed.
     pub const MODE_PARAMETERS_CHANGED: Self = Self::new(0x2a, 0x01);
     /// 2A/03: another initiator took the reservation over.
     pub const RESERVATIONS_PREEMPTED: Self = Self::new(0x2a, 0x03);
-    /// 2A/04: the reservation is gone, its holder gave it up.
+    /// 2A/04: the holder has released the reservation.
     pub const RESERVATIONS_RELEASED: Self = Self::new(0x2a, 0x04);
     /// 2A/05: another initiator removed the registration of this one.
     pub const REGISTRATIONS_PREEMPTED: Self = Self::new(0x2a, 0x05);
-    /// 2A/06: ports of the target have another state towards the unit now.
+    /// 2A/06: ports of the target have changed their access state for the unit.
     pub const ASYMMETRIC_ACCESS_STATE_CHANGED: Self = Self::new(0x2a, 0x06);
-    /// 2A/07: a change of state that the device began by itself did not come about.
+    /// 2A/07: a change of access state that the device began by itself has failed.
     pub const IMPLICIT_TRANSITION_FAILED: Self = Self::new(0x2a, 0x07);
-    /// 2A/09: the unit has another size now.
+    /// 2A/09: the capacity of the unit has changed.
     pub const CAPACITY_DATA_HAS_CHANGED: Self = Self::new(0x2a, 0x09);
     /// 3F/03: the data of INQUIRY have changed.
     pub const INQUIRY_DATA_HAS_CHANGED: Self = Self::new(0x3f, 0x03);
-    /// 3F/05: the unit has another name now.
+    /// 3F/05: the name of the unit has changed.
     pub const DEVICE_IDENTIFIER_CHANGED: Self = Self::new(0x3f, 0x05);
-    /// 3F/0E: there are other logical units now.
+    /// 3F/0E: the list of logical units has changed.
     pub const REPORTED_LUNS_DATA_HAS_CHANGED: Self = Self::new(0x3f, 0x0e);
 
     /// A code with its qualifier.
@@ -73,21 +73,22 @@ impl AdditionalSense {
         Self { asc, ascq }
     }
 
-    /// Whether the unit reports a power-on or reset: what its volatile cache held may be gone. All of
-    /// 29h do but the loss of the nexus (SPC-4 Annex F).
+    /// Returns whether the unit reports a power-on or reset: the content of its volatile cache may be lost. All
+    /// codes of 29h do, except the loss of the nexus (SPC-4 Annex F).
     pub const fn is_reset(self) -> bool {
         self.asc == Self::POWER_ON_OR_RESET.asc && self.ascq != Self::IT_NEXUS_LOSS_OCCURRED.ascq
     }
 
-    /// Whether a unit attention of this code says that the unit may have ended commands without a status, since it was reset
-    /// or another initiator cleared or preempted them (SAM-5 §5.14, with TAS of zero in the Control mode page).
+    /// Returns whether a unit attention of this code says that the unit may have ended commands without a
+    /// status, since it was reset or another initiator cleared or preempted them (SAM-5 §5.14, with TAS of
+    /// zero in the Control mode page).
     pub const fn clears_commands(self) -> bool {
         self.is_reset() || matches!((self.asc, self.ascq), (0x2f, _) | (0x2a, 0x03 | 0x05))
     }
 
-    /// Whether a unit that is not ready will be by itself, with the content that it had: it starts, its
-    /// port changes its state, or an operation that keeps the content is in progress (SPC-4 Annex F).
-    /// Not while it is formatted or sanitized (04/04, 04/1B): what was written before is gone then.
+    /// Returns whether a unit that is not ready will become ready by itself, with its content: it starts, its
+    /// port changes its state, or an operation that keeps the content is in progress (SPC-4 Annex F). Not while
+    /// it is formatted or sanitized (04/04, 04/1B): then its content is lost.
     pub const fn is_in_progress(self) -> bool {
         const STARTS: u8 = AdditionalSense::BECOMING_READY.ascq;
         const CHANGES_STATE: u8 = AdditionalSense::ASYMMETRIC_ACCESS_STATE_TRANSITION.ascq;
@@ -155,7 +156,7 @@ mod tests {
         }
     }
 
-    /// SPC-4 Annex F: the names of what is waited for, and of what erases the content.
+    /// SPC-4 Annex F: the operations that end by themselves, and those that erase the content.
     #[test]
     fn what_is_in_progress_ends_and_keeps_the_content() {
         let passes = |ascq| AdditionalSense::new(0x04, ascq).is_in_progress();

@@ -2,8 +2,8 @@
 
 use super::{FormatError, fields::Fields};
 
-/// The longest block that is believed, bytes: far beyond any disk, and small enough that whoever
-/// wants a single byte can take a whole block into memory.
+/// The longest block that is accepted, bytes: far beyond any disk, and small enough to read a whole block into
+/// memory for a single byte.
 const MAX_BLOCK_LEN: u32 = 1 << 20;
 
 /// The answer to READ CAPACITY (10) (SBC-3).
@@ -33,8 +33,8 @@ impl ReadCapacity10 {
         Ok(Self { last_lba: fields.u32(0), block_length })
     }
 
-    /// Whether the unit has more blocks than this answer can report, so that READ CAPACITY (16)
-    /// must be asked.
+    /// Returns whether the unit has more blocks than this answer can report, so that READ CAPACITY (16) must
+    /// be asked.
     pub const fn needs_16(&self) -> bool {
         self.last_lba == u32::MAX
     }
@@ -69,7 +69,7 @@ impl ReadCapacity16 {
     /// Length of the parameter data, bytes.
     pub const LEN: usize = 32;
 
-    /// Reads the parameter data; behind the first 12 bytes it may be cut short.
+    /// Reads the parameter data; after the first 12 bytes it may be cut short.
     ///
     /// # Errors
     ///
@@ -107,8 +107,7 @@ impl ReadCapacity16 {
     }
 }
 
-/// A unit with blocks of no bytes cannot be addressed by anybody, and one with blocks of 4 GiB has
-/// a memory in mind that nobody has.
+/// Refuses blocks of no bytes, which cannot be addressed, and blocks so large that no memory would hold one.
 fn checked_block_length(format: &'static str, length: u32) -> Result<u32, FormatError> {
     if length == 0 || length > MAX_BLOCK_LEN {
         let value = length.into();

@@ -15,7 +15,7 @@ pub struct Cdb(Form);
 
 #[derive(Clone, Eq, PartialEq)]
 enum Form {
-    /// Invariant: `len` is 1 to 16 and the bytes behind it are zero.
+    /// Invariant: `len` is 1 to 16 and the bytes after it are zero.
     Short { bytes: [u8; Cdb::SHORT_LEN], len: u8 },
     /// Invariant: 17 to 260 bytes.
     Long(Box<[u8]>),
@@ -35,8 +35,8 @@ pub enum SenseFormat {
 pub struct WriteSameFlags {
     /// UNMAP: the device may deallocate the blocks if they then read back as asked.
     pub unmap: bool,
-    /// NDOB: no data-out buffer, the blocks become zeros. WRITE SAME (16) only; WRITE SAME (10)
-    /// has no such bit and leaves it out.
+    /// NDOB: no data-out buffer, the blocks become zeros. WRITE SAME (16) only; WRITE SAME (10) has no such bit
+    /// and omits it.
     pub ndob: bool,
     /// ANCHOR: deallocated blocks keep their place, so that a later write cannot run out of space.
     pub anchor: bool,
@@ -82,8 +82,8 @@ impl Cdb {
         }
     }
 
-    /// Takes the block out of the CDB field of a SCSI Command PDU, whose 16 bytes end in padding
-    /// (RFC 7143 §11.3.5): the operation code gives the length, all 16 bytes where it does not.
+    /// Takes the block out of the CDB field of a SCSI Command PDU, whose 16 bytes end in padding (RFC 7143
+    /// §11.3.5). The operation code gives the length; if it does not, the block has all 16 bytes.
     pub fn from_field(field: &[u8; Self::SHORT_LEN]) -> Self {
         let len = operation::cdb_len(field[0]).unwrap_or(Self::SHORT_LEN);
         Self::short(field.get(..len).unwrap_or(field))
@@ -116,29 +116,29 @@ impl Cdb {
         }
     }
 
-    /// Whether the command is carried out while a unit attention condition is pending, and does not
-    /// report it (SAM-5 §5.14): INQUIRY, REQUEST SENSE, REPORT LUNS.
+    /// Returns whether the command is executed while a unit attention condition is pending, and does not report
+    /// it (SAM-5 §5.14): INQUIRY, REQUEST SENSE, REPORT LUNS.
     pub fn ignores_unit_attention(&self) -> bool {
         use operation::{INQUIRY, REPORT_LUNS, REQUEST_SENSE};
         matches!(self.operation_code(), INQUIRY | REPORT_LUNS | REQUEST_SENSE)
     }
 
-    /// Whether the command brings what a volatile cache holds onto the medium: SYNCHRONIZE CACHE (10) and (16)
-    /// (SBC-3).
+    /// Returns whether the command writes the content of a volatile cache to the medium: SYNCHRONIZE CACHE (10)
+    /// and (16) (SBC-3).
     pub fn synchronizes_cache(&self) -> bool {
         use operation::{SYNCHRONIZE_CACHE_10, SYNCHRONIZE_CACHE_16};
         matches!(self.operation_code(), SYNCHRONIZE_CACHE_10 | SYNCHRONIZE_CACHE_16)
     }
 
-    /// Whether the command reads or changes blocks of the medium, or flushes them: READ, WRITE, WRITE SAME, UNMAP and
-    /// SYNCHRONIZE CACHE, of 10, 12 and 16 bytes (SBC-3).
+    /// Returns whether the command reads or changes blocks of the medium, or flushes them: READ, WRITE, WRITE
+    /// SAME, UNMAP and SYNCHRONIZE CACHE, of 10, 12 and 16 bytes (SBC-3).
     pub fn accesses_blocks(&self) -> bool {
         operation::accesses_blocks(self.operation_code())
     }
 
-    /// Whether what the command reads is parameter data, which say how long they are: a device sends
-    /// as much as there is, up to the allocation length (SPC-4 §4.2.5.6). Blocks of the medium, and
-    /// whatever unknown commands read, carry no length.
+    /// Returns whether the command reads parameter data, which contain their own length: a device sends as much
+    /// as there is, up to the allocation length (SPC-4 §4.2.5.6). Blocks of the medium, and whatever unknown
+    /// commands read, carry no length.
     pub fn reads_parameter_data(&self) -> bool {
         let Operation { code, action } = self.operation();
         operation::reads_parameter_data(code, action)
@@ -165,8 +165,8 @@ impl Cdb {
         Some(lba..lba.saturating_add(u64::from(blocks)))
     }
 
-    /// The command's name in the standard, such as "READ (16)"; "unknown command" for an
-    /// operation code, or a service action of one that is shared, outside the table.
+    /// The command's name in the standard, such as "READ (16)"; "unknown command" for an operation code that is
+    /// not in the table, or for such a service action of a shared operation code.
     pub fn operation_name(&self) -> &'static str {
         self.operation().name()
     }
@@ -222,7 +222,8 @@ impl Cdb {
         Self::of_10(operation::SYNCHRONIZE_CACHE_10, 0, lba, blocks)
     }
 
-    /// SYNCHRONIZE CACHE (16): the same with a 64-bit address (SBC-3).
+    /// SYNCHRONIZE CACHE (16): brings written blocks to the medium, with a 64-bit address (SBC-3). Zero `blocks`
+    /// means all from `lba` to the end.
     pub fn synchronize_cache_16(lba: u64, blocks: u32) -> Self {
         Self::of_16(operation::SYNCHRONIZE_CACHE_16, 0, lba, blocks)
     }
@@ -233,7 +234,8 @@ impl Cdb {
         Self::of_10(operation::WRITE_SAME_10, flags.bits(), lba, blocks)
     }
 
-    /// WRITE SAME (16): the same with a 64-bit address, or without data (SBC-3).
+    /// WRITE SAME (16): one block of data, or none, written to `blocks` addresses, with a 64-bit address (SBC-3).
+    /// Zero `blocks` means to the end of the medium, or nothing where VPD page B0 sets WSNZ.
     pub fn write_same_16(lba: u64, blocks: u32, flags: WriteSameFlags) -> Self {
         let ndob = if flags.ndob { NO_DATA_OUT_BUFFER } else { 0 };
         Self::of_16(operation::WRITE_SAME_16, flags.bits() | ndob, lba, blocks)
@@ -302,14 +304,15 @@ impl Cdb {
         Self::short(&[operation::MAINTENANCE_OUT, action, 0, 0, 0, 0, a, b, c, d, 0, 0])
     }
 
-    /// MODE SENSE (6) for the current values of a page, block descriptors left out (SPC-4).
-    /// Page 3Fh asks for all pages.
+    /// MODE SENSE (6) for the current values of a page, without block descriptors (SPC-4). Page 3Fh asks for all
+    /// pages.
     pub fn mode_sense_6(page: u8, allocation_length: u8) -> Self {
         let page = page & PAGE_CODE;
         Self::short(&[operation::MODE_SENSE_6, NO_BLOCK_DESCRIPTORS, page, 0, allocation_length, 0])
     }
 
-    /// MODE SENSE (10): the same with a longer answer (SPC-4).
+    /// MODE SENSE (10) for the current values of a page, without block descriptors, with a longer answer than (6)
+    /// (SPC-4). Page 3Fh asks for all pages.
     pub fn mode_sense_10(page: u8, allocation_length: u16) -> Self {
         let [h, l] = allocation_length.to_be_bytes();
         let page = page & PAGE_CODE;

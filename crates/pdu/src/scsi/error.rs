@@ -1,12 +1,12 @@
-//! Why bytes are not the SCSI format they were taken for.
+//! Errors of SCSI formats.
 
 use thiserror::Error;
 
-/// Bytes that are not the SCSI format they were taken for.
+/// Reasons why bytes are not in the expected SCSI format.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// Fewer bytes than give the format a meaning.
+    /// There are fewer bytes than the format needs.
     #[error("{format}: {len} bytes are too few, {needed} are needed")]
     TooShort {
         /// The format's name in the standard.
@@ -16,7 +16,7 @@ pub enum FormatError {
         /// The least number of bytes.
         needed: usize,
     },
-    /// More bytes than the format can hold.
+    /// There are more bytes, or entries, than the format can hold.
     #[error("{format}: {len} bytes are too many, {limit} fit")]
     TooLong {
         /// The format's name in the standard.
@@ -26,7 +26,7 @@ pub enum FormatError {
         /// The largest number.
         limit: usize,
     },
-    /// A field holds a value that makes the rest unreadable.
+    /// A field has a value with which the rest cannot be read.
     #[error("{format}: {field} ({value:#x}) is not allowed")]
     Field {
         /// The format's name in the standard.

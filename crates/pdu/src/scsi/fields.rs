@@ -19,7 +19,7 @@ impl<'a> Fields<'a> {
         Ok(Self(data))
     }
 
-    /// The same data without what lies behind its first `len` bytes.
+    /// Returns the first `len` bytes of the data.
     pub(super) fn cut(self, len: usize) -> Self {
         Self(self.0.get(..len).unwrap_or(self.0))
     }
@@ -58,20 +58,20 @@ impl<'a> Fields<'a> {
         u64::from_be_bytes(self.array(at))
     }
 
-    /// Whether any of the bits of `mask` is set in the byte at `at`.
+    /// Returns whether any of the bits of `mask` is set in the byte at `at`.
     pub(super) fn bit(self, at: usize, mask: u8) -> bool {
         self.u8(at) & mask != 0
     }
 
-    /// An ASCII field of `len` bytes at `at`, as [`text_of`].
+    /// An ASCII field of `len` bytes at `at`, decoded by [`text_of`].
     pub(super) fn text(self, at: usize, len: usize) -> String {
         text_of(self.range(at, len))
     }
 }
 
-/// ASCII as targets send it, sometimes with rubbish inside, without the blanks and NULs around it. A byte outside
-/// printable ASCII is written as `\x81`, so that what differs stays different: units are told apart by such texts. So
-/// is a `\` that would look like the beginning of that.
+/// Returns the ASCII text of a target without the blanks and NULs around it. A byte outside printable ASCII is
+/// written as `\x81`, and a `\` that would look like the beginning of such an escape is escaped too. So different
+/// texts stay different: units are distinguished by them.
 pub(super) fn text_of(bytes: &[u8]) -> String {
     let content = trimmed(bytes);
     let mut text = String::with_capacity(content.len());
@@ -86,7 +86,8 @@ pub(super) fn text_of(bytes: &[u8]) -> String {
     text
 }
 
-/// The same of UTF-8; each `\` in it is escaped, as are characters that cannot be shown.
+/// Returns the UTF-8 text of a target without the blanks and NULs around it. Each `\` in it is escaped, as are
+/// characters that cannot be displayed.
 pub(super) fn utf8_of(bytes: &[u8]) -> String {
     let mut text = String::new();
     for chunk in trimmed(bytes).utf8_chunks() {
@@ -96,7 +97,7 @@ pub(super) fn utf8_of(bytes: &[u8]) -> String {
     text
 }
 
-/// Without the blanks and NULs that fill a field up.
+/// Returns the bytes without the blanks and NULs that fill a field up.
 fn trimmed(bytes: &[u8]) -> &[u8] {
     let padding = |byte: &u8| *byte == 0 || *byte == b' ';
     let start = bytes.iter().position(|byte| !padding(byte)).unwrap_or(bytes.len());
@@ -108,7 +109,7 @@ fn push_escape(text: &mut String, byte: u8) {
     text.push_str(&format!("\\x{byte:02x}"));
 }
 
-/// A list length that travels in 32 bits, as a length of memory.
+/// Converts a 32-bit list length to a length in memory.
 pub(super) fn to_usize(len: u32) -> usize {
     usize::try_from(len).unwrap_or(usize::MAX)
 }

@@ -20,9 +20,9 @@ impl DeviceType {
     pub const STORAGE_ARRAY_CONTROLLER: Self = Self(0x0c);
     /// A disk that speaks only a part of the commands.
     pub const SIMPLIFIED_DIRECT_ACCESS: Self = Self(0x0e);
-    /// A disk of zones.
+    /// A zoned disk.
     pub const HOST_MANAGED_ZONED_BLOCK: Self = Self(0x14);
-    /// A unit that is there for its commands alone, such as REPORT LUNS.
+    /// A unit that exists only for its commands, such as REPORT LUNS.
     pub const WELL_KNOWN_LOGICAL_UNIT: Self = Self(0x1e);
     /// No device, or a device of unknown type.
     pub const UNKNOWN: Self = Self(0x1f);
@@ -56,7 +56,7 @@ impl fmt::Display for DeviceType {
 /// The sides that change the asymmetric access states of a device's ports (SPC-4 §5.11, TPGS).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum TargetPortGroupSupport {
-    /// 00b: the device has no such states, or says nothing of them.
+    /// 00b: the device has no such states, or does not report them.
     #[default]
     None,
     /// 01b: the device alone.
@@ -77,17 +77,17 @@ impl TargetPortGroupSupport {
         }
     }
 
-    /// Whether REPORT TARGET PORT GROUPS has an answer.
+    /// Returns whether REPORT TARGET PORT GROUPS has an answer.
     pub const fn is_supported(self) -> bool {
         !matches!(self, Self::None)
     }
 
-    /// Whether the device changes the states by itself.
+    /// Returns whether the device changes the states by itself.
     pub const fn is_implicit(self) -> bool {
         matches!(self, Self::Implicit | Self::Both)
     }
 
-    /// Whether SET TARGET PORT GROUPS changes the states.
+    /// Returns whether SET TARGET PORT GROUPS changes the states.
     pub const fn is_explicit(self) -> bool {
         matches!(self, Self::Explicit | Self::Both)
     }
@@ -116,7 +116,7 @@ pub struct StandardInquiry {
     pub removable: bool,
     /// VERSION: which SPC the device claims; 5 is SPC-3, 6 SPC-4, 7 SPC-5.
     pub version: u8,
-    /// TPGS: whether the ports of the device differ, and who may change their states.
+    /// TPGS: whether the ports of the device differ, and what may change their states.
     pub target_port_group_support: TargetPortGroupSupport,
     /// 3PC: the device copies by itself.
     pub third_party_copy: bool,
@@ -136,7 +136,7 @@ impl StandardInquiry {
     /// The allocation length that fetches every field here, bytes.
     pub const LEN: u16 = 36;
 
-    /// Reads the data; behind the first five bytes it may be cut short.
+    /// Reads the data; after the first five bytes it may be cut short.
     ///
     /// # Errors
     ///
@@ -159,8 +159,7 @@ impl StandardInquiry {
         })
     }
 
-    /// Whether a device stands behind this logical unit number; targets answer INQUIRY for units
-    /// that they do not have.
+    /// Returns whether the logical unit exists; targets answer INQUIRY even for units that they do not have.
     pub const fn is_present(&self) -> bool {
         self.qualifier == 0 && self.device_type.0 != DeviceType::UNKNOWN.0
     }

@@ -9,8 +9,8 @@ use super::{
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct LbaStatus {
-    /// Runs of blocks, one behind the other, the first one from the address asked for. Never
-    /// promised to reach the end: ask again from where the last one ends.
+    /// Consecutive runs of blocks, from the requested address on. They need not reach the end: ask again from
+    /// where the last one ends.
     pub extents: Vec<LbaExtent>,
 }
 
@@ -31,9 +31,9 @@ pub struct LbaExtent {
 pub enum ProvisioningStatus {
     /// Mapped, or the device cannot tell: the block may hold data.
     Mapped,
-    /// Deallocated: without data, and without a place of its own.
+    /// Deallocated: without data, and without reserved space.
     Deallocated,
-    /// Anchored: without data, but with a place reserved.
+    /// Anchored: without data, but with reserved space.
     Anchored,
     /// A reserved code, 3 to 15; treat the block as mapped.
     Other(u8),
@@ -49,7 +49,7 @@ impl ProvisioningStatus {
         }
     }
 
-    /// Whether the block surely holds no data. What a read of it returns is another question: see
+    /// Returns whether the block certainly holds no data. What a read of it returns is reported separately: see
     /// LBPRZ in [`ReadCapacity16`](super::ReadCapacity16).
     pub const fn is_unmapped(self) -> bool {
         matches!(self, Self::Deallocated | Self::Anchored)

@@ -61,8 +61,8 @@ impl Lun {
         self.0
     }
 
-    /// The number people call the unit by: 0 to 16383 for a single-level LUN on bus 0 in
-    /// peripheral or flat space addressing, `None` for every other form.
+    /// The usual number of the unit: 0 to 16383 for a single-level LUN on bus 0 in peripheral or flat space
+    /// addressing, `None` for every other form.
     pub const fn number(self) -> Option<u16> {
         match self.0 {
             [0, low, 0, 0, 0, 0, 0, 0] => Some(low as u16),

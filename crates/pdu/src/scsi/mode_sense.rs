@@ -23,7 +23,7 @@ impl ModeParameters {
     /// The page code of MODE SENSE that asks for all pages (SPC-4).
     pub const ALL_PAGES: u8 = 0x3f;
 
-    /// Reads the answer to MODE SENSE (6); behind the header it may be cut short.
+    /// Reads the answer to MODE SENSE (6); after the header it may be cut short.
     ///
     /// # Errors
     ///
@@ -39,7 +39,7 @@ impl ModeParameters {
         Ok(Self::behind(&header, fields))
     }
 
-    /// Reads the answer to MODE SENSE (10); behind the header it may be cut short.
+    /// Reads the answer to MODE SENSE (10); after the header it may be cut short.
     ///
     /// # Errors
     ///
@@ -64,13 +64,13 @@ impl ModeParameters {
         }
     }
 
-    /// The mode pages in the order they came; one that is cut short ends the walk.
+    /// The mode pages in the order they came; one that is cut short ends the iteration.
     pub fn pages(&self) -> ModePages<'_> {
         ModePages { rest: &self.pages }
     }
 
-    /// WCE of the caching page: whether a write may end before its data is on the medium, so that
-    /// SYNCHRONIZE CACHE is needed. `None` if the page did not come.
+    /// WCE of the caching page: whether a write may end before its data is on the medium, so that SYNCHRONIZE
+    /// CACHE is needed. `None` if the answer lacks the page.
     pub fn write_cache_enabled(&self) -> Option<bool> {
         let mut pages = self.pages();
         let caching = pages.find(|page| page.code == CACHING && page.subpage == 0)?;
@@ -81,7 +81,7 @@ impl ModeParameters {
 /// The page code of the caching mode page (SBC-3).
 const CACHING: u8 = 0x08;
 
-/// What both mode parameter headers say, and where the rest is.
+/// The fields of both mode parameter headers, and the rest of the data.
 struct Header {
     medium_type: u8,
     device_specific: u8,

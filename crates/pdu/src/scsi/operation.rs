@@ -11,20 +11,20 @@ pub(super) const SYNCHRONIZE_CACHE_10: u8 = 0x35;
 pub(super) const WRITE_SAME_10: u8 = 0x41;
 pub(super) const UNMAP: u8 = 0x42;
 pub(super) const MODE_SENSE_10: u8 = 0x5a;
-/// PERSISTENT RESERVE IN: byte 1 tells what it asks.
+/// PERSISTENT RESERVE IN: byte 1 holds the service action, a query.
 pub(super) const PERSISTENT_RESERVE_IN: u8 = 0x5e;
-/// PERSISTENT RESERVE OUT: byte 1 tells what it changes.
+/// PERSISTENT RESERVE OUT: byte 1 holds the service action, a change.
 pub(super) const PERSISTENT_RESERVE_OUT: u8 = 0x5f;
 pub(super) const READ_16: u8 = 0x88;
 pub(super) const WRITE_16: u8 = 0x8a;
 pub(super) const SYNCHRONIZE_CACHE_16: u8 = 0x91;
 pub(super) const WRITE_SAME_16: u8 = 0x93;
-/// SERVICE ACTION IN (16): byte 1 tells which command it is.
+/// SERVICE ACTION IN (16): byte 1 holds the service action, which identifies the command.
 pub(super) const SERVICE_ACTION_IN_16: u8 = 0x9e;
 pub(super) const REPORT_LUNS: u8 = 0xa0;
-/// MAINTENANCE IN: byte 1 tells which command it is.
+/// MAINTENANCE IN: byte 1 holds the service action, which identifies the command.
 pub(super) const MAINTENANCE_IN: u8 = 0xa3;
-/// MAINTENANCE OUT: byte 1 tells which command it is.
+/// MAINTENANCE OUT: byte 1 holds the service action, which identifies the command.
 pub(super) const MAINTENANCE_OUT: u8 = 0xa4;
 
 /// Service action of SERVICE ACTION IN (16).
@@ -84,8 +84,8 @@ pub(super) const fn block_address_len(code: u8) -> Option<usize> {
     }
 }
 
-/// Whether what the command reads is parameter data: fields that say how long they are, of which the
-/// device sends as much as there is, up to the allocation length (SPC-4 §4.2.5.6).
+/// Returns whether the command reads parameter data: fields that contain their own length, of which the device
+/// sends as much as there is, up to the allocation length (SPC-4 §4.2.5.6).
 pub(super) const fn reads_parameter_data(code: u8, action: u8) -> bool {
     match code {
         REQUEST_SENSE
@@ -107,7 +107,7 @@ pub(super) const fn reads_parameter_data(code: u8, action: u8) -> bool {
     }
 }
 
-/// Whether the command reads or changes blocks of the medium, or flushes them.
+/// Returns whether the command reads or changes blocks of the medium, or flushes them.
 pub(super) const fn accesses_blocks(code: u8) -> bool {
     has_force_unit_access(code)
         || matches!(
@@ -116,12 +116,13 @@ pub(super) const fn accesses_blocks(code: u8) -> bool {
         )
 }
 
-/// Whether byte 1 of the command has a FUA bit at the place READ (10) has it.
+/// Returns whether byte 1 of the command has a FUA bit at the place READ (10) has it.
 pub(super) const fn has_force_unit_access(code: u8) -> bool {
     matches!(code, READ_10 | READ_12 | READ_16 | WRITE_10 | WRITE_12 | WRITE_16)
 }
 
-/// Which command a CDB asks for: its operation code, and the service action of one that stands for several commands (SPC-4 §4.3).
+/// The command of a CDB: its operation code, and the service action if the operation code stands for several
+/// commands (SPC-4 §4.3).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Operation {
     pub(super) code: u8,
@@ -134,8 +135,8 @@ impl Operation {
         self.code
     }
 
-    /// Returns the name in the standard, such as "READ (16)"; "unknown command" for an operation code, or a service action of
-    /// one that is shared, outside the table.
+    /// Returns the name in the standard, such as "READ (16)"; "unknown command" for an operation code that is not
+    /// in the table, or for such a service action of a shared operation code.
     pub const fn name(self) -> &'static str {
         let Self { code, action } = self;
         match code {
@@ -149,7 +150,7 @@ impl Operation {
     }
 }
 
-/// The name of a command whose operation code says everything.
+/// The name of a command that its operation code alone identifies.
 const fn plain_name(code: u8) -> &'static str {
     match code {
         0x00..=0x1f => group_0(code),

@@ -31,7 +31,7 @@ impl ReportLuns {
         Ok(Self { luns: luns.iter().copied().map(Lun::from_bytes).collect(), list_length })
     }
 
-    /// Whether there are more units than the answer holds: ask again with
+    /// Returns whether there are more units than the answer holds: ask again with
     /// [`allocation_length`](Self::allocation_length).
     pub fn is_truncated(&self) -> bool {
         self.luns.len() < to_usize(self.list_length) / 8

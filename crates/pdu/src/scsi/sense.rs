@@ -1,4 +1,4 @@
-//! Sense data: why a command did not do what it was asked to (SPC-4 §4.5).
+//! Sense data: why a command failed (SPC-4 §4.5).
 
 use super::{AdditionalSense, FormatError, SenseKey, fields::Fields};
 use bytes::Bytes;
@@ -23,7 +23,7 @@ pub struct Sense {
     pub key: SenseKey,
     /// The exact reason.
     pub additional: AdditionalSense,
-    /// ILI: the length asked for does not fit the block on the medium.
+    /// ILI: the requested length does not fit the block on the medium.
     pub incorrect_length: bool,
     /// INFORMATION, if the device says it is valid. For block commands the address of the first
     /// block that failed; 32 bits wide in the fixed format.
@@ -38,7 +38,7 @@ pub struct Sense {
     pub raw: Bytes,
 }
 
-/// The sense key specific field: what it tells depends on the key (SPC-4 §4.5.2.4).
+/// The sense key specific field: its meaning depends on the key (SPC-4 §4.5.2.4).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum SenseKeySpecific {
@@ -64,7 +64,7 @@ pub enum SenseKeySpecific {
         /// The field's first byte.
         byte: u16,
     },
-    /// UNIT ATTENTION: whether conditions were lost for want of room.
+    /// UNIT ATTENTION: whether conditions were lost for lack of room.
     Overflow(bool),
     /// The field as it is, for a key that gives it no meaning.
     Other([u8; 3]),
@@ -129,7 +129,7 @@ impl Sense {
         sense
     }
 
-    /// Takes what one descriptor says; one that is cut short says nothing (SPC-4 §4.5.2).
+    /// Takes the content of one descriptor; one that is cut short is ignored (SPC-4 §4.5.2).
     fn take_descriptor(&mut self, kind: u8, descriptor: &[u8]) {
         let needed = match kind {
             0x00 | 0x01 => 12,
@@ -151,7 +151,7 @@ impl Sense {
 const FORMAT: &str = "sense data";
 
 impl SenseKeySpecific {
-    /// `None` where SKSV says that the field holds nothing.
+    /// Reads the field; `None` if SKSV says that it holds nothing.
     fn decode(key: SenseKey, field: [u8; 3]) -> Option<Self> {
         let [flags, high, low] = field;
         let value = u16::from_be_bytes([high, low]);

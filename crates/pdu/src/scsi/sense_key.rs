@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum SenseKey {
-    /// Nothing went wrong; there is something to know.
+    /// No error; there may be information.
     NoSense = 0x0,
     /// The command succeeded after the device recovered by itself.
     RecoveredError = 0x1,
@@ -18,7 +18,7 @@ pub enum SenseKey {
     HardwareError = 0x4,
     /// The command, or its parameter data, is not acceptable.
     IllegalRequest = 0x5,
-    /// Something changed behind our back; the command was not executed.
+    /// The state of the unit has changed without our doing; the command was not executed.
     UnitAttention = 0x6,
     /// The blocks are protected.
     DataProtect = 0x7,
@@ -28,7 +28,7 @@ pub enum SenseKey {
     VendorSpecific = 0x9,
     /// A third-party copy did not finish.
     CopyAborted = 0xa,
-    /// The device aborted the command; trying again may help.
+    /// The device aborted the command; a retry may help.
     AbortedCommand = 0xb,
     /// Reserved; EQUAL in older standards.
     Reserved = 0xc,

@@ -1,9 +1,9 @@
-//! SET TARGET PORT GROUPS parameter list: the states that groups of ports shall have (SPC-4 §6.45).
+//! SET TARGET PORT GROUPS parameter list: the states that groups of ports should have (SPC-4 §6.45).
 
 use super::{AccessState, FormatError};
 use bytes::{BufMut, Bytes, BytesMut};
 
-/// The parameter list of SET TARGET PORT GROUPS: states that are asked for (SPC-4 §6.45).
+/// The parameter list of SET TARGET PORT GROUPS: the requested states (SPC-4 §6.45).
 ///
 /// ```
 /// use iscsi_pdu::scsi::{AccessState, Cdb, SetTargetPortGroups};
@@ -38,7 +38,7 @@ impl SetTargetPortGroups {
     ///
     /// # Errors
     ///
-    /// [`FormatError::Field`] for a state that the command cannot ask of a group: it takes active/optimized,
+    /// [`FormatError::Field`] for a state that the command cannot request for a group: it takes active/optimized,
     /// active/non-optimized, standby and unavailable. [`FormatError::TooLong`] if the list is full.
     pub fn set_group(&mut self, group: u16, state: AccessState) -> Result<(), FormatError> {
         match state {
@@ -76,7 +76,7 @@ impl SetTargetPortGroups {
     }
 
     /// The length of the encoded list, bytes, as
-    /// [`Cdb::set_target_port_groups`](super::Cdb::set_target_port_groups) wants it.
+    /// [`Cdb::set_target_port_groups`](super::Cdb::set_target_port_groups) needs it.
     pub fn parameter_list_length(&self) -> u32 {
         let count = u32::try_from(self.descriptors.len()).unwrap_or_default();
         Self::HEADER_LEN + count * Self::DESCRIPTOR_LEN

@@ -4,22 +4,22 @@ use std::fmt;
 
 /// The status of a command that has ended (SAM-5 §5.3.1).
 ///
-/// A newtype and not an enum: a status outside the standard must reach the caller as it came.
+/// A newtype and not an enum: a status outside the standard must reach the caller unchanged.
 #[derive(Clone, Copy, Default, Eq, Hash, PartialEq)]
 pub struct Status(pub u8);
 
 impl Status {
-    /// The command did what it was asked to.
+    /// The command succeeded.
     pub const GOOD: Self = Self(0x00);
-    /// Sense data tells what happened.
+    /// The sense data report what happened.
     pub const CHECK_CONDITION: Self = Self(0x02);
     /// PRE-FETCH: the blocks fit into the cache.
     pub const CONDITION_MET: Self = Self(0x04);
-    /// The logical unit cannot take the command now; try again later.
+    /// The logical unit cannot take the command now; retry later.
     pub const BUSY: Self = Self(0x08);
     /// Another initiator holds a reservation.
     pub const RESERVATION_CONFLICT: Self = Self(0x18);
-    /// The task set has no room; try again when a command of ours has ended.
+    /// The task set has no room; retry when a command of ours has ended.
     pub const TASK_SET_FULL: Self = Self(0x28);
     /// Blocked by an auto contingent allegiance.
     pub const ACA_ACTIVE: Self = Self(0x30);

@@ -30,23 +30,23 @@ impl PortGroupsHeader {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct TargetPortGroups {
-    /// The groups in the order they came. A target may leave out those without ports here.
+    /// The groups in the order they came. A target may omit groups that have none of its ports.
     pub groups: Vec<TargetPortGroup>,
-    /// IMPLICIT TRANSITION TIME: seconds, 1 to 255, for which a transition that the device began by
-    /// itself is waited for; `None` where the device does not say.
+    /// IMPLICIT TRANSITION TIME: how long to wait for a transition that the device began by itself, 1 to 255
+    /// seconds; `None` if the device does not report it.
     pub implicit_transition_time: Option<u8>,
-    /// RETURN DATA LENGTH: bytes behind the field, whether they fit into the answer or not.
+    /// RETURN DATA LENGTH: bytes after the field, whether they fit into the answer or not.
     pub return_data_length: u32,
     /// Whether groups are missing that the length counts.
     truncated: bool,
 }
 
-/// One group of target ports, which share one state towards the unit (SPC-4 §6.37, target port group
+/// One group of target ports, which share one access state for the unit (SPC-4 §6.37, target port group
 /// descriptor).
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct TargetPortGroup {
-    /// PREF: the device would rather be used through this group.
+    /// PREF: the device prefers to be used through this group.
     pub preferred: bool,
     /// ASYMMETRIC ACCESS STATE.
     pub state: AccessState,
@@ -56,7 +56,7 @@ pub struct TargetPortGroup {
     pub id: u16,
     /// STATUS CODE: why the state is what it is.
     pub status: StateChange,
-    /// A byte whose meaning is the vendor's.
+    /// A vendor-specific byte.
     pub vendor_specific: u8,
     /// The relative target port identifiers of the group's ports.
     pub ports: Vec<u16>,
@@ -69,9 +69,9 @@ pub struct SupportedStates(pub u8);
 /// The reason for the state of a group (SPC-4 §6.37, STATUS CODE).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum StateChange {
-    /// 00h: the device does not say.
+    /// 00h: the device does not report it.
     NotReported,
-    /// 01h: SET TARGET PORT GROUPS brought it about.
+    /// 01h: SET TARGET PORT GROUPS set the state.
     Explicit,
     /// 02h: the device changed the state by itself.
     Implicit,
@@ -89,10 +89,10 @@ impl TargetPortGroups {
     /// Length of the extended header, bytes.
     const EXTENDED_LEN: usize = 8;
 
-    /// Reads the parameter data; a descriptor that is cut, and what lies behind it, is left out.
+    /// Reads the parameter data; a descriptor that is cut, and everything after it, is left out.
     ///
-    /// Which header it is tells the answer itself, by the format type in byte 4, where a descriptor has
-    /// reserved bits: a device may answer with another one than was asked for.
+    /// The answer itself shows which header it has, by the format type in byte 4, where a descriptor has reserved
+    /// bits: a device may answer with another header than the requested one.
     ///
     /// # Errors
     ///
@@ -117,8 +117,8 @@ impl TargetPortGroups {
         Ok(Self { groups, implicit_transition_time, return_data_length, truncated })
     }
 
-    /// Whether the answer holds less than it counts: ask again with
-    /// [`allocation_length`](Self::allocation_length). It stays so where the device counts wrongly.
+    /// Returns whether the answer holds less than it counts: ask again with
+    /// [`allocation_length`](Self::allocation_length). This stays so if the device counts wrongly.
     pub const fn is_truncated(&self) -> bool {
         self.truncated
     }
@@ -147,7 +147,7 @@ const EXTENDED: u8 = 0x10;
 const PREFERRED: u8 = 0x80;
 
 impl TargetPortGroup {
-    /// The first group of a list and what lies behind it.
+    /// The first group of a list, and the rest of the list.
     fn decode(list: &[u8]) -> Option<(Self, &[u8])> {
         let (&[first, supported, high, low, _, status, vendor_specific, count], rest) =
             list.split_first_chunk()?;
@@ -170,7 +170,7 @@ impl TargetPortGroup {
 }
 
 impl SupportedStates {
-    /// Whether the group can be in the state; `false` for a reserved one.
+    /// Returns whether the group can be in the state; `false` for a reserved one.
     pub const fn contains(self, state: AccessState) -> bool {
         let bit = match state {
             AccessState::ActiveOptimized => 0x01,

@@ -30,7 +30,7 @@ impl UnmapList {
     const HEADER_LEN: u16 = 8;
     const EXTENT_LEN: u16 = 16;
 
-    /// An empty list, which UNMAP takes and does nothing for.
+    /// An empty list, with which UNMAP does nothing.
     pub const fn new() -> Self {
         Self { extents: Vec::new() }
     }
@@ -55,12 +55,12 @@ impl UnmapList {
         self.extents.len()
     }
 
-    /// Whether there is no extent.
+    /// Returns whether there is no extent.
     pub const fn is_empty(&self) -> bool {
         self.extents.is_empty()
     }
 
-    /// The length of the encoded list, bytes, as [`Cdb::unmap`](super::Cdb::unmap) wants it.
+    /// The length of the encoded list, bytes, as [`Cdb::unmap`](super::Cdb::unmap) needs it.
     pub fn parameter_list_length(&self) -> u16 {
         Self::HEADER_LEN + self.descriptors_length()
     }

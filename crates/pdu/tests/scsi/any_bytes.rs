@@ -13,7 +13,7 @@ use iscsi_pdu::scsi::{
 };
 use proptest::prelude::*;
 
-/// Any bytes, with a first and second byte that lead some decoder on.
+/// Any bytes, with a first and second byte that some decoder accepts.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let first = prop_oneof![any::<u8>(), 0x70..0x74u8];
     let second =
@@ -26,8 +26,8 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Decodes with `decode` every beginning of `bytes`, which is what an allocation length may cut
-/// off, and checks that more bytes never turn a good answer into an error.
+/// Decodes every beginning of `bytes` with `decode`, as an allocation length may cut it, and checks that more
+/// bytes never turn a good answer into an error.
 fn decode_all_beginnings<T, E>(bytes: &[u8], decode: impl Fn(&[u8]) -> Result<T, E>) {
     let mut usable = false;
     for len in 0..=bytes.len() {
@@ -116,7 +116,7 @@ proptest! {
         prop_assert_eq!(read, bytes);
     }
 
-    /// Names of initiators are safe to print, and a reservation is told from none by its length alone.
+    /// Names of initiators are safe to print, and the length alone decides whether there is a reservation.
     #[test]
     fn registrations_are_printable(bytes in bytes(), reservation: [u8; 24]) {
         if let Ok(status) = FullStatus::decode(&bytes) {

@@ -1,4 +1,4 @@
-//! Target port groups and their states, byte by byte as SPC-4 draws them.
+//! Target port groups and their states, byte by byte as in the figures of SPC-4.
 
 use super::hex;
 use iscsi_pdu::scsi::vpd::DeviceIdentification;
@@ -36,7 +36,7 @@ fn groups_behind_the_header_of_length_alone() {
     assert_eq!(answer.group_of_port(3), None);
 }
 
-/// TPG-01: byte 4 tells the header, of an answer with groups and of one without.
+/// TPG-01: byte 4 shows which header an answer has, with groups or without.
 #[test]
 fn tpg_01_the_answer_tells_its_header() {
     let plain = groups(&format!("0000001c {TWO_GROUPS}"));
@@ -63,7 +63,7 @@ fn a_group_without_ports() {
     assert!(!answer.is_truncated());
 }
 
-/// TPG-02: whatever the allocation length cuts, whole groups stay, and the answer tells what it takes.
+/// TPG-02: wherever the allocation length cuts, whole groups stay, and the answer shows the length that it needs.
 #[test]
 fn tpg_02_groups_that_are_cut_are_left_out() {
     let whole = hex(&format!("0000001c {TWO_GROUPS}"));
@@ -78,8 +78,8 @@ fn tpg_02_groups_that_are_cut_are_left_out() {
     assert!(matches!(error, FormatError::TooShort { len: 3, needed: 4, .. }), "{error}");
 }
 
-/// TPG-02: a length that is too small ends the list, and a count of ports that is too large takes no
-/// bytes of anything else.
+/// TPG-02: a length that is too small ends the list, and a count of ports that is too large takes no bytes of
+/// another field.
 #[test]
 fn tpg_02_no_length_is_trusted() {
     let short = groups(&format!("00000010 {TWO_GROUPS}"));
@@ -117,7 +117,7 @@ fn states() {
     }
 }
 
-/// SPC-4 §6.45: the list, and the states that cannot be asked of a group.
+/// SPC-4 §6.45: the list, and the states that cannot be requested for a group.
 #[test]
 fn tpg_03_states_that_are_asked_for() {
     let mut list = SetTargetPortGroups::new();
@@ -180,7 +180,7 @@ fn who_changes_states() {
     }
 }
 
-/// SPC-4 Annex F: what units tell of states, reservations and changes.
+/// SPC-4 Annex F: the codes by which units report states, reservations and changes.
 #[test]
 fn reasons_have_their_names() {
     for (reason, words) in [

@@ -1,4 +1,4 @@
-//! Answers of a real target, tgt 1.0.85 with a thin 64 MiB disk, as they stood in data segments.
+//! Answers of a real target, tgt 1.0.85 with a thin 64 MiB disk, as captured in data segments.
 
 use super::hex;
 use iscsi_pdu::scsi::vpd::{
@@ -59,7 +59,7 @@ fn capacity_both_ways() {
     assert_eq!(large.protection_type, None);
 }
 
-/// The allocation length of 16 left room for the first unit alone.
+/// The allocation length of 16 leaves room for the first unit only.
 #[test]
 fn units_in_two_askings() {
     let first = ReportLuns::decode(&hex("00000010 00000000 0000000000000000")).unwrap();
@@ -88,7 +88,7 @@ fn vital_product_data() {
     assert_eq!(thin.provisioning_type, ProvisioningType::Thin);
 }
 
-/// The locally assigned NAA comes before the real one, which still wins.
+/// The locally assigned NAA comes before the real one, which is still preferred.
 #[test]
 fn names() {
     let identification = DeviceIdentification::decode(&hex(PAGE_83)).unwrap();

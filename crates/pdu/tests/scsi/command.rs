@@ -43,7 +43,7 @@ fn lun_without_a_number() {
     assert_eq!(format!("{:?}", Lun::ZERO), "Lun(0)");
 }
 
-/// A target that reports unit 5 in the flat form means 5, yet it is addressed as it came.
+/// A target that reports unit 5 in the flat form means 5, but it must be addressed in that form.
 #[test]
 fn small_flat_lun_has_a_number_of_its_own_form() {
     let flat = Lun::from_bytes([0x40, 5, 0, 0, 0, 0, 0, 0]);
@@ -51,7 +51,7 @@ fn small_flat_lun_has_a_number_of_its_own_form() {
     assert_ne!(flat, Lun::from(5));
 }
 
-/// SBC-3: the form of ten bytes says the same, or there is none.
+/// SBC-3: the form of ten bytes has the same meaning, or there is none.
 #[test]
 fn commands_of_16_bytes_in_10() {
     let unmap = WriteSameFlags { unmap: true, anchor: true, ..WriteSameFlags::default() };
@@ -99,7 +99,7 @@ fn the_blocks_of_a_command_are_those_that_it_was_made_for() {
     }
 }
 
-/// SPC-4 §4.2.5.6: parameter data end where they end; blocks of the medium do not.
+/// SPC-4 §4.2.5.6: parameter data contain their own length; blocks of the medium do not.
 #[test]
 fn parameter_data_are_told_from_blocks() {
     for cdb in [
@@ -141,7 +141,7 @@ fn statuses() {
     assert_eq!(Status(0x22).name(), None);
 }
 
-/// Each command byte by byte, as SPC-4 and SBC-3 draw it.
+/// Each command byte by byte, as in the figures of SPC-4 and SBC-3.
 #[test]
 fn commands() {
     let (lba, blocks) = (0x0102_0304_0506_0708, 0x0a0b_0c0d);
@@ -229,7 +229,7 @@ fn commands_that_access_blocks() {
     }
 }
 
-/// SPC-4 §6.37, §6.45: the header that is asked for stands above the service action.
+/// SPC-4 §6.37, §6.45: the requested header is in the bits above the service action.
 #[test]
 fn commands_of_target_port_groups() {
     let length = 0x0a0b_0c0d;
@@ -298,7 +298,7 @@ fn lay_03_cdb_lengths() {
     assert!(matches!(Cdb::new(&[0; 261]), Err(FormatError::TooLong { len: 261, limit: 260, .. })));
 }
 
-/// The CDB field of the PDU has 16 bytes; the operation code says how many of them are the block.
+/// The CDB field of the PDU has 16 bytes; the operation code says how many of them belong to the CDB.
 #[test]
 fn cdb_from_its_field() {
     for (code, len) in [(0x00, 6), (0x28, 10), (0x5a, 10), (0x88, 16), (0xa0, 12), (0xc0, 16)] {

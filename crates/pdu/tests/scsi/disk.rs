@@ -1,4 +1,4 @@
-//! What a disk says of itself in parameter data: capacity, units, mode pages, mapping.
+//! What a disk reports about itself in parameter data: capacity, units, mode pages, mapping.
 
 use super::hex;
 use iscsi_pdu::scsi::{
@@ -135,7 +135,7 @@ fn mode_sense_10_with_block_descriptors() {
     assert_eq!(mode.write_cache_enabled(), Some(false));
 }
 
-/// The length in the header ends the pages; a page of the sub_page format is told by its bit.
+/// The length in the header ends the pages; a bit marks a page of the sub_page format.
 #[test]
 fn mode_pages_end_and_subpages() {
     let behind = ModeParameters::decode_6(&hex(&format!("03 00 00 00 {CACHING}"))).unwrap();

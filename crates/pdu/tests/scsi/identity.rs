@@ -1,4 +1,4 @@
-//! Who a device is and how much it takes: standard INQUIRY data and vital product data.
+//! Identity and limits of a device: standard INQUIRY data and vital product data.
 
 use super::hex;
 use iscsi_pdu::scsi::vpd::{
@@ -45,7 +45,7 @@ fn inquiry_for_a_unit_that_is_not_there() {
     assert!(StandardInquiry::decode(&hex("00 00 05 02")).is_err());
 }
 
-/// ADDITIONAL LENGTH ends the data; rubbish in the names is made visible.
+/// ADDITIONAL LENGTH ends the data; rubbish in the names is escaped.
 #[test]
 fn inquiry_ends_at_its_length() {
     let text = format!("00 00 05 02 0f 00 00 00 41 00 ff 0a 42 20 20 20 {}", ascii("DISK PRODUCT"));
@@ -96,7 +96,7 @@ fn unit_serial_number() {
     assert_eq!(blank.serial, "");
 }
 
-/// What tells two units apart is in their numbers, also where it is no text.
+/// Serial numbers that distinguish two units stay different, even if they are no text.
 #[test]
 fn serial_numbers_that_differ_are_different_texts() {
     let serial = |bytes: &str| {
@@ -105,11 +105,11 @@ fn serial_numbers_that_differ_are_different_texts() {
     assert_eq!(serial("81828384"), r"\x81\x82\x83\x84");
     assert_eq!(serial("91929394"), r"\x91\x92\x93\x94");
     assert_eq!(serial(&ascii(r"a\b7")), r"a\b7");
-    // What would look like an escape is written as one.
+    // A text that would look like an escape is escaped.
     assert_eq!(serial(&ascii(r"\x81")), r"\x5cx81");
 }
 
-/// So are names in text, whether or not it is what it is said to be.
+/// Different designators are different texts, whether or not they are in the encoding that they claim.
 #[test]
 fn designators_that_differ_are_different_texts() {
     let name = |code_set: u8, bytes: [u8; 4]| {
@@ -296,7 +296,7 @@ fn best_name_of_the_unit() {
 #[test]
 fn a_name_is_unique_where_its_company_is_one() {
     let t10 = format!("02 01 000c {}", ascii("LIO-ORG disk"));
-    // As tgt numbers its units.
+    // The name of a unit of tgt.
     let tgt = "01 03 0010 60000000000000000e00000000010001";
     let is_unique = |name: &str| identification(&[name]).designators[0].is_unique();
     for name in [
@@ -331,7 +331,7 @@ fn a_registered_name_settles_it() {
     assert!(!identification(&[EUI_64, NAA_3, PORT_NAA, UUID]).has_registered_name());
 }
 
-/// SPC-4 §7.8: a page says its length, whatever came of it.
+/// SPC-4 §7.8: a page contains its length, even if it is cut short.
 #[test]
 fn a_page_says_its_own_length() {
     assert_eq!(vpd::page_len(&hex("00 83 0124 0103"), 0x83), Some(0x128));

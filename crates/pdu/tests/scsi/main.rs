@@ -17,7 +17,7 @@ mod identity;
 mod reservation;
 mod sense;
 
-/// Bytes written as hexadecimal digits, blanks ignored.
+/// Reads bytes from hexadecimal digits; blanks are ignored.
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u32> = text.chars().filter_map(|digit| digit.to_digit(16)).collect();
     assert!(digits.len().is_multiple_of(2), "half a byte in {text}");

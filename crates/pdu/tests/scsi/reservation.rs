@@ -1,4 +1,4 @@
-//! Persistent reservations, byte by byte as SPC-4 draws them.
+//! Persistent reservations, byte by byte as in the figures of SPC-4.
 
 use super::hex;
 use iscsi_pdu::scsi::FormatError;
@@ -82,7 +82,7 @@ fn questions() {
     }
 }
 
-/// PRS-01: the command and the 24 bytes behind it, of each service action.
+/// PRS-01: the command of each service action, and the 24 bytes of its parameter list.
 #[test]
 fn prs_01_changes() {
     const NONE: &str = "0000000000000000";
@@ -152,7 +152,7 @@ fn prs_02_keys_that_are_cut_are_left_out() {
     assert_eq!(many.allocation_length(), u16::MAX);
 }
 
-/// PRS-03: what says that there is a reservation never reads as "none".
+/// PRS-03: an answer that reports a reservation is never read as "none".
 #[test]
 fn prs_03_a_reservation_that_is_cut_is_an_error() {
     let whole = hex("00000007 00000010 0102030405060708 00000000 00 06 0000");

@@ -38,7 +38,7 @@ fn fixed_format_without_valid_bits() {
     );
 }
 
-/// ADDITIONAL SENSE LENGTH ends the sense data, whatever lies behind it.
+/// ADDITIONAL SENSE LENGTH ends the sense data, whatever follows.
 #[test]
 fn fixed_format_ends_at_its_length() {
     let short = sense("70 00 02 00000000 06 00000000 04 01 00 c00000");
@@ -79,7 +79,7 @@ fn descriptor_format_command_specific() {
     assert_eq!(miscompare.to_string(), "MISCOMPARE: MISCOMPARE DURING VERIFY OPERATION (0E/1D/00)");
 }
 
-/// A descriptor that is cut short says nothing, unknown ones are passed over.
+/// A descriptor that is cut short is ignored, and unknown ones are skipped.
 #[test]
 fn descriptors_cut_short_or_unknown() {
     let cut = sense("72 03 11 00 00 00 00 0c 00 0a 80 00 00000001");

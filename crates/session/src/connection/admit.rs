@@ -1,4 +1,4 @@
-//! Whether a header is in order, and where its data segment goes, before a byte of it lands.
+//! Checks a header, and finds the destination of its data segment, before any byte of it is stored.
 
 use bytes::BytesMut;
 use iscsi_pdu::keys::DEFAULT_MAX_RECV_DATA_SEGMENT_LENGTH;

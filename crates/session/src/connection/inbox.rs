@@ -1,4 +1,4 @@
-//! Where the next bytes from the target go, and the PDUs they make up.
+//! The memory for the next bytes from the target, and the PDUs that they make up.
 
 use std::io::IoSliceMut;
 
@@ -12,8 +12,9 @@ use super::read_ahead::ReadAhead;
 use crate::error::ProtocolError;
 use crate::task::set::TaskSet;
 
-/// In a data segment of at least so many bytes, and behind it, only [`NEXT_HEADER`] is read ahead: after a long one mostly
-/// comes another one, and what was read ahead of it is copied once more.
+/// Length from which a data segment counts as long, bytes. During and after a long one, only [`NEXT_HEADER`]
+/// bytes are read ahead: another long one usually follows, and the part of it that is read ahead has to be
+/// copied.
 const LONG_SEGMENT: usize = 16 * 1024;
 
 /// Room for the next header, and for a few short PDUs.
@@ -25,18 +26,18 @@ const NEXT_HEADER: usize = 512;
 /// the read-ahead buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    /// Made when it is needed, unless it is lent.
+    /// Allocated when it is needed, unless the caller lends it.
     buffer: Option<ReadAhead>,
     /// Bytes of `buffer` that have been used.
     start: usize,
     /// Bytes of `buffer` that hold input.
     end: usize,
-    /// What `buffer` held when it was taken back.
+    /// Input that `buffer` held when the caller took it back.
     kept: Vec<u8>,
     /// Length of the destination that was offered to the last read.
     offered: usize,
     segment: Option<Segment>,
-    /// The data segment that arrives, or the last one, is long.
+    /// Whether the data segment that is arriving, or the last one, is long.
     is_long: bool,
 }
 
@@ -54,7 +55,7 @@ struct Segment {
 pub(crate) enum Destination {
     /// Into the buffer of a read, at this offset.
     Read { itt: Itt, offset: usize },
-    /// Into memory of its own: text, sense and the like.
+    /// Into separate memory: text, sense and the like.
     Own(BytesMut),
     /// Nowhere: it belongs to a task that was aborted, maybe while it arrived.
     Discard,
@@ -84,7 +85,7 @@ impl Inbox {
         let is_arriving = self.segment.is_some();
         let rest = self.segment.as_mut().map_or(&mut [][..], |segment| segment.rest(tasks));
         self.offered = rest.len();
-        // What goes nowhere passes through here, and is not copied.
+        // Data to discard pass through the read-ahead buffer, and are not copied.
         let is_dropped = is_arriving && rest.is_empty();
         let is_short = self.is_long && !is_dropped;
         let end = if is_short { self.end + NEXT_HEADER } else { ReadAhead::LEN };
@@ -93,12 +94,12 @@ impl Inbox {
         [IoSliceMut::new(rest), IoSliceMut::new(ahead)]
     }
 
-    /// How much of a data segment that arrives is still to come to where it belongs.
+    /// Returns the number of bytes of the arriving data segment that are still missing in its destination.
     pub(crate) fn rest(&mut self, tasks: &mut TaskSet) -> usize {
         self.segment.as_mut().map_or(0, |segment| segment.rest(tasks).len())
     }
 
-    /// Takes memory to read ahead into, in place of its own.
+    /// Uses `buffer` to read ahead into, instead of memory of its own.
     pub(crate) fn lend(&mut self, mut buffer: ReadAhead) {
         drop(self.reclaim());
         if let Some(to) = buffer.bytes_mut().get_mut(..self.kept.len()) {
@@ -108,7 +109,7 @@ impl Inbox {
         self.buffer = Some(buffer);
     }
 
-    /// Gives the memory back. What is in it is kept: no more than part of a header, or what follows a data segment.
+    /// Returns the memory. Its input is kept: at most part of a header, or the bytes after a data segment.
     pub(crate) fn reclaim(&mut self) -> Option<ReadAhead> {
         let buffer = self.buffer.take()?;
         self.kept.extend_from_slice(buffer.bytes().get(self.start..self.end).unwrap_or_default());
@@ -128,7 +129,7 @@ impl Inbox {
         self.offered = 0;
     }
 
-    /// The next complete PDU. `admit` sees each header before a byte of its data lands.
+    /// Returns the next complete PDU. `admit` checks each header before any byte of its data is stored.
     pub(crate) fn next(
         &mut self,
         tasks: &mut TaskSet,
@@ -158,7 +159,7 @@ impl Inbox {
         buffer.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// The next `len` bytes of read-ahead, used up; `None` while there are fewer.
+    /// Takes the next `len` bytes of read-ahead; `None` while there are fewer.
     fn take(&mut self, len: usize) -> Option<&[u8]> {
         let range = self.start..self.start + len;
         if range.end > self.end {
@@ -174,7 +175,7 @@ impl Inbox {
     ) -> Result<Option<(Header, FrameLayout)>, ProtocolError> {
         let Some(bhs) = self.unread().first_chunk::<{ Bhs::LEN }>() else { return Ok(None) };
         let bhs = Bhs::from_bytes(*bhs);
-        // What is no PDU is not waited for: its lengths mean nothing.
+        // Do not wait for the rest of an unknown PDU: its lengths mean nothing.
         if digests.header == Digest::None && TargetOpcode::from_wire(bhs.opcode()).is_none() {
             return Err(DecodeError::Opcode(bhs.opcode()).into());
         }
@@ -190,7 +191,7 @@ impl Inbox {
         Ok(Some((Header { bhs, ahs }, layout)))
     }
 
-    /// Moves what was read ahead of a data segment to where it belongs.
+    /// Moves the part of a data segment that was read ahead to its destination.
     fn move_read_ahead(&mut self, tasks: &mut TaskSet) {
         let Some(segment) = &mut self.segment else { return };
         let left = segment.layout.data_len - segment.landed;
@@ -218,7 +219,7 @@ impl Inbox {
 }
 
 impl Segment {
-    /// Where the rest of the data segment goes; empty when it goes nowhere.
+    /// Returns the memory for the rest of the data segment; empty if it is discarded.
     fn rest<'a>(&'a mut self, tasks: &'a mut TaskSet) -> &'a mut [u8] {
         let (landed, left) = (self.landed, self.layout.data_len - self.landed);
         match &mut self.destination {
@@ -228,7 +229,7 @@ impl Segment {
         }
     }
 
-    /// Whether the data digest matches, if there is one and there are data.
+    /// Returns whether the data digest matches, if there is one and there are data.
     fn check(&mut self, trailer: &[u8], tasks: &mut TaskSet) -> bool {
         if self.layout.data_digest_len == 0 {
             return true;
@@ -237,7 +238,7 @@ impl Segment {
             trailer.split_at_checked(self.layout.padding_len).unwrap_or_default();
         let data: &[u8] = match &self.destination {
             Destination::Own(own) => own,
-            // The task has ended meanwhile, and what has come since went nowhere.
+            // The task has ended meanwhile, and data that arrived since were discarded.
             Destination::Read { itt, .. } if tasks.get(*itt).is_none() => {
                 self.destination = Destination::Discard;
                 return true;

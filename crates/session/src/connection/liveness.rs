@@ -9,7 +9,7 @@ use crate::timer::Timer;
 
 /// When bytes last moved on a connection, and whether the session has asked for a sign of life.
 ///
-/// Bytes in either direction are one: a NOP-Out may wait behind much data.
+/// Bytes in either direction are a sign of life: a NOP-Out may wait behind much data.
 #[derive(Debug)]
 pub(crate) struct Liveness {
     last_progress: Instant,
@@ -29,12 +29,12 @@ impl Liveness {
         self.last_progress
     }
 
-    /// Bytes have moved.
+    /// Records that bytes have moved.
     pub(crate) const fn moved(&mut self, now: Instant) {
         self.last_progress = now;
     }
 
-    /// Bytes have come from the target.
+    /// Records that bytes have come from the target.
     pub(crate) const fn received(&mut self, now: Instant) {
         self.last_received = now;
         self.moved(now);
@@ -45,25 +45,25 @@ impl Liveness {
         self.last_received
     }
 
-    /// The target's host is there, though the target itself has not answered: it is asked for a sign of life again after
-    /// another interval.
+    /// Records that the target's host is alive, although the target itself has not answered. The next NOP-Out is
+    /// sent after another interval.
     pub(crate) const fn host_is_there(&mut self, now: Instant) {
         self.ping = None;
         self.last_progress = now;
     }
 
-    /// The session sends a NOP-Out of its own.
+    /// Records that the session sends a NOP-Out of its own.
     pub(crate) const fn pinged(&mut self, itt: Itt, now: Instant) {
         self.ping = Some(itt);
         self.last_progress = now;
     }
 
-    /// A task has ended, which may be the session's NOP-Out.
+    /// Forgets the session's NOP-Out, if that is the task that has ended.
     pub(crate) fn forget(&mut self, itt: Itt) {
         self.ping = self.ping.filter(|ping| *ping != itt);
     }
 
-    /// When silence has lasted long enough to ask for a sign of life, or to do without.
+    /// Returns when the silence is long enough to send a NOP-Out, or, after one, to give up the connection.
     pub(super) fn timer(&self, timeouts: &Timeouts) -> Option<(Instant, Timer)> {
         let interval = timeouts.nop_interval?;
         Some(match self.ping {

@@ -34,7 +34,7 @@ use state::ConnectionState;
 use transmit::Transmit;
 use transmitter::{Next, Transmitter, Urgent};
 
-/// A connection, its place in the protocol, and its bytes on the way in and out.
+/// A connection: its state in the protocol, and its received and unsent bytes.
 ///
 /// Invariant: in [`InLogin`](ConnectionState::InLogin) it has a login; in
 /// [`LoggedIn`](ConnectionState::LoggedIn) and [`InLogout`](ConnectionState::InLogout) the parameters
@@ -44,11 +44,11 @@ pub(crate) struct Connection {
     cid: Cid,
     state: ConnectionState,
     attempt: LoginAttempt,
-    /// Boxed, since only few moments of a connection have one.
+    /// Boxed, since a connection has a login only for a short time.
     login: Option<Box<Login>>,
     agreed: Option<Negotiated>,
     failure: Option<Box<SessionError>>,
-    /// Whether the caller wants to let go of it: it takes no new command.
+    /// Whether the caller wants to drop the connection: it takes no new command.
     leaving: bool,
     inbox: Inbox,
     outbox: Outbox,
@@ -57,7 +57,7 @@ pub(crate) struct Connection {
     pub(crate) transmitter: Transmitter,
 }
 
-/// What limits the login of a connection, however often it starts over.
+/// Limits of the login of a connection, however often it starts over.
 #[derive(Clone, Copy, Debug)]
 struct LoginAttempt {
     /// When connect and login must be over.
@@ -74,7 +74,7 @@ impl LoginAttempt {
 
 /// What happens to a connection (RFC 7143 §8.1).
 impl Connection {
-    /// A connection whose transport connection is being made.
+    /// Creates a connection whose transport connection is being made.
     pub(crate) fn new(cid: Cid, login_deadline: Option<Instant>, now: Instant) -> Self {
         Self {
             cid,
@@ -92,7 +92,7 @@ impl Connection {
         }
     }
 
-    /// The transport connection stands, unless it did before: the login begins.
+    /// Begins the login over the new transport connection. Does nothing if there was one before.
     pub(crate) fn transport_connected(&mut self, login: Login, now: Instant) {
         if self.state != ConnectionState::XptWait {
             return;
@@ -102,10 +102,10 @@ impl Connection {
         self.liveness.received(now);
     }
 
-    /// The target sends the login elsewhere.
+    /// Counts a redirection of the login by the target.
     ///
     /// # Errors
-    /// When it has done so `limit` times.
+    /// When there were `limit` redirections already.
     pub(crate) const fn redirected(&mut self, limit: u8) -> Result<(), SessionError> {
         if self.attempt.redirects >= limit {
             return Err(SessionError::RedirectLoop);
@@ -114,7 +114,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The login starts over with a fresh transport connection, within the time that is left.
+    /// Starts the login over with a new transport connection, within the time that is left.
     pub(crate) fn login_restarted(&mut self) {
         *self = Self {
             attempt: self.attempt,
@@ -123,7 +123,7 @@ impl Connection {
         };
     }
 
-    /// The login is complete: full feature phase.
+    /// Enters full feature phase: the login is complete.
     pub(crate) fn logged_in(&mut self, outcome: LoggedIn) {
         self.state = ConnectionState::LoggedIn;
         self.login = None;
@@ -132,20 +132,20 @@ impl Connection {
         self.agreed = Some(outcome.negotiated);
     }
 
-    /// The caller wants to let go of it.
+    /// Records that the caller wants to drop the connection.
     pub(crate) const fn leave(&mut self) {
         self.leaving = true;
     }
 
-    /// A logout that closes it is in wire order: it sends nothing any more.
+    /// Records that a logout that closes the connection is in wire order: nothing is sent after it.
     pub(crate) fn logout_sent(&mut self) {
         if self.is_up() {
             self.state = ConnectionState::InLogout;
         }
     }
 
-    /// It has failed in full feature phase. The bytes on their way in and out are forgotten, and all
-    /// that was to follow them. Returns the urgent PDUs among that, which may find another way.
+    /// Records that the connection has failed in full feature phase. Discards received and unsent bytes, and
+    /// everything that waits to be sent. Returns the urgent PDUs among that, which another connection may send.
     #[must_use]
     pub(crate) fn failed(&mut self, why: SessionError) -> VecDeque<Urgent> {
         let urgent = self.transmitter.take_urgent();
@@ -158,7 +158,7 @@ impl Connection {
     }
 }
 
-/// Where a connection stands.
+/// State of a connection.
 impl Connection {
     pub(crate) const fn cid(&self) -> Cid {
         self.cid
@@ -168,17 +168,17 @@ impl Connection {
         self.state
     }
 
-    /// Whether it can carry requests.
+    /// Returns whether it can carry requests.
     pub(crate) fn is_up(&self) -> bool {
         self.state == ConnectionState::LoggedIn
     }
 
-    /// Whether it can carry new commands.
+    /// Returns whether it can carry new commands.
     pub(crate) fn takes_commands(&self) -> bool {
         self.is_up() && !self.leaving
     }
 
-    /// Whether the caller wants to let go of it.
+    /// Returns whether the caller wants to drop the connection.
     pub(crate) const fn is_leaving(&self) -> bool {
         self.leaving
     }
@@ -187,7 +187,7 @@ impl Connection {
         matches!(self.state, ConnectionState::XptWait | ConnectionState::InLogin)
     }
 
-    /// Whether it has failed in full feature phase and is not cleaned up.
+    /// Returns whether it has failed in full feature phase and is not cleaned up.
     pub(crate) fn is_failed(&self) -> bool {
         self.state == ConnectionState::CleanupWait
     }
@@ -205,7 +205,7 @@ impl Connection {
         self.login.as_deref_mut()
     }
 
-    /// The login has until then, since the process could not go on with it.
+    /// Sets a later deadline of the login, because the process could not continue it.
     pub(crate) const fn extend_login(&mut self, deadline: Instant) {
         self.attempt.deadline = Some(deadline);
     }
@@ -215,28 +215,29 @@ impl Connection {
         self.attempt.deadline
     }
 
-    /// What was agreed; present in full feature phase.
+    /// Returns the parameters agreed at login; present in full feature phase.
     pub(crate) const fn agreed(&self) -> Option<&Negotiated> {
         self.agreed.as_ref()
     }
 
-    /// When silence has lasted long enough to ask for a sign of life, or to do without.
+    /// Returns when the silence is long enough to send a NOP-Out, or, after one, to give up the connection.
     pub(crate) fn nop_timer(&self, timeouts: &Timeouts) -> Option<(Instant, Timer)> {
         if self.is_up() { self.liveness.timer(timeouts) } else { None }
     }
 
-    /// Whether the socket has taken all that was put in wire order.
+    /// Returns whether the socket has taken all that was put in wire order.
     pub(crate) const fn is_idle(&self) -> bool {
         self.outbox.is_empty()
     }
 
-    /// Whether nothing is to be sent here but commands that wait.
+    /// Returns whether nothing waits to be sent here, except commands.
     pub(crate) fn has_nothing_to_send(&self) -> bool {
         let is_in_login = matches!(self.state, ConnectionState::InLogin);
         !is_in_login && self.outbox.is_empty() && self.transmitter.is_empty()
     }
 
-    /// Whether a command has to wait for others of the connection to end, by what the connection brings in time.
+    /// Returns whether a command has to wait for others of the connection to end, because of the limits for
+    /// outstanding data.
     pub(crate) fn is_at_limit(&self, task: &Task, tasks: &TaskSet) -> bool {
         let load = tasks.load_of(self.cid);
         let agreed = self.agreed.as_ref();
@@ -254,7 +255,7 @@ impl Connection {
 
 /// The bytes of a connection, and the PDUs they make up.
 impl Connection {
-    /// Where the next bytes go; both slices are empty when none are expected.
+    /// Returns the memory for the next bytes; both slices are empty when none are expected.
     pub(crate) fn receive_slices<'a>(&'a mut self, tasks: &'a mut TaskSet) -> [IoSliceMut<'a>; 2] {
         if self.state.is_live() {
             self.inbox.slices(tasks)
@@ -263,7 +264,7 @@ impl Connection {
         }
     }
 
-    /// How many bytes of a data segment that arrives are still to come to where they belong.
+    /// Returns the number of bytes of the arriving data segment that are still missing in its destination.
     pub(crate) fn segment_rest(&mut self, tasks: &mut TaskSet) -> usize {
         if self.state.is_live() { self.inbox.rest(tasks) } else { 0 }
     }
@@ -276,7 +277,7 @@ impl Connection {
         self.inbox.reclaim()
     }
 
-    /// Bytes were read into the slices.
+    /// Records that bytes were read into the slices.
     pub(crate) fn bytes_received(&mut self, count: usize, now: Instant) {
         self.inbox.filled(count);
         self.liveness.received(now);
@@ -296,8 +297,8 @@ impl Connection {
         })
     }
 
-    /// What goes out next in full feature phase, unless enough waits for the socket. `command` is the
-    /// one whose turn it is in the session, if it may be sent now.
+    /// Returns what is sent next in full feature phase, unless enough waits for the socket. `command` is the one
+    /// whose turn it is in the session, if it may be sent now.
     pub(crate) fn next(&mut self, command: Option<Itt>, tasks: &mut TaskSet) -> Option<Next> {
         let command = command.filter(|_| self.takes_commands());
         let agreed = self.agreed.as_ref().filter(|_| !self.outbox.is_full())?;
@@ -322,8 +323,7 @@ impl Connection {
         has_bytes.then(|| Transmit::new(&mut self.outbox, &mut self.liveness, now))
     }
 
-    /// Forgets what a task still had to send here; says whether data was taken back from the
-    /// outbox.
+    /// Forgets what a task still had to send here, and returns whether data was taken back from the outbox.
     pub(crate) fn forget(&mut self, itt: Itt) -> bool {
         self.transmitter.forget(itt);
         self.liveness.forget(itt);

@@ -8,8 +8,8 @@ use iscsi_pdu::{Bhs, Crc32c, Digest, Header, Itt, padding_of};
 use crate::short_queue::ShortQueue;
 use crate::task::payload::{Payload, PayloadSlice};
 
-/// Enough for one system call to keep a long link busy, little enough for a NOP-Out not to wait
-/// long behind it.
+/// Bytes to keep ready: enough for one system call to keep a long link busy, few enough that a NOP-Out does not
+/// wait long behind them.
 const READY_BYTES: usize = 1024 * 1024;
 /// As many slices as one system call takes (IOV_MAX on Linux).
 const MAX_SLICES: usize = 1024;
@@ -56,7 +56,7 @@ struct Trailer {
 }
 
 impl Outbox {
-    /// Whether enough is queued for the next system call.
+    /// Returns whether enough is queued for the next system call.
     pub(crate) const fn is_full(&self) -> bool {
         self.bytes >= READY_BYTES
     }
@@ -95,8 +95,8 @@ impl Outbox {
         self.frames.push_back(Frame { header: head, payload, trailer, data_of, begun: false });
     }
 
-    /// Takes back the Data-Outs of a task that the socket has not begun to take; says whether
-    /// there were any.
+    /// Takes back the Data-Outs of a task that the socket has not begun to take, and returns whether there were
+    /// any.
     pub(crate) fn withdraw_data_of(&mut self, itt: Itt) -> bool {
         let before = self.bytes;
         let mut bytes = 0;
@@ -248,7 +248,7 @@ impl Trailer {
     }
 }
 
-/// A data segment of text.
+/// Returns `bytes` as a data segment.
 pub(crate) fn whole(bytes: Bytes) -> PayloadSlice {
     let len = bytes.len();
     Payload::from(bytes).slice(0, len)

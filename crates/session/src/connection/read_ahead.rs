@@ -1,10 +1,10 @@
-//! Memory for what arrives and has no place of its own yet.
+//! Memory for input whose destination is not known yet.
 
 /// Memory in which headers and short data segments of a connection arrive, before it is known where they belong.
 ///
-/// A connection makes its own when it is first read from. A driver of many connections lends each of them the same
-/// buffer while it reads: [`Session::lend_read_ahead`](crate::Session::lend_read_ahead). So an idle connection holds
-/// none, and what is read into has just been used.
+/// A connection allocates its own when it is first read from. A driver of many connections lends each of them the
+/// same buffer while it reads: [`Session::lend_read_ahead`](crate::Session::lend_read_ahead). Then an idle
+/// connection holds none, and reads go to memory that was used a moment ago.
 #[derive(Debug)]
 pub struct ReadAhead(Box<[u8]>);
 

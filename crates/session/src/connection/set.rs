@@ -44,7 +44,7 @@ impl ConnectionSet {
         self.0.len()
     }
 
-    /// What was agreed in the first login, which the connection of it or any later one still knows.
+    /// Returns the parameters of the first connection that has any; those of the session are the same in all.
     pub(crate) fn agreed(&self) -> Option<&Negotiated> {
         self.0.iter().find_map(Connection::agreed)
     }
@@ -55,12 +55,12 @@ impl ConnectionSet {
         fitting.map(Connection::cid).collect()
     }
 
-    /// Whether there is another connection that is up and stays.
+    /// Returns whether there is another connection that is up and stays.
     pub(crate) fn has_another_than(&self, cid: Cid) -> bool {
         self.0.iter().any(|other| other.cid() != cid && other.takes_commands())
     }
 
-    /// Forgets what a task still had to send; says whether data was taken back from an outbox.
+    /// Forgets what a task still had to send, and returns whether data was taken back from an outbox.
     pub(crate) fn forget(&mut self, itt: Itt) -> bool {
         let mut withdrawn = false;
         for connection in &mut self.0 {

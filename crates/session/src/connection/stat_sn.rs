@@ -1,10 +1,10 @@
-//! The order of StatSNs, and PDUs that came before their turn: one before theirs is missing
-//! (RFC 7143 §4.2.2.2).
+//! The order of StatSNs, and PDUs that arrive before their turn because an earlier one is missing (RFC 7143
+//! §4.2.2.2).
 //!
-//! A target that numbers its answers in one thread and sends them in another may put them out of
-//! order by a little. Their data has landed; what they say waits here until all that was numbered
-//! before it has come, so ExpStatSN, which acknowledges, never passes a gap, and a response to task
-//! management never overtakes the statuses before it. A gap that stays is a lost status.
+//! A target that numbers its answers in one thread and sends them in another may send them slightly out of order.
+//! Their data is stored on arrival. The answers wait here until all earlier ones have arrived, so ExpStatSN,
+//! which acknowledges, never passes a gap, and a response to task management never overtakes the statuses before
+//! it. A gap that stays is a lost status.
 
 use std::time::{Duration, Instant};
 
@@ -17,21 +17,21 @@ use crate::error::ProtocolError;
 /// the default time limit of a command is longer.
 const MAX_GAP: Duration = Duration::from_secs(5);
 
-/// How far ahead of its turn a PDU may come, and how many are kept: as many commands as targets
-/// take at once. A greater gap counts as a loss.
+/// How far ahead of its turn a PDU may come, and how many are kept: about as many as the commands that targets
+/// accept. A greater gap counts as a loss.
 const MAX_AHEAD: i32 = 256;
 
-/// How much the data segments of all that is kept may hold, bytes. Statuses have some hundred each.
+/// How much the data segments of all kept PDUs may hold, bytes. That of a status has a few hundred bytes.
 const MAX_BYTES: usize = 1 << 20;
 
-/// A StatSN this far behind the expected one is no repetition but nonsense.
+/// A StatSN this far before the expected one is not a repetition but an error.
 const MAX_BEHIND: u32 = 1 << 20;
 
 /// ExpStatSN of one connection, and the PDUs that wait for their turn.
 #[derive(Debug, Default)]
 pub(crate) struct StatSnOrder {
     expected: StatSn,
-    /// As they came, each with its StatSN.
+    /// PDUs in the order of arrival, each with its StatSN.
     kept: Vec<(StatSn, Received)>,
     /// Length of their data segments, bytes.
     bytes: usize,
@@ -46,12 +46,12 @@ pub(crate) struct StatSnOrder {
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     since: Instant,
-    /// What came in its place.
+    /// The StatSN that came in its place.
     found: StatSn,
 }
 
 impl StatSnOrder {
-    /// The login has ended: full feature phase goes on with the StatSN `expected`.
+    /// Starts full feature phase after the login, with the StatSN `expected`.
     pub(super) const fn begin(&mut self, expected: StatSn) {
         self.expected = expected;
     }
@@ -61,7 +61,7 @@ impl StatSnOrder {
         self.expected
     }
 
-    /// Counts the StatSN of a PDU that uses one up; `false` for one that was counted before.
+    /// Counts the StatSN of a PDU that consumes one. Returns `false` for a StatSN that was counted before.
     pub(crate) fn take(&mut self, found: StatSn) -> Result<bool, ProtocolError> {
         let expected = self.expected;
         if found == expected {
@@ -75,15 +75,15 @@ impl StatSnOrder {
         Err(ProtocolError::StatSn { expected, found })
     }
 
-    /// Notes that an answer came with a StatSN of old; `true` the first time.
+    /// Records an answer with an old StatSN. Returns `true` the first time.
     pub(crate) fn note_repetition(&mut self) -> bool {
         !std::mem::replace(&mut self.repeats, true)
     }
 
-    /// Keeps a PDU that uses up a StatSN beyond the expected one.
+    /// Keeps a PDU that consumes a StatSN beyond the expected one.
     ///
     /// # Errors
-    /// When so much is missing, or kept already, that this is a loss.
+    /// When the gap is too large, or too much is kept already: then a status is lost.
     pub(crate) fn keep(
         &mut self,
         found: StatSn,
@@ -100,10 +100,10 @@ impl StatSnOrder {
         Ok(())
     }
 
-    /// A NOP-In that uses no StatSN up names the `next` one.
+    /// Takes the `next` StatSN from a NOP-In that consumes none.
     ///
     /// # Errors
-    /// As [`keep`](Self::keep).
+    /// When the gap is too large: then a status is lost.
     pub(crate) fn show(&mut self, next: StatSn, now: Instant) -> Result<(), ProtocolError> {
         if !next.is_after(self.expected) {
             return Ok(());
@@ -123,8 +123,8 @@ impl StatSnOrder {
         Ok(())
     }
 
-    /// Hands out a kept PDU whose turn has come, if ExpStatSN has moved on from `before`. When there
-    /// is none, the gap is filled, and the next one, if there is one, has a time of its own.
+    /// Takes a kept PDU whose turn has come, if ExpStatSN has advanced from `before`. If there is none, the gap
+    /// is filled, and the time of the next gap, if there is one, starts.
     pub(crate) fn next_kept(&mut self, before: StatSn, now: Instant) -> Option<Received> {
         if self.expected == before {
             return None;
@@ -145,12 +145,12 @@ impl StatSnOrder {
         self.gap = found.map(|found| Gap { since: now, found });
     }
 
-    /// When what is missing counts as lost.
+    /// Returns when the missing StatSN counts as lost.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.gap.map(|gap| gap.since + MAX_GAP)
     }
 
-    /// The loss, when its time has come.
+    /// Returns the loss, once that time has come.
     pub(crate) fn loss(&self, now: Instant) -> Option<ProtocolError> {
         let gap = self.gap.filter(|gap| gap.since + MAX_GAP <= now)?;
         Some(ProtocolError::StatSn { expected: self.expected, found: gap.found })

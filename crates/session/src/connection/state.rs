@@ -7,9 +7,9 @@
 ///               │             │            │
 ///               └─────────────┴──► FREE    └──► CLEANUP_WAIT ──► FREE
 /// ```
-/// A connection in S1, FREE, does not exist here. What fails in the login phase leaves nothing
-/// behind. What fails later waits for its clean-up over another connection of the session; when there
-/// is none, the session fails with it.
+/// A connection in S1, FREE, does not exist here. One that fails in the login phase is removed. One that fails
+/// later waits for its clean-up over another connection of the session; if there is none, the session fails with
+/// it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ConnectionState {
     /// S2: the transport connection is being made.
@@ -25,7 +25,7 @@ pub(crate) enum ConnectionState {
 }
 
 impl ConnectionState {
-    /// Whether there is a transport connection that bytes may come from.
+    /// Returns whether there is a transport connection that bytes may come from.
     pub(crate) const fn is_live(self) -> bool {
         matches!(self, Self::InLogin | Self::LoggedIn | Self::InLogout)
     }

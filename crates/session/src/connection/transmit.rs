@@ -1,4 +1,4 @@
-//! What a connection hands to its socket.
+//! The bytes that a connection hands to its socket.
 
 use std::io::IoSlice;
 use std::time::Instant;
@@ -8,9 +8,8 @@ use bytes::Buf;
 use super::liveness::Liveness;
 use super::outbox::Outbox;
 
-/// Bytes for one connection, borrowed from the session: write as many as the socket takes, and
-/// `advance` by that count. What is left comes again with the next
-/// [`poll_transmit`](crate::Session::poll_transmit).
+/// Bytes for one connection, borrowed from the session: write as many as the socket takes, and `advance` by that
+/// count. The next [`poll_transmit`](crate::Session::poll_transmit) returns the rest.
 ///
 /// `chunks_vectored` yields up to 1024 slices over many PDUs. Data slices point into the pages of
 /// the caller.

@@ -1,4 +1,4 @@
-//! What waits to be sent on a connection, and which of it comes next.
+//! The PDUs that wait to be sent on a connection, and their order.
 //!
 //! 1. urgent PDUs: answers to the target, immediate requests;
 //! 2. then in turn, one PDU each: new commands, up to the connection's share of them, and data: the
@@ -16,8 +16,8 @@ use crate::task::Task;
 use crate::task::set::{Load, TaskSet};
 use crate::task::write::DataOutPart;
 
-/// How much may wait to be sent at once when the target asks for more. It is more than can come
-/// before there was a chance to answer.
+/// Largest number of urgent PDUs that may wait when the target requests another answer. It is more than a target
+/// can request before the session has a chance to answer.
 const MAX_URGENT: usize = 1 << 16;
 
 /// A PDU that does not wait for the command window.
@@ -27,7 +27,7 @@ pub(crate) enum Urgent {
     Task(Itt),
     /// The answer to a NOP-In of the target.
     PingReply { ttt: Ttt, lun: Lun },
-    /// A NOP-Out that asks for no answer and acknowledges what has come.
+    /// A NOP-Out that requests no answer and acknowledges what has arrived.
     Acknowledgement { lun: Lun },
 }
 
@@ -44,17 +44,18 @@ pub(crate) enum Next {
     },
 }
 
-/// What may be outstanding on a connection with a limit lies in this many Data-Outs at least.
+/// The least number of Data-Outs into which the write limit of a connection is divided.
 const DATA_OUTS_OUTSTANDING: u64 = 8;
-/// No Data-Out need be shorter, bytes: a second of 64 kbit/s.
+/// No Data-Out need be shorter than this, bytes: one second at 64 kbit/s.
 const MIN_DATA_OUT: usize = 8 << 10;
 
 /// The queues of one connection, and its limits for new commands.
 #[derive(Debug)]
 pub(crate) struct Transmitter {
-    /// What goes out before anything else and uses no CmdSN up.
+    /// PDUs that are sent before anything else and consume no CmdSN.
     urgent: VecDeque<Urgent>,
-    /// Task management requests that were too many at once, until one of the others is answered.
+    /// Task management requests that the target refused because it had too many, until one of the others is
+    /// answered.
     deferred: VecDeque<Itt>,
     /// Writes whose first burst is not complete, in the order of their commands.
     unsolicited: VecDeque<Itt>,
@@ -62,9 +63,9 @@ pub(crate) struct Transmitter {
     solicited: VecDeque<Itt>,
     /// Whether new commands have their turn after the Data-Out that was just queued.
     commands_first: bool,
-    /// How much write data may be outstanding at once, bytes.
+    /// How much write data may be outstanding, bytes.
     write_limit: u64,
-    /// How much read data may be awaited at once, bytes.
+    /// How much read data may be awaited, bytes.
     read_limit: u64,
     /// The load up to which it takes new commands at the moment, bytes.
     share: u64,
@@ -86,20 +87,20 @@ impl Default for Transmitter {
 }
 
 impl Transmitter {
-    /// What is left of it when the transport connection is made again during the login.
+    /// Returns what is kept when the transport connection is made again during the login.
     pub(super) fn restarted(&mut self) -> Self {
         let urgent = std::mem::take(&mut self.urgent);
         let (write_limit, read_limit) = (self.write_limit, self.read_limit);
         Self { urgent, write_limit, read_limit, ..Self::default() }
     }
 
-    /// Whether nothing waits here.
+    /// Returns whether nothing waits here.
     pub(super) fn is_empty(&self) -> bool {
         self.urgent.is_empty() && self.unsolicited.is_empty() && self.solicited.is_empty()
     }
 
-    /// What goes out next, taken off its queue. `command` is the one whose turn it is in the session,
-    /// if the connection may carry it.
+    /// Takes the next PDU to send off its queue. `command` is the one whose turn it is in the session, if the
+    /// connection may carry it.
     pub(super) fn next(
         &mut self,
         cid: Cid,
@@ -142,7 +143,7 @@ impl Transmitter {
         self.urgent.remove(at)
     }
 
-    /// Whether a request has to wait until the first burst of the task that it aborts is in wire
+    /// Returns whether a request has to wait until the first burst of the task that it aborts is in wire
     /// order.
     fn waits_for_burst(&self, request: Itt, tasks: &TaskSet) -> bool {
         tasks.aborted_by(request).is_some_and(|itt| self.unsolicited.contains(&itt))
@@ -160,15 +161,15 @@ impl Transmitter {
         })
     }
 
-    /// Whether a new command may go out here. No write begins while a first burst is under way
-    /// (RFC 7143 §4.2.5.2).
+    /// Returns whether a new command may be sent here. No write begins before the first burst of an earlier one
+    /// is complete (RFC 7143 §4.2.5.2).
     fn has_turn(&self, task: &Task, load: Load, agreed: &Negotiated) -> bool {
         let is_behind_burst = task.write().is_some() && !self.unsolicited.is_empty();
         load.bytes < self.share && !is_behind_burst && !self.is_at_write_limit(task, load, agreed)
     }
 
-    /// Whether a write has to wait for others of the connection to end. One that starts over does not: the others may
-    /// wait for it, as the target executes nothing behind a missing CmdSN (RFC 7143 §4.2.2.1).
+    /// Returns whether a write has to wait for others of the connection to end. One that starts over does not:
+    /// the others may wait for it, as the target executes nothing after a missing CmdSN (RFC 7143 §4.2.2.1).
     pub(super) fn is_at_write_limit(&self, task: &Task, load: Load, agreed: &Negotiated) -> bool {
         let outstanding = load.outstanding;
         let waits_for_others = outstanding > 0 && !task.starts_over();
@@ -177,8 +178,8 @@ impl Transmitter {
         })
     }
 
-    /// Whether a read has to wait for others of the connection to end. One that starts over does not: see
-    /// [`is_at_write_limit`](Self::is_at_write_limit).
+    /// Returns whether a read has to wait for others of the connection to end. One that starts over does not:
+    /// see [`is_at_write_limit`](Self::is_at_write_limit).
     pub(super) fn is_at_read_limit(&self, cid: Cid, task: &Task, tasks: &TaskSet) -> bool {
         let Some(len) = task.read_len().filter(|_| self.read_limit < u64::MAX) else {
             return false;
@@ -187,24 +188,24 @@ impl Transmitter {
         awaited > 0 && !task.starts_over() && awaited.saturating_add(len) > self.read_limit
     }
 
-    /// How long the data segment of a Data-Out may be, bytes, a multiple of four: a part of what may be outstanding. LIO
+    /// Returns the longest data segment of a Data-Out, bytes, a multiple of four: a part of the write limit. LIO
     /// waits for 3 seconds from one Data-Out to the next.
     fn longest_data_out(&self) -> usize {
         let part = usize::try_from(self.write_limit / DATA_OUTS_OUTSTANDING).unwrap_or(usize::MAX);
         (part & !3).max(MIN_DATA_OUT)
     }
 
-    /// Sets how much write data may be outstanding at once, bytes.
+    /// Sets how much write data may be outstanding, bytes.
     pub(crate) const fn limit_writes(&mut self, bytes: u64) {
         self.write_limit = bytes;
     }
 
-    /// Sets how much read data may be awaited at once, bytes.
+    /// Sets how much read data may be awaited, bytes.
     pub(crate) const fn limit_reads(&mut self, bytes: u64) {
         self.read_limit = bytes;
     }
 
-    /// How much write data may be outstanding at once, bytes, never zero; `None` without a limit.
+    /// Returns how much write data may be outstanding, bytes, never zero; `None` without a limit.
     pub(crate) fn write_limit(&self) -> Option<u64> {
         Some(self.write_limit.max(1)).filter(|limit| *limit < u64::MAX)
     }
@@ -219,11 +220,11 @@ impl Transmitter {
         self.urgent.push_back(Urgent::Task(itt));
     }
 
-    /// Queues what the target has to be told on its own demand. One that asks again and again, and
-    /// does not take the answers, is not waited for.
+    /// Queues an answer that the target requests. A target that keeps requesting answers and does not read them
+    /// breaks the protocol.
     ///
     /// # Errors
-    /// When too much waits already.
+    /// When too many urgent PDUs wait already.
     pub(crate) fn reply(&mut self, reply: Urgent) -> Result<(), ProtocolError> {
         if self.urgent.len() >= MAX_URGENT {
             return Err(ProtocolError::Unread { limit: MAX_URGENT });
@@ -232,12 +233,12 @@ impl Transmitter {
         Ok(())
     }
 
-    /// Whether immediate requests wait here.
+    /// Returns whether immediate requests wait here.
     pub(crate) fn has_requests(&self) -> bool {
         self.urgent.iter().any(|urgent| matches!(urgent, Urgent::Task(_)))
     }
 
-    /// Takes out what does not wait for the command window.
+    /// Takes the urgent PDUs.
     pub(crate) fn take_urgent(&mut self) -> VecDeque<Urgent> {
         std::mem::take(&mut self.urgent)
     }
@@ -247,14 +248,14 @@ impl Transmitter {
         self.deferred.push_back(itt);
     }
 
-    /// Queues the oldest request that was deferred; its tag.
+    /// Queues the oldest request that was deferred, and returns its tag.
     pub(crate) fn resume_deferred(&mut self) -> Option<Itt> {
         let itt = self.deferred.pop_front()?;
         self.request(itt);
         Some(itt)
     }
 
-    /// Whether a request waits here, deferred or not.
+    /// Returns whether a request waits here, deferred or not.
     pub(crate) fn has_request(&self, itt: Itt) -> bool {
         self.deferred.contains(&itt) || self.urgent.contains(&Urgent::Task(itt))
     }
@@ -269,17 +270,17 @@ impl Transmitter {
         })
     }
 
-    /// A command went out whose first burst is not complete.
+    /// Queues a write whose command was put in wire order and whose first burst is not complete.
     pub(crate) fn burst_begun(&mut self, itt: Itt) {
         self.unsolicited.push_back(itt);
     }
 
-    /// So many more R2Ts of a task are to be served.
+    /// Queues `count` more R2Ts of a task.
     pub(crate) fn serve_r2ts(&mut self, itt: Itt, count: usize) {
         self.solicited.extend(std::iter::repeat_n(itt, count));
     }
 
-    /// Serves no R2T of a task any more.
+    /// Removes the R2Ts of a task.
     pub(crate) fn withdraw_r2ts(&mut self, itt: Itt) {
         self.solicited.retain(|queued| *queued != itt);
     }

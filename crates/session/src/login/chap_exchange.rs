@@ -9,8 +9,8 @@
 //!   CHAP_N=… CHAP_R=… [CHAP_I=… CHAP_C=…] ──►                               T=1
 //!                                       ◄──   [CHAP_N=… CHAP_R=…]           T=1
 //! ```
-//! What stands in brackets belongs to mutual CHAP. Each step has exactly these keys; anything
-//! more, less or repeated ends the login.
+//! Keys in brackets belong to mutual CHAP. Each step has exactly these keys; a missing, further or repeated key
+//! ends the login.
 
 use std::fmt;
 
@@ -39,8 +39,8 @@ impl<'a> AuthenticationKeys<'a> {
         self.0.is_empty()
     }
 
-    /// Checks the keys outside an authentication: there must be none. Some targets say
-    /// `AuthMethod=None` unasked, which changes nothing where there are no credentials.
+    /// Checks the keys outside an authentication: there must be none. Some targets send `AuthMethod=None`
+    /// unasked, which changes nothing if there are no credentials.
     pub(super) fn check_idle(&self, no_credentials: bool) -> Result<(), AuthenticationError> {
         let harmless = |pair: &(Key, &str)| no_credentials && *pair == (Key::AuthMethod, NONE);
         match self.0.iter().find(|pair| !harmless(pair)) {
@@ -63,28 +63,28 @@ impl<'a> AuthenticationKeys<'a> {
     }
 }
 
-/// What the target asks for.
+/// The challenge of the target.
 struct Challenge {
     algorithm: ChapAlgorithm,
     identifier: u8,
     bytes: Vec<u8>,
 }
 
-/// What this side asks for, in mutual CHAP.
+/// The challenge of this side, in mutual CHAP.
 struct OwnChallenge {
     identifier: u8,
     challenge: IssuedChallenge,
 }
 
-/// What this side says next, or has said and waits for the answer to.
+/// The step that this side sends next, or has sent and waits for the answer to.
 enum Step {
     /// AuthMethod.
     Method,
     /// The list of algorithms.
     Algorithms,
-    /// The response, and in mutual CHAP, once written, the own challenge.
+    /// The response, and in mutual CHAP also the own challenge, once it is written.
     Response { theirs: Challenge, own: Option<OwnChallenge> },
-    /// Nothing: both sides have proved what they had to.
+    /// Nothing: the authentication is complete.
     Complete,
 }
 
@@ -96,7 +96,7 @@ pub(super) struct ChapExchange {
 }
 
 impl ChapExchange {
-    /// `single` offers MD5 alone, if it is configured at all: some targets take CHAP_A for one
+    /// Creates an exchange. `single` offers only MD5, if it is configured at all: some targets read CHAP_A as one
     /// number.
     pub(super) fn new(chap: &Chap, issued: &IssuedChallenges, single: bool) -> Self {
         let single = single && chap.algorithms.contains(&ChapAlgorithm::Md5);
@@ -104,18 +104,19 @@ impl ChapExchange {
         Self { step: Step::Method, offered, issued: issued.clone() }
     }
 
-    /// Whether the next request proposes to leave the security stage.
+    /// Returns whether the next request proposes to leave the security stage.
     pub(super) const fn wants_transit(&self) -> bool {
         matches!(self.step, Step::Response { .. } | Step::Complete)
     }
 
-    /// Whether nothing is left to prove.
+    /// Returns whether nothing is left to prove.
     pub(super) const fn is_complete(&self) -> bool {
         matches!(self.step, Step::Complete)
     }
 
-    /// Whether the target may have failed over the algorithms: it takes the list for one number, or
-    /// picks one whose responses it cannot hold. A wrong password is told from that by its status.
+    /// Returns whether the target may have failed because of the algorithms: it reads the list as one number, or
+    /// picks an algorithm whose responses are too long for it. The status shows whether a wrong password is the
+    /// cause.
     pub(super) fn may_have_stumbled_over_list(&self, error: &LoginError) -> bool {
         let is_status = |status| *error == LoginError::Status(status);
         // An answer without any choice is a refusal too.
@@ -135,8 +136,8 @@ impl ChapExchange {
         self.offers_more_than_md5() && stumbled
     }
 
-    /// Whether a target that closes the connection now may have failed over the algorithms: while the
-    /// list is the last thing it got. After the response a wrong password would look the same.
+    /// Returns whether a target that closes the connection now may have failed because of the algorithms: only
+    /// while the list is the last thing it received. After the response a wrong password would look the same.
     pub(super) fn may_have_closed_over_list(&self) -> bool {
         self.offers_more_than_md5() && matches!(self.step, Step::Algorithms)
     }
@@ -252,7 +253,7 @@ fn write_challenge(
     OwnChallenge { identifier, challenge }
 }
 
-/// The configuration decides that there is CHAP; any other method is a downgrade.
+/// Checks that the target has chosen CHAP. The configuration requires it; any other method is a downgrade.
 fn receive_method(chap: &Chap, keys: AuthenticationKeys<'_>) -> Result<Step, AuthenticationError> {
     check(chap)?;
     match keys.exactly([Key::AuthMethod])? {
@@ -292,8 +293,8 @@ fn check_name(target: &TargetCredentials, name: &str) -> Result<(), Authenticati
     }
 }
 
-/// A response that this side would give itself proves nothing: it may have been got from this
-/// side on another connection (RFC 7143 §9.2.1).
+/// Checks the target's response. One that equals this side's own proves nothing: the target may have received it
+/// from this side on another connection (RFC 7143 §9.2.1).
 fn check_response(
     chap: &Chap,
     target: &TargetCredentials,

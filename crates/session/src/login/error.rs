@@ -10,13 +10,13 @@ use thiserror::Error;
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum LoginError {
-    /// The target refused, and says why (RFC 7143 §11.13.5).
+    /// The target refused the login. The status says why (RFC 7143 §11.13.5).
     #[error("the target refused the login: {0}")]
     Status(LoginStatus),
-    /// One side could not prove itself, or is not configured to (RFC 7143 §12.1).
+    /// One side could not prove its identity, or is not configured to (RFC 7143 §12.1).
     #[error("authentication failed: {0}")]
     Authentication(#[from] AuthenticationError),
-    /// A key of the target that breaks the rules of its negotiation (RFC 7143 §6.2, §13).
+    /// The target's value of a key violates the rules of its negotiation (RFC 7143 §6.2, §13).
     #[error("negotiation of {key} failed: {why}")]
     Negotiation {
         /// The key's name.
@@ -24,27 +24,27 @@ pub enum LoginError {
         /// The defect of the value.
         why: NegotiationFault,
     },
-    /// A text that is no list of `key=value` pairs (RFC 7143 §6.1).
+    /// A text of the target is not a list of `key=value` pairs (RFC 7143 §6.1).
     #[error("the target's text is malformed: {0}")]
     Text(#[from] TextError),
-    /// A Login Response that does not fit its request (RFC 7143 §11.13).
+    /// A Login Response does not suit its request (RFC 7143 §11.13).
     #[error("the target broke the login protocol: {0}")]
     Protocol(#[from] LoginViolation),
-    /// The target keeps the login going without an end.
+    /// The target does not end the login: it took more exchanges than are allowed.
     #[error("no end of the login after {0} exchanges")]
     TooManyExchanges(u32),
-    /// The portal belongs to another portal group than the configuration wants (RFC 7143 §13.9).
+    /// The portal belongs to another portal group than the configuration requires (RFC 7143 §13.9).
     #[error("the portal belongs to portal group {found}, not to {expected} as configured")]
     PortalGroup {
-        /// The tag of the configuration.
+        /// Tag in the configuration.
         expected: u16,
-        /// The tag that the target declared.
+        /// Tag that the target has declared.
         found: u16,
     },
 }
 
 impl LoginError {
-    /// Whether credentials are the cause: wrong, missing, or not good enough for either side.
+    /// Returns whether credentials are the cause: wrong, missing, or not good enough for either side.
     pub const fn is_authentication(&self) -> bool {
         match self {
             Self::Authentication(_) => true,
@@ -60,18 +60,18 @@ impl LoginError {
         }
     }
 
-    /// Whether the portal knows no such target, or knows it no longer (status 0203, 0204).
+    /// Returns whether the portal knows no such target, or knows it no longer (status 0203, 0204).
     pub const fn is_target_not_found(&self) -> bool {
         matches!(self, Self::Status(LoginStatus::TARGET_NOT_FOUND | LoginStatus::TARGET_REMOVED))
     }
 
-    /// Whether the same login may succeed later: the fault is the target's and may pass (status
-    /// class 3). Any other login should not be tried again unchanged.
+    /// Returns whether the same login may succeed later: the fault is the target's and may pass (status class
+    /// 3). Any other login should not be tried again unchanged.
     pub const fn is_retryable(&self) -> bool {
         matches!(self, Self::Status(status) if status.class == LoginStatus::CLASS_TARGET_ERROR)
     }
 
-    /// Whether the target broke the rules of the authentication, so that other credentials would not
+    /// Returns whether the target broke the rules of the authentication, so that other credentials would not
     /// help.
     pub const fn is_authentication_violation(&self) -> bool {
         match self {
@@ -100,7 +100,7 @@ pub enum NegotiationFault {
     /// The value is longer than 255 bytes (RFC 7143 §6.1).
     #[error("a value of {0} bytes is too long")]
     TooLong(usize),
-    /// The answer is no result that the proposal allows.
+    /// The answer is not a result that the proposal allows.
     #[error("the target answered {}, but {proposed} was proposed", printable(answered))]
     NotOffered {
         /// The value proposed.
@@ -108,22 +108,22 @@ pub enum NegotiationFault {
         /// The value answered.
         answered: String,
     },
-    /// The target does not know a key that it has to know.
+    /// The target does not understand a key that it must understand.
     #[error("the target must understand this key")]
     NotUnderstood,
-    /// `Reject`, `Irrelevant` or `NotUnderstood` without a proposal to answer.
+    /// The target answered `Reject`, `Irrelevant` or `NotUnderstood` to a key that was not proposed.
     #[error("an answer without a proposal")]
     AnswerWithoutProposal,
     /// The key came a second time in one login (RFC 7143 §6.4).
     #[error("the key came twice")]
     Repeated,
-    /// Only an initiator sends the key.
+    /// The target sent a key that only an initiator may send.
     #[error("a target must not send this key")]
     WrongDirection,
-    /// The key belongs in another phase or stage.
+    /// The key belongs in another phase of the session, or in another stage of the login.
     #[error("the key does not belong in this stage of the login")]
     WrongStage,
-    /// No value is left that the configuration accepts.
+    /// The target did not agree to the value that the configuration requires.
     #[error("the configuration insists on {0}")]
     Required(&'static str),
     /// FirstBurstLength exceeds MaxBurstLength (RFC 7143 §13.14).
@@ -140,22 +140,22 @@ pub enum NegotiationFault {
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum AuthenticationError {
-    /// The target wants no CHAP, but the configuration does; going on would be a downgrade.
+    /// The configuration requires CHAP, but the target does not use it. To continue would be a downgrade.
     #[error("CHAP is configured, but the target does not use it")]
     MethodRefused,
     /// The target supports none of the proposed algorithms.
     #[error("the target supports none of the CHAP algorithms proposed")]
     AlgorithmRefused,
-    /// The target picked an algorithm that was not proposed.
+    /// The target chose an algorithm that was not proposed.
     #[error("the target picked a CHAP algorithm that was not proposed")]
     AlgorithmNotOffered,
-    /// A key of this step is missing.
+    /// The target did not send a key that belongs to this step.
     #[error("the target sent no {0}")]
     Missing(&'static str),
-    /// A key that belongs to another step.
+    /// The target sent a key that belongs to another step.
     #[error("the target sent {0} out of its order")]
     Unexpected(&'static str),
-    /// A key whose value is malformed or has an illegal length.
+    /// The target sent a key with a value that is malformed or has an illegal length.
     #[error("the target sent a value of {0} that is not acceptable")]
     Malformed(&'static str),
     /// The target sent back a challenge that this process issued: a reflection attack.
@@ -165,16 +165,16 @@ pub enum AuthenticationError {
     /// same secret in both directions.
     #[error("the target answered with this initiator's own secret")]
     ReflectedResponse,
-    /// The target does not know its secret.
+    /// The target's response to the challenge is wrong: it does not know its secret.
     #[error("the target could not prove that it knows its secret")]
     WrongResponse,
-    /// The target goes by another name than the configuration wants.
+    /// The CHAP name of the target is not the one in the configuration.
     #[error("the target's CHAP name is not the configured one")]
     WrongName,
-    /// The target ended the security stage too early.
+    /// The target ended the security stage before the authentication was complete.
     #[error("the target ended the security stage before the authentication was complete")]
     Incomplete,
-    /// The configured user name is empty, longer than 255 bytes, or holds a NUL.
+    /// The configured user name is empty or longer than 255 bytes, or contains a NUL.
     #[error("the CHAP user name must have 1 to 255 bytes and no NUL")]
     UserName,
     /// No algorithm is configured.
@@ -190,7 +190,7 @@ pub enum AuthenticationError {
 }
 
 impl AuthenticationError {
-    /// Whether the target broke the rules of RFC 7143 §12.1.3.
+    /// Returns whether the target broke the rules of RFC 7143 §12.1.3.
     const fn is_violation(self) -> bool {
         match self {
             Self::AlgorithmNotOffered
@@ -216,30 +216,30 @@ impl AuthenticationError {
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum LoginViolation {
-    /// A response while no request was outstanding.
+    /// The target sent a response while no request was outstanding.
     #[error("a response without a request")]
     Unsolicited,
-    /// A field that must repeat the request does not.
+    /// A field of the response must repeat the value of the request, and does not.
     #[error("{0} is not the one of the request")]
     Mismatch(&'static str),
-    /// A protocol version that was not proposed.
+    /// The target chose a protocol version that was not proposed.
     #[error("protocol version {0} was not proposed")]
     Version(u8),
-    /// StatSN does not follow the response before.
+    /// StatSN does not follow the StatSN of the response before.
     #[error("StatSN {found} came where {expected} was due")]
     StatSn {
-        /// The next StatSN by our count.
+        /// The expected StatSN.
         expected: StatSn,
         /// The number that the target sent.
         found: StatSn,
     },
-    /// A transition that was not proposed.
+    /// The target made a transition to another stage that was not proposed.
     #[error("a transition that was not proposed")]
     Transition,
-    /// Text in the middle of a request that has not come to its end.
+    /// The target sent text before the text of the request was complete.
     #[error("an answer to a text that was not complete")]
     Interruption,
-    /// A redirection without a TargetAddress that can be understood (RFC 7143 §11.13.5).
+    /// The target redirects the login, but sends no valid TargetAddress (RFC 7143 §11.13.5).
     #[error("a redirection without a usable TargetAddress")]
     Redirection,
 }

@@ -1,4 +1,4 @@
-//! What the logins of a session have in common.
+//! State that all logins of a session share.
 
 use std::fmt;
 
@@ -9,10 +9,10 @@ use super::Login;
 use crate::config::Config;
 use crate::entropy::Entropy;
 
-/// The source of challenges, and what was learnt of the target in earlier logins.
+/// The source of challenges, and what earlier logins found out about the target.
 pub(crate) struct Logins {
     entropy: Box<dyn Entropy>,
-    /// The target cannot read a list of CHAP algorithms.
+    /// Whether the target cannot read a list of CHAP algorithms.
     single_chap_algorithm: bool,
 }
 
@@ -21,12 +21,12 @@ impl Logins {
         Self { entropy: Box::new(entropy), single_chap_algorithm: false }
     }
 
-    /// Proposes MD5 alone from now on.
+    /// Makes later logins propose MD5 alone.
     pub(crate) const fn use_single_chap_algorithm(&mut self) {
         self.single_chap_algorithm = true;
     }
 
-    /// Whether the next login proposes MD5 alone.
+    /// Returns whether the next login proposes MD5 alone.
     pub(crate) const fn uses_single_chap_algorithm(&self) -> bool {
         self.single_chap_algorithm
     }

@@ -46,7 +46,7 @@ use text::{Incoming, Outgoing, SeenKeys};
 /// How many exchanges a login may take. The longest that makes sense has some ten.
 const MAX_EXCHANGES: u32 = 64;
 
-/// What tells one login from another, the same in all its requests (RFC 7143 §11.12).
+/// The fields that identify a login, the same in all its requests (RFC 7143 §11.12).
 #[derive(Clone, Debug)]
 pub(crate) struct LoginIdentity {
     pub(crate) cid: Cid,
@@ -58,11 +58,11 @@ pub(crate) struct LoginIdentity {
     pub(crate) leading: bool,
     /// What the session has agreed on, for a connection that is added to it.
     pub(crate) session: Option<Negotiated>,
-    /// Offer one CHAP algorithm alone.
+    /// Whether to offer only one CHAP algorithm.
     pub(crate) single_chap_algorithm: bool,
 }
 
-/// What a response has brought about.
+/// The result of a response.
 #[derive(Debug)]
 pub(crate) enum Progress {
     /// The next request is due.
@@ -73,7 +73,7 @@ pub(crate) enum Progress {
     FullFeature(Box<LoggedIn>),
 }
 
-/// What a complete login leaves behind.
+/// The result of a complete login.
 #[derive(Debug)]
 pub(crate) struct LoggedIn {
     pub(crate) tsih: Tsih,
@@ -86,9 +86,9 @@ pub(crate) struct LoggedIn {
 /// Whose turn it is.
 #[derive(Clone, Copy, Debug)]
 enum Turn {
-    /// The text of this side's next step is to be written.
+    /// The text of this side's next step must be written.
     Write,
-    /// It is written; the rest of it, or nothing more of it, is to be sent.
+    /// The text is written. Its rest, which may be empty, must be sent.
     Send,
     /// A request is outstanding.
     Receive(Sent),
@@ -101,7 +101,7 @@ struct Sent {
     continued: bool,
 }
 
-/// What this side has still to say by itself.
+/// What this side still has to send unasked.
 #[derive(Clone, Copy, Debug)]
 struct Unsaid {
     names: bool,
@@ -202,13 +202,14 @@ impl Login {
         if response.transit { self.leave_stage(response) } else { Ok(self.go_on(Turn::Write)) }
     }
 
-    /// Whether a failed login is worth one more try with
+    /// Returns whether a failed login is worth one more try with
     /// [`single_chap_algorithm`](LoginIdentity::single_chap_algorithm).
     pub(crate) fn may_retry_with_single_algorithm(&self, error: &LoginError) -> bool {
         self.chap.as_ref().is_some_and(|chap| chap.may_have_stumbled_over_list(error))
     }
 
-    /// The same, for a login whose connection the target has closed without an answer.
+    /// Returns whether to retry with [`single_chap_algorithm`](LoginIdentity::single_chap_algorithm), after the
+    /// target has closed the connection without an answer.
     pub(crate) fn may_retry_after_close(&self) -> bool {
         let is_outstanding = matches!(self.turn, Turn::Receive(_));
         is_outstanding && self.chap.as_ref().is_some_and(ChapExchange::may_have_closed_over_list)
@@ -265,7 +266,8 @@ impl Login {
         Ok(())
     }
 
-    /// Only a login that goes on has another request; one that has failed or ended says no more.
+    /// Continues the login with `turn`. A login that has failed or ended never gets here, and sends no more
+    /// requests.
     fn go_on(&mut self, turn: Turn) -> Progress {
         self.turn = turn;
         Progress::Pending
@@ -322,9 +324,9 @@ impl Login {
         })))
     }
 
-    /// The last response assigns the handle of a new session, or repeats that of an old one. In
-    /// the responses before it the field means nothing (RFC 7143 §11.13.3). A new session may go
-    /// without a handle: then no connection can join it.
+    /// Checks the TSIH of the last response, which assigns the handle of a new session, or repeats that of an
+    /// existing one. In the responses before it the field means nothing (RFC 7143 §11.13.3). A new session may
+    /// lack a handle: then no connection can join it.
     fn check_tsih(&self, tsih: Tsih) -> Result<(), LoginViolation> {
         if self.identity.tsih != Tsih::NEW_SESSION && self.identity.tsih != tsih {
             return Err(LoginViolation::Mismatch("TSIH"));
@@ -337,7 +339,7 @@ fn is_authentication(key: Key) -> bool {
     key == Key::AuthMethod || key.definition().kind == Kind::Authentication
 }
 
-/// Says who is there and what for; only in the first request (RFC 7143 §6.3, §13.4-13.7, §13.21).
+/// Writes names and session type; only in the first request (RFC 7143 §6.3, §13.4-13.7, §13.21).
 fn write_names(config: &Config, leading: bool, text: &mut TextBuilder) {
     text.pair(Key::InitiatorName.name(), config.initiator_name.as_str());
     let session_type = match &config.kind {

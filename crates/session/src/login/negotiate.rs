@@ -1,5 +1,4 @@
-//! Operational parameters: what is proposed, what is answered, and what holds in the end
-//! (RFC 7143 §6.2, §13).
+//! Operational parameters: proposals, answers, and the results (RFC 7143 §6.2, §13).
 
 use iscsi_pdu::keys::{
     CRC32C, IRRELEVANT, Key, Kind, MAX_VALUE_LEN, NOT_UNDERSTOOD, REJECT, Sender, TextBuilder, Use,
@@ -16,7 +15,7 @@ use crate::params::Negotiated;
 #[derive(Debug)]
 pub(super) struct Negotiation {
     parameters: Vec<Parameter>,
-    /// What holds where nothing is negotiated, and what the target declares of itself.
+    /// The values that apply if nothing is negotiated, and the declarations of the target.
     base: Negotiated,
     discovery: bool,
     expected_portal_group: Option<u16>,
@@ -25,8 +24,8 @@ pub(super) struct Negotiation {
 }
 
 impl Negotiation {
-    /// The leading connection negotiates the session, an added one (`session` is what was agreed
-    /// for it) only itself.
+    /// Creates a negotiation. The leading connection negotiates the session; an added one negotiates only its own
+    /// parameters, and `session` is what was agreed for the session.
     pub(super) fn new(config: &Config, session: Option<&Negotiated>) -> Self {
         let base = session.map_or_else(Negotiated::default, of_added_connection);
         Self {
@@ -120,7 +119,7 @@ impl Negotiation {
                 return Ok(());
             }
             Kind::Obsolete { reply } => reply,
-            // A key of the whole session on an added connection: what was agreed stays.
+            // A key of the whole session on an added connection: the agreed value stays.
             Kind::List
             | Kind::Minimum { .. }
             | Kind::Maximum { .. }
@@ -144,17 +143,18 @@ impl Negotiation {
         self.replies.push((name.to_owned(), value.to_owned()));
     }
 
-    /// The longest data segment that the target takes, as far as it has said, bytes.
+    /// Returns the longest data segment that the target takes, as far as it has declared one, bytes.
     pub(super) fn target_max_recv_data_segment_length(&self) -> u32 {
         let declared = self.number(Key::MaxRecvDataSegmentLength);
         declared.unwrap_or(self.base.target_max_recv_data_segment_length)
     }
 
-    /// What holds when the login ends here.
+    /// Returns the parameters in force when the login ends here.
     ///
     /// # Errors
     ///
-    /// A combination that the standard or the configuration forbids; only now are all keys known.
+    /// A combination that the standard or the configuration forbids. It can be checked only here, where all keys
+    /// are known.
     pub(super) fn finish(&mut self) -> Result<Negotiated, LoginError> {
         self.forget_unanswered();
         let negotiated = self.negotiated();
@@ -163,7 +163,7 @@ impl Negotiation {
         self.check_bursts(negotiated)
     }
 
-    /// A proposal that the target left no room to answer has come to no result.
+    /// Drops the results of the target's proposals that this side had no chance to answer.
     fn forget_unanswered(&mut self) {
         for (name, _) in self.replies.drain(..) {
             let mut parameters = self.parameters.iter_mut();
@@ -208,8 +208,8 @@ impl Negotiation {
         Ok(())
     }
 
-    /// FirstBurstLength must not exceed MaxBurstLength. Where writes never start without an R2T
-    /// it means nothing, and a default or an old answer must not fail the login.
+    /// Checks that FirstBurstLength does not exceed MaxBurstLength. If writes never start without an R2T, it
+    /// means nothing, and a default or an old answer must not fail the login.
     fn check_bursts(&self, mut negotiated: Negotiated) -> Result<Negotiated, LoginError> {
         let first = negotiated.first_burst_length;
         let max = negotiated.max_burst_length;
@@ -250,8 +250,8 @@ impl Negotiation {
         self.number(key).map_or(base, |number| u8::try_from(number).unwrap_or(u8::MAX))
     }
 
-    /// A boolean that is not answered is the result of the own proposal and the default: the
-    /// answer may be left out where the proposal alone decides (RFC 7143 §6.2.2).
+    /// Returns a boolean. Without an answer it is the result of the own proposal and the default: the answer may
+    /// be omitted if the proposal alone decides (RFC 7143 §6.2.2).
     fn boolean(&self, key: Key, base: bool) -> bool {
         let Some(parameter) = self.find(key) else { return base };
         match (parameter.outcome, parameter.own) {
@@ -278,8 +278,8 @@ impl Negotiation {
     }
 }
 
-/// What an added connection starts from: the session's agreement, without what belongs to the
-/// connection it was made on.
+/// Returns the values from which an added connection starts: those of the session, without those of the
+/// connection on which they were agreed.
 fn of_added_connection(session: &Negotiated) -> Negotiated {
     let default = Negotiated::default();
     Negotiated {
@@ -291,10 +291,10 @@ fn of_added_connection(session: &Negotiated) -> Negotiated {
     }
 }
 
-/// Whether a target may send the key in a stage of the login.
+/// Checks that a target may send the key in a stage of the login.
 fn check_place(stage: Stage, key: Key) -> Result<(), NegotiationFault> {
     let definition = key.definition();
-    // A target tells names of targets only in answer to SendTargets (RFC 7143 §13.4).
+    // A target sends names of targets only in answer to SendTargets (RFC 7143 §13.4).
     if definition.sender == Sender::Initiator || key == Key::TargetName {
         return Err(NegotiationFault::WrongDirection);
     }

@@ -1,4 +1,4 @@
-//! One negotiated key: this side's value, and what became of it (RFC 7143 §6.2).
+//! One negotiated key: this side's value, and the result (RFC 7143 §6.2).
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use iscsi_pdu::keys::{
 use super::error::NegotiationFault;
 use crate::config::{Config, DigestOffer, Offer, SessionKind};
 
-/// A value as this side says it.
+/// A value as this side sends it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Value {
     Number(u32),
@@ -29,7 +29,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// Whether a value is one of the reserved answers, which no proposal may be (RFC 7143 §6.2).
+/// Returns whether a value is one of the reserved answers, which no proposal may be (RFC 7143 §6.2).
 pub(super) fn is_reserved_answer(value: &str) -> bool {
     [REJECT, IRRELEVANT, NOT_UNDERSTOOD].contains(&value)
 }
@@ -39,9 +39,9 @@ pub(super) fn is_reserved_answer(value: &str) -> bool {
 pub(super) struct Parameter {
     pub(super) key: Key,
     pub(super) own: Value,
-    /// Whether this side says its value unasked, so that what comes is the answer.
+    /// Whether this side proposes its value, so that the target's value is an answer.
     pub(super) proposed: bool,
-    /// The result; without one the default holds.
+    /// The result; without one the default applies.
     pub(super) outcome: Option<Value>,
 }
 
@@ -77,12 +77,12 @@ impl Parameter {
         Ok(())
     }
 
-    /// Whether a reserved answer leaves the value as it is.
+    /// Returns whether a reserved answer leaves the value unchanged.
     fn keeps_value(&self, answer: &str) -> Result<bool, NegotiationFault> {
         let negotiated = !matches!(self.kind(), Kind::DeclaredNumber { .. });
         match answer {
             REJECT | IRRELEVANT => Ok(negotiated),
-            // Only this key is younger than the standard that every target must know.
+            // Only this key is newer than the standard that every target must know.
             NOT_UNDERSTOOD if self.key == Key::ISCSIProtocolLevel => Ok(true),
             NOT_UNDERSTOOD if negotiated => Err(NegotiationFault::NotUnderstood),
             _ => Ok(false),
@@ -94,7 +94,8 @@ impl Parameter {
         NegotiationFault::NotOffered { proposed: self.own.to_string(), answered }
     }
 
-    /// Takes the target's proposal; the result, `None` if there can be none, is the answer.
+    /// Takes the target's proposal, and returns the result, which is the answer; `None` if there can be no
+    /// result.
     pub(super) fn take_proposal(&mut self, proposal: &str) -> Result<Option<Value>, TextError> {
         self.outcome = match self.own {
             Value::Number(own) => {
@@ -148,7 +149,8 @@ fn of_connection(offer: &Offer, discovery: bool) -> Vec<Parameter> {
     ]
 }
 
-/// A discovery session proposes none of these, but answers what it is asked.
+/// Returns the keys of a session. A discovery session proposes none of them, but answers those that the target
+/// proposes.
 fn of_session(offer: &Offer, discovery: bool) -> impl Iterator<Item = Parameter> {
     let first_burst = offer.first_burst_length.min(offer.max_burst_length);
     let level = offer.protocol_level.unwrap_or(1);

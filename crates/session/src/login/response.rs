@@ -1,4 +1,4 @@
-//! What a Login Response says besides its text (RFC 7143 §11.13).
+//! The fields of a Login Response besides its text (RFC 7143 §11.13).
 
 use iscsi_pdu::keys::{Key, decode_pairs};
 use iscsi_pdu::{Itt, LOGIN_VERSION, LoginResponse, LoginStatus, Stage, StatSn, TargetAddress};
@@ -25,8 +25,8 @@ pub(super) struct Expected {
 }
 
 impl Expected {
-    /// Checks a response of status class 0. Fields of others are not to be relied on. The ISID, which
-    /// some targets do not echo, tells nothing that the connection does not: it has one login.
+    /// Checks a response of status class 0. The fields of other responses are not reliable. The ISID is not
+    /// checked: some targets do not echo it, and a connection has only one login.
     pub(super) fn check(&self, response: &LoginResponse) -> Result<(), LoginViolation> {
         if response.itt != self.itt {
             return Err(LoginViolation::Mismatch("Initiator Task Tag"));
@@ -55,8 +55,7 @@ impl Expected {
     }
 }
 
-/// Checks the response to a text that is not complete: the target has nothing to say yet
-/// (RFC 7143 §11.12.2).
+/// Checks the response to a text that is not complete: the target must not send text yet (RFC 7143 §11.12.2).
 pub(super) fn check_acknowledgement(
     response: &LoginResponse,
     data: &[u8],
@@ -75,8 +74,8 @@ pub(super) const fn next_stage(stage: Stage) -> Stage {
     }
 }
 
-/// Reads where a redirection leads (RFC 7143 §11.13.5, status class 1). A detail that the
-/// standard does not know counts as temporary.
+/// Reads the address of a redirection (RFC 7143 §11.13.5, status class 1). A detail that the standard does not
+/// know counts as temporary.
 pub(super) fn read_redirect(status: LoginStatus, text: &[u8]) -> Result<Redirect, LoginViolation> {
     let pairs = decode_pairs(text).map_err(|_| LoginViolation::Redirection)?;
     let mut values = pairs.iter().filter(|(key, _)| *key == Key::TargetAddress.name());

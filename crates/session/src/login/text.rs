@@ -8,7 +8,7 @@ use iscsi_pdu::keys::{Key, MAX_TEXT_LEN, TextError};
 
 use super::error::{LoginError, NegotiationFault};
 
-/// The text of one step of the initiator, as far as it has not been sent.
+/// The unsent text of one step of the initiator.
 #[derive(Default)]
 pub(super) struct Outgoing {
     rest: Bytes,
@@ -21,7 +21,7 @@ impl Outgoing {
         Self { rest: text, transit }
     }
 
-    /// Whether the text ends with a proposal to go to the next stage.
+    /// Returns whether the text ends with a proposal to go to the next stage.
     pub(super) const fn proposes_transit(&self) -> bool {
         self.transit
     }
@@ -40,7 +40,7 @@ impl fmt::Debug for Outgoing {
     }
 }
 
-/// The text of one step of the target, as far as it has come.
+/// The text of one step of the target that has arrived so far.
 #[derive(Default)]
 pub(super) struct Incoming(Vec<u8>);
 
@@ -55,7 +55,7 @@ impl Incoming {
         Ok(())
     }
 
-    /// The whole text; the next step starts with none.
+    /// Takes the whole text; the next step starts without any.
     pub(super) fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.0)
     }

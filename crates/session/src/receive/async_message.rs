@@ -54,7 +54,7 @@ impl Session {
         self.outputs.notice(notice);
     }
 
-    /// The logout goes out at once: it does not wait for tasks, nor for the command window.
+    /// Sends the logout immediately, without waiting for tasks or for the command window.
     pub(super) fn logout_requested(&mut self, now: Instant) {
         if !self.state.close_for(SessionError::LogoutRequested) {
             return;
@@ -70,8 +70,8 @@ impl Session {
         self.follow_up(now);
     }
 
-    /// The target gave up every task of a logical unit: no more data for them, and a NOP-Out says
-    /// that this was understood (RFC 7143 §4.2.3.4).
+    /// Handles that the target gave up every task of a logical unit: no more data is sent for them, and a NOP-Out
+    /// acknowledges the message (RFC 7143 §4.2.3.4).
     fn tasks_terminated(&mut self, cid: Cid, message: &AsyncMessage) -> Result<(), SessionError> {
         let concerned = |task: &Task| {
             task.is_sent() && task.as_scsi().is_some_and(|scsi| scsi.lun == message.lun)

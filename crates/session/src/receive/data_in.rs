@@ -12,7 +12,7 @@ use crate::session::Session;
 use crate::task::scsi::{Conclusion, ScsiTask};
 
 impl Session {
-    /// Counts the data of a Data-In, which has landed, whatever becomes of its status.
+    /// Counts the data of a Data-In, which is stored already, even if its status does not count.
     pub(super) fn count_data(&mut self, received: &Received) {
         let TargetPdu::DataIn(data_in) = &received.pdu else { return };
         if received.discarded {
@@ -51,8 +51,8 @@ impl Session {
         Ok(())
     }
 
-    /// Data for a task that was aborted is dropped, but a StatSN in it counts, and ends a task that
-    /// still waits for the answer to its abort.
+    /// Drops data for a task that was aborted. A StatSN in it counts, and ends a task that still waits for the
+    /// answer to its abort.
     pub(super) fn receive_late_data(
         &mut self,
         cid: Cid,
@@ -68,7 +68,7 @@ impl Session {
         Ok(())
     }
 
-    /// The bytes in the buffer cannot be trusted, so the task can only be given up.
+    /// Aborts the task: the bytes in its buffer cannot be trusted.
     pub(super) fn data_in_damaged(&mut self, _cid: Cid, data_in: &DataIn, now: Instant) {
         self.abort_for(data_in.itt, TaskError::DataDigest, now);
         if let Some(task) = self.tasks.get_mut(data_in.itt).and_then(|task| task.as_scsi_mut()) {
@@ -86,7 +86,7 @@ impl ScsiTask {
         }
     }
 
-    /// Whether data of the task was lost, so that no status can make it good.
+    /// Returns whether data of the task arrived damaged, so that the task fails whatever its status is.
     pub(crate) fn is_damaged(&self) -> bool {
         self.aborting.as_deref() == Some(&TaskError::DataDigest)
     }

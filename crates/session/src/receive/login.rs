@@ -38,7 +38,7 @@ impl Session {
         }
     }
 
-    /// Whether a target that closes the connection of a login now may not have understood the list of
+    /// Returns whether a target that closes the connection of a login now may have failed because of the list of
     /// CHAP algorithms.
     pub(crate) fn may_have_closed_over_list(&self, cid: Cid) -> bool {
         let login = self.connections.get(cid).and_then(Connection::login);
@@ -74,7 +74,7 @@ impl Session {
         Ok(())
     }
 
-    /// Starts a login over on a fresh transport connection.
+    /// Starts a login over on a new transport connection.
     fn connect_again(&mut self, cid: Cid, address: Option<iscsi_pdu::TargetAddress>) {
         let Some(connection) = self.connections.get_mut(cid) else { return };
         connection.login_restarted();

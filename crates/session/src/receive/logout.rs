@@ -27,7 +27,7 @@ impl Session {
                 self.connection_logged_out(closed, response, now);
             }
             Some(_) => self.session_logged_out(response),
-            // It answers what was given up, and no logout.
+            // It answers a request that was given up.
             None => {}
         }
         Ok(())

@@ -1,5 +1,4 @@
-//! What each PDU of the target means: one small file each, and the one place that tells them
-//! apart.
+//! Handling of each PDU of the target: one small file each, and the dispatch in this one.
 
 mod async_message;
 mod data_in;
@@ -23,7 +22,7 @@ use crate::session::Session;
 use crate::task::{Task, TaskKind};
 
 impl Session {
-    /// Takes a complete PDU: the window and the data at once, the rest when its StatSN has its turn.
+    /// Takes a complete PDU: the window and the data immediately, the rest when the turn of its StatSN comes.
     pub(crate) fn receive(
         &mut self,
         cid: Cid,
@@ -46,7 +45,7 @@ impl Session {
         self.act_on_early(cid, expected, now)
     }
 
-    /// Acts on what came before its turn and has it now, if ExpStatSN has moved on from `before`.
+    /// Acts on PDUs that arrived early and whose turn has come, if ExpStatSN has advanced from `before`.
     fn act_on_early(&mut self, cid: Cid, before: StatSn, now: Instant) -> Result<(), SessionError> {
         while let Some(connection) = self.connections.get_mut(cid)
             && let Some(received) = connection.stat_sn.next_kept(before, now)
@@ -56,7 +55,7 @@ impl Session {
         Ok(())
     }
 
-    /// Acts on a PDU that has its turn.
+    /// Acts on a PDU whose turn has come.
     fn act_on(&mut self, cid: Cid, received: Received, now: Instant) -> Result<(), SessionError> {
         let data = received.data;
         match &received.pdu {
@@ -76,8 +75,8 @@ impl Session {
         }
     }
 
-    /// A PDU whose data digest is wrong is dropped. A Data-In without status can be lived with:
-    /// its task is given up. With anything else a status is lost (RFC 7143 §7.8).
+    /// Drops a PDU whose data digest is wrong. A Data-In without status only fails its task, which is aborted.
+    /// With any other PDU the connection fails, because a status may be lost (RFC 7143 §7.8).
     fn receive_damaged(
         &mut self,
         cid: Cid,
@@ -104,7 +103,7 @@ impl Session {
         }
     }
 
-    /// Counts a StatSN that this PDU uses up; `false` if the PDU was seen before.
+    /// Counts a StatSN that this PDU consumes. Returns `false` if the PDU was seen before.
     fn take_stat_sn(&mut self, cid: Cid, found: StatSn) -> Result<bool, SessionError> {
         match self.connections.get_mut(cid) {
             Some(connection) => Ok(connection.stat_sn.take(found)?),
@@ -112,10 +111,9 @@ impl Session {
         }
     }
 
-    /// The same for an answer to a task. With an old number it counts all the same while its task
-    /// waits: some targets give the StatSN of the login once more, or never count. A task takes no
-    /// second answer, so nothing is delivered twice; a text exchange takes several, and of those only
-    /// the first.
+    /// Counts the StatSN of an answer to a task. An answer with an old number is accepted while its task waits:
+    /// some targets repeat the StatSN of the login, or never count. A task takes no second answer, so nothing is
+    /// delivered twice. A text exchange takes several answers; with an old number only the first is accepted.
     fn take_answer(&mut self, cid: Cid, itt: Itt, found: StatSn) -> Result<bool, SessionError> {
         if self.take_stat_sn(cid, found)? {
             return Ok(true);
@@ -139,7 +137,7 @@ impl Session {
         Ok(true)
     }
 
-    /// The task a response ends, taken out of the set; `None` when it was aborted before.
+    /// Takes the task that a response ends out of the set; `None` if it was aborted before.
     ///
     /// `fits` says whether the response is of the right kind for the task.
     fn take_task(
@@ -172,12 +170,12 @@ const fn window_of(pdu: &TargetPdu) -> Option<(CmdSn, CmdSn)> {
         TargetPdu::R2t(pdu) => (pdu.exp_cmd_sn, pdu.max_cmd_sn),
         TargetPdu::AsyncMessage(pdu) => (pdu.exp_cmd_sn, pdu.max_cmd_sn),
         TargetPdu::Reject(pdu) => (pdu.exp_cmd_sn, pdu.max_cmd_sn),
-        // Only the last one of a login counts, and the login passes it on.
+        // Only the window of the last Login Response counts, and the login passes it on.
         TargetPdu::LoginResponse(_) => return None,
     })
 }
 
-/// The StatSN that a PDU of full feature phase uses up, if it does (RFC 7143 §4.2.2.2).
+/// Returns the StatSN that a PDU of full feature phase consumes, if any (RFC 7143 §4.2.2.2).
 fn used_stat_sn(pdu: &TargetPdu) -> Option<StatSn> {
     match pdu {
         TargetPdu::NopIn(pdu) => pdu.itt.map(|_| pdu.stat_sn),
@@ -188,7 +186,7 @@ fn used_stat_sn(pdu: &TargetPdu) -> Option<StatSn> {
         TargetPdu::LogoutResponse(pdu) => Some(pdu.stat_sn),
         TargetPdu::AsyncMessage(pdu) => Some(pdu.stat_sn),
         TargetPdu::Reject(pdu) => Some(pdu.stat_sn),
-        // The next one, or one of the login, which counts for itself.
+        // An R2T carries the next StatSN; the login counts its own.
         TargetPdu::R2t(_) | TargetPdu::LoginResponse(_) => None,
     }
 }

@@ -83,7 +83,7 @@ impl Session {
     }
 }
 
-/// Whether the request may be sent again once the target has fewer immediate ones.
+/// Returns whether the request may be sent again once the target has fewer immediate ones.
 const fn is_too_many(why: &TaskError) -> bool {
     matches!(why, TaskError::Rejected { reason: RejectReason::IMMEDIATE_COMMAND_REJECT, .. })
 }

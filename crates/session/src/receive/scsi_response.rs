@@ -50,7 +50,7 @@ impl Session {
         Ok(())
     }
 
-    /// Takes the command out that a status concludes, and what it still had to send.
+    /// Removes the command that a status concludes, with what it still had to send.
     pub(super) fn conclude_scsi(
         &mut self,
         cid: Cid,
@@ -59,7 +59,7 @@ impl Session {
     ) -> Result<Option<(ScsiTask, bool)>, ProtocolError> {
         let is_scsi = |kind: &TaskKind| matches!(kind, TaskKind::Scsi(_));
         let Some(task) = self.take_task(cid, itt, response, is_scsi)? else { return Ok(None) };
-        // A command that only reads has nothing more to send once it is on its way.
+        // A command that only reads has nothing more to send after its command PDU.
         let has_data_due = task.write().map(WriteTransfer::has_data_due);
         let withdrawn = has_data_due.is_some_and(|is_due| self.connections.forget(itt) || is_due);
         self.forget_aborts_of(itt);

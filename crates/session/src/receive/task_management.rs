@@ -50,11 +50,11 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the tasks that the function concerned, that were sent before it and had arrived when it was
-    /// answered. The function itself has used up no CmdSN, so the next command carries the same one. What
-    /// was sent before it over another connection may come after it, and what waits for that in the command
-    /// order does: targets carry both out then, although the function is to act on all that has a lower CmdSN
-    /// (RFC 7143 §11.5.1).
+    /// Ends the tasks that the function concerned, if they were sent before it and had arrived when it was
+    /// answered. The function consumes no CmdSN, so the next command carries the same one. A command that was
+    /// sent earlier over another connection may arrive after the function, and so may commands that wait for it
+    /// in the command order. Targets execute these, although the function should act on every command with a
+    /// lower CmdSN (RFC 7143 §11.5.1).
     fn conclude_managed(
         &mut self,
         management: &Management,
@@ -75,10 +75,10 @@ impl Session {
     }
 }
 
-/// Whether the target has given up the tasks that the function concerns. A task that "does not
-/// exist" has ended, and its response came before this one or was lost (RFC 7143 §11.6.1). One that waits
-/// for its turn in the command order has not: there are targets that do not look for it there, and carry it
-/// out when its turn has come.
+/// Returns whether the target has given up the tasks that the function concerns. A task that "does not exist" has
+/// ended, and its response came before this one or was lost (RFC 7143 §11.6.1). This does not hold for a task
+/// that waits for its turn in the command order: some targets do not look for it there, and execute it when its
+/// turn has come.
 fn ends_tasks(function: TaskFunction, code: FunctionResponse, has_arrived: bool) -> bool {
     let gone = function == TaskFunction::AbortTask && code == FunctionResponse::TASK_DOES_NOT_EXIST;
     code == FunctionResponse::COMPLETE || gone && has_arrived

@@ -1,17 +1,16 @@
 //! What an ABORT TASK means for the data of its task (RFC 7143 §11.5.1).
 //!
-//! A write that is given up sends its data first, as long as the target asks for them, and ends by itself
-//! then, or is aborted. LIO 6.1 waits for the data of a write that it was told to abort: after three seconds
-//! it closes the connection, and hangs in that.
+//! A write that is [given up](Session::give_up) sends its data first, as long as the target asks for them. Then
+//! it ends by itself, or is aborted. LIO 6.1 waits for the data of a write even after its ABORT TASK: after three
+//! seconds it closes the connection, and hangs while it does so.
 //!
-//! No Data-Out of a task follows its ABORT TASK: for a target that has given the task up, it would
-//! name a task that does not exist. The rest of a first burst, which has to be sent whole
-//! (RFC 7143 §13.14), goes before the request. Data that R2Ts ask for stops where it is: the duty to
-//! serve each of them belongs to the functions that concern many tasks (RFC 7143 §4.2.3.3), and the
-//! request takes that duty back for a single task. The data goes on when the target refuses to abort
-//! the task.
+//! No Data-Out of a task follows its ABORT TASK: for a target that has given the task up, it would name a task
+//! that does not exist. The rest of a first burst, which has to be sent whole (RFC 7143 §13.14), is sent before
+//! the request. Data that R2Ts ask for stops immediately: the duty to serve each R2T belongs to the functions
+//! that concern many tasks (RFC 7143 §4.2.3.3), and an ABORT TASK ends it for a single task. The data goes on if
+//! the target refuses to abort the task.
 //!
-//! Why it is so: `docs/design/aborts.md`.
+//! Design: `docs/design/aborts.md`.
 
 use std::time::Instant;
 
@@ -23,7 +22,7 @@ use crate::task::write::WriteTransfer;
 use crate::task::{Management, Task};
 
 impl Session {
-    /// Serves no R2T of a task any more, now that its ABORT TASK is in wire order.
+    /// Stops serving the R2Ts of a task whose ABORT TASK is in wire order.
     pub(crate) fn hold_data_of(&mut self, itt: Itt) {
         let Some(write) = self.tasks.write_of(itt) else { return };
         write.hold();
@@ -32,7 +31,8 @@ impl Session {
         }
     }
 
-    /// A task has ended, and is not in the set any more: what was to abort it after its data is not needed.
+    /// Removes the requests that were to abort a task after its data. The task has ended, and was removed from
+    /// the set.
     pub(crate) fn forget_aborts_of(&mut self, itt: Itt) {
         while let Some(request) = self.needless_abort_of(itt) {
             self.connections.forget(request);
@@ -40,7 +40,7 @@ impl Session {
         }
     }
 
-    /// A request that was to abort a task after its data, and that has not been sent.
+    /// Returns a request that was to abort a task after its data, and that has not been sent.
     fn needless_abort_of(&self, itt: Itt) -> Option<Itt> {
         let transmitters = self.connections.iter().map(|connection| &connection.transmitter);
         let mut requests =
@@ -60,10 +60,11 @@ impl Session {
         }
     }
 
-    /// The target did not do what a function asked for, or refused the request. A task that was to be
-    /// aborted may still end by itself. A caller that gave it up gets its status, within the usual
-    /// time limit; one that waited too long, or got damaged data, must not wait for ever, and neither
-    /// must the commands behind a gap that is not filled.
+    /// Handles a function that the target did not execute, or a request that it refused. A task that was to be
+    /// aborted may still end by itself: if the caller aborted it, the caller receives its status, within the
+    /// usual time limit. If the task has timed out or received damaged data, the session fails, since the caller
+    /// must not wait for ever. It also fails if a gap in CmdSN is not filled, since that blocks the commands
+    /// after it.
     pub(crate) fn function_failed(
         &mut self,
         management: &Management,

@@ -2,10 +2,10 @@
 //! (RFC 7143 §7.1, §11.14).
 //!
 //! ```text
-//!   fails in login                    ──► given up; nothing of the session hangs on it
-//!   fails later, another one stays up ──► CLEANUP_WAIT: a logout of its CID over another connection;
-//!                                         at the response its tasks end, or start over
-//!   the last one that stays up fails  ──► the session fails
+//!   fails in login                 ──► closed; no task of the session depends on it
+//!   fails later, another one is up ──► CLEANUP_WAIT: a logout of its CID over another connection;
+//!                                      at the response its tasks end, or are sent again
+//!   the last one that is up fails  ──► the session fails
 //! ```
 
 use std::time::Instant;
@@ -63,8 +63,8 @@ impl Session {
         self.outputs.push(Output::ConnectionLost { cid, why });
     }
 
-    /// The target may not have noticed, and may still be working on what came over the connection:
-    /// its tasks are kept until the target has logged it out.
+    /// Marks a connection as failed, and keeps its tasks until the target has logged it out: the target may not
+    /// have noticed the failure, and may still work on them.
     fn lose_connection(&mut self, cid: Cid, why: SessionError, now: Instant) {
         tracing::debug!(%cid, %why, "a connection fails, the session goes on");
         let Some(connection) = self.connections.get_mut(cid) else { return };
@@ -75,9 +75,10 @@ impl Session {
         self.ask_for_cleanup(cid, now);
     }
 
-    /// Finds another way for what was not sent yet. An answer to the target belongs to the connection
-    /// and goes with it; so does a sign of life. ABORT TASK stays with its task: it must not go over
-    /// another connection before the logout, which makes it superfluous (RFC 7143 §11.5.1).
+    /// Moves an urgent PDU of a failed connection to another one, if it was not sent yet. An answer to the target
+    /// belongs to the connection and is dropped with it, and so is a NOP-Out of the session. ABORT TASK stays
+    /// with its task: it must not be sent over another connection before the logout, which makes it superfluous
+    /// (RFC 7143 §11.5.1).
     pub(super) fn divert(&mut self, urgent: Urgent) {
         let Urgent::Task(itt) = urgent else { return };
         let Some(task) = self.tasks.get(itt) else { return };
@@ -85,7 +86,7 @@ impl Session {
             TaskKind::Ping(ping) if ping.internal => {
                 self.tasks.remove(itt);
             }
-            // What has begun ends where it began (RFC 7143 §4.2.5.1): with the clean-up.
+            // A task that was sent stays on its connection (RFC 7143 §4.2.5.1), and ends with the clean-up.
             _ if task.is_sent() => {}
             TaskKind::Scsi(_)
             | TaskKind::Management(_)
@@ -95,9 +96,9 @@ impl Session {
         }
     }
 
-    /// What was sent and has not ended has the time that the logout takes. A management request is
-    /// not sent again: a reset that was carried out once must not hit the commands that came after
-    /// it. Only a logout is, for it does the same any number of times.
+    /// Removes the time limits of requests that were sent and have not ended: the logout has one. A management
+    /// request is not sent again: a reset that was executed must not affect the commands that came after it. Only
+    /// a logout is sent again, because repeating it changes nothing.
     fn leave_to_cleanup(&mut self, cid: Cid, now: Instant) {
         let sent = |(itt, task): (Itt, &Task)| match &task.kind {
             _ if task.allegiance() != Some(cid) => None,
@@ -117,7 +118,7 @@ impl Session {
         }
     }
 
-    /// A logout of a connection that is gone may go over any other one (RFC 7143 §11.14).
+    /// Sends the logout of a connection that is gone over any other one (RFC 7143 §11.14).
     fn ask_for_cleanup(&mut self, cid: Cid, now: Instant) {
         let logout = Logout::Connection(cid);
         if self.logout_of(logout).is_some() {
@@ -129,7 +130,7 @@ impl Session {
         }
     }
 
-    /// The target has answered the logout of one connection.
+    /// Handles the response to the logout of one connection.
     pub(crate) fn connection_logged_out(
         &mut self,
         cid: Cid,
@@ -137,11 +138,10 @@ impl Session {
         now: Instant,
     ) {
         let code = response.response;
-        // A target that finds no such connection has terminated its tasks as well. It had the connection,
-        // since the login went through, and lets go of one in two ways only: by a logout, its own or an
-        // implicit one, and after a failure when the connection state times out (transition M1, RFC 7143
-        // §8.2.2). Either terminates the tasks (§11.14.5); until M1 the connection is in CLEANUP_WAIT, and
-        // is found.
+        // A target that finds no such connection has terminated its tasks as well. It had the connection, since
+        // the login succeeded, and drops one in two ways only: by a logout, its own or an implicit one, and after
+        // a failure when the connection state times out (transition M1, RFC 7143 §8.2.2). Either terminates the
+        // tasks (§11.14.5); until M1 the connection is in CLEANUP_WAIT, and is found.
         let gone = matches!(code, LogoutCode::SUCCESS | LogoutCode::CID_NOT_FOUND);
         match self.connections.get(cid).map(Connection::state) {
             Some(ConnectionState::CleanupWait) if gone => self.clean_up(cid, now),
@@ -160,8 +160,8 @@ impl Session {
         }
     }
 
-    /// The logout of a connection has failed. Whether the target still works on its tasks is unknown,
-    /// so the session ends, for the reason for which the connection failed.
+    /// Ends the session after the logout of a connection has failed, since it is unknown whether the target still
+    /// works on its tasks. The cause is that of the connection's failure.
     pub(crate) fn cleanup_failed(&mut self, cid: Cid) {
         match self.connections.get(cid).and_then(Connection::failure).cloned() {
             _ if self.is_logging_out() => self.logged_out(),
@@ -170,7 +170,7 @@ impl Session {
         }
     }
 
-    /// The target has given up all tasks of a connection that failed. Those that it has counted end;
+    /// Cleans up after the target has given up all tasks of a failed connection. Those that it has counted end;
     /// the others start over, before all new commands and in their old order.
     fn clean_up(&mut self, cid: Cid, now: Instant) {
         let Some(mut connection) = self.connections.remove(cid) else { return };
@@ -192,9 +192,9 @@ impl Session {
         }
     }
 
-    /// Without the commands that the target never saw, no later one would ever have its turn: each
-    /// such CmdSN comes again, over another connection, with the same command (RFC 7143 §7.2.1), or
-    /// is filled by an ABORT TASK when there is no use for the command any more.
+    /// Ends a task of a failed connection, or starts it over. Commands that the target never received would block
+    /// all later ones: each such CmdSN is sent again, over another connection, with the same command (RFC 7143
+    /// §7.2.1), or is filled by an ABORT TASK if the command is not needed any more.
     fn clean_up_task(&mut self, itt: Itt, cmd_sn: CmdSn, cause: &SessionError, now: Instant) {
         let uncounted = !self.window.exp_cmd_sn().is_after(cmd_sn);
         let Some(task) = self.tasks.get_mut(itt) else { return };

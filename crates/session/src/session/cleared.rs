@@ -1,11 +1,12 @@
 //! Commands that a unit has ended without a status (SAM-5 §5.14, §5.6.2).
 //!
-//! Where TAS is zero in the Control mode page, a reset or an abort by another initiator ends commands without a response.
-//! The unit reports it by a unit attention, to the next command only. Without a look at it a cleared command waits for its
-//! time limit, ten minutes in the case of a flush. A reset by this session is reported to others only: it ends what was sent
-//! before it, and perhaps what was sent after it over another connection and came first.
+//! If TAS is zero in the Control mode page, a reset or an abort by another initiator ends commands without a
+//! response. The unit reports that with a unit attention, to the next command only. If the session ignored it, a
+//! cleared command would wait for its time limit, ten minutes in the case of a flush. A reset by this session is
+//! reported to other initiators only: it ends the commands that were sent before it, and perhaps commands that
+//! were sent after it over another connection and arrived first.
 //!
-//! Why it is so: `docs/design/slow-targets.md`.
+//! Design: `docs/design/slow-targets.md`.
 
 use std::time::Instant;
 
@@ -17,9 +18,10 @@ use super::Session;
 use crate::task::{Management, Task};
 
 impl Session {
-    /// A command has ended with this sense data. If the unit may have cleared commands, those for it that were numbered
-    /// before have as long as a task management response may take: a status may be on its way, or the command may not be
-    /// cleared at all. Then they are aborted as timed out, and the answer to the ABORT TASK says whether they are gone.
+    /// Checks the sense data of a command that has ended. If the unit may have cleared commands, those for it
+    /// with a lower CmdSN get the time limit of a task management response: a status may be on its way, or the
+    /// command may not be cleared at all. After that they are aborted as timed out, and the answer to the ABORT
+    /// TASK says whether they are gone.
     pub(crate) fn hear_of_cleared(&mut self, answered: Itt, sense: &Bytes, now: Instant) {
         let Ok(sense) = Sense::decode(sense) else { return };
         let is_attention = sense.key == SenseKey::UnitAttention && !sense.deferred;
@@ -36,8 +38,9 @@ impl Session {
         self.expect_soon(may_be_cleared, now);
     }
 
-    /// The target has carried out a function that was to end all commands which were numbered before it. It may have ended
-    /// later ones as well: those that were sent over another connection than the function, and came before it.
+    /// Handles a function that ends all commands with a lower CmdSN, after the target has executed it. The target
+    /// may have ended later commands too: those that were sent over another connection and arrived before the
+    /// function.
     pub(crate) fn watch_overtakers(
         &mut self,
         management: &Management,
@@ -52,7 +55,8 @@ impl Session {
         self.expect_soon(may_be_cleared, now);
     }
 
-    /// Commands that may be cleared end within the time that a task management response may take, or are aborted.
+    /// Limits commands that may be cleared to the time of a task management response; after that they are
+    /// aborted.
     fn expect_soon(&mut self, may_be_cleared: impl Fn(&Task, Lun) -> bool, now: Instant) {
         let deadline = now + self.config.timeouts.task_management;
         let concerned = self.tasks.iter().filter_map(|(itt, task)| {

@@ -1,6 +1,6 @@
-//! The connections of a session: added, chosen, let go (RFC 7143 §4.2.2).
+//! The connections of a session: added, chosen, dropped (RFC 7143 §4.2.2).
 //!
-//! Why it is so: `docs/design/connections.md`.
+//! Design: `docs/design/connections.md`.
 
 use std::time::Instant;
 
@@ -36,8 +36,8 @@ impl Session {
         Ok(())
     }
 
-    /// Lets go of one connection in order: it takes no new command, and when its last task is done,
-    /// a logout closes it (RFC 7143 §11.14). An [`Output::Disconnect`] says that it is gone.
+    /// Drops one connection in order: it takes no new command, and when its last task is done, a logout closes it
+    /// (RFC 7143 §11.14). An [`Output::Disconnect`] reports that it is gone.
     ///
     /// # Errors
     /// When the session is not logged in, has no such connection, or no other one in full feature
@@ -75,7 +75,7 @@ impl Session {
         self.outputs.push(Output::Disconnect { cid, abortive: false });
     }
 
-    /// Logs the connections out that the caller wants to let go of and that have become idle.
+    /// Logs out the connections that the caller wants to drop and that have become idle.
     pub(super) fn part_with_leaving(&mut self, now: Instant) {
         let is_done = |connection: &Connection| {
             connection.is_leaving()
@@ -107,24 +107,24 @@ impl Session {
         self.tasks.insert_beyond_limit(task)
     }
 
-    /// Whether the logout of the session is asked for.
+    /// Returns whether a logout of the session was requested.
     pub(crate) fn is_logging_out(&self) -> bool {
         self.logout_of(Logout::Session).is_some()
     }
 
-    /// The logout request for what is to be closed, if there is one.
+    /// Returns the logout request that closes this session or connection, if there is one.
     pub(super) fn logout_of(&self, closed: Logout) -> Option<Itt> {
         let asks = |kind: &TaskKind| matches!(kind, TaskKind::Logout(other) if *other == closed);
         self.tasks.iter().find(|(_, task)| asks(&task.kind)).map(|(itt, _)| itt)
     }
 
-    /// Whether a connection has failed in full feature phase and is not cleaned up.
+    /// Returns whether a connection has failed in full feature phase and is not cleaned up.
     pub(super) fn is_failed(&self, cid: Cid) -> bool {
         self.connections.get(cid).is_some_and(Connection::is_failed)
     }
 
-    /// Queues an immediate request: ABORT TASK where the task is (RFC 7143 §11.5.1), any other one
-    /// where it goes out soonest.
+    /// Queues an immediate request: ABORT TASK on the connection of its task (RFC 7143 §11.5.1), any other one
+    /// where it is sent soonest.
     pub(super) fn push_urgent(&mut self, itt: Itt) {
         match self.connection_of_referenced(itt).or_else(|| self.readiest_connection()) {
             Some(cid) => self.push_urgent_on(cid, itt),
@@ -132,7 +132,8 @@ impl Session {
         }
     }
 
-    /// On a connection that has failed, the request waits for the clean-up and ends with it.
+    /// Queues an immediate request on a connection. If that has failed, the request waits for the clean-up and
+    /// ends with it.
     pub(super) fn push_urgent_on(&mut self, cid: Cid, itt: Itt) {
         let Some(connection) = self.connections.get_mut(cid) else { return };
         connection.transmitter.request(itt);
@@ -148,7 +149,7 @@ impl Session {
         self.connections.get(cid).map(Connection::cid)
     }
 
-    /// Before the first login, what is asked for waits on the only connection there is.
+    /// Returns the connection that can send a request soonest. Before the first login, it is the only one.
     fn readiest_connection(&self) -> Option<Cid> {
         let busy = |connection: &&Connection| {
             let load = self.tasks.load_of(connection.cid()).bytes;

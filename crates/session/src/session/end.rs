@@ -9,7 +9,7 @@ use crate::reopening::Reopening;
 use crate::task::{Task, TaskKind};
 
 impl Session {
-    /// Ends a task without a response of its own; a late one for it will be dropped.
+    /// Ends a task without a response of its own; a late one for it is dropped.
     pub(crate) fn end_task(&mut self, itt: Itt, why: TaskError) {
         self.connections.forget(itt);
         if let Some(task) = self.tasks.remove_aborted(itt) {
@@ -18,8 +18,8 @@ impl Session {
         }
     }
 
-    /// Ends a task that the target has given up together with others. On a connection that has failed
-    /// it waits for the clean-up, which looks whether it leaves a gap in CmdSN.
+    /// Ends a task that the target has given up together with others. On a connection that has failed it waits
+    /// for the clean-up, which checks whether it leaves a gap in CmdSN.
     pub(crate) fn end_given_up(&mut self, itt: Itt, why: TaskError) {
         let allegiance = self.tasks.get(itt).and_then(Task::allegiance);
         if !allegiance.is_some_and(|cid| self.is_failed(cid)) {
@@ -29,7 +29,7 @@ impl Session {
         }
     }
 
-    /// Tells whoever waits for the task that it failed.
+    /// Reports to the caller that the task failed.
     fn report(&mut self, itt: Itt, task: Task, why: TaskError) {
         self.stats.tasks_ended += 1;
         let output = match task.kind {
@@ -55,7 +55,7 @@ impl Session {
         self.finish(Err(cause), true);
     }
 
-    /// Ends the session after a logout, whatever came of it.
+    /// Ends the session after a logout, whatever its result is.
     pub(crate) fn logged_out(&mut self) {
         let result = self.state.result_of_logout();
         self.finish(result, false);

@@ -12,9 +12,9 @@ use crate::task::{Management, Task, TaskKind};
 use crate::timer::Timer;
 
 impl Session {
-    /// Sends a task management request (RFC 7143 §11.5). `referenced` is the task to abort and is
-    /// only looked at for ABORT TASK. It ends in one [`Output::Managed`](crate::Output::Managed); at
-    /// a response of "function complete" every task it concerns ends as aborted.
+    /// Sends a task management request (RFC 7143 §11.5). `referenced` is the task to abort and is only used for
+    /// ABORT TASK. It ends in one [`Output::Managed`](crate::Output::Managed); at a response of "function
+    /// complete" every task it concerns ends as aborted.
     ///
     /// # Errors
     /// When the session is closing, as many tasks are outstanding as configured, or this is a
@@ -48,8 +48,8 @@ impl Session {
         Management { function, lun, referenced, internal, gap: None, after_data: false }
     }
 
-    /// Fills the gap that a request which is gone may have left in CmdSN: ABORT TASK does that for a
-    /// task that the target has never seen (RFC 7143 §11.5.1).
+    /// Fills the gap that an ended request may have left in CmdSN: ABORT TASK does that for a task that the
+    /// target has never received (RFC 7143 §11.5.1).
     pub(crate) fn fill_gap(&mut self, itt: Itt, lun: Lun, gap: CmdSn, now: Instant) {
         let management = Management {
             function: TaskFunction::AbortTask,
@@ -67,7 +67,7 @@ impl Session {
         let request = Task::new(TaskKind::Management(management), Some(deadline));
         match self.tasks.insert_beyond_limit(request) {
             Some(request) => self.push_urgent(request),
-            // A target that answers so little lets nothing end any more.
+            // All tags are in use: a target that leaves so many requests unanswered lets no task end.
             None => self.fail(SessionError::TimedOut(Timer::TaskManagement)),
         }
     }

@@ -1,4 +1,4 @@
-//! What the application may ask of a session.
+//! Requests of the application to a session.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use crate::task::text::TextTask;
 use crate::task::{Management, Ping, Task, TaskKind};
 
 impl Session {
-    /// Hands in a SCSI command; also before the login is over. It ends in one
+    /// Submits a SCSI command; also before the login is over. It ends in one
     /// [`Output::Completed`](crate::Output::Completed) with the tag returned here.
     ///
     /// # Errors
@@ -50,14 +50,14 @@ impl Session {
     /// Asks for the addresses of one target by name (RFC 7143 appendix C).
     ///
     /// # Errors
-    /// As [`send_targets`](Self::send_targets); and in a normal session, a name that is not that of
-    /// the session's own target is refused.
+    /// When the session is closing or as many tasks are outstanding as configured; in a normal session also for a
+    /// name that is not that of the session's own target.
     pub fn send_target(&mut self, name: &IscsiName, now: Instant) -> Result<Itt, SubmitError> {
         match &self.config.kind {
             SessionKind::Normal { target_name } if target_name != name => {
                 Err(SubmitError::WrongSession)
             }
-            // As it was found: the target may compare bytes.
+            // The name in its original spelling: the target may compare bytes.
             SessionKind::Normal { target_name } => {
                 self.exchange_targets(&target_name.to_string(), now)
             }
@@ -73,8 +73,7 @@ impl Session {
         self.enlist(kind, self.config.timeouts.command, true, now)
     }
 
-    /// Sends a NOP-Out that wants an answer. It ends in one
-    /// [`Output::Ponged`](crate::Output::Ponged).
+    /// Sends a NOP-Out that requests an answer. It ends in one [`Output::Ponged`](crate::Output::Ponged).
     ///
     /// # Errors
     /// When the session is closing, as many tasks are outstanding as configured, or this is a
@@ -83,11 +82,11 @@ impl Session {
         self.ping_with(Bytes::new(), now)
     }
 
-    /// Sends a ping with data, which the target returns (RFC 7143 §11.18): at most as many bytes as one PDU to the
-    /// target may have (MaxRecvDataSegmentLength); the rest is cut off. The data that come back are not looked at.
+    /// Sends a ping with data, which the target returns (RFC 7143 §11.18): at most as many bytes as one PDU to
+    /// the target may have (MaxRecvDataSegmentLength); the rest is cut off. The returned data are not compared.
     ///
     /// # Errors
-    /// As [`ping`](Self::ping).
+    /// When the session is closing, as many tasks are outstanding as configured, or this is a discovery session.
     pub fn ping_with(&mut self, data: Bytes, now: Instant) -> Result<Itt, SubmitError> {
         self.check_normal()?;
         let kind = TaskKind::Ping(Ping { sent_at: None, internal: false, data });
@@ -107,11 +106,10 @@ impl Session {
         was_sent
     }
 
-    /// Aborts a command like [`abort`](Self::abort), but sends the ABORT TASK of a write only after all of
-    /// its data, as long as the target goes on to ask for them: then the command may as well end by itself.
-    /// Some targets wait for the data of a write even after an ABORT TASK, and then give up the connection,
-    /// or more. A target that asks for no data within the time limit of task management receives the ABORT
-    /// TASK.
+    /// Aborts a command like [`abort`](Self::abort), but sends the ABORT TASK of a write only after all of its
+    /// data, as long as the target continues to ask for them. The command may then end by itself. Some targets
+    /// wait for the data of a write even after an ABORT TASK, and then give up the connection, or more. A target
+    /// that asks for no data within the time limit of task management receives the ABORT TASK.
     pub fn give_up(&mut self, itt: Itt, now: Instant) -> bool {
         let was_sent = self.tasks.get(itt).is_some_and(Task::is_sent);
         self.abort_after(itt, TaskError::Aborted, true, now);
@@ -119,8 +117,8 @@ impl Session {
         was_sent
     }
 
-    /// Takes back a command that is not in wire order yet: it ends with
-    /// [`TaskError::Withdrawn`], and leaves no hole in CmdSN. One that is stays as it is.
+    /// Takes back a command that is not in wire order yet: it ends with [`TaskError::Withdrawn`], and leaves no
+    /// hole in CmdSN. A command that is in wire order is not changed.
     pub fn withdraw(&mut self, itt: Itt, now: Instant) {
         let waits = |task: &Task| !task.is_sent() && task.cmd_sn().is_none();
         if self.tasks.get(itt).is_some_and(waits) {
@@ -143,7 +141,7 @@ impl Session {
         if self.state.takes_requests() { Ok(()) } else { Err(SubmitError::Closed) }
     }
 
-    /// Text requests and logout are all that a discovery session may send (RFC 7143 §4.3).
+    /// Refuses requests in a discovery session, which may send only text requests and a logout (RFC 7143 §4.3).
     pub(super) fn check_normal(&self) -> Result<(), SubmitError> {
         self.check_open()?;
         match self.config.kind {
@@ -169,12 +167,12 @@ impl Session {
         Ok(itt)
     }
 
-    /// Gives a command up for a reason that its caller will see.
+    /// Aborts a command; `why` is the reason that its caller receives.
     pub(crate) fn abort_for(&mut self, itt: Itt, why: TaskError, now: Instant) {
         self.abort_after(itt, why, false, now);
     }
 
-    /// The same, after the data of a write or at once.
+    /// Aborts a command immediately, or, if `after_data`, a write only after its data.
     fn abort_after(&mut self, itt: Itt, why: TaskError, after_data: bool, now: Instant) {
         let Some(task) = self.tasks.get_mut(itt) else { return };
         let sent = task.is_sent();
@@ -198,8 +196,8 @@ impl Session {
         self.manage_internally(Management { after_data, ..management }, now);
     }
 
-    /// Answers the target's invitation to negotiate on a connection: an empty text request there is enough, and so is an
-    /// exchange that is pending there (RFC 7143 §11.9.1).
+    /// Answers the target's invitation to negotiate on a connection: an empty text request there is enough, and
+    /// so is an exchange that is pending there (RFC 7143 §11.9.1).
     pub(crate) fn answer_negotiation_request(&mut self, cid: Cid) {
         let Some(connection) = self.connections.get(cid) else { return };
         let is_there = |(itt, task): (Itt, &Task)| {

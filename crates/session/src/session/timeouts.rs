@@ -14,12 +14,13 @@ use crate::output::Notice;
 use crate::task::{Logout, Ping, Task, TaskKind};
 use crate::timer::Timer;
 
-/// A process that runs looks at the clock within this time after a deadline.
+/// A running process checks a deadline no later than this after it has passed.
 const PUNCTUAL: Duration = Duration::from_secs(1);
 
 impl Session {
-    /// When to call [`handle_timeout`](Self::handle_timeout) next, and what for. Never too late; it may be too early, since
-    /// what was waited for may have come: after that call it is a later time, or none.
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout) next, and for which timer. The time is never
+    /// too late. It may be too early, if the awaited event has occurred: after that call it is a later time, or
+    /// `None`.
     pub fn poll_timeout(&self) -> Option<(Instant, Timer)> {
         let mut first = None;
         let mut add = |timer: Option<(Instant, Timer)>| {
@@ -36,10 +37,11 @@ impl Session {
         of_tasks.filter(|(deadline, _)| first.is_none_or(|(other, _)| *deadline <= other)).or(first)
     }
 
-    /// Time has passed. Calling too early or too often does no harm.
+    /// Handles the time limits that have ended by `now`. Calling too early or too often does no harm.
     ///
-    /// More than a second after a deadline the process counts as stopped (SIGSTOP, a machine that sleeps): the time limits of
-    /// logins and requests begin again then, since the target has had nothing to go on with.
+    /// If it is called more than a second after a deadline, the process counts as stopped (SIGSTOP, a machine
+    /// that sleeps). The time limits of logins and requests then start again, since the target has received
+    /// nothing to continue with.
     pub fn handle_timeout(&mut self, now: Instant) {
         for (deadline, itt) in self.tasks.take_timed_out(now) {
             if now.saturating_duration_since(deadline) > PUNCTUAL {
@@ -56,18 +58,21 @@ impl Session {
         self.follow_up(now);
     }
 
-    /// Whether the target has answered nothing since the session's NOP-Out for as long as that may take.
+    /// Returns whether the time for an answer to the session's NOP-Out has passed without any answer of the
+    /// target.
     pub fn is_sign_of_life_overdue(&self, cid: Cid, now: Instant) -> bool {
         let timer = self.connections.get(cid).and_then(|connection| self.nop_timer(connection));
         matches!(timer, Some((deadline, Timer::NopResponse)) if deadline <= now)
     }
 
-    /// The target's host has acknowledged all that was sent on a connection, by the word of the transport. To be called
-    /// when a [sign of life is overdue](Self::is_sign_of_life_overdue), before [`handle_timeout`](Self::handle_timeout).
+    /// Informs the session that the target's host has acknowledged everything sent on a connection, as the
+    /// transport reports. Call it when a [sign of life is overdue](Self::is_sign_of_life_overdue), before
+    /// [`handle_timeout`](Self::handle_timeout).
     ///
-    /// A target that answers no NOP-Out while it has a command, and whose host is there, is busy with the command: some
-    /// answer nothing while they bring a large cache onto a slow medium. It is not given up for its silence, but within
-    /// the time limit of the command; [`Notice::Busy`] tells.
+    /// A target that answers no NOP-Out while it has a command, and whose host is alive, is busy with the
+    /// command: some targets answer nothing while they write a large cache to a slow medium. The session then
+    /// does not end because of the silence, but waits for the time limit of the command. [`Notice::Busy`] reports
+    /// this.
     pub fn host_acknowledges(&mut self, cid: Cid, now: Instant) {
         if !self.is_sign_of_life_overdue(cid, now) {
             return;
@@ -79,7 +84,7 @@ impl Session {
         self.outputs.notice(Notice::Busy { cid, operation, silence });
     }
 
-    /// The time limit of a task begins again, as long as it was.
+    /// Starts the time limit of a task again, with its full length.
     fn begin_again(&mut self, itt: Itt, now: Instant) {
         let Some(task) = self.tasks.get(itt) else { return };
         let timeouts = &self.config.timeouts;
@@ -95,7 +100,8 @@ impl Session {
         self.tasks.set_deadline(itt, Some(now + limit));
     }
 
-    /// A task has no time limit any more: it ends, it gets another one, or what is done about it has one.
+    /// Handles a task whose time limit has ended: the task ends, gets another time limit, or is aborted by a
+    /// request that has one.
     fn task_timed_out(&mut self, itt: Itt, now: Instant) {
         if self.tasks.stop_waiting_for_data(itt) {
             let deadline = now + self.config.timeouts.task_management;
@@ -117,7 +123,8 @@ impl Session {
         }
     }
 
-    /// A discovery session may not send a NOP-Out (RFC 7143 §4.3).
+    /// Returns the NOP timer of a connection; none in a discovery session, which may not send a NOP-Out (RFC 7143
+    /// §4.3).
     fn nop_timer(&self, connection: &Connection) -> Option<(Instant, Timer)> {
         if self.config.kind == SessionKind::Discovery {
             return None;
@@ -129,7 +136,7 @@ impl Session {
         let deadline = self.connections.get(cid).and_then(Connection::login_deadline);
         let Some(deadline) = deadline.filter(|deadline| *deadline <= now) else { return };
         if now.saturating_duration_since(deadline) > PUNCTUAL {
-            // The process was stopped, and the target could not go on without its requests.
+            // The process was stopped, and the target could not continue without its requests.
             let timeout = self.config.timeouts.login;
             if let Some(connection) = self.connections.get_mut(cid) {
                 connection.extend_login(now + timeout);
@@ -152,7 +159,7 @@ impl Session {
         let Some(connection) = self.connections.get(cid) else { return };
         let Some(error) = connection.stat_sn.loss(now) else { return };
         match connection.state() {
-            // What comes behind the gap may well be the answer to the logout.
+            // The PDU after the gap may well be the answer to the logout.
             ConnectionState::InLogout if self.is_logging_out() => self.logged_out(),
             ConnectionState::XptWait
             | ConnectionState::InLogin

@@ -1,4 +1,4 @@
-//! What the caller hands in, and what comes back.
+//! SCSI commands of the caller, and their completions.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub struct Command {
     pub immediate: bool,
     /// Data to the target, at most 2^32-1 bytes.
     pub write: Option<Payload>,
-    /// Where data from the target lands: its length is what is expected, at most 2^32-1 bytes.
+    /// Buffer for data from the target: its length is the expected length, at most 2^32-1 bytes.
     pub read: Option<ReadBuffer>,
     /// Time limit of this command instead of the session's.
     pub timeout: Option<Duration>,
@@ -86,14 +86,15 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// Whether the unit has done what it was asked: its status is GOOD or CONDITION MET (SAM-5 §5.3), or CHECK CONDITION
-    /// with RECOVERED ERROR, which says that it took some effort (SPC-4 §4.5.6), and speaks of this command.
+    /// Returns whether the unit has executed the command: its status is GOOD or CONDITION MET (SAM-5 §5.3), or
+    /// CHECK CONDITION with RECOVERED ERROR, which reports success after a recovery (SPC-4 §4.5.6) and is about
+    /// this command.
     pub fn is_success(&self) -> bool {
         is_success(self.status, &self.sense)
     }
 }
 
-/// The same of a status and the sense data that came with it.
+/// Returns whether a status and its sense data mean success, as [`Completion::is_success`] does.
 pub(super) fn is_success(status: Status, sense: &[u8]) -> bool {
     match status {
         Status::GOOD | Status::CONDITION_MET => true,

@@ -1,4 +1,4 @@
-//! Tasks: what the session has been asked to do and has not finished.
+//! Tasks: requests that the session has not finished.
 
 pub(crate) mod command;
 pub(crate) mod payload;
@@ -23,7 +23,7 @@ use write::WriteTransfer;
 
 use crate::timer::Timer;
 
-/// A task and where it stands.
+/// A task and its state.
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) kind: TaskKind,
@@ -32,7 +32,7 @@ pub(crate) struct Task {
     /// The number its first PDU carried.
     cmd_sn: Option<CmdSn>,
     deadline: Option<Instant>,
-    /// Write data that the target may wait for at once, bytes, from the first PDU on.
+    /// Write data that the target may wait for, bytes, from the first PDU on.
     outstanding: u64,
 }
 
@@ -52,7 +52,7 @@ pub(crate) struct Management {
     pub(crate) function: TaskFunction,
     pub(crate) lun: Lun,
     pub(crate) referenced: Option<Itt>,
-    /// Whether the session asked for it itself, so that nobody waits for the answer.
+    /// Whether the session itself requested it, so that no caller waits for the answer.
     pub(crate) internal: bool,
     /// The CmdSN of a refused request, which the target may not have counted.
     pub(crate) gap: Option<CmdSn>,
@@ -66,7 +66,7 @@ impl Management {
         self.referenced.filter(|_| self.function == TaskFunction::AbortTask)
     }
 
-    /// Whether it is to end all earlier tasks for a unit (RFC 7143 §11.5.1).
+    /// Returns whether it is to end all earlier tasks for a unit (RFC 7143 §11.5.1).
     pub(crate) fn ends_all_of(&self, lun: Lun) -> bool {
         match self.function {
             TaskFunction::AbortTaskSet
@@ -94,17 +94,17 @@ pub(crate) enum Logout {
     Connection(Cid),
 }
 
-/// What a command adds to the load of its connection beside its data, bytes: so that connections also
-/// share out commands that have little or no data.
+/// Load of a command on its connection besides its data, bytes. With it, connections share out commands that have
+/// little or no data, too.
 const COMMAND_LOAD: u64 = 4096;
 
-/// A NOP-Out that wants an answer (RFC 7143 §11.18).
+/// A NOP-Out that requests an answer (RFC 7143 §11.18).
 #[derive(Debug)]
 pub(crate) struct Ping {
     pub(crate) sent_at: Option<Instant>,
-    /// Whether the session asked for it itself, as a sign of life.
+    /// Whether the session itself requested it, as a sign of life.
     pub(crate) internal: bool,
-    /// What the target is to send back.
+    /// Data that the target returns.
     pub(crate) data: Bytes,
 }
 
@@ -114,7 +114,7 @@ impl Task {
         Self { kind, allegiance: None, cmd_sn: None, deadline, outstanding: 0 }
     }
 
-    /// When its time is up, if it has a limit, and what is waited for until then.
+    /// Returns when its time limit ends, if it has one, and what is awaited until then.
     fn limit(&self) -> Option<(Instant, Timer)> {
         let timer = match self.kind {
             TaskKind::Scsi(_) | TaskKind::Text(_) => Timer::Command,
@@ -125,7 +125,7 @@ impl Task {
         self.deadline.map(|deadline| (deadline, timer))
     }
 
-    /// When its time is up, if it has a limit.
+    /// Returns when its time limit ends, if it has one.
     pub(crate) const fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
@@ -140,23 +140,23 @@ impl Task {
         self.cmd_sn
     }
 
-    /// The data that it is to bring, bytes, if it is a read.
+    /// Returns the expected read data, bytes, if it is a read.
     pub(crate) fn read_len(&self) -> Option<u64> {
         Some(self.as_scsi()?.read.as_ref()?.len() as u64)
     }
 
-    /// Whether any of it has been put in wire order.
+    /// Returns whether any of it has been put in wire order.
     pub(crate) const fn is_sent(&self) -> bool {
         self.allegiance.is_some()
     }
 
-    /// Whether it was put in wire order on a connection that has failed, and the target never saw
-    /// it there: it starts over, with the same CmdSN (RFC 7143 §7.2.1).
+    /// Returns whether it was put in wire order on a connection that has failed, and the target never received it
+    /// there: it starts over, with the same CmdSN (RFC 7143 §7.2.1).
     pub(crate) const fn starts_over(&self) -> bool {
         self.allegiance.is_none() && self.cmd_sn.is_some()
     }
 
-    /// Whether its PDUs use up the CmdSN that they carry (RFC 7143 §4.2.2.1).
+    /// Returns whether its PDUs consume the CmdSN that they carry (RFC 7143 §4.2.2.1).
     pub(crate) const fn uses_cmd_sn(&self) -> bool {
         match &self.kind {
             TaskKind::Scsi(scsi) => !scsi.immediate,
@@ -167,7 +167,7 @@ impl Task {
         }
     }
 
-    /// What it puts on its connection, bytes; the same all its life.
+    /// Returns its load on its connection, bytes, which never changes.
     pub(crate) fn load(&self) -> u64 {
         COMMAND_LOAD + self.as_scsi().map_or(0, |scsi| scsi.data_len() as u64)
     }

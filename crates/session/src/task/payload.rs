@@ -7,8 +7,8 @@ use bytes::{Buf, Bytes, BytesMut};
 
 /// The data of a write: one page or many, of any sizes, in order.
 ///
-/// Cloning shares the pages. The bytes are those the caller handed in: they go to the socket from
-/// where they lie, and cannot change while a data digest depends on them.
+/// Cloning shares the pages. The bytes are those of the caller's memory: the socket takes them from there, and
+/// they cannot change while a data digest depends on them.
 #[derive(Clone, Debug, Default)]
 pub struct Payload {
     pages: Arc<[Page]>,
@@ -17,7 +17,7 @@ pub struct Payload {
 
 #[derive(Debug)]
 struct Page {
-    /// Where the page begins in the payload.
+    /// Offset of the page in the payload.
     start: usize,
     bytes: Bytes,
 }
@@ -43,7 +43,7 @@ impl Payload {
         self.len
     }
 
-    /// Whether there is no byte at all.
+    /// Returns whether the payload is empty.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -53,7 +53,7 @@ impl Payload {
         self.pages.iter().map(|page| &page.bytes)
     }
 
-    /// A view of the bytes from `offset`, `len` of them, cut to what there is.
+    /// Returns a view of `len` bytes from `offset`, cut at the end of the payload.
     pub(crate) fn slice(&self, offset: usize, len: usize) -> PayloadSlice {
         let offset = offset.min(self.len);
         let remaining = len.min(self.len - offset);
@@ -121,7 +121,7 @@ pub(crate) struct PayloadSlice {
     pages: Option<Arc<[Page]>>,
     /// Index of the page that holds the next byte.
     page: usize,
-    /// Bytes of that page that are behind us.
+    /// Bytes of that page that were passed already.
     skip: usize,
     remaining: usize,
 }
@@ -198,7 +198,7 @@ mod tests {
         }
     }
 
-    /// No conversion copies: each page lies where the caller had it.
+    /// No conversion copies: each page stays in the caller's memory.
     #[test]
     fn every_conversion_keeps_the_callers_memory() {
         fn pages_of(payload: impl Into<Payload>) -> Vec<(*const u8, Vec<u8>)> {

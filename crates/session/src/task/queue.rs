@@ -6,8 +6,8 @@ use super::Task;
 use super::set::TaskSet;
 use crate::short_queue::ShortQueue;
 
-/// The commands of a session that are not in wire order yet, in the order in which they were handed
-/// in. They belong to no connection. Tags of tasks that have ended meanwhile are passed over.
+/// The commands of a session that are not in wire order yet, in the order in which they were submitted. They
+/// belong to no connection. Tags of tasks that have ended meanwhile are skipped.
 #[derive(Debug, Default)]
 pub(crate) struct CommandQueue(ShortQueue<Itt>);
 
@@ -49,8 +49,8 @@ impl CommandQueue {
         None
     }
 
-    /// What the commands put on their connections that a window of `count` lets out, bytes. Those that start over come
-    /// first, and use none of it up.
+    /// Returns the load of the commands that a window of `count` lets out, bytes. Those that start over come
+    /// first, and consume none of the window.
     pub(crate) fn load(&self, count: u32, tasks: &TaskSet) -> u64 {
         let queued = || self.0.iter().filter_map(|itt| tasks.get(*itt));
         let again = queued().take_while(|task| task.starts_over()).count();

@@ -1,9 +1,9 @@
-//! Which bytes of a transfer have passed.
+//! The bytes of a transfer that were transferred.
 
 use smallvec::SmallVec;
 
-/// A set of byte ranges, sorted and merged. In order, as nearly all transfers are, it holds one, which needs no memory
-/// of its own.
+/// A set of byte ranges, sorted and merged. A transfer in order, as nearly all are, has one range, which needs no
+/// separate memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ranges(SmallVec<[(usize, usize); 1]>);
 
@@ -30,7 +30,7 @@ impl Ranges {
         }
     }
 
-    /// Whether any byte of `start..end` has passed.
+    /// Returns whether any byte of `start..end` was transferred.
     pub(crate) fn overlaps(&self, start: usize, end: usize) -> bool {
         let first = self.0.partition_point(|range| range.1 <= start);
         start < end && self.0.get(first).is_some_and(|range| range.0 < end)

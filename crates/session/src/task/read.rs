@@ -1,4 +1,4 @@
-//! The read half of a task: where Data-In lands, and whether all of it came (RFC 7143 §11.7).
+//! The read half of a task: the destination of Data-In, and whether all of it arrived (RFC 7143 §11.7).
 
 use bytes::BytesMut;
 use iscsi_pdu::{DataIn, DataSn};
@@ -8,7 +8,7 @@ use super::read_buffer::ReadBuffer;
 use crate::error::ProtocolError;
 use crate::params::Negotiated;
 
-/// The caller's buffer and the account of what landed in it.
+/// The caller's buffer, and the ranges that were received.
 #[derive(Debug)]
 pub(crate) struct ReadTransfer {
     buffer: ReadBuffer,
@@ -62,7 +62,7 @@ impl ReadTransfer {
         self.buffer.part(offset, len)
     }
 
-    /// How many of the first bytes have landed, without a hole.
+    /// Returns the number of bytes that have arrived from the start, without a hole.
     pub(crate) fn contiguous(&self) -> usize {
         self.received.contiguous()
     }
@@ -72,7 +72,7 @@ impl ReadTransfer {
         self.received = Ranges::default();
     }
 
-    /// Gives the buffer back, cut to `len` bytes.
+    /// Returns the buffer, cut to `len` bytes.
     pub(crate) fn into_buffer(self, len: usize) -> BytesMut {
         self.buffer.into_first(len)
     }

@@ -1,4 +1,4 @@
-//! The memory in which the data of a read lands.
+//! The memory for the data of a read.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ pub struct ReadBuffer {
 #[derive(Clone, Debug)]
 enum Memory {
     Taken(BytesMut),
-    /// To be taken from a pool; without one from the allocator.
+    /// To be taken from a pool, or without one from the allocator.
     Later(Option<Arc<dyn BufferPool>>),
 }
 
 impl ReadBuffer {
-    /// One of `len` bytes that the pool gives, or the allocator, when the first data come.
+    /// Creates a buffer of `len` bytes, taken from the pool or from the allocator when the first data arrive.
     #[must_use]
     pub fn later(len: usize, pool: Option<Arc<dyn BufferPool>>) -> Self {
         Self { len, memory: Memory::Later(pool) }
@@ -33,18 +33,18 @@ impl ReadBuffer {
         self.len
     }
 
-    /// Whether none are expected.
+    /// Returns whether no bytes are expected.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The bytes from `offset` on, as many as asked for; none if they are not all within it.
+    /// Returns `len` bytes from `offset`; none if they are not all within the buffer.
     pub(crate) fn part(&mut self, offset: usize, len: usize) -> &mut [u8] {
         if let Memory::Later(pool) = &self.memory {
             let taken = pool.as_ref().map(|pool| pool.take(self.len));
             let mut buffer = taken.unwrap_or_else(|| BytesMut::zeroed(self.len));
-            // A pool that gives less or more does not change what the command has asked for.
+            // A pool may return less or more: the length that the command expects does not change.
             buffer.resize(self.len, 0);
             self.memory = Memory::Taken(buffer);
         }
@@ -76,7 +76,7 @@ mod tests {
 
     use super::*;
 
-    /// Gives buffers of a length of its own, and counts them.
+    /// Returns buffers of its own length, and counts them.
     #[derive(Debug)]
     struct Counting {
         len: usize,

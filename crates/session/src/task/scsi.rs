@@ -16,18 +16,19 @@ pub(crate) struct ScsiTask {
     pub(crate) cdb: Cdb,
     pub(crate) attribute: TaskAttribute,
     pub(crate) immediate: bool,
-    /// The unit may have ended the command without a status, so that it has as long as a task management response may take.
+    /// Whether the unit may have ended the command without a status, so that it has the time limit of a task
+    /// management response.
     pub(crate) may_be_cleared: bool,
     /// Boxed, so that the task of a read takes half as many cache lines.
     pub(crate) write: Option<Box<WriteTransfer>>,
     pub(crate) read: Option<ReadTransfer>,
     /// The number of the next Data-In or R2T: they share one count (RFC 7143 §4.2.2.4).
     next_sn: u32,
-    /// Why the task is being aborted, once it is. Boxed, since hardly one is: each command has its task.
+    /// Why the task is being aborted, if it is. Boxed, since this is rare and every command has a task.
     pub(crate) aborting: Option<Box<TaskError>>,
 }
 
-/// What a response PDU or a Data-In with status says.
+/// The content of a response PDU or of a Data-In with status.
 #[derive(Debug)]
 pub(crate) struct Conclusion {
     pub(crate) status: Status,
@@ -37,7 +38,7 @@ pub(crate) struct Conclusion {
     pub(crate) bidirectional_residual: Residual,
     /// Data-In and R2T PDUs the target counted; zero from targets that do not count.
     pub(crate) exp_data_sn: DataSn,
-    /// Write data that the target cannot have seen, because it was taken back from the outbox.
+    /// Whether write data was taken back from the outbox, so that the target cannot have received it.
     pub(crate) withdrawn: bool,
 }
 
@@ -87,7 +88,8 @@ impl ScsiTask {
         self.next_sn = self.next_sn.wrapping_add(1);
     }
 
-    /// Judges the end of the command: a status that tells of success stands only if the bytes it vouches for moved.
+    /// Checks the end of the command: a status that means success counts only if the bytes that it covers were
+    /// transferred.
     pub(crate) fn conclude(self, end: Conclusion) -> Result<Completion, TaskError> {
         let bidirectional = self.write.is_some() && self.read.is_some();
         let read_residual = if bidirectional { end.bidirectional_residual } else { end.residual };
@@ -122,9 +124,9 @@ impl ScsiTask {
         Ok(())
     }
 
-    /// The read data without which a good status is none, of those that the target accounts for.
-    /// Parameter data say themselves how long they are, so that they end where the target ends them,
-    /// with a residual or without (SPC-4 §4.2.5.6).
+    /// Returns how many of the read bytes that the target accounts for are necessary for a good status. Parameter
+    /// data contain their own length, so they end where the target ends them, with a residual or without (SPC-4
+    /// §4.2.5.6).
     fn required(&self, accounted: usize) -> usize {
         match &self.read {
             Some(read) if self.cdb.reads_parameter_data() => accounted.min(read.contiguous()),
@@ -132,7 +134,8 @@ impl ScsiTask {
         }
     }
 
-    /// Some targets leave ExpDataSN at zero, so the bytes are counted as well.
+    /// Checks that all read data have arrived. Some targets leave ExpDataSN at zero, so the bytes are counted as
+    /// well.
     fn check_read(&self, expected: usize, exp_data_sn: DataSn) -> Result<(), TaskError> {
         let Some(read) = &self.read else { return Ok(()) };
         let transferred = read.contiguous();
@@ -143,7 +146,7 @@ impl ScsiTask {
     }
 }
 
-/// The bytes that moved of a transfer of `len`, by the target's account.
+/// Returns the bytes that were transferred of `len`, as the target reports them.
 fn after(len: usize, residual: Residual) -> usize {
     match residual {
         Residual::Underflow(left) => len.saturating_sub(left as usize),

@@ -10,10 +10,10 @@ use super::write::WriteTransfer;
 use super::{Task, TaskKind};
 use crate::timer::Timer;
 
-/// Low bits of a tag: the slot. High bits: how often the slot was used, so that the tag of a
-/// finished task comes back after 262,143 others at the earliest, and never names another task.
+/// Low bits of a tag: the slot. High bits: how often the slot was used, so that the tag of a finished task is
+/// reused after 262,143 others at the earliest, and never names another task.
 const SLOT_BITS: u32 = 14;
-/// Several times [`MAX_TASKS`]: each task of the caller may need an ABORT TASK, all at once.
+/// Several times [`MAX_TASKS`]: each task of the caller may need an ABORT TASK, all at the same time.
 const MAX_SLOTS: usize = 1 << SLOT_BITS;
 /// The most tasks that a caller may have outstanding.
 const MAX_TASKS: usize = 4096;
@@ -33,9 +33,10 @@ pub(crate) struct TaskSet {
     first_generation: u32,
     free: FreeSlots,
     limit: usize,
-    /// No time limit is earlier than this one, of a task that may have ended since. To keep all limits in their order would
-    /// touch memory with each task that no cache has among those of 1,000 sessions. So the tasks are looked through when
-    /// this time has come: where they end long before theirs, that is once in the time that one has.
+    /// No time limit ends before this one, whose task may have ended since. Keeping all limits sorted would touch
+    /// further memory with each task, which with 1,000 sessions is not in the processor's cache. So all tasks are
+    /// searched when this time has come. If tasks end long before their limits, that happens once in the time of
+    /// one limit.
     earliest: Option<(Instant, Timer)>,
     /// There are few connections, mostly one.
     loads: SmallVec<[(Cid, Load); 1]>,
@@ -44,20 +45,20 @@ pub(crate) struct TaskSet {
 /// The slots without a task.
 #[derive(Debug, Default)]
 struct FreeSlots {
-    /// The one that was freed last, to be used next: the others, and their list, may be in no cache.
+    /// The slot that was freed last, used next: the others, and their list, may not be in the processor's cache.
     next: Option<u32>,
-    /// The others; the last of them follows.
+    /// The other free slots; the last of them is used next.
     others: Vec<u32>,
 }
 
 /// What the tasks of one connection have outstanding.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
-    /// The loads of all of them, bytes; zero exactly when there is none.
+    /// The loads of all tasks, bytes; zero exactly when there is none.
     pub(crate) bytes: u64,
-    /// Write data that the target may wait for at once, bytes.
+    /// Write data that the target may wait for, bytes.
     pub(crate) outstanding: u64,
-    /// The same of the writes that have ended, in sum.
+    /// Write data of all writes that have ended, bytes.
     pub(crate) concluded: u64,
 }
 
@@ -65,17 +66,17 @@ pub(crate) struct Load {
 struct Slot {
     generation: u32,
     task: Option<Task>,
-    /// The last task of the slot ended by an abort, so that a late PDU for it means no harm.
+    /// The last task of the slot that ended by an abort, so that a late PDU for it is no error.
     aborted: Option<Itt>,
 }
 
 impl TaskSet {
-    /// Room for `limit` tasks, at most 4096.
+    /// Creates a set with room for `limit` tasks, at most 4096.
     pub(crate) fn new(limit: usize) -> Self {
         Self { limit: limit.clamp(1, MAX_TASKS), ..Self::default() }
     }
 
-    /// The same; tags begin with this generation.
+    /// Sets the generation with which tags begin.
     pub(crate) fn beginning_at(mut self, generation: u32) -> Self {
         self.first_generation = generation % GENERATIONS;
         self
@@ -89,7 +90,7 @@ impl TaskSet {
         self.insert_beyond_limit(task)
     }
 
-    /// The same, with room beyond the limit: for what the session itself must be able to ask.
+    /// Adds a task even beyond the limit, for requests that the session itself must be able to send.
     pub(crate) fn insert_beyond_limit(&mut self, task: Task) -> Option<Itt> {
         let at = match self.free.pop() {
             Some(at) => at,
@@ -107,7 +108,7 @@ impl TaskSet {
         Some(itt)
     }
 
-    /// Takes a task out; its tag is not used again until the generations have gone round.
+    /// Removes a task. Its tag is not used again until the generations wrap around.
     pub(crate) fn remove(&mut self, itt: Itt) -> Option<Task> {
         let at = slot_of(itt);
         let slot = self.slots.get_mut(at as usize).filter(|slot| slot.names(itt))?;
@@ -119,11 +120,11 @@ impl TaskSet {
             self.earliest = None;
         }
         self.lighten(allegiance, load, outstanding);
-        // Moved once, as it is long.
+        // The task is large, so it is moved only once.
         self.slots.get_mut(at as usize)?.task.take()
     }
 
-    /// Takes a task out that ended without a response of its own: one may still be on its way.
+    /// Removes a task that ended without a response of its own: one may still be on its way.
     pub(crate) fn remove_aborted(&mut self, itt: Itt) -> Option<Task> {
         let task = self.remove(itt)?;
         let at = slot_of(itt);
@@ -131,20 +132,20 @@ impl TaskSet {
             && let Some(slot) = self.slots.get_mut(at as usize)
         {
             slot.aborted = Some(itt);
-            // Whichever task has the slot next may end in the same way.
+            // The next task in this slot may end in the same way, and replace the remembered tag: use the slot
+            // last.
             self.free.put_off();
         }
         Some(task)
     }
 
-    /// Whether the tag belonged to the last task of its slot that ended without its response.
+    /// Returns whether the tag belonged to the last task of its slot that ended without its response.
     pub(crate) fn was_aborted(&self, itt: Itt) -> bool {
         self.slots.get(slot_of(itt) as usize).is_some_and(|slot| slot.aborted == Some(itt))
     }
 
-    /// Whether the tag belonged to a task that has ended, as far back as the generations tell: not the
-    /// tag of a live task, nor one that was never given by then. A tag of up to half the generations
-    /// back counts as ended.
+    /// Returns whether the tag belonged to a task that has ended, and not to a live task or to none yet. A tag of
+    /// up to half the generations back counts as ended.
     pub(crate) fn has_ended(&self, itt: Itt) -> bool {
         let generation = generation_of(itt);
         let Some(slot) = self.slots.get(slot_of(itt) as usize) else { return false };
@@ -162,8 +163,7 @@ impl TaskSet {
         slot.task.as_mut()
     }
 
-    /// Sets how much write data of a task may be outstanding at once, bytes, once it is on its
-    /// connection.
+    /// Sets how much write data of a task may be outstanding, bytes, once it is on its connection.
     pub(crate) fn set_outstanding(&mut self, itt: Itt, bytes: u64) {
         let Some(task) = self.get_mut(itt) else { return };
         task.outstanding = bytes;
@@ -173,12 +173,12 @@ impl TaskSet {
         }
     }
 
-    /// What the tasks of a connection have outstanding.
+    /// Returns what the tasks of a connection have outstanding.
     pub(crate) fn load_of(&self, cid: Cid) -> Load {
         self.loads.iter().find(|(of, _)| *of == cid).map_or_else(Load::default, |(_, load)| *load)
     }
 
-    /// The data that the tasks of a connection are to bring, bytes. Some of it may have come.
+    /// Returns the read data that the tasks of a connection expect, bytes. Some of it may have arrived.
     pub(crate) fn awaited_on(&self, cid: Cid) -> u64 {
         let there = self.iter().filter(|(_, task)| task.allegiance == Some(cid));
         there.filter_map(|(_, task)| task.read_len()).fold(0, u64::saturating_add)
@@ -235,13 +235,14 @@ impl TaskSet {
         }
     }
 
-    /// When the time of a task may be up, and what is waited for then; no task's time is up before.
+    /// Returns a time before which no time limit of a task ends, and what is awaited until then.
     pub(crate) const fn earliest_deadline(&self) -> Option<(Instant, Timer)> {
         self.earliest
     }
 
-    /// The tasks whose time is up by now, in the order in which it was, and when: they have no time limit any more. What is
-    /// told of as the [earliest](Self::earliest_deadline) is that of the others from now on.
+    /// Returns the tasks whose time limit has ended by `now`, each with the end of that limit, in this order.
+    /// They have no time limit afterwards. [`earliest_deadline`](Self::earliest_deadline) then applies to the
+    /// other tasks.
     pub(crate) fn take_timed_out(&mut self, now: Instant) -> Vec<(Instant, Itt)> {
         if self.earliest.is_none_or(|(earliest, _)| now < earliest) {
             return Vec::new();
@@ -266,7 +267,7 @@ impl TaskSet {
         self.get_mut(itt)?.as_scsi_mut()?.write.as_deref_mut()
     }
 
-    /// The task that a request is to abort, if the request is an ABORT TASK.
+    /// Returns the task that a request aborts, if the request is an ABORT TASK.
     pub(crate) fn aborted_by(&self, request: Itt) -> Option<Itt> {
         match &self.get(request)?.kind {
             TaskKind::Management(management) => management.aborts(),
@@ -274,7 +275,7 @@ impl TaskSet {
         }
     }
 
-    /// The write that a request is to abort after its data.
+    /// Returns the write that a request aborts after its data.
     fn aborted_after_data(&self, request: Itt) -> Option<Itt> {
         match &self.get(request)?.kind {
             TaskKind::Management(management) => {
@@ -284,18 +285,18 @@ impl TaskSet {
         }
     }
 
-    /// Whether a request waits for the data of the write that it is to abort.
+    /// Returns whether a request waits for the data of the write that it aborts.
     pub(crate) fn waits_for_data(&self, request: Itt) -> bool {
         let write = self.aborted_after_data(request).and_then(|itt| self.get(itt)?.write());
         write.is_some_and(|write| !write.is_handed_out())
     }
 
-    /// Whether nobody needs a request any more: the write that it was to abort after its data has ended.
+    /// Returns whether a request has become needless: the write that it was to abort after its data has ended.
     pub(crate) fn is_needless(&self, request: Itt) -> bool {
         self.aborted_after_data(request).is_some_and(|itt| self.get(itt).is_none())
     }
 
-    /// A request waits for no data any more; whether it did.
+    /// Stops the wait of a request for data, and returns whether it waited.
     pub(crate) fn stop_waiting_for_data(&mut self, request: Itt) -> bool {
         let waits = self.waits_for_data(request);
         if let Some(TaskKind::Management(management)) =
@@ -306,7 +307,7 @@ impl TaskSet {
         waits
     }
 
-    /// Whether a task is a text exchange that has to wait for another one to end: there is one at a
+    /// Returns whether a task is a text exchange that has to wait for another one to end: there is one at a
     /// time on a connection (RFC 7143 §11.10).
     pub(crate) fn waits_for_text(&self, itt: Itt, cid: Cid) -> bool {
         let is_text = |task: &Task| matches!(task.kind, TaskKind::Text(_));
@@ -328,8 +329,8 @@ impl TaskSet {
         })
     }
 
-    /// The command that a target has on a connection and has not answered: a flush, which keeps others waiting, or else
-    /// the oldest. None if each of them is being aborted.
+    /// Returns the operation of a command that a target has on a connection and has not answered: a flush, which
+    /// keeps others waiting, or else the oldest command. `None` if each of them is being aborted.
     pub(crate) fn operation_in_hand(&self, cid: Cid) -> Option<&'static str> {
         let in_hand = self.iter().filter(|(_, task)| task.allegiance == Some(cid));
         let commands = in_hand.filter_map(|(_, task)| Some((task.cmd_sn?, task.as_scsi()?)));
@@ -346,7 +347,7 @@ impl TaskSet {
         first.map(|(_, scsi)| scsi.cdb.operation_name())
     }
 
-    /// Whether work is left that a logout should wait for.
+    /// Returns whether work is left that a logout should wait for.
     pub(crate) fn has_work(&self) -> bool {
         self.iter().any(|(_, task)| match &task.kind {
             TaskKind::Scsi(_) => true,
@@ -368,7 +369,7 @@ impl FreeSlots {
         self.next.take().or_else(|| self.others.pop())
     }
 
-    /// The one that was freed last is used after all others.
+    /// Makes the slot that was freed last the last one to be used.
     fn put_off(&mut self) {
         if let Some(last) = self.next.take() {
             self.others.insert(0, last);
@@ -406,7 +407,7 @@ mod tests {
         Task::new(TaskKind::Logout(Logout::Session), None)
     }
 
-    /// A late PDU of it means no harm, however many tasks come and go meanwhile.
+    /// A late PDU of an aborted task is no error, however many tasks start and end meanwhile.
     #[test]
     fn what_was_sent_and_aborted_is_remembered_as_long_as_other_slots_are_free() {
         let mut tasks = TaskSet::new(8);
@@ -440,8 +441,8 @@ mod tests {
         Instant::now()
     }
 
-    /// Whatever begins, ends, and is put off or brought forward, in whatever order: each time is up when it is, and none is
-    /// missed until the time comes that was told.
+    /// Whatever tasks start, end, or change their time limit, and in whatever order: each is found when its limit
+    /// ends, and none ends before the reported earliest time.
     #[test]
     fn tasks_are_found_when_their_time_is_up() {
         let start = any_moment();
@@ -548,8 +549,8 @@ mod tests {
         assert_eq!(first.get(), 0, "not the tag of no task");
     }
 
-    /// SEQ-19: a tag has ended once its task is gone, whatever came to its slot since; not before, and
-    /// not if it was never given, also where the generations go round.
+    /// SEQ-19: a tag has ended once its task is gone, whatever task used its slot since; not before, and not if
+    /// it was never given, even if the generations wrap around.
     #[test]
     fn seq_19_ended_tags_are_told_from_those_never_given() {
         for generation in [0, 7, GENERATIONS - 2, GENERATIONS - 1] {

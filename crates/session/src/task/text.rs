@@ -9,7 +9,7 @@ use crate::error::ProtocolError;
 /// The most text that one exchange may bring: lists of tens of thousands of targets fit.
 const MAX_TEXT: usize = 16 * 1024 * 1024;
 
-/// One exchange: a request, and as many empty ones as the target's answer takes.
+/// One exchange: a request, and as many empty ones as the target's answer needs.
 #[derive(Debug)]
 pub(crate) struct TextTask {
     /// What the next request carries.
@@ -17,7 +17,7 @@ pub(crate) struct TextTask {
     /// Where the next request continues: TTT and LUN of the last response.
     pub(crate) continues: Option<(Ttt, Lun)>,
     answer: BytesMut,
-    /// Whether the session asked for it itself, so that nobody waits for the answer.
+    /// Whether the session itself requested it, so that no caller waits for the answer.
     pub(crate) internal: bool,
 }
 

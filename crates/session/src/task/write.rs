@@ -9,7 +9,7 @@ use super::ranges::Ranges;
 use crate::error::ProtocolError;
 use crate::params::Negotiated;
 
-/// What of a payload has been asked for, and what goes out next.
+/// The parts of a payload that were requested, and those that are sent next.
 #[derive(Debug)]
 pub(crate) struct WriteTransfer {
     payload: Payload,
@@ -17,9 +17,9 @@ pub(crate) struct WriteTransfer {
     unsolicited: Option<Burst>,
     /// R2Ts in the order in which they came, each with its rest.
     solicited: VecDeque<Burst>,
-    /// What has been handed to the outbox.
+    /// The ranges that were handed to the outbox.
     sent: Ranges,
-    /// Whether an ABORT TASK has gone out, so that no R2T is served.
+    /// Whether an ABORT TASK was sent, so that no R2T is served.
     held: bool,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct DataOutPart {
     pub(crate) data: PayloadSlice,
 }
 
-/// What goes with the command PDU itself.
+/// The part that the command PDU carries.
 #[derive(Debug)]
 pub(crate) struct FirstPart {
     pub(crate) immediate: PayloadSlice,
@@ -65,14 +65,14 @@ impl WriteTransfer {
         self.payload.len()
     }
 
-    /// How much of it may be outstanding at once, bytes: what goes unasked, and all R2Ts that the target
-    /// may send.
+    /// Returns how much of it may be outstanding, bytes: the unsolicited data, and all R2Ts that the target may
+    /// send.
     pub(crate) fn max_outstanding(&self, agreed: &Negotiated) -> u64 {
         let bursts = u64::from(agreed.max_burst_length) * u64::from(agreed.max_outstanding_r2t);
         (self.len() as u64).min(bursts.saturating_add(agreed.first_burst_length.into()))
     }
 
-    /// Splits off what goes with the command, and queues the rest of the first burst.
+    /// Splits off the part that the command PDU carries, and queues the rest of the first burst.
     ///
     /// Once any unsolicited Data-Out is sent, the first burst is sent whole: exactly the smaller
     /// of FirstBurstLength and the transfer (RFC 7143 §13.14).
@@ -167,38 +167,38 @@ impl WriteTransfer {
         self.held = false;
     }
 
-    /// Serves no R2T any more, until [`resume`](Self::resume).
+    /// Stops serving R2Ts, until [`resume`](Self::resume).
     pub(crate) const fn hold(&mut self) {
         self.held = true;
     }
 
-    /// Whether R2Ts are not served for now.
+    /// Returns whether R2Ts are held back.
     pub(crate) const fn is_held(&self) -> bool {
         self.held
     }
 
-    /// Goes on after [`hold`](Self::hold); how many R2Ts there are to be served.
+    /// Continues after [`hold`](Self::hold), and returns the number of R2Ts to serve.
     pub(crate) fn resume(&mut self) -> usize {
         if std::mem::take(&mut self.held) { self.solicited.len() } else { 0 }
     }
 
-    /// How many of the first bytes of the payload have been handed to the outbox, without a hole.
+    /// Returns the number of bytes of the payload that were handed to the outbox from the start, without a hole.
     pub(crate) fn contiguous(&self) -> usize {
         self.sent.contiguous()
     }
 
-    /// Whether all of the payload has been handed to the outbox.
+    /// Returns whether all of the payload has been handed to the outbox.
     pub(crate) fn is_handed_out(&self) -> bool {
         self.contiguous() == self.len()
     }
 
-    /// Whether the target has asked for data that has not been handed to the outbox.
+    /// Returns whether the target has asked for data that has not been handed to the outbox.
     pub(crate) fn has_data_due(&self) -> bool {
         self.unsolicited.is_some() || !self.solicited.is_empty()
     }
 }
 
-/// What became of an R2T.
+/// The result of an R2T.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Accepted {
     Queued,
@@ -206,7 +206,8 @@ pub(crate) enum Accepted {
 }
 
 impl Burst {
-    /// Cuts off one PDU's worth, a multiple of four bytes if more follows; the last one of the burst has the F bit.
+    /// Cuts off the data of one PDU, a multiple of four bytes if more follows; the last one of the burst has the
+    /// F bit.
     fn take(&mut self, payload: &Payload, agreed: &Negotiated, most: usize) -> DataOutPart {
         let left = self.end - self.next;
         let len = left.min(segment_limit(agreed, left)).min(most);

@@ -1,4 +1,4 @@
-//! Commands that use a CmdSN up, as the command window allows (RFC 7143 §4.2.2.1, §11.3).
+//! Commands that consume a CmdSN, as the command window allows (RFC 7143 §4.2.2.1, §11.3).
 
 use iscsi_pdu::{Cid, CmdSn, Itt, ScsiCommand, StatSn};
 

@@ -25,7 +25,8 @@ impl Session {
         self.stats.pdus_sent += 1;
         self.stats.data_out_bytes += part.data.remaining() as u64;
         connection.push_data_out(itt, pdu.encode(), part.data);
-        // A request that waits for the rest of a first burst has its time from each step of that.
+        // The time limit of a request that waits for the rest of a first burst starts again with each Data-Out of
+        // it.
         let deadline = now + self.config.timeouts.task_management;
         let requests = connection.transmitter.requests_to_abort(itt, &self.tasks);
         for request in requests.collect::<Vec<_>>() {

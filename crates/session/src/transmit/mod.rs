@@ -1,5 +1,5 @@
-//! What to send next: one file a kind of PDU. The connection's transmitter says whose turn it is, and
-//! [`share`] how many of the commands each connection takes.
+//! Sending: one file per kind of PDU. The connection's transmitter decides which comes next, and [`share`] how
+//! many commands each connection takes.
 
 mod command;
 mod data_out;
@@ -19,9 +19,9 @@ use crate::session::Session;
 use crate::task::payload::PayloadSlice;
 
 impl Session {
-    /// Bytes that the connection should send now; `None` when there is nothing to send.
+    /// Returns the bytes that the connection should send now; `None` when there is nothing to send.
     pub fn poll_transmit(&mut self, cid: Cid, now: Instant) -> Option<Transmit<'_>> {
-        // Most calls find nothing: whoever has sent something asks again.
+        // Most calls find nothing: a driver asks again after each send.
         if self.commands.is_empty() && self.connections.get(cid)?.has_nothing_to_send() {
             return None;
         }

@@ -1,11 +1,10 @@
-//! How several connections share out the commands that wait (RFC 7143 §4.2.2).
+//! Distribution of waiting commands over several connections (RFC 7143 §4.2.2).
 //!
-//! A connection takes commands when it is polled, up to the load at which all connections that can
-//! take any would be even: each as full as the others, measured by its limit. So the order in which
-//! they are polled does not matter, and what one leaves is what another one will take.
+//! A connection takes commands when it is polled, up to the load at which all connections that can take any would
+//! be equally full, in proportion to their limits. So the order in which they are polled does not matter:
+//! commands that one connection leaves are taken by another one.
 //!
-//! A connection whose socket is full is not waited for, and one that has fallen silent gets nothing
-//! new.
+//! No command waits for a connection whose socket is full, and one that has fallen silent gets no new commands.
 
 use std::time::Duration;
 
@@ -14,8 +13,8 @@ use iscsi_pdu::Cid;
 use crate::connection::Connection;
 use crate::session::Session;
 
-/// How much longer than another one a connection may be silent, with commands under way, before the
-/// others get what is new.
+/// How much longer than another one a connection with commands in flight may be silent, before only the others
+/// get new commands.
 const MAX_SILENCE: Duration = Duration::from_secs(1);
 
 impl Session {
@@ -54,7 +53,7 @@ impl Session {
         u64::try_from(share).unwrap_or(u64::MAX)
     }
 
-    /// Whether a connection takes a new command as soon as it is polled.
+    /// Returns whether a connection takes a new command as soon as it is polled.
     fn is_ready(&self, connection: &Connection) -> bool {
         let first = self.commands.first(&self.tasks);
         connection.takes_commands()
@@ -63,8 +62,8 @@ impl Session {
             && !first.is_some_and(|(_, task)| connection.is_at_limit(task, &self.tasks))
     }
 
-    /// Whether nothing has moved on a connection for long although it has work, and things have moved
-    /// on another one.
+    /// Returns whether no bytes have moved for long on a connection that has work, while they have moved on
+    /// another one.
     fn is_silent(&self, connection: &Connection) -> bool {
         let up = self.connections.iter().filter(|other| other.is_up());
         let latest = up.map(|other| other.liveness.last_progress()).max();

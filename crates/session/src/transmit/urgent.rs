@@ -1,5 +1,5 @@
-//! What goes out at once and uses no CmdSN up: answers to pings, pings of our own, task
-//! management, text, logout, immediate commands (RFC 7143 §4.2.2.1).
+//! PDUs that are sent immediately and consume no CmdSN: answers to pings, pings of our own, task management,
+//! text, logout, immediate commands (RFC 7143 §4.2.2.1).
 
 use std::time::Instant;
 
@@ -69,8 +69,8 @@ impl Session {
         self.push(cid, nop.encode().into(), data);
     }
 
-    /// Immediate in all its requests: nothing that is numbered waits for its turn behind the exchange
-    /// (RFC 7143 §11.10).
+    /// Queues a text request. All requests of an exchange are immediate, so that no numbered command waits for
+    /// the exchange (RFC 7143 §11.10).
     fn queue_text_request(&mut self, cid: Cid, itt: Itt, cmd_sn: CmdSn) {
         let Some(exp_stat_sn) = self.exp_stat_sn(cid) else { return };
         let Some(TaskKind::Text(text)) = self.tasks.get_mut(itt).map(|task| &mut task.kind) else {
@@ -137,7 +137,7 @@ impl Session {
         };
         let request = LogoutRequest { immediate: true, reason, itt, cid, cmd_sn, exp_stat_sn };
         self.push(over, request.encode().into(), PayloadSlice::default());
-        // What is closed sends nothing any more.
+        // Closed connections send nothing any more.
         let closed = |c: &&mut Connection| logout == Logout::Session || c.cid() == cid;
         self.connections.iter_mut().filter(closed).for_each(Connection::logout_sent);
     }

@@ -1,5 +1,4 @@
-//! What goes out for a task that is given up, in which order, and how the target may refuse
-//! (RFC 7143 §11.5.1).
+//! What is sent for a task that is given up, in which order, and how the target may refuse (RFC 7143 §11.5.1).
 
 use std::time::Duration;
 
@@ -22,17 +21,17 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(61);
 /// Too many immediate commands (RFC 7143 §11.17.1).
 const TOO_MANY_IMMEDIATE: u8 = 6;
 
-/// Nothing goes out unasked.
+/// No data is sent unsolicited.
 const SOLICITED: [(&str, &str); 2] = [("InitialR2T", "Yes"), ("ImmediateData", "No")];
 
-/// A first burst of 4 MiB: more than is put in wire order at once.
+/// A first burst of 4 MiB: more than is put in wire order in one turn.
 const LONG_FIRST_BURST: [(&str, &str); 3] = [
     ("FirstBurstLength", "4194304"),
     ("MaxBurstLength", "4194304"),
     ("MaxRecvDataSegmentLength", "65536"),
 ];
 
-/// Two ways to have a task aborted.
+/// Two ways to abort a task.
 const BY_WHOM: [fn(&mut Trace, Itt); 2] = [
     |trace, itt| {
         let _ = trace.session.abort(itt, trace.now);
@@ -56,8 +55,8 @@ fn everything(trace: &mut Trace) -> Vec<iscsi_testkit::pdu::Pdu> {
     std::iter::from_fn(|| trace.script.try_next()).collect()
 }
 
-/// WR-20: the sequence of an R2T that has begun stops where the ABORT TASK is, and R2Ts that were
-/// not begun, or come later, are not served.
+/// WR-20: the sequence of an R2T that has begun stops at the ABORT TASK, and R2Ts that were not begun, or arrive
+/// later, are not served.
 #[test]
 fn wr_20_no_data_out_follows_the_abort_of_its_task() {
     for abort in BY_WHOM {
@@ -84,7 +83,7 @@ fn wr_20_no_data_out_follows_the_abort_of_its_task() {
         assert!(sent[at + 1..].is_empty(), "{:?}", &sent[at + 1..]);
         send!(trace, r2t { itt: itt.get(), ttt: 9, r2t_sn: 2, desired_length: 512 });
         trace.silence();
-        // The data of others goes on.
+        // The data of other tasks is still sent.
         send!(trace, r2t { itt: other.get(), ttt: 4, desired_length: 512 });
         expect!(trace, DataOut { itt: other.get(), is_final: true });
         send!(trace, task_management_response { itt: sent[at].itt() });
@@ -93,8 +92,8 @@ fn wr_20_no_data_out_follows_the_abort_of_its_task() {
     }
 }
 
-/// WR-20: the data of a write that is given up goes on as long as the target asks for it, and the ABORT TASK
-/// comes after the last of it.
+/// WR-20: the data of a write that is given up is sent as long as the target asks for it, and the ABORT TASK
+/// follows the last of it.
 #[test]
 fn wr_20_the_abort_of_a_write_that_is_given_up_follows_its_data() {
     for ends_by_itself in [true, false] {
@@ -118,7 +117,7 @@ fn wr_20_the_abort_of_a_write_that_is_given_up_follows_its_data() {
             }
         }
         if ends_by_itself {
-            // It needs no more, and so there is nothing left to abort.
+            // The target needs no more data, so there is nothing left to abort.
             send!(trace, scsi_response { itt: itt.get(), status: 0x08 });
             assert_eq!(trace.result(itt).unwrap().status, Status::BUSY);
         } else {
@@ -133,8 +132,8 @@ fn wr_20_the_abort_of_a_write_that_is_given_up_follows_its_data() {
     }
 }
 
-/// TMF-15: a target that asks for no data of a write that was given up gets the ABORT TASK all the same,
-/// and nothing that it asks for later.
+/// TMF-15: a target that asks for no data of a write that was given up receives the ABORT TASK anyway, and no
+/// data that it asks for later.
 #[test]
 fn tmf_15_a_write_that_is_given_up_does_not_wait_for_ever() {
     let mut config = config();
@@ -153,7 +152,7 @@ fn tmf_15_a_write_that_is_given_up_does_not_wait_for_ever() {
     trace.assert_usable();
 }
 
-/// TMF-06: what is no write, or has all of its data out, is aborted at once.
+/// TMF-06: a command that is no write, or has sent all of its data, is aborted immediately.
 #[test]
 fn tmf_06_without_data_to_come_nothing_is_waited_for() {
     let mut trace = Trace::with_answers(&[]);
@@ -190,8 +189,8 @@ fn wr_20_abort_follows_the_first_burst() {
     }
 }
 
-/// TMF-15: the answer to an abort is due in its time from the last step of the first burst that it
-/// waits for, so a slow link loses no session; a target that reads nothing does.
+/// TMF-15: the time limit for the answer to an abort starts at the last step of the first burst for which it
+/// waits. So a slow link loses no session, but a target that reads nothing does.
 #[test]
 fn tmf_15_abort_behind_a_first_burst_has_its_time() {
     for slow in [true, false] {
@@ -202,7 +201,7 @@ fn tmf_15_abort_behind_a_first_burst_has_its_time() {
         take(&mut trace, 100_000);
         trace.session.abort(itt, trace.now);
         if !slow {
-            // Whoever drives the session asks for more, and the socket takes none of it.
+            // The driver asks for more bytes, and the socket takes none of them.
             trace.now += Duration::from_secs(11);
             trace.session.handle_timeout(trace.now);
             trace.pump();
@@ -219,7 +218,7 @@ fn tmf_15_abort_behind_a_first_burst_has_its_time() {
     }
 }
 
-/// TMF-11: a task that the target will not abort goes on where it stopped: every R2T is served, once.
+/// TMF-11: a task that the target does not abort continues where it stopped: every R2T is served, once.
 #[test]
 fn tmf_11_refused_abort_lets_the_data_go_on() {
     for abort in BY_WHOM {
@@ -277,8 +276,8 @@ fn wr_21_good_without_the_data_held_back_is_no_success() {
     trace.assert_usable();
 }
 
-/// REJ-02, TMF-11: the session's own ABORT TASK is rejected. What the caller gave up may still end by
-/// itself, and does within its time limit, or loses the session.
+/// REJ-02, TMF-11: the session's own ABORT TASK is rejected. The command that the caller gave up may still end by
+/// itself within its time limit; otherwise the session ends.
 #[test]
 fn rej_02_rejected_abort_leaves_the_task_with_a_time_limit() {
     for reason in [1, 4, 5, 0x0a, 0xff] {
@@ -290,7 +289,7 @@ fn rej_02_rejected_abort_leaves_the_task_with_a_time_limit() {
             let abort = expect!(trace, TaskManagementRequest);
             trace.send(reject(&abort).response(reason));
             assert!(trace.ended.is_none() && trace.completed.is_empty());
-            // An answer that comes all the same is late.
+            // An answer that comes anyway is late.
             send!(trace, task_management_response { itt: abort.itt(), response: 5 });
             if answers {
                 send!(trace, data_in { itt: itt.get(), data: vec![1; 512], status: 0 });
@@ -308,8 +307,7 @@ fn rej_02_rejected_abort_leaves_the_task_with_a_time_limit() {
     }
 }
 
-/// REJ-02, TMF-15: nobody is left to wait for a command that timed out: a rejected abort ends the
-/// session.
+/// REJ-02, TMF-15: no caller waits for a command that timed out, so a rejected abort of it ends the session.
 #[test]
 fn rej_02_rejected_abort_of_a_command_that_timed_out_ends_the_session() {
     let mut trace = Trace::without_pings();
@@ -322,8 +320,8 @@ fn rej_02_rejected_abort_of_a_command_that_timed_out_ends_the_session() {
     assert!(matches!(trace.result(itt), Err(TaskError::Session { sent: true, .. })));
 }
 
-/// TMF-06, TMF-15: commands that time out together are given up together: one turn brings all of
-/// their ABORT TASKs, and one time limit is enough for all.
+/// TMF-06, TMF-15: commands that time out together are given up together: one turn sends all of their ABORT
+/// TASKs, and one time limit is enough for all.
 #[test]
 fn tmf_06_aborts_of_many_commands_go_out_together() {
     const COMMANDS: usize = 64;
@@ -363,8 +361,8 @@ fn tmf_06_every_outstanding_command_can_be_aborted() {
     assert!(trace.ended.is_none());
 }
 
-/// REJ-04, TMF-15: a target that takes one immediate function at a time (RFC 7143 §4.2.2.1) gets them
-/// one by one: each refused request comes again, with the same tag, when another one is answered.
+/// REJ-04, TMF-15: a target that takes one immediate function at a time (RFC 7143 §4.2.2.1) receives them one by
+/// one: each refused request is sent again, with the same tag, when another one is answered.
 #[test]
 fn rej_04_aborts_that_are_too_many_at_once_come_again() {
     let mut trace = Trace::without_pings();
@@ -378,7 +376,7 @@ fn rej_04_aborts_that_are_too_many_at_once_come_again() {
     trace.silence();
     send!(trace, task_management_response { itt: aborts[0].itt() });
     for refused in &aborts[1..] {
-        // Each has its time from when it is sent again.
+        // The time limit of each starts when it is sent again.
         trace.advance(Duration::from_secs(9));
         let again = expect!(
             trace,
@@ -393,7 +391,7 @@ fn rej_04_aborts_that_are_too_many_at_once_come_again() {
     trace.assert_usable();
 }
 
-/// REJ-04: where the target has no other function at hand, "too many" is a refusal like any other.
+/// REJ-04: if the target has no other function outstanding, "too many" is a refusal like any other.
 #[test]
 fn rej_04_too_many_without_another_is_a_refusal() {
     let mut trace = Trace::without_pings();
@@ -407,8 +405,8 @@ fn rej_04_too_many_without_another_is_a_refusal() {
     assert_eq!(*trace.failure(), SessionError::AbortRefused);
 }
 
-/// WR-20, SEQ-19: an R2T that comes after the status, or a second time after it, is ignored, also
-/// when its slot serves another task; one for a tag that was never given is not.
+/// WR-20, SEQ-19: an R2T that arrives after the status, or a second time after it, is ignored, even if its slot
+/// serves another task; one for a tag that was never given is not.
 #[test]
 fn wr_20_r2t_after_the_response_is_ignored() {
     let mut trace = Trace::with_answers(&SOLICITED);
@@ -429,8 +427,8 @@ fn wr_20_r2t_after_the_response_is_ignored() {
     assert!(matches!(trace.failure(), SessionError::Protocol(_)));
 }
 
-/// A command that waits for the window is taken back without a word on the wire; one that is in wire
-/// order goes on.
+/// A command that waits for the window is taken back without anything being sent; one that is in wire order
+/// continues.
 #[test]
 fn what_waits_for_the_window_can_be_taken_back() {
     let mut trace = Trace::with_window(1);

@@ -18,7 +18,7 @@ use crate::login_flow::{target_with_chap, with_chap};
 use crate::pair::{Pair, config, pattern, read, write};
 
 impl Pair {
-    /// The connections that were lost, and why.
+    /// Returns the connections that were lost, and why.
     pub(crate) fn lost(&self) -> Vec<(Cid, &SessionError)> {
         let lost = |output| match output {
             &Output::ConnectionLost { cid, ref why } => Some((cid, why)),
@@ -27,7 +27,7 @@ impl Pair {
         self.outputs.iter().filter_map(lost).collect()
     }
 
-    /// Why the only connection that was lost was lost.
+    /// Returns why the only lost connection was lost.
     #[track_caller]
     pub(crate) fn only_loss(&self, cid: Cid) -> &SessionError {
         match self.lost()[..] {
@@ -36,7 +36,7 @@ impl Pair {
         }
     }
 
-    /// The session still does what it is there for.
+    /// Checks that the session still executes commands.
     #[track_caller]
     pub(crate) fn assert_usable(&mut self) {
         let data = pattern(4096, 77);
@@ -51,8 +51,8 @@ fn leading(mut config: Config, target: TargetConfig) -> Pair {
     Pair::logged_in(config, target)
 }
 
-/// Adds a connection that fails while a command of the first one is under way, and checks that
-/// neither the command nor the session takes harm.
+/// Adds a connection that fails while a command of the first one is in flight, and checks that neither the
+/// command nor the session is affected.
 fn fail_to_add(pair: &mut Pair) -> SessionError {
     pair.target.hold();
     let itt = submit_over(pair, Cid(0), read(0, 8));
@@ -69,7 +69,7 @@ fn fail_to_add(pair: &mut Pair) -> SessionError {
     why
 }
 
-/// The CID is free again at once.
+/// Checks that the CID is free again immediately.
 fn add_again(pair: &mut Pair) {
     pair.session.add_connection(SECOND, pair.now).unwrap();
     pair.drive();
@@ -92,7 +92,7 @@ fn mc_i_06_wrong_portal_group() {
     add_again(&mut pair);
 }
 
-/// MC-I-07, LOG-30: the first connection is authenticated, and the second shall be let in without.
+/// MC-I-07, LOG-30: the first connection is authenticated, and the target accepts the second one without.
 #[test]
 fn mc_i_07_second_connection_without_authentication() {
     let mut target = target_with_chap(&[7]);
@@ -129,7 +129,7 @@ fn mc_i_07_second_connection_to_an_impostor() {
     assert_eq!(why, SessionError::Login(expected));
 }
 
-/// LOG-17: whatever the target refuses the second connection for.
+/// LOG-17: the target refuses the second connection, for any reason.
 #[test]
 fn refused_by_the_target() {
     for (class, detail) in [(2, 0), (2, 6), (2, 8), (2, 0x0a), (3, 1), (3, 2), (9, 9)] {

@@ -13,7 +13,7 @@ use iscsi_testkit::{expect, send};
 use crate::pair::{config, pattern, read, write};
 use crate::trace::{Trace, wire_lun};
 
-/// What the session passed on of the only message there was.
+/// Returns what the session passed on of the only message.
 fn only_message(trace: &Trace) -> (Lun, AsyncEvent, Vec<u8>) {
     match trace.notices.as_slice() {
         [Notice::AsyncMessage { lun, event, sense }] => (*lun, *event, sense.to_vec()),
@@ -27,8 +27,8 @@ fn discovery() -> Config {
     config
 }
 
-/// ASY-01, ASY-07, SEQ-14, and the appendix of faults: every message uses a StatSN up, whatever it
-/// says, and the next request acknowledges it.
+/// ASY-01, ASY-07, SEQ-14, and the appendix of faults: every message consumes a StatSN, whatever its content, and
+/// the next request acknowledges it.
 #[test]
 fn asy_01_every_event_uses_a_stat_sn_up() {
     for event in [0, 6, 100, 247, 248, 251, 255] {
@@ -68,8 +68,8 @@ fn asy_02_sense_is_passed_on_with_its_unit() {
     trace.assert_usable();
 }
 
-/// ASY-03, UNH FFP 14.1, 17.1, 20.1, QRK-02, and the appendix of faults: the logout follows at
-/// once, whatever the time; not even a command that was handed in before goes out any more.
+/// ASY-03, UNH FFP 14.1, 17.1, 20.1, QRK-02, and the appendix of faults: the logout follows immediately, whatever
+/// the time; not even a command that was submitted before is sent any more.
 #[test]
 fn asy_03_logout_request_is_followed_at_once() {
     for seconds in [0, 1, 5, 3600] {
@@ -93,7 +93,7 @@ fn asy_03_logout_request_is_followed_at_once() {
     }
 }
 
-/// ASY-03: asked twice, or while a logout is under way, there is still one logout.
+/// ASY-03: if the target asks twice, or while a logout is in flight, there is still one logout.
 #[test]
 fn asy_03_one_logout_is_enough() {
     let mut trace = Trace::logged_in();
@@ -126,8 +126,8 @@ fn asy_03_unanswered_logout_ends_the_session() {
     }
 }
 
-/// ASY-04, UNH FFP 20.2, 20.3: the connection, or all of them, are gone; the times are those of the
-/// message and not those of the login.
+/// ASY-04, UNH FFP 20.2, 20.3: the connection, or all of them, are gone; the times are those of the message, not
+/// those of the login.
 #[test]
 fn asy_04_dropped_by_the_target() {
     for event in [2, 3] {
@@ -169,7 +169,7 @@ fn asy_05_negotiation_request_is_answered() {
     trace.assert_usable();
 }
 
-/// ASY-05: the exchange that is pending already does for an answer.
+/// ASY-05: an exchange that is pending already is the answer.
 #[test]
 fn asy_05_pending_exchange_is_an_answer() {
     let mut trace = Trace::logged_in();
@@ -181,7 +181,7 @@ fn asy_05_pending_exchange_is_an_answer() {
     trace.assert_usable();
 }
 
-/// ASY-06: no more data for the unit, then the acknowledgement; another unit is not concerned.
+/// ASY-06: no more data for the unit, then the acknowledgement; another unit is not affected.
 #[test]
 fn asy_06_terminated_tasks_are_acknowledged() {
     let mut trace = Trace::with_answers(&[("InitialR2T", "Yes"), ("ImmediateData", "No")]);

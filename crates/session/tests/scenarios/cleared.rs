@@ -14,9 +14,9 @@ use crate::trace::Trace;
 /// A reset, commands that another initiator has cleared, and PREEMPT AND ABORT.
 const CLEARING: [(u8, u8); 4] = [(0x29, 0x00), (0x29, 0x02), (0x2f, 0x00), (0x2a, 0x05)];
 
-/// As long as an answer to a task management request may take.
+/// Time limit of the answer to a task management request.
 const GRACE: Duration = Duration::from_secs(10);
-/// What is sent when a time limit is reached is there with the next look at the clock.
+/// Time after which PDUs that are sent at the end of a time limit have arrived.
 const TICK: Duration = Duration::from_millis(1);
 
 const DOES_NOT_EXIST: u8 = 1;
@@ -29,8 +29,8 @@ fn attention((asc, ascq): (u8, u8)) -> Sense {
     Sense::new(6, asc, ascq)
 }
 
-/// TMF-16: a command that another initiator's reset has ended without a status does not wait for its time limit: the unit
-/// attention of a later command has it aborted.
+/// TMF-16: a command that another initiator's reset has ended without a status does not wait for its time limit:
+/// after the unit attention of a later command it is aborted.
 #[test]
 fn tmf_16_what_a_unit_may_have_cleared_is_aborted_soon() {
     for code in CLEARING {
@@ -50,8 +50,8 @@ fn tmf_16_what_a_unit_may_have_cleared_is_aborted_soon() {
     }
 }
 
-/// TMF-16, TMF-06: a process that is stopped before or after the report waits for that time again, not for the whole time limit
-/// of the command.
+/// TMF-16, TMF-06: a process that is stopped before or after the report waits for that short time again, not for
+/// the whole time limit of the command.
 #[test]
 fn tmf_16_what_may_be_cleared_is_aborted_soon_after_a_stop() {
     for is_before in [true, false] {
@@ -76,7 +76,7 @@ fn tmf_16_what_may_be_cleared_is_aborted_soon_after_a_stop() {
     }
 }
 
-/// TMF-16: a status that is on its way counts, and so does one of a command that was not cleared.
+/// TMF-16: a status that is on its way counts, and so does that of a command that was not cleared.
 #[test]
 fn tmf_16_a_status_that_comes_after_all_counts() {
     let mut trace = Trace::logged_in();
@@ -91,7 +91,7 @@ fn tmf_16_a_status_that_comes_after_all_counts() {
     trace.silence();
 }
 
-/// TMF-16: only commands for that unit that were sent before the one which was answered may be gone.
+/// TMF-16: only commands for that unit that were sent before the answered one may be cleared.
 #[test]
 fn tmf_16_other_units_and_later_commands_are_left_alone() {
     let mut trace = Trace::logged_in();
@@ -109,7 +109,7 @@ fn tmf_16_other_units_and_later_commands_are_left_alone() {
     }
 }
 
-/// TMF-16: what the unit reports of its mode pages or of the nexus clears nothing.
+/// TMF-16: reports about mode pages or the nexus clear no commands.
 #[test]
 fn tmf_16_other_attentions_clear_nothing() {
     for code in [(0x29, 0x07), (0x2a, 0x01), (0x2a, 0x09), (0x3f, 0x0e)] {

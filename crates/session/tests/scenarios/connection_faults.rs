@@ -1,5 +1,4 @@
-//! What counts as the failure of one connection of several, and what as that of the session
-//! (RFC 7143 §7.7-7.9).
+//! Failures that concern one connection of several, and failures that concern the session (RFC 7143 §7.7-7.9).
 
 use std::time::Duration;
 
@@ -68,7 +67,8 @@ fn damage_and_gaps_concern_one_connection() {
     }
 }
 
-/// A data segment whose task ends while it arrives is dropped, and its digest is not: the connection has no fault.
+/// If a task ends while its data segment arrives, the segment is discarded and its digest is not checked: the
+/// connection has no fault.
 #[test]
 fn segment_whose_task_ends_on_its_way_is_intact() {
     let mut config = config();
@@ -98,7 +98,7 @@ fn segment_whose_task_ends_on_its_way_is_intact() {
     pair.assert_no_violations();
 }
 
-/// ERR-01: a PDU that is none ends the session with all its connections (RFC 7143 §7.7).
+/// ERR-01: a malformed PDU ends the session with all its connections (RFC 7143 §7.7).
 #[test]
 fn err_01_format_error_ends_the_session() {
     let mut target = target();
@@ -111,7 +111,7 @@ fn err_01_format_error_ends_the_session() {
     assert_eq!(pair.lost(), []);
 }
 
-/// ASY-04: the target says, over either connection, that it has dropped one of them.
+/// ASY-04: the target reports, over either connection, that it has dropped one of them.
 #[test]
 fn asy_04_one_of_two_connections_dropped() {
     for over in [FIRST, SECOND] {
@@ -131,8 +131,8 @@ fn asy_04_one_of_two_connections_dropped() {
     }
 }
 
-/// The write whose data were cut in the middle ends, for the target has seen it; what was behind it
-/// on the connection starts over.
+/// The write whose data were cut in the middle ends, because the target has received it; commands after it on the
+/// connection start over.
 #[test]
 fn data_cut_in_the_middle() {
     let mut target = target();

@@ -1,5 +1,5 @@
-//! One connection of several fails in full feature phase: what becomes of the session and of its
-//! requests (RFC 7143 §7.1, §11.14).
+//! One connection of several fails in full feature phase: the effect on the session and on its requests (RFC 7143
+//! §7.1, §11.14).
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::pair::{Pair, config, pattern, read, target_config, write};
 pub(crate) const FIRST: Cid = Cid(0);
 pub(crate) const THIRD: Cid = Cid(2);
 
-/// What the rig says when it takes a connection away.
+/// The error that the rig reports when it breaks a connection.
 pub(crate) fn reset() -> SessionError {
     SessionError::Transport(TransportError::Io("reset".into()))
 }
@@ -29,7 +29,7 @@ pub(crate) fn lost(sent: bool) -> TaskError {
     TaskError::ConnectionLost { cause: reset(), sent }
 }
 
-/// A session with so many connections.
+/// Returns a session with `count` connections.
 pub(crate) fn several(count: u16, target: TargetConfig) -> Pair {
     let mut config = config();
     config.offer = config.offer.with_max_connections(8);
@@ -42,7 +42,7 @@ pub(crate) fn several(count: u16, target: TargetConfig) -> Pair {
     pair
 }
 
-/// Hands commands in, and loses what the given connection sends for them on the way.
+/// Submits commands, and loses everything that the given connection sends for them.
 fn submit_into_the_void(
     pair: &mut Pair,
     cid: Cid,
@@ -57,7 +57,7 @@ fn submit_into_the_void(
     tags
 }
 
-/// The only logout request that came over a connection.
+/// Returns the only logout request that came over a connection.
 #[track_caller]
 pub(crate) fn only_logout(pair: &Pair, cid: Cid) -> Pdu {
     match &received(pair, cid, Opcode::LogoutRequest)[..] {
@@ -66,14 +66,14 @@ pub(crate) fn only_logout(pair: &Pair, cid: Cid) -> Pdu {
     }
 }
 
-/// How a command has ended.
+/// Returns the error with which a command has ended.
 #[track_caller]
 pub(crate) fn failure(pair: &Pair, itt: Itt) -> TaskError {
     pair.completed[&itt].as_ref().unwrap_err().clone()
 }
 
-/// MC-I-04: the other connection keeps going; an immediate Logout with reason 1 names the dead CID;
-/// at its response the tasks of the dead connection end, whether the target had noticed or not.
+/// MC-I-04: the other connection continues; an immediate Logout with reason 1 names the dead CID; at its response
+/// the tasks of the dead connection end, whether the target had noticed or not.
 #[test]
 fn mc_i_04_other_connection_keeps_going() {
     for half_open in [false, true] {
@@ -176,8 +176,8 @@ fn mc_i_04_commands_that_never_arrived_start_over() {
     }
 }
 
-/// RFC 7143 §4.2.2.1: the target executes nothing behind a missing CmdSN, so writes that a connection has under way do not
-/// end before the one that starts over has gone out there, whatever the connection may carry.
+/// RFC 7143 §4.2.2.1: the target executes nothing after a missing CmdSN. So writes in flight on a connection do
+/// not end before the one that starts over is sent there, and no limit of the connection may hold that one back.
 #[test]
 fn what_starts_over_is_held_back_by_no_limit_for_writes() {
     let mut pair = two_connections(target());
@@ -191,7 +191,8 @@ fn what_starts_over_is_held_back_by_no_limit_for_writes() {
     pair.assert_no_violations();
 }
 
-/// The same where the window is closed, which opens with the missing CmdSN, and the connections that are left are even.
+/// A command that starts over is sent even if the window is closed, which opens only with the missing CmdSN, and
+/// if the remaining connections have equal loads.
 #[test]
 fn what_starts_over_is_shared_out_beyond_the_window() {
     for under_way in [0, 1] {
@@ -216,7 +217,7 @@ fn void_tags(tags: &[Itt]) -> Vec<u32> {
     tags.iter().map(|itt| itt.get()).collect()
 }
 
-/// A write that starts over does so on the terms of its new connection, from its first byte.
+/// A write that starts over uses the parameters of its new connection, from its first byte.
 #[test]
 fn write_starts_over_on_other_terms() {
     let mut target = target_config(8192);
@@ -242,7 +243,7 @@ fn write_starts_over_on_other_terms() {
     pair.assert_no_violations();
 }
 
-/// Commands without a CmdSN are not touched by the loss: they go over the other connection.
+/// Commands without a CmdSN are not affected by the loss: they are sent over the other connection.
 #[test]
 fn commands_not_in_wire_order_go_elsewhere() {
     let mut target = target();
@@ -286,7 +287,7 @@ fn hole_of_an_aborted_command_is_filled() {
     }
 }
 
-/// One that starts over and is given up before it goes out leaves a hole as well.
+/// A command that starts over and is given up before it is sent leaves a hole as well.
 #[test]
 fn hole_of_a_command_that_does_not_start_over_after_all() {
     let mut pair = two_connections(target());
@@ -355,8 +356,8 @@ fn tmf_04_no_abort_elsewhere_before_the_logout() {
     pair.assert_no_violations();
 }
 
-/// The same of a command that a reset over the other connection has ended: it waits for the logout, whether or not its time
-/// is up meanwhile.
+/// A command of a lost connection that a reset over the other connection has ended waits for the logout, even if
+/// its time limit ends meanwhile.
 #[test]
 fn tmf_10_what_a_reset_has_ended_waits_for_the_logout_beyond_its_time() {
     let mut pair = two_connections(target());
@@ -382,8 +383,8 @@ fn tmf_10_what_a_reset_has_ended_waits_for_the_logout_beyond_its_time() {
     pair.assert_no_violations();
 }
 
-/// The target does not close the CID: what becomes of its tasks is unknown, and the session ends for
-/// the reason of the loss.
+/// The target does not close the CID: the state of its tasks is unknown, and the session ends for the reason of
+/// the loss.
 #[test]
 fn cleanup_that_fails_ends_the_session() {
     for code in [2, 3, 0xff] {
@@ -418,7 +419,7 @@ fn cleanup_without_an_answer_ends_the_session() {
     assert_eq!(pair.ended, Some(Err(reset())));
 }
 
-/// The connection over which the clean-up was to go fails as well: a third one takes it over.
+/// The connection over which the clean-up was to be sent fails as well: a third one takes over.
 #[test]
 fn cleanup_moves_on_when_its_connection_fails() {
     for sent in [false, true] {
@@ -427,7 +428,7 @@ fn cleanup_moves_on_when_its_connection_fails() {
         let tags = [FIRST, SECOND, THIRD].map(|cid| submit_over(&mut pair, cid, read(0, 1)));
         pair.lose(THIRD);
         if sent {
-            // The request is lost on its way over the connection that has the turn.
+            // The request is lost on the connection whose turn it is.
             submit_into_the_void(&mut pair, FIRST, vec![]);
         }
         pair.lose(FIRST);
@@ -446,8 +447,8 @@ fn cleanup_moves_on_when_its_connection_fails() {
     }
 }
 
-/// Pings, management requests and text that were sent end with the connection; a request that was
-/// not goes over another one.
+/// Pings, management requests and text that were sent end with the connection; a request that was not sent goes
+/// over another one.
 #[test]
 fn other_requests_of_a_lost_connection() {
     let mut pair = two_connections(target());
@@ -485,13 +486,13 @@ fn other_requests_of_a_lost_connection() {
     pair.assert_no_violations();
 }
 
-/// TMF-11: what was given up on a lost connection and never arrived leaves a gap in CmdSN. Where the
-/// target will not fill it, nothing behind it would ever have its turn.
+/// TMF-11: a command that was given up on a lost connection and never arrived leaves a gap in CmdSN. If the
+/// target refuses to fill it, no later command would ever have its turn.
 #[test]
 fn refused_filling_of_a_gap_ends_the_session() {
     let refusal = [
         Effect::SetByte { at: 2, value: 5 },
-        // ExpCmdSN, as it was before.
+        // ExpCmdSN stays as it was before.
         Effect::AddWord { at: 28, value: u32::MAX },
     ];
     for effects in [&refusal[..0], &refusal[..]] {
@@ -511,8 +512,7 @@ fn refused_filling_of_a_gap_ends_the_session() {
     }
 }
 
-/// The time limit of a request that went over a lost connection does not end the session while the
-/// clean-up is under way.
+/// The time limit of a request that was sent over a lost connection does not end the session during the clean-up.
 #[test]
 fn time_limits_during_a_cleanup() {
     let mut target = target();
@@ -556,7 +556,7 @@ fn management_of_a_task_on_a_lost_connection() {
     pair.assert_no_violations();
 }
 
-/// A logout of the session waits for the clean-up, for tasks hang on it.
+/// A logout of the session waits for the clean-up, because tasks depend on it.
 #[test]
 fn logout_of_the_session_during_a_cleanup() {
     let mut pair = two_connections(target());

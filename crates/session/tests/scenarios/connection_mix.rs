@@ -1,5 +1,5 @@
-//! Any mix of commands over one to four connections, any of which dies at any moment: every command
-//! ends once, nothing is left behind, and what is GOOD is on the disk.
+//! Any mix of commands over one to four connections, any of which fails at any moment: every command ends once,
+//! no state is left over, and data with status GOOD is on the disk.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::pair::{read, write};
 
 const BLOCKS: u32 = 512;
 
-/// One thing that happens.
+/// One event.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Write {
@@ -23,19 +23,19 @@ enum Event {
     Read {
         blocks: u32,
     },
-    /// The command that was handed in so many commands ago is given up.
+    /// The command that was submitted `back` commands ago is given up.
     Abort {
         back: usize,
     },
-    /// Both sides say what they have to say once.
+    /// Both sides send what they have to send, once.
     Step,
-    /// Everything comes to rest.
+    /// Bytes are moved until neither side has more to send.
     Rest,
     /// The network takes a connection away.
     Lose {
         cid: u16,
     },
-    /// The caller lets go of one, or adds one.
+    /// The caller drops a connection, or adds one.
     Drop {
         cid: u16,
     },
@@ -62,7 +62,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// A connection, by number of its acceptance, that breaks after so many bytes in a direction.
+/// Draws a connection, by order of acceptance, that breaks after a number of bytes in one direction.
 fn cut() -> impl Strategy<Value = Fault> {
     (0..6usize, 0..12_000u64, any::<bool>()).prop_map(|(connection, bytes, sent)| {
         let cut = if sent { Fault::cut_after_sent } else { Fault::cut_after_received };
@@ -85,7 +85,7 @@ fn target(terms: u8, window: u32, faults: Vec<Fault>) -> TargetConfig {
     target
 }
 
-/// The pair, and what was asked of it. Each command has blocks of its own.
+/// The pair, and the submitted commands. Each command has blocks of its own.
 struct Mix {
     pair: Pair,
     commands: Vec<(iscsi_pdu::Itt, Option<Vec<u8>>, u32)>,
@@ -125,7 +125,7 @@ impl Mix {
             }
             Event::Rest => pair.drive(),
             Event::Lose { cid } => pair.lose(Cid(cid)),
-            // Both are refused when they make no sense.
+            // Both may be refused.
             Event::Drop { cid } => {
                 pair.session.drop_connection(Cid(cid), pair.now).ok();
             }
@@ -136,7 +136,7 @@ impl Mix {
         }
     }
 
-    /// Every command has ended, and what is GOOD is true.
+    /// Checks that every command has ended, and that GOOD is true.
     fn check(&self) -> Result<(), TestCaseError> {
         let disk = self.pair.target.disk(0).unwrap();
         for (itt, written, lba) in &self.commands {

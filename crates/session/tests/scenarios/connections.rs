@@ -23,7 +23,7 @@ pub(crate) fn target() -> TargetConfig {
     target
 }
 
-/// A session with connections 0 and 1.
+/// Returns a session with connections 0 and 1.
 pub(crate) fn two_connections(target: TargetConfig) -> Pair {
     let mut config = config();
     config.offer = config.offer.with_max_connections(2);
@@ -34,7 +34,7 @@ pub(crate) fn two_connections(target: TargetConfig) -> Pair {
     pair
 }
 
-/// Lets one connection send what it can; the other has no turn.
+/// Lets one connection send what it can; the other does not send.
 pub(crate) fn send_over(pair: &mut Pair, cid: Cid) {
     let link = pair.link(cid.0);
     while let Some(mut transmit) = pair.session.poll_transmit(cid, pair.now) {
@@ -43,7 +43,7 @@ pub(crate) fn send_over(pair: &mut Pair, cid: Cid) {
     }
 }
 
-/// The PDUs of one kind that came over a connection.
+/// Returns the PDUs of one kind that came over a connection.
 pub(crate) fn received(pair: &Pair, cid: Cid, opcode: Opcode) -> Vec<Pdu> {
     let link = pair.link(cid.0);
     let fits = |(at, pdu): &&(_, Pdu)| *at == link && pdu.is(opcode);
@@ -56,14 +56,14 @@ pub(crate) fn inject(pair: &mut Pair, cid: Cid, template: Template) {
     pair.drive_receive();
 }
 
-/// A command that the given connection sends.
+/// Submits a command that the given connection sends.
 pub(crate) fn submit_over(pair: &mut Pair, cid: Cid, command: Command) -> Itt {
     let itt = pair.submit(command);
     favouring(pair, cid, |pair| send_over(pair, cid));
     itt
 }
 
-/// Lets the limits of the connections leave everything that waits to one of them.
+/// Sets the limits so that one connection takes everything that waits, while `send` runs.
 pub(crate) fn favouring(pair: &mut Pair, cid: Cid, send: impl FnOnce(&mut Pair)) {
     for any in (0..8).map(Cid) {
         pair.session.limit_writes(any, if any == cid { 1 << 40 } else { 1 });
@@ -106,7 +106,7 @@ fn mc_i_01_one_cmd_sn_and_a_stat_sn_each() {
     pair.assert_no_violations();
 }
 
-/// MC-I-01, SEQ-04: everything at once over both, in pieces.
+/// MC-I-01, SEQ-04: all kinds of traffic over both connections, in pieces.
 #[test]
 fn mc_i_01_traffic_over_both_connections() {
     let mut pair = two_connections(target());
@@ -149,7 +149,7 @@ fn mc_i_02_older_window_over_the_other_connection() {
     pair.assert_no_violations();
 }
 
-/// MC-I-03: what the target asks for or sends on another connection than the task's.
+/// MC-I-03: PDUs of the target on another connection than the task's.
 #[test]
 fn mc_i_03_pdus_on_the_wrong_connection() {
     for reads in [false, true] {
@@ -171,7 +171,7 @@ fn mc_i_03_pdus_on_the_wrong_connection() {
     }
 }
 
-/// MC-I-03, WR-13: Data-Out go where the command went.
+/// MC-I-03, WR-13: Data-Outs are sent on the connection of their command.
 #[test]
 fn mc_i_03_data_out_stays_on_the_connection_of_its_command() {
     let mut pair = two_connections(target());
@@ -201,7 +201,7 @@ fn tmf_04_abort_on_the_connection_of_the_task() {
     }
 }
 
-/// Hands in a write for a connection whose bytes are late.
+/// Submits a write for a connection whose bytes are late.
 fn submit_late(pair: &mut Pair, cid: Cid, command: Command) -> (Itt, Vec<Bytes>) {
     let itt = pair.submit(command);
     let mut late = Vec::new();
@@ -209,7 +209,7 @@ fn submit_late(pair: &mut Pair, cid: Cid, command: Command) -> (Itt, Vec<Bytes>)
     (itt, late)
 }
 
-/// Takes what a connection has to send. Nothing of it reaches the target.
+/// Takes what a connection has to send. None of it reaches the target.
 fn take(pair: &mut Pair, cid: Cid) -> Vec<Bytes> {
     let mut late = Vec::new();
     while let Some(mut transmit) = pair.session.poll_transmit(cid, pair.now) {
@@ -218,8 +218,8 @@ fn take(pair: &mut Pair, cid: Cid) -> Vec<Bytes> {
     late
 }
 
-/// TMF-04: a command that waits for its turn behind one of another connection is aborted, or, by a target that
-/// finds it nowhere, carried out: it has not ended before its own answer.
+/// TMF-04: a command that waits for its turn after one of another connection is aborted, or executed by a target
+/// that does not find it: it has not ended before its own answer.
 #[test]
 fn tmf_04_abort_of_a_command_that_waits_for_its_turn() {
     for is_found in [true, false] {
@@ -244,8 +244,8 @@ fn tmf_04_abort_of_a_command_that_waits_for_its_turn() {
     }
 }
 
-/// TMF-10: what was sent before a reset over another connection may come after it, and is carried out then,
-/// with all that came over the connection of the reset and waits for its turn behind that: none of it has
+/// TMF-10: commands that were sent before a reset over another connection may arrive after it. They are executed
+/// then, and so are commands that came over the connection of the reset and wait for them: none of these has
 /// ended before its own answer.
 #[test]
 fn tmf_10_a_reset_overtakes_a_write_of_another_connection() {
@@ -269,7 +269,8 @@ fn tmf_10_a_reset_overtakes_a_write_of_another_connection() {
     pair.assert_no_violations();
 }
 
-/// TMF-16: what is sent after a reset over another connection may come before it. Targets end it as well, without a status.
+/// TMF-16: a command that is sent after a reset over another connection may arrive before it. Targets end it as
+/// well, without a status.
 #[test]
 fn tmf_16_a_command_that_overtakes_a_reset_is_aborted_soon() {
     let mut pair = two_connections(target());
@@ -313,7 +314,7 @@ fn mc_i_05_logout_ends_both_connections() {
     pair.assert_no_violations();
 }
 
-/// MC-I-05, LGO-01: after the logout no connection says anything, pings not excepted.
+/// MC-I-05, LGO-01: after the logout no connection sends anything, not even a ping.
 #[test]
 fn mc_i_05_silence_on_both_connections_after_a_logout() {
     let mut target = target();
@@ -341,7 +342,8 @@ fn unh_14_2_async_logout_on_one_of_two_connections() {
     pair.assert_no_violations();
 }
 
-/// ASY-05: the invitation to negotiate is answered on the connection that it came over, whatever another one exchanges.
+/// ASY-05: the invitation to negotiate is answered on the connection on which it came, whatever another one
+/// exchanges.
 #[test]
 fn asy_05_negotiation_request_is_answered_where_it_came() {
     for exchanges in [false, true] {
@@ -398,7 +400,7 @@ fn mc_i_08_no_more_connections_than_agreed() {
     assert_eq!(pair.connects, 2);
 }
 
-/// NOP-07: each connection is asked for a sign of life by itself.
+/// NOP-07: each connection is pinged separately.
 #[test]
 fn each_connection_is_pinged() {
     let mut pair = two_connections(target());

@@ -27,7 +27,7 @@ fn portal(name: &str, addresses: &[&str]) -> Portal {
     Portal { name: name.to_owned(), addresses }
 }
 
-/// How an exchange has ended; it must have.
+/// Returns the result of an exchange, which must have ended.
 fn discovered(outputs: &[Output], tag: Itt) -> Result<Vec<DiscoveredTarget>, TaskError> {
     let result = outputs.iter().find_map(|output| match output {
         Output::Discovered { itt, result } if *itt == tag => Some(result.clone()),
@@ -78,7 +78,7 @@ fn dsc_01_other_requests_are_refused() {
     trace.silence();
 }
 
-/// DSC-01, NOP-01: an idle discovery session asks for no sign of life, but gives one.
+/// DSC-01, NOP-01: an idle discovery session sends no ping, but answers one.
 #[test]
 fn dsc_01_pings_of_the_target_are_answered() {
     let mut trace = Trace::established(discovery(), &[]);
@@ -89,8 +89,7 @@ fn dsc_01_pings_of_the_target_are_answered() {
     expect!(trace, NopOut { itt: NO_TAG, ttt: 5 });
 }
 
-/// DSC-02, DSC-05, QRK-37, peers' fault 14: names with any number of addresses, of which the bad
-/// ones are left out.
+/// DSC-02, DSC-05, QRK-37, peers' fault 14: names with any number of addresses; bad ones are skipped.
 #[test]
 fn dsc_02_targets_with_their_addresses() {
     let mut target = target_config(64);
@@ -153,8 +152,8 @@ fn dsc_03_endless_list_ends_the_session() {
     assert!(discovered(&trace.outputs, tag).is_err());
 }
 
-/// DSC-04, KEY-04: what is asked for, in each kind of session; a name that is not the session's own
-/// cannot be asked for in a normal one.
+/// DSC-04, KEY-04: the request in each kind of session; in a normal session only the session's own name can be
+/// requested.
 #[test]
 fn dsc_04_all_only_in_discovery() {
     let other = IscsiName::parse("iqn.2026-01.org.example:other").unwrap();
@@ -181,8 +180,8 @@ fn dsc_04_all_only_in_discovery() {
     assert_eq!(trace.session.send_target(&other, trace.now), Err(SubmitError::WrongSession));
 }
 
-/// NAM-02: a session asks for its own target by any spelling, and always in the one that it was
-/// found under, since targets compare bytes.
+/// NAM-02: a session accepts any spelling of its own target's name, and always sends the one under which it was
+/// found, since targets compare bytes.
 #[test]
 fn nam_02_own_target_is_asked_for_as_it_was_found() {
     let upper = IscsiName::parse(&TARGET.to_uppercase()).unwrap();
@@ -206,8 +205,8 @@ fn dsc_04_own_addresses_beside_commands() {
     pair.assert_no_violations();
 }
 
-/// TXT-21, SEQ-07: every request of an exchange is immediate, in either kind of session: it needs
-/// no command window, and no CmdSN waits behind it.
+/// TXT-21, SEQ-07: every request of an exchange is immediate, in either kind of session: it needs no command
+/// window, and no CmdSN waits for it.
 #[test]
 fn txt_21_all_requests_of_an_exchange_are_immediate() {
     for config in [config(), discovery()] {
@@ -225,7 +224,7 @@ fn txt_21_all_requests_of_an_exchange_are_immediate() {
     }
 }
 
-/// TXT-20: one exchange at a time on a connection; the next one begins when it has ended, however.
+/// TXT-20: one exchange at a time on a connection; the next one begins when it has ended, in whatever way.
 #[test]
 fn txt_20_one_exchange_at_a_time() {
     for ends in [true, false] {
@@ -281,7 +280,7 @@ fn dsc_06_foreign_keys_have_no_effect() {
     assert_eq!(pair.session.negotiated().cloned(), before);
 }
 
-/// DSC-07: no targets are no error.
+/// DSC-07: an empty list is no error.
 #[test]
 fn dsc_07_empty_list() {
     let mut target = target_config(64);
@@ -313,8 +312,8 @@ fn silent_target_ends_the_exchange() {
     assert!(discovered(&trace.outputs, tag).is_err());
 }
 
-/// UNH FFP 18.2, TXT-22, SEQ-03: an exchange goes on under its tag, with the target's tag and LUN,
-/// and none of its requests uses a CmdSN up.
+/// UNH FFP 18.2, TXT-22, SEQ-03: an exchange continues under its tag, with the target's tag and LUN, and none of
+/// its requests consumes a CmdSN.
 #[test]
 fn exchange_goes_on_with_the_tag_and_lun_of_the_target() {
     let mut trace = Trace::established(discovery(), &[]);

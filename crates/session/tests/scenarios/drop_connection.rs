@@ -1,4 +1,4 @@
-//! One connection of several is let go in order (RFC 7143 §11.14).
+//! One connection of several is dropped in order (RFC 7143 §11.14).
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::connection_loss::{FIRST, THIRD, failure, lost};
 use crate::connections::{SECOND, received, submit_over, target, two_connections};
 use crate::pair::{pattern, read, write};
 
-/// A connection is let go when its last task is done, by a logout of its own; the other one carries
-/// what comes meanwhile.
+/// A connection is dropped when its last task is done, by a logout of its own; the other one carries the commands
+/// that come meanwhile.
 #[test]
 fn connection_let_go_in_order() {
     for cid in [FIRST, SECOND] {
@@ -49,7 +49,7 @@ fn connection_let_go_in_order() {
     }
 }
 
-/// An answer that the target is owed goes out before the logout, and does not put it off.
+/// An answer that the target has requested is sent before the logout, and does not delay it.
 #[test]
 fn connection_let_go_behind_an_answer() {
     let mut pair = two_connections(target());
@@ -88,8 +88,8 @@ fn connection_let_go_without_an_answer() {
     }
 }
 
-/// A connection that is still logging in is let go at once; one that fails while it is being let go
-/// is cleaned up like any other.
+/// A connection that is still logging in is dropped immediately; one that fails while it is being dropped is
+/// cleaned up like any other.
 #[test]
 fn connection_let_go_in_other_states() {
     let mut pair = two_connections(target());
@@ -126,7 +126,7 @@ fn last_connection_that_stays_fails() {
     assert_eq!(pair.lost(), []);
 }
 
-/// A logout of the session does not wait for a login that is under way.
+/// A logout of the session does not wait for a login in progress.
 #[test]
 fn logout_of_the_session_during_a_login() {
     let mut target = target();

@@ -1,5 +1,4 @@
-//! Everything that can break, broken at every place: each command still ends exactly once, and
-//! none is GOOD without its bytes.
+//! Each kind of fault at each place: each command still ends exactly once, and none is GOOD without its bytes.
 
 use std::time::Duration;
 
@@ -28,7 +27,7 @@ fn disturb(pair: &mut Pair) {
     traffic.check_disk(pair);
 }
 
-/// Bytes that pass when nothing is disturbed: in login, and in all.
+/// Returns the bytes that pass without a fault: in login, and in total.
 fn undisturbed(config: &Config) -> ([usize; 2], [usize; 2]) {
     let login = Pair::logged_in(config.clone(), small_target()).passed;
     let mut pair = Pair::new(config.clone(), small_target());
@@ -65,7 +64,7 @@ fn each_pdu_lost_or_repeated() {
         }
         let fault = Fault::new(Trigger::Receiving(None, nth), Effect::Swallow);
         let mut pair = Pair::new(config(), with_fault(fault));
-        // The checker sees what comes behind the one that is lost, and not that one.
+        // The checker sees the PDUs after the lost one, and not the lost one.
         pair.is_its_own = |_| false;
         disturb(&mut pair);
     }
@@ -79,7 +78,7 @@ fn flipped_bits_without_digests_do_no_harm_to_the_session() {
     for at in login[1]..total[1] {
         let mut pair = Pair::new(config(), small_target());
         pair.flip = Some((at, 1 << (at % 8)));
-        // The session answers what it was told, and the checker knows what the target has said.
+        // The session answers what it received, and the checker knows what the target has sent.
         pair.is_its_own = |_| false;
         let traffic = Traffic::submit(&mut pair);
         let submitted = pair.session.stats().tasks_ended;

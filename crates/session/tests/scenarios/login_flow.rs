@@ -1,4 +1,4 @@
-//! Logins from end to end: redirections, time limits, CHAP, terms (RFC 7143 §6.3, §11.13.5, §12.1).
+//! Logins from end to end: redirections, time limits, CHAP, parameters (RFC 7143 §6.3, §11.13.5, §12.1).
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ fn said(request: &Pdu, key: &str) -> Option<String> {
     Pairs::split(&request.data).unwrap().get(key).map(str::to_owned)
 }
 
-/// LOG-24, ISI-03: every form of address is followed; the login starts anew under the same names.
+/// LOG-24, ISI-03: every form of address is followed; the login starts again under the same names.
 #[test]
 fn log_24_redirection_is_followed() {
     for (address, host, port) in [
@@ -91,7 +91,7 @@ fn log_24_redirection_is_followed() {
     }
 }
 
-/// LOG-24, QRK-27: a redirection after the authentication; the next portal wants one of its own.
+/// LOG-24, QRK-27: a redirection after the authentication; the next portal requires one of its own.
 #[test]
 fn log_24_redirection_after_authentication() {
     let mut target = target_with_chap(&[7]);
@@ -109,7 +109,7 @@ fn log_24_redirection_after_authentication() {
     pair.assert_no_violations();
 }
 
-/// NAM-02: names go out as they are spelled, since targets compare bytes.
+/// NAM-02: names are sent as they are spelled, since targets compare bytes.
 #[test]
 fn nam_02_names_go_out_as_they_are_spelled() {
     let (initiator, target) = ("iqn.2026-01.org.Example:Host", "iqn.2026-01.org.Example:DISK");
@@ -136,7 +136,7 @@ fn qrk_41_redirection_to_another_name() {
     trace.assert_usable();
 }
 
-/// LOG-24: a redirection that leads nowhere fails the login.
+/// LOG-24: a redirection without a usable address fails the login.
 #[test]
 fn log_24_redirection_without_an_address() {
     for address in ["", "10.0.0.2:0", "10.0.0.2:99999", "[fe80::1"] {
@@ -164,7 +164,7 @@ fn log_25_redirections_in_a_circle_end() {
     }
 }
 
-/// LOG-26: a target may take its time, but not for ever.
+/// LOG-26: a login may take many exchanges, but their number is limited.
 #[test]
 fn log_26_exchanges_are_bounded() {
     for (rounds, succeeds) in [(0, true), (6, true), (20, true), (200, false), (100_000, false)] {
@@ -180,8 +180,7 @@ fn log_26_exchanges_are_bounded() {
     }
 }
 
-/// LOG-18, LOG-19, SEQ-11: a refusal ends the login at the first attempt, and says whether another
-/// makes sense.
+/// LOG-18, LOG-19, SEQ-11: a refusal ends the login at the first attempt, and says whether a retry makes sense.
 #[test]
 fn log_18_refused_login_is_not_tried_again() {
     for (class, detail) in [(2, 0), (2, 1), (2, 3), (2, 6), (3, 0), (3, 1), (3, 2), (9, 9)] {
@@ -196,8 +195,8 @@ fn log_18_refused_login_is_not_tried_again() {
     }
 }
 
-/// LOG-32: a process that was stopped in the middle of a login has not waited for the target: its time limit begins anew,
-/// and holds.
+/// LOG-32: a process that was stopped in the middle of a login has not waited for the target: its time limit
+/// starts again, and then applies.
 #[test]
 fn log_32_time_in_which_the_process_was_stopped_does_not_count() {
     let limit = Duration::from_secs(15);
@@ -213,8 +212,7 @@ fn log_32_time_in_which_the_process_was_stopped_does_not_count() {
     assert_eq!(*trace.failure(), SessionError::TimedOut(Timer::Login));
 }
 
-/// LOG-32: the time limit holds for all of it: no connection, a silent target, one that dawdles,
-/// one that redirects.
+/// LOG-32: the time limit covers everything: no connection, a silent target, a slow one, one that redirects.
 #[test]
 fn log_32_login_has_one_time_limit() {
     let late = Duration::from_secs(15);
@@ -278,7 +276,7 @@ fn chp_01_every_algorithm_logs_in() {
     }
 }
 
-/// CHP-06, CHP-09: whoever cannot prove itself gets no session.
+/// CHP-06, CHP-09: a side that cannot prove itself gets no session.
 #[test]
 fn chp_06_wrong_secrets_fail() {
     let mut target = target_with_chap(&[7]);
@@ -301,8 +299,8 @@ fn chp_06_wrong_secrets_fail() {
     assert_eq!(*login_error(&pair), expected);
 }
 
-/// CHP-08, UNH CHAP 3.8, and the appendix of faults: the challenge of a login that is under way
-/// comes back in another one, which ends before the target learns the answer.
+/// CHP-08, UNH CHAP 3.8, and the appendix of faults: the challenge of a login in progress comes back in another
+/// one, which ends before the target receives the answer.
 #[test]
 fn chp_08_reflected_challenge_fails() {
     let config = with_chap(true);
@@ -333,7 +331,7 @@ fn log_31_no_session_without_chap() {
     }
 }
 
-/// LOG-31: the target wants CHAP of an initiator that has no credentials.
+/// LOG-31: the target requires CHAP of an initiator that has no credentials.
 #[test]
 fn log_31_credentials_are_missing() {
     let mut pair = Pair::new(config(), target_with_chap(&[5]));
@@ -353,7 +351,7 @@ fn qrk_07_single_algorithm_is_the_second_try() {
     pair.assert_no_violations();
 }
 
-/// QRK-07: no second try where a list was not sent, or where it cannot help.
+/// QRK-07: no second try if a list was not sent, or if a second try cannot help.
 #[test]
 fn qrk_07_no_second_try_without_a_list() {
     let mut config = with_chap(false);
@@ -366,8 +364,8 @@ fn qrk_07_no_second_try_without_a_list() {
     assert_eq!(pair.connects, 1);
 }
 
-/// LOG-03, LOG-12: a target that neither echoes the ISID nor gives a TSIH has a session all the
-/// same; only, no connection can join it.
+/// LOG-03, LOG-12: a target that neither echoes the ISID nor gives a TSIH still has a session, but no connection
+/// can join it.
 #[test]
 fn log_12_session_without_a_tsih() {
     let mut target = target_config(64);
@@ -390,8 +388,8 @@ fn log_12_session_without_a_tsih() {
     pair.assert_no_violations();
 }
 
-/// QRK-07: a target that closes the connection over the list, or answers it with nothing, gets the
-/// second try too; only the list can be the cause, so it is the only one.
+/// QRK-07: a target that closes the connection because of the list, or answers it with nothing, gets the second
+/// try too. Only the list can be the cause, so there is only one such try.
 #[test]
 fn qrk_07_target_that_closes_over_the_list() {
     for closes in [true, false] {
@@ -416,8 +414,8 @@ fn qrk_07_target_that_closes_over_the_list() {
     }
 }
 
-/// QRK-07, LOG-18: a target that closes at another step is not asked again: not before it has seen
-/// the list, nor after the response, which is how some say that the password is wrong.
+/// QRK-07, LOG-18: there is no second try for a target that closes at another step: before it has received the
+/// list, or after the response, which is how some targets report a wrong password.
 #[test]
 fn qrk_07_no_second_try_where_the_list_is_not_the_cause() {
     let challenge =
@@ -439,7 +437,7 @@ fn answer_security(trace: &mut Trace, pairs: &[(&str, &str)]) {
     trace.send(answer.itt(request.itt()));
 }
 
-/// ISI-01, and the appendix of faults: a random ISID says so in its two highest bits.
+/// ISI-01, and the appendix of faults: the two highest bits of a random ISID mark it as random.
 #[test]
 fn isi_01_random_isid_on_the_wire() {
     let mut trace = Trace::new(config());
@@ -447,8 +445,8 @@ fn isi_01_random_isid_on_the_wire() {
     assert_eq!(isid.to_be_bytes()[2..], [0x80, 1, 2, 3, 0, 4]);
 }
 
-/// TXT-26, KEY-13, KEY-16, peers' faults 10, 16 and 17, QRK-25: whatever the target makes of the
-/// offers, its answers hold, and data gets through.
+/// TXT-26, KEY-13, KEY-16, peers' faults 10, 16 and 17, QRK-25: whatever the target answers to the offers, its
+/// answers apply, and data gets through.
 #[test]
 fn peers_16_smaller_answers_to_every_key() {
     let mut target = target_config(256);

@@ -36,7 +36,7 @@ fn lgo_02_request_and_the_silence_after_it() {
     assert_eq!(trace.ended, Some(Ok(())));
 }
 
-/// LGO-08: a gap before the answer to the logout is the end of the session all the same.
+/// LGO-08: a gap before the answer to the logout still ends the session without an error.
 #[test]
 fn lgo_08_gap_before_the_answer_is_no_error() {
     let mut trace = Trace::without_pings();
@@ -48,7 +48,7 @@ fn lgo_08_gap_before_the_answer_is_no_error() {
     assert_eq!(trace.ended, Some(Ok(())));
 }
 
-/// LGO-03: an immediate logout needs no window, and uses no CmdSN up.
+/// LGO-03: an immediate logout needs no window, and consumes no CmdSN.
 #[test]
 fn lgo_03_logout_through_a_closed_window() {
     let mut trace = Trace::with_closed_window();
@@ -81,7 +81,7 @@ fn lgo_04_target_closes_first() {
     assert_eq!(trace.ended, Some(Ok(())));
 }
 
-/// LGO-05, LGO-07: every response ends the session, whatever times it names; a failure is told.
+/// LGO-05, LGO-07: every response ends the session, whatever times it names; a failure is reported.
 #[test]
 fn lgo_05_every_response_ends_the_session() {
     for code in [0, 1, 2, 3, 0xff] {
@@ -136,7 +136,7 @@ fn lgo_06_logout_follows_the_last_command() {
     pair.assert_no_violations();
 }
 
-/// LGO-06: when the target asked to log out nobody waits, but a response that still comes before
+/// LGO-06: if the target asked for the logout, it does not wait for commands, but a response that arrives before
 /// that of the logout counts.
 #[test]
 fn lgo_06_responses_between_logout_and_its_response() {
@@ -152,7 +152,7 @@ fn lgo_06_responses_between_logout_and_its_response() {
     assert_eq!(trace.result(tags[1]).unwrap_err(), expected);
 }
 
-/// LGO-08, QRK-35: no response; the connection is closed all the same.
+/// LGO-08, QRK-35: without a response the connection is closed anyway.
 #[test]
 fn lgo_08_silence_ends_the_session_too() {
     let mut trace = Trace::logged_in();
@@ -175,7 +175,7 @@ fn lgo_09_discovery_closes_the_session() {
     assert_eq!(trace.ended, Some(Ok(())));
 }
 
-/// A ping that nobody answers does not hold a logout up, and ends with the session.
+/// A ping without an answer does not delay a logout, and ends with the session.
 #[test]
 fn pending_ping_does_not_hold_up_a_logout() {
     let mut trace = Trace::logged_in();

@@ -1,5 +1,5 @@
-//! Scenarios: a session against the test target, in virtual time. One file a topic; the names and
-//! comments of the tests say which rules they cover.
+//! Scenarios: a session against the test target, in virtual time. One file per topic; the names and comments of
+//! the tests name the rules that they cover.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

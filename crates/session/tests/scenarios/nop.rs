@@ -17,8 +17,8 @@ use crate::trace::{Trace, wire_lun};
 const CID: Cid = Cid(0);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// NOP-01, UNH FFP 15.1, QRK-14, QRK-24, LAY-17, QRK-03, and the appendix of faults: tag and LUN
-/// come back; zero is a tag like any other.
+/// NOP-01, UNH FFP 15.1, QRK-14, QRK-24, LAY-17, QRK-03, and the appendix of faults: tag and LUN are returned;
+/// zero is a tag like any other.
 #[test]
 fn nop_01_ping_is_answered_with_its_tag_and_lun() {
     for (ttt, lun) in [(0, 0), (0, wire_lun(9)), (0xabba_abba, wire_lun(255)), (NO_TAG - 1, 0)] {
@@ -43,7 +43,7 @@ fn nop_01_ping_is_answered_with_its_tag_and_lun() {
     }
 }
 
-/// NOP-01, peers' fault 24: an answer overtakes whatever waits to be sent.
+/// NOP-01, peers' fault 24: an answer is sent before everything that waits to be sent.
 #[test]
 fn nop_01_answer_does_not_wait_behind_data() {
     let mut pair = Pair::logged_in(config(), target_config(65_536));
@@ -65,7 +65,7 @@ fn nop_01_answer_does_not_wait_behind_data() {
     pair.assert_no_violations();
 }
 
-/// A target that pings on and on and reads no answer does not fill the memory.
+/// A target that keeps pinging and reads no answer does not fill the memory.
 #[test]
 fn answers_that_nobody_reads_are_bounded() {
     let mut trace = Trace::without_pings();
@@ -80,7 +80,7 @@ fn answers_that_nobody_reads_are_bounded() {
     assert_eq!(trace.ended, Some(Err(unread.into())));
 }
 
-/// NOP-02: a NOP-In without a tag wants no answer.
+/// NOP-02: a NOP-In without a tag requests no answer.
 #[test]
 fn nop_02_no_answer_without_a_tag() {
     let mut trace = Trace::logged_in();
@@ -89,9 +89,8 @@ fn nop_02_no_answer_without_a_tag() {
     trace.assert_usable();
 }
 
-/// NOP-03, NOP-08, UNH FFP 15.2, SEQ-26, QRK-03: after silence a ping of the session's own,
-/// immediate, which acknowledges what has come; its answer uses a StatSN up, and all is quiet
-/// again.
+/// NOP-03, NOP-08, UNH FFP 15.2, SEQ-26, QRK-03: after silence the session sends a ping of its own, immediate,
+/// which acknowledges what has arrived; its answer consumes a StatSN, and then nothing more is sent.
 #[test]
 fn nop_03_ping_after_silence() {
     let mut trace = Trace::logged_in();
@@ -119,7 +118,7 @@ fn nop_03_ping_after_silence() {
     assert_eq!(trace.ended, None);
 }
 
-/// NOP-03: the ping of the caller comes back with the time it took.
+/// NOP-03: the answer to the caller's ping comes with its round-trip time.
 #[test]
 fn nop_03_ping_of_the_caller_is_timed() {
     let mut trace = Trace::logged_in();
@@ -141,7 +140,7 @@ fn nop_03_answer_to_no_ping_ends_the_session() {
     assert!(matches!(trace.failure(), SessionError::Protocol(_)));
 }
 
-/// NOP-04: a ping of the target uses no StatSN up, but one that is ahead reveals a loss.
+/// NOP-04: a ping of the target consumes no StatSN, but one that is ahead reveals a loss.
 #[test]
 fn nop_04_ping_shows_the_next_stat_sn() {
     let mut trace = Trace::logged_in();
@@ -156,7 +155,7 @@ fn nop_04_ping_shows_the_next_stat_sn() {
     assert!(matches!(trace.failure(), SessionError::Protocol(_)));
 }
 
-/// NOP-05: both tags at once make no sense; data that nobody asked for do no harm.
+/// NOP-05: both tags together make no sense; data without a request do no harm.
 #[test]
 fn nop_05_both_tags_are_a_format_error() {
     let mut trace = Trace::logged_in();
@@ -170,7 +169,7 @@ fn nop_05_both_tags_are_a_format_error() {
     assert!(matches!(trace.failure(), SessionError::Protocol(_)));
 }
 
-/// NOP-06: what an answer echoes is not looked at.
+/// NOP-06: the data that an answer returns are not compared.
 #[test]
 fn nop_06_echoed_data_is_ignored() {
     let mut trace = Trace::logged_in();
@@ -215,8 +214,7 @@ fn nop_07_any_pdu_is_a_sign_of_life() {
     assert_eq!(trace.ended, None);
 }
 
-/// NOP-07, QRK-39, QRK-43: a long command alone is no sign of life, and none of death: pings go on
-/// beside it.
+/// NOP-07, QRK-39, QRK-43: a long command is neither a sign of life nor of its absence: pings continue beside it.
 #[test]
 fn nop_07_pings_go_on_beside_a_long_command() {
     let mut trace = Trace::logged_in();
@@ -231,7 +229,7 @@ fn nop_07_pings_go_on_beside_a_long_command() {
     assert!(trace.result(itt).is_ok());
 }
 
-/// REJ-03, NOP-07: a target that refuses the session's ping is alive, and is asked again.
+/// REJ-03, NOP-07: a target that refuses the session's ping is alive, and is pinged again.
 #[test]
 fn nop_07_refused_ping_is_a_sign_of_life() {
     let mut trace = Trace::logged_in();
@@ -262,7 +260,7 @@ fn nop_08_pings_pass_a_closed_window() {
     }
 }
 
-/// Peers' fault 11: an idle hour, and the session is as good as new.
+/// Peers' fault 11: after an idle hour the session still works.
 #[test]
 fn idle_session_lives_on() {
     let mut pair = Pair::logged_in(config(), target_config(256));
@@ -273,7 +271,7 @@ fn idle_session_lives_on() {
     pair.assert_no_violations();
 }
 
-/// What the session has told of a busy target since the last call.
+/// Returns what the session has reported about a busy target since the last call.
 fn busy(trace: &mut Trace) -> Option<(&'static str, Duration)> {
     let mut told = None;
     trace.drain();
@@ -285,8 +283,8 @@ fn busy(trace: &mut Trace) -> Option<(&'static str, Duration)> {
     told
 }
 
-/// NOP-07: a target that has a command, and whose host acknowledges all, is busy with the command: it is asked again, and
-/// the command keeps its own time limit.
+/// NOP-07: a target that has a command, and whose host acknowledges everything, is busy with the command: it is
+/// pinged again, and the command keeps its own time limit.
 #[test]
 fn nop_07_a_busy_target_has_the_time_of_its_command() {
     let mut trace = Trace::logged_in();
@@ -314,7 +312,7 @@ fn nop_07_a_busy_target_has_the_time_of_its_command() {
     assert!(trace.result(itt).is_err());
 }
 
-/// NOP-07, ERR-13: without a command the host's word is none of the target's.
+/// NOP-07, ERR-13: without a command, acknowledgements of the host do not count as those of the target.
 #[test]
 fn nop_07_an_idle_target_that_is_silent_is_gone() {
     let mut trace = Trace::logged_in();
@@ -326,7 +324,7 @@ fn nop_07_an_idle_target_that_is_silent_is_gone() {
     assert_eq!(*trace.failure(), SessionError::TimedOut(Timer::NopResponse));
 }
 
-/// NOP-03: a ping takes as much data along as the target takes in one PDU, and they come back.
+/// NOP-03: a ping carries as much data as the target takes in one PDU, and the target returns them.
 #[test]
 fn nop_03_data_of_a_ping_come_back() {
     for (len, sent) in [(0, 0), (1, 1), (4097, 4097), (8192, 8192), (10_000, 8192)] {

@@ -1,5 +1,4 @@
-//! A session against the test target, over a wire that cuts the bytes as it is told, in time that
-//! jumps.
+//! A session against the test target, over a wire that cuts the bytes as configured, in virtual time.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,20 +18,20 @@ use iscsi_testkit::target::{ConnId, Target};
 pub(crate) const TARGET: &str = "iqn.2026-01.org.example:disk";
 pub(crate) const BLOCK: usize = 512;
 
-/// How many bytes the wire carries at once.
+/// How the wire cuts the bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cut {
-    /// As many as there are.
+    /// All bytes in one piece.
     Whole,
     /// Pieces of this size.
     Every(usize),
-    /// One cut, after so many bytes in each direction.
+    /// One cut, after this number of bytes in each direction.
     After(usize),
 }
 
 impl Cut {
-    /// Whole, unless `SCENARIO_CUT` says how many bytes the wire carries at once: so every scenario
-    /// can be run again byte by byte.
+    /// Returns `Whole`, unless `SCENARIO_CUT` sets the size of the pieces: so every scenario can be run again
+    /// byte by byte.
     #[expect(clippy::disallowed_methods, reason = "a second run of all scenarios sets it")]
     pub(crate) fn of_this_run() -> Self {
         let size = std::env::var("SCENARIO_CUT").ok().and_then(|size| size.parse().ok());
@@ -45,16 +44,16 @@ pub(crate) struct Pair {
     pub(crate) target: Target,
     pub(crate) now: Instant,
     pub(crate) cut: Cut,
-    /// A bit to flip in what the target sends: the byte's place in the stream, and the mask.
+    /// A bit to flip in the bytes that the target sends: the byte's place in the stream, and the mask.
     pub(crate) flip: Option<(usize, u8)>,
     read_ahead: Option<ReadAhead>,
     /// Bytes that have passed, to the target and from it.
     pub(crate) passed: [usize; 2],
     links: BTreeMap<Cid, ConnId>,
-    /// What was closed, and whether it was reset.
+    /// Connections that were closed, each with whether it was reset.
     pub(crate) disconnects: Vec<(Cid, bool)>,
     pub(crate) completed: BTreeMap<Itt, Result<Completion, TaskError>>,
-    /// Everything else that came out.
+    /// All other outputs.
     pub(crate) outputs: Vec<Output>,
     pub(crate) notices: Vec<Notice>,
     pub(crate) ended: Option<Result<(), SessionError>>,
@@ -62,15 +61,15 @@ pub(crate) struct Pair {
     pub(crate) connects: usize,
     /// Whether connections cannot be made.
     pub(crate) refuses: bool,
-    /// Whether the target does not learn that a connection is gone.
+    /// Whether the target does not notice that a connection is gone.
     pub(crate) half_open: bool,
     /// Connections whose sockets take nothing.
     pub(crate) blocked: Vec<Cid>,
-    /// Which violations are the session's: all of them, but where the test itself changes what passes.
+    /// Returns whether a violation is the session's: all are, unless the test itself changes the bytes.
     pub(crate) is_its_own: fn(&Violation) -> bool,
 }
 
-/// The checker has the last word: the target tolerates much that only the checker notes.
+/// The checker decides at the end: the target tolerates much that only the checker reports.
 impl Drop for Pair {
     fn drop(&mut self) {
         if !std::thread::panicking() {
@@ -93,7 +92,7 @@ pub(crate) fn target_config(blocks: u64) -> TargetConfig {
     config
 }
 
-/// Random bytes that tests can repeat: a counter through a mixing function.
+/// Returns a source of random bytes that tests can repeat: a counter through a mixing function.
 pub(crate) fn entropy(seed: u64) -> impl FnMut(&mut [u8]) + Send {
     let mut state = seed;
     move |bytes: &mut [u8]| {
@@ -130,7 +129,7 @@ impl Pair {
         }
     }
 
-    /// A pair in full feature phase.
+    /// Returns a pair in full feature phase.
     pub(crate) fn logged_in(config: Config, target: TargetConfig) -> Self {
         let mut pair = Self::new(config, target);
         pair.drive();
@@ -138,12 +137,12 @@ impl Pair {
         pair
     }
 
-    /// The target's end of a connection.
+    /// Returns the target's end of a connection.
     pub(crate) fn link(&self, cid: u16) -> ConnId {
         self.links[&Cid(cid)]
     }
 
-    /// Moves bytes until neither side has more to say, without letting time pass.
+    /// Moves bytes until neither side has more to send, without letting time pass.
     pub(crate) fn drive(&mut self) {
         for _ in 0..100_000_000_u32 {
             if !self.step() {
@@ -153,7 +152,7 @@ impl Pair {
         panic!("the two sides never come to rest");
     }
 
-    /// Moves what either side has to say once; whether there was anything.
+    /// Moves what either side has to send, once, and returns whether there was anything.
     pub(crate) fn step(&mut self) -> bool {
         let told = self.drain_outputs();
         let sent = self.carry_to_target();
@@ -266,7 +265,7 @@ impl Pair {
         any
     }
 
-    /// The network takes a connection away; the target notices only if it is not half open.
+    /// Breaks a connection by the network; the target notices only if it is not half open.
     pub(crate) fn lose(&mut self, cid: Cid) {
         if let Some(link) = self.links.remove(&cid).filter(|_| !self.half_open) {
             self.target.disconnected(link);
@@ -282,7 +281,7 @@ impl Pair {
         }
     }
 
-    /// All connections read ahead into the same memory, one after the other.
+    /// Delivers bytes to a connection. All connections read ahead into the same memory, one after the other.
     pub(crate) fn deliver(&mut self, cid: Cid, piece: &mut BytesMut) {
         self.session.lend_read_ahead(cid, self.read_ahead.take().unwrap_or_default());
         self.deliver_lent(cid, piece);
@@ -335,7 +334,7 @@ pub(crate) fn write(lba: u32, data: Vec<u8>) -> Command {
     Command::new(Lun::ZERO, Cdb::write_10(lba, blocks)).with_write(data)
 }
 
-/// Bytes that differ from one seed to the next.
+/// Returns bytes that differ from one seed to the next.
 pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
     let mut bytes = vec![0; len];
     entropy(seed)(&mut bytes);

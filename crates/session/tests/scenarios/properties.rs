@@ -11,7 +11,7 @@ use crate::pair::{BLOCK, Cut, Pair, config, pattern, read, target_config, write}
 
 const BLOCKS: usize = 512;
 
-/// What both sides may agree on, and how the target uses it.
+/// Parameters that both sides may agree on, and how the target uses them.
 #[derive(Clone, Debug)]
 struct Terms {
     flags: u16,

@@ -1,5 +1,4 @@
-//! Reads: Data-In in every shape a target may give it, and the account of what came
-//! (RFC 7143 §11.4, §11.7).
+//! Reads: Data-In in every shape that a target may send, and the check of what arrived (RFC 7143 §11.4, §11.7).
 
 use bytes::BytesMut;
 use iscsi_pdu::scsi::{Cdb, Lun, Sense, SenseKey, Status};
@@ -60,7 +59,7 @@ fn rd_03_every_shape_of_data_in_brings_the_same_bytes() {
     }
 }
 
-/// RD-12: fewer bytes than expected are no error; the caller sees how many.
+/// RD-12: fewer bytes than expected are no error; the caller receives their number.
 #[test]
 fn rd_12_underflow_is_reported_and_the_buffer_is_cut() {
     let mut pair = Pair::logged_in(config(), target_config(256));
@@ -101,7 +100,7 @@ fn rd_09_parameter_data_are_taken_as_far_as_they_came() {
     }
 }
 
-/// The same with a hole: only what came without one from the first byte on counts.
+/// Parameter data that arrive with a hole end at the hole: only the bytes before it count.
 #[test]
 fn rd_09_parameter_data_end_at_a_hole() {
     let mut target = target_config(256);
@@ -117,7 +116,7 @@ fn rd_09_parameter_data_end_at_a_hole() {
     assert_eq!(pair.execute(command).unwrap().data.len(), 32);
 }
 
-/// RD-08: a target that counts more Data-In than came has lost some, whatever they carried.
+/// RD-08: if a target counts more Data-Ins than arrived, some were lost, whatever they carried.
 #[test]
 fn rd_08_parameter_data_that_were_lost_are_no_success() {
     let mut target = target_with(Fault::sending(Opcode::DataIn, 2, Effect::Swallow));
@@ -164,7 +163,7 @@ fn seq_22_gap_in_data_sn_ends_the_session() {
     assert!(matches!(protocol_error(&pair), ProtocolError::DataIn { .. }));
 }
 
-/// RD-08, RD-09: the last Data-In is missing; GOOD is not believed, with ExpDataSN or without.
+/// RD-08, RD-09: the last Data-In is missing; GOOD is not accepted, with ExpDataSN or without.
 #[test]
 fn rd_08_missing_tail_is_never_good() {
     for zero_exp_data_sn in [false, true] {
@@ -177,7 +176,7 @@ fn rd_08_missing_tail_is_never_good() {
     }
 }
 
-/// RD-06: data beyond the buffer or the declared length never lands.
+/// RD-06: data beyond the buffer or the declared length is never stored.
 #[test]
 fn rd_06_data_beyond_the_buffer_ends_the_session() {
     for (at, value) in [(40, 8190), (40, u32::MAX)] {
@@ -195,7 +194,7 @@ fn rd_06_data_beyond_the_buffer_ends_the_session() {
     assert_eq!(protocol_error(&pair), &error);
 }
 
-/// ERR-12: a length beyond the limit is refused when the header is there, without the data.
+/// ERR-12: a length beyond the limit is refused as soon as the header has arrived, without the data.
 #[test]
 fn err_12_too_long_is_refused_by_the_header() {
     let mut trace = Trace::logged_in();
@@ -209,7 +208,7 @@ fn err_12_too_long_is_refused_by_the_header() {
     assert_eq!(*trace.failure(), SessionError::Protocol(error));
 }
 
-/// RD-07: offsets that go back although data is in order, and bytes that come twice.
+/// RD-07: offsets that go back although data is in order, and bytes that arrive twice.
 #[test]
 fn rd_07_repeated_bytes_end_the_session() {
     let back = Fault::sending(Opcode::DataIn, 1, Effect::SetWord { at: 40, value: 0 });
@@ -218,7 +217,7 @@ fn rd_07_repeated_bytes_end_the_session() {
     assert!(matches!(protocol_error(&pair), ProtocolError::DataIn { .. }));
 }
 
-/// RD-16, SEQ-19: Data-In for a write, or for nobody.
+/// RD-16, SEQ-19: Data-In for a write, or for no task.
 #[test]
 fn rd_16_data_in_for_the_wrong_task_ends_the_session() {
     let fault = Fault::wrong_itt(Opcode::DataIn, 0, 0x00ab_c000);
@@ -244,8 +243,8 @@ fn rd_11_overflow_with_underflow_is_a_protocol_error() {
     assert!(matches!(protocol_error(&pair), ProtocolError::Decode(_)));
 }
 
-/// RD-13, LAY-19: sense comes through, as much of it as is there: SenseLength may promise more than
-/// the data segment holds, or have no room in it.
+/// RD-13, LAY-19: sense data is passed on as far as it is there: SenseLength may promise more than the data
+/// segment holds, or have no room in it.
 #[test]
 fn rd_13_sense_is_bounded_by_its_segment() {
     let beyond = || read(60000, 1);
@@ -264,7 +263,7 @@ fn rd_13_sense_is_bounded_by_its_segment() {
     assert_eq!(Sense::decode(&cut[2..]).unwrap().key, SenseKey::IllegalRequest);
 }
 
-/// RD-15: a status nobody knows goes up as it is.
+/// RD-15: an unknown status is passed to the caller unchanged.
 #[test]
 fn rd_15_unknown_status_is_passed_up() {
     for status in [0x08, 0x10, 0x18, 0x22, 0x28, 0x40, 0xfe] {
@@ -275,7 +274,7 @@ fn rd_15_unknown_status_is_passed_up() {
     }
 }
 
-/// A read that exceeds the limit by itself goes alone, and what comes after one that is held back keeps its order.
+/// A read that exceeds the limit by itself is sent alone, and reads after one that is held back keep their order.
 #[test]
 fn a_read_limit_holds_reads_back_and_none_for_ever() {
     let mut trace = Trace::logged_in();

@@ -20,7 +20,7 @@ fn rejected(reason: u8, header: &[u8]) -> TaskError {
     TaskError::Rejected { reason: RejectReason(reason), header: header.to_vec().into() }
 }
 
-/// The refusal of a command, whose ABORT TASK is answered with `answer`.
+/// Refuses a command, answers its ABORT TASK with `answer`, and returns its error.
 fn refuse_command(trace: &mut Trace, reason: u8, answer: u8) -> TaskError {
     let itt = trace.submit(read(0, 1));
     let command = expect!(trace, ScsiCommand);
@@ -38,8 +38,8 @@ fn refuse_command(trace: &mut Trace, reason: u8, answer: u8) -> TaskError {
     trace.result(itt).unwrap_err()
 }
 
-/// REJ-01, SEQ-14, the appendix of faults, and peers' fault 13: a Reject uses a StatSN up, whatever
-/// it returns of the header: all of it, more, less, nothing, or junk.
+/// REJ-01, SEQ-14, the appendix of faults, and peers' fault 13: a Reject consumes a StatSN, whatever it returns
+/// of the header: all of it, more, less, nothing, or junk.
 #[test]
 fn rej_01_header_may_be_junk() {
     let nobody = Pdu::new(Opcode::TaskManagementRequest).header.to_vec();
@@ -74,8 +74,8 @@ fn rej_02_refused_command_is_aborted_and_never_sent_again() {
     }
 }
 
-/// REJ-02, REJ-03: a refusal that names no task. The command runs into its time limit, and its
-/// abort fills the gap, so that the commands behind it get through.
+/// REJ-02, REJ-03: a refusal that names no task. The command reaches its time limit, and its abort fills the gap,
+/// so that the commands after it get through.
 #[test]
 fn rej_02_commands_behind_a_refused_one_get_through() {
     let mut target = target_config(256);
@@ -96,7 +96,7 @@ fn rej_02_commands_behind_a_refused_one_get_through() {
     pair.execute(read(3, 1)).unwrap();
 }
 
-/// REJ-02, TMF-11: if the target refuses the abort as well, nobody knows what it will do.
+/// REJ-02, TMF-11: if the target refuses the abort as well, the state of the command is unknown.
 #[test]
 fn rej_02_refused_abort_of_a_refused_command_ends_the_session() {
     let mut trace = Trace::logged_in();
@@ -105,7 +105,7 @@ fn rej_02_refused_abort_of_a_refused_command_ends_the_session() {
     assert!(trace.ended.is_some());
 }
 
-/// REJ-03, DIG-12: refused data is told, and not sent again; the status of the command decides.
+/// REJ-03, DIG-12: refused data is reported, and not sent again; the status of the command decides.
 #[test]
 fn rej_03_refused_data_is_left_to_the_status() {
     let mut trace = Trace::with_answers(&[("InitialR2T", "Yes"), ("ImmediateData", "No")]);
@@ -121,8 +121,8 @@ fn rej_03_refused_data_is_left_to_the_status() {
     trace.assert_usable();
 }
 
-/// REJ-03: a refused answer to a ping, a refused ping, a refused function: each is told to whom it
-/// concerns, and the session goes on.
+/// REJ-03: a refused answer to a ping, a refused ping, a refused function: each is reported for its request, and
+/// the session continues.
 #[test]
 fn rej_03_refused_requests_end_alone() {
     let mut trace = Trace::logged_in();
@@ -148,7 +148,7 @@ fn rej_03_refused_requests_end_alone() {
     trace.assert_usable();
 }
 
-/// REJ-05: a Reject has no place in the login; it fails.
+/// REJ-05: a Reject during the login fails the login.
 #[test]
 fn rej_05_reject_during_login_fails_it() {
     let mut trace = Trace::new(config());
@@ -158,7 +158,7 @@ fn rej_05_reject_during_login_fails_it() {
     assert_eq!(trace.closed, Some(true));
 }
 
-/// REJ-06: the target waits for a logout, and gets it; nothing is tried again.
+/// REJ-06: the target waits for a logout, and receives it; nothing is retried.
 #[test]
 fn rej_06_waiting_for_logout() {
     let mut trace = Trace::logged_in();
@@ -197,7 +197,7 @@ fn rej_07_refused_text_fails_alone() {
     trace.assert_usable();
 }
 
-/// REJ-02, REJ-07: a refused text request has used no CmdSN up, so there is no gap to fill.
+/// REJ-02, REJ-07: a refused text request has consumed no CmdSN, so there is no gap to fill.
 #[test]
 fn rej_02_refused_text_leaves_no_gap() {
     let mut trace = Trace::logged_in();

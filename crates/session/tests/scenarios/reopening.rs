@@ -1,4 +1,4 @@
-//! Which times hold for opening a session anew, by how it ended (RFC 7143 §7.4, §11.9.1, §11.15).
+//! The times that apply to a reconnect, by how the session ended (RFC 7143 §7.4, §11.9.1, §11.15).
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use crate::connections::{SECOND, target, two_connections};
 use crate::pair::{Pair, config, target_config};
 use crate::trace::Trace;
 
-/// Full feature phase, with 5 s and 7 s as DefaultTime2Wait and DefaultTime2Retain.
+/// Returns a session in full feature phase, with 5 s and 7 s as DefaultTime2Wait and DefaultTime2Retain.
 fn logged_in() -> Trace {
     Trace::with_answers(&[("DefaultTime2Wait", "5"), ("DefaultTime2Retain", "7")])
 }
 
-/// Time2Wait and Time2Retain, seconds.
+/// Returns Time2Wait and Time2Retain, seconds.
 fn times(session: &Session) -> Option<(u64, u64)> {
     let times = session.reopening()?;
     Some((times.time2wait.as_secs(), times.time2retain.as_secs()))
 }
 
-/// ERR-09: an end that nobody announced leaves what the login agreed on.
+/// ERR-09: after an unannounced end the times agreed at login apply.
 #[test]
 fn err_09_abrupt_end_leaves_the_agreed_times() {
     let ends: [fn(&mut Trace); 3] = [
@@ -75,8 +75,8 @@ fn asy_04_announced_drop_names_the_times() {
     }
 }
 
-/// LGO-05, LGO-07, ERR-09: the times of a logout response count only with the codes for which they
-/// have a meaning, whoever asked for the logout.
+/// LGO-05, LGO-07, ERR-09: the times of a logout response count only with the codes for which they have a
+/// meaning, whichever side asked for the logout.
 #[test]
 fn lgo_07_times_of_the_logout_response() {
     for (code, expected) in
@@ -114,8 +114,7 @@ fn lgo_08_unanswered_logout_leaves_the_agreed_times() {
     }
 }
 
-/// ERR-09: the loss of one of two connections, announced or not, settles nothing for the session:
-/// what ends that does.
+/// ERR-09: the loss of one of two connections, announced or not, decides nothing for the session; its end does.
 #[test]
 fn err_09_times_of_a_lost_connection_are_not_those_of_the_session() {
     let mut pair = two_connections(target());
@@ -132,7 +131,7 @@ fn err_09_times_of_a_lost_connection_are_not_those_of_the_session() {
     assert_eq!(times(&pair.session), Some(agreed));
 }
 
-/// A session that logs out in order may come back at once.
+/// A session that logs out in order may reconnect immediately.
 #[test]
 fn lgo_07_orderly_end_leaves_nothing_to_wait_for() {
     let mut pair = Pair::logged_in(config(), target_config(8));

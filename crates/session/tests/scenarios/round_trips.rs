@@ -1,4 +1,4 @@
-//! How many round trips pass before the first data: what the protocol needs, and none besides.
+//! Number of round trips before the first data: those that the protocol needs, and no more.
 
 use iscsi_pdu::scsi::{Cdb, Lun};
 use iscsi_session::Command;
@@ -6,17 +6,17 @@ use iscsi_testkit::opcode::Opcode;
 
 use crate::pair::{BLOCK, Pair, config, pattern, target_config, write};
 
-/// What a disk asks a unit first, all at once.
+/// Number of queries that a disk sends to a unit first, all concurrently.
 const QUESTIONS: usize = 9;
 
 impl Pair {
-    /// Everything that can be sent is sent, and everything that answers it comes back.
+    /// Sends everything that can be sent, and delivers everything that answers it.
     fn round_trip(&mut self) {
         while self.drain_outputs() || self.carry_to_target() {}
         while self.carry_to_session() || self.drain_outputs() {}
     }
 
-    /// Round trips until all commands so far have been answered.
+    /// Returns the number of round trips until all commands so far have been answered.
     fn until_answered(&mut self, commands: usize) -> usize {
         let trips = (0..64).take_while(|_| {
             let waits = self.completed.len() < commands;
@@ -29,8 +29,8 @@ impl Pair {
     }
 }
 
-/// Asks the questions while the login is still to come, and says how many round trips after the
-/// transport connection stood the last answer came.
+/// Submits the queries before the login, and returns the number of round trips from the transport connection to
+/// the last answer.
 fn trips_to_the_answers(window: u32) -> (Pair, usize) {
     let mut target = target_config(1024);
     target.window = window;
@@ -81,7 +81,7 @@ fn data_goes_out_right_behind_the_answers() {
     assert_eq!(carried.count(), 1, "the command carries its data with it");
 }
 
-/// A connection that is added, and a session more, log in in one round trip as well.
+/// An added connection, and another session, log in in one round trip as well.
 #[test]
 fn an_added_connection_logs_in_in_one_round_trip() {
     let mut wished = config();

@@ -1,4 +1,4 @@
-//! Rules that no other topic covers, one test each, its id in the name.
+//! Rules that no other topic covers: one test each, with its id in the name.
 
 use bytes::{Buf, BytesMut};
 use iscsi_pdu::scsi::{Cdb, Lun, Status};
@@ -16,17 +16,17 @@ use crate::trace::Trace;
 
 const CID: Cid = Cid(0);
 
-/// Nothing goes out unasked, in PDUs that are no multiple of four.
+/// No data is sent unsolicited, and the limit of a PDU is no multiple of four.
 const SOLICITED: [(&str, &str); 3] =
     [("InitialR2T", "Yes"), ("ImmediateData", "No"), ("MaxRecvDataSegmentLength", "515")];
 
-/// A bidirectional command of so many bytes each way.
+/// Returns a bidirectional command of `len` bytes each way.
 fn both_ways(len: usize) -> Command {
     let cdb = Cdb::new(&[0x53, 0, 0, 0, 0, 0, 0, 0, 2, 0]).unwrap();
     Command::new(Lun::ZERO, cdb).with_read(BytesMut::zeroed(len)).with_write(pattern(len, 1))
 }
 
-/// A write that waits for its R2Ts.
+/// Returns a write that waits for its R2Ts.
 fn awaiting_r2t(len: usize) -> (Trace, iscsi_pdu::Itt) {
     let mut trace = Trace::with_answers(&SOLICITED);
     let itt = trace.submit(write(0, pattern(len, 1)));
@@ -34,7 +34,7 @@ fn awaiting_r2t(len: usize) -> (Trace, iscsi_pdu::Itt) {
     (trace, itt)
 }
 
-/// TXT-29: a request without text goes out only where the target has more to say.
+/// TXT-29: a request without text is sent only if the target has more to send.
 #[test]
 fn txt_29_no_empty_request_unasked() {
     let mut trace = Trace::new(config());
@@ -55,8 +55,7 @@ fn txt_29_no_empty_request_unasked() {
     trace.silence();
 }
 
-/// DIG-02, WR-22: the header digest covers the header with its additional segments, and stands
-/// behind them.
+/// DIG-02, WR-22: the header digest covers the header with its additional segments, and follows them.
 #[test]
 fn dig_02_header_digest_covers_additional_headers() {
     let mut config = config();
@@ -92,8 +91,8 @@ fn wr_14_data_out_before_the_last_is_a_multiple_of_four() {
     }
 }
 
-/// WR-15, QRK-44: an R2T that asks for nothing, for more than there is, without a tag, of a read,
-/// or of nobody is an error, and not a byte goes out for it.
+/// WR-15, QRK-44: an R2T that asks for nothing, for more than there is, without a tag, for a read, or for no task
+/// is an error, and no byte is sent for it.
 #[test]
 fn wr_15_impossible_r2t_is_an_error() {
     let good = |itt: u32| r2t().itt(itt).ttt(1).desired_length(1024);
@@ -119,7 +118,7 @@ fn wr_15_impossible_r2t_is_an_error() {
     assert!(matches!(trace.failure(), SessionError::Protocol(ProtocolError::Task { .. })));
 }
 
-/// WR-16, QRK-44: an R2T for more than MaxBurstLength is served as it stands.
+/// WR-16, QRK-44: an R2T for more than MaxBurstLength is served in full.
 #[test]
 fn wr_16_long_r2t_is_served_whole() {
     let mut answers = SOLICITED.to_vec();
@@ -157,7 +156,7 @@ fn wr_21_early_status_ends_the_burst() {
     trace.assert_usable();
 }
 
-/// WR-25: what a target makes of a length that does not fit the CDB goes up as it says.
+/// WR-25: residuals for a length that does not fit the CDB are passed to the caller as the target reports them.
 #[test]
 fn wr_25_residuals_of_a_write_go_up() {
     for (answer, residual) in [
@@ -175,8 +174,8 @@ fn wr_25_residuals_of_a_write_go_up() {
     }
 }
 
-/// RD-14: the residuals of both halves of a bidirectional command come in its response. A status with
-/// the last data, which names only one, vouches for all bytes of the other.
+/// RD-14: the residuals of both halves of a bidirectional command come in its response. A status with the last
+/// data names only one, and so claims that all bytes of the other half were transferred.
 #[test]
 fn rd_14_status_of_a_bidirectional_command() {
     for (landed, in_data, good) in
@@ -227,8 +226,8 @@ fn seq_24_data_in_and_r2t_are_counted_together() {
     }
 }
 
-/// ERR-04, LOG-20: what is announced is what is built: level 0, no other task reporting, no
-/// markers; and a target that answers with more fails.
+/// ERR-04, LOG-20: only implemented features are announced: level 0, no other task reporting, no markers; a
+/// target that answers with more fails.
 #[test]
 fn err_04_only_what_is_built_is_announced() {
     let mut trace = Trace::new(config());
@@ -260,7 +259,7 @@ fn wr_18_repeated_r2t_is_ignored() {
     assert_eq!(trace.result(itt).unwrap().status, Status::GOOD);
 }
 
-/// QRK-32: a sequence longer than MaxBurstLength, with F at its end alone, is read like any other.
+/// QRK-32: a sequence longer than MaxBurstLength, with F only at its end, is read like any other.
 #[test]
 fn qrk_32_data_in_beyond_max_burst_length() {
     let limits = [("MaxBurstLength", "512"), ("FirstBurstLength", "512")];
@@ -276,7 +275,7 @@ fn qrk_32_data_in_beyond_max_burst_length() {
     assert_eq!(trace.result(itt).unwrap().data, vec![1; 2048]);
 }
 
-/// PL2-03: the status qualifier of a response comes up with the status.
+/// PL2-03: the status qualifier of a response is passed on with the status.
 #[test]
 fn pl2_03_status_qualifier_is_passed_on() {
     let mut trace = Trace::logged_in();

@@ -35,8 +35,8 @@ fn seq_02_numbers_run_across_the_wrap() {
     }
 }
 
-/// SEQ-04, SEQ-06, SEQ-21, QRK-15, peers' fault 9: 200 tasks at once leave in order and never
-/// beyond the window, whatever its size.
+/// SEQ-04, SEQ-06, SEQ-21, QRK-15, peers' fault 9: 200 concurrent tasks are sent in order and never beyond the
+/// window, whatever its size.
 #[test]
 fn seq_06_window_of_any_size_is_respected() {
     for window in [1, 2, 64] {
@@ -96,7 +96,7 @@ fn seq_09_stale_window_is_ignored() {
     }
 }
 
-/// SEQ-15, SEQ-10, and the appendix of faults: an R2T uses no StatSN up, whatever it says.
+/// SEQ-15, SEQ-10, and the appendix of faults: an R2T consumes no StatSN, whatever its content.
 #[test]
 fn seq_15_r2t_uses_no_stat_sn_up() {
     let mut target = target_config(256);
@@ -112,7 +112,7 @@ fn seq_15_r2t_uses_no_stat_sn_up() {
     pair.assert_no_violations();
 }
 
-/// SEQ-16, SEQ-17, UNH FFP 5.1: a jump in StatSN ends the session; nothing completes by it.
+/// SEQ-16, SEQ-17, UNH FFP 5.1: a jump in StatSN ends the session; no command completes by it.
 #[test]
 fn seq_16_stat_sn_gap_ends_the_session() {
     for jump in [1, 100, 1 << 31, 0u32.wrapping_sub(1 << 25)] {
@@ -123,7 +123,7 @@ fn seq_16_stat_sn_gap_ends_the_session() {
         pair.execute(read(0, 1)).unwrap();
         let itt = pair.submit(read(0, 1));
         pair.drive();
-        // What is close might be disorder, which has a little time.
+        // A small jump may be disorder, which has a little time.
         assert_eq!(pair.completed.contains_key(&itt), jump > 100);
         pair.advance(Duration::from_secs(5));
         assert!(pair.completed[&itt].is_err());
@@ -144,7 +144,7 @@ fn seq_18_repeated_response_is_delivered_once() {
     assert!(pair.ended.is_none());
 }
 
-/// SEQ-19: a response for nobody is a protocol error.
+/// SEQ-19: a response for no task is a protocol error.
 #[test]
 fn seq_19_response_for_an_unknown_task_ends_the_session() {
     let mut target = target_config(256);
@@ -156,7 +156,7 @@ fn seq_19_response_for_an_unknown_task_ends_the_session() {
     assert!(matches!(error, SessionError::Protocol(ProtocolError::Task { .. })));
 }
 
-/// SEQ-05 and cancel without a hole: commands given up before they are sent leave no gap.
+/// SEQ-05, and cancel without a hole: commands given up before they are sent leave no gap.
 #[test]
 fn seq_05_commands_given_up_leave_no_hole() {
     let mut target = target_config(256);

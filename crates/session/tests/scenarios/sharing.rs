@@ -1,4 +1,4 @@
-//! How several connections share out the commands (RFC 7143 §4.2.2).
+//! Distribution of the commands over several connections (RFC 7143 §4.2.2).
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ fn commands_on(pair: &Pair, cid: u16) -> usize {
     received(pair, Cid(cid), Opcode::ScsiCommand).len()
 }
 
-/// How many commands each of so many connections has carried.
+/// Returns the number of commands that each of `count` connections has carried.
 fn spread(pair: &Pair, count: u16) -> Vec<usize> {
     (0..count).map(|cid| commands_on(pair, cid)).collect()
 }
 
-/// A target that answers nothing until it is told to.
+/// Returns a session whose target answers nothing until it is released.
 fn held(count: u16) -> Pair {
     let mut pair = several(count, target());
     pair.target.hold();
@@ -69,7 +69,7 @@ fn large_commands_weigh_more() {
     assert_eq!(spread(&pair, 2), [1, 16]);
 }
 
-/// One command at a time: each goes where there is least under way.
+/// One command at a time: each is sent where the load in flight is smallest.
 #[test]
 fn next_command_goes_where_least_is_under_way() {
     let mut pair = held(3);
@@ -98,7 +98,7 @@ fn shares_within_a_small_window() {
     pair.assert_no_violations();
 }
 
-/// A connection whose socket is full holds nobody back, and has its turn later.
+/// A connection whose socket is full does not delay the others, and has its turn later.
 #[test]
 fn blocked_connection_holds_nobody_back() {
     let mut target = target();
@@ -124,8 +124,8 @@ fn blocked_connection_holds_nobody_back() {
     pair.assert_no_violations();
 }
 
-/// A connection that has gone silent with commands under way, while another one moves, gets nothing
-/// new, however much there is; when it speaks again, it does.
+/// A connection that has fallen silent with commands in flight, while another one moves, gets no new commands,
+/// however many there are; when bytes move on it again, it does.
 #[test]
 fn silent_connection_gets_nothing_new() {
     let mut pair = several(2, target());
@@ -172,7 +172,7 @@ fn limits_are_those_of_each_connection() {
     pair.assert_no_violations();
 }
 
-/// A connection at its limit leaves a write to one that is fuller, in one round.
+/// A connection at its limit leaves a write to one with a higher load, in one round.
 #[test]
 fn connection_at_its_limit_is_not_waited_for() {
     let mut pair = held(2);
@@ -187,7 +187,7 @@ fn connection_at_its_limit_is_not_waited_for() {
     assert_eq!(spread(&pair, 2), [2, 1]);
 }
 
-/// A limit of nothing still lets one write at a time through on each connection.
+/// A limit of zero still lets one write at a time through on each connection.
 #[test]
 fn one_write_is_never_held_back() {
     let mut pair = held(2);

@@ -1,5 +1,5 @@
-//! StatSN out of order, and used again (RFC 7143 §4.2.2.2): what comes before its turn waits for it,
-//! and no longer than makes sense.
+//! StatSN out of order, and used again (RFC 7143 §4.2.2.2): a PDU that arrives before its turn waits for it, for
+//! a limited time.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::pair::{Pair, config, pattern, read, target_config, write};
 use crate::trace::Trace;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// How long a gap may last.
+/// The longest time of a gap.
 const GAP: Duration = Duration::from_secs(5);
 
 fn ready(trace: &mut Trace) -> u32 {
@@ -30,18 +30,18 @@ fn tag(itt: u32) -> Itt {
     Itt::new(itt).unwrap()
 }
 
-/// The next StatSN of the target.
+/// Returns the next StatSN of the target.
 fn next(trace: &Trace) -> u32 {
     trace.script.numbers().stat_sn
 }
 
-/// What the session acknowledges now: it says so in a command.
+/// Returns the ExpStatSN that the session sends in its next command.
 fn acknowledged(trace: &mut Trace) -> u32 {
     ready(trace);
     expect!(trace, ScsiCommand).exp_stat_sn()
 }
 
-/// The session has ended for a StatSN that was due, and was not.
+/// Checks that the session has ended because of a missing StatSN.
 #[track_caller]
 fn assert_lost(trace: &Trace, expected: u32, found: u32) {
     let (expected, found) = (StatSn::new(expected), StatSn::new(found));
@@ -49,8 +49,8 @@ fn assert_lost(trace: &Trace, expected: u32, found: u32) {
     assert_eq!(*trace.failure(), SessionError::Protocol(error));
 }
 
-/// SEQ-13, SEQ-16: answers of every kind, the first of them last. Nothing is delivered before its
-/// turn, ExpStatSN stays at the gap, and all that came early follows in its order.
+/// SEQ-13, SEQ-16: answers of every kind, the first of them last. Nothing is delivered before its turn, ExpStatSN
+/// stays at the gap, and all early answers follow in their order.
 #[test]
 fn seq_16_answers_out_of_order_wait_for_their_turn() {
     for together in [false, true] {
@@ -108,8 +108,8 @@ fn seq_16_eight_answers_in_a_wrong_order_at_a_time() {
     }
 }
 
-/// SEQ-16, SEQ-17: a status that does not come in time is lost, and the session with it; what came
-/// early does not count.
+/// SEQ-16, SEQ-17: a status that does not come in time is lost, and the session with it; early answers do not
+/// count.
 #[test]
 fn seq_16_a_gap_that_stays_ends_the_session() {
     let mut trace = Trace::without_pings();
@@ -145,8 +145,7 @@ fn seq_16_every_gap_has_its_own_time() {
     assert_lost(&trace, base + 2, base + 3);
 }
 
-/// SEQ-17: what is farther ahead than any disorder, and more than can be kept, ends the session at
-/// once.
+/// SEQ-17: a StatSN that is too far ahead, and more PDUs than can be kept, end the session immediately.
 #[test]
 fn seq_17_disorder_is_bounded() {
     let mut trace = Trace::logged_in();
@@ -193,8 +192,8 @@ fn nop_04_a_ping_before_the_answer_it_follows() {
     assert_lost(&trace, base + 1, base + 3);
 }
 
-/// SEQ-16, RFC 7143 §11.6.1: "task does not exist" says that the status came before; when it comes
-/// behind, it still counts.
+/// SEQ-16, RFC 7143 §11.6.1: "task does not exist" means that the status came before; if it arrives later, it
+/// still counts.
 #[test]
 fn seq_16_task_management_does_not_overtake_a_status() {
     let mut trace = Trace::logged_in();
@@ -211,7 +210,7 @@ fn seq_16_task_management_does_not_overtake_a_status() {
     trace.assert_usable();
 }
 
-/// SEQ-18: an early answer that comes twice, and once more in its turn, is delivered once.
+/// SEQ-18: an early answer that arrives twice, and once more in its turn, is delivered once.
 #[test]
 fn seq_18_repeated_early_answer_is_delivered_once() {
     let mut trace = Trace::logged_in();
@@ -227,8 +226,8 @@ fn seq_18_repeated_early_answer_is_delivered_once() {
     trace.assert_usable();
 }
 
-/// SEQ-12, SEQ-13: a target that gives the StatSN of the login once more, and counts from there, or
-/// never counts, is understood; one note says so. What we acknowledge never goes back.
+/// SEQ-12, SEQ-13: a target that repeats the StatSN of the login and counts from there, or never counts, is
+/// accepted; one notice reports it. The acknowledged StatSN never decreases.
 #[test]
 fn seq_12_stat_sn_of_the_login_is_used_again() {
     for counts in [true, false] {
@@ -268,8 +267,8 @@ fn seq_12_stat_sn_of_the_login_is_used_again() {
     }
 }
 
-/// SEQ-18: an answer with an old number does not count twice: not for a task that has ended, nor
-/// in a text exchange that has gone on.
+/// SEQ-18: an answer with an old number does not count twice: neither for a task that has ended, nor in a text
+/// exchange that has continued.
 #[test]
 fn seq_18_old_number_counts_once_for_each_task() {
     let mut trace = Trace::logged_in();
@@ -293,8 +292,8 @@ fn seq_18_old_number_counts_once_for_each_task() {
     trace.assert_usable();
 }
 
-/// SEQ-16: a batch of reads and writes, some answers of which come late, with the data or apart from
-/// them, moves every byte.
+/// SEQ-16: a batch of reads and writes moves every byte, even if some answers arrive late, with the data or apart
+/// from them.
 #[test]
 fn seq_16_reads_and_writes_survive_disorder() {
     for separate_status in [false, true] {

@@ -43,7 +43,7 @@ fn target_with(fault: Fault) -> TargetConfig {
     target
 }
 
-/// What the target answered to a function of the caller.
+/// Returns the target's answer to a function of the caller.
 fn managed(outputs: &[Output], tag: Itt) -> Option<&Result<FunctionResponse, TaskError>> {
     outputs.iter().find_map(|output| match output {
         Output::Managed { itt, result } if *itt == tag => Some(result),
@@ -121,7 +121,7 @@ fn tmf_01_functions_for_units_and_targets() {
     }
 }
 
-/// Peers' fault 5: what is given up before it was sent leaves no hole in CmdSN.
+/// Peers' fault 5: a command that is given up before it was sent leaves no hole in CmdSN.
 #[test]
 fn abort_before_sending_leaves_no_hole() {
     let mut trace = Trace::logged_in();
@@ -133,7 +133,7 @@ fn abort_before_sending_leaves_no_hole() {
     assert_eq!(trace.result(tags[1]).unwrap_err(), TaskError::Aborted);
 }
 
-/// Peers' fault 6: given up in the middle of a PDU, the rest of that PDU still goes out, and the
+/// Peers' fault 6: if a command is given up in the middle of a PDU, the rest of that PDU is still sent, and the
 /// stream stays in order.
 #[test]
 fn abort_in_the_middle_of_a_pdu_keeps_the_stream_in_order() {
@@ -160,7 +160,7 @@ fn abort_in_the_middle_of_a_pdu_keeps_the_stream_in_order() {
 fn tmf_05_abort_fills_the_gap_of_a_lost_command() {
     let lost = Fault::receiving(Opcode::ScsiCommand, 1, Effect::Swallow);
     let mut pair = Pair::logged_in(config(), target_with(lost));
-    // The checker does not see the command that is lost, and takes its number for a gap.
+    // The checker does not see the lost command, and takes its number for a gap.
     pair.is_its_own = |found| found.rule != "SEQ-02";
     let tags = [0, 1, 2].map(|lba| pair.submit(read(lba, 1).with_timeout(COMMAND_LIMIT / 2)));
     pair.drive();
@@ -173,8 +173,8 @@ fn tmf_05_abort_fills_the_gap_of_a_lost_command() {
     assert_eq!(executed, [0, 2, 3]);
 }
 
-/// TMF-06, RD-17 and peers' fault 4: a command that takes too long is aborted, not forgotten; data
-/// and status that come late are dropped, and their StatSN counts.
+/// TMF-06, RD-17 and peers' fault 4: a command that takes too long is aborted, not forgotten; late data and a
+/// late status are dropped, and their StatSN counts.
 #[test]
 fn tmf_06_late_response_after_a_timeout() {
     let mut trace = Trace::without_pings();
@@ -191,8 +191,8 @@ fn tmf_06_late_response_after_a_timeout() {
     expect!(trace, NopOut { exp_stat_sn: last.stat_sn() + 1 });
 }
 
-/// TMF-06: a process that was stopped has not waited for the target: the time limits of a command and of its abort begin anew,
-/// and hold.
+/// TMF-06: a process that was stopped has not waited for the target: the time limits of a command and of its
+/// abort start again, and then apply.
 #[test]
 fn tmf_06_time_in_which_the_process_was_stopped_does_not_count() {
     let limit = Duration::from_secs(60);
@@ -215,7 +215,7 @@ fn tmf_06_time_in_which_the_process_was_stopped_does_not_count() {
     assert_eq!(*trace.failure(), SessionError::TimedOut(Timer::TaskManagement));
 }
 
-/// TMF-07, QRK-31: the status came first, so it stands, whatever the answer to the abort.
+/// TMF-07, QRK-31: the status came first, so it counts, whatever the answer to the abort.
 #[test]
 fn tmf_07_status_before_the_answer_to_the_abort_wins() {
     for code in [0, 1, 5, 255] {
@@ -231,7 +231,7 @@ fn tmf_07_status_before_the_answer_to_the_abort_wins() {
     }
 }
 
-/// TMF-07: after "complete" and "does not exist" the task is over; what still comes is dropped.
+/// TMF-07: after "complete" and "does not exist" the task is over; later PDUs of it are dropped.
 #[test]
 fn tmf_07_nothing_is_delivered_after_the_answer_to_the_abort() {
     for code in [0, 1] {
@@ -248,7 +248,7 @@ fn tmf_07_nothing_is_delivered_after_the_answer_to_the_abort() {
     }
 }
 
-/// TMF-08, UNH FFP 19.4.1, QRK-04: until its answer, R2Ts and pings are served as ever.
+/// TMF-08, UNH FFP 19.4.1, QRK-04: until the answer to the function, R2Ts and pings are served as usual.
 #[test]
 fn tmf_08_tags_are_answered_until_the_function_is_complete() {
     let mut trace = Trace::with_answers(&[("InitialR2T", "Yes"), ("ImmediateData", "No")]);
@@ -265,7 +265,7 @@ fn tmf_08_tags_are_answered_until_the_function_is_complete() {
     assert_eq!(trace.result(itt).unwrap_err(), TaskError::Aborted);
 }
 
-/// TMF-09: no data goes out for a task that the target has given up.
+/// TMF-09: no data is sent for a task that the target has given up.
 #[test]
 fn tmf_09_no_data_after_the_answer_to_the_abort() {
     let mut trace = Trace::with_answers(&[("InitialR2T", "Yes"), ("ImmediateData", "No")]);
@@ -279,8 +279,8 @@ fn tmf_09_no_data_after_the_answer_to_the_abort() {
     trace.assert_usable();
 }
 
-/// TMF-08, TMF-10, UNH FFP 19.4.3: responses that come first count; the rest of the unit's tasks
-/// end with the function; other units, and commands that were sent after it, are not concerned.
+/// TMF-08, TMF-10, UNH FFP 19.4.3: responses that come first count; the other tasks of the unit end with the
+/// function; other units, and commands that were sent after it, are not affected.
 #[test]
 fn tmf_10_a_reset_ends_what_was_sent_before_it_to_its_unit() {
     let mut trace = Trace::logged_in();
@@ -338,8 +338,8 @@ fn tmf_11_failed_functions_end_no_task() {
     }
 }
 
-/// TMF-11, TMF-15: the target will not abort what the caller gave up. The task goes on, and its
-/// time limit with it: a target that then stays silent loses the session.
+/// TMF-11, TMF-15: the target refuses to abort the command that the caller gave up. The task continues with its
+/// time limit; a target that then stays silent ends the session.
 #[test]
 fn tmf_11_refused_abort_leaves_the_task_with_a_time_limit() {
     for code in [2, 3, 4, 5, 6, 255] {
@@ -358,7 +358,7 @@ fn tmf_11_refused_abort_leaves_the_task_with_a_time_limit() {
     }
 }
 
-/// TMF-11: after a timeout there is nobody left to wait for the task, so the session must end.
+/// TMF-11: after a timeout no caller waits for the task, so the session must end.
 #[test]
 fn tmf_11_refused_abort_of_a_command_that_timed_out_ends_the_session() {
     let mut target = target_config(256);
@@ -374,7 +374,7 @@ fn tmf_11_refused_abort_of_a_command_that_timed_out_ends_the_session() {
     assert_eq!(*pair.completed[&itt].as_ref().unwrap_err(), expected);
 }
 
-/// TMF-13: a tag that names no SCSI command cannot be given up.
+/// TMF-13: a request that is no SCSI command cannot be given up.
 #[test]
 fn tmf_13_management_itself_cannot_be_aborted() {
     let mut trace = Trace::logged_in();

@@ -1,4 +1,4 @@
-//! A session against a target that does what the test says, PDU by PDU.
+//! A session against a target that the test controls PDU by PDU.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use crate::pair::{Cut, config, entropy};
 
 const CID: Cid = Cid(0);
 
-/// What the target says at login unless the test says otherwise.
+/// The target's answers at login, unless the test sets others.
 const ANSWERS: [(&str, &str); 15] = [
     ("TargetPortalGroupTag", "1"),
     ("HeaderDigest", "None"),
@@ -45,18 +45,18 @@ pub(crate) struct Trace {
     pub(crate) script: Script,
     pub(crate) now: Instant,
     pub(crate) completed: BTreeMap<Itt, Result<Completion, TaskError>>,
-    /// Everything else that came out.
+    /// All other outputs.
     pub(crate) outputs: Vec<Output>,
     pub(crate) notices: Vec<Notice>,
-    /// Where each connection was asked to go.
+    /// The address to which each connection was requested.
     pub(crate) connects: Vec<Option<TargetAddress>>,
-    /// How the connection was closed, unless it stands: whether it was reset.
+    /// Whether the connection was reset when it was closed; `None` while it is open.
     pub(crate) closed: Option<bool>,
     pub(crate) ended: Option<Result<(), SessionError>>,
 }
 
 impl Trace {
-    /// A connection that stands, before the first login request.
+    /// Creates a connection that is established, before the first login request.
     pub(crate) fn new(config: Config) -> Self {
         let now = crate::start();
         let mut trace = Self {
@@ -74,17 +74,17 @@ impl Trace {
         trace
     }
 
-    /// Full feature phase, on the target's usual terms.
+    /// Creates a session in full feature phase, with the target's usual answers.
     pub(crate) fn logged_in() -> Self {
         Self::with_answers(&[])
     }
 
-    /// Full feature phase; `answers` replace the target's usual ones.
+    /// Creates a session in full feature phase; `answers` replace the target's usual ones.
     pub(crate) fn with_answers(answers: &[(&str, &str)]) -> Self {
         Self::established(config(), answers)
     }
 
-    /// Full feature phase for any configuration.
+    /// Creates a session in full feature phase for any configuration.
     pub(crate) fn established(config: Config, answers: &[(&str, &str)]) -> Self {
         let mut trace = Self::new(config);
         trace.login(answers);
@@ -106,14 +106,14 @@ impl Trace {
         self.session.submit(command, self.now).unwrap()
     }
 
-    /// As [`logged_in`](Self::logged_in), for an initiator that never pings on its own.
+    /// Creates a session like [`logged_in`](Self::logged_in), for an initiator that never pings on its own.
     pub(crate) fn without_pings() -> Self {
         let mut config = config();
         config.timeouts = config.timeouts.with_nop_interval(None);
         Self::established(config, &[])
     }
 
-    /// As [`logged_in`](Self::logged_in), with room for so many commands.
+    /// Creates a session like [`logged_in`](Self::logged_in), with a window of `window` commands.
     pub(crate) fn with_window(window: u32) -> Self {
         let mut trace = Self::new(config());
         trace.script.set_window(window);
@@ -121,7 +121,7 @@ impl Trace {
         trace
     }
 
-    /// After one command, the target takes no more.
+    /// Creates a session whose target takes no more commands after the first one.
     pub(crate) fn with_closed_window() -> Self {
         let mut trace = Self::with_window(1);
         let itt = trace.submit(Command::new(Lun::ZERO, Cdb::test_unit_ready()));
@@ -132,21 +132,21 @@ impl Trace {
         trace
     }
 
-    /// The next PDU of the session, which must be of this kind.
+    /// Takes the next PDU of the session, which must be of this kind.
     #[track_caller]
     pub(crate) fn expect(&mut self, opcode: Opcode) -> Pdu {
         self.pump();
         self.script.expect(opcode)
     }
 
-    /// The session has nothing to say.
+    /// Checks that the session has nothing to send.
     #[track_caller]
     pub(crate) fn silence(&mut self) {
         self.pump();
         self.script.silence();
     }
 
-    /// Delivers a PDU of the target, and returns it as it went out.
+    /// Delivers a PDU of the target, and returns it as it was sent.
     pub(crate) fn send(&mut self, template: impl Into<Template>) -> Pdu {
         self.pump();
         let pdu = self.script.send(template);
@@ -154,7 +154,7 @@ impl Trace {
         pdu
     }
 
-    /// The target closes the connection.
+    /// Closes the connection by the target.
     pub(crate) fn close(&mut self) {
         self.script.close();
         self.session.handle_disconnected(CID, TransportError::Closed, self.now);
@@ -173,13 +173,13 @@ impl Trace {
         self.now = end;
     }
 
-    /// How a command has ended; it must have.
+    /// Returns the result of a command, which must have ended.
     #[track_caller]
     pub(crate) fn result(&mut self, itt: Itt) -> Result<Completion, TaskError> {
         self.completed.remove(&itt).expect("the command has not ended")
     }
 
-    /// The session goes on: a command still gets through and back.
+    /// Checks that the session continues: a command is still sent and answered.
     #[track_caller]
     pub(crate) fn assert_usable(&mut self) {
         let itt = self.submit(Command::new(Lun::ZERO, Cdb::test_unit_ready()));
@@ -188,7 +188,7 @@ impl Trace {
         self.result(itt).unwrap();
     }
 
-    /// The session has ended with an error.
+    /// Returns the error with which the session has ended.
     #[track_caller]
     pub(crate) fn failure(&self) -> &SessionError {
         match &self.ended {
@@ -197,7 +197,7 @@ impl Trace {
         }
     }
 
-    /// Takes everything that the session has to say.
+    /// Takes everything that the session has to send.
     pub(crate) fn pump(&mut self) {
         while let Some(mut transmit) = self.session.poll_transmit(CID, self.now) {
             let bytes = transmit.copy_to_bytes(transmit.remaining());
@@ -215,7 +215,7 @@ impl Trace {
     /// Delivers bytes of the target.
     pub(crate) fn receive(&mut self, mut bytes: Bytes) {
         let connection = self.connects.len();
-        // What comes after the session has closed the connection is lost.
+        // Bytes that arrive after the session has closed the connection are lost.
         while bytes.has_remaining() && self.closed.is_none() && connection == self.connects.len() {
             let piece = match Cut::of_this_run() {
                 Cut::Every(size) => bytes.split_to(size.min(bytes.len())),
@@ -231,7 +231,7 @@ impl Trace {
         }
     }
 
-    /// Counts what fits, and gives the rest back.
+    /// Copies the bytes that fit into the slices, and returns their number and the rest.
     fn fill(&mut self, mut bytes: Bytes) -> (usize, Bytes) {
         let mut filled = 0;
         for slice in &mut self.session.receive_slices(CID) {
@@ -279,7 +279,7 @@ impl Drop for Trace {
     }
 }
 
-/// The LUN field of a flat unit number below 256 (SAM-5 §4.7).
+/// Returns the LUN field of a unit number below 256 (SAM-5 §4.7).
 pub(crate) const fn wire_lun(number: u8) -> u64 {
     (number as u64) << 48
 }

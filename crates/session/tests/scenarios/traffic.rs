@@ -1,4 +1,4 @@
-//! A little of everything, to be disturbed: reads and writes in all their parts, a ping, an abort.
+//! Traffic of all kinds for tests with faults: reads and writes in all their parts, a ping, an abort.
 
 use bytes::BytesMut;
 use iscsi_pdu::Itt;
@@ -10,10 +10,10 @@ use crate::pair::{BLOCK, Pair, config, pattern, read, target_config, write};
 
 pub(crate) const BLOCKS: u64 = 64;
 
-/// A command with what it must come to.
+/// A command and its expected result.
 struct Expected {
     itt: Itt,
-    /// What a read must bring.
+    /// Data that a read must return.
     data: Option<Vec<u8>>,
 }
 
@@ -45,7 +45,7 @@ pub(crate) fn with_digests() -> Config {
 }
 
 impl Traffic {
-    /// Hands everything in at once. Reads look at blocks that no write touches.
+    /// Submits all requests together. Reads use blocks that no write changes.
     pub(crate) fn submit(pair: &mut Pair) -> Self {
         let disk = pair.target.disk(0).unwrap();
         let mut expected = Vec::new();
@@ -66,7 +66,7 @@ impl Traffic {
         Self { expected }
     }
 
-    /// Every command has ended, and none claims to be GOOD with bytes that are not.
+    /// Checks that every command has ended, and that none is GOOD with wrong bytes.
     pub(crate) fn check(&self, pair: &Pair) {
         for expected in &self.expected {
             let result = pair.completed.get(&expected.itt).expect("a command never ended");
@@ -82,7 +82,7 @@ impl Traffic {
         self.expected.iter().all(|expected| pair.completed.contains_key(&expected.itt))
     }
 
-    /// Written data lies on the disk if its command says so.
+    /// Checks that written data is on the disk if its command is GOOD.
     pub(crate) fn check_disk(&self, pair: &Pair) {
         let disk = pair.target.disk(0).unwrap();
         for (at, (lba, blocks)) in [(2, (20u64, 1)), (3, (24, 7))] {
@@ -95,7 +95,7 @@ impl Traffic {
         }
     }
 
-    /// All outcomes as text, to compare two runs.
+    /// Returns all outcomes as text, to compare two runs.
     pub(crate) fn outcome(&self, pair: &Pair) -> String {
         let one = |expected: &Expected| format!("{:?}\n", pair.completed.get(&expected.itt));
         self.expected.iter().map(one).collect()

@@ -1,4 +1,4 @@
-//! What the session says it waits for when it has nothing to send.
+//! What the session reports that it waits for when it has nothing to send.
 
 use iscsi_pdu::scsi::{Cdb, Lun};
 use iscsi_session::{Command, Waiting};
@@ -12,11 +12,11 @@ use crate::trace::Trace;
 const SMALL_BURSTS: [(&str, &str); 3] =
     [("MaxRecvDataSegmentLength", "512"), ("FirstBurstLength", "512"), ("MaxBurstLength", "1024")];
 
-/// Nothing goes out unasked.
+/// No data is sent unsolicited.
 const SOLICITED: [(&str, &str); 2] = [("InitialR2T", "Yes"), ("ImmediateData", "No")];
 
 impl Trace {
-    /// What is waited for, once all has been sent.
+    /// Returns what the session waits for, once all has been sent.
     fn waits_for(&mut self) -> Waiting {
         self.silence();
         self.session.waiting_for()
@@ -65,7 +65,7 @@ fn a_write_beyond_its_first_burst_waits_for_each_r2t() {
     assert_eq!(trace.waits_for(), Waiting::Nothing);
 }
 
-/// RFC 7143 §13.10, §13.11: without unsolicited data even a block has to be asked for.
+/// RFC 7143 §13.10, §13.11: without unsolicited data even a single block waits for an R2T.
 #[test]
 fn a_write_that_sends_nothing_unasked_waits_from_the_start() {
     let mut trace = Trace::with_answers(&SOLICITED);
@@ -85,7 +85,7 @@ fn a_write_within_its_first_burst_waits_for_its_status_alone() {
     assert_eq!(trace.waits_for(), Waiting::Answers);
 }
 
-/// R2Ts may ask for the end first (DataSequenceInOrder=No, RFC 7143 §13.19): the gap is waited for.
+/// R2Ts may ask for the end first (DataSequenceInOrder=No, RFC 7143 §13.19): the session waits for the gap.
 #[test]
 fn a_gap_is_waited_for() {
     let mut config = config();
@@ -118,7 +118,7 @@ fn a_closed_window_is_waited_for() {
     assert_eq!(trace.waits_for(), Waiting::Nothing);
 }
 
-/// With one command under way and another held back, it is the window that holds the flow up.
+/// With one command in flight and another held back, the window is what limits the flow.
 #[test]
 fn the_window_comes_before_the_answers() {
     let mut trace = Trace::with_window(1);
@@ -133,7 +133,7 @@ fn the_window_comes_before_the_answers() {
     assert_eq!(trace.waits_for(), Waiting::Nothing);
 }
 
-/// A write that has not gone out cannot be asked for data.
+/// A write that was not sent cannot get an R2T.
 #[test]
 fn a_write_before_a_closed_window_waits_for_the_window() {
     let mut trace = Trace::with_closed_window();
@@ -141,8 +141,8 @@ fn a_write_before_a_closed_window_waits_for_the_window() {
     assert_eq!(trace.waits_for(), Waiting::CommandWindow);
 }
 
-/// With a write that awaits its R2T and a command that awaits the window, the R2T comes first: it is
-/// the write's end that opens the window.
+/// With a write that awaits its R2T and a command that awaits the window, the R2T comes first: the end of the
+/// write opens the window.
 #[test]
 fn the_r2t_comes_before_the_window() {
     let mut trace = Trace::with_window(1);
@@ -163,7 +163,7 @@ fn a_read_waits_for_its_data_and_a_command_without_data_for_its_status() {
     }
 }
 
-/// RFC 7143 §11.18: whoever pings awaits an answer, but no work.
+/// RFC 7143 §11.18: a ping awaits an answer, but does not count as work.
 #[test]
 fn a_ping_does_not_count() {
     let mut trace = Trace::logged_in();
@@ -172,7 +172,7 @@ fn a_ping_does_not_count() {
     assert_eq!(trace.waits_for(), Waiting::Nothing);
 }
 
-/// When the session has ended, so has the waiting.
+/// When the session has ended, it waits for nothing.
 #[test]
 fn the_end_of_the_session_ends_the_waiting() {
     let mut trace = Trace::with_answers(&SOLICITED);

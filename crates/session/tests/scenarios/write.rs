@@ -8,8 +8,7 @@ use iscsi_session::Waiting;
 use iscsi_testkit::expect;
 use iscsi_testkit::pdus::scsi_response;
 
-/// WR-03..06, WR-11, WR-12, KEY-13, QRK-26: every mode of the first burst, every relation of the
-/// lengths.
+/// WR-03..06, WR-11, WR-12, KEY-13, QRK-26: every mode of the first burst, with all relations of the lengths.
 #[test]
 fn wr_03_every_mode_and_length_moves_every_byte() {
     let lens = [BLOCK, 2 * BLOCK, 3 * BLOCK, 128 * BLOCK, 129 * BLOCK, 2048 * BLOCK];
@@ -39,7 +38,7 @@ fn wr_03_every_mode_and_length_moves_every_byte() {
     }
 }
 
-/// A limit on what the target may wait for holds writes back until others have ended, in their order.
+/// A limit for the data that the target may wait for holds writes back until others have ended, in their order.
 #[test]
 fn a_write_limit_holds_writes_back() {
     let mut trace = Trace::logged_in();
@@ -58,7 +57,7 @@ fn a_write_limit_holds_writes_back() {
     assert!(!trace.session.is_holding_back());
 }
 
-/// A write that exceeds the limit by itself goes alone.
+/// A write that exceeds the limit by itself is sent alone.
 #[test]
 fn a_write_limit_holds_no_write_back_for_ever() {
     let mut trace = Trace::logged_in();
@@ -71,7 +70,7 @@ fn a_write_limit_holds_no_write_back_for_ever() {
     assert_eq!(trace.session.waiting_for(), Waiting::Answers);
 }
 
-/// Commands keep their order: what comes after a write that is held back waits behind it.
+/// Commands keep their order: a command after a write that is held back waits too.
 #[test]
 fn a_write_limit_keeps_the_order() {
     let mut trace = Trace::logged_in();
@@ -87,7 +86,7 @@ fn a_write_limit_keeps_the_order() {
     assert_eq!(expect!(trace, ScsiCommand).itt(), third.get());
 }
 
-/// A target may take a single R2T at a time: what it cannot ask for yet, it does not wait for.
+/// A target may have a single R2T outstanding: data that it cannot request yet do not count as awaited.
 #[test]
 fn a_write_limit_counts_what_may_be_asked_for_at_once() {
     let keys = [("FirstBurstLength", "512"), ("MaxBurstLength", "1024")];

@@ -1,4 +1,4 @@
-//! The proof by pointer ranges: write data leaves from the caller's pages, read data lands in the
+//! Proof by pointer ranges that write data is sent from the caller's pages, and that read data is stored in the
 //! caller's buffer.
 
 use std::io::IoSlice;
@@ -21,7 +21,7 @@ fn ranges(pages: &[Bytes]) -> Vec<Range<*const u8>> {
     pages.iter().map(|page| page.as_ptr_range()).collect()
 }
 
-/// Takes one batch of slices as a driver would; returns how many bytes of them lie in the pages.
+/// Takes one batch of slices as a driver would. Returns its length, and how many bytes of it are in the pages.
 fn take_batch(pair: &mut Pair, pages: &[Range<*const u8>]) -> Option<(usize, usize)> {
     let link = pair.link(0);
     let mut transmit = pair.session.poll_transmit(Cid(0), pair.now)?;
@@ -39,7 +39,7 @@ fn take_batch(pair: &mut Pair, pages: &[Range<*const u8>]) -> Option<(usize, usi
     Some((bytes.len(), in_pages))
 }
 
-/// Every byte of the payload leaves from where the caller put it, and a batch is large.
+/// Every byte of the payload is sent from the caller's memory, and a batch is large.
 #[test]
 fn written_pages_are_never_copied() {
     let mut pair = Pair::logged_in(config(), target_config(8192));
@@ -65,7 +65,7 @@ fn written_pages_are_never_copied() {
     pair.assert_no_violations();
 }
 
-/// The rest of a Data-In is offered straight in the caller's buffer, which comes back unmoved.
+/// The rest of a Data-In is read directly into the caller's buffer, which is returned unmoved.
 #[test]
 fn read_data_lands_in_the_callers_buffer() {
     let mut pair = Pair::logged_in(config(), target_config(8192));
@@ -79,7 +79,7 @@ fn read_data_lands_in_the_callers_buffer() {
     pair.target.receive(link, &bytes);
     let mut direct = 0;
     let mut stream = BytesMut::from(&pair.target.transmit(link)[..]);
-    // The header alone first, as if the target had sent it in a segment of its own.
+    // First only the header, as if the target had sent it in a segment of its own.
     let mut piece = stream.split_to(48);
     while piece.has_remaining() {
         let mut filled = 0;
@@ -101,7 +101,7 @@ fn read_data_lands_in_the_callers_buffer() {
     assert_eq!(direct, len, "nothing had to be read ahead");
 }
 
-/// What is lent is what is read into, and comes back as it was, so that an idle connection holds none.
+/// A connection reads ahead into lent memory and returns it unmoved, so that an idle connection holds none.
 #[test]
 fn a_connection_reads_ahead_into_what_is_lent_to_it() {
     let mut pair = Pair::logged_in(config(), target_config(8192));

@@ -1,4 +1,4 @@
-//! What classes guarantee each other, and lend.
+//! Guarantees and borrowing among classes.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::simulated::{Simulation, assert_near, class, rate, seconds};
 
 const LEN: u64 = 16 << 10;
 
-/// Rates of 1, 3 and 6 Mbit/s with a ceil of 10 Mbit/s, under 10 Mbit/s.
+/// Creates three classes with rates of 1, 3 and 6 Mbit/s and a ceil of 10 Mbit/s, under a root of 10 Mbit/s.
 fn three_classes(len: u64) -> Simulation {
     let mut simulation = Simulation::new(Class::new(rate("10mbit")));
     let root = simulation.tree.root();
@@ -36,7 +36,7 @@ fn classes_get_their_rates_when_all_are_busy_and_share_what_one_leaves_at_once()
     assert_near(&simulation.rates_since(since), &[1.0, 3.0, 6.0], 0.03);
 }
 
-/// Requests that are long beside a class's burst and rate make its share late, not less.
+/// A long request of another class delays the share of a class, and does not reduce it.
 #[test]
 fn a_guarantee_that_a_long_request_of_another_holds_up_is_not_lost() {
     let mut simulation = three_classes(LEN);
@@ -47,7 +47,7 @@ fn a_guarantee_that_a_long_request_of_another_holds_up_is_not_lost() {
     assert!(excess <= 62_500.0 + (2 << 20) as f64 + 1.0, "{excess}");
 }
 
-/// One request at a time is as good as many.
+/// A client with one request at a time has the same share as a client with many.
 #[test]
 fn shares_do_not_depend_on_how_many_requests_wait() {
     let mut simulation = three_classes(LEN);
@@ -75,8 +75,8 @@ fn what_is_borrowed_is_shared_by_weight() {
     assert_near(&simulation.rates_since(Duration::ZERO), &[15.0, 26.0, 59.0], 0.02);
 }
 
-/// Bytes that each of two classes without a rate moves in a minute, where every second request of the first
-/// one turns out to move something else than it was charged with, four requests later.
+/// Returns the bytes that each of two classes without a rate moves in a minute. Every second request of the
+/// first class is corrected from `charged` to `moved` bytes, four requests later.
 fn moved_by_two(charged: u64, moved: u64) -> [f64; 2] {
     let (mut simulation, classes) = two_borrowers();
     let (tree, mut now) = (&mut simulation.tree, simulation.now);
@@ -107,7 +107,7 @@ fn moved_by_two(charged: u64, moved: u64) -> [f64; 2] {
     classes.map(|class| tree.statistics(class).unwrap().sent.bytes as f64)
 }
 
-/// Two classes that share all that there is, and have no rate.
+/// Creates two classes without a rate, which share all that the root has.
 fn two_borrowers() -> (Simulation, [ClassId; 2]) {
     let mut simulation = Simulation::new(Class::new(rate("10mbit")));
     let root = simulation.tree.root();
@@ -115,7 +115,7 @@ fn two_borrowers() -> (Simulation, [ClassId; 2]) {
     (simulation, classes.map(Result::unwrap))
 }
 
-/// Not by what they were charged with before it was known.
+/// The shares do not depend on what the requests were charged with before the correction.
 #[test]
 fn what_is_borrowed_is_shared_by_what_is_moved() {
     for (charged, moved) in [(LEN, 0), (LEN, LEN / 2), (LEN / 4, LEN), (0, LEN)] {
@@ -124,7 +124,7 @@ fn what_is_borrowed_is_shared_by_what_is_moved() {
     }
 }
 
-/// Its siblings are not owed for a request that was not sent.
+/// A class owes nothing to its siblings for a request that was not sent.
 #[test]
 fn who_drops_a_long_request_has_his_turn_again_at_once() {
     for before in [0, 10] {
@@ -199,7 +199,7 @@ fn what_has_no_class_gets_what_is_spare_and_is_not_free() {
     assert_near(&simulation.rates_since(since)[3..], &[2.0], 0.02);
 }
 
-/// A tree of three levels: root, two groups, two classes in each.
+/// Creates a tree of three levels: the root, two groups, two classes in each group.
 fn groups() -> (Simulation, [ClassId; 2]) {
     let mut simulation = Simulation::new(Class::new(rate("100mbit")));
     let root = simulation.tree.root();
@@ -216,12 +216,12 @@ fn classes_borrow_from_their_own_group_before_they_borrow_from_others() {
     let (mut simulation, _) = groups();
     simulation.run(seconds(10));
     assert_near(&simulation.rates_since(Duration::ZERO), &[40.0, 20.0, 20.0, 20.0], 0.02);
-    // The group keeps what one of its classes leaves.
+    // Classes of the group use what one of its classes leaves.
     simulation.pause(0);
     let since = simulation.elapsed();
     simulation.run(seconds(10));
     assert_near(&simulation.rates_since(since), &[0.0, 60.0, 20.0, 20.0], 0.02);
-    // What a whole group leaves goes to the other one, by its classes' rates.
+    // What a whole group leaves goes to the other group, by the rates of its classes.
     simulation.pause(1);
     let since = simulation.elapsed();
     simulation.run(seconds(10));

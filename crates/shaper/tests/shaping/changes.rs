@@ -1,4 +1,4 @@
-//! Classes and requests that change and go while others wait.
+//! Classes and requests that change or end while others wait.
 
 use std::time::Duration;
 
@@ -37,7 +37,7 @@ fn a_limit_changes_without_a_pause_and_is_lifted() {
     assert_near(&[sent], &[20.0], 0.03);
 }
 
-/// What a fast rate has lent is not paid back at a slow one.
+/// A debt that was made at a fast rate is not paid back at a slow one.
 #[test]
 fn a_debt_takes_no_longer_after_a_change() {
     let mut simulation = Simulation::new(Class::new(rate("1gbit")));
@@ -80,7 +80,7 @@ fn requests_of_a_class_that_is_removed_go_on_in_the_default_class() {
     assert_eq!(tree.change(copy, Class::new(RateLimit::Unlimited), now), Err(TreeError::Unknown));
 }
 
-/// A charge outlives its class: the classes above have paid it as well.
+/// After its class is removed, a charge is corrected in the classes above, which have paid it as well.
 #[test]
 fn what_a_class_has_not_sent_comes_back_after_it_was_removed() {
     let mut simulation = Simulation::new(Class::new(rate("8mbit")));
@@ -91,7 +91,7 @@ fn what_a_class_has_not_sent_comes_back_after_it_was_removed() {
         tree.request(copy, len, now);
         let grant = tree.poll_grant(now).unwrap();
         tree.remove(copy, now).unwrap();
-        // Another one has its place.
+        // The new class takes the index of the removed one.
         let next = tree.add(group, class("0", "8mbit"), now).unwrap();
         tree.correct(&grant, 0, now);
         for class in [next, tree.default_class()] {
@@ -104,7 +104,7 @@ fn what_a_class_has_not_sent_comes_back_after_it_was_removed() {
         assert_eq!(of(next), 1);
         tree.remove(next, now).unwrap();
     }
-    // Or is owed there.
+    // More bytes than were granted are charged to the classes above as well.
     let copy = tree.add(group, class("4mbit", "8mbit"), now).unwrap();
     tree.request(copy, 1, now);
     let grant = tree.poll_grant(now).unwrap();
@@ -150,7 +150,7 @@ fn a_request_that_is_cancelled_costs_nothing_and_lets_the_next_one_pass() {
     assert_eq!(tree.statistics(class).unwrap().sent.bytes, (1 << 20) + 1);
 }
 
-/// An idle class saves up no more than its burst, though a ceil has held it up before.
+/// An idle class saves up at most its burst, even after a ceil has held it back.
 #[test]
 fn what_a_ceil_has_held_back_does_not_grow_while_nobody_waits() {
     let mut simulation = Simulation::new(Class::new(rate("8mbit")));
@@ -171,7 +171,7 @@ fn what_a_ceil_has_held_back_does_not_grow_while_nobody_waits() {
     assert!(own <= 26, "{own}: a burst of 25,000 bytes");
 }
 
-/// A process may be stopped, so that its timer comes an hour late.
+/// A stopped process may get its timer an hour late.
 #[test]
 fn only_the_time_that_a_ceil_has_held_a_class_back_counts() {
     let mut simulation = Simulation::new(Class::new(rate("10mbit")));

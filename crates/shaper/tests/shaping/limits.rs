@@ -1,4 +1,4 @@
-//! One limit.
+//! A single limit.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::simulated::{Client, Simulation, assert_near, class, rate, seconds};
 
 const MIB: u64 = 1 << 20;
 
-/// A tree with one client in the default class.
+/// Creates a tree with one client in the default class.
 fn limited_to(limit: RateLimit, len: u64) -> Simulation {
     let mut simulation = Simulation::new(Class::new(limit));
     let class = simulation.tree.default_class();
@@ -39,7 +39,7 @@ fn over_ten_seconds_from_the_first_request_on_the_mean_is_right() {
     }
 }
 
-/// What was saved up while nothing was sent is no more than the burst.
+/// A class saves up at most its burst while it sends nothing.
 #[test]
 fn after_a_rest_no_more_than_the_burst_goes_at_once() {
     let root = Class::new(rate("8mbit")).with_burst(Some(100_000)).with_cburst(Some(100_000));

@@ -1,4 +1,4 @@
-//! Who sends how much, in virtual time.
+//! Shares of classes in virtual time.
 #![allow(clippy::expect_used, reason = "helpers of tests")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 

@@ -1,4 +1,4 @@
-//! Clients that always have requests, in virtual time.
+//! Clients in virtual time that always have requests.
 #![allow(dead_code, reason = "not every test needs all of it")]
 #![allow(clippy::cast_precision_loss, reason = "shares are rounded numbers")]
 
@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use iscsi_shaper::{Class, ClassId, RateLimit, Tree};
 
-/// A rate as people write it.
+/// Parses a rate.
 pub(crate) fn rate(text: &str) -> RateLimit {
     text.parse().unwrap()
 }
 
-/// A class with this rate and ceil.
+/// Creates a class with this rate and ceil.
 pub(crate) fn class(of: &str, ceil: &str) -> Class {
     Class::new(rate(of)).with_ceil(rate(ceil))
 }
@@ -20,12 +20,12 @@ pub(crate) const fn seconds(count: u64) -> Duration {
     Duration::from_secs(count)
 }
 
-/// Sends requests of one length in a class, one after the other, some at a time.
+/// A client that sends requests of one length in a class, up to `depth` at a time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client {
     pub(crate) class: ClassId,
     pub(crate) len: u64,
-    /// Requests that it has waiting at once; none while it pauses.
+    /// Number of requests that it keeps waiting; 0 while it pauses.
     pub(crate) depth: usize,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Simulation {
     pub(crate) begin: Instant,
     pub(crate) now: Instant,
     pub(crate) clients: Vec<Client>,
-    /// Who has sent the requests that wait.
+    /// The requests that wait, with the index of their client.
     pub(crate) waiting: Vec<(iscsi_shaper::Ticket, usize)>,
     pub(crate) sent: Vec<Sent>,
 }
@@ -61,7 +61,7 @@ impl Simulation {
         }
     }
 
-    /// A class, and a client of it with four requests at a time.
+    /// Adds a class, and a client of it with four requests at a time.
     pub(crate) fn add(&mut self, parent: ClassId, class: Class, len: u64) -> ClassId {
         let class = self.tree.add(parent, class, self.now).unwrap();
         self.clients.push(Client { class, len, depth: 4 });
@@ -72,12 +72,12 @@ impl Simulation {
         self.now - self.begin
     }
 
-    /// Lets clients send for so long. What they get at no cost is not awaited: see `max`.
+    /// Lets the clients send for `time`. It does not end if requests pass without limit: see `run_at_most`.
     pub(crate) fn run(&mut self, time: Duration) {
         self.run_at_most(time, usize::MAX);
     }
 
-    /// The same, up to so many requests.
+    /// Lets the clients send for `time`, or until `max` requests were granted.
     pub(crate) fn run_at_most(&mut self, time: Duration, max: usize) {
         let end = self.now + time;
         let max = self.sent.len().saturating_add(max);
@@ -102,7 +102,7 @@ impl Simulation {
         self.now = end;
     }
 
-    /// Each client has as many requests waiting as it wants.
+    /// Adds requests until each client has `depth` of them waiting.
     fn fill(&mut self) {
         for (at, client) in self.clients.iter().enumerate() {
             let waiting = self.waiting.iter().filter(|(_, of)| *of == at).count();
@@ -113,14 +113,14 @@ impl Simulation {
         }
     }
 
-    /// A client has no more requests from now on.
+    /// Pauses a client, and cancels its waiting requests.
     pub(crate) fn pause(&mut self, client: usize) {
         self.clients[client].depth = 0;
         let (tree, now) = (&mut self.tree, self.now);
         self.waiting.retain(|(ticket, of)| *of != client || !tree.cancel(*ticket, now));
     }
 
-    /// Mbit/s of each client from a time on.
+    /// Returns the rate of each client since a time, in Mbit/s.
     pub(crate) fn rates_since(&self, since: Duration) -> Vec<f64> {
         let time = (self.elapsed() - since).as_secs_f64();
         (0..self.clients.len())
@@ -132,7 +132,8 @@ impl Simulation {
             .collect()
     }
 
-    /// The most by which some clients have exceeded a line of this rate over any time, bytes.
+    /// Returns the most by which the selected clients have exceeded a line of this rate over any time, in
+    /// bytes.
     pub(crate) fn excess(&self, rate: f64, is_of: impl Fn(usize) -> bool) -> f64 {
         let (mut level, mut max, mut last) = (0.0_f64, 0.0_f64, Duration::ZERO);
         for sent in self.sent.iter().filter(|sent| is_of(sent.client)) {
@@ -145,7 +146,7 @@ impl Simulation {
     }
 }
 
-/// Whether numbers differ by less than a part of the second one.
+/// Asserts that each number differs from the expected one by at most a fraction `part` of it.
 #[track_caller]
 pub(crate) fn assert_near(found: &[f64], expected: &[f64], part: f64) {
     assert_eq!(found.len(), expected.len());

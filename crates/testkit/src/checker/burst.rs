@@ -1,4 +1,4 @@
-//! Write data that must come: announced by a command, or asked for by an R2T (RFC 7143 §11.7, §11.8).
+//! Write data that must arrive: announced by a command, or requested by an R2T (RFC 7143 §11.7, §11.8).
 
 use crate::pdu::Pdu;
 
@@ -9,7 +9,7 @@ pub(super) struct R2tBurst {
     pub(super) offset: u32,
     pub(super) length: u32,
     pub(super) data_sn: u32,
-    /// Place among the R2Ts of the task.
+    /// `R2TSN` of the R2T.
     pub(super) number: u32,
 }
 
@@ -30,9 +30,9 @@ impl R2tBurst {
 pub(super) struct Burst {
     pub(super) itt: u32,
     pub(super) offset: u32,
-    /// Where it has to end.
+    /// Offset at which the data must end.
     pub(super) end: u32,
     pub(super) data_sn: u32,
-    /// Whether the task is being aborted: the data need not come any more.
+    /// Whether the task is being aborted, so that the data need not arrive.
     pub(super) abandoned: bool,
 }

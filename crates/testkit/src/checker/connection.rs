@@ -9,7 +9,7 @@ use crate::convert::before;
 use crate::opcode::Opcode;
 use crate::pdu::Pdu;
 
-/// A text exchange under way.
+/// A text exchange in progress.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TextWatch {
     pub(super) itt: u32,
@@ -21,7 +21,7 @@ pub(super) struct TextWatch {
 }
 
 impl TextWatch {
-    /// Whether a request belongs to this exchange.
+    /// Returns whether a request belongs to this exchange.
     pub(super) fn goes_on(&self, pdu: &Pdu) -> bool {
         pdu.is(Opcode::TextRequest) && pdu.itt() == self.itt
     }
@@ -65,7 +65,7 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// `ExpStatSN` never goes back, and never beyond what the target sent.
+    /// Checks that `ExpStatSN` never decreases, and never exceeds what the target sent.
     pub(super) fn check_exp_stat_sn(&mut self, breaches: &mut Breaches, pdu: &Pdu) {
         let given = pdu.exp_stat_sn();
         let Some(next) = self.next_stat_sn else { return };
@@ -91,7 +91,7 @@ impl Watch {
         }
     }
 
-    /// Learns from a text response; whether the exchange is over.
+    /// Updates the exchange from a text response, and returns whether the exchange is over.
     pub(super) fn learn_text(&mut self, pdu: &Pdu) -> bool {
         if pdu.is_final() {
             self.text = None;

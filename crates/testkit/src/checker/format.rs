@@ -1,4 +1,4 @@
-//! Rules that need no memory: reserved fields and lengths (RFC 7143 §11).
+//! Rules that need no state: reserved fields and lengths (RFC 7143 §11).
 
 use super::violation::{Breaches, demand};
 use crate::opcode::Opcode;

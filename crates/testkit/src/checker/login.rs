@@ -8,7 +8,7 @@ use crate::opcode::Opcode;
 use crate::pdu::Pdu;
 use crate::text::Pairs;
 
-/// Keys that may be said in the security stage.
+/// Keys that are allowed in the security stage.
 const SECURITY_KEYS: [&str; 11] = [
     "SessionType",
     "InitiatorName",
@@ -23,7 +23,7 @@ const SECURITY_KEYS: [&str; 11] = [
     "TargetAddress",
 ];
 
-/// A login under way.
+/// A login in progress.
 #[derive(Debug, Default)]
 pub(super) struct LoginWatch {
     first: Option<Pdu>,
@@ -38,7 +38,7 @@ pub(super) struct LoginWatch {
     negotiation: Negotiation,
 }
 
-/// What a login led to.
+/// The result of a login.
 #[derive(Debug)]
 pub(super) struct LoginOutcome {
     pub(super) segment: u32,
@@ -70,7 +70,7 @@ impl LoginWatch {
         }
     }
 
-    /// What is the same in all requests of a login.
+    /// Checks the fields that are the same in all requests of a login.
     fn check_constant(&self, breaches: &mut Breaches, pdu: &Pdu) {
         let Some(first) = &self.first else { return };
         let same = first.itt() == pdu.itt()
@@ -127,7 +127,7 @@ impl LoginWatch {
         }
     }
 
-    /// Names come first, and only once.
+    /// Checks that the first request carries the names.
     fn check_names(&mut self, breaches: &mut Breaches, pairs: &Pairs) {
         self.discovery = pairs.get("SessionType") == Some("Discovery");
         let named = pairs.get("InitiatorName").is_some();
@@ -136,7 +136,7 @@ impl LoginWatch {
         demand(breaches, aimed, "LOG-05", || "no TargetName in the first request".into());
     }
 
-    /// Learns from a response; the outcome, when it ends the login well.
+    /// Updates the login from a response, and returns the outcome if the response ends the login with success.
     pub(super) fn response(&mut self, pdu: &Pdu) -> Option<LoginOutcome> {
         self.awaiting = false;
         self.split_answer = pdu.continues();
@@ -170,7 +170,8 @@ impl LoginWatch {
     }
 }
 
-/// At most 63 bytes, a capital first ("iSCSIProtocolLevel" is the one exception).
+/// Returns whether a name is a key: at most 63 bytes, with a capital first ("iSCSIProtocolLevel" is the one
+/// exception).
 fn is_key(key: &str) -> bool {
     let capital = key.starts_with(|letter: char| letter.is_ascii_uppercase());
     key.len() <= 63 && (capital || key == "iSCSIProtocolLevel")

@@ -1,17 +1,17 @@
-//! What two sides agreed on, read from what each said (RFC 7143 §6.2).
+//! The result of a negotiation, derived from the keys that both sides sent (RFC 7143 §6.2).
 
 use std::collections::BTreeMap;
 
 use crate::text::{boolean, number};
 
-/// Who said it.
+/// The side that sent a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Initiator,
     Target,
 }
 
-/// The values that the rules need; those of RFC 7143 §13 before any agreement.
+/// The values that the rules need; before any agreement the defaults of RFC 7143 §13.
 #[derive(Clone, Debug)]
 pub(super) struct Values {
     pub(super) initial_r2t: bool,
@@ -37,7 +37,7 @@ impl Default for Values {
     }
 }
 
-/// Offers that still lack an answer, and what came of the others.
+/// The keys that were sent, and the values that were agreed on.
 #[derive(Debug, Default)]
 pub(super) struct Negotiation {
     offers: BTreeMap<String, Side>,
@@ -45,7 +45,7 @@ pub(super) struct Negotiation {
 }
 
 impl Negotiation {
-    /// One side said `key=value`: an offer, or the answer to one.
+    /// Records that one side sent `key=value`: an offer, or the answer to one.
     pub(super) fn said(&mut self, side: Side, key: &str, value: &str) {
         if key == "MaxRecvDataSegmentLength" {
             if side == Side::Target {
@@ -54,7 +54,7 @@ impl Negotiation {
             return;
         }
         let answers = self.offers.get(key).is_some_and(|offerer| *offerer != side);
-        // ImmediateData=No is settled by the offer; an answer may be left out.
+        // The offer ImmediateData=No decides the value; the answer may be omitted.
         if answers || key == "ImmediateData" && value == "No" {
             self.apply(key, value);
         }

@@ -23,12 +23,12 @@ pub(super) struct SessionWatch {
     /// Whether there was ever more than one connection: then PDUs may overtake each other.
     pub(super) joined: bool,
     pub(super) tags: Tags,
-    /// The logout that closes the session: over which connection it came, and its CmdSN.
+    /// The logout that closes the session: its connection and its `CmdSN`.
     pub(super) closing: Option<(ConnId, u32)>,
     numbers: CommandNumbers,
-    /// CIDs that the initiator has asked to close, by the tag of the request.
+    /// CIDs of connections that the initiator has asked to close, by the tag of the request.
     logouts: BTreeMap<u32, u16>,
-    /// Whether a connection was cleaned up: what the target never saw comes over another one.
+    /// Whether a connection was cleaned up: commands that the target never received may come over another one.
     cleaned: bool,
 }
 
@@ -37,14 +37,14 @@ pub(super) struct SessionWatch {
 struct CommandNumbers {
     /// The next one that the initiator has to use.
     next: u32,
-    /// `ExpCmdSN` and `MaxCmdSN`, as the target has told them.
+    /// `ExpCmdSN` and `MaxCmdSN`, as last reported by the target.
     exp: u32,
     max: u32,
-    /// Used before their turn, over several connections.
+    /// Numbers that were used before their turn, over several connections.
     ahead: BTreeSet<u32>,
-    /// Not taken by the target, so that they may be used again.
+    /// Numbers that the target did not take, so that they may be used again.
     refused: BTreeSet<u32>,
-    /// Used on connections which are gone, by CID.
+    /// Numbers that were used on connections that are gone, by CID.
     lost: BTreeMap<u16, Vec<u32>>,
 }
 
@@ -69,29 +69,29 @@ impl SessionWatch {
         }
     }
 
-    /// Whether a login added its connection to this session.
+    /// Returns whether a login added its connection to this session.
     pub(super) fn is_joined_by(&self, login: &LoginOutcome) -> bool {
         login.added && self.isid == login.isid && self.tsih == login.tsih
     }
 
-    /// Sees the final login response of a further connection.
+    /// Records the final login response of a further connection.
     pub(super) fn join(&mut self, response: &Pdu) {
         self.joined = true;
         self.learn_window(response);
     }
 
-    /// Sees that a connection is gone.
+    /// Records that a connection is gone.
     pub(super) fn closed(&mut self, id: ConnId, cid: u16) {
         let numbers = self.tags.forget_connection(id);
         self.numbers.lost.entry(cid).or_default().extend(numbers);
     }
 
-    /// The initiator asks to close one connection.
+    /// Records that the initiator asks to close one connection.
     pub(super) fn asks_to_close(&mut self, itt: u32, cid: u16) {
         self.logouts.insert(itt, cid);
     }
 
-    /// Sees a request of the initiator.
+    /// Checks a request of the initiator.
     pub(super) fn request(
         &mut self,
         id: ConnId,
@@ -132,8 +132,8 @@ impl SessionWatch {
         demand(breaches, fits || reply, "DSC-01", || format!("in a discovery session: {pdu:?}"));
     }
 
-    /// Whether a request was sent after the logout that closes the session. Connections overtake each
-    /// other: of what comes over another one, only its `CmdSN` tells.
+    /// Returns whether a request was sent after the logout that closes the session. Connections overtake each
+    /// other, so for a request on another connection only its `CmdSN` can show this.
     fn is_behind_closing(&self, id: ConnId, pdu: &Pdu) -> bool {
         self.closing.is_some_and(|(over, cmd_sn)| {
             let is_numbered_behind = if pdu.immediate() {
@@ -145,7 +145,7 @@ impl SessionWatch {
         })
     }
 
-    /// `CmdSN`: in order, without gaps, within the window; immediate requests do not count.
+    /// Checks that `CmdSN` is in order, without gaps and within the window. Immediate requests do not count.
     fn check_number(&mut self, watch: &mut Watch, breaches: &mut Breaches, pdu: &Pdu) {
         let (cmd_sn, next) = (pdu.cmd_sn(), self.numbers.next);
         if pdu.immediate() {
@@ -204,7 +204,7 @@ impl SessionWatch {
         demand(breaches, level > 0, "SNK-01", || format!("SNACK at level 0: {pdu:?}"));
     }
 
-    /// Learns from a PDU of the target.
+    /// Updates the session from a PDU of the target.
     pub(super) fn learn(&mut self, id: ConnId, watch: &mut Watch, pdu: &Pdu) {
         self.learn_window(pdu);
         let (itt, stat_sn) = (pdu.itt(), pdu.stat_sn());
@@ -244,13 +244,13 @@ impl SessionWatch {
         }
     }
 
-    /// A task management response may end other tasks.
+    /// Ends the tasks that a task management response reports as ended.
     fn learn_abort(&mut self, id: ConnId, pdu: &Pdu) {
         let stat_sn = pdu.stat_sn();
         let request = self.tags.get(pdu.itt()).copied();
         self.tags.end(pdu.itt(), id, stat_sn);
         let Some(Tag { refers: Some((tag, function)), lun, cmd_sn, .. }) = request else { return };
-        // What waits for its turn is not carried out yet, and not ended either.
+        // The target has not executed a command that waits for its turn, and has not ended it either.
         let first_left = if before(self.numbers.exp, cmd_sn) { self.numbers.exp } else { cmd_sn };
         match (function, pdu.response()) {
             (ABORT_TASK, 1) if self.is_early(tag) => self.tags.abort_refused(tag),
@@ -262,14 +262,14 @@ impl SessionWatch {
         }
     }
 
-    /// Whether a command waits for its turn in the command order.
+    /// Returns whether a command waits for its turn in the command order.
     fn is_early(&self, itt: u32) -> bool {
         let is_early = |tag: &Tag| !tag.immediate && !before(tag.cmd_sn, self.numbers.exp);
         self.tags.get(itt).is_some_and(is_early)
     }
 
-    /// What the target has not counted of a connection that is closed may come again over another
-    /// one, with its number and tag (RFC 7143 §7.2.1, §11.14).
+    /// Allows commands of a closed connection to be sent again over another one, with their number and tag, if
+    /// `ExpCmdSN` does not cover them (RFC 7143 §7.2.1, §11.14).
     fn learn_logout(&mut self, pdu: &Pdu) {
         let closed = self.logouts.remove(&pdu.itt()).filter(|_| pdu.response() <= 1);
         let Some(numbers) = closed.map(|cid| self.numbers.lost.remove(&cid).unwrap_or_default())
@@ -281,7 +281,7 @@ impl SessionWatch {
         self.numbers.refused.extend(numbers.into_iter().filter(|number| !before(*number, next)));
     }
 
-    /// A refused request may be sent again with its number and tag (RFC 7143 §11.17.1).
+    /// Allows a refused request to be sent again with its number and tag (RFC 7143 §11.17.1).
     fn learn_reject(&mut self, watch: &mut Watch, pdu: &Pdu) {
         let word = |at: usize| {
             let bytes = pdu.data.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());

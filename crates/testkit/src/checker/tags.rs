@@ -20,9 +20,9 @@ pub(super) struct Tag {
     pub(super) scsi: bool,
     /// The tag that a task management request refers to, and its function.
     pub(super) refers: Option<(u32, u8)>,
-    /// How many ABORT TASKs of it were sent that the target has not refused.
+    /// Number of ABORT TASKs for it that were sent and that the target has not refused.
     pub(super) aborts: u32,
-    /// `StatSN` with which it ended, and the connection of that.
+    /// Connection and `StatSN` of the response with which it ended.
     ended: Option<(ConnId, u32)>,
 }
 
@@ -51,34 +51,34 @@ impl Tags {
         self.0.get(&itt)
     }
 
-    /// An ABORT TASK of a task was sent.
+    /// Records that an ABORT TASK was sent for a task.
     pub(super) fn abort(&mut self, itt: u32) {
         if let Some(tag) = self.0.get_mut(&itt) {
             tag.aborts += 1;
         }
     }
 
-    /// An ABORT TASK of a task was refused: the task goes on.
+    /// Records that the target refused an ABORT TASK: the task continues.
     pub(super) fn abort_refused(&mut self, itt: u32) {
         if let Some(tag) = self.0.get_mut(&itt) {
             tag.aborts = tag.aborts.saturating_sub(1);
         }
     }
 
-    /// Takes a tag into use; `false` when it already was.
+    /// Takes a tag into use. Returns `false` if it was already in use.
     pub(super) fn begin(&mut self, itt: u32, tag: Tag) -> bool {
         self.0.insert(itt, tag).is_none()
     }
 
-    /// The target ended a task; the tag is free once the initiator acknowledges that.
+    /// Records that the target ended a task. The tag is free once the initiator acknowledges that.
     pub(super) fn end(&mut self, itt: u32, connection: ConnId, stat_sn: u32) {
         if let Some(tag) = self.0.get_mut(&itt) {
             tag.ended.get_or_insert((connection, stat_sn));
         }
     }
 
-    /// The target ended all SCSI tasks of a LUN, or of all LUNs, that came before a command number: a later
-    /// one may have been on its way (RFC 7143 §4.2.3.2).
+    /// Records that the target ended all SCSI tasks of a LUN, or of all LUNs, with a `CmdSN` before `cmd_sn`. A
+    /// later one may not have arrived by then (RFC 7143 §4.2.3.2).
     pub(super) fn end_all(
         &mut self,
         lun: Option<u64>,
@@ -94,7 +94,8 @@ impl Tags {
         }
     }
 
-    /// The initiator acknowledged what came before `exp_stat_sn`; the tags that become free.
+    /// Records that the initiator acknowledged every `StatSN` before `exp_stat_sn`, and returns the tags that
+    /// become free.
     pub(super) fn acknowledge(&mut self, connection: ConnId, exp_stat_sn: u32) -> Vec<u32> {
         let is_free = |tag: &Tag| {
             tag.ended.is_some_and(|(on, at)| on == connection && before(at, exp_stat_sn))
@@ -107,12 +108,12 @@ impl Tags {
         free
     }
 
-    /// A command that was refused does not count.
+    /// Forgets the tag of a command that was refused.
     pub(super) fn forget(&mut self, itt: u32) {
         self.0.remove(&itt);
     }
 
-    /// Forgets the tags of a connection that is gone; the numbers that their requests used up.
+    /// Forgets the tags of a connection that is gone, and returns the `CmdSN`s that their requests consumed.
     pub(super) fn forget_connection(&mut self, connection: ConnId) -> Vec<u32> {
         let gone = self.0.values().filter(|tag| tag.connection == connection);
         let numbers = gone.filter(|tag| !tag.immediate).map(|tag| tag.cmd_sn).collect();
@@ -125,7 +126,7 @@ impl Tags {
 mod tests {
     use super::*;
 
-    /// RFC 7143 §4.2.3.2: task management ends what has a lower CmdSN.
+    /// RFC 7143 §4.2.3.2: task management ends the commands with a lower CmdSN.
     #[test]
     fn a_reset_ends_no_command_that_comes_after_it() {
         let (connection, mut tags) = (ConnId(0), Tags::default());

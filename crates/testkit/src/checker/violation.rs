@@ -1,4 +1,4 @@
-//! Breaches of rules, as they are noted.
+//! Breaches of rules.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::conn_id::ConnId;
 pub struct Violation {
     /// The rule.
     pub rule: &'static str,
-    /// Where it happened.
+    /// The connection on which it happened.
     pub connection: ConnId,
     /// The event, as a sentence.
     pub text: String,
@@ -22,10 +22,10 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What one PDU did wrong: rules and explanations.
+/// Breaches of one PDU: rules and explanations.
 pub(super) type Breaches = Vec<(&'static str, String)>;
 
-/// Notes a breach unless `good`.
+/// Adds a breach unless `good`.
 pub(super) fn demand(
     breaches: &mut Breaches,
     good: bool,

@@ -46,13 +46,14 @@ impl SessionWatch {
     }
 
     pub(super) fn data_out(&self, watch: &mut Watch, breaches: &mut Breaches, pdu: &Pdu) {
-        // What serves the R2Ts of many tasks until the answer (RFC 7143 §4.2.3.3) is no duty to a single one.
+        // After a function for many tasks the initiator serves R2Ts until the response (RFC 7143 §4.2.3.3). After
+        // the ABORT TASK of a single task it must not.
         let is_aborted = self.tags.get(pdu.itt()).is_some_and(|task| task.aborts > 0);
         demand(breaches, !is_aborted, "WR-20", || format!("behind its ABORT TASK: {pdu:?}"));
         if pdu.ttt() == NO_TAG {
             watch.unsolicited(breaches, pdu);
         } else {
-            // What the R2T said is no matter: some targets leave the field at zero there.
+            // The LUN of the R2T does not matter: some targets leave that field at zero.
             let own = self.tags.get(pdu.itt()).is_none_or(|command| command.lun == pdu.lun());
             demand(breaches, own, "WR-10", || format!("LUN not that of the command: {pdu:?}"));
             watch.solicited(breaches, pdu);

@@ -1,23 +1,23 @@
-//! How logins, reads and writes go: all legal, few of them common.
+//! Behavior of logins, reads and writes: mostly legal, but not common.
 
 /// The way in which the target asks for write data (RFC 7143 §11.8).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct R2tBehavior {
-    /// Bytes per R2T, at most `MaxBurstLength`; `None` is just that.
+    /// Bytes per R2T, at most `MaxBurstLength`; `None` means `MaxBurstLength`.
     pub burst: Option<u32>,
     /// Bytes per R2T even where it exceeds `MaxBurstLength`, which some targets do.
     pub oversized_burst: Option<u32>,
-    /// In which order the ranges of a task are asked for.
+    /// Order in which the ranges of a task are requested.
     pub order: R2tOrder,
-    /// R2Ts outstanding per task, at most `MaxOutstandingR2T`; `None` is just that.
+    /// R2Ts outstanding per task, at most `MaxOutstandingR2T`; `None` means `MaxOutstandingR2T`.
     pub outstanding: Option<u32>,
-    /// Whether the first range of a task is asked for once more at its end.
+    /// Whether the first range of a task is requested a second time, after all others.
     pub repeat_first: bool,
-    /// Write tasks that must be waiting before any of them gets an R2T; then the newest comes
-    /// first. 1 serves each immediately.
+    /// Number of write tasks that must wait before any of them gets an R2T; then the newest comes first. 1 serves
+    /// each immediately.
     pub gather_tasks: usize,
-    /// The first target transfer tag; later ones count up and leave out the reserved one.
+    /// The first target transfer tag. Later ones count up and skip the reserved one.
     pub first_tag: u32,
 }
 
@@ -49,13 +49,13 @@ pub enum R2tOrder {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct DataInBehavior {
-    /// Bytes per PDU, at most the initiator's `MaxRecvDataSegmentLength`; `None` is just that.
+    /// Bytes per PDU, at most the initiator's `MaxRecvDataSegmentLength`; `None` means that limit.
     pub pdu: Option<u32>,
-    /// Bytes per sequence; `None` is `MaxBurstLength`.
+    /// Bytes per sequence; `None` means `MaxBurstLength`.
     pub sequence: Option<u32>,
-    /// Whether offsets fall within a sequence, when `DataPDUInOrder` is No.
+    /// Whether the PDUs of a sequence are sent by falling offset, if `DataPDUInOrder` is No.
     pub shuffle_pdus: bool,
-    /// Whether sequences come last first, when `DataSequenceInOrder` is No.
+    /// Whether the sequences are sent by falling offset, if `DataSequenceInOrder` is No.
     pub shuffle_sequences: bool,
     /// Whether the status comes in a SCSI response of its own instead of the last Data-In.
     pub separate_status: bool,
@@ -65,12 +65,11 @@ pub struct DataInBehavior {
     pub interleave: bool,
     /// The byte that pads data segments.
     pub pad: u8,
-    /// Whether fields that mean nothing without S hold junk.
+    /// Whether fields that have no meaning without the S bit hold junk.
     pub junk: bool,
-    /// Whether `ExpDataSN` of responses is always 0, as some targets have it.
+    /// Whether `ExpDataSN` of responses is always 0, as some targets do.
     pub zero_exp_data_sn: bool,
-    /// Whether parameter data that are shorter than what was asked for go without a residual, as
-    /// some targets have it.
+    /// Whether parameter data that are shorter than requested have no residual, as some targets do.
     pub no_residual: bool,
 }
 
@@ -80,17 +79,17 @@ pub struct DataInBehavior {
 pub struct LoginBehavior {
     /// Responses with T=0 before the target agrees to leave a stage.
     pub extra_rounds: u32,
-    /// Bytes of text per response; more is spread over several with C=1.
+    /// Bytes of text per response. Longer text is split into several responses with C=1.
     pub split: Option<usize>,
-    /// Whether every login is sent elsewhere.
+    /// Redirection of every login.
     pub redirect: Option<Redirect>,
-    /// Status-Class and Status-Detail that every login meets; with `refuse_times` only the first ones.
+    /// Status-Class and Status-Detail with which every login is refused, or only the first `refuse_times`.
     pub refuse: Option<(u8, u8)>,
     /// The number of logins that are refused; 0 is all.
     pub refuse_times: u32,
-    /// TSIH in the final response in place of the right one.
+    /// TSIH in the final response instead of the right one.
     pub tsih: Option<u16>,
-    /// Version-active, 0 by rights.
+    /// Version-active; 0 is right.
     pub version_active: u8,
     /// Whether the target never answers a login.
     pub silent: bool,
@@ -124,18 +123,19 @@ pub struct Redirect {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Discovery {
-    /// Targets with their addresses; empty lists the target itself, with an
-    /// address only where it is served over TCP.
+    /// Targets with their addresses. If it is empty, the answer lists the target itself, with an address only if
+    /// it is served over TCP.
     pub targets: Vec<Portal>,
-    /// Whether the list is empty.
+    /// Whether the answer lists no target, if `targets` is empty.
     pub nothing: bool,
-    /// Bytes of text per response; more is spread over several.
+    /// Bytes of text per response. Longer text is split into several responses.
     pub split: Option<usize>,
-    /// Whether a spread text is marked with C=1; else each part is a whole response with F=0.
+    /// Whether the parts of a split text are marked with C=1. Otherwise each part is a complete response with
+    /// F=0.
     pub with_continue: bool,
-    /// Pairs that do not belong into the list and precede it.
+    /// Pairs that do not belong in the list and precede it.
     pub foreign: Vec<(String, String)>,
-    /// Whether a normal session that sends SendTargets is dropped, as tgt does.
+    /// Whether a normal session is dropped when it sends a text request, as tgt does.
     pub drops_normal_sessions: bool,
 }
 

@@ -1,4 +1,4 @@
-//! CHAP: who may log in, and how the target proves itself (RFC 7143 §12.1.3).
+//! CHAP: credentials of initiators and of the target (RFC 7143 §12.1.3).
 
 use std::fmt;
 
@@ -8,12 +8,13 @@ use std::fmt;
 pub struct Chap {
     /// The credentials of initiators.
     pub initiator: ChapIdentity,
-    /// The credentials of the target, when the initiator asks; `None` does not answer.
+    /// The credentials of the target, for an initiator that asks for them; `None` refuses the login of such an
+    /// initiator.
     pub target: Option<ChapIdentity>,
     /// Algorithms the target knows: 5 MD5, 6 SHA1, 7 SHA-256, 8 SHA3-256. It takes the first of the
     /// initiator's list that is among them.
     pub algorithms: Vec<u8>,
-    /// Whether the target fails on a list and only understands a single algorithm.
+    /// Whether the target understands only a single algorithm, and refuses a login that lists several.
     pub no_lists: bool,
     /// `CHAP_I`.
     pub identifier: u8,
@@ -28,7 +29,7 @@ pub struct Chap {
 }
 
 impl Chap {
-    /// One-way CHAP with all algorithms, a challenge of 16 bytes and hexadecimal values.
+    /// Creates one-way CHAP with all algorithms, a challenge of 16 bytes and hexadecimal values.
     #[must_use]
     pub fn new(user: impl Into<String>, secret: impl Into<Vec<u8>>) -> Self {
         Self {
@@ -44,21 +45,21 @@ impl Chap {
         }
     }
 
-    /// The target can prove itself too.
+    /// Adds credentials of the target, for mutual CHAP.
     #[must_use]
     pub fn mutual(mut self, user: impl Into<String>, secret: impl Into<Vec<u8>>) -> Self {
         self.target = Some(ChapIdentity::new(user, secret));
         self
     }
 
-    /// The target knows these algorithms only.
+    /// Sets the algorithms that the target knows.
     #[must_use]
     pub fn with_algorithms(mut self, codes: impl Into<Vec<u8>>) -> Self {
         self.algorithms = codes.into();
         self
     }
 
-    /// The target sends back what it has seen.
+    /// Sets the values of the initiator that the target sends back.
     #[must_use]
     pub const fn with_reflection(mut self, reflection: Reflection) -> Self {
         self.reflection = reflection;
@@ -76,7 +77,7 @@ pub struct ChapIdentity {
 }
 
 impl ChapIdentity {
-    /// A name and its secret.
+    /// Creates an identity from a name and its secret.
     #[must_use]
     pub fn new(user: impl Into<String>, secret: impl Into<Vec<u8>>) -> Self {
         Self { user: user.into(), secret: secret.into() }
@@ -102,7 +103,7 @@ pub enum Encoding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reflection {
-    /// None.
+    /// Nothing is sent back.
     None,
     /// `CHAP_C` is the challenge an initiator sent in an earlier login, once there was one.
     Challenge,

@@ -1,4 +1,4 @@
-//! Operational keys: the target's own values, and answers it should not give.
+//! Operational keys: the target's own values, and wrong answers.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,8 @@ pub struct Keys {
     pub initial_r2t: bool,
     /// `ImmediateData`.
     pub immediate_data: bool,
-    /// `MaxRecvDataSegmentLength` of the target in bytes, 512 to 2^24-1; `None` leaves it at 8192 undeclared.
+    /// `MaxRecvDataSegmentLength` of the target in bytes, 512 to 2^24-1; `None` declares nothing, which means
+    /// 8192.
     pub max_recv_data_segment_length: Option<u32>,
     /// `MaxBurstLength` in bytes, 512 to 2^24-1.
     pub max_burst_length: u32,
@@ -36,9 +37,9 @@ pub struct Keys {
     pub error_recovery_level: u32,
     /// `iSCSIProtocolLevel` (RFC 7144); `None` answers NotUnderstood.
     pub protocol_level: Option<u32>,
-    /// Answers that replace the right answer, by key. Also replaces CHAP and AuthMethod values.
+    /// Answers that replace the right answer, by key. They also replace CHAP and AuthMethod values.
     pub answers: BTreeMap<String, Answer>,
-    /// Pairs the target adds on its own, once each.
+    /// Pairs that the target adds by itself, once each.
     pub originate: Vec<Origination>,
 }
 
@@ -80,18 +81,18 @@ impl Keys {
     }
 }
 
-/// Whether the target wants a digest.
+/// Digests that the target accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DigestPolicy {
     /// Answers None; refuses the login when None is not offered.
     Never,
-    /// Takes the first of the offer that it knows.
+    /// Takes the first offered digest that it knows.
     Accept,
     /// Answers CRC32C; refuses the login when CRC32C is not offered.
     Require,
 }
 
-/// An answer that is not the target's own.
+/// An answer that replaces the target's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Answer {
@@ -107,7 +108,7 @@ impl From<&str> for Answer {
     }
 }
 
-/// Where in the login a pair of the target's own goes.
+/// The response of a login in which the target adds a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Stage {
@@ -117,10 +118,10 @@ pub enum Stage {
     Operational,
 }
 
-/// A pair that the target adds on its own.
+/// A pair that the target adds by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origination {
-    /// When.
+    /// The stage in which the pair is added.
     pub stage: Stage,
     /// The key, legal or not.
     pub key: String,

@@ -1,4 +1,4 @@
-//! What becomes of a volatile cache when power is lost, when a write-back fails, and when the drive writes some of it back.
+//! Losses of a volatile cache: loss of power, failed write-back, and write-back of some blocks.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,19 +8,19 @@ use super::{Block, Content, RamDisk};
 use crate::convert::index;
 
 impl RamDisk {
-    /// Power is lost and comes back: a volatile cache is empty, all else is as it was. Each nexus, of
-    /// any target that serves this disk, then meets the unit attention POWER ON, RESET, OR BUS
-    /// DEVICE RESET OCCURRED. [`Target::restart`](crate::target::Target::restart) does this for all
-    /// disks of a target, and drops its connections.
+    /// Loses power and restores it. A volatile cache is empty afterwards; everything else is unchanged. Each
+    /// nexus, of any target that serves this disk, then receives the unit attention POWER ON, RESET, OR BUS
+    /// DEVICE RESET OCCURRED. [`Target::restart`](crate::target::Target::restart) does this for all disks of a
+    /// target, and drops its connections.
     pub fn lose_power(&self) {
         self.lose_power_but(|_| false);
     }
 
-    /// Takes the power away after a part of the volatile cache has reached the medium. A drive writes its cache back in any
-    /// order and at any time, and reports nothing before a flush. So after a loss of power any block may be there and any
-    /// other may be missing, also of one command: a write is torn at the bounds of its blocks, and never within one.
-    /// `is_written` says of each block that waits for a flush, by its LBA and in ascending order, whether it is on the
-    /// medium.
+    /// Loses power after a part of the volatile cache has reached the medium. A drive writes its cache back in
+    /// any order and at any time, and reports nothing before a flush. So after a loss of power any block may be
+    /// on the medium and any other may be missing, even of one command: a write is torn at the bounds of its
+    /// blocks, and never within a block. `is_written` is called with the LBA of each block that waits for a
+    /// flush, in ascending order, and returns whether that block is on the medium.
     ///
     /// ```
     /// use iscsi_testkit::disk::{Cache, RamDisk};
@@ -37,17 +37,17 @@ impl RamDisk {
         self.empty_cache(&mut content);
     }
 
-    /// Writes a part of the volatile cache back without a request: the blocks for whose LBA `is_written` returns `true` are
-    /// durable as they are now. Nothing is reported, and later writes to them wait for a flush again, so a loss of power may
-    /// bring back a content that no flush has covered. Returns the number of blocks.
+    /// Writes a part of the volatile cache back without a request. The blocks for whose LBA `is_written` returns
+    /// `true` become durable with their present content. Nothing is reported, and later writes to these blocks
+    /// wait for a flush again: a loss of power may restore content that no flush has covered. Returns the number
+    /// of blocks.
     pub fn write_back(&self, is_written: impl FnMut(u64) -> bool) -> usize {
         self.content_mut().write_back(is_written)
     }
 
-    /// Loses what waits in a volatile cache for these blocks, as when the medium refuses it: they are as
-    /// they were at their last flush. Each nexus, of any target that serves this disk, then meets the
-    /// deferred error WRITE ERROR (SPC-4 §4.5.7). Returns the number of blocks; without any, no error is
-    /// reported.
+    /// Loses the cached content of these blocks, as when the medium refuses a write: they return to their content
+    /// at the last flush. Each nexus, of any target that serves this disk, then receives the deferred error WRITE
+    /// ERROR (SPC-4 §4.5.7). Returns the number of blocks. If it is 0, no error is reported.
     pub fn fail_write_back(&self, blocks: Range<u64>) -> usize {
         let lost = self.lose_cached(blocks);
         if lost > 0 {
@@ -56,7 +56,7 @@ impl RamDisk {
         lost
     }
 
-    /// Loses what waits in the cache for these blocks; how many it was.
+    /// Loses the cached content of these blocks, and returns their number.
     pub(crate) fn lose_cached(&self, blocks: Range<u64>) -> usize {
         let mut content = self.content_mut();
         let lost = content.take_durable(index(blocks.start)..index(blocks.end));
@@ -74,7 +74,7 @@ impl RamDisk {
         self.0.power_losses.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Puts the durable content of blocks in place of the one that waited for a flush.
+    /// Restores the durable content of blocks.
     fn bring_back(&self, content: &mut Content, durable: BTreeMap<usize, Block>) {
         let size = self.0.block_size as usize;
         for (lba, block) in durable {
@@ -83,18 +83,18 @@ impl RamDisk {
         }
     }
 
-    /// Returns how often a volatile cache lost something for another reason than a loss of power.
+    /// Returns how often a volatile cache lost blocks for a reason other than a loss of power.
     #[must_use]
     pub fn cache_losses(&self) -> u64 {
         self.0.cache_losses.load(Ordering::Relaxed)
     }
 
-    /// How many deferred errors there were.
+    /// Returns the number of deferred errors.
     pub(crate) fn deferred_errors(&self) -> u64 {
         self.0.deferred_errors.load(Ordering::Relaxed)
     }
 
-    /// How often power was lost.
+    /// Returns the number of losses of power.
     pub(crate) fn power_losses(&self) -> u64 {
         self.0.power_losses.load(Ordering::Relaxed)
     }

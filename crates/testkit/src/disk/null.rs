@@ -1,13 +1,13 @@
-//! A store that keeps nothing: what is written is thrown away, and reads bring zeros.
+//! A store that keeps nothing: writes are discarded, and reads return zeros.
 
 use bytes::Bytes;
 
 use crate::convert::index;
 
-/// Zeros that all reads share; a longer read has memory of its own.
+/// Length of the buffer of zeros that all reads share. A longer read allocates memory.
 const ZEROS: usize = 1 << 20;
 
-/// A store of so many blocks, without memory for them.
+/// A store of `blocks` blocks, without memory for them.
 #[derive(Debug)]
 pub(super) struct Null {
     pub(super) blocks: u64,
@@ -16,19 +16,19 @@ pub(super) struct Null {
 
 impl Null {
     pub(super) fn new(blocks: u64) -> Self {
-        // Written, so that it is memory as any other: the pages of what is only zeroed are all one page of the system, which
-        // no store's data could be read as fast as.
+        // Write to the memory, so that it has pages of its own. Memory that is only zeroed maps to a single page
+        // of the system, and reads of it would be faster than those of any real store.
         let mut zeros = std::hint::black_box(vec![1; ZEROS]);
         zeros.fill(0);
         Self { blocks, zeros: zeros.into() }
     }
 
-    /// `length` zeros: a piece of those that are shared, where there are so many.
+    /// Returns `length` zeros: a slice of the shared buffer if it is long enough.
     pub(super) fn read(&self, length: usize) -> Bytes {
         if length <= self.zeros.len() { self.zeros.slice(..length) } else { vec![0; length].into() }
     }
 
-    /// How many bytes there are from `offset` to the end.
+    /// Returns the number of bytes from `offset` to the end.
     pub(super) fn left(&self, block_size: u32, offset: u64) -> usize {
         let capacity = self.blocks.saturating_mul(u64::from(block_size));
         index(capacity.saturating_sub(offset))

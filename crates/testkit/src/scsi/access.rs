@@ -1,4 +1,4 @@
-//! What a command does with which blocks (SBC-3 §5).
+//! The blocks that a command reaches, and how it accesses them (SBC-3 §5).
 
 use std::ops::Range;
 
@@ -22,14 +22,14 @@ pub enum Access {
 }
 
 impl Access {
-    /// Whether it changes what a read returns.
+    /// Returns whether it changes what a read returns.
     pub(crate) const fn writes(self) -> bool {
         matches!(self, Self::Write | Self::WriteSame | Self::Unmap)
     }
 }
 
-/// The blocks a command reaches, and what for; none of a command that is out of range. Those of UNMAP
-/// stand in its parameter list, and before that has come there are none.
+/// Returns the blocks that a command reaches, and the kind of access; `None` for a command that is out of range.
+/// The parameter list of UNMAP names its blocks: before the list has arrived there are none.
 pub(crate) fn accessed(
     unit: &Unit,
     cdb: [u8; 16],

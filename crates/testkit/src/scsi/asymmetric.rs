@@ -1,8 +1,8 @@
-//! Asymmetric access: what a group of target ports serves of the units behind it (SPC-4 §5.11).
+//! Asymmetric access: the commands that a group of target ports serves for its units (SPC-4 §5.11).
 
 use super::{Sense, operation};
 
-/// The state of all ports of a portal group towards its units.
+/// The access state of the ports of a group for their units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AccessState {
@@ -11,18 +11,22 @@ pub enum AccessState {
     ActiveOptimized,
     /// The ports serve the unit, though other ports may be faster.
     ActiveNonOptimized,
-    /// Only what asks for, or changes, what the unit is: NOT READY, 04h/0Bh.
+    /// Only commands about the unit itself are served: its identity, mode pages, reservations and port groups.
+    /// Others end with NOT READY, 04h/0Bh.
     Standby,
-    /// Hardly anything: NOT READY, 04h/0Ch.
+    /// Only INQUIRY, REPORT LUNS, REQUEST SENSE and the commands for port groups are served. Others end with NOT
+    /// READY, 04h/0Ch.
     Unavailable,
-    /// Hardly anything, until someone brings the port back: NOT READY, 04h/12h.
+    /// As few commands are served as in [`Unavailable`](AccessState::Unavailable), until an administrator brings
+    /// the port back. Others end with NOT READY, 04h/12h.
     Offline,
-    /// Hardly anything, until another state is reached: NOT READY, 04h/0Ah.
+    /// Until another state is reached, only INQUIRY, REPORT LUNS, REQUEST SENSE and REPORT TARGET PORT GROUPS are
+    /// served. Others end with NOT READY, 04h/0Ah.
     Transitioning,
 }
 
 impl AccessState {
-    /// Why the ports do not serve a command, if they do not (SPC-4 §5.11.2.4 and those behind it).
+    /// Refuses a command that the ports do not serve in this state (SPC-4 §5.11.2.4 and the sections after it).
     pub(crate) fn check(self, cdb: [u8; 16]) -> Result<(), Sense> {
         let ascq = match self {
             Self::ActiveOptimized | Self::ActiveNonOptimized => return Ok(()),
@@ -46,7 +50,7 @@ impl AccessState {
         if is_served { Ok(()) } else { Err(Sense::new(2, 0x04, ascq)) }
     }
 
-    /// The code of the state (SPC-4 §6.37).
+    /// Returns the code of the state (SPC-4 §6.37).
     pub(super) const fn code(self) -> u8 {
         match self {
             Self::ActiveOptimized => 0,
@@ -58,7 +62,7 @@ impl AccessState {
         }
     }
 
-    /// The primary state of a code, which SET TARGET PORT GROUPS can ask for.
+    /// Returns the primary state of a code. SET TARGET PORT GROUPS can request these states only.
     pub(super) const fn primary(code: u8) -> Option<Self> {
         match code & 0x0f {
             0 => Some(Self::ActiveOptimized),

@@ -1,4 +1,4 @@
-//! READ CAPACITY and what shares an operation code with it (SBC-3 §5.12, §5.13).
+//! READ CAPACITY, and other commands with the same operation code (SBC-3 §5.12, §5.13).
 
 use super::provisioning;
 use super::sense::Sense;
@@ -9,7 +9,7 @@ use crate::convert::{be32, clamp32};
 const READ_CAPACITY_16: u8 = 0x10;
 const GET_LBA_STATUS: u8 = 0x12;
 
-/// Last LBA (ffffffffh when it does not fit) and block size.
+/// Returns the last LBA (ffffffffh if it does not fit) and the block size.
 pub(super) fn capacity_10(unit: &Unit) -> Work {
     let mut data = clamp32(last_block(unit)).to_be_bytes().to_vec();
     data.extend(unit.disk.block_size().to_be_bytes());

@@ -1,4 +1,4 @@
-//! INQUIRY: who the unit is (SPC-4 §6.6).
+//! INQUIRY: the identity of the unit (SPC-4 §6.6).
 
 use super::port_groups::TargetPort;
 use super::sense::Sense;
@@ -7,11 +7,11 @@ use super::vital;
 use super::work::{Work, answer};
 use crate::convert::be;
 
-/// Qualifier and type of a LUN behind which there is nothing.
+/// Peripheral qualifier and device type of a LUN that has no unit.
 const ABSENT: u8 = 0x7f;
 /// RMB, in byte 1.
 const REMOVABLE: u8 = 0x80;
-/// Version descriptors of SAM-5, iSCSI, SPC-4 and SBC-3, each of no certain revision (SPC-4 §6.6.2).
+/// Version descriptors of SAM-5, iSCSI, SPC-4 and SBC-3, each without a revision (SPC-4 §6.6.2).
 const STANDARDS: [u16; 4] = [0x00a0, 0x0960, 0x0460, 0x04c0];
 
 pub(super) fn inquiry(
@@ -35,7 +35,8 @@ pub(super) fn absent(cdb: [u8; 16]) -> Work {
     answer(data, be(&cdb[3..], 2))
 }
 
-/// 74 bytes: direct access, RMB, SPC-4, response format 2, TPGS, command queuing, and the standards kept to.
+/// Returns 74 bytes: direct access, RMB, SPC-4, response format 2, TPGS, command queuing, and the version
+/// descriptors.
 fn standard(unit: &Unit, port: Option<&TargetPort>) -> Vec<u8> {
     let support = port.map_or(0, |port| port.groups.support_bits());
     let removable = if unit.behavior.removable { REMOVABLE } else { 0 };
@@ -49,7 +50,7 @@ fn standard(unit: &Unit, port: Option<&TargetPort>) -> Vec<u8> {
     data
 }
 
-/// ASCII, left-aligned, filled up with spaces.
+/// Returns ASCII text, left-aligned and filled up with spaces.
 fn padded(text: &str, width: usize) -> impl Iterator<Item = u8> {
     text.bytes().chain(std::iter::repeat(b' ')).take(width)
 }

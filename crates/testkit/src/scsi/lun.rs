@@ -1,19 +1,19 @@
-//! LUN numbers in their eight bytes (SAM-5 §4.7).
+//! Unit numbers in the eight bytes of a LUN field (SAM-5 §4.7).
 
-/// Forms of the numbers of a target's units.
+/// Forms in which a target encodes its unit numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LunForm {
-    /// Above 255 in flat space addressing, as the standard has it.
+    /// Flat space addressing for numbers above 255, as in the standard.
     #[default]
     Flat,
-    /// All but unit 0, which is all zeros everywhere, in flat space addressing, and in no other.
+    /// Flat space addressing for all numbers but 0, which is all zeros in every form. No other form is accepted.
     AllFlat,
-    /// All in peripheral addressing, the high bits as a bus, as LIO has it.
+    /// Peripheral addressing for all numbers, with the high bits as a bus, as LIO does.
     Bus,
 }
 
 impl LunForm {
-    /// The LUN field of a unit number; that of 16383 for larger ones.
+    /// Returns the LUN field of a unit number; for numbers above 16383 the field of 16383.
     #[must_use]
     pub fn encode(self, number: u16) -> u64 {
         let number = number.min(0x3fff);
@@ -26,7 +26,7 @@ impl LunForm {
         u64::from(method | number) << 48
     }
 
-    /// The unit number in a LUN field; `None` for any form but this one, on a single level.
+    /// Returns the unit number in a LUN field; `None` if the field has another form or more than one level.
     #[must_use]
     pub fn decode(self, field: u64) -> Option<u16> {
         let number = u16::try_from(field >> 48).ok()? & 0x3fff;

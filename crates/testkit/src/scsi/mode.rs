@@ -21,9 +21,9 @@ const WRITE_CACHE_ENABLED: u8 = 0x04;
 /// Byte 5 of the control page: TAS.
 const TASK_ABORTED_STATUS: u8 = 0x40;
 
-/// Page control: what MODE SELECT could change, which is nothing.
+/// Page control: values that MODE SELECT can change. There are none.
 const CHANGEABLE: u8 = 1;
-/// Page control: what was saved.
+/// Page control: saved values.
 const SAVED: u8 = 3;
 
 pub(super) fn mode_sense(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
@@ -52,7 +52,7 @@ pub(super) fn mode_sense(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
     }
 }
 
-/// Caching page; WCE says that writes may stay in a cache until a flush.
+/// Returns the caching page. WCE means that writes may stay in a cache until a flush.
 fn caching(unit: &Unit) -> Vec<u8> {
     let write_cache =
         if unit.disk.cache() == Cache::WriteThrough { 0 } else { WRITE_CACHE_ENABLED };
@@ -61,8 +61,8 @@ fn caching(unit: &Unit) -> Vec<u8> {
     page
 }
 
-/// Control page: commands may change places, sense data come in fixed format, and a unit may be
-/// busy for as long as it takes.
+/// Returns the control page: commands may be reordered, sense data have fixed format, and a unit may be busy
+/// without a time limit.
 fn control(unit: &Unit) -> Vec<u8> {
     let aborted = if unit.behavior.task_aborted_status { TASK_ABORTED_STATUS } else { 0 };
     vec![CONTROL, 10, 0, 0x10, 0, aborted, 0, 0, 0xff, 0xff, 0, 0]

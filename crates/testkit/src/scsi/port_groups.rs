@@ -1,5 +1,4 @@
-//! Target port groups: the ports of an array, and what each group of them does for its units (SPC-4 §5.11, §6.37,
-//! §6.45).
+//! Target port groups: the ports of an array, and the access state of each group (SPC-4 §5.11, §6.37, §6.45).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -8,8 +7,8 @@ use super::sense::Sense;
 use super::work::{Sink, Work, answer};
 use crate::convert::{be, be32, len32};
 
-/// The groups of ports of an array. Clones are handles of one array: each
-/// [`Target`](crate::target::Target) is one of its ports, and all see what changes.
+/// The groups of ports of an array. Clones are handles of one array: each [`Target`](crate::target::Target) is
+/// one of its ports, and a change through one handle applies to all.
 #[derive(Clone, Debug)]
 pub struct PortGroups(Arc<Mutex<Groups>>);
 
@@ -46,14 +45,14 @@ struct Groups {
     support: u8,
     implicit_transition_time: u8,
     knows_extended_header: bool,
-    /// Whether REPORT TARGET PORT GROUPS is not known, whatever TPGS says.
+    /// Whether REPORT TARGET PORT GROUPS is refused, whatever TPGS is.
     is_silent: bool,
-    /// How many changes there were that sessions are told of.
+    /// Number of changes that sessions must be informed about.
     changes: u64,
 }
 
 impl PortGroup {
-    /// A group in the state active/optimized that is not preferred.
+    /// Creates a group in the state active/optimized that is not preferred.
     #[must_use]
     pub fn new(id: u16, ports: impl Into<Vec<u16>>) -> Self {
         let (ports, state) = (ports.into(), AccessState::ActiveOptimized);
@@ -76,13 +75,13 @@ impl PortGroup {
 }
 
 impl TargetPort {
-    /// The port with this relative target port identifier.
+    /// Creates the port with this relative target port identifier.
     #[must_use]
     pub const fn new(groups: PortGroups, port: u16) -> Self {
         Self { groups, port }
     }
 
-    /// What the port serves of its units; everything, if it is in no group.
+    /// Returns the access state of the port: that of its group, or active/optimized if it is in no group.
     pub(crate) fn state(&self) -> AccessState {
         self.groups
             .lock()
@@ -90,7 +89,7 @@ impl TargetPort {
             .map_or_else(AccessState::default, |group| group.state)
     }
 
-    /// The designators of port and group (SPC-4 §7.8.6.7, §7.8.6.8), for VPD page 83h.
+    /// Returns the designators of port and group (SPC-4 §7.8.6.7, §7.8.6.8), for VPD page 83h.
     pub(super) fn designators(&self) -> Vec<u8> {
         let [high, low] = self.port.to_be_bytes();
         let mut body = vec![0x51, 0x94, 0, 4, 0, 0, high, low];
@@ -103,7 +102,8 @@ impl TargetPort {
 }
 
 impl PortGroups {
-    /// An array with these groups, whose states it and SET TARGET PORT GROUPS may change (TPGS 11b).
+    /// Creates an array with these groups. The array and SET TARGET PORT GROUPS may change their states (TPGS
+    /// 11b).
     #[must_use]
     pub fn new(groups: impl Into<Vec<PortGroup>>) -> Self {
         Self(Arc::new(Mutex::new(Groups {
@@ -116,13 +116,13 @@ impl PortGroups {
         })))
     }
 
-    /// Says another TPGS: 0 none, 1 implicit, 2 explicit, 3 both. Without explicit, SET TARGET PORT GROUPS is
-    /// not known; without any, REPORT TARGET PORT GROUPS neither.
+    /// Sets TPGS: 0 none, 1 implicit, 2 explicit, 3 both. Without explicit, SET TARGET PORT GROUPS is refused;
+    /// with none, REPORT TARGET PORT GROUPS is refused too.
     pub fn set_support(&self, support: u8) {
         self.lock().support = support & 3;
     }
 
-    /// Says how many seconds a transition may take; 0 says nothing.
+    /// Sets the time in seconds that a transition may take; 0 reports no time.
     pub fn set_implicit_transition_time(&self, seconds: u8) {
         self.lock().implicit_transition_time = seconds;
     }
@@ -137,8 +137,8 @@ impl PortGroups {
         self.lock().is_silent = true;
     }
 
-    /// The array changes the state of a group. Each session, through whichever port, meets the unit attention
-    /// ASYMMETRIC ACCESS STATE CHANGED, but not while the group has only begun to change.
+    /// Changes the state of a group, as the array itself does. Each session, through any port, receives the unit
+    /// attention ASYMMETRIC ACCESS STATE CHANGED, except for a change to [`AccessState::Transitioning`].
     pub fn set_state(&self, id: u16, state: AccessState) {
         let mut groups = self.lock();
         let Some(group) = groups.groups.iter_mut().find(|group| group.id == id) else { return };
@@ -151,8 +151,8 @@ impl PortGroups {
         }
     }
 
-    /// Sets whether the array prefers this group. Each session meets the unit attention of a change of
-    /// state.
+    /// Sets whether the array prefers this group. Each session receives the unit attention ASYMMETRIC ACCESS
+    /// STATE CHANGED if this is a change.
     pub fn set_preferred(&self, id: u16, preferred: bool) {
         let mut groups = self.lock();
         let Some(group) = groups.groups.iter_mut().find(|group| group.id == id) else { return };
@@ -161,23 +161,23 @@ impl PortGroups {
         }
     }
 
-    /// The state of a group, `None` if there is none of this number.
+    /// Returns the state of a group; `None` if there is no group with this number.
     #[must_use]
     pub fn state(&self, id: u16) -> Option<AccessState> {
         self.lock().groups.iter().find(|group| group.id == id).map(|group| group.state)
     }
 
-    /// How many changes there were that sessions are told of.
+    /// Number of changes that sessions must be informed about.
     pub(crate) fn changes(&self) -> u64 {
         self.lock().changes
     }
 
-    /// TPGS, as it stands in byte 5 of INQUIRY data.
+    /// Returns TPGS, as in byte 5 of INQUIRY data.
     pub(super) fn support_bits(&self) -> u8 {
         self.lock().support << 4
     }
 
-    /// MAINTENANCE IN: REPORT TARGET PORT GROUPS.
+    /// Serves MAINTENANCE IN: REPORT TARGET PORT GROUPS.
     pub(super) fn maintenance_in(&self, cdb: [u8; 16]) -> Result<Work, Sense> {
         let groups = self.lock();
         if groups.support == 0 || groups.is_silent {
@@ -194,7 +194,7 @@ impl PortGroups {
         Ok(answer(groups.report(is_extended), be(&cdb[6..], 4)))
     }
 
-    /// MAINTENANCE OUT: SET TARGET PORT GROUPS, whose parameter list is to come.
+    /// Starts MAINTENANCE OUT: SET TARGET PORT GROUPS, whose parameter list follows.
     pub(super) fn maintenance_out(&self, cdb: [u8; 16]) -> Result<Work, Sense> {
         if self.lock().support & 2 == 0 {
             return Err(Sense::INVALID_OPCODE);
@@ -208,7 +208,8 @@ impl PortGroups {
         }
     }
 
-    /// Carries SET TARGET PORT GROUPS out; how many changes it made that other sessions are told of.
+    /// Executes SET TARGET PORT GROUPS, and returns the number of changes that other sessions must be informed
+    /// about.
     pub(crate) fn set(&self, parameters: &[u8]) -> Result<u64, Sense> {
         let mut groups = self.lock();
         let Some(descriptors) = parameters.get(4..).filter(|rest| rest.len().is_multiple_of(4))
@@ -243,7 +244,7 @@ impl Groups {
         self.groups.iter().find(|group| group.ports.contains(&port))
     }
 
-    /// The parameter data of REPORT TARGET PORT GROUPS.
+    /// Returns the parameter data of REPORT TARGET PORT GROUPS.
     fn report(&self, is_extended: bool) -> Vec<u8> {
         let header: &[u8] =
             if is_extended { &[0x10, self.implicit_transition_time, 0, 0] } else { &[] };

@@ -9,9 +9,9 @@ use crate::convert::{be, be32, clamp32, index, len32};
 
 /// Byte 1 of UNMAP: anchor instead of deallocating. The unit anchors nothing (ANC_SUP is clear).
 const UNMAP_ANCHOR: u8 = 0x01;
-/// Byte 1 of WRITE SAME: the same.
+/// Byte 1 of WRITE SAME: anchor instead of deallocating.
 const WRITE_SAME_ANCHOR: u8 = 0x10;
-/// Byte 1 of WRITE SAME: deallocate instead of writing, where that reads back as what is written.
+/// Byte 1 of WRITE SAME: deallocate instead of writing, if the blocks then read as the data to write.
 const UNMAP_BIT: u8 = 0x08;
 /// Byte 1 of WRITE SAME (16): there is no data, the block is zero.
 const NO_DATA: u8 = 0x01;
@@ -28,7 +28,7 @@ const LBPWS10: u8 = 0x20;
 /// LBPRZ: deallocated blocks read as zeros.
 const LBPRZ: u8 = 0x04;
 
-/// Byte 5 of VPD page B2h: how the unit gives blocks back.
+/// Returns byte 5 of VPD page B2h: the commands that deallocate blocks.
 pub(super) fn ways(unit: &Unit) -> u8 {
     let all = LBPU | LBPWS | LBPWS10 | LBPRZ;
     if unit.thin { unit.behavior.provisioning.unwrap_or(all) } else { 0 }
@@ -43,7 +43,7 @@ pub(super) fn begin_unmap(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
     Ok(Work::Take(Sink::Parameters(Vec::new()), be(&cdb[7..], 2)))
 }
 
-/// Zeroes all ranges of the list, or none, as far as the unit deallocates them.
+/// Zeroes all ranges of the list, or none. Blocks that the unit does not deallocate stay unchanged.
 pub(super) fn unmap(unit: &Unit, parameters: &[u8]) -> Result<(), Sense> {
     for blocks in deallocated(unit, parameters)? {
         unit.disk.unmap(blocks.start, blocks.end - blocks.start);
@@ -51,13 +51,13 @@ pub(super) fn unmap(unit: &Unit, parameters: &[u8]) -> Result<(), Sense> {
     Ok(())
 }
 
-/// Zeroes some blocks of what an UNMAP names that was ended while it was executed.
+/// Zeroes some blocks of an UNMAP that was ended during its execution.
 pub(super) fn unmap_part(unit: &Unit, parameters: &[u8], is_done: impl FnMut(&u64) -> bool) {
     let ranges = deallocated(unit, parameters).unwrap_or_default();
     ranges.into_iter().flatten().filter(is_done).for_each(|lba| unit.disk.unmap(lba, 1));
 }
 
-/// The blocks that an UNMAP zeroes.
+/// Returns the blocks that an UNMAP zeroes.
 fn deallocated(unit: &Unit, parameters: &[u8]) -> Result<Vec<std::ops::Range<u64>>, Sense> {
     let ranges = descriptors(unit, parameters)?;
     let most = unit.behavior.max_unmap_blocks.unwrap_or(u32::MAX);
@@ -74,7 +74,7 @@ fn deallocated(unit: &Unit, parameters: &[u8]) -> Result<Vec<std::ops::Range<u64
     Ok(parts.filter(|blocks| !blocks.is_empty()).collect())
 }
 
-/// Where the whole granules of a range begin and end.
+/// Returns begin and end of the whole granules of a range.
 fn whole_granules(unit: &Unit, range: &Range) -> (u64, u64) {
     let (length, alignment) = unit.behavior.unmap_granularity.unwrap_or((1, 0));
     let length = u64::from(length.max(1));
@@ -84,7 +84,7 @@ fn whole_granules(unit: &Unit, range: &Range) -> (u64, u64) {
     (first + start, first + end - end % length)
 }
 
-/// The ranges of a list: descriptors of 16 bytes after a header of 8.
+/// Returns the ranges of a list: descriptors of 16 bytes after a header of 8.
 pub(super) fn descriptors(unit: &Unit, parameters: &[u8]) -> Result<Vec<Range>, Sense> {
     let Some(length) = parameters.get(2..4) else {
         return if parameters.is_empty() { Ok(Vec::new()) } else { Err(Sense::PARAMETER_LENGTH) };
@@ -111,7 +111,7 @@ pub(super) fn begin_write_same(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense
     Ok(Work::Take(Sink::Parameters(Vec::new()), u64::from(unit.disk.block_size())))
 }
 
-/// Writes one block over the range; zero blocks mean all up to the end.
+/// Writes one block to each block of the range. A length of 0 means all blocks up to the end.
 pub(super) fn write_same(unit: &Unit, cdb: [u8; 16], block: &[u8]) -> Result<(), Sense> {
     let Range { lba, blocks } = same_blocks(unit, cdb)?;
     if deallocates(cdb, block) {
@@ -123,7 +123,7 @@ pub(super) fn write_same(unit: &Unit, cdb: [u8; 16], block: &[u8]) -> Result<(),
     Ok(())
 }
 
-/// Writes some blocks of a WRITE SAME that was ended while it was executed.
+/// Writes some blocks of a WRITE SAME that was ended during its execution.
 pub(super) fn write_same_part(
     unit: &Unit,
     cdb: [u8; 16],
@@ -144,14 +144,14 @@ pub(super) fn write_same_part(
     }
 }
 
-/// The blocks that a WRITE SAME names.
+/// Returns the blocks that a WRITE SAME names.
 fn same_blocks(unit: &Unit, cdb: [u8; 16]) -> Result<Range, Sense> {
     let Range { lba, blocks } = Range::of(cdb).check(unit)?;
     let blocks = if blocks == 0 { unit.disk.blocks().saturating_sub(lba) } else { blocks };
     Ok(Range { lba, blocks })
 }
 
-/// Whether a WRITE SAME of this block deallocates.
+/// Returns whether a WRITE SAME of this block deallocates.
 fn deallocates(cdb: [u8; 16], block: &[u8]) -> bool {
     let is_zero = block.iter().all(|byte| *byte == 0);
     is_zero && (cdb[1] & UNMAP_BIT != 0 || has_no_data(cdb))
@@ -166,7 +166,8 @@ fn has_no_data(cdb: [u8; 16]) -> bool {
     cdb[0] == operation::WRITE_SAME_16 && cdb[1] & NO_DATA != 0
 }
 
-/// The runs of blocks with equal provisioning status from this LBA on, at most as many as one answer has.
+/// Returns the runs of blocks with equal provisioning status, from this LBA on, up to the most that one answer
+/// has.
 pub(super) fn lba_status(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
     if unit.behavior.refuses_lba_status {
         return Err(Sense::INVALID_FIELD);
@@ -199,7 +200,7 @@ mod tests {
     use super::*;
     use crate::disk::RamDisk;
 
-    /// The blocks that are mapped when UNMAP has named these.
+    /// Returns the blocks that are still mapped after an UNMAP of this range.
     fn left(unit: &Unit, lba: u64, blocks: u32) -> Vec<u64> {
         unit.disk.fill(1);
         let mut list = vec![0, 22, 0, 16, 0, 0, 0, 0];
@@ -245,7 +246,7 @@ mod tests {
         assert_eq!(unmap(&unit, &list(257)), Err(Sense::INVALID_PARAMETER));
     }
 
-    /// SBC-3 §6.6.4: the unit carries out what its VPD page B2h announces, and nothing else.
+    /// SBC-3 §6.6.4: the unit executes what its VPD page B2h announces, and nothing else.
     #[test]
     fn only_announced_ways_to_give_blocks_back_are_served() {
         let mut unit = Unit::new(RamDisk::new(512, 16));

@@ -1,12 +1,13 @@
-//! Persistent reservations of a unit: who has registered, who holds it, and who may do what (SPC-4 §5.13).
+//! Persistent reservations of a unit: registrations, the holder, and the commands that each nexus may send (SPC-4
+//! §5.13).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::operation;
 use super::sense::Sense;
 
-/// The registrations of a unit. Clones are handles of one unit, so several
-/// [`Target`](crate::target::Target)s that are its ports share them with the unit.
+/// The registrations of a unit. Clones are handles of one unit: several [`Target`](crate::target::Target)s that
+/// are its ports share them.
 #[derive(Clone, Debug, Default)]
 pub struct Reservations(Arc<Mutex<State>>);
 
@@ -29,14 +30,14 @@ pub struct Registration {
     pub registrant: Registrant,
     /// The key, not 0.
     pub key: u64,
-    /// Whether it holds for all ports of the target (ALL_TG_PT).
+    /// Whether it applies to all ports of the target (ALL_TG_PT).
     pub all_ports: bool,
 }
 
-/// Who holds the unit, and how.
+/// The reservation of a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Held {
-    /// One of the holders, where all registrants are.
+    /// The registration that holds the unit, or one of them if all registrants do.
     pub(super) registration: Registration,
     pub(super) kind: Kind,
 }
@@ -57,18 +58,19 @@ pub(super) struct State {
     pub(super) generation: u32,
     pub(super) registrations: Vec<Registration>,
     pub(super) held: Option<Held>,
-    /// Whether a loss of power changes nothing (APTPL).
+    /// Whether registrations and reservation survive a loss of power (APTPL).
     pub(super) persists: bool,
     /// Unit attentions that wait for the next command of a nexus.
     attentions: Vec<Attention>,
 }
 
-/// What was done to a registration.
+/// A unit attention about a change to a registration.
 #[derive(Debug)]
 struct Attention {
     registration: Registration,
     sense: Sense,
-    /// The ports through which it was told, or need not be: a registration for all ports is one of several nexuses.
+    /// Target ports at which it was reported or dropped. A registration for all ports stands for several nexuses,
+    /// one per port.
     told: Vec<u16>,
 }
 
@@ -106,7 +108,7 @@ impl Kind {
         matches!(self, Self::WriteExclusiveAllRegistrants | Self::ExclusiveAccessAllRegistrants)
     }
 
-    /// Whether those who have registered may do what the holder may.
+    /// Returns whether every registrant may do what the holder may do.
     pub(super) const fn admits_registrants(self) -> bool {
         !matches!(self, Self::WriteExclusive | Self::ExclusiveAccess)
     }
@@ -122,7 +124,7 @@ impl Kind {
 }
 
 impl Registration {
-    /// Whether the registration is that of the nexus.
+    /// Returns whether the registration belongs to the nexus.
     pub(crate) fn is_of(&self, nexus: &Registrant) -> bool {
         let same = (&self.registrant.initiator, self.registrant.isid);
         let port = self.all_ports || self.registrant.target_port == nexus.target_port;
@@ -131,7 +133,7 @@ impl Registration {
 }
 
 impl Reservations {
-    /// PRGENERATION.
+    /// Returns PRGENERATION.
     #[must_use]
     pub fn generation(&self) -> u32 {
         self.lock().generation
@@ -143,19 +145,19 @@ impl Reservations {
         self.lock().registrations.clone()
     }
 
-    /// The keys that are registered, one for each registration.
+    /// Returns the keys that are registered, one for each registration.
     #[must_use]
     pub fn keys(&self) -> Vec<u64> {
         self.lock().registrations.iter().map(|registration| registration.key).collect()
     }
 
-    /// The type of the reservation, and the key of one of those that hold it.
+    /// Returns the type of the reservation, and the key of one of its holders.
     #[must_use]
     pub fn holder(&self) -> Option<(u8, u64)> {
         self.lock().held.as_ref().map(|held| (held.kind.code(), held.registration.key))
     }
 
-    /// What becomes of it when power is lost: nothing, if APTPL was asked for.
+    /// Loses power: removes registrations and reservation, unless APTPL is set.
     pub(crate) fn lose_power(&self) {
         let mut state = self.lock();
         if !state.persists {
@@ -163,19 +165,19 @@ impl Reservations {
         }
     }
 
-    /// Drops the unit attentions that wait: a target that does not report the end of a registration.
+    /// Drops the unit attentions that wait, like a target that does not report the end of a registration.
     pub fn drop_attentions(&self) {
         self.lock().attentions.clear();
     }
 
-    /// A session of the nexus begins anew: what it had not been told yet is forgotten with the nexus
-    /// (SAM-5 §5.14.1), its registration is not (SPC-4 §5.13.1).
+    /// Drops the unit attentions that wait for a nexus, when a new session of it begins: they are lost with the
+    /// old session (SAM-5 §5.14.1). Its registration is kept (SPC-4 §5.13.1).
     pub(crate) fn forget_attentions(&self, nexus: &Registrant) {
         while self.take_attention(nexus).is_some() {}
     }
 
-    /// A session of the nexus begins anew, and is taken for another nexus: what was registered stays, under an
-    /// ISID that no session can have.
+    /// Separates a nexus from its registration, when a new session of it begins that counts as another nexus. The
+    /// registration stays, under an ISID that no session can have.
     pub(crate) fn orphan(&self, nexus: &Registrant) {
         const NOBODY: u64 = 1 << 48;
         let mut state = self.lock();
@@ -190,7 +192,7 @@ impl Reservations {
         }
     }
 
-    /// The next unit attention of the nexus, once.
+    /// Takes the next unit attention of the nexus.
     pub(crate) fn take_attention(&self, nexus: &Registrant) -> Option<Sense> {
         let mut state = self.lock();
         let at = state.attentions.iter().position(|it| it.waits_for(nexus))?;
@@ -202,7 +204,7 @@ impl Reservations {
         Some(state.attentions.remove(at).sense)
     }
 
-    /// Whether the nexus has the initiator name of the holder, and another random part of the ISID.
+    /// Returns whether the nexus has the initiator name of the holder, but another random part of the ISID.
     pub(crate) fn is_hidden(&self, nexus: &Registrant) -> bool {
         let state = self.lock();
         let holder = state.held.as_ref().map(|held| &held.registration.registrant);
@@ -212,7 +214,7 @@ impl Reservations {
         })
     }
 
-    /// Whether the reservation admits a command of the nexus. A hidden registration does not count.
+    /// Returns whether the reservation admits a command of the nexus. A hidden registration does not count.
     pub(crate) fn admits(&self, nexus: &Registrant, cdb: [u8; 16], is_hidden: bool) -> bool {
         let state = self.lock();
         let Some(held) = &state.held else { return true };
@@ -233,7 +235,7 @@ impl State {
         self.registrations.iter().find(|registration| registration.is_of(nexus))
     }
 
-    /// Whether the registration is one of those that hold the unit.
+    /// Returns whether the registration holds the unit, alone or with others.
     pub(super) fn holds(&self, registration: &Registration) -> bool {
         let Some(held) = &self.held else { return false };
         held.kind.is_of_all() || held.registration == *registration
@@ -247,7 +249,7 @@ impl State {
     }
 }
 
-/// What every nexus may do in spite of a reservation (SPC-4 table 63, SBC-3 table 13).
+/// Returns whether every nexus may send a command in spite of a reservation (SPC-4 table 63, SBC-3 table 13).
 fn passes(cdb: [u8; 16], is_write_exclusive: bool) -> bool {
     match cdb[0] {
         operation::TEST_UNIT_READY

@@ -17,7 +17,7 @@ pub(super) fn reserve_in(reservations: &Reservations, cdb: [u8; 16]) -> Result<W
     Ok(answer(data, be(&cdb[7..], 2)))
 }
 
-/// PRGENERATION and ADDITIONAL LENGTH before the rest.
+/// Returns PRGENERATION and ADDITIONAL LENGTH, followed by `body`.
 fn with_header(state: &State, body: impl IntoIterator<Item = u8>) -> Vec<u8> {
     let body: Vec<u8> = body.into_iter().collect();
     let mut data = state.generation.to_be_bytes().to_vec();
@@ -26,7 +26,7 @@ fn with_header(state: &State, body: impl IntoIterator<Item = u8>) -> Vec<u8> {
     data
 }
 
-/// The 16 bytes of READ RESERVATION, or none. Where all registrants hold the unit, there is no key.
+/// Returns the 16 bytes of READ RESERVATION, or none. If all registrants hold the unit, the key is 0.
 fn reservation(state: &State) -> Vec<u8> {
     let Some(held) = &state.held else { return Vec::new() };
     let key = if held.kind.is_of_all() { 0 } else { held.registration.key };
@@ -35,12 +35,13 @@ fn reservation(state: &State) -> Vec<u8> {
     data
 }
 
-/// ATP_C, PTPL_C; TMV, and PTPL_A as it is; all six types.
+/// Returns the data of REPORT CAPABILITIES: ATP_C, PTPL_C and TMV are set, PTPL_A follows APTPL, and all six
+/// types are supported.
 fn capabilities(state: &State) -> Vec<u8> {
     vec![0, 8, 0x05, 0x80 | u8::from(state.persists), 0xea, 0x01, 0, 0]
 }
 
-/// A full status descriptor, with the TransportID of an iSCSI initiator port (SPC-4 §6.15.5, §7.6.4.6).
+/// Returns a full status descriptor, with the TransportID of an iSCSI initiator port (SPC-4 §6.15.5, §7.6.4.6).
 fn full(state: &State, registration: &Registration) -> Vec<u8> {
     let registrant = &registration.registrant;
     let mut name = format!("{},i,0x{:012x}", registrant.initiator, registrant.isid).into_bytes();

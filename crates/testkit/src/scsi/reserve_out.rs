@@ -1,4 +1,4 @@
-//! PERSISTENT RESERVE OUT: registrations and reservations that change (SPC-4 §5.13, §6.16).
+//! PERSISTENT RESERVE OUT: changes to registrations and reservations (SPC-4 §5.13, §6.16).
 
 use super::reservations::{Held, Kind, Registrant, Registration, Reservations, State};
 use super::sense::Sense;
@@ -14,14 +14,14 @@ pub(crate) enum Refusal {
     Check(Sense),
 }
 
-/// What a change did to others.
+/// Effects of a change on other nexuses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Done {
-    /// Whose commands end with it (PREEMPT AND ABORT).
+    /// Registrations of the nexuses whose commands end (PREEMPT AND ABORT).
     pub(crate) aborted: Vec<Registration>,
 }
 
-/// The parameter list, taken apart.
+/// The fields of the parameter list.
 struct Parameters {
     key: u64,
     action_key: u64,
@@ -40,7 +40,7 @@ const REGISTER_AND_IGNORE: u8 = 6;
 /// Bytes of every parameter list that is served.
 const LENGTH: u32 = 24;
 
-/// Starts the command, whose parameter list is to come.
+/// Starts the command, whose parameter list follows.
 pub(super) fn begin(cdb: [u8; 16]) -> Result<Work, Sense> {
     if cdb[1] & 0x1f > REGISTER_AND_IGNORE {
         return Err(Sense::INVALID_FIELD);
@@ -52,7 +52,7 @@ pub(super) fn begin(cdb: [u8; 16]) -> Result<Work, Sense> {
 }
 
 impl Reservations {
-    /// Carries PERSISTENT RESERVE OUT of a nexus out.
+    /// Executes PERSISTENT RESERVE OUT of a nexus.
     pub(crate) fn change(
         &self,
         nexus: &Registrant,
@@ -89,16 +89,16 @@ impl Reservations {
         Ok(Done::default())
     }
 
-    /// Another host registers with a key, not 0, over a nexus of its own.
+    /// Registers another host under a nexus of its own, with a key that is not 0.
     pub fn register_by_another(&self, key: u64) {
         let parameters = Parameters { key: 0, action_key: key, all_ports: false, persists: false };
         let registered = self.lock().register(&another(), &parameters, true);
         debug_assert_eq!(registered, Ok(()), "nothing refuses a registration that ignores keys");
     }
 
-    /// Another host, which has registered, reserves the unit with this type (1, 3, 5 to 8).
+    /// Reserves the unit for the other host, which must be registered, with this type (1, 3, 5 to 8).
     ///
-    /// Returns whether the unit let it.
+    /// Returns whether the unit accepted it.
     pub fn reserve_by_another(&self, code: u8) -> bool {
         let mut state = self.lock();
         let (Some(own), Some(kind)) =
@@ -109,10 +109,10 @@ impl Reservations {
         state.reserve(own, kind).is_ok()
     }
 
-    /// Another host, which has registered, fences those who are registered by the key off: PREEMPT with
-    /// this type, which it has from then on where one of them held the unit.
+    /// Removes the registrations with `key` on behalf of the other host, which must be registered: PREEMPT. If
+    /// one of the removed registrants held the unit, the other host then holds it with type `code`.
     ///
-    /// Returns whether the unit let it.
+    /// Returns whether the unit accepted it.
     pub fn preempt_by_another(&self, key: u64, code: u8) -> bool {
         let mut state = self.lock();
         let (Some(own), Some(kind)) =
@@ -124,7 +124,7 @@ impl Reservations {
     }
 }
 
-/// The nexus of the other host.
+/// Returns the nexus of the other host.
 fn another() -> Registrant {
     Registrant { initiator: "iqn.2026-01.org.example:another".into(), isid: 1, target_port: 1 }
 }
@@ -144,7 +144,7 @@ impl Parameters {
 }
 
 impl State {
-    /// REGISTER and REGISTER AND IGNORE EXISTING KEY (SPC-4 §5.13.7, §5.13.11.2).
+    /// Executes REGISTER or REGISTER AND IGNORE EXISTING KEY (SPC-4 §5.13.7, §5.13.11.2).
     fn register(
         &mut self,
         nexus: &Registrant,
@@ -178,7 +178,7 @@ impl State {
         Ok(())
     }
 
-    /// The end of a registration by its own nexus, and with it of the reservation that it holds alone.
+    /// Removes a registration on request of its own nexus, and the reservation if it was the only holder.
     fn unregister(&mut self, own: &Registration) {
         self.registrations.retain(|it| it != own);
         let Some(held) = self.held.clone() else { return };
@@ -214,7 +214,8 @@ impl State {
         Ok(())
     }
 
-    /// Tells the others that the reservation is gone, where it concerned them (SPC-4 §5.13.11.2.2).
+    /// Reports to the other registrants that the reservation is gone, if it gave them access (SPC-4
+    /// §5.13.11.2.2).
     fn tell_released(&mut self, kind: Kind, own: &Registration) {
         if kind.admits_registrants() {
             self.tell_others(own, Sense::RESERVATIONS_RELEASED);
@@ -234,7 +235,7 @@ impl State {
         self.count();
     }
 
-    /// PREEMPT (SPC-4 §5.13.11.4); those whose registration it ends.
+    /// Executes PREEMPT (SPC-4 §5.13.11.4), and returns the registrations that it removes.
     fn preempt(
         &mut self,
         own: &Registration,
@@ -251,7 +252,7 @@ impl State {
             return Err(Refusal::Check(Sense::INVALID_PARAMETER));
         }
         let is_victim = |it: &Registration| {
-            // Who takes the reservation over keeps its registration, whatever its key.
+            // The nexus that takes the reservation over keeps its registration, whatever its key is.
             !(takes_over && it == own) && (it.key == victim || takes_over && victim == 0)
         };
         let (removed, kept): (Vec<_>, Vec<_>) =

@@ -7,7 +7,7 @@ const DEFERRED: u8 = 0x71;
 /// Byte 0 of fixed format: the INFORMATION field is valid.
 const VALID: u8 = 0x80;
 
-/// Sense key, additional code and qualifier, and the block they are about.
+/// Sense key, additional sense code and qualifier, and the block that they are about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sense {
@@ -17,10 +17,10 @@ pub struct Sense {
     pub asc: u8,
     /// Additional sense code qualifier.
     pub ascq: u8,
-    /// The INFORMATION field: of a medium error the first block that is bad (SBC-3 §4.18.1). Above
-    /// ffffffffh it does not fit the fixed format and is left out.
+    /// The INFORMATION field: for a medium error the first bad block (SBC-3 §4.18.1). A block above ffffffffh
+    /// does not fit the fixed format and is omitted.
     pub information: Option<u64>,
-    /// Whether it is about a command that had ended well before, and not about this one, which is not
+    /// Whether it is about an earlier command, which ended with GOOD, and not about this one, which is not
     /// executed (SPC-4 §4.5.5).
     pub is_deferred: bool,
 }
@@ -83,13 +83,13 @@ impl Sense {
     /// WRITE ERROR - NOT ENOUGH UNSOLICITED DATA (RFC 7143 §11.4.7.2).
     pub const TOO_LITTLE_DATA: Self = Self::new(0x0b, 0x0c, 0x0d);
 
-    /// Any other condition.
+    /// Creates any other condition.
     #[must_use]
     pub const fn new(key: u8, asc: u8, ascq: u8) -> Self {
         Self { key, asc, ascq, information: None, is_deferred: false }
     }
 
-    /// Whether the unit tells of a change, once (SAM-5 §5.14).
+    /// Returns whether it is a unit attention: a change that the unit reports once (SAM-5 §5.14).
     pub(crate) const fn is_unit_attention(self) -> bool {
         self.key == 6
     }
@@ -101,14 +101,14 @@ impl Sense {
         self
     }
 
-    /// Makes the condition a deferred error, of a command that had ended well before.
+    /// Makes the condition a deferred error, of an earlier command that ended with GOOD.
     #[must_use]
     pub const fn deferred(mut self) -> Self {
         self.is_deferred = true;
         self
     }
 
-    /// The sense data in fixed format, 18 bytes (SPC-4 §4.5.3).
+    /// Returns the sense data in fixed format, 18 bytes (SPC-4 §4.5.3).
     #[must_use]
     pub const fn fixed(self) -> [u8; 18] {
         let mut sense = [0; 18];
@@ -125,7 +125,7 @@ impl Sense {
         sense
     }
 
-    /// The data segment of a SCSI response: the length, then the sense data (RFC 7143 §11.4.7).
+    /// Returns the data segment of a SCSI response: the length, then the sense data (RFC 7143 §11.4.7).
     #[must_use]
     pub fn segment(self) -> Vec<u8> {
         let mut segment = vec![0, 18];

@@ -1,6 +1,6 @@
-//! SCSI status codes the target gives (SAM-5 §5.3).
+//! SCSI status codes that the target returns (SAM-5 §5.3).
 
-/// The command did what it should.
+/// The command succeeded.
 pub const GOOD: u8 = 0x00;
 /// Sense data say what went wrong.
 pub const CHECK_CONDITION: u8 = 0x02;

@@ -1,34 +1,34 @@
-//! What ends commands of a unit through all ports that serve it (SAM-5 §7.5, §7.7, SPC-4 §5.13.11.5).
+//! Events that end commands of a unit at all ports that serve it (SAM-5 §7.5, §7.7, SPC-4 §5.13.11.5).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::reservations::{Registrant, Registration};
 
-/// Why commands of a unit end.
+/// An event that ends commands of a unit.
 #[derive(Clone, Debug)]
 pub(crate) enum End {
     /// The nexus resets the unit.
     Reset(Registrant),
     /// The nexus clears the task set.
     Clear(Registrant),
-    /// The nexus takes a registration away, with the commands of those whose it was.
+    /// The nexus removes a registration, and the commands of its nexuses end.
     Preempt(Registrant, Registration),
 }
 
-/// What has ended commands of a unit so far, the oldest first. Clones are handles of one list, so the
+/// The events that ended commands of a unit, the oldest first. Clones are handles of one list, so the
 /// [`Target`](crate::target::Target)s that are ports of the unit share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ends(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// How many there are; asked before each PDU, so without the lock.
+    /// Length of `list`. It is read before each PDU, so it can be read without the lock.
     count: AtomicUsize,
     list: Mutex<Vec<End>>,
 }
 
-/// How far one of the ports has come in that list.
+/// The position of one port in that list.
 #[derive(Debug)]
 pub(crate) struct Seen {
     ends: Ends,
@@ -42,19 +42,19 @@ impl Ends {
         self.0.count.store(list.len(), Ordering::Release);
     }
 
-    /// All that there is concerns nobody who comes now.
+    /// Returns the position at the end of the list: earlier events do not concern a target that joins now.
     pub(crate) fn all_seen(&self) -> Seen {
         Seen { ends: self.clone(), count: self.0.count.load(Ordering::Acquire) }
     }
 }
 
 impl Seen {
-    /// Whether the list is that of this unit.
+    /// Returns whether the list is that of this unit.
     pub(crate) fn is_of(&self, ends: &Ends) -> bool {
         Arc::ptr_eq(&self.ends.0, &ends.0)
     }
 
-    /// The oldest one that was not seen yet.
+    /// Returns the next event that this port has not seen yet.
     pub(crate) fn next(&mut self) -> Option<End> {
         let shared = &self.ends.0;
         if shared.count.load(Ordering::Acquire) == self.count {

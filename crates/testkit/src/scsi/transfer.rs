@@ -8,14 +8,14 @@ use crate::convert::be;
 
 /// RDPROTECT or WRPROTECT in byte 1: the unit has no protection information (SBC-3 §4.22.2).
 pub(super) const PROTECT: u8 = 0xe0;
-/// DPO and FUA in byte 1: served where MODE SENSE tells so with DPOFUA (SBC-3 §6.4.1).
+/// DPO and FUA in byte 1: served if MODE SENSE reports DPOFUA (SBC-3 §6.4.1).
 const DPO_FUA: u8 = 0x18;
 /// FUA in byte 1: the medium itself is read, or written before the command ends.
 const FUA: u8 = 0x08;
 /// Byte 1 of SYNCHRONIZE CACHE: the status comes before the blocks are durable.
 const IMMEDIATE: u8 = 0x02;
 
-/// The blocks a command names.
+/// The blocks that a command names.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     pub(super) lba: u64,
@@ -23,7 +23,7 @@ pub(super) struct Range {
 }
 
 impl Range {
-    /// Reads LBA and length where the form of the CDB has them.
+    /// Reads LBA and length from the CDB.
     pub(super) fn of(cdb: [u8; 16]) -> Self {
         match cdb[0] {
             operation::READ_16
@@ -74,7 +74,7 @@ pub(super) fn write(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
     Ok(Work::Take(sink, range.blocks * size))
 }
 
-/// Makes a written range durable, if the command asks for it. The unit may have become smaller meanwhile.
+/// Makes a written range durable if FUA is set. Fails if the unit became too small meanwhile.
 pub(super) fn finish_write(unit: &Unit, cdb: [u8; 16]) -> Result<(), Sense> {
     let range = Range::of(cdb).check(unit)?;
     if cdb[1] & FUA != 0 {
@@ -83,7 +83,7 @@ pub(super) fn finish_write(unit: &Unit, cdb: [u8; 16]) -> Result<(), Sense> {
     Ok(())
 }
 
-/// With IMMED nothing is promised when the status comes, so nothing is durable then.
+/// Serves SYNCHRONIZE CACHE. With IMMED the status promises nothing, so no block becomes durable.
 pub(super) fn synchronize(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
     let range = Range::of(cdb).check(unit)?;
     unit.disk.count_flush();
@@ -94,7 +94,7 @@ pub(super) fn synchronize(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
     Ok(Work::Done)
 }
 
-/// DPO and FUA, unless the unit serves them.
+/// Returns the bits DPO and FUA, unless the unit serves them.
 fn unserved(unit: &Unit) -> u8 {
     if unit.disk.is_volatile() { 0 } else { DPO_FUA }
 }

@@ -1,4 +1,4 @@
-//! A logical unit: a disk and what it says of itself.
+//! A logical unit: a disk, and what the unit reports about itself.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use crate::disk::RamDisk;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Unit {
-    /// The bytes.
+    /// The disk with the bytes of the unit.
     pub disk: RamDisk,
     /// Vendor, at most 8 ASCII characters.
     pub vendor: String,
@@ -27,20 +27,20 @@ pub struct Unit {
     pub optimal_transfer_blocks: u32,
     /// Whether the unit is thinly provisioned: UNMAP and WRITE SAME with UNMAP are served.
     pub thin: bool,
-    /// Whether the first command of a session meets the unit attention 29h/00h.
+    /// Whether the first command of a session receives the unit attention 29h/00h.
     pub unit_attention: bool,
     /// Logical blocks in a physical block, as a power of two (READ CAPACITY (16)).
     pub physical_block_exponent: u8,
     /// The registrations and the reservation; clones of the unit share them.
     pub reservations: Reservations,
-    /// What has ended commands of it; clones of the unit share that.
+    /// Events that ended commands of the unit; clones of the unit share them.
     pub(crate) ends: Ends,
-    /// The behavior that differs from that of other units.
+    /// Departures from the usual behavior.
     pub behavior: UnitBehavior,
 }
 
 impl Unit {
-    /// A thinly provisioned unit without limits and without unit attention.
+    /// Creates a thinly provisioned unit without limits and without unit attention.
     #[must_use]
     pub fn new(disk: RamDisk) -> Self {
         Self {
@@ -84,7 +84,7 @@ impl Unit {
     }
 }
 
-/// The behavior of a logical unit that differs from that of others.
+/// Departures of a logical unit from the usual behavior.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct UnitBehavior {
@@ -92,42 +92,43 @@ pub struct UnitBehavior {
     pub removable: bool,
     /// Operation codes that the unit does not know.
     pub refused: Vec<u8>,
-    /// Vital product data pages that it has, and refuses.
+    /// Vital product data pages that the unit lists but refuses.
     pub refused_pages: Vec<u8>,
-    /// The designators of VPD page 83h in place of the NAA one.
+    /// The designators of VPD page 83h that replace the NAA designator.
     pub designators: Option<Vec<u8>>,
     /// Whether the allocation length of INQUIRY is taken from its last byte alone (SPC-2).
     pub one_byte_allocation: bool,
-    /// Byte 5 of VPD page B2h in place of the one of a thin unit; UNMAP, and WRITE SAME with UNMAP, are refused
-    /// where LBPU, LBPWS and LBPWS10 say so.
+    /// Byte 5 of VPD page B2h instead of that of a thin unit. UNMAP, and WRITE SAME with UNMAP, are refused if
+    /// LBPU, LBPWS or LBPWS10 is clear for them.
     pub provisioning: Option<u8>,
-    /// Bits 7 and 6 of byte 14 of READ CAPACITY (16), LBPME and LBPRZ, in place of those of a thin
-    /// unit.
+    /// Bits 7 and 6 of byte 14 of READ CAPACITY (16), LBPME and LBPRZ, instead of those of a thin unit.
     pub capacity_provisioning: Option<u8>,
     /// TAS of the control mode page: whether commands that another initiator aborts end with TASK ABORTED,
-    /// and not without a status.
+    /// instead of without a status.
     pub task_aborted_status: bool,
-    /// Whether every REGISTER is carried out and ends with NOT READY, LOGICAL UNIT COMMUNICATION FAILURE, as at LIO without a
-    /// place to store registrations.
+    /// Whether every REGISTER is executed but ends with NOT READY, LOGICAL UNIT COMMUNICATION FAILURE, as on LIO
+    /// without a place to store registrations.
     pub forgetful_registrations: bool,
-    /// Whether registrations under the holder's initiator name count only if the random part of their ISID is the holder's, as at LIO.
+    /// Whether a registration under the holder's initiator name counts only if the random part of its ISID is
+    /// that of the holder, as on LIO.
     pub holder_hides_registrations: bool,
-    /// Whether UNMAP ends with a residual of its whole parameter list, as tgt has it.
+    /// Whether UNMAP ends with a residual of its whole parameter list, as on tgt.
     pub unmap_residual: bool,
-    /// MAXIMUM UNMAP LBA COUNT (VPD page B0h) in place of no limit; UNMAP of more blocks is refused.
+    /// MAXIMUM UNMAP LBA COUNT (VPD page B0h); `None` is no limit. UNMAP of more blocks is refused.
     pub max_unmap_blocks: Option<u32>,
-    /// OPTIMAL UNMAP GRANULARITY and UNMAP GRANULARITY ALIGNMENT (VPD page B0h), in blocks: UNMAP leaves
-    /// a granule as it is that one of its ranges names in part.
+    /// OPTIMAL UNMAP GRANULARITY and UNMAP GRANULARITY ALIGNMENT (VPD page B0h), in blocks. UNMAP does not change
+    /// a granule if its range covers only a part of it.
     pub unmap_granularity: Option<(u32, u32)>,
-    /// Blocks that UNMAP leaves as they are, as any unit may (SBC-3 §4.7.3.4).
+    /// Blocks that UNMAP does not change; any unit may have such blocks (SBC-3 §4.7.3.4).
     pub kept_by_unmap: Range<u64>,
-    /// Whether each session is a separate nexus, as with tgt: the registration of the previous session stays,
-    /// and belongs to no session.
+    /// Whether each session is a separate nexus, as on tgt. The registration of the previous session stays, and
+    /// belongs to no session.
     pub nexus_per_session: bool,
     /// Whether GET LBA STATUS is refused with INVALID FIELD IN CDB.
     pub refuses_lba_status: bool,
-    /// The most runs of blocks in an answer to GET LBA STATUS, in place of one.
+    /// The most runs of blocks in an answer to GET LBA STATUS; `None` is one.
     pub lba_status_runs: Option<usize>,
-    /// The most blocks of a run in such an answer, as of a unit that reports one cluster after the other.
+    /// The most blocks per run in an answer to GET LBA STATUS, as for a unit that reports each cluster
+    /// separately.
     pub lba_status_blocks: Option<u64>,
 }

@@ -6,7 +6,7 @@ use super::sense::Sense;
 use super::unit::Unit;
 use crate::convert::{len32, low16};
 
-/// The pages the unit has.
+/// The pages that the unit has.
 const PAGES: [u8; 6] = [0x00, 0x80, 0x83, 0xb0, 0xb1, 0xb2];
 
 pub(super) fn page(unit: &Unit, port: Option<&TargetPort>, page: u8) -> Result<Vec<u8>, Sense> {
@@ -32,7 +32,7 @@ pub(super) fn page(unit: &Unit, port: Option<&TargetPort>, page: u8) -> Result<V
     Ok(data)
 }
 
-/// One binary NAA designator of the logical unit (SPC-4 §7.8.5), unless others are wanted.
+/// Returns one binary NAA designator of the logical unit (SPC-4 §7.8.5), unless its behavior sets others.
 fn designators(unit: &Unit) -> Vec<u8> {
     if let Some(designators) = &unit.behavior.designators {
         return designators.clone();
@@ -42,7 +42,7 @@ fn designators(unit: &Unit) -> Vec<u8> {
     body
 }
 
-/// Block Limits (SBC-3 §6.5.3); offsets are those of the page less its four bytes of header.
+/// Returns Block Limits (SBC-3 §6.5.3). Offsets are those of the page minus its four bytes of header.
 fn block_limits(unit: &Unit) -> Vec<u8> {
     let mut body = vec![0; 60];
     body[4..8].copy_from_slice(&unit.max_transfer_blocks.to_be_bytes());
@@ -59,14 +59,14 @@ fn block_limits(unit: &Unit) -> Vec<u8> {
     body
 }
 
-/// Block Device Characteristics: a non-rotating medium.
+/// Returns Block Device Characteristics: a non-rotating medium.
 fn characteristics() -> Vec<u8> {
     let mut body = vec![0; 60];
     body[1] = 1;
     body
 }
 
-/// Logical Block Provisioning: how blocks are given back, and the type "thin".
+/// Returns Logical Block Provisioning: the commands that deallocate blocks, and the type "thin".
 fn block_provisioning(unit: &Unit) -> Vec<u8> {
     if unit.thin { vec![0, provisioning::ways(unit), 2, 0] } else { vec![0; 4] }
 }

@@ -1,18 +1,18 @@
-//! What a command moves, and between where.
+//! The data that a command moves, with their source or sink.
 
 use bytes::Bytes;
 
 use crate::convert::{clamp32, index};
 use crate::disk::RamDisk;
 
-/// What a command moves.
+/// The data that a command moves.
 #[derive(Debug)]
 pub(crate) enum Work {
     /// Nothing; its status is GOOD.
     Done,
     /// Data to the initiator.
     Send(Source),
-    /// Data from the initiator, this many bytes by the CDB.
+    /// Data from the initiator, with their number of bytes by the CDB.
     Take(Sink, u64),
 }
 
@@ -38,7 +38,7 @@ pub(crate) enum Sink {
         offset: u64,
         inverted: Option<u64>,
     },
-    /// The same, when the command is executed.
+    /// Holds the data until the command is executed, and then writes them to `sink`.
     Late {
         sink: Box<Self>,
         data: Vec<u8>,
@@ -48,7 +48,7 @@ pub(crate) enum Sink {
 }
 
 impl Work {
-    /// The same, with the first byte of this block wrong.
+    /// Inverts the first byte of this block on its way.
     pub(crate) fn with_inverted(mut self, block: Option<u64>) -> Self {
         if let (
             Some(block),
@@ -63,7 +63,7 @@ impl Work {
 }
 
 impl Source {
-    /// How many bytes there are.
+    /// Returns the number of bytes.
     pub(crate) fn length(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
@@ -71,12 +71,12 @@ impl Source {
         }
     }
 
-    /// The data as they are now.
+    /// Reads the data now, so that later writes do not change them.
     pub(crate) fn fixed(self) -> Self {
         Self::Bytes(self.read(0, clamp32(self.length())))
     }
 
-    /// A piece of the data.
+    /// Returns a piece of the data.
     pub(crate) fn read(&self, from: u32, length: u32) -> Bytes {
         let (start, end) = (from as usize, from as usize + length as usize);
         match self {
@@ -93,7 +93,7 @@ impl Source {
 }
 
 impl Sink {
-    /// The same for a command that is executed later than its data come.
+    /// Makes the sink hold the data of a command that is executed later.
     pub(crate) fn put_off(self) -> Self {
         match self {
             Self::Disk { .. } => Self::Late { sink: Box::new(self), data: Vec::new() },
@@ -101,14 +101,14 @@ impl Sink {
         }
     }
 
-    /// Writes what was put off.
+    /// Writes the data that were held.
     pub(crate) fn execute(&mut self) {
         if let Self::Late { sink, data } = self {
             sink.write(0, data);
         }
     }
 
-    /// Writes some blocks of what was put off.
+    /// Writes some blocks of the data that were held.
     pub(crate) fn execute_part(&mut self, mut is_done: impl FnMut(&u64) -> bool) {
         let Self::Late { sink, data } = self else { return };
         let Self::Disk { disk, offset, .. } = &mut **sink else { return };
@@ -140,7 +140,7 @@ impl Sink {
         }
     }
 
-    /// The parameter list that came, empty for a disk.
+    /// Returns the parameter list that arrived; empty for a disk.
     pub(crate) fn parameters(&self) -> &[u8] {
         match self {
             Self::Parameters(bytes) => bytes,
@@ -149,13 +149,13 @@ impl Sink {
     }
 }
 
-/// Read data cut at the allocation length of the CDB.
+/// Returns read data, cut at the allocation length of the CDB.
 pub(super) fn answer(mut data: Vec<u8>, allocation: u64) -> Work {
     data.truncate(index(allocation));
     Work::Send(Source::Bytes(Bytes::from(data)))
 }
 
-/// Where in a piece of `length` bytes from `start` the byte at `offset` lies.
+/// Returns the place of the byte at `offset` in a piece of `length` bytes from `start`.
 fn place_of(offset: Option<u64>, start: u32, length: usize) -> Option<usize> {
     let place = index(offset?.checked_sub(u64::from(start))?);
     (place < length).then_some(place)

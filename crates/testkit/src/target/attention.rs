@@ -1,4 +1,4 @@
-//! Unit attentions, and what leads to them (SAM-5 §5.14).
+//! Unit attentions, and the events that cause them (SAM-5 §5.14).
 
 use super::node::Target;
 use super::session::{Nexus, Session};
@@ -7,9 +7,9 @@ use crate::conn_id::ConnId;
 use crate::scsi::{self, AccessState, Sense, TargetPort, Unit};
 
 impl Target {
-    /// Restarts the target as after a loss of power: all connections break, the volatile caches of
-    /// its disks are empty, and each nexus meets the unit attention POWER ON, RESET, OR BUS DEVICE
-    /// RESET OCCURRED at each unit.
+    /// Restarts the target as after a loss of power: all connections break, the volatile caches of its disks are
+    /// empty, and each nexus receives the unit attention POWER ON, RESET, OR BUS DEVICE RESET OCCURRED from each
+    /// unit.
     pub fn restart(&mut self) {
         self.give_up(|_| true);
         for unit in self.config.units.values() {
@@ -28,9 +28,8 @@ impl Target {
         }
     }
 
-    /// Puts another unit behind a number, as a storage system does that maps another volume there:
-    /// each session meets the unit attention REPORTED LUNS DATA HAS CHANGED. Commands in flight go
-    /// on with the old unit.
+    /// Replaces the unit of a number, as a storage system does that maps another volume there. Each session
+    /// receives the unit attention REPORTED LUNS DATA HAS CHANGED. Commands in flight continue on the old unit.
     pub fn replace_unit(&mut self, number: u16, unit: Unit) {
         self.replace_unit_and_tell(number, unit, Sense::LUNS_CHANGED);
     }
@@ -52,9 +51,8 @@ impl Target {
         self.config.units.insert(number, unit);
     }
 
-    /// Changes what the ports of the target serve of its units. Each session meets the unit attention
-    /// ASYMMETRIC ACCESS STATE CHANGED, but not from ports that have begun to change. Commands in flight
-    /// go on.
+    /// Sets the access state of the ports of the target. Each session receives the unit attention ASYMMETRIC
+    /// ACCESS STATE CHANGED, except for a change to [`AccessState::Transitioning`]. Commands in flight continue.
     pub fn set_access(&mut self, state: AccessState) {
         if std::mem::replace(&mut self.config.access, state) == state
             || state == AccessState::Transitioning
@@ -68,13 +66,15 @@ impl Target {
         }
     }
 
-    /// What the target serves of its units: as much as the group of its port, and as it was told to.
+    /// Returns the access state of the target: the configured one, or that of its port group if the configured
+    /// one is the default.
     pub(super) fn access(&self) -> AccessState {
         let group = self.config.port.as_ref().map(TargetPort::state);
         group.filter(|_| self.config.access == AccessState::default()).unwrap_or(self.config.access)
     }
 
-    /// Carries SET TARGET PORT GROUPS out: all sessions but the one that asked for it are told (SPC-4 §6.45).
+    /// Executes SET TARGET PORT GROUPS. All sessions except the one that sent it receive a unit attention (SPC-4
+    /// §6.45).
     pub(super) fn set_port_groups(&mut self, id: ConnId, parameters: &[u8]) -> Result<(), Outcome> {
         let Some(port) = &self.config.port else { return Ok(()) };
         let changes = port.groups.set(parameters).map_err(Outcome::check)?;
@@ -84,7 +84,7 @@ impl Target {
         Ok(())
     }
 
-    /// Has a session meet what has changed of the array's ports since it was told last.
+    /// Queues unit attentions for the changes of the array's ports that a session does not know yet.
     fn learn_ports(&mut self, id: ConnId) {
         let Some(changes) = self.config.port.as_ref().map(|port| port.groups.changes()) else {
             return;
@@ -98,8 +98,8 @@ impl Target {
         }
     }
 
-    /// The reset of a unit, if its cache is volatile: what was not flushed is lost, and so are the
-    /// commands of all sessions, of which some may have been told that they are done.
+    /// Resets a unit, if its cache is volatile. Writes that were not flushed are lost, even if they were reported
+    /// as done, and the commands of all sessions end.
     pub(super) fn reset_cache(&mut self, number: u16) {
         let Some(unit) = self.config.units.get(&number) else { return };
         if !unit.disk.is_volatile() {
@@ -113,7 +113,7 @@ impl Target {
         }
     }
 
-    /// What a new session has to be told, and what it knows.
+    /// Sets up the unit attentions of a new session, and the changes that it knows.
     pub(super) fn prepare_attentions(&mut self, session: &mut Session) {
         session.attentions.known_changes =
             self.config.port.as_ref().map_or(0, |port| port.groups.changes());
@@ -133,8 +133,7 @@ impl Target {
         }
     }
 
-    /// Whether a command has met a unit attention that is reported once all data of the command have
-    /// arrived.
+    /// Returns whether a command will end with a unit attention once all its data have arrived.
     #[must_use]
     pub fn withholds_attention(&self) -> bool {
         let tasks = self.sessions.values().flat_map(|session| session.tasks.values());
@@ -143,7 +142,7 @@ impl Target {
         senses.any(|sense| sense.is_unit_attention())
     }
 
-    /// Reports a pending unit attention, once.
+    /// Returns a pending unit attention as an error, once.
     pub(super) fn meet_attention(
         &mut self,
         id: ConnId,
@@ -179,7 +178,7 @@ impl Target {
         self.meet_deferred_error(nexus, number)
     }
 
-    /// Reports that a cached write has failed, to each nexus once (SPC-4 §4.5.7).
+    /// Returns the deferred error of a cached write that has failed, to each nexus once (SPC-4 §4.5.7).
     fn meet_deferred_error(&mut self, nexus: Nexus, number: u16) -> Result<(), Sense> {
         let unit = self.config.units.get(&number);
         let errors = unit.map_or(0, |unit| unit.disk.deferred_errors());

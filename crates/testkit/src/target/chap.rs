@@ -8,7 +8,7 @@ use crate::config::{Chap, ChapIdentity, Encoding, Reflection};
 use crate::text::Pairs;
 
 impl Target {
-    /// One step of the exchange; the pairs to answer with.
+    /// Takes one step of the exchange, and returns the pairs to answer with.
     pub(super) fn chap_step(
         &mut self,
         progress: &mut Progress,
@@ -85,7 +85,7 @@ fn check_response(
     }
 }
 
-/// The hash over identifier, secret and challenge; empty for an unknown algorithm.
+/// Returns the hash over identifier, secret and challenge; empty for an unknown algorithm.
 #[must_use]
 fn response(algorithm: u8, identifier: u8, secret: &[u8], challenge: &[u8]) -> Vec<u8> {
     let message = [&[identifier], secret, challenge].concat();
@@ -110,7 +110,7 @@ fn encode(encoding: Encoding, bytes: &[u8]) -> String {
     }
 }
 
-/// Three bytes as four digits; "=" fills up the last group.
+/// Encodes up to three bytes as four digits; "=" fills up the last group.
 fn base64_group(bytes: &[u8]) -> [char; 4] {
     let at = |index: usize| u32::from(bytes.get(index).copied().unwrap_or(0));
     let bits = at(0) << 16 | at(1) << 8 | at(2);
@@ -120,7 +120,7 @@ fn base64_group(bytes: &[u8]) -> [char; 4] {
     })
 }
 
-/// A binary value in hexadecimal or base64 (RFC 7143 §6.1).
+/// Decodes a binary value in hexadecimal or base64 (RFC 7143 §6.1).
 fn decode(text: &str) -> Option<Vec<u8>> {
     let (form, digits) = text.split_at_checked(2)?;
     match form {
@@ -130,7 +130,7 @@ fn decode(text: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// An odd number of digits leaves out the leading zero.
+/// Decodes hexadecimal digits. An odd number of them means that the leading zero is omitted.
 fn decode_hex(digits: &str) -> Option<Vec<u8>> {
     let whole = format!("{}{digits}", if digits.len() % 2 == 1 { "0" } else { "" });
     let pairs = whole.as_bytes().chunks(2);

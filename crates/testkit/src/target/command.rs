@@ -18,7 +18,8 @@ use crate::pdu::Pdu;
 use crate::scsi::{self, Sense, Sink, Source, Work, operation};
 
 impl Target {
-    /// Takes a request that has a `CmdSN`: at once, in its turn, or not at all.
+    /// Takes a request that has a `CmdSN`. An immediate request is delivered now, any other one in its turn. A
+    /// request outside the window is dropped.
     pub(super) fn arrive(&mut self, id: ConnId, pdu: Pdu) {
         if pdu.immediate() {
             return self.deliver(id, &pdu);
@@ -31,7 +32,7 @@ impl Target {
         self.deliver_in_order(id);
     }
 
-    /// Delivers what has its turn now. Also called when a gap was closed.
+    /// Delivers the requests whose turn has come. Also called after a gap was closed.
     pub(super) fn deliver_in_order(&mut self, id: ConnId) {
         while let Some(early) = self.session_of(id).and_then(|session| session.next_in_order()) {
             self.deliver(early.connection, &early.pdu);
@@ -114,8 +115,8 @@ impl Target {
         Ok(work.with_inverted(inverted))
     }
 
-    /// Lets the faults of its blocks have a command before it is executed; the block that is to have
-    /// a wrong byte.
+    /// Applies the faults of its blocks to a command before it is executed. Returns the block that gets a wrong
+    /// byte.
     fn meet_faults(&mut self, task: &mut Task) -> Result<Option<u64>, Outcome> {
         let met = self.command_faults(task.connection, task.lun, task.cdb, &[]);
         task.delays = Delays { answer: met.delay, execution: met.late };
@@ -125,7 +126,7 @@ impl Target {
         met.failure.map_or(Ok(met.inverted), Err)
     }
 
-    /// A command without data, or one that fails; unsolicited data of it are taken and thrown away.
+    /// Starts a command without data, or one that fails. Its unsolicited data are received and discarded.
     fn start_nothing(&mut self, mut task: Task, pdu: &Pdu, outcome: Outcome) {
         task.outcome = outcome;
         let write = WriteTransfer::new(Sink::Discard, 0, pdu);
@@ -155,7 +156,7 @@ impl Target {
         self.send_read(id, itt, source);
     }
 
-    /// Sends what a command reads, as it is now.
+    /// Queues the data that a command reads, and its status.
     pub(super) fn send_read(&mut self, id: ConnId, itt: u32, source: Source) {
         let Some(session) = self.session_of(id) else { return };
         let Some(task) = session.tasks.get(&itt) else { return };
@@ -193,14 +194,14 @@ impl Target {
         self.plan_write(id, itt);
     }
 
-    /// Whether the unit reports all of a parameter list that it has taken as left over.
+    /// Returns whether the unit reports the whole parameter list as residual, although it has taken it.
     fn miscounts(&self, task: &Task) -> bool {
         let unit =
             self.config.lun_form.decode(task.lun).and_then(|lun| self.config.units.get(&lun));
         task.cdb[0] == operation::UNMAP && unit.is_some_and(|unit| unit.behavior.unmap_residual)
     }
 
-    /// Whether a command brings data that the negotiation forbids (RFC 7143 §13.10, §13.11).
+    /// Returns whether a command brings data that the negotiation forbids (RFC 7143 §13.10, §13.11).
     fn is_unexpected(&mut self, id: ConnId, pdu: &Pdu) -> bool {
         let Some(session) = self.session_of(id) else { return false };
         let params = &session.params;
@@ -214,7 +215,8 @@ impl Target {
         }
     }
 
-    /// Data-Out: for a task, for a command that waits for its turn, or for neither any more.
+    /// Takes a Data-Out of a task, or of a command that waits for its turn. Ignores it if neither exists any
+    /// more.
     pub(super) fn data_out(&mut self, id: ConnId, pdu: &Pdu) {
         let Some(session) = self.session_of(id) else { return };
         if let Some(early) = session.early_by_tag(pdu.itt()) {
@@ -237,7 +239,7 @@ impl Target {
         }
     }
 
-    /// Once the unsolicited data are in: asks for the rest.
+    /// Asks for the remaining data once the unsolicited data have arrived.
     fn plan_write(&mut self, id: ConnId, itt: u32) {
         let behavior = self.config.r2t.clone();
         let Some(session) = self.session_of(id) else { return };
@@ -275,8 +277,8 @@ impl Target {
         self.end_write(id, itt, finished, r2ts);
     }
 
-    /// Lets the faults of its blocks have an UNMAP whose parameter list has come: of all others the blocks were known, and
-    /// counted, at the start.
+    /// Applies the faults of its blocks to an UNMAP once its parameter list has arrived, which names the blocks.
+    /// For all other commands the CDB names the blocks, and the faults were applied and counted at the start.
     fn meet_faults_of_list(
         &mut self,
         id: ConnId,
@@ -297,7 +299,7 @@ impl Target {
         met.failure.map_or(Ok(()), Err)
     }
 
-    /// Executes a command whose parameter list has come.
+    /// Executes a command whose parameter list has arrived.
     fn finish(
         &mut self,
         id: ConnId,
@@ -336,7 +338,7 @@ impl Target {
         self.respond(id, itt, r2ts);
     }
 
-    /// Lets R2Ts go once as many writes wait as are to be gathered; the newest first.
+    /// Sends the R2Ts of waiting writes, newest write first, once `gather_tasks` of them wait.
     fn release_writes(&mut self, id: ConnId) {
         let gather = self.config.r2t.gather_tasks;
         let Some(session) = self.session_of(id) else { return };
@@ -380,7 +382,7 @@ impl Target {
         Some(r2t)
     }
 
-    /// The SCSI response of a task (RFC 7143 §11.4).
+    /// Queues the SCSI response of a task, with `numbered` as its `ExpDataSN` (RFC 7143 §11.4).
     pub(super) fn respond(&mut self, id: ConnId, itt: u32, numbered: u32) {
         let zero = self.config.data_in.zero_exp_data_sn;
         let Some(session) = self.session_of(id) else { return };

@@ -14,17 +14,17 @@ use crate::frame::Framing;
 use crate::opcode::Opcode;
 use crate::pdu::Pdu;
 
-/// How far a connection is (RFC 7143 §8.1.2).
+/// The phase of a connection (RFC 7143 §8.1.2).
 #[derive(Debug)]
 pub(crate) enum Phase {
     Login(Box<Login>),
     FullFeature,
-    /// Everything that is queued still goes out.
+    /// The connection closes once everything that is queued has been sent.
     Closing,
     Closed,
 }
 
-/// What waits to be sent.
+/// A PDU or a read that waits to be sent.
 #[derive(Debug)]
 pub(crate) enum Outgoing {
     Pdu(Pdu),
@@ -39,7 +39,8 @@ impl Outgoing {
         }
     }
 
-    /// How many R2Ts or Data-Ins have gone out for the task that this answers; `None` for what is no answer.
+    /// Returns the number of R2Ts or Data-Ins that were sent for the task of this answer; `None` if this is no
+    /// answer.
     pub(crate) fn numbered(&self) -> Option<u32> {
         match self {
             Self::Pdu(pdu) => pdu.is(Opcode::ScsiResponse).then(|| pdu.u32_at(36)),
@@ -48,13 +49,13 @@ impl Outgoing {
     }
 }
 
-/// An answer that waits.
+/// An answer that is sent after a delay.
 #[derive(Debug)]
 pub(crate) struct Delayed {
     pub(crate) connection: ConnId,
     pub(crate) outgoing: Outgoing,
     pub(crate) delay: Duration,
-    /// When it goes out; unknown until the caller tells the time.
+    /// When it is sent; unknown until the next call of `Target::advance`.
     pub(crate) due: Option<Instant>,
 }
 
@@ -64,11 +65,11 @@ impl Delayed {
     }
 }
 
-/// A text exchange under way.
+/// A text exchange in progress.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TextExchange {
     pub(crate) request: Vec<u8>,
-    /// What is left of the answer, once there is one.
+    /// The part of the answer that was not sent yet, once there is an answer.
     pub(crate) answer: Option<Bytes>,
 }
 
@@ -83,7 +84,7 @@ pub(crate) struct Connection {
     pub(crate) segment: u32,
     /// The next `StatSN`.
     pub(crate) stat_sn: u32,
-    /// Window shown during login, before there is a session.
+    /// `CmdSN` of the latest login request: the start of the window while there is no session.
     pub(crate) login_cmd_sn: u32,
     pub(crate) inbox: BytesMut,
     pub(crate) outbox: Outbox,
@@ -92,11 +93,11 @@ pub(crate) struct Connection {
     pub(crate) tallies: Tallies,
 }
 
-/// What is still to be put into the outbox.
+/// PDUs that were not put into the outbox yet.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     pub(crate) queue: VecDeque<Outgoing>,
-    /// PDUs that a fault puts behind so many more.
+    /// PDUs that a fault holds back, each with the number of PDUs that are sent before it.
     pub(crate) behind: Vec<(u32, Pdu)>,
 }
 
@@ -122,7 +123,7 @@ impl Connection {
         matches!(self.phase, Phase::Closed)
     }
 
-    /// Loses everything that is queued.
+    /// Closes the connection, and discards everything that is queued.
     pub(crate) fn cut(&mut self) {
         self.phase = Phase::Closed;
         self.waiting = Waiting::default();

@@ -1,4 +1,4 @@
-//! Faults at their moment.
+//! Application of faults when they are due.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -12,31 +12,31 @@ use crate::fault::{Blocks, Effect, Fault, Trigger};
 use crate::pdu::Pdu;
 use crate::scsi::{self, Sense};
 
-/// What a fault counts: its connection, when it names one, else all of them.
+/// What a fault counts: PDUs of its connection if it names one, otherwise of all connections.
 struct Scope<'a> {
     sent: &'a Tally,
     received: &'a Tally,
 }
 
-/// What the faults of blocks do to one command.
+/// Effects of the faults of blocks on one command.
 #[derive(Debug, Default)]
 pub(super) struct CommandFaults {
     /// How it ends instead of being executed.
     pub(super) failure: Option<Outcome>,
-    /// How late it is answered.
+    /// Delay of its answer.
     pub(super) delay: Duration,
-    /// How late it is executed.
+    /// Delay of its execution.
     pub(super) late: Duration,
-    /// Whether what the cache holds of its blocks is lost.
+    /// Whether the cached content of its blocks is lost.
     loses_cached: bool,
-    /// The block of which the first byte is wrong.
+    /// The block whose first byte is wrong.
     pub(super) inverted: Option<u64>,
     /// Whether its connection breaks.
     pub(super) breaks: bool,
 }
 
 impl CommandFaults {
-    /// Adds an effect at a block; whether it ends the command.
+    /// Adds an effect at a block, and returns whether it ends the command.
     fn add(&mut self, effect: &Effect, block: u64) -> bool {
         match effect {
             Effect::Sense(sense) | Effect::LoseCached(sense) => {
@@ -67,14 +67,14 @@ impl CommandFaults {
     }
 }
 
-/// The first block of a range that is among those of a fault.
+/// Returns the first block of a range that a fault covers.
 fn first_of(blocks: Blocks, range: &Range<u64>) -> Option<u64> {
     let first = range.start.max(blocks.first);
     (first < range.end && first <= blocks.last).then_some(first)
 }
 
 impl Target {
-    /// Counts a PDU of the initiator and lets faults have it; `None` when it is lost.
+    /// Counts a PDU of the initiator, and applies the faults that are due. Returns `None` if the PDU is lost.
     pub(super) fn receiving_faults(&mut self, id: ConnId, mut pdu: Pdu) -> Option<Pdu> {
         let code = pdu.header[0];
         self.connections[id.0].tallies.received.count(code);
@@ -95,7 +95,7 @@ impl Target {
         Some(pdu)
     }
 
-    /// Counts a PDU of the target; the faults that are due with it.
+    /// Counts a PDU of the target, and returns the faults that are due.
     pub(super) fn sending_faults(&mut self, id: ConnId, pdu: &Pdu) -> Vec<Fault> {
         let code = pdu.header[0];
         self.connections[id.0].tallies.sent.count(code);
@@ -106,7 +106,8 @@ impl Target {
         })
     }
 
-    /// Closes a connection on which too many bytes have come; `partial` ones are no PDU yet.
+    /// Closes a connection on which more bytes have arrived than a fault allows. `partial` is the number of bytes
+    /// of an incomplete PDU.
     pub(super) fn cut_after_received(&mut self, id: ConnId, partial: usize) {
         let Some(connection) = self.connections.get(id.0) else { return };
         let bytes = connection.tallies.received.bytes + partial as u64;
@@ -119,7 +120,7 @@ impl Target {
         }
     }
 
-    /// How many bytes too many are sent, when a fault limits them.
+    /// Returns how many of the sent bytes exceed the limit of a fault.
     pub(super) fn excess_sent(&mut self, id: ConnId) -> Option<u64> {
         let sent = self.connections[id.0].tallies.sent.bytes;
         let due = self.take_faults(
@@ -130,8 +131,8 @@ impl Target {
         Some(sent - limit)
     }
 
-    /// Counts a command against the faults of the blocks it reaches, in the order in which they are
-    /// configured, up to the first that ends it.
+    /// Applies the faults of the blocks that a command reaches, in the order of the configuration, up to the
+    /// first one that ends the command.
     pub(super) fn command_faults(
         &mut self,
         id: ConnId,
@@ -182,7 +183,7 @@ impl Target {
         met
     }
 
-    /// Takes the faults out of the configuration whose moment has come.
+    /// Removes the faults that are due from the configuration, and returns them.
     fn take_faults(&mut self, id: ConnId, due: impl Fn(Trigger, &Scope<'_>) -> bool) -> Vec<Fault> {
         if self.config.faults.is_empty() {
             return Vec::new();

@@ -1,5 +1,6 @@
-//! Commands that are complete, and are executed later, as a fault or the configuration has it: also after their connection is lost, until
-//! their nexus is reinstated or logs out, or a task management function ends them (SAM-5 §5.5, RFC 7143 §6.3.5).
+//! Commands whose data have arrived and whose execution is delayed, by a fault or by the configuration. They are
+//! executed even after their connection is lost, unless their nexus is reinstated or logs out, or a task
+//! management function ends them (SAM-5 §5.5, RFC 7143 §6.3.5).
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use crate::convert::be32;
 use crate::disk::scramble;
 use crate::scsi;
 
-/// Ends commands that wait to be executed. Where the configuration tears commands, some of their blocks are written.
+/// Ends commands that wait to be executed. If the configuration tears commands, some of their blocks are written.
 pub(super) fn give_up(
     waiting: &mut Vec<Late>,
     torn_commands: Option<u64>,
@@ -24,7 +25,7 @@ pub(super) fn give_up(
 }
 
 impl Late {
-    /// Writes some of its blocks: none or all of them now and then, and otherwise any.
+    /// Writes some of its blocks, drawn from `seed`: sometimes none or all, otherwise any of them.
     fn tear(self, seed: u64) {
         let Self { unit, cdb, itt, work: LateWork::Write(mut write), .. } = self else { return };
         let drawn = scramble(seed ^ u64::from(itt) << 32 ^ u64::from(be32(&cdb[2..])));
@@ -36,7 +37,7 @@ impl Late {
 }
 
 impl Target {
-    /// Puts a command off that is complete.
+    /// Delays the execution of a command whose data have arrived.
     pub(super) fn put_off(&mut self, id: ConnId, itt: u32, work: LateWork) {
         let Some(session) = self.session_of(id) else { return };
         let nexus = session.nexus.clone();
@@ -55,13 +56,14 @@ impl Target {
         give_up(&mut self.late, self.config.torn_commands, is_ended);
     }
 
-    /// The same for all that wait at a unit.
+    /// Ends all commands of a unit that wait to be executed.
     pub(super) fn give_up_of_unit(&mut self, number: u16) {
         let form = self.config.lun_form;
         self.give_up(|late| form.decode(late.lun) == Some(number));
     }
 
-    /// How late the next command is executed whose place among others is free.
+    /// Returns the delay of the execution of the next command; zero unless it is SIMPLE, so that its order is
+    /// free.
     pub(super) fn next_execution_delay(&mut self, is_simple: bool) -> Duration {
         let delays = &self.config.execution_delays;
         if delays.is_empty() || !is_simple {
@@ -72,7 +74,7 @@ impl Target {
         delay
     }
 
-    /// Executes what is due by now, by the order in which it is due.
+    /// Executes the commands that are due at `now`, in the order of their due times.
     pub(super) fn execute_late(&mut self, now: Instant) {
         for late in &mut self.late {
             late.due.get_or_insert(now + late.delay);
@@ -104,13 +106,13 @@ impl Target {
         }
     }
 
-    /// When the next command is executed that was put off, whether or not its connection is still there.
+    /// Returns when the next delayed command is executed, whether or not its connection still exists.
     #[must_use]
     pub fn next_execution(&self) -> Option<Instant> {
         self.late.iter().filter_map(|late| late.due).min()
     }
 
-    /// Whether a command waits to be executed whose connection is gone.
+    /// Returns whether a command waits to be executed and its connection is closed.
     #[must_use]
     pub fn has_orphans(&self) -> bool {
         self.late.iter().any(|late| self.connections[late.connection.0].is_closed())

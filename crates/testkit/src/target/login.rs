@@ -20,7 +20,7 @@ const SECURITY: u8 = 0;
 const FULL_FEATURE: u8 = 3;
 
 impl Target {
-    /// One login request.
+    /// Handles one login request.
     pub(super) fn login(&mut self, id: ConnId, pdu: &Pdu) {
         if self.config.login.silent {
             return;
@@ -80,7 +80,7 @@ impl Target {
         Ok(answer)
     }
 
-    /// Who wants to log in, and to what.
+    /// Reads the names of initiator and target from the first request, and refuses a login that does not fit.
     fn identify(&mut self, login: &mut Login, pdu: &Pdu, pairs: &Pairs) -> Result<(), Refusal> {
         self.refuse_by_configuration()?;
         login.discovery = pairs.get("SessionType") == Some("Discovery");
@@ -111,7 +111,7 @@ impl Target {
         Err(Refusal(class, detail))
     }
 
-    /// A TSIH other than 0 asks for a further connection of that session.
+    /// Checks the TSIH. A value other than 0 asks for a further connection of that session.
     fn check_tsih(&mut self, login: &Login, pdu: &Pdu) -> Result<(), Refusal> {
         if pdu.tsih() == 0 {
             return Ok(());
@@ -135,7 +135,7 @@ impl Target {
         }
     }
 
-    /// What the target says unasked: once per login, and once per stage.
+    /// Appends the keys that the target declares by itself: some once per login, others once per stage.
     fn declare(&self, login: &mut Login, pdu: &Pdu, answer: &mut Pairs) {
         if !login.declared && !login.discovery {
             let group = self.config.portal_group.map(|group| group.to_string());
@@ -157,7 +157,7 @@ impl Target {
         }
     }
 
-    /// Appends a pair unless the configuration has something else to say.
+    /// Appends a pair, unless the configuration omits it or replaces its value.
     fn say(&self, answer: &mut Pairs, key: &str, value: Option<String>) {
         let value = match self.config.keys.answers.get(key) {
             Some(Answer::Omit) => None,
@@ -195,7 +195,7 @@ impl Target {
         Ok(())
     }
 
-    /// The first method of the offer that will do.
+    /// Chooses CHAP if it is required, and otherwise None.
     fn choose_method(&self, login: &mut Login, offer: &str) -> Result<&'static str, Refusal> {
         let offers = |method| offer.split(',').any(|offered| offered == method);
         if self.wants_chap(login) {
@@ -243,7 +243,7 @@ impl Target {
         Ok(())
     }
 
-    /// The next part of the answer. Only the last part may agree to leave the stage.
+    /// Returns the next part of the answer. Only the last part may agree to leave the stage.
     fn answer_part(&mut self, id: ConnId, login: &mut Login, pdu: &Pdu) -> Result<Pdu, Refusal> {
         let mut response = response_to(pdu, self.config.login.version_active);
         let mut rest = login.answer.take().unwrap_or_default();
@@ -302,7 +302,7 @@ impl Target {
         tsih
     }
 
-    /// A new session; an old one of the same nexus is reinstated, that is, dropped (RFC 7143 §6.3.5).
+    /// Starts a session. An old session of the same nexus is reinstated, that is, dropped (RFC 7143 §6.3.5).
     fn start_session(&mut self, login: &Login, pdu: &Pdu) -> u16 {
         let old = self.sessions.values().find(|session| session.nexus == login.nexus);
         for id in old.map(|session| session.connections.clone()).unwrap_or_default() {
@@ -320,7 +320,7 @@ impl Target {
         tsih
     }
 
-    /// A connection with the CID of a new one is replaced by it (RFC 7143 §6.3.4).
+    /// Drops the connection whose CID a new one has, and which it replaces (RFC 7143 §6.3.4).
     fn drop_connection_with(&mut self, tsih: u16, cid: u16) {
         let Some(session) = self.sessions.get(&tsih) else { return };
         let old = session.connections.iter().find(|old| self.connections[old.0].cid == cid);
@@ -345,13 +345,13 @@ impl Target {
     }
 }
 
-/// Keys that do not belong into the security stage.
+/// Returns whether a key does not belong in the security stage.
 fn is_foreign(key: &str) -> bool {
     let known = ["SessionType", "InitiatorName", "InitiatorAlias", "TargetName", "AuthMethod"];
     !known.contains(&key) && !key.starts_with("CHAP_")
 }
 
-/// A response in the stage of the request, T=0.
+/// Creates a response in the stage of the request, with T=0.
 fn response_to(pdu: &Pdu, version_active: u8) -> Pdu {
     let mut response = Pdu::new(Opcode::LoginResponse);
     response.header[1] = pdu.csg() << 2;

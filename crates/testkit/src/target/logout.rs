@@ -28,7 +28,7 @@ impl Target {
         }
         self.give_up(|late| leaving.contains(&late.connection));
         for connection in leaving {
-            // Another connection is closed by one that still works: it is gone, or as good as gone.
+            // A connection that closes another one still works; the other one is gone, or treated as gone.
             if pdu.function() == CLOSE_CONNECTION && connection != id {
                 self.close(connection);
             } else {
@@ -38,8 +38,8 @@ impl Target {
         self.answer_logout(id, pdu, self.config.logout_response);
     }
 
-    /// Stops what came over a connection of the session that is gone already: who is told that there is no
-    /// such connection takes its commands for ended.
+    /// Stops the delayed commands of a connection of the session that is gone already. An initiator takes the
+    /// response that there is no such connection as the end of its commands.
     fn stop_late_commands_of(&mut self, id: ConnId, cid: u16) {
         let session = self.connections[id.0].session;
         let connections = &self.connections;

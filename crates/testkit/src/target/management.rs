@@ -50,7 +50,7 @@ impl Target {
         self.enqueue(id, Outgoing::Pdu(response));
     }
 
-    /// Ends one task, or makes up for a command that never came (RFC 7143 §11.5.5).
+    /// Ends one task. If its command never arrived, gives its `CmdSN` up (RFC 7143 §11.5.5).
     fn abort_task(&mut self, id: ConnId, pdu: &Pdu) -> u8 {
         let tag = pdu.referenced_tag();
         let finds_early_tasks = !self.config.early_tasks_unknown;
@@ -70,7 +70,7 @@ impl Target {
         COMPLETE
     }
 
-    /// Ends the tasks of a session with a unit.
+    /// Ends the tasks of a session for a unit.
     fn abort_unit(&mut self, id: ConnId, lun: u64) -> u8 {
         if self.number_of(lun).is_none() {
             return NO_SUCH_LUN;
@@ -79,7 +79,7 @@ impl Target {
         COMPLETE
     }
 
-    /// Ends the tasks of all sessions with a unit.
+    /// Ends the tasks of all sessions for a unit.
     fn clear_unit(&mut self, id: ConnId, lun: u64) -> u8 {
         let Some(number) = self.number_of(lun) else { return NO_SUCH_LUN };
         self.end_everywhere(id, number, End::Clear);
@@ -102,7 +102,7 @@ impl Target {
         COMPLETE
     }
 
-    /// The number of a unit that is there.
+    /// Returns the number of the unit that a LUN field names, if the target has that unit.
     fn number_of(&self, lun: u64) -> Option<u16> {
         let number = self.config.lun_form.decode(lun);
         number.filter(|number| self.config.units.contains_key(number))
@@ -114,7 +114,7 @@ impl Target {
         }
     }
 
-    /// Ends tasks of a session, by their LUN fields, without an answer.
+    /// Ends the tasks of a session whose LUN field is `affected`, without a response.
     pub(super) fn abort_tasks(&mut self, tsih: u16, affected: impl Fn(u64) -> bool) {
         let Some(session) = self.sessions.get_mut(&tsih) else { return };
         let ended = session.tasks.iter().filter(|(_, task)| affected(task.lun));
@@ -128,7 +128,7 @@ impl Target {
         }
     }
 
-    /// Takes back everything of a task of a session that has not been sent yet.
+    /// Discards everything of a task of a session that has not been sent yet.
     pub(super) fn forget(&mut self, connections: &[ConnId], tag: u32) {
         let keeps =
             |id: ConnId, outgoing: &Outgoing| outgoing.itt() != tag || !connections.contains(&id);

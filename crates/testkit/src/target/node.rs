@@ -1,4 +1,4 @@
-//! The target node: its connections, its sessions, and what a test may ask of it.
+//! The target node: its connections, its sessions, and the queries of a test.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,7 +17,7 @@ use crate::opcode::Opcode;
 use crate::pdu::{NO_TAG, Pdu};
 use crate::scsi::Seen;
 
-/// A command as the target saw it.
+/// A command as the target received it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CommandRecord {
@@ -52,14 +52,14 @@ pub struct Target {
     pub(super) seen_challenge: Option<Vec<u8>>,
 }
 
-/// What a test may ask for afterwards.
+/// Records that a test can query afterwards.
 #[derive(Debug, Default)]
 pub(super) struct Record {
     pub(super) commands: Vec<CommandRecord>,
     pub(super) received: Vec<(ConnId, Pdu)>,
-    /// How many task management functions have been carried out.
+    /// Number of task management functions carried out.
     pub(super) functions: u32,
-    /// Of all connections.
+    /// Counts over all connections.
     pub(super) tallies: Tallies,
 }
 
@@ -67,36 +67,36 @@ pub(super) struct Record {
 #[derive(Debug, Default)]
 pub(super) struct KeptBack {
     pub(super) holding: bool,
-    /// Until the test releases them.
+    /// Answers that wait until the test releases them.
     pub(super) held: Vec<(ConnId, Outgoing)>,
-    /// Until a time has passed.
+    /// Answers that wait until a time has passed.
     pub(super) delayed: Vec<Delayed>,
 }
 
-/// What each nexus was told of, by unit.
+/// What was already reported to each nexus, by unit.
 #[derive(Debug, Default)]
 pub(super) struct Told {
-    /// How many losses of power.
+    /// Number of losses of power that were reported.
     pub(super) power_losses: BTreeMap<(Nexus, u16), u64>,
-    /// How many deferred errors.
+    /// Number of deferred errors that were reported.
     pub(super) deferred_errors: BTreeMap<(Nexus, u16), u64>,
-    /// How far the target has come in what ends commands of each unit.
+    /// How far the target has applied the events that end commands of each unit.
     pub(super) ends: BTreeMap<u16, Seen>,
 }
 
-/// How often what the configuration counts has come.
+/// Counters that the configuration refers to.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    /// Commands that have had their turn among the configured delays of execution.
+    /// Commands that have taken one of the configured execution delays.
     pub(super) put_off: usize,
     /// Commands since the last ping.
     pub(super) since_ping: u32,
-    /// Logins that were refused.
+    /// Logins that were refused by configuration.
     pub(super) refused: u32,
 }
 
 impl Target {
-    /// A target without connections.
+    /// Creates a target without connections.
     #[must_use]
     pub fn new(config: TargetConfig) -> Self {
         Self {
@@ -115,13 +115,13 @@ impl Target {
         }
     }
 
-    /// A new TCP connection.
+    /// Accepts a new TCP connection.
     pub fn accept(&mut self) -> ConnId {
         self.connections.push(Connection::new(self.config.first_stat_sn));
         ConnId(self.connections.len() - 1)
     }
 
-    /// Takes bytes of the initiator, cut anywhere.
+    /// Takes bytes of the initiator, which may be cut anywhere.
     pub fn receive(&mut self, id: ConnId, bytes: &[u8]) {
         let Some(connection) = self.connections.get_mut(id.0) else { return };
         let mut stream = std::mem::take(&mut connection.inbox);
@@ -132,8 +132,8 @@ impl Target {
         }
     }
 
-    /// Takes the complete PDUs off the front of `stream`; the rest stays for the next time. Their
-    /// data are not copied on the way.
+    /// Takes the complete PDUs off the front of `stream`, and leaves the rest for the next call. The data of the
+    /// PDUs are not copied.
     pub fn receive_from(&mut self, id: ConnId, stream: &mut BytesMut) {
         let mut rest = stream.len();
         while let Some(pdu) = self.next_pdu(id, stream) {
@@ -145,19 +145,19 @@ impl Target {
         self.cut_after_received(id, stream.len());
     }
 
-    /// The TCP connection is gone, by the initiator or by the network.
+    /// Informs the target that the initiator or the network has closed the TCP connection.
     pub fn disconnected(&mut self, id: ConnId) {
         self.close(id);
     }
 
-    /// Whether the target has closed the connection; what it sent last has been transmitted.
+    /// Returns whether the target has closed the connection, and everything that it sent has been transmitted.
     #[must_use]
     pub fn is_closed(&self, id: ConnId) -> bool {
         let connection = self.connections.get(id.0);
         connection.is_none_or(|connection| connection.is_closed() && connection.outbox.is_empty())
     }
 
-    /// Whether there is nothing to transmit and nothing to close.
+    /// Returns whether there is nothing to transmit and nothing to close.
     #[must_use]
     pub fn is_idle(&self, id: ConnId) -> bool {
         self.connections.get(id.0).is_none_or(|connection| {
@@ -172,19 +172,19 @@ impl Target {
         self.checker.violations()
     }
 
-    /// Pings of [`Target::ping`] that the initiator has not answered: transfer tag and LUN.
+    /// Returns the pings of [`Target::ping`] that the initiator has not answered: transfer tag and LUN.
     #[must_use]
     pub fn unanswered_pings(&self, id: ConnId) -> &[(u32, u64)] {
         self.checker.unanswered_pings(id)
     }
 
-    /// The SCSI commands in the order in which they were started.
+    /// Returns the SCSI commands in the order in which they were started.
     #[must_use]
     pub fn commands(&self) -> &[CommandRecord] {
         &self.record.commands
     }
 
-    /// The PDUs of the initiators, when the configuration says to record them.
+    /// Returns the PDUs of the initiators, if the configuration records them.
     #[must_use]
     pub fn received(&self) -> &[(ConnId, Pdu)] {
         &self.record.received
@@ -197,21 +197,20 @@ impl Target {
         self.record.tallies.sent.of(opcode)
     }
 
-    /// Returns the number of task management functions that the target has carried out, answered or
-    /// not.
+    /// Returns the number of task management functions that the target has executed, answered or not.
     #[must_use]
     pub const fn functions_carried_out(&self) -> u32 {
         self.record.functions
     }
 
-    /// The disk behind a unit number.
+    /// Returns the disk of the unit with this number.
     #[must_use]
     pub fn disk(&self, number: u16) -> Option<RamDisk> {
         self.config.units.get(&number).map(|unit| unit.disk.clone())
     }
 
-    /// Returns the configuration. Keys and behavior of a login count from the next login on; units and
-    /// faults immediately.
+    /// Returns the configuration. Changes to keys and to the behavior of a login apply from the next login on;
+    /// changes to units and faults apply immediately.
     pub fn config_mut(&mut self) -> &mut TargetConfig {
         &mut self.config
     }
@@ -234,7 +233,7 @@ impl Target {
         self.sessions.values().map(|session| session.tasks.len()).sum()
     }
 
-    /// Whether a SCSI command of this connection is in flight.
+    /// Returns whether a SCSI command of this connection is in flight.
     #[must_use]
     pub fn has_task_on(&self, id: ConnId) -> bool {
         let mut tasks = self.sessions.values().flat_map(|session| session.tasks.values());
@@ -251,12 +250,12 @@ impl Target {
         self.kept_back.holding = true;
     }
 
-    /// Holds nothing more back; what is held stays so until [`Self::release`].
+    /// Stops holding answers back. Answers that are already held wait for [`Self::release`].
     pub fn resume(&mut self) {
         self.kept_back.holding = false;
     }
 
-    /// Sends what was held back.
+    /// Sends the answers that were held back, and stops holding.
     pub fn release(&mut self) {
         self.catch_up();
         self.kept_back.holding = false;
@@ -265,18 +264,18 @@ impl Target {
         }
     }
 
-    /// Changes the command window of every session. `MaxCmdSN` never goes back.
+    /// Sets the command window of every session. `MaxCmdSN` never decreases.
     pub fn set_window(&mut self, window: u32) {
         self.config.window = window;
         self.sessions.values_mut().for_each(|session| session.window = window);
     }
 
-    /// Sends a PDU as it stands, but for `StatSN`, `ExpCmdSN` and `MaxCmdSN`.
+    /// Sends a PDU unchanged, except for `StatSN`, `ExpCmdSN` and `MaxCmdSN`.
     pub fn inject(&mut self, id: ConnId, pdu: Pdu) {
         self.enqueue(id, Outgoing::Pdu(pdu));
     }
 
-    /// Closes a connection without a word.
+    /// Closes a connection without sending anything.
     pub fn drop_connection(&mut self, id: ConnId) {
         self.close(id);
     }
@@ -293,7 +292,8 @@ impl Target {
         }
     }
 
-    /// More than the target's own limit is read, so that the checker can complain about it.
+    /// Returns the longest data segment that is read. It is above the declared limit, so that the checker can
+    /// report longer segments.
     fn segment_limit(&self) -> usize {
         let declared = self.config.keys.max_recv_data_segment_length.unwrap_or(8192);
         (declared as usize).max(8192) * 2
@@ -337,7 +337,7 @@ impl Target {
         }
     }
 
-    /// Closes a connection and ends what was under way on it (RFC 7143 §6.3.5, level 0).
+    /// Closes a connection and ends its tasks (RFC 7143 §6.3.5, level 0).
     pub(super) fn close(&mut self, id: ConnId) {
         let Some(connection) = self.connections.get_mut(id.0) else { return };
         let tsih = connection.session;

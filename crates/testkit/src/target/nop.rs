@@ -30,7 +30,7 @@ impl Target {
         self.enqueue(id, Outgoing::Pdu(pdu));
     }
 
-    /// Connections in full feature phase.
+    /// Returns the connections in full feature phase.
     #[must_use]
     pub fn live_connections(&self) -> Vec<ConnId> {
         let numbered = self.connections.iter().enumerate();

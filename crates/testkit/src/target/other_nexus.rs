@@ -1,4 +1,4 @@
-//! What another initiator does to a unit, and what becomes of the commands of all others (SAM-5 §5.6, §7.5, §7.7).
+//! Task management by one initiator, and its effect on the commands of all others (SAM-5 §5.6, §7.5, §7.7).
 
 use super::connection::Outgoing;
 use super::node::Target;
@@ -8,16 +8,17 @@ use crate::conn_id::ConnId;
 use crate::scsi::{Sense, status};
 
 impl Target {
-    /// Another initiator resets a unit (LOGICAL UNIT RESET, TARGET WARM RESET): the commands of all sessions with it
-    /// end, executed before or never, with TASK ABORTED if the unit's control mode page says so (TAS) and else
-    /// without a status. Each session then meets the unit attention BUS DEVICE RESET FUNCTION OCCURRED. Caches keep
-    /// what they hold; see [`RamDisk::lose_power`](crate::disk::RamDisk::lose_power). It affects this port only:
-    /// where the unit has several ports, call it for each of their targets.
+    /// Resets a unit as another initiator does (LOGICAL UNIT RESET, TARGET WARM RESET). The commands of all
+    /// sessions with the unit end; each was executed before, or is never executed. They end with TASK ABORTED if
+    /// the unit's control mode page says so (TAS), and otherwise without a status. Each session then receives the
+    /// unit attention BUS DEVICE RESET FUNCTION OCCURRED. Caches keep their content; see
+    /// [`RamDisk::lose_power`](crate::disk::RamDisk::lose_power). This affects one port: if the unit has several
+    /// ports, call it for the target of each port.
     pub fn reset_by_another(&mut self, number: u16) {
         self.reset_for_others(number, None);
     }
 
-    /// A session resets a unit: what becomes of the commands of all others.
+    /// Applies a reset of a unit by session `own` to all other sessions. `None` is a reset by another initiator.
     pub(super) fn reset_for_others(&mut self, number: u16, own: Option<u16>) {
         for tsih in self.sessions_with_tasks(own) {
             self.end_tasks_for_another(tsih, number);
@@ -27,14 +28,15 @@ impl Target {
         others.for_each(|(_, session)| session.attentions.add(number, Sense::UNIT_RESET));
     }
 
-    /// Another initiator clears the task set of a unit (CLEAR TASK SET): commands end as by a reset. Without
-    /// TAS, each session that had any meets the unit attention COMMANDS CLEARED BY ANOTHER INITIATOR. It is about
-    /// this port, as [`reset_by_another`](Self::reset_by_another).
+    /// Clears the task set of a unit as another initiator does (CLEAR TASK SET). Commands end as in
+    /// [`reset_by_another`](Self::reset_by_another). Without TAS, each session that had commands receives the
+    /// unit attention COMMANDS CLEARED BY ANOTHER INITIATOR. This affects one port: if the unit has several
+    /// ports, call it for the target of each port.
     pub fn clear_by_another(&mut self, number: u16) {
         self.clear_for_others(number, None);
     }
 
-    /// A session clears the task set of a unit: what becomes of the commands of all others.
+    /// Applies a CLEAR TASK SET for a unit by session `own` to all other sessions. `None` is another initiator.
     pub(super) fn clear_for_others(&mut self, number: u16, own: Option<u16>) {
         for tsih in self.sessions_with_tasks(own) {
             let had_tasks = self.end_tasks_for_another(tsih, number);
@@ -46,7 +48,7 @@ impl Target {
         self.give_up_of_unit(number);
     }
 
-    /// Those that have commands under way, but for the own one.
+    /// Returns the sessions that have commands in flight, except `own`.
     fn sessions_with_tasks(&self, own: Option<u16>) -> Vec<u16> {
         let busy = self.sessions.iter().filter(|(_, session)| !session.tasks.is_empty());
         busy.map(|(tsih, _)| *tsih).filter(|tsih| Some(*tsih) != own).collect()
@@ -56,7 +58,7 @@ impl Target {
         self.config.units.get(&number).is_some_and(|unit| unit.behavior.task_aborted_status)
     }
 
-    /// Ends the tasks of a session with a unit; whether there were any.
+    /// Ends the tasks of a session for a unit, and returns whether there were any.
     fn end_tasks_for_another(&mut self, tsih: u16, number: u16) -> bool {
         let form = self.config.lun_form;
         let affected = |lun: u64| form.decode(lun) == Some(number);
@@ -79,7 +81,7 @@ impl Target {
         !ended.is_empty()
     }
 
-    /// How many R2Ts or Data-Ins have gone out for a task (RFC 7143 §11.4.8).
+    /// Returns the number of R2Ts or Data-Ins that were sent for a task (RFC 7143 §11.4.8).
     fn numbered(&mut self, id: ConnId, itt: u32) -> u32 {
         let delayed =
             self.kept_back.delayed.iter().filter(|it| it.connection == id).map(|it| &it.outgoing);

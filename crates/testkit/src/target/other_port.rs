@@ -1,11 +1,12 @@
-//! What happens to a unit through another port of its array, or through this one: it ends commands of all of them.
+//! Events that end commands of a unit at all ports of its array, whichever port they come through.
 
 use super::node::Target;
 use crate::conn_id::ConnId;
 use crate::scsi::{End, Registrant, Registration};
 
 impl Target {
-    /// Ends commands with a unit through all ports: here at once, elsewhere before anything else happens there.
+    /// Ends commands of a unit at all ports: immediately at this port, and at each other port before it processes
+    /// anything else.
     pub(super) fn end_everywhere(
         &mut self,
         id: ConnId,
@@ -19,7 +20,7 @@ impl Target {
         self.catch_up();
     }
 
-    /// Ends what was to end since the last look.
+    /// Applies the events that end commands and that this target has not applied yet.
     pub(super) fn catch_up(&mut self) {
         while let Some((number, end)) = self.next_end() {
             match end {
@@ -46,7 +47,7 @@ impl Target {
         own.map(|(tsih, _)| *tsih)
     }
 
-    /// Ends the commands of the nexuses whose registration was taken away (PREEMPT AND ABORT).
+    /// Ends the commands of the nexuses whose registration was removed (PREEMPT AND ABORT).
     fn end_preempted(&mut self, number: u16, by: &Registrant, registration: &Registration) {
         let form = self.config.lun_form;
         let is_victim = |nexus: &Registrant| nexus != by && registration.is_of(nexus);

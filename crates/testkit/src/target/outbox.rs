@@ -1,29 +1,29 @@
-//! What a connection has to send: pieces that go out one after the other, of which large data are not copied.
+//! The bytes that a connection has to send, as pieces in order. Large data are not copied.
 
 use bytes::{Bytes, BytesMut};
 
 use crate::frame::Framing;
 use crate::pdu::{HEADER_LENGTH, Pdu};
 
-/// Data of at least so many bytes are a piece of their own; to copy fewer is cheaper than another piece.
+/// Data of at least this many bytes become a separate piece. Copying fewer bytes is cheaper than another piece.
 const APART: usize = 2048;
-/// Room for headers that is taken at once.
+/// Bytes that are reserved for headers in one step.
 const ROOM: usize = 16 * 1024;
-/// What padding and two digests take at most.
+/// The most bytes that padding and two digests take.
 const DIGESTS: usize = 12;
 
 /// The bytes that wait to be sent.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     pieces: Vec<Bytes>,
-    /// What follows the pieces and may still grow.
+    /// Bytes after the pieces, to which more can be appended.
     open: BytesMut,
     /// Bytes in the pieces.
     closed: usize,
 }
 
 impl Outbox {
-    /// How many bytes wait.
+    /// Returns the number of bytes that wait.
     pub(crate) fn len(&self) -> usize {
         self.closed + self.open.len()
     }
@@ -53,14 +53,14 @@ impl Outbox {
         framing.put_trailer(pdu, &mut self.open);
     }
 
-    /// Takes all that waits, in pieces.
+    /// Takes all waiting bytes, in pieces.
     pub(crate) fn take(&mut self) -> Vec<Bytes> {
         self.close();
         self.closed = 0;
         std::mem::take(&mut self.pieces)
     }
 
-    /// Throws away what lies behind the first `length` bytes.
+    /// Discards everything after the first `length` bytes.
     pub(crate) fn truncate(&mut self, length: usize) {
         self.open.truncate(length.saturating_sub(self.closed));
         while self.closed > length
@@ -72,7 +72,7 @@ impl Outbox {
         }
     }
 
-    /// Changes bits of the byte at `place`; what other holders of it see stays as it is.
+    /// Inverts `bits` in the byte at `place`. Other holders of the same data do not see the change.
     pub(crate) fn corrupt(&mut self, place: usize, bits: u8) {
         let mut at = place;
         for piece in &mut self.pieces {
@@ -89,7 +89,7 @@ impl Outbox {
         }
     }
 
-    /// Makes a piece of what may still grow.
+    /// Turns the open bytes into a piece.
     fn close(&mut self) {
         let bytes = self.open.split().freeze();
         self.push(bytes);
@@ -116,7 +116,7 @@ mod tests {
         pdu
     }
 
-    /// PDUs of all kinds, and the same as one stream.
+    /// Returns an outbox of short and long PDUs, and the same PDUs as one stream.
     fn filled() -> (Outbox, BytesMut) {
         let (mut outbox, mut stream) = (Outbox::default(), BytesMut::new());
         for length in [0, 5, APART - 1, APART, 7_001, 3] {

@@ -1,4 +1,4 @@
-//! Read data on their way out (RFC 7143 §11.7).
+//! Sending of read data (RFC 7143 §11.7).
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use crate::opcode::Opcode;
 use crate::pdu::{FINAL, NO_TAG, Pdu};
 use crate::scsi::Source;
 
-/// One Data-In PDU to be.
+/// One Data-In PDU that is still to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
     offset: u32,
@@ -24,7 +24,7 @@ pub(crate) struct ReadTransfer {
     source: Source,
     pieces: VecDeque<Piece>,
     data_sn: u32,
-    /// Residual flag and count, when the status rides in the last PDU.
+    /// Residual flag and count, if the last PDU carries the status.
     status: Option<(u8, u32)>,
     junk: bool,
     pad: u8,
@@ -40,7 +40,7 @@ struct Cut {
 }
 
 impl ReadTransfer {
-    /// `length` bytes of `source`, as configured and negotiated.
+    /// Plans the transfer of `length` bytes of `source`, as configured and negotiated.
     pub(crate) fn new(
         itt: u32,
         (source, length): (Source, u32),
@@ -67,27 +67,27 @@ impl ReadTransfer {
         self.itt
     }
 
-    /// How many PDUs have gone out.
+    /// Returns the number of PDUs that were sent.
     pub(crate) const fn sent(&self) -> u32 {
         self.data_sn
     }
 
-    /// How many PDUs there are in all.
+    /// Returns the number of all PDUs, sent or not.
     pub(crate) fn count(&self) -> u32 {
         self.data_sn + crate::convert::len32(self.pieces.len())
     }
 
-    /// Whether the status still has to be sent in a PDU of its own.
+    /// Returns whether the status is sent in a separate PDU.
     pub(crate) fn has_separate_status(&self) -> bool {
         self.status.is_none()
     }
 
-    /// Whether all PDUs have been taken.
+    /// Returns whether all PDUs have been taken.
     pub(crate) fn is_done(&self) -> bool {
         self.pieces.is_empty()
     }
 
-    /// The next Data-In PDU.
+    /// Takes the next Data-In PDU.
     pub(crate) fn next_pdu(&mut self) -> Option<Pdu> {
         let piece = self.pieces.pop_front()?;
         let mut pdu = Pdu::new(Opcode::DataIn);

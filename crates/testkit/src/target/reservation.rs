@@ -1,4 +1,4 @@
-//! The nexuses of sessions in the reservations of units (SPC-4 §5.13).
+//! Persistent reservations of units, for the nexuses of sessions (SPC-4 §5.13).
 
 use super::node::Target;
 use super::session::Session;
@@ -7,18 +7,18 @@ use crate::conn_id::ConnId;
 use crate::scsi::{End, Refusal, Registrant, Reservations, Sense, status};
 
 impl Target {
-    /// The nexus of a session, by the port that this target is.
+    /// Returns the nexus of a session, through the port that this target is.
     pub(super) fn registrant(&self, session: &Session) -> Registrant {
         session.nexus.registrant(self.port_number())
     }
 
-    /// The relative target port identifier.
+    /// Returns the relative target port identifier.
     pub(super) fn port_number(&self) -> u16 {
         let port = self.config.port.as_ref().map(|port| port.port);
         port.or(self.config.portal_group).unwrap_or(1)
     }
 
-    /// The nexus of the session that a connection belongs to.
+    /// Returns the nexus of the session that a connection belongs to.
     pub(super) fn registrant_of(&self, id: ConnId) -> Option<Registrant> {
         let tsih = self.connections.get(id.0)?.session;
         Some(self.registrant(self.sessions.get(&tsih)?))
@@ -29,14 +29,14 @@ impl Target {
         Some(unit.reservations.clone())
     }
 
-    /// Reports what others did to the registration of the nexus, once.
+    /// Returns, once, the unit attention for a change that others made to the registration of the nexus.
     pub(super) fn meet_reservation_attention(&self, id: ConnId, number: u16) -> Result<(), Sense> {
         let told = self.reservations(Some(number)).zip(self.registrant_of(id));
         let sense = told.and_then(|(reservations, nexus)| reservations.take_attention(&nexus));
         sense.map_or(Ok(()), Err)
     }
 
-    /// Lets a command pass, unless the unit is reserved for others.
+    /// Refuses a command with RESERVATION CONFLICT if the unit is reserved for others.
     pub(super) fn meet_reservation(
         &self,
         id: ConnId,
@@ -56,7 +56,7 @@ impl Target {
             && reservations.is_hidden(nexus)
     }
 
-    /// Carries PERSISTENT RESERVE OUT out.
+    /// Executes PERSISTENT RESERVE OUT.
     pub(super) fn change_reservation(
         &mut self,
         id: ConnId,

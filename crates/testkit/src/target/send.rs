@@ -1,4 +1,4 @@
-//! What leaves the target: order, sequence numbers, faults.
+//! Sending: order, sequence numbers, faults.
 
 use bytes::Bytes;
 
@@ -14,13 +14,13 @@ use crate::pdu::Pdu;
 const BATCH: usize = 256 * 1024;
 
 impl Target {
-    /// The bytes to send next, some 256 KiB at most; empty when there are none for now.
+    /// Returns the bytes to send next, about 256 KiB at most; empty when there are none for now.
     pub fn transmit(&mut self, id: ConnId) -> Bytes {
         let mut pieces = self.transmit_pieces(id, BATCH);
         if pieces.len() > 1 { pieces.concat().into() } else { pieces.pop().unwrap_or_default() }
     }
 
-    /// The same as pieces, of which large data are not copied. It stops after `batch` bytes.
+    /// Returns the bytes to send next as pieces; large data are not copied. Stops after `batch` bytes.
     pub(crate) fn transmit_pieces(&mut self, id: ConnId, batch: usize) -> Vec<Bytes> {
         self.catch_up();
         while let Some(connection) = self.connections.get(id.0)
@@ -47,7 +47,7 @@ impl Target {
         let pdu = read.next_pdu();
         match (read.is_done(), interleave) {
             (true, _) => {}
-            // Not behind a response: it may be the one that ends this read.
+            // Not after a response, which may be the one that ends this read.
             (false, true) => {
                 let is_pdu = |outgoing: &Outgoing| matches!(outgoing, Outgoing::Pdu(_));
                 let at = queue.iter().position(is_pdu).unwrap_or(queue.len());
@@ -58,7 +58,7 @@ impl Target {
         pdu
     }
 
-    /// Numbers a PDU, lets faults have it, and puts it on the wire.
+    /// Numbers a PDU, applies the faults that are due, and puts it into the outbox.
     fn emit(&mut self, id: ConnId, mut pdu: Pdu) {
         if pdu.is(Opcode::ScsiResponse) || pdu.is(Opcode::DataIn) && pdu.has_status() {
             self.end_task(id, pdu.itt());
@@ -73,7 +73,7 @@ impl Target {
         self.put_those_behind(id);
     }
 
-    /// Puts what a fault held back, when enough has gone before it.
+    /// Puts the PDUs that a fault held back into the outbox, once enough others were sent before them.
     fn put_those_behind(&mut self, id: ConnId) {
         let behind = &mut self.connections[id.0].waiting.behind;
         behind.iter_mut().for_each(|(more, _)| *more = more.saturating_sub(1));
@@ -87,7 +87,7 @@ impl Target {
         }
     }
 
-    /// `StatSN`, `ExpCmdSN` and `MaxCmdSN` (RFC 7143 §4.2.2).
+    /// Sets `StatSN`, `ExpCmdSN` and `MaxCmdSN` (RFC 7143 §4.2.2).
     fn stamp(&mut self, id: ConnId, pdu: &mut Pdu) {
         let (exp_cmd_sn, max_cmd_sn) = self.window_of(id);
         let connection = &mut self.connections[id.0];
@@ -110,7 +110,7 @@ impl Target {
         }
     }
 
-    /// Carries out a fault; `false` when the PDU is not to be sent any more.
+    /// Applies a fault to a PDU. Returns `false` if the PDU must not be sent any more.
     fn strike(&mut self, id: ConnId, pdu: &mut Pdu, effect: Effect) -> bool {
         match effect {
             Effect::Close => self.close(id),
@@ -154,8 +154,8 @@ impl Target {
         false
     }
 
-    /// Puts a PDU of which one digest byte is wrong. `at` tells its place from the length of the
-    /// headers; places behind the PDU mean its last byte.
+    /// Puts a PDU with one wrong digest byte into the outbox. `at` returns the place of the byte from the framing
+    /// and the length of the headers. A place beyond the PDU means its last byte.
     fn put_corrupted(
         &mut self,
         id: ConnId,
@@ -191,7 +191,7 @@ impl Target {
         self.close(id);
     }
 
-    /// Closes the connection once everything queued has gone.
+    /// Closes the connection once everything queued has been sent.
     pub(super) fn close_after_transmit(&mut self, id: ConnId) {
         if let Some(connection) = self.connections.get_mut(id.0)
             && !connection.is_closed()
@@ -261,7 +261,7 @@ mod tests {
         (target, id)
     }
 
-    /// What the socket is given of a read is the disk's buffer of zeros itself, PDU after PDU.
+    /// Each data piece of a read that the socket gets is the disk's own buffer of zeros.
     #[test]
     fn what_a_null_disk_sends_is_not_copied() {
         let disk = RamDisk::null(512, 1 << 31);

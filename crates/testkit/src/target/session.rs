@@ -20,7 +20,7 @@ pub(crate) struct Early {
     pub(crate) data: Vec<Pdu>,
 }
 
-/// Whose session it is: two sessions never share it (RFC 7143 §4.4.3).
+/// The nexus of a session. Two sessions never share one (RFC 7143 §4.4.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Nexus {
     pub(crate) initiator: String,
@@ -29,23 +29,23 @@ pub(crate) struct Nexus {
 }
 
 impl Nexus {
-    /// The same to the reservations of a unit, through a port.
+    /// Returns the nexus through a target port, as the reservations of a unit name it.
     pub(crate) fn registrant(&self, target_port: u16) -> Registrant {
         Registrant { initiator: self.initiator.clone(), isid: self.isid, target_port }
     }
 }
 
-/// What a command that waits is to do.
+/// The work of a command that waits to be executed.
 #[derive(Debug)]
 pub(crate) enum LateWork {
-    /// To read, of which nothing has been read yet.
+    /// A read; nothing has been read yet.
     Read(Source),
-    /// To write what has come.
+    /// A write whose data have arrived.
     Write(WriteTransfer),
 }
 
 impl LateWork {
-    /// How many R2Ts have gone out for it.
+    /// Returns the number of R2Ts that were sent for it.
     pub(crate) fn r2t_count(&self) -> u32 {
         match self {
             Self::Read(_) => 0,
@@ -62,11 +62,11 @@ pub(crate) struct Late {
     pub(crate) itt: u32,
     pub(crate) lun: u64,
     pub(crate) cdb: [u8; 16],
-    /// The unit that it has reached.
+    /// The unit that executes it, even if another one has replaced it meanwhile.
     pub(crate) unit: Unit,
     pub(crate) work: LateWork,
     pub(crate) delay: Duration,
-    /// When it is executed; unknown until the caller tells the time.
+    /// When it is executed; unknown until the next call of `Target::advance`.
     pub(crate) due: Option<Instant>,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Session {
     pub(crate) params: Params,
     pub(crate) exp_cmd_sn: u32,
     max_cmd_sn: u32,
-    /// Commands taken at once.
+    /// Number of commands that the target accepts concurrently.
     pub(crate) window: u32,
     early: BTreeMap<u32, Early>,
     plugged: BTreeSet<u32>,
@@ -87,19 +87,19 @@ pub(crate) struct Session {
     next_ttt: u32,
 }
 
-/// The unit attentions of a session, and what it knows, so that it needs none.
+/// The unit attentions of a session, and the changes that it knows already and that need none.
 #[derive(Debug, Default)]
 pub(crate) struct Attentions {
-    /// Those that wait to be reported, by unit.
+    /// Unit attentions that wait to be reported, by unit.
     pub(crate) waiting: BTreeMap<u16, VecDeque<Sense>>,
-    /// What of a unit had changed when the session last knew it.
+    /// The numbers of changes of each unit that the session knows.
     known: BTreeMap<u16, Changes>,
-    /// How many changes of the array's ports the session knows of.
+    /// The number of changes of the array's ports that the session knows.
     pub(crate) known_changes: u64,
 }
 
 impl Attentions {
-    /// Has the next command for a unit meet this unit attention, unless it waits already.
+    /// Queues a unit attention for the next command to a unit, unless it waits already.
     pub(crate) fn add(&mut self, number: u16, sense: Sense) {
         let waiting = self.waiting.entry(number).or_default();
         if !waiting.contains(&sense) {
@@ -111,12 +111,12 @@ impl Attentions {
         self.waiting.get_mut(&number)?.pop_front()
     }
 
-    /// The session knows what a unit is like, or will ask for it.
+    /// Records that the session knows the present state of a unit, or will query it.
     pub(crate) fn know(&mut self, number: u16, unit: &Unit) {
         self.known.insert(number, unit.disk.changes());
     }
 
-    /// Lets the session meet what has changed of a unit since it knew it.
+    /// Queues unit attentions for the changes of a unit that the session does not know yet.
     pub(crate) fn learn(&mut self, number: u16, unit: &Unit) {
         let now = unit.disk.changes();
         let Some(known) = self.known.insert(number, now) else { return };
@@ -147,7 +147,7 @@ impl Session {
         }
     }
 
-    /// The last `CmdSN` allowed. It never goes back.
+    /// Returns the last `CmdSN` allowed. It never decreases.
     pub(crate) fn max_cmd_sn(&mut self) -> u32 {
         let active = self.tasks.values().filter(|task| !task.immediate).count();
         let free = self.window.saturating_sub(len32(active));
@@ -158,7 +158,7 @@ impl Session {
         self.max_cmd_sn
     }
 
-    /// Whether a command with this number is neither old nor beyond the window.
+    /// Returns whether a command with this number is neither old nor beyond the window.
     pub(crate) fn in_window(&mut self, cmd_sn: u32) -> bool {
         let last = self.max_cmd_sn();
         !before(cmd_sn, self.exp_cmd_sn) && !before(last, cmd_sn)
@@ -170,7 +170,7 @@ impl Session {
         self.early.entry(cmd_sn).or_insert_with(|| Early { connection, pdu, data: Vec::new() });
     }
 
-    /// The command whose turn it is, if it has come.
+    /// Takes the command whose turn it is, if it has arrived.
     pub(crate) fn next_in_order(&mut self) -> Option<Early> {
         while self.plugged.remove(&self.exp_cmd_sn) {
             self.exp_cmd_sn = self.exp_cmd_sn.wrapping_add(1);
@@ -180,26 +180,26 @@ impl Session {
         Some(early)
     }
 
-    /// A command that waits for its turn, by its task tag.
+    /// Returns a command that waits for its turn, by its task tag.
     pub(crate) fn early_by_tag(&mut self, itt: u32) -> Option<&mut Early> {
         self.early.values_mut().find(|early| early.pdu.itt() == itt)
     }
 
-    /// Throws away what came before its turn on a connection that is closed: it never came
-    /// (RFC 7143 §11.14).
+    /// Removes a closed connection, with its tasks and with its commands that wait for their turn: those were
+    /// never received (RFC 7143 §11.14).
     pub(crate) fn forget_connection(&mut self, id: ConnId) {
         self.early.retain(|_, early| early.connection != id);
         self.tasks.retain(|_, task| task.connection != id);
         self.connections.retain(|other| *other != id);
     }
 
-    /// Gives up a command number: the command never came, or is aborted before its turn.
+    /// Gives up a `CmdSN`: its command never arrived, or is aborted before its turn.
     pub(crate) fn plug(&mut self, cmd_sn: u32) {
         self.early.remove(&cmd_sn);
         self.plugged.insert(cmd_sn);
     }
 
-    /// A target transfer tag; the reserved one is left out.
+    /// Returns the next target transfer tag, and skips the reserved one.
     pub(crate) fn take_ttt(&mut self) -> u32 {
         if self.next_ttt == NO_TAG {
             self.next_ttt = 0;

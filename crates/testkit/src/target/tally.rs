@@ -1,10 +1,10 @@
-//! Counts of what went over a connection, by which faults find their moment.
+//! Counts of PDUs and bytes on a connection, which trigger faults.
 
 use std::collections::BTreeMap;
 
 use crate::opcode::Opcode;
 
-/// PDUs and bytes in one direction.
+/// Counts of PDUs and bytes in one direction.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pdus: u32,
@@ -12,7 +12,7 @@ pub(crate) struct Tally {
     pub(crate) bytes: u64,
 }
 
-/// Both directions.
+/// Counts in both directions.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tallies {
     pub(crate) sent: Tally,
@@ -26,12 +26,12 @@ impl Tally {
         *self.by_opcode.entry(code & 0x3f).or_default() += 1;
     }
 
-    /// How many of this kind.
+    /// Returns the number of PDUs of this kind.
     pub(crate) fn of(&self, kind: Opcode) -> u32 {
         self.by_opcode.get(&(kind as u8)).copied().unwrap_or(0)
     }
 
-    /// Whether the PDU counted last is the one with this number among its kind.
+    /// Returns whether the last counted PDU has this kind, and this number, from 0, among its kind.
     pub(crate) fn is_at(&self, code: u8, kind: Option<Opcode>, number: u32) -> bool {
         let count = match kind {
             None => self.pdus,

@@ -15,23 +15,23 @@ pub(crate) struct Task {
     pub(crate) cdb: [u8; 16],
     pub(crate) edtl: u32,
     pub(crate) immediate: bool,
-    /// Whether its task attribute leaves its place among others to the unit (SAM-5 §8.6).
+    /// Whether its task attribute is SIMPLE, so that the unit may reorder it (SAM-5 §8.6).
     pub(crate) simple: bool,
     /// Bytes the command moves by its CDB.
     pub(crate) length: u64,
     pub(crate) write: Option<WriteTransfer>,
     pub(crate) outcome: Outcome,
     pub(crate) delays: Delays,
-    /// The unit that it has reached, where another one has taken its place.
+    /// The unit that executes it, if another one has replaced it meanwhile.
     pub(crate) unit: Option<Box<Unit>>,
 }
 
-/// How late a command is.
+/// Delays of a command.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Delays {
-    /// Of its read data and its status.
+    /// Delay of its read data and its status.
     pub(crate) answer: Duration,
-    /// Of its execution, once its data have come.
+    /// Delay of its execution after its data have arrived.
     pub(crate) execution: Duration,
 }
 
@@ -53,13 +53,13 @@ impl Task {
         }
     }
 
-    /// The residual flag and count of the response (RFC 7143 §11.4.5).
+    /// Returns the residual flag and count of the response (RFC 7143 §11.4.5).
     pub(crate) fn residual(&self) -> (u8, u32) {
         residual(self.edtl, self.length)
     }
 }
 
-/// Overflow or underflow of `edtl` by a command that moves `length` bytes.
+/// Returns overflow or underflow of `edtl` by a command that moves `length` bytes.
 pub(crate) fn residual(edtl: u32, length: u64) -> (u8, u32) {
     let edtl = u64::from(edtl);
     if length > edtl {
@@ -71,13 +71,13 @@ pub(crate) fn residual(edtl: u32, length: u64) -> (u8, u32) {
     }
 }
 
-/// The end of a command.
+/// Status and sense data with which a command ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outcome {
     /// SCSI status.
     pub status: u8,
-    /// Sense data that go with it.
+    /// Sense data of the status.
     pub sense: Option<Sense>,
 }
 

@@ -10,7 +10,8 @@ use crate::pdu::{CONTINUE, FINAL, NO_TAG, Pdu};
 use crate::text::{Pairs, number};
 
 impl Target {
-    /// Lists the target itself under `address` (host:port), unless [`Discovery`](crate::config::Discovery) says what to list.
+    /// Lists the target itself under `address` (host:port), unless [`Discovery`](crate::config::Discovery) says
+    /// what to list.
     pub fn listen_at(&mut self, address: &str) {
         let Some(name) = self.config.names.first().cloned() else { return };
         let list = &mut self.config.discovery;
@@ -48,7 +49,8 @@ impl Target {
         answer
     }
 
-    /// Only `MaxRecvDataSegmentLength` may change now; other operational keys are refused.
+    /// Answers one key. In full feature phase only `MaxRecvDataSegmentLength` may change; other operational keys
+    /// are refused.
     fn answer_key(&mut self, id: ConnId, key: &str, value: &str, answer: &mut Pairs) {
         match (self.config.keys.answers.get(key), respond(&self.config.keys, key, value)) {
             (Some(Answer::Omit), _) => {}
@@ -63,7 +65,7 @@ impl Target {
         }
     }
 
-    /// The list of targets (RFC 7143 appendix C).
+    /// Appends the list of targets (RFC 7143 appendix C).
     fn list_targets(&mut self, id: ConnId, which: &str, answer: &mut Pairs) {
         let discovery = self.session_of(id).is_some_and(|session| session.discovery);
         let list = &self.config.discovery;
@@ -102,7 +104,7 @@ impl Target {
         self.enqueue(id, Outgoing::Pdu(response));
     }
 
-    /// The initiator is to go on with the transfer tag.
+    /// Leaves the exchange open, with a transfer tag for the next request of the initiator.
     fn leave_open(&mut self, id: ConnId, response: &mut Pdu, more: bool) {
         let split = more && self.config.discovery.with_continue;
         response.header[1] &= !FINAL;

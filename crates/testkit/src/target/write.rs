@@ -1,4 +1,4 @@
-//! Write data on their way in (RFC 7143 §11.7, §11.8).
+//! Receipt of write data (RFC 7143 §11.7, §11.8).
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use crate::scsi::{Sense, Sink};
 
 use super::params::Params;
 
-/// A range the target has asked for, or will ask for.
+/// A range that an R2T asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ask {
     pub(crate) ttt: u32,
@@ -23,7 +23,7 @@ pub(crate) struct Ask {
 #[derive(Debug)]
 pub(crate) struct WriteTransfer {
     pub(crate) sink: Sink,
-    /// Bytes that are wanted.
+    /// Number of bytes that the command transfers.
     expected: u32,
     /// Offset of the next unsolicited byte, while more may come.
     unsolicited: Option<u32>,
@@ -33,13 +33,13 @@ pub(crate) struct WriteTransfer {
     outstanding: Vec<Ask>,
     limit: usize,
     next_r2t_sn: u32,
-    /// Whether R2Ts may go; see [`R2tBehavior::gather_tasks`].
+    /// Whether R2Ts may be sent; see [`R2tBehavior::gather_tasks`].
     pub(crate) released: bool,
     pub(crate) failure: Option<Sense>,
 }
 
 impl WriteTransfer {
-    /// Wants `expected` bytes for `sink`, and takes the immediate data of the command.
+    /// Creates a transfer of `expected` bytes to `sink`, and takes the immediate data of the command.
     pub(crate) fn new(sink: Sink, expected: u32, command: &Pdu) -> Self {
         let mut transfer = Self {
             sink,
@@ -57,28 +57,28 @@ impl WriteTransfer {
         transfer
     }
 
-    /// How many R2Ts went out.
+    /// Returns the number of R2Ts that were sent.
     pub(crate) fn r2t_count(&self) -> u32 {
         self.next_r2t_sn
     }
 
-    /// Whether unsolicited data may still come.
+    /// Returns whether unsolicited data may still come.
     pub(crate) fn is_open(&self) -> bool {
         self.unsolicited.is_some()
     }
 
-    /// Whether R2Ts wait to be sent.
+    /// Returns whether R2Ts wait to be sent.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Whether nothing more will come.
+    /// Returns whether no more data are expected.
     pub(crate) fn is_complete(&self) -> bool {
         self.unsolicited.is_none() && self.waiting.is_empty() && self.outstanding.is_empty()
     }
 
-    /// Takes a Data-Out; `None` when it answers nothing that was asked. One out of its turn fails the
-    /// command (RFC 7143 §7.9).
+    /// Takes a Data-Out. Returns `None` if nothing asked for it. A PDU out of order fails the command (RFC 7143
+    /// §7.9).
     pub(crate) fn take(&mut self, pdu: &Pdu) -> Option<()> {
         if pdu.ttt() == NO_TAG {
             let due = (self.unsolicited?, self.unsolicited_data_sn);
@@ -113,15 +113,15 @@ impl WriteTransfer {
         }
     }
 
-    /// Closes a range that will not be filled, and asks for nothing more.
+    /// Closes a range that will not be filled, and sends no more R2Ts.
     fn give_up(&mut self, at: usize, failure: Sense) {
         self.outstanding.remove(at);
         self.failure = Some(failure);
         self.waiting.clear();
     }
 
-    /// Data of the command itself, or Data-Out without a transfer tag. What exceeds the command is
-    /// thrown away; so is everything after a failure.
+    /// Takes immediate data, or a Data-Out without a transfer tag. Discards data beyond the length of the
+    /// command, and all data after a failure.
     fn take_unsolicited(&mut self, pdu: &Pdu) {
         let at = self.unsolicited.unwrap_or(0);
         let room = self.expected.saturating_sub(at) as usize;
@@ -139,7 +139,7 @@ impl WriteTransfer {
         }
     }
 
-    /// Cuts what is still missing into bursts.
+    /// Cuts the missing range into bursts.
     pub(crate) fn plan(&mut self, behavior: &R2tBehavior, params: &Params) {
         let burst = behavior.burst.unwrap_or(u32::MAX).min(params.max_burst);
         let burst = behavior.oversized_burst.unwrap_or(burst).max(1);
@@ -156,7 +156,7 @@ impl WriteTransfer {
         self.limit = bound.max(1) as usize;
     }
 
-    /// The next R2T as its number and range, when one may go.
+    /// Returns number and range of the next R2T, if one may be sent.
     pub(crate) fn ask(&mut self, ttt: impl FnOnce() -> u32) -> Option<(u32, Ask)> {
         if !self.released || self.outstanding.len() >= self.limit {
             return None;

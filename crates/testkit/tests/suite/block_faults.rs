@@ -1,4 +1,4 @@
-//! Faults of blocks: which commands they meet, what these answer, and how often.
+//! Faults of blocks: the commands that they affect, the answers, and how often they occur.
 
 use std::time::{Duration, Instant};
 
@@ -14,21 +14,21 @@ fn rig(faults: Vec<Fault>) -> Rig {
     Rig::login(config, &[])
 }
 
-/// The status of a read of two blocks.
+/// Reads two blocks and returns the PDU with the status.
 fn read(rig: &mut Rig, lba: u8) -> Pdu {
     let read = rig.read(lba, 2);
     rig.put(read);
     rig.next()
 }
 
-/// The end of a write of two blocks, all of it immediate.
+/// Writes two blocks with immediate data and returns the response.
 fn write(rig: &mut Rig, lba: u8) -> Pdu {
     let write = rig.write(lba, 2, &pattern(1024));
     rig.put(write);
     rig.next()
 }
 
-/// Sense key, code, qualifier, and the INFORMATION field when it is valid (SPC-4 §4.5.3).
+/// Returns sense key, code, qualifier, and the INFORMATION field if it is valid (SPC-4 §4.5.3).
 fn sense(pdu: &Pdu) -> (Sense, Option<u32>) {
     assert_eq!(pdu.status(), status::CHECK_CONDITION, "{pdu:?}");
     let fixed = &pdu.data[2..];
@@ -81,7 +81,7 @@ fn a_fault_may_be_meant_for_another_unit_or_access() {
     assert_eq!(rig.target.disk(0).unwrap().flushes(), 0);
 }
 
-/// An UNMAP of two ranges, by their first blocks and numbers of blocks.
+/// Sends an UNMAP of two ranges, given by first block and number of blocks.
 fn unmap(rig: &mut Rig, ranges: [(u64, u32); 2]) -> Pdu {
     let mut list = vec![0, 38, 0, 32, 0, 0, 0, 0];
     for (lba, blocks) in ranges {
@@ -92,7 +92,7 @@ fn unmap(rig: &mut Rig, ranges: [(u64, u32); 2]) -> Pdu {
     rig.command(0xa0, &[0x42, 0, 0, 0, 0, 0, 0, 0, 40], 40, &list)
 }
 
-/// The ranges of UNMAP stand in its parameter list; none is deallocated if one is bad.
+/// The parameter list of UNMAP names its ranges. None is deallocated if one is bad.
 #[test]
 fn a_range_of_an_unmap_meets_its_fault() {
     let mut rig = rig(vec![Fault::sense(20..30, Sense::WRITE_ERROR)]);
@@ -133,7 +133,7 @@ fn start() -> Instant {
     Instant::now()
 }
 
-/// A delay is a deadline of the caller's clock, and holds back nothing else.
+/// A delay ends at a deadline of the caller's clock, and does not hold other answers back.
 #[test]
 fn a_delayed_answer_waits_for_its_deadline() {
     let mut rig = rig(vec![Fault::delay(0..1, Duration::from_secs(30)).times(2)]);
@@ -158,7 +158,7 @@ fn a_delayed_answer_waits_for_its_deadline() {
     rig.assert_no_violations();
 }
 
-/// A unit finishes what it has taken, whatever became of the connection.
+/// A unit executes a command that it has received, even if the connection is lost.
 #[test]
 fn a_command_that_is_put_off_is_executed_although_its_connection_is_lost() {
     for is_lost in [false, true] {
@@ -211,7 +211,7 @@ fn only_what_writes_is_executed_late() {
     }
 }
 
-/// An UNMAP that fails is not executed, at once or late.
+/// An UNMAP that fails is not executed, neither immediately nor late.
 #[test]
 fn an_unmap_that_is_put_off_meets_the_other_faults_of_its_ranges() {
     let late = Fault::execute_late(.., Duration::from_secs(30));
@@ -222,7 +222,8 @@ fn an_unmap_that_is_put_off_meets_the_other_faults_of_its_ranges() {
     assert_eq!(rig.target.put_off_commands(), 0);
 }
 
-/// RFC 7143 §6.3.5, §11.5: a reinstated session, and a LOGICAL UNIT RESET, leave nothing to be executed.
+/// RFC 7143 §6.3.5, §11.5: after a session reinstatement or a LOGICAL UNIT RESET, no command waits to be
+/// executed.
 #[test]
 fn reinstatement_and_reset_end_what_was_put_off() {
     for resets in [false, true] {
@@ -244,7 +245,7 @@ fn reinstatement_and_reset_end_what_was_put_off() {
     }
 }
 
-/// What an abort ends is not answered later.
+/// A command that was aborted is not answered later.
 #[test]
 fn an_aborted_command_loses_its_delayed_answer() {
     let mut rig = rig(vec![Fault::delay(.., Duration::from_secs(1))]);

@@ -1,4 +1,4 @@
-//! What a loss of power leaves, and how initiators are told of it and of other changes.
+//! The state after a loss of power, and how initiators are informed of it and of other changes.
 
 use crate::rig::{NAMES, Rig, config, pattern};
 use iscsi_testkit::config::Presence;
@@ -12,7 +12,7 @@ use iscsi_testkit::scsi::{AccessState, Sense, Unit, status};
 const FUA: u8 = 0x08;
 const IMMED: u8 = 0x02;
 
-/// A session with a unit whose cache is volatile.
+/// Logs in to a target whose unit has a volatile cache.
 fn volatile() -> (Rig, RamDisk) {
     let rig = Rig::login(config(), &[]);
     let disk = rig.target.disk(0).unwrap();
@@ -20,7 +20,7 @@ fn volatile() -> (Rig, RamDisk) {
     (rig, disk)
 }
 
-/// Another session of the same target; one of the same nexus, unless the ISID says otherwise.
+/// Logs in to the same target again; with the same nexus, unless the ISID differs.
 fn log_in_again(rig: &mut Rig) {
     rig.id = rig.target.accept();
     (rig.framing, rig.exp_stat_sn, rig.tsih) = (Framing::PLAIN, 0, 0);
@@ -44,14 +44,14 @@ fn synchronize(rig: &mut Rig, lba: u8, blocks: u8, flags: u8) {
     assert_eq!(run(rig, 0x80, &cdb, 0, &[]).status(), status::GOOD);
 }
 
-/// The sense of TEST UNIT READY, `None` when it ends with GOOD.
+/// Returns the sense of TEST UNIT READY; `None` if it ends with GOOD.
 fn attention(rig: &mut Rig) -> Option<Sense> {
     let response = run(rig, 0x80, &[0], 0, &[]);
     let fixed = response.data.get(2..)?;
     Some(Sense::new(fixed[2], fixed[12], fixed[13]))
 }
 
-/// Device-specific parameter, and byte 2 of the caching page (SPC-4 §7.5.5, SBC-3 §6.4.5).
+/// Returns the device-specific parameter, and byte 2 of the caching page (SPC-4 §7.5.5, SBC-3 §6.4.5).
 fn mode(rig: &mut Rig) -> (u8, u8) {
     let page = run(rig, 0xc0, &[0x1a, 0, 0x08, 0, 64], 64, &[]).data;
     (page[2], page[6])
@@ -85,7 +85,7 @@ fn read(rig: &mut Rig, lba: u8) -> Vec<u8> {
     rig.next().data.to_vec()
 }
 
-/// SBC-3 §4.15: a read with FUA brings what the medium holds, so the cache is written first.
+/// SBC-3 §4.15: a read with FUA returns the content of the medium, so the cache is written first.
 #[test]
 fn a_read_with_fua_makes_its_blocks_durable() {
     let (mut rig, disk) = volatile();
@@ -111,7 +111,7 @@ fn unmap_and_write_same_wait_in_the_cache_too() {
     assert!(disk.holds(0, &pattern(1024)));
 }
 
-/// What the mode pages say is what is served.
+/// The unit behaves as its mode pages say.
 #[test]
 fn mode_sense_tells_the_cache() {
     let (mut rig, disk) = volatile();
@@ -124,7 +124,8 @@ fn mode_sense_tells_the_cache() {
     }
 }
 
-/// SAM-5 §5.14: each nexus is told once, a new session of it not again.
+/// SAM-5 §5.14: each nexus receives the unit attention once; a new session of the same nexus does not receive it
+/// again.
 #[test]
 fn each_nexus_is_told_of_a_restart_once() {
     let mut rig = Rig::login(config(), &[]);
@@ -141,7 +142,7 @@ fn each_nexus_is_told_of_a_restart_once() {
     assert_eq!(attention(&mut rig), Some(Sense::RESET), "the session before never heard of it");
 }
 
-/// Another target that serves the same disk tells its own initiators.
+/// Another target that serves the same disk informs its own initiators.
 #[test]
 fn a_disk_that_lost_power_says_so_through_every_target() {
     let (mut one, disk) = volatile();
@@ -153,7 +154,7 @@ fn a_disk_that_lost_power_says_so_through_every_target() {
     assert_eq!(attention(&mut other), None);
 }
 
-/// A write that was under way at a reset ends without an answer: part of it may be lost.
+/// A write that is in flight at a reset ends without an answer: part of it may be lost.
 #[test]
 fn a_reset_empties_a_volatile_cache() {
     let (mut rig, disk) = volatile();
@@ -175,7 +176,7 @@ fn a_reset_empties_a_volatile_cache() {
     assert_eq!(attention(&mut rig), None);
 }
 
-/// SBC-3 §4.7: a session that knows the capacity is told that it changed, a later one is not.
+/// SBC-3 §4.7: a session that knows the capacity is informed of a change, a later session is not.
 #[test]
 fn a_change_of_capacity_is_told() {
     let mut rig = Rig::login(config(), &[]);
@@ -195,7 +196,7 @@ fn a_change_of_capacity_is_told() {
     assert_eq!(attention(&mut rig), None);
 }
 
-/// SPC-4 §6.13: a session that was there is told that the write cache was switched.
+/// SPC-4 §6.13: an existing session is informed that the write cache was switched.
 #[test]
 fn a_switched_cache_is_told() {
     let (mut rig, disk) = volatile();
@@ -209,7 +210,8 @@ fn a_switched_cache_is_told() {
     assert_eq!(attention(&mut rig), None);
 }
 
-/// SPC-4 §4.5.7: an error that belongs to no nexus is told to each of them, once, and what is told is not executed.
+/// SPC-4 §4.5.7: an error that belongs to no nexus is reported to each of them once, and the command that
+/// receives it is not executed.
 #[test]
 fn each_nexus_is_told_of_a_deferred_error_once() {
     let (mut one, disk) = volatile();
@@ -231,7 +233,7 @@ fn each_nexus_is_told_of_a_deferred_error_once() {
     }
 }
 
-/// A unit need not keep what it could not flush (SBC-3 §5.22).
+/// A unit need not keep data that it could not flush (SBC-3 §5.22).
 #[test]
 fn a_flush_that_fails_may_lose_what_is_in_the_cache() {
     for loses in [false, true] {
@@ -249,7 +251,7 @@ fn a_flush_that_fails_may_lose_what_is_in_the_cache() {
     }
 }
 
-/// SPC-4 §6.33: what lies behind a LUN has changed; INQUIRY tells who is there now.
+/// SPC-4 §6.33: the unit of a LUN has changed, and INQUIRY reports the new one.
 #[test]
 fn another_unit_behind_the_same_number_is_told() {
     let mut rig = Rig::login(config(), &[]);
@@ -265,7 +267,7 @@ fn another_unit_behind_the_same_number_is_told() {
     assert_eq!(capacity[..], [0, 0, 0, 7, 0, 0, 0x10, 0]);
 }
 
-/// SPC-4 §5.15.2.4: ports that do not serve the unit say why, but tell which unit it is.
+/// SPC-4 §5.15.2.4: ports that do not serve the unit report the reason, but still identify the unit.
 #[test]
 fn ports_serve_what_their_access_state_allows() {
     let mut rig = Rig::login(config(), &[]);
@@ -307,7 +309,7 @@ fn units_may_come_later_than_their_target() {
     }
 }
 
-/// A disk with its default cache is as it always was: WCE is set, and nothing is lost.
+/// With the default cache of a disk, WCE is set and nothing is lost.
 #[test]
 fn nothing_is_lost_by_default() {
     let mut rig = Rig::login(config(), &[]);

@@ -1,4 +1,4 @@
-//! The observer sees what is wrong. Each case is one wrong PDU after a clean login.
+//! The observer finds violations. Each case is one wrong PDU after a clean login.
 
 use crate::rig::{NAMES, Rig, config, pattern};
 use iscsi_testkit::opcode::Opcode;
@@ -7,7 +7,7 @@ use iscsi_testkit::pdu::{FINAL, NO_TAG, Pdu};
 const KEYS: [(&str, &str); 3] =
     [("InitialR2T", "No"), ("FirstBurstLength", "1024"), ("MaxOutstandingR2T", "4")];
 
-/// The rules broken by what `act` does after a login with 4 commands of window.
+/// Returns the rules that `act` breaks after a login with a window of 4 commands.
 fn broken(act: impl FnOnce(&mut Rig)) -> Vec<&'static str> {
     let mut config = config();
     config.window = 4;
@@ -17,7 +17,7 @@ fn broken(act: impl FnOnce(&mut Rig)) -> Vec<&'static str> {
     rig.target.violations().iter().map(|violation| violation.rule).collect()
 }
 
-/// A PDU that is right but for what `spoil` does to it.
+/// Returns the rules that a correct PDU breaks after a change by `spoil`.
 fn spoilt(make: impl FnOnce(&mut Rig) -> Pdu, spoil: impl FnOnce(&mut Pdu)) -> Vec<&'static str> {
     broken(|rig| {
         let mut pdu = make(rig);
@@ -140,7 +140,8 @@ fn bursts_keep_the_order_of_commands() {
     assert_eq!(rules, ["WR-07"]);
 }
 
-/// A write of 2048 bytes whose R2T for the last 1024 is answered by a spoilt Data-Out.
+/// Returns the rules that a spoilt Data-Out breaks: it answers the R2T for the last 1024 bytes of a write of 2048
+/// bytes.
 fn answered(spoil: impl FnOnce(&mut Pdu)) -> Vec<&'static str> {
     broken(|rig| {
         let write = rig.write(0, 4, &pattern(1024));
@@ -191,7 +192,7 @@ fn segments_keep_to_the_limit_of_the_target() {
     assert_eq!(rig.target.violations()[0].rule, "KEY-13");
 }
 
-/// An ABORT TASK of a read that waits, spoilt.
+/// Returns the rules that a spoilt ABORT TASK breaks, for a read that waits.
 fn aborted(spoil: impl FnOnce(&mut Pdu)) -> Vec<&'static str> {
     broken(|rig| {
         rig.target.hold();
@@ -219,7 +220,7 @@ fn task_management_is_watched() {
     assert_eq!(aborted(|pdu| pdu.data = pattern(4).into()), ["ERR-02"]);
 }
 
-/// The answer to a ping with LUN 0, spoilt.
+/// Returns the rules that a spoilt answer to a ping with LUN 0 breaks.
 fn answered_ping(spoil: impl FnOnce(&mut Pdu)) -> Vec<&'static str> {
     broken(|rig| {
         rig.target.ping(rig.id, 0);
@@ -255,7 +256,7 @@ fn nothing_follows_a_logout() {
     assert_eq!(spoilt(|rig| rig.request(Opcode::LogoutRequest), cid), ["LGO-02"]);
 }
 
-/// The rules broken by one login request.
+/// Returns the rules that one login request breaks.
 fn login(csg: u8, nsg: u8, keys: &[(&str, &str)]) -> Vec<&'static str> {
     let mut rig = Rig::connect(config());
     rig.login_request(csg, nsg, FINAL, keys);
@@ -303,7 +304,7 @@ fn unanswered_pings_are_known() {
     assert_eq!(rig.target.unanswered_pings(rig.id), [(ping.ttt(), 7)]);
 }
 
-/// ABORT TASK of a write, or another function, and the answer to an R2T of it.
+/// Returns the rules broken by an answer to an R2T after the ABORT TASK of its write, or after another function.
 fn answered_behind(function: u8, refuses: bool) -> Vec<&'static str> {
     broken(|rig| {
         rig.target.config_mut().task_management_response = refuses.then_some(5);
@@ -322,8 +323,8 @@ fn answered_behind(function: u8, refuses: bool) -> Vec<&'static str> {
     })
 }
 
-/// WR-20: R2Ts are served until the answer to a function for many tasks (RFC 7143 §4.2.3.3), and not
-/// behind the ABORT TASK of a single one, unless that is refused.
+/// WR-20: after a function for many tasks, R2Ts are served until the response (RFC 7143 §4.2.3.3). After the
+/// ABORT TASK of a single task they are not, unless the target refuses it.
 #[test]
 fn data_behind_an_abort_are_watched() {
     const ABORT_TASK_SET: u8 = 2;
@@ -371,7 +372,7 @@ fn discovery_sessions_are_watched() {
     assert_eq!(broken(&read), ["DSC-01"]);
 }
 
-/// A login request, not sent.
+/// Returns a login request without sending it.
 fn login_pdu(rig: &Rig, keys: &str) -> Pdu {
     let mut request = Pdu::new(Opcode::LoginRequest);
     (request.header[0], request.header[1]) = (request.header[0] | 0x40, FINAL | 0x07);
@@ -382,7 +383,7 @@ fn login_pdu(rig: &Rig, keys: &str) -> Pdu {
     request
 }
 
-/// LOG-01, LOG-02, LOG-04, LOG-08, LOG-11, SEQ-01: the login phase is a conversation of login requests.
+/// LOG-01, LOG-02, LOG-04, LOG-08, LOG-11, SEQ-01: the login phase consists of login requests, one at a time.
 #[test]
 fn the_login_phase_is_watched() {
     const KEYS: &str = "InitiatorName=a\0TargetName=b\0";
@@ -428,8 +429,8 @@ fn the_login_phase_is_watched() {
     assert_eq!(two(&[], 1), ["SEQ-01"]);
 }
 
-/// TXT-09, TXT-20, TXT-21, TXT-22: one exchange at a time, each request of it after the answer to the one
-/// before, as immediate as the first, and with the tag and LUN of the answer.
+/// TXT-09, TXT-20, TXT-21, TXT-22: there is one exchange at a time. Each request comes after the previous answer,
+/// has the I bit of the first request, and carries the tag and LUN of the answer.
 #[test]
 fn text_exchanges_are_watched() {
     let text = |rig: &mut Rig| {
@@ -442,7 +443,7 @@ fn text_exchanges_are_watched() {
     assert_eq!(spoilt(text, |_| {}), [""; 0]);
     assert_eq!(spoilt(text, |pdu| pdu.header[1] |= 0x40), ["TXT-09"]);
     assert_eq!(spoilt(text, |pdu| pdu.set_u32(20, 7)), ["TXT-22"]);
-    // The second request of an exchange, behind the answer to the first one or before it.
+    // The second request of an exchange, after the answer to the first one or before it.
     let next = |answered: bool, spoil: &dyn Fn(&mut Pdu)| {
         broken(|rig| {
             rig.target.config_mut().discovery.split = Some(16);
@@ -469,7 +470,7 @@ fn text_exchanges_are_watched() {
     assert_eq!(next(false, &|pdu| pdu.set_u32(16, 99)), ["TXT-20"]);
 }
 
-/// WR-11: an R2T that asks for more than MaxBurstLength is answered in part at most.
+/// WR-11: an R2T that asks for more than MaxBurstLength is answered with at most that many bytes.
 #[test]
 fn sequences_keep_to_the_limit_of_the_session() {
     let mut config = config();

@@ -1,4 +1,4 @@
-//! Several connections in one session: one closes another, and the observer sees what follows.
+//! Several connections in one session: one closes another, and the observer checks what follows.
 
 use crate::rig::{NAMES, Rig, config};
 use iscsi_testkit::opcode::Opcode;
@@ -23,13 +23,13 @@ impl Two {
         Self { rig, other }
     }
 
-    /// The rig speaks over the other connection.
+    /// Makes the rig use the other connection.
     fn switch(&mut self) {
         std::mem::swap(&mut self.rig.id, &mut self.other.0);
         std::mem::swap(&mut self.rig.exp_stat_sn, &mut self.other.1);
     }
 
-    /// Asks over the present connection to close one; the response code.
+    /// Sends a logout for a connection over the present one, and returns the response code.
     fn close(&mut self, cid: u16) -> u8 {
         let mut logout = self.rig.request(Opcode::LogoutRequest);
         self.rig.cmd_sn -= 1;
@@ -45,8 +45,8 @@ impl Two {
     }
 }
 
-/// RFC 7143 §11.14: what is under way on the closed connection ends, whatever was counted of it; what
-/// came before its turn never came.
+/// RFC 7143 §11.14: commands in flight on the closed connection end, even those that `ExpCmdSN` covers. Commands
+/// that waited for their turn count as never received.
 #[test]
 fn one_connection_closes_another() {
     let mut two = Two::new();
@@ -70,7 +70,7 @@ fn one_connection_closes_another() {
     assert!(two.rules().is_empty(), "{:?}", two.rig.target.violations());
 }
 
-/// A number comes a second time only after the logout of the connection on which it was lost.
+/// A number is used again only after the logout of the connection on which it was lost.
 #[test]
 fn numbers_come_again_only_after_the_logout() {
     for (closes, expected) in [(false, vec!["SEQ-02"]), (true, vec![])] {
@@ -89,7 +89,7 @@ fn numbers_come_again_only_after_the_logout() {
     }
 }
 
-/// SEQ-04: numbers rise on each connection, whatever overtakes what between them.
+/// SEQ-04: numbers rise on each connection, however the connections overtake each other.
 #[test]
 fn numbers_rise_on_each_connection() {
     let mut two = Two::new();
@@ -105,7 +105,7 @@ fn numbers_rise_on_each_connection() {
     assert_eq!(two.rules(), ["SEQ-04"]);
 }
 
-/// ABORT TASK belongs on the connection of its task (RFC 7143 §11.5.1).
+/// ABORT TASK must be sent on the connection of its task (RFC 7143 §11.5.1).
 #[test]
 fn aborts_over_the_wrong_connection_are_seen() {
     for wrong in [false, true] {
@@ -126,8 +126,8 @@ fn aborts_over_the_wrong_connection_are_seen() {
     }
 }
 
-/// LGO-01: connections overtake each other, so what was sent before the logout of the session may come after
-/// it over another one; a CmdSN from after the logout may not.
+/// LGO-01: connections overtake each other, so a request that was sent before the logout of the session may
+/// arrive after it over another connection. A CmdSN after that of the logout may not.
 #[test]
 fn nothing_is_numbered_behind_the_logout_of_a_session() {
     let behind = |act: &dyn Fn(&mut Two)| {

@@ -1,4 +1,4 @@
-//! Faults happen when they should, and only then.
+//! Faults occur when they are due, and only then.
 
 use crate::rig::{Rig, config};
 use iscsi_testkit::fault::{Effect, Fault, Trigger};
@@ -6,7 +6,7 @@ use iscsi_testkit::frame::FrameError;
 use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::pdu::Pdu;
 
-/// What the target says to two reads.
+/// Returns what the target sends in answer to two reads.
 fn two_reads(fault: Fault) -> (Rig, Vec<Pdu>) {
     let mut config = config();
     config.faults.push(fault);

@@ -12,13 +12,13 @@ fn answers(pdu: &Pdu) -> Pairs {
     Pairs::split(&pdu.data).unwrap()
 }
 
-/// The answers to a login straight in the operational stage.
+/// Returns the answers to a login that starts in the operational stage.
 fn negotiate(config: TargetConfig, keys: &[(&str, &str)]) -> Pairs {
     let mut rig = Rig::connect(config);
     answers(&rig.login_request(1, 3, FINAL, &[&NAMES[..], keys].concat()))
 }
 
-/// The status of a login straight in the operational stage.
+/// Returns the status of a login that starts in the operational stage.
 fn status(config: TargetConfig, keys: &[(&str, &str)]) -> u16 {
     Rig::connect(config).login_request(1, 3, FINAL, keys).login_status()
 }
@@ -156,7 +156,7 @@ fn all_mixes_of_digests_work() {
     }
 }
 
-/// MD5 over identifier 2ah, the secret and the challenge 40h..4fh.
+/// Returns the MD5 over identifier, secret and challenge.
 fn md5(identifier: u8, secret: &[u8], challenge: &[u8]) -> String {
     use md5::Digest as _;
     let digest = md5::Md5::digest([&[identifier], secret, challenge].concat());
@@ -258,7 +258,7 @@ fn an_unknown_session_cannot_be_joined() {
     assert_eq!(rig.login_request(1, 3, FINAL, &NAMES).login_status(), 0x020a);
 }
 
-/// CHAP as far as the target's proof.
+/// Runs CHAP up to the target's proof.
 fn proof_of(chap: Chap, own_challenge: &str) -> (Rig, Pairs) {
     let mut config = config();
     config.chap = Some(chap.with_algorithms([5]));

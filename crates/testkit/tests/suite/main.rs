@@ -1,6 +1,7 @@
-//! The test target by itself: what it answers, what it tolerates, and what its checker says.
+//! Tests of the test target itself: its answers, its tolerance, and its checker.
 //!
-//! One binary for all of them: each of its own would be linked, and its share of the crates compiled, once more.
+//! All tests are one binary. With one binary each, every one would be linked separately, and would compile its
+//! share of the crates again.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, reason = "a test may panic")]
 
 mod block_faults;

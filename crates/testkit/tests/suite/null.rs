@@ -1,4 +1,4 @@
-//! A unit that keeps nothing: it is as any other but for what it holds.
+//! A unit that keeps nothing behaves like any other, except for its content.
 
 use crate::rig::{NAME, Rig, pattern};
 use bytes::Bytes;
@@ -18,7 +18,7 @@ fn login(config: TargetConfig) -> Rig {
     Rig::login(config, &[("MaxRecvDataSegmentLength", "262144")])
 }
 
-/// A command of 16 bytes with LBA and length where they are in most.
+/// Returns a command of 16 bytes, with LBA and length where most commands have them.
 fn cdb(operation: u8, second: u8, lba: u64, length: u32) -> [u8; 16] {
     let mut cdb = [operation, second, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     cdb[2..10].copy_from_slice(&lba.to_be_bytes());
@@ -26,7 +26,7 @@ fn cdb(operation: u8, second: u8, lba: u64, length: u32) -> [u8; 16] {
     cdb
 }
 
-/// What a command brings; its status is GOOD.
+/// Returns the data of a command, which must end with GOOD.
 fn read(rig: &mut Rig, cdb: &[u8], length: u32) -> Vec<u8> {
     let command = rig.command(0xc0, cdb, length, &[]);
     rig.put(command);
@@ -36,7 +36,7 @@ fn read(rig: &mut Rig, cdb: &[u8], length: u32) -> Vec<u8> {
     pdus.iter().flat_map(|pdu| pdu.data.to_vec()).collect()
 }
 
-/// Carries a command with immediate data out, and the rest as it is asked for.
+/// Sends a command with immediate data, answers its R2Ts with the rest, and returns the status.
 fn write(rig: &mut Rig, cdb: &[u8], length: u32, data: &[u8]) -> u8 {
     let immediate = data.len().min(65_536);
     let command =
@@ -83,7 +83,7 @@ fn it_is_a_thin_unit_of_which_nothing_is_mapped() {
     rig.put(told);
     assert_eq!(rig.next().data[4..7], [0x08, 0x12, 0x04], "a write cache");
     assert_eq!(write(&mut rig, &cdb(0x8a, 0, 4, 1), 512, &pattern(512)), 0);
-    // From an LBA to the end: in no time, however far that is.
+    // From an LBA to the end: takes no time, however many blocks these are.
     assert_eq!(write(&mut rig, &cdb(0x93, 0, 4, 0), 512, &pattern(512)), 0);
     assert_eq!(write(&mut rig, &cdb(0x93, 0x08, 0, 0), 512, &[0; 512]), 0);
     let unmap = [&[0, 22, 0, 16, 0, 0, 0, 0][..], &[0; 8], &[0x7f; 4], &[0; 4]].concat();
@@ -110,7 +110,7 @@ fn a_cache_that_loses_power_has_nothing_to_lose() {
     assert!(disk.holds(1 << 29, &[0; 4096]));
 }
 
-/// Faults of blocks are met as on other disks, and a wrong byte is that of one answer alone.
+/// Faults of blocks occur as on other disks, and a wrong byte affects one answer only.
 #[test]
 fn faults_meet_it_as_any_other() {
     let mut config = null();
@@ -126,7 +126,7 @@ fn faults_meet_it_as_any_other() {
     assert_eq!(rig.next().status(), 2);
 }
 
-/// A digest goes out wrong and the data of later reads stay as they are, although all share them.
+/// A digest is sent wrong. The data of later reads stay right, although all reads share them.
 #[test]
 fn a_corrupted_pdu_harms_no_other() {
     let mut config = null();

@@ -1,4 +1,4 @@
-//! What another initiator does to a unit, and what of it the others meet.
+//! Actions of another initiator on a unit, and their effect on other sessions.
 
 use std::time::{Duration, Instant};
 
@@ -8,15 +8,15 @@ use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::pdu::{FINAL, NO_TAG, Pdu};
 use iscsi_testkit::scsi::{Sense, Unit, status};
 
-/// A session with a unit that ends commands which another initiator aborts with TASK ABORTED, or without a
-/// status.
+/// Logs in to a unit that ends commands aborted by another initiator with TASK ABORTED if `tells`, and otherwise
+/// without a status.
 fn rig(tells: bool) -> Rig {
     let mut config = config();
     config.units.values_mut().for_each(|unit| unit.behavior.task_aborted_status = tells);
     Rig::login(config, &[])
 }
 
-/// The sense of TEST UNIT READY, `None` when it ends with GOOD.
+/// Returns the sense of TEST UNIT READY; `None` if it ends with GOOD.
 fn attention(rig: &mut Rig) -> Option<Sense> {
     let ready = rig.command(0x80, &[0], 0, &[]);
     rig.put(ready);
@@ -33,7 +33,7 @@ fn start() -> Instant {
     Instant::now()
 }
 
-/// A write of four blocks of which one has come, and a read that waits for its turn.
+/// Starts a write of four blocks of which one has arrived, and a read that waits for its turn.
 fn begin_two(rig: &mut Rig) -> Pdu {
     let write = rig.write(4, 4, &[1; 512]);
     rig.put(write);
@@ -45,7 +45,8 @@ fn begin_two(rig: &mut Rig) -> Pdu {
     r2t
 }
 
-/// SAM-5 §5.6: without TAS the commands of all other nexuses vanish, and a unit attention is all that they get.
+/// SAM-5 §5.6: without TAS the commands of all other nexuses end without a response, and the nexuses receive only
+/// a unit attention.
 #[test]
 fn commands_end_without_a_status_where_tas_is_clear() {
     for clears in [false, true] {
@@ -69,7 +70,8 @@ fn commands_end_without_a_status_where_tas_is_clear() {
     }
 }
 
-/// SAM-5 §5.6, SPC-4 §7.5.8: with TAS each of them ends with TASK ABORTED, and who had none is told nothing.
+/// SAM-5 §5.6, SPC-4 §7.5.8: with TAS each command ends with TASK ABORTED, and a session without commands is not
+/// informed.
 #[test]
 fn commands_end_with_task_aborted_where_tas_is_set() {
     for clears in [false, true] {
@@ -128,7 +130,7 @@ fn the_functions_of_one_session_end_the_commands_of_another() {
     }
 }
 
-/// What waits to be executed is not executed any more.
+/// A command that waits to be executed is not executed after a reset.
 #[test]
 fn a_reset_ends_what_is_executed_late() {
     let mut config = config();
@@ -142,7 +144,8 @@ fn a_reset_ends_what_is_executed_late() {
     assert!(rig.target.disk(0).unwrap().holds(0, &[0; 512]));
 }
 
-/// SAM-5 §8.6: commands with the attribute SIMPLE are executed in any order, and each as it is then.
+/// SAM-5 §8.6: commands with the attribute SIMPLE are executed in any order, and each reads the data at the time
+/// of its execution.
 #[test]
 fn commands_are_executed_in_another_order_than_they_come() {
     let mut config = config();
@@ -166,7 +169,8 @@ fn commands_are_executed_in_another_order_than_they_come() {
     rig.assert_no_violations();
 }
 
-/// The parameter list of a command that had come before the exchange is meant for the unit of then.
+/// A command that arrived before the unit was replaced is executed by the old unit, even if its parameter list
+/// arrives later.
 #[test]
 fn a_command_under_way_goes_on_with_the_old_unit() {
     let mut rig = Rig::login(config(), &[]);
@@ -185,7 +189,7 @@ fn a_command_under_way_goes_on_with_the_old_unit() {
     assert_eq!(attention(&mut rig), Some(Sense::INQUIRY_CHANGED));
 }
 
-/// A unit that becomes smaller fails what is under way behind its end, also where it grows again.
+/// A unit that becomes smaller fails the commands in flight beyond its end.
 #[test]
 fn a_write_behind_a_new_end_fails() {
     let mut rig = Rig::login(config(), &[]);

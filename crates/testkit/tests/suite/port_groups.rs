@@ -4,13 +4,13 @@ use crate::rig::{Rig, config};
 use iscsi_testkit::pdu::Pdu;
 use iscsi_testkit::scsi::{AccessState, PortGroup, PortGroups, Sense, TargetPort, Unit, status};
 
-/// Port 1 in the preferred group 1, ports 2 and 3 in group 2, which is in standby.
+/// Returns an array with port 1 in the preferred group 1, and ports 2 and 3 in group 2, which is in standby.
 fn groups() -> PortGroups {
     let standby = PortGroup::new(2, [2, 3]).with_state(AccessState::Standby);
     PortGroups::new([PortGroup::new(1, [1]).preferred(), standby])
 }
 
-/// A session through a port of the array.
+/// Logs in through a port of the array.
 fn port(groups: &PortGroups, port: u16, unit: &Unit) -> Rig {
     let config = config().with_unit(0, unit.clone());
     Rig::login(config.with_port(TargetPort::new(groups.clone(), port)), &[])
@@ -31,7 +31,7 @@ fn sense(response: &Pdu) -> Option<Sense> {
     Some(Sense::new(fixed[2], fixed[12], fixed[13]))
 }
 
-/// The sense of TEST UNIT READY, `None` when it ends with GOOD.
+/// Returns the sense of TEST UNIT READY; `None` if it ends with GOOD.
 fn ready(rig: &mut Rig) -> Option<Sense> {
     sense(&run(rig, 0x80, &[0], 0, &[]))
 }
@@ -65,7 +65,7 @@ fn groups_are_reported_with_both_headers() {
     rig.assert_no_violations();
 }
 
-/// SPC-4 §6.6.2, §7.8.6: INQUIRY says who changes states, and VPD page 83h which port this is.
+/// SPC-4 §6.6.2, §7.8.6: INQUIRY reports what may change the states, and VPD page 83h which port this is.
 #[test]
 fn inquiry_tells_port_and_group() {
     let groups = groups();
@@ -81,7 +81,8 @@ fn inquiry_tells_port_and_group() {
     }
 }
 
-/// SPC-4 §5.11: each port serves what its group does, and what asks for the groups always.
+/// SPC-4 §5.11: each port serves what the state of its group allows, and always the commands that query the
+/// groups.
 #[test]
 fn a_port_serves_what_its_group_does() {
     let groups = groups();
@@ -108,7 +109,8 @@ fn a_port_serves_what_its_group_does() {
     assert_eq!(keys.data.len(), 8, "registrations are served in standby");
 }
 
-/// SPC-4 §5.11.2.1: all sessions through all ports are told of a change, but not of its beginning.
+/// SPC-4 §5.11.2.1: all sessions through all ports are informed when a change is complete, but not when it
+/// begins.
 #[test]
 fn every_session_is_told_of_a_change() {
     let groups = groups();
@@ -127,7 +129,7 @@ fn every_session_is_told_of_a_change() {
     assert_eq!(ready(&mut late), None, "a new session asks for itself");
 }
 
-/// SPC-4 §6.45: the others are told, and what cannot be is refused as a whole.
+/// SPC-4 §6.45: the other sessions are informed, and a list with an impossible change is refused as a whole.
 #[test]
 fn a_session_sets_the_states() {
     let groups = groups();
@@ -150,7 +152,7 @@ fn a_session_sets_the_states() {
     assert_eq!(report(&mut rigs[0], 0).len(), 32, "it still reports");
 }
 
-/// An array that says that it has groups, and does not tell them.
+/// An array that announces groups, but does not report them.
 #[test]
 fn a_unit_refuses_to_report() {
     let mut unit = unit();

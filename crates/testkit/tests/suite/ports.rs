@@ -1,4 +1,4 @@
-//! Several ports of one unit: what happens through one of them ends commands of all.
+//! Several ports of one unit: an event at one of them ends commands at all of them.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const PREEMPT_AND_ABORT: u8 = 5;
 const WRITE_EXCLUSIVE: u8 = 1;
 const ALL_TG_PT: u8 = 4;
 
-/// Ports of one array that execute each write late, with a session of this ISID through each.
+/// An array whose ports execute each write late.
 struct Array {
     unit: Unit,
     groups: PortGroups,
@@ -36,14 +36,14 @@ impl Array {
     }
 }
 
-/// Begins a write, which is executed late.
+/// Starts a write, which is executed late.
 fn begin(rig: &mut Rig) {
     let write = rig.write(0, 1, &[1; 512]);
     rig.put(write);
     assert_eq!((rig.try_next(), rig.target.put_off_commands()), (None, 1));
 }
 
-/// How many writes are still to be executed, when all is told that there is to tell.
+/// Returns the number of writes that still wait to be executed, after all pending PDUs were received.
 fn left(rig: &mut Rig) -> usize {
     assert_eq!(rig.try_next(), None, "without TAS nothing is said of what ends");
     rig.target.put_off_commands()
@@ -58,13 +58,13 @@ fn out(rig: &mut Rig, action: u8, keys: [u64; 2], flags: u8) -> u8 {
     list.extend([0, 0, 0, 0, flags, 0, 0, 0]);
     let mut command =
         rig.command(0xa0, &[0x5f, action, WRITE_EXCLUSIVE, 0, 0, 0, 0, 0, 24], 24, &list);
-    // ORDERED: its place is fixed, and it is not put off.
+    // ORDERED: its place in the order is fixed, so it is not delayed.
     command.header[1] = command.header[1] & !7 | 2;
     rig.put(command);
     rig.next().status()
 }
 
-/// The sense of TEST UNIT READY, `None` when it ends with GOOD.
+/// Returns the sense of TEST UNIT READY; `None` if it ends with GOOD.
 fn attention(rig: &mut Rig) -> Option<Sense> {
     let ready = rig.command(0x80, &[0], 0, &[]);
     rig.put(ready);
@@ -73,8 +73,8 @@ fn attention(rig: &mut Rig) -> Option<Sense> {
     Some(Sense::new(fixed[2], fixed[12], fixed[13]))
 }
 
-/// SPC-4 §5.13.11.5: PREEMPT AND ABORT ends the commands of the nexuses that lose their registration, and no
-/// others, through whatever port they came.
+/// SPC-4 §5.13.11.5: PREEMPT AND ABORT ends the commands of the nexuses that lose their registration, at every
+/// port, and no others.
 #[test]
 fn preempt_and_abort_reaches_every_port() {
     for is_for_all_ports in [false, true] {
@@ -97,8 +97,8 @@ fn preempt_and_abort_reaches_every_port() {
     }
 }
 
-/// SAM-5 §7.5, §7.7: a reset, and a task set that is cleared, end the commands of all ports. Who comes after it
-/// is not told.
+/// SAM-5 §7.5, §7.7: a reset, and CLEAR TASK SET, end the commands at all ports. A session that starts later is
+/// not informed.
 #[test]
 fn a_reset_reaches_every_port() {
     const CLEAR_TASK_SET: u8 = 4;

@@ -9,7 +9,7 @@ use iscsi_testkit::scsi::{LunForm, Sense, Unit, status};
 use iscsi_testkit::target::Outcome;
 use iscsi_testkit::text::Pairs;
 
-/// The data of a command that reads.
+/// Returns the data of a command that reads.
 fn query(rig: &mut Rig, cdb: &[u8]) -> Vec<u8> {
     let command = rig.command(0xc0, cdb, 255, &[]);
     rig.put(command);
@@ -18,7 +18,7 @@ fn query(rig: &mut Rig, cdb: &[u8]) -> Vec<u8> {
     data.data.to_vec()
 }
 
-/// The sense of a command that fails.
+/// Returns the sense of a command that fails.
 fn sense(rig: &mut Rig, pdu: Pdu) -> (u8, u8, u8) {
     rig.put(pdu);
     let response = rig.next();
@@ -132,7 +132,7 @@ fn flushes_are_counted_and_blocks_unmapped() {
     rig.assert_no_violations();
 }
 
-/// SBC-3 §4.22, §6.4.1, §6.5.4: what the unit does not claim to have, it refuses.
+/// SBC-3 §4.22, §6.4.1, §6.5.4: the unit refuses flags for features that it does not announce.
 #[test]
 fn unserved_flags_are_refused() {
     let mut thick = config();
@@ -161,7 +161,7 @@ fn unserved_flags_are_refused() {
     assert_eq!(sense(&mut rig, unmap), (5, 0x24, 0));
 }
 
-/// SBC-3 §5.43: a read behind WRITE SAME sees the block that was written, with UNMAP as without.
+/// SBC-3 §5.43: a read after WRITE SAME returns the block that was written, with UNMAP as without.
 #[test]
 fn write_same_with_unmap_deallocates_zeroes_only() {
     let mut rig = Rig::login(config(), &[]);
@@ -197,7 +197,7 @@ fn mode_pages_say_what_holds_and_what_may_change() {
     rig.assert_no_violations();
 }
 
-/// SPC-4 §6.6.2: block limits as in SBC-3 go with a claim to keep to it.
+/// SPC-4 §6.6.2: a unit with the block limits of SBC-3 also claims that standard.
 #[test]
 fn inquiry_claims_the_standards() {
     let mut rig = Rig::login(config(), &[]);

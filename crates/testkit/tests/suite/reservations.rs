@@ -1,5 +1,5 @@
-//! Persistent reservations of a unit that several nexuses reach. What an initiator of another make thinks of
-//! them, say libiscsi's own tests (`ci/libiscsi-tests`).
+//! Persistent reservations of a unit that several nexuses reach. libiscsi's own tests (`ci/libiscsi-tests`) check
+//! them with an initiator of another make.
 
 use crate::rig::{NAMES, Rig, config};
 use iscsi_testkit::pdu::Pdu;
@@ -18,7 +18,7 @@ const EXCLUSIVE_ACCESS: u8 = 3;
 const WRITE_EXCLUSIVE_REGISTRANTS: u8 = 5;
 const EXCLUSIVE_ACCESS_ALL: u8 = 8;
 
-/// Two ports of one array, with a session through each, of the same host and ISID.
+/// Logs in through two ports of one array, from the same host with the same ISID.
 fn two_ports() -> ([Rig; 2], Unit) {
     let unit = config().units.remove(&0).unwrap();
     let groups = PortGroups::new([PortGroup::new(1, [1, 2])]);
@@ -35,7 +35,8 @@ fn run(rig: &mut Rig, flags: u8, cdb: &[u8], edtl: u32, data: &[u8]) -> Pdu {
     rig.next()
 }
 
-/// PERSISTENT RESERVE OUT with these flags in byte 20: the status, and the sense if there is any.
+/// Sends PERSISTENT RESERVE OUT with these flags in byte 20, and returns the status, and the sense if there is
+/// any.
 fn out(rig: &mut Rig, action: u8, kind: u8, keys: [u64; 2], flags: u8) -> (u8, Option<Sense>) {
     let mut list = keys.map(u64::to_be_bytes).concat();
     list.extend([0, 0, 0, 0, flags, 0, 0, 0]);
@@ -56,7 +57,7 @@ fn sense(response: &Pdu) -> Option<Sense> {
     Some(Sense::new(fixed[2], fixed[12], fixed[13]))
 }
 
-/// The sense of TEST UNIT READY, `None` when it ends with GOOD.
+/// Returns the sense of TEST UNIT READY; `None` if it ends with GOOD.
 fn ready(rig: &mut Rig) -> Option<Sense> {
     sense(&run(rig, 0x80, &[0], 0, &[]))
 }
@@ -70,7 +71,7 @@ fn read(rig: &mut Rig) -> u8 {
     first.status()
 }
 
-/// SPC-4 §5.13.7: a key for each nexus; another key than the one that is registered is a conflict.
+/// SPC-4 §5.13.7: each nexus has a key; a key other than the registered one is a conflict.
 #[test]
 fn a_nexus_registers() {
     let ([mut first, mut second], unit) = two_ports();
@@ -89,7 +90,7 @@ fn keys(keys: &[u64]) -> Vec<u8> {
     keys.iter().flat_map(|key| key.to_be_bytes()).collect()
 }
 
-/// SPC-4 §5.13.1: registrations outlast a session, and a loss of power with APTPL alone.
+/// SPC-4 §5.13.1: registrations survive the end of a session, but a loss of power only with APTPL.
 #[test]
 fn what_a_registration_outlasts() {
     let mut rig = Rig::login(config(), &[]);
@@ -111,7 +112,7 @@ fn what_a_registration_outlasts() {
     assert_eq!(reservations.holder(), Some((EXCLUSIVE_ACCESS, 0xa)));
 }
 
-/// SPC-4 tables 62 and 63: who may read and write under each type.
+/// SPC-4 tables 62 and 63: which nexuses may read and write under each type.
 #[test]
 fn conflicts_by_type() {
     let (good, conflict) = (status::GOOD, status::RESERVATION_CONFLICT);
@@ -139,7 +140,7 @@ fn conflicts_by_type() {
     }
 }
 
-/// SPC-4 §5.13.10, §5.13.11.2: releases, and whom they are told.
+/// SPC-4 §5.13.10, §5.13.11.2: releases, and the nexuses that are informed of them.
 #[test]
 fn a_reservation_is_released() {
     let ([mut holder, mut other], unit) = two_ports();
@@ -168,7 +169,7 @@ fn a_reservation_is_released() {
     assert_eq!(ready(&mut other), Some(Sense::RESERVATIONS_RELEASED));
 }
 
-/// SPC-4 §5.13.11.4: the reservation is taken over, and those who lose their registration are told.
+/// SPC-4 §5.13.11.4: the reservation is taken over, and the nexuses that lose their registration are informed.
 #[test]
 fn a_holder_is_preempted() {
     let ([mut holder, mut other], unit) = two_ports();
@@ -190,7 +191,8 @@ fn a_holder_is_preempted() {
     assert_eq!(change(&mut holder, REGISTER, 0, 0xa, 0xa), status::RESERVATION_CONFLICT);
 }
 
-/// SAM-5 §5.14.1: a nexus that is lost forgets what it was not told, but is registered no more.
+/// SAM-5 §5.14.1: a lost nexus does not receive the unit attentions that waited for it, but its registration
+/// stays removed.
 #[test]
 fn a_lost_nexus_is_not_told() {
     let mut rig = Rig::login(config(), &[]);
@@ -256,7 +258,7 @@ fn commands_are_aborted() {
     assert!(!rig.target.is_closed(old), "the session goes on");
 }
 
-/// SPC-4 §6.16: what is no change.
+/// SPC-4 §6.16: malformed parameter lists.
 #[test]
 fn malformed_changes_are_refused() {
     let mut rig = Rig::login(config(), &[]);
@@ -273,7 +275,7 @@ fn malformed_changes_are_refused() {
     assert_eq!(sense(&unknown), Some(Sense::INVALID_FIELD));
 }
 
-/// SPC-4 §6.15.4, §6.15.5: what the unit can do, and who is registered through which port.
+/// SPC-4 §6.15.4, §6.15.5: the capabilities of the unit, and the port of each registration.
 #[test]
 fn capabilities_and_full_status() {
     let ([mut first, mut second], _) = two_ports();

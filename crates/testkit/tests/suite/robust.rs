@@ -4,7 +4,7 @@ use crate::rig::{NAMES, Rig, config, pattern};
 use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::pdu::{NO_TAG, Pdu};
 
-/// One PDU of each kind that an initiator sends in full feature phase.
+/// Returns one PDU of each kind that an initiator sends in full feature phase.
 fn kinds(rig: &mut Rig) -> Vec<Pdu> {
     let mut pdus = vec![rig.read(0, 2), rig.write(1, 4, &pattern(512))];
     let mut unmap = vec![0; 24];

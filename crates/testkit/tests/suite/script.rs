@@ -1,4 +1,4 @@
-//! A trace: the script says what the target does, the test what the initiator must do.
+//! Traces: the script defines what the target does, and the test checks what the initiator must do.
 
 use crate::rig::{NAMES, pattern};
 use bytes::BytesMut;

@@ -1,4 +1,4 @@
-//! The target over TCP, also with both directions full.
+//! The target over TCP, including with full buffers in both directions.
 
 #![cfg(feature = "serve")]
 
@@ -18,7 +18,7 @@ use iscsi_testkit::text::Pairs;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// Bytes each command of these tests moves.
+/// Number of bytes that each command of these tests moves.
 const LENGTH: usize = 1 << 20;
 
 struct Client {
@@ -59,7 +59,7 @@ impl Client {
     }
 }
 
-/// Command number `nth`: a transfer of [`LENGTH`] bytes at the `nth` place of the disk.
+/// Returns command number `nth`: a transfer of [`LENGTH`] bytes at the `nth` place of the disk.
 fn command(nth: u32, code: u8, flags: u8, acknowledged: u32) -> Pdu {
     let mut pdu = Pdu::new(Opcode::ScsiCommand);
     pdu.header[1] = flags;
@@ -105,7 +105,7 @@ async fn bytes_written_are_read_back() {
     server.stop().await;
 }
 
-/// RFC 7143 appendix C: SendTargets gives the address at which the target is served.
+/// RFC 7143 appendix C: SendTargets returns the address at which the target is served.
 #[tokio::test]
 async fn send_targets_lists_the_address() {
     let server = Server::start(Target::new(config())).await.unwrap();
@@ -125,7 +125,7 @@ async fn send_targets_lists_the_address() {
     server.stop().await;
 }
 
-/// The initiator writes without reading while the target has megabytes to say.
+/// The initiator writes without reading, while the target has megabytes to send.
 #[tokio::test]
 async fn full_buffers_both_ways_are_no_deadlock() {
     let server = Server::start(Target::new(config())).await.unwrap();
@@ -170,7 +170,7 @@ async fn a_change_from_outside_reaches_the_wire() {
     assert_eq!(client.stream.read(&mut [0]).await.unwrap(), 0);
 }
 
-/// A delayed answer comes by itself: the connection waits for the deadline of the target.
+/// A delayed answer is sent without another event: the connection waits for the deadline of the target.
 #[tokio::test]
 async fn a_delayed_answer_comes_without_another_event() {
     let mut config = config();

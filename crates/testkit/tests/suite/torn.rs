@@ -1,4 +1,4 @@
-//! Commands that end while they wait to be executed, and have written some of their blocks.
+//! Commands that are ended while they wait to be executed, and have written some of their blocks.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ fn start() -> Instant {
     Instant::now()
 }
 
-/// A session of a target that executes commands a second late and tears them, with blocks of [`OLD`].
+/// Logs in to a target that executes commands one second late and tears them. Its blocks hold [`OLD`].
 fn torn(seed: Option<u64>) -> (Rig, RamDisk) {
     let mut config = config();
     config.execution_delays = vec![Duration::from_secs(1)];
@@ -38,7 +38,7 @@ enum Kind {
 const KINDS: [Kind; 4] = [Kind::Write, Kind::Same, Kind::SameUnmapped, Kind::Unmap];
 
 impl Kind {
-    /// Sends the command, over all blocks; what each of them holds when it is done.
+    /// Sends the command for all blocks, and returns the byte that each block holds once it is executed.
     fn send(self, rig: &mut Rig) -> u8 {
         let (cdb, data, new) = match self {
             Self::Write => {
@@ -61,7 +61,7 @@ impl Kind {
     }
 }
 
-/// How an initiator or a loss of power ends what waits.
+/// Events that end commands that wait to be executed.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Reset,
@@ -88,7 +88,7 @@ impl End {
     }
 }
 
-/// The blocks that a command has written which has met its end.
+/// Returns the number of blocks that a command has written when `end` ends it.
 fn written(kind: Kind, end: End, seed: Option<u64>) -> usize {
     let (mut rig, disk) = torn(seed);
     let new = kind.send(&mut rig);
@@ -101,7 +101,7 @@ fn written(kind: Kind, end: End, seed: Option<u64>) -> usize {
     blocks.map(is_new).filter(|is_new| *is_new).count()
 }
 
-/// SAM-5 §5.5, §7.5: what is said of an ended command is nothing, so any of its blocks may be written.
+/// SAM-5 §5.5, §7.5: nothing is promised about an ended command, so any of its blocks may be written.
 #[test]
 fn a_command_that_is_ended_has_written_none_some_or_all_of_its_blocks() {
     for kind in KINDS {
@@ -114,7 +114,8 @@ fn a_command_that_is_ended_has_written_none_some_or_all_of_its_blocks() {
     }
 }
 
-/// SBC-3 §5.32: FUA keeps its promise once the status is there, whatever else the loss of power takes.
+/// SBC-3 §5.32: data written with FUA are durable once the status has arrived, whatever else a loss of power
+/// takes.
 #[test]
 fn a_partial_loss_of_power_never_takes_what_fua_has_put_on_the_medium() {
     for seed in 0..64u64 {

@@ -237,7 +237,7 @@ fn too_little_data_fail_the_write() {
     assert_eq!((response.status(), response.data[14], response.data[15]), (2, 0x0c, 0x0d));
 }
 
-/// SEQ-23: a Data-Out out of its turn fails the write, and its bytes go nowhere (RFC 7143 §7.9).
+/// SEQ-23: a Data-Out out of order fails the write, and its bytes are discarded (RFC 7143 §7.9).
 #[test]
 fn seq_23_a_wrong_data_sn_fails_the_write() {
     const FAILED: (u8, u8, u8) = (2, 0x47, 0x05);
@@ -269,7 +269,7 @@ fn seq_23_a_wrong_data_sn_fails_the_write() {
     assert!(rig.target.disk(0).unwrap().holds(0, &[0; 1024]));
 }
 
-/// Unsolicited data may be more than the command takes; the residual tells.
+/// Unsolicited data may be longer than the command allows; the residual reports it.
 #[test]
 fn unsolicited_data_beyond_the_command_are_dropped() {
     let keys = [("InitialR2T", "No"), ("ImmediateData", "No"), ("FirstBurstLength", "2048")];

@@ -1,4 +1,4 @@
-//! Which limiter had which share of the time.
+//! Divides the observed time among the limiters.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::link::tcp_info::TcpInfo;
 use crate::plan::Plan;
 use iscsi_rate::Rate;
 
-/// A flow that was observed, and all that is known around it.
+/// An observed flow, with the plan, limits and measurements that explain it.
 #[derive(Debug)]
 pub(super) struct ObservedFlow<'a> {
     pub(super) observation: &'a Observation,
@@ -23,7 +23,7 @@ pub(super) struct ObservedFlow<'a> {
 }
 
 impl ObservedFlow<'_> {
-    /// Which limiter had which share of the time.
+    /// Returns the limiters and the share of the time of each, 0 to 1.
     pub(super) fn shares(&self) -> Vec<(Limiter, f64)> {
         let activity = self.observation.activity;
         let Activity { socket, solicitation, command_window, answers, target, .. } = activity;
@@ -38,8 +38,8 @@ impl ObservedFlow<'_> {
         let idle = if self.is_reading() { Limiter::Destination } else { Limiter::Source };
         let of_others = [(Limiter::Class, share(class)), (idle, share(source))];
         if self.is_full() || self.has_queue() {
-            // Whatever waits here waits for the link: a window counts as a limit also where the link
-            // behind it is full.
+            // A full link makes all of these wait. The kernel counts a window as the limit even where the
+            // link behind it is full.
             let waits = [socket, solicitation, command_window, answers, in_flight_limit];
             let link = waits.into_iter().map(share).sum::<f64>();
             let own = [(Limiter::Link, link.min(1.0)), (Limiter::Target, share(target))];
@@ -62,7 +62,7 @@ impl ObservedFlow<'_> {
         shares
     }
 
-    /// The kernel's own account of why it did not send.
+    /// Divides `share` by the kernel's own account of why it did not send.
     fn shares_of_socket(&self, share: f64) -> Vec<(Limiter, f64)> {
         let Observation { before, after, .. } = self.observation;
         let passed = |time: fn(&TcpInfo) -> Option<Duration>| {
@@ -86,7 +86,7 @@ impl ObservedFlow<'_> {
         ]
     }
 
-    /// Whether most bytes came from the peer.
+    /// Returns whether most bytes came from the peer.
     pub(super) fn is_reading(&self) -> bool {
         let Observation { before, after, .. } = self.observation;
         let passed = |count: fn(&TcpInfo) -> Option<u64>| {
@@ -95,8 +95,8 @@ impl ObservedFlow<'_> {
         passed(|info| info.bytes_received) > passed(|info| info.bytes_acknowledged)
     }
 
-    /// The window that this end offers, bytes: what the kernel tells, or else what its receive buffer
-    /// comes to.
+    /// Returns the window that this end offers, bytes: as the kernel reports it, or as the receive buffer
+    /// allows.
     pub(super) fn own_window(&self) -> Option<u64> {
         let told = self.observation.after.receive_window.map(u64::from);
         let set = self.plan.receive_buffer.value.bytes();
@@ -104,7 +104,7 @@ impl ObservedFlow<'_> {
         told.or(set).or(tuned)
     }
 
-    /// Which ceiling reads have reached.
+    /// Returns the limit that reads have reached.
     fn limit_of_reads(&self) -> Limiter {
         const REACHED: f64 = 0.75;
         let Some(rtt) = self.link.rtt else { return Limiter::Target };
@@ -114,7 +114,7 @@ impl ObservedFlow<'_> {
         };
         let activity = &self.observation.activity;
         let planned = self.plan.read_size.value.saturating_mul(self.plan.read_depth.value.into());
-        // What comes in a round trip is what was asked for: with more asked for, more would come.
+        // Only what was requested can arrive in a round trip: with more requests, more would arrive.
         let queue = activity.mean_awaited_data().filter(|mean| *mean > 0).unwrap_or(planned);
         if self.own_window().is_some_and(|window| window < queue && reaches(window)) {
             Limiter::ReceiveWindow
@@ -126,8 +126,8 @@ impl ObservedFlow<'_> {
         }
     }
 
-    /// Whether the congestion window allows more than a buffer of fixed size holds. The kernel counts
-    /// such a buffer as a limit only while it has nothing unsent at all.
+    /// Returns whether the congestion window allows more than a send buffer of fixed size holds. The kernel
+    /// itself counts such a buffer as the limit only while it has no unsent data at all.
     fn is_buffer_full(&self) -> bool {
         let TcpInfo { congestion_window, send_mss, .. } = self.observation.after;
         let (Some(buffer), Some(window), Some(mss)) =
@@ -138,7 +138,7 @@ impl ObservedFlow<'_> {
         u64::from(window) * u64::from(mss) > buffer
     }
 
-    /// The congestion window: cut by loss, or not yet grown.
+    /// Returns why the congestion window limits the flow: it was cut by loss, or has not grown yet.
     fn network(&self) -> Limiter {
         if self.loss().is_some_and(|loss| loss >= MIN_LOSS_FOR_BBR) {
             Limiter::Loss
@@ -147,15 +147,15 @@ impl ObservedFlow<'_> {
         }
     }
 
-    /// Whether the declared rate is reached. An estimate is what this very flow has reached: it shows
-    /// nothing, but the queue that it stands on does.
+    /// Returns whether the declared rate is reached. An estimated rate is what this flow itself has reached,
+    /// so that it proves nothing; the queue before the link does.
     fn is_full(&self) -> bool {
         const FULL: f64 = 0.88;
         self.link.basis == Basis::Declared
             && self.goodput.mbit_per_second() >= self.link.bandwidth.mbit_per_second() * FULL
     }
 
-    /// Whether packets queue before the narrowest part of the link.
+    /// Returns whether packets queue before the narrowest part of the link.
     fn has_queue(&self) -> bool {
         let least = self.link.rtt.map(|rtt| rtt.min);
         self.observation.after.has_queue(least, self.goodput)

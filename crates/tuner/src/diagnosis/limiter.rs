@@ -1,12 +1,12 @@
-//! What may hold a flow back.
+//! Limiters of a flow.
 
 use std::fmt;
 
-/// Things that may limit a flow.
+/// What limits a flow.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Limiter {
-    /// Nothing: the link's rate is reached.
+    /// The link: its rate is reached.
     Link,
     /// The congestion window, because segments are lost.
     Loss,
@@ -16,28 +16,28 @@ pub enum Limiter {
     SendBuffer,
     /// The window that the peer offers.
     PeerWindow,
-    /// Data waits until the peer asks for it.
+    /// Write data, which waits until the peer requests it.
     Solicitation,
-    /// The peer takes no more commands.
+    /// The command window: the peer accepts no more commands.
     CommandWindow,
     /// The window that this end offers.
     ReceiveWindow,
     /// The queue depth: as much is in flight as the queue depth permits.
     QueueDepth,
-    /// The peer has everything, and takes its time.
+    /// The target: it has all requests, and has not answered yet.
     Target,
-    /// The user's rate: requests wait in their class, or the connection sends at the pace of the class.
+    /// The user's rate: requests wait in their class, or the connection sends at the rate of the class.
     Class,
-    /// The user's limit of requests in flight, or of their bytes: further ones wait for it.
+    /// The user's limit of requests in flight, or of their bytes: further requests wait for it.
     InFlightLimit,
-    /// Nothing is to be written: the data to write come more slowly than the link takes them.
+    /// The source of writes: it delivers data more slowly than the link takes it.
     Source,
-    /// Nothing is to be read: the data that come are taken more slowly than the link brings them.
+    /// The destination of reads: it takes data more slowly than the link delivers it.
     Destination,
 }
 
 impl Limiter {
-    /// Its name, for people.
+    /// Returns the limiter's name, for people.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

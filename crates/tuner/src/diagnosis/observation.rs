@@ -1,11 +1,11 @@
-//! What is seen of a running connection.
+//! Observations of a running connection.
 
 use std::time::Duration;
 
 use crate::link::tcp_info::TcpInfo;
 use iscsi_rate::Rate;
 
-/// A stretch of a running connection.
+/// Observation of a running connection over some time.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Observation {
@@ -13,9 +13,9 @@ pub struct Observation {
     pub elapsed: Duration,
     /// Payload bytes that moved, both directions.
     pub bytes: u64,
-    /// The connection at its beginning.
+    /// The kernel's report at the beginning of the observation.
     pub before: TcpInfo,
-    /// The connection at its end.
+    /// The kernel's report at its end.
     pub after: TcpInfo,
     /// The activity of the connection during the observation.
     pub activity: Activity,
@@ -27,35 +27,35 @@ pub struct Observation {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct OwnLimits {
-    /// The ceil of the class of its requests, or the narrowest above it.
+    /// The ceiling of the rate of the requests' class, or the narrowest ceiling above that class.
     pub rate: Option<Rate>,
-    /// Requests in flight.
+    /// Largest number of requests in flight.
     pub requests: Option<u32>,
-    /// Bytes of their buffers.
+    /// Largest number of bytes in the buffers of the requests in flight.
     pub bytes: Option<u64>,
 }
 
-/// Counts of samples of a connection, by what it waited for at that moment.
+/// Numbers of samples of a connection, by what it waited for at that moment.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Activity {
-    /// Bytes waited for the socket, or unsent in it.
+    /// Bytes waited for the socket, or lay unsent in it.
     pub socket: u32,
-    /// Data waited for the peer to ask for it.
+    /// Data waited for the peer to request it.
     pub solicitation: u32,
     /// Commands waited for the command window.
     pub command_window: u32,
-    /// All was sent and on its way, and answers were awaited.
+    /// All was sent but had not all arrived, and answers were awaited.
     pub answers: u32,
-    /// All had arrived, and answers were awaited.
+    /// All had arrived at the peer, and answers were awaited.
     pub target: u32,
     /// Nothing was in flight.
     pub source: u32,
-    /// Requests waited in their class, or the connection sent as fast as the class permits.
+    /// Requests waited in their class, or the connection sent at the rate that the class permits.
     pub class: u32,
-    /// Answers were awaited, and further requests waited for the user's limit of what may be in flight.
+    /// Answers were awaited, and further requests waited for the user's limit of requests in flight.
     pub in_flight_limit: u32,
-    /// The data that were to come, bytes: the sum over all times at which answers were awaited.
+    /// Bytes of data still to arrive: the sum over all samples in which answers were awaited.
     pub awaited_data: u64,
 }
 
@@ -110,13 +110,13 @@ impl Activity {
             .saturating_add(class)
     }
 
-    /// How often answers were awaited, for whichever reason.
+    /// Returns the number of samples in which answers were awaited, for any reason.
     pub(super) const fn awaiting_answers(&self) -> u32 {
         let Self { answers, target, in_flight_limit, .. } = *self;
         answers.saturating_add(target).saturating_add(in_flight_limit)
     }
 
-    /// The data that were to come while answers were awaited, bytes on average.
+    /// Returns the mean of the bytes still to arrive, over the samples in which answers were awaited.
     pub(super) fn mean_awaited_data(&self) -> Option<u64> {
         self.awaited_data.checked_div(self.awaiting_answers().into())
     }

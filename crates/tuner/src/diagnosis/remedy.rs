@@ -1,4 +1,4 @@
-//! What shows a limit, and the exact setting that lifts it.
+//! The evidence for a limiter, and the exact setting that lifts the limit.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::plan::Buffer;
 use crate::size::Size;
 use crate::table::Row;
 
-/// The Linux target refuses a longer command window.
+/// Longest command window that the Linux target accepts.
 const MAX_COMMANDS: u64 = 512;
 
 impl ObservedFlow<'_> {
@@ -125,7 +125,7 @@ impl ObservedFlow<'_> {
 
     fn send_buffer(&self) -> (String, Option<String>) {
         let range = self.limits.tcp_wmem.unwrap_or(Autotuning::STOCK_SEND);
-        // Where what is permitted is the limit, it must grow.
+        // Autotuning has reached the largest size that is permitted: that size must grow.
         let (evidence, least) = match self.plan.send_buffer.value {
             Buffer::Autotuned => ("the kernel's tuning has reached its end".to_owned(), range.max),
             Buffer::Set(bytes) | Buffer::Forced(bytes) => {
@@ -140,9 +140,9 @@ impl ObservedFlow<'_> {
 
     fn peer_window(&self) -> (String, Option<String>) {
         let window = self.observation.after.peer_window.map(u64::from);
-        // The window there is was the limit: it must grow.
+        // The window that the peer offered was the limit, so that it must grow.
         let need = self.link.max_benefit().max(window.unwrap_or(0).saturating_mul(2));
-        // What the target permits now is not known.
+        // The range that the target permits is not known.
         let range = Autotuning { max: 0, ..Autotuning::STOCK_RECEIVE }.reaching(need);
         let evidence = match window {
             Some(window) => format!("the peer takes {} at a time", Size(window)),
@@ -169,7 +169,7 @@ impl ObservedFlow<'_> {
         let trips = terms.round_trips(io_size);
         let evidence =
             format!("a write of {} waits for its R2Ts in {trips} round trips", Size(io_size));
-        // The first burst is never longer than the others.
+        // FirstBurstLength must not exceed MaxBurstLength (RFC 7143 §13.14).
         let burst = terms.burst.max(io_size);
         let remedy = format!(
             "on the target, InitialR2T=No, FirstBurstLength={io_size} and MaxBurstLength={burst} \
@@ -205,7 +205,8 @@ impl ObservedFlow<'_> {
         let plan = self.plan;
         let is_reading = self.is_reading();
         let depth = if is_reading { &plan.read_depth } else { &plan.queue_depth };
-        // As many as there were, where that is known: the plan may have more, and was not followed.
+        // The number of reads that were in flight, where it is known: the caller may have used fewer than the
+        // plan has.
         let were = self.observation.activity.mean_awaited_data().filter(|_| is_reading);
         let were = were.map(|bytes| bytes.div_ceil(plan.read_size.value.max(1)));
         let depth = were.filter(|were| *were > 0).unwrap_or(u64::MAX).min(depth.value.into());
@@ -214,7 +215,7 @@ impl ObservedFlow<'_> {
     }
 }
 
-/// What is worth knowing of the path, whatever the limit.
+/// Returns remarks about the path, independent of the limiter.
 pub(super) fn remarks(measurement: &Measurement, interface: Option<&Interface>) -> Vec<Row> {
     let mut rows = Vec::new();
     let own = interface.and_then(|interface| interface.mtu);

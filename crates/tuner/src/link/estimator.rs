@@ -1,5 +1,5 @@
-//! How fast a link is, and how long: the highest rate and the shortest round trip of the recent past,
-//! as BBR measures a path (N. Cardwell et al., "BBR: Congestion-Based Congestion Control", 2016;
+//! Estimates the rate and the round-trip time of a link: the highest rate and the shortest round trip of the
+//! recent past, as BBR measures a path (N. Cardwell et al., "BBR: Congestion-Based Congestion Control", 2016;
 //! draft-ietf-ccwg-bbr §5.3 startup, §5.5 path model).
 //!
 //! ```text
@@ -8,9 +8,9 @@
 //! window by round trip     ─┘
 //! answer times, TCP's RTT  ───► windowed minimum ─► round trip
 //! ```
-//! The sources differ, the filter is this one. A rate that was measured while there was too little to
-//! send shows the sender, not the link, and does not count. In BBR it counts if it raises the maximum; but
-//! here a burst that a token bucket lets through would pass for the link's rate.
+//! All sources share this filter. A rate that was measured while there was too little to send shows the
+//! sender, not the link, and does not count. BBR counts it if it raises the maximum. Here it would let a
+//! burst that a token bucket admits pass for the link's rate.
 
 use std::time::{Duration, Instant};
 
@@ -24,23 +24,23 @@ pub struct EstimatorWindow {
     round_trip: Duration,
 }
 
-/// The rate over a stretch of time, and what the sender had to do with it.
+/// The delivery rate over some time, and whether the sender limited it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct RateSample {
-    /// Bytes delivered by time.
+    /// Bytes delivered, divided by the time.
     pub rate: Rate,
     /// Whether there was too little to send.
     pub is_app_limited: bool,
     /// Bytes that had been delivered when the data of the sample was sent.
     pub prior_delivered: u64,
-    /// Bytes that are delivered by now.
+    /// Bytes delivered in total.
     pub delivered: u64,
 }
 
 /// Estimates a link's rate and round-trip time from samples.
 ///
-/// Time is an argument and must not run backwards; if it does, samples count longer.
+/// Time is an argument and must not run backwards; if it does, samples count for longer.
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -61,9 +61,9 @@ pub struct LinkEstimator {
     startup: Startup,
 }
 
-/// The best sample of this epoch and of the one before it: each counts for one epoch at least, and is
-/// forgotten by the first sample that comes two epochs later (draft-ietf-ccwg-bbr, BBR.MaxBwFilter).
-/// Where an epoch takes no time, the latest sample alone counts.
+/// The best sample of this epoch and of the one before it. Each sample counts for one epoch at least. The
+/// first sample that comes two epochs later replaces it (draft-ietf-ccwg-bbr, BBR.MaxBwFilter). With an epoch
+/// of zero, only the latest sample counts.
 #[derive(Clone, Copy, Debug)]
 struct Windowed<T> {
     current: Option<T>,
@@ -71,7 +71,7 @@ struct Windowed<T> {
     since: Option<Instant>,
 }
 
-/// Whether the rate still rises, as it does while TCP opens its window (draft-ietf-ccwg-bbr, "Exiting
+/// Detects whether the rate still rises, as it does while TCP opens its window (draft-ietf-ccwg-bbr, "Exiting
 /// Startup Based on Rate Plateau").
 #[derive(Clone, Copy, Debug, Default)]
 struct Startup {
@@ -79,39 +79,39 @@ struct Startup {
     full_rate: Option<Rate>,
     /// Rounds without growth (BBR.full_bw_count).
     flat_rounds: u32,
-    /// Where the present round ends: when what is under way now has been delivered
+    /// End of the present round: it ends when the data in flight at its beginning has been delivered
     /// (BBR.next_round_delivered).
     round_end: u64,
 }
 
 /// Rounds without growth after which the pipe is full.
 const FULL_PIPE_ROUNDS: u32 = 3;
-/// Less than a quarter more is no growth: percent.
+/// Growth that counts, in percent of the last rate: a quarter more.
 const GROWTH: u64 = 125;
 
 impl EstimatorWindow {
-    /// For a path among several, by the answers of its requests: a second or four answer times,
-    /// whichever is longer. The shortest answer time counts for good, because nothing empties the
-    /// path's queue in order to measure it again, as BBR does: the estimator would take the queue
-    /// for the path's length, allow more in flight, and so let the queue grow.
+    /// For a path among several, measured by the answers of its requests: a second or four answer times,
+    /// whichever is longer. The shortest answer time counts for ever. Unlike BBR, nothing here empties the
+    /// path's queue to measure it again. If the shortest time expired, the estimator would take the queue for
+    /// the path's length and allow more in flight, and the queue would grow.
     pub const PATH: Self =
         Self { rate: Duration::from_secs(1), round_trips: 4, round_trip: Duration::MAX };
-    /// For a connection, by TCP's rate of delivery, which is read once a second: ten readings. Its
+    /// For a connection, measured by TCP's delivery rate, which is read once a second: ten readings. Its
     /// round-trip time counts as long as in Linux (`net.ipv4.tcp_min_rtt_wlen`).
     pub const CONNECTION: Self = Self {
         rate: Duration::from_secs(10),
         round_trips: 4,
         round_trip: Duration::from_secs(300),
     };
-    /// For a connection, by its congestion window, which follows the link by itself: the window and the
-    /// round trip of this moment alone. After a rest, or a timeout, the window before it says nothing.
+    /// For a connection, measured by its congestion window, which follows the link by itself: only the latest
+    /// window and round trip count. After a pause or a timeout an earlier window says nothing.
     pub const CONGESTION_WINDOW: Self =
         Self { rate: Duration::ZERO, round_trips: 0, round_trip: Duration::ZERO };
 }
 
 impl RateSample {
-    /// A sample that the link alone has set. Until [`between`](Self::between) says otherwise, it is a round
-    /// of its own.
+    /// Creates a sample that only the link has limited. It is a round of its own, unless
+    /// [`between`](Self::between) sets its bytes.
     #[must_use]
     pub const fn new(rate: Rate) -> Self {
         Self { rate, is_app_limited: false, prior_delivered: 0, delivered: 0 }
@@ -124,8 +124,8 @@ impl RateSample {
         self
     }
 
-    /// Sets the bytes that had been delivered when the sample's data were sent, and the bytes that are
-    /// delivered by now. A round ends when the data in flight at its beginning have been delivered.
+    /// Sets the bytes that had been delivered when the sample's data was sent, and the bytes delivered in
+    /// total. A round ends when the data in flight at its beginning has been delivered.
     #[must_use]
     pub const fn between(mut self, prior_delivered: u64, delivered: u64) -> Self {
         (self.prior_delivered, self.delivered) = (prior_delivered, delivered);
@@ -134,14 +134,14 @@ impl RateSample {
 }
 
 impl LinkEstimator {
-    /// Nothing is known yet.
+    /// Creates an estimator without any sample.
     #[must_use]
     pub const fn new(window: EstimatorWindow) -> Self {
         let startup = Startup { full_rate: None, flat_rounds: 0, round_end: 0 };
         Self { window, rate: Windowed::NEW, round_trip: Windowed::NEW, startup }
     }
 
-    /// Takes in a rate; one that the sender has limited does not count.
+    /// Takes in a rate; a rate that the sender has limited does not count.
     pub fn observe_rate(&mut self, sample: &RateSample, now: Instant) {
         if sample.is_app_limited {
             return;
@@ -158,21 +158,21 @@ impl LinkEstimator {
         self.round_trip.observe(time, now, self.window.round_trip, Ord::min);
     }
 
-    /// The link's rate; `None` until a sample has shown it that is not limited by the sender.
+    /// Returns the link's rate; `None` before the first sample that the sender did not limit.
     #[must_use]
     pub fn rate(&self) -> Option<Rate> {
         self.rate.best(Ord::max)
     }
 
-    /// The link's round-trip time, queues aside.
+    /// Returns the link's round-trip time, without queues.
     #[must_use]
     pub fn round_trip(&self) -> Option<Duration> {
         self.round_trip.best(Ord::min)
     }
 
-    /// Whether the rate has ceased to rise: three rounds have passed in which it has not grown by a
-    /// quarter. Unlike in BBR, a rate that grows again starts the startup again: nothing else here
-    /// probes for capacity that other flows have left.
+    /// Returns whether the rate has ceased to rise: it has not grown by a quarter in three rounds. Unlike in
+    /// BBR, a rate that grows again restarts the startup: nothing else here probes for capacity that other
+    /// flows have left.
     #[must_use]
     pub const fn is_pipe_full(&self) -> bool {
         self.startup.flat_rounds >= FULL_PIPE_ROUNDS
@@ -184,7 +184,7 @@ impl<T: Copy> Windowed<T> {
 
     fn observe(&mut self, sample: T, now: Instant, epoch: Duration, better: fn(T, T) -> T) {
         let since = *self.since.get_or_insert(now);
-        // Where each counts for good, the time is not looked at.
+        // With an endless epoch every sample counts, and the time does not matter.
         if epoch < Duration::MAX {
             let age = now.saturating_duration_since(since);
             if age >= epoch {
@@ -229,7 +229,7 @@ mod tests {
         Rate::from_bits_per_second(rate * 1_000_000).unwrap()
     }
 
-    /// A window of a second, or of four round trips, with round trips of ten seconds.
+    /// A window of a second, or of four round trips; round-trip times count for ten seconds.
     const WINDOW: EstimatorWindow = EstimatorWindow {
         rate: Duration::from_secs(1),
         round_trips: 4,
@@ -239,11 +239,11 @@ mod tests {
     const FREE: bool = false;
     const APP_LIMITED: bool = true;
 
-    /// A sample: milliseconds since the beginning, Mbit/s, whether there was too little to send; and
-    /// the rate that is known after it, Mbit/s.
+    /// A sample: milliseconds since the beginning, Mbit/s, whether there was too little to send; and the rate
+    /// that is known after it, Mbit/s.
     type Row = (u64, u64, bool, Option<u64>);
 
-    /// Each case: what it shows, the round trip in milliseconds, the samples.
+    /// Runs cases: what each shows, the round trip in milliseconds, the samples.
     fn check(cases: &[(&str, u64, &[Row])]) {
         for (name, round_trip, rows) in cases {
             let start = Instant::now();
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn the_round_trip_is_the_shortest_of_the_window() {
-        // Seconds, milliseconds of the sample and of the estimate.
+        // Each row: seconds, milliseconds of the sample, milliseconds of the estimate.
         let rows =
             [(0, 50, 50), (1, 20, 20), (5, 90, 20), (10, 80, 20), (19, 90, 20), (20, 90, 80)];
         let start = Instant::now();
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(path.round_trip(), Some(Duration::from_millis(20)), "a path has no window");
     }
 
-    /// Each row: the rates of rounds, one after the other, and whether the pipe is full after them.
+    /// Each row: the rates of successive rounds, and whether the pipe is full after them.
     #[test]
     fn the_pipe_is_full_after_three_rounds_without_a_quarter_more() {
         let rows: [(&[u64], bool); 8] = [
@@ -374,7 +374,7 @@ mod tests {
         }
     }
 
-    /// A round lasts until what was under way at its beginning is delivered, however many samples come.
+    /// A round lasts until the data in flight at its beginning is delivered, however many samples arrive.
     #[test]
     fn samples_of_one_round_count_once() {
         let start = Instant::now();

@@ -1,23 +1,23 @@
-//! Whether segments are lost because a queue overflows, or by the link itself.
+//! Finds out whether segments are lost because a queue overflows, or by the link itself.
 //!
-//! A queue that overflows shows before: round trips are longer than the smallest. So loss that was
-//! counted while a queue stood before the link is the queue's, and any other is the link's. BBR ends
-//! that distinction: its probes make queues, and it never fills one until it overflows.
+//! Before a queue overflows, it makes round trips longer than the smallest one. So loss while a queue stood
+//! before the link counts as the queue's, any other loss as the link's. With BBR there is no such
+//! distinction: its probes make queues, but it never fills one until it overflows.
 
 use std::time::Duration;
 
 use crate::link::tcp_info::TcpInfo;
 use iscsi_rate::Rate;
 
-/// From this share of lost segments on, loss sets the rate of a connection, and BBR is worth it. It is
-/// low, because BBR does no harm where it was not needed.
+/// From this share of lost segments on, loss determines the rate of a connection, and BBR is worth it. The
+/// share is low, because an unneeded BBR does no harm.
 pub(crate) const MIN_LOSS_FOR_BBR: f64 = 1e-4;
-/// From this share on, loss may be what keeps each of several sessions small. It is higher, because it
-/// counts all segments that were lost, those of overflowing queues too, and each session costs the
-/// target memory.
+/// From this share of lost segments on, loss may be what keeps each of several sessions slow. The share is
+/// higher, because it counts all lost segments, those of overflowing queues too, and each session costs
+/// memory of the target.
 pub(crate) const MIN_LOSS_FOR_SESSIONS: f64 = 5e-4;
 
-/// Finds the loss of a link by one connection over it: what no queue explains.
+/// Finds the loss of a link by one connection over it: the loss that no queue explains.
 ///
 /// ```
 /// use iscsi_tuner::{LossDetector, TcpInfo};
@@ -30,22 +30,22 @@ pub(crate) const MIN_LOSS_FOR_SESSIONS: f64 = 5e-4;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct LossDetector {
-    /// The reading since which segments are counted, and whether a queue was seen since.
+    /// The reading from which segments are counted, and whether a queue was seen since then.
     since: TcpInfo,
     had_queue: bool,
     loss: Option<f64>,
 }
 
 impl LossDetector {
-    /// Notes whether a queue stands before the link; to be called many times a second, because a
-    /// queue that has overflown is soon gone.
+    /// Notes whether a queue stands before the link. Call it many times a second, because a queue that has
+    /// overflowed is soon gone.
     pub fn watch_queue(&mut self, info: &TcpInfo) {
         self.had_queue |= info.has_queue(None, info.delivery_rate.unwrap_or(Rate::MIN));
     }
 
-    /// Takes in a reading and returns the share of segments that the link itself loses, 0 to 1; `None`
-    /// before enough was sent to tell. `copes_with_loss` says whether the congestion control in force
-    /// keeps queues short (BBR): then no queue explains a loss.
+    /// Takes in a reading and returns the share of segments that the link itself loses, 0 to 1; `None` before
+    /// enough segments were sent. `copes_with_loss` says whether the congestion control in force keeps queues
+    /// short (BBR): then no queue explains a loss.
     pub fn observe(&mut self, info: &TcpInfo, copes_with_loss: bool) -> Option<f64> {
         if let Some(loss) = info.loss_since(&self.since) {
             let has_overflown = self.had_queue && !copes_with_loss;
@@ -55,15 +55,14 @@ impl LossDetector {
         self.loss
     }
 
-    /// Another connection over the same link has found so much loss: until this one has found its
-    /// own, it counts if it is more. Returns what counts.
+    /// Takes in the loss that another connection over the same link has found. Until this connection has
+    /// measured its own loss, the larger value counts. Returns the value that counts.
     pub fn learn_of(&mut self, loss: f64) -> f64 {
         *self.loss.insert(self.loss.unwrap_or_default().max(loss))
     }
 }
 
-/// The share of segments lost lately by all connections over a link, in either direction and for
-/// whatever reason.
+/// The recent share of lost segments of all connections over a link, in both directions and for any reason.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RecentLoss {
     moved: f64,
@@ -71,17 +70,17 @@ pub struct RecentLoss {
 }
 
 impl RecentLoss {
-    /// What is left of a count after a call of [`fade`](Self::fade): at four a second half of it is
-    /// forgotten in three and a half seconds.
+    /// Share of a count that remains after a call of [`fade`](Self::fade): with four calls a second, half of
+    /// it after three and a half seconds.
     const FADE: f64 = 0.95;
 
-    /// Counts what one connection moved and lost between two readings, `time` apart.
+    /// Counts the segments that one connection moved and lost between two readings, `time` apart.
     pub fn count(&mut self, before: &TcpInfo, after: &TcpInfo, time: Duration) {
         let since = |count: fn(&TcpInfo) -> Option<u32>| {
             Some(f64::from(count(after)?.wrapping_sub(count(before)?)))
         };
         let sent = since(|info| info.data_segments_sent);
-        // A report of a duplicate may come in a later reading than what was sent again.
+        // The report of a duplicate may arrive in a later reading than its retransmission.
         let lost = |info: &TcpInfo| info.segments_lost().map(f64::from);
         let lost = lost(after).zip(lost(before)).map(|(after, before)| after - before);
         let arrived = since(|info| info.data_segments_received);
@@ -92,20 +91,20 @@ impl RecentLoss {
         }
     }
 
-    /// Makes what was counted weigh less; to be called once for each round of counting.
+    /// Makes the earlier counts weigh less. Call it once for each round of counting.
     pub fn fade(&mut self) {
         self.moved *= Self::FADE;
         self.lost *= Self::FADE;
     }
 
-    /// The share of segments that were lost, 0 to 1.
+    /// Returns the share of lost segments, 0 to 1.
     #[must_use]
     pub fn share(&self) -> f64 {
         if self.moved < 1.0 { 0.0 } else { (self.lost / self.moved).clamp(0.0, 1.0) }
     }
 }
 
-/// What a connection carries if a lost segment halves its window (M. Mathis et al., 1997: 1.22
+/// Returns the rate of a connection if a lost segment halves its window (M. Mathis et al., 1997: 1.22
 /// segments / (round-trip time x sqrt(loss))); `None` without loss or without a round-trip time.
 pub(crate) fn loss_ceiling(loss: f64, round_trip: Duration, mss: u32) -> Option<Rate> {
     let seconds = round_trip.as_secs_f64();
@@ -122,7 +121,7 @@ pub(crate) fn loss_ceiling(loss: f64, round_trip: Duration, mss: u32) -> Option<
 mod tests {
     use super::*;
 
-    /// A reading at a round trip of so many milliseconds, 100 without a queue.
+    /// Returns a reading at a round trip of `millis` milliseconds; 100 means no queue.
     fn info(millis: u64, sent: u32, again: u32) -> TcpInfo {
         TcpInfo {
             smoothed_rtt: Some(Duration::from_millis(millis)),
@@ -135,7 +134,7 @@ mod tests {
         }
     }
 
-    /// Each row: what was seen one after the other, and the loss that is the link's after it.
+    /// Each row: the readings in their order, and the link's own loss after them.
     #[test]
     fn loss_is_the_links_where_no_queue_explains_it() {
         const QUEUE: u64 = 180;
@@ -193,7 +192,7 @@ mod tests {
         assert!(recent.share() < f64::EPSILON);
         recent.count(&start, &reading(500, 5, 0, 0), second);
         assert!((recent.share() - 0.01).abs() < 1e-9);
-        // Fifty arrive in a round trip: twenty-five behind a gap are one lost.
+        // Fifty arrive in a round trip: twenty-five segments behind a gap count as one lost segment.
         recent.count(&start, &reading(0, 0, 500, 125), second);
         assert!((recent.share() - 0.01).abs() < 1e-9);
         (0..100).for_each(|_| recent.fade());
@@ -201,7 +200,8 @@ mod tests {
         assert!(recent.share() < 1e-4);
     }
 
-    /// A queue that grows faster than the sender's timer has segments sent again that have arrived.
+    /// A queue that grows faster than the sender's timer makes the sender retransmit segments that have
+    /// arrived.
     #[test]
     fn what_the_peer_has_received_twice_was_not_lost() {
         let reading = |sent, again, duplicated| TcpInfo {

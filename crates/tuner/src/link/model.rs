@@ -1,4 +1,4 @@
-//! The link: what is measured of it, what is declared, and what follows.
+//! Properties of the link: measured, declared, and derived from both.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ impl Measurement {
         }
     }
 
-    /// Takes in a later reading: the smallest round-trip time, the largest window stay.
+    /// Takes in a later reading; the smallest round-trip time and the largest window are kept.
     pub fn update(&mut self, info: &TcpInfo) {
         let new = Self::of_tcp(info);
         self.rtt = match (self.rtt, new.rtt) {
@@ -59,10 +59,10 @@ impl Measurement {
     }
 }
 
-/// Where the rate of a link is known from.
+/// Source of the rate of a link.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Basis {
-    /// The user said so.
+    /// The user declared it.
     Declared,
     /// Data arrived at that rate while a queue stood before the link.
     Estimated,
@@ -76,9 +76,9 @@ pub enum Basis {
 pub struct LinkModel {
     /// Round-trip time; `None` before the first sample.
     pub rtt: Option<Rtt>,
-    /// The rate of its narrowest part.
+    /// The rate of the link's narrowest part.
     pub bandwidth: Rate,
-    /// Where that is known from.
+    /// The source of that rate.
     pub basis: Basis,
     /// The share of segments that are lost, 0 to 1.
     pub loss: f64,
@@ -86,26 +86,26 @@ pub struct LinkModel {
     pub mss: u32,
 }
 
-/// The rate of a link of which nothing is known.
+/// Assumed rate of a link of which nothing is known.
 const ASSUMED: Rate = Rate::GIGABIT;
-/// Ethernet without jumbo frames, with timestamps.
+/// Payload of a segment on Ethernet without jumbo frames, with timestamps, bytes.
 pub(crate) const USUAL_MSS: u32 = 1448;
-/// What a segment of payload carries besides, bytes: IP 20, TCP with timestamps 32, Ethernet 18,
-/// preamble and gap 20.
+/// Bytes on the wire of a segment beside its payload: IP 20, TCP with timestamps 32, Ethernet 18, preamble
+/// and gap 20.
 const OVERHEAD: u64 = 90;
-/// Buffers come in steps.
+/// Buffers are multiples of this, bytes.
 const STEP: u64 = 128 << 10;
-/// Up to here a round trip costs nothing that could be noticed.
+/// Up to this round-trip time a round trip costs nothing noticeable.
 const LOCAL: Duration = Duration::from_millis(1);
-/// A link is long beyond this (Y. Zhang's thesis, table 4.3).
+/// A link is long above this round-trip time (Y. Zhang's thesis, table 4.3).
 pub(crate) const LONG: Duration = Duration::from_millis(40);
-/// From here on, the data that a target asks for may come later than it puts up with (LIO: 3
-/// seconds): the queue that slow start builds is a few round trips long, and a lost segment costs
-/// another one.
+/// From this round-trip time on, data that a target requests may arrive after its time limit (LIO: 3
+/// seconds): the queue that slow start builds is a few round trips long, and a lost segment costs another
+/// one.
 const FAR: Duration = Duration::from_millis(300);
 
 impl LinkModel {
-    /// The link of a measurement and of what the user declared.
+    /// Creates the model of a link from a measurement and from the user's declarations.
     #[must_use]
     pub fn new(measurement: &Measurement, tuning: &Tuning) -> Self {
         let (bandwidth, basis) = match (tuning.bandwidth, measurement.bandwidth) {
@@ -118,27 +118,27 @@ impl LinkModel {
         Self { rtt: measurement.rtt, bandwidth, basis, loss, mss }
     }
 
-    /// The round-trip time to plan for: the mean where it varies, the smallest where it does not.
+    /// Returns the round-trip time to plan for: the mean where it varies, the smallest where it does not.
     #[must_use]
     pub fn round_trip(&self) -> Duration {
         self.rtt
             .map_or(Duration::ZERO, |rtt| if rtt.is_variable() { rtt.smoothed } else { rtt.min })
     }
 
-    /// Whether round trips cost nothing; not known before the first sample, which counts as no.
+    /// Returns whether round trips cost nothing; `false` before the first sample.
     #[must_use]
     pub fn is_local(&self) -> bool {
         self.rtt.is_some_and(|rtt| rtt.min <= LOCAL)
     }
 
-    /// The bandwidth-delay product, bytes.
+    /// Returns the bandwidth-delay product, bytes.
     #[must_use]
     pub fn bandwidth_delay_product(&self) -> u64 {
         self.bandwidth.bytes_in(self.round_trip())
     }
 
-    /// The smallest send buffer that lets one connection fill the link: the payload's share of the
-    /// bandwidth-delay product, in steps of 128 KiB. A larger one does not help.
+    /// Returns the smallest send buffer that lets one connection fill the link, bytes: the payload's share of
+    /// the bandwidth-delay product, in steps of 128 KiB. A larger one does not help.
     #[must_use]
     pub fn max_benefit(&self) -> u64 {
         let segment = u64::from(self.mss);
@@ -155,7 +155,7 @@ impl LinkModel {
         loss_ceiling(self.loss, self.round_trip(), self.mss)
     }
 
-    /// The link as transfers see it that shall have so many bytes on it.
+    /// Returns the properties of the link for transfers that should have `in_flight` bytes on it.
     pub(crate) fn traits(&self, in_flight: u64) -> LinkTraits {
         LinkTraits {
             in_flight,
@@ -166,14 +166,14 @@ impl LinkModel {
         }
     }
 
-    /// Whether so many bytes rarely arrive without one of their segments being lost.
+    /// Returns whether `bytes` bytes mostly lose at least one of their segments.
     fn loses_one_of_most(&self, bytes: u64) -> bool {
         #[expect(clippy::cast_precision_loss, reason = "a chance")]
         let segments = bytes as f64 / f64::from(self.mss);
         (1.0 - self.loss).powf(segments) < 0.5
     }
 
-    /// What the product comes from, for people.
+    /// Describes the bandwidth-delay product and its source, for people.
     pub(crate) fn describe(&self) -> String {
         let Self { bandwidth, basis, .. } = self;
         let basis = match basis {
@@ -205,7 +205,7 @@ mod tests {
         LinkModel::new(&measurement, &tuning)
     }
 
-    /// The smallest sufficient buffers that the literature found at 100 Mbit/s.
+    /// The smallest sufficient buffers in the literature, at 100 Mbit/s.
     #[test]
     fn the_buffer_of_most_benefit_is_that_of_the_literature() {
         assert_eq!(link(40, "100mbit").max_benefit(), 512 << 10);

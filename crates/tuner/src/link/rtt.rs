@@ -1,4 +1,4 @@
-//! Round-trip time: the smallest, the smoothed, how much it varies (RFC 6298).
+//! Round-trip time: the smallest, the smoothed mean, and the deviation (RFC 6298).
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::link::tcp_info::TcpInfo;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Rtt {
-    /// The smallest that was seen: the link without queues.
+    /// The smallest sample: the link without queues.
     pub min: Duration,
     /// The smoothed mean.
     pub smoothed: Duration,
@@ -20,10 +20,10 @@ pub struct Rtt {
 }
 
 impl Rtt {
-    /// Fewer samples than this say nothing about how much it varies: the first one sets the
-    /// deviation to half of itself, and it takes some more until that is forgotten.
+    /// Number of samples from which on the variation can be judged: the first sample sets the deviation to
+    /// half of itself, and later ones must outweigh it.
     pub const SAMPLES_TO_JUDGE: u32 = 8;
-    /// Deviations below this are the hosts', not the link's.
+    /// Smaller deviations come from the hosts, not from the link.
     const HOST_JITTER: Duration = Duration::from_millis(1);
 
     /// Creates the estimate from a single sample (RFC 6298 §2.2).
@@ -57,13 +57,14 @@ impl Rtt {
             min,
             smoothed,
             deviation: info.rtt_deviation.unwrap_or(smoothed / 2),
-            // Each segment that comes in may bring a sample; the handshake brings the first.
+            // Each received segment may carry a sample; the handshake has the first one.
             samples: info.segments_received.unwrap_or(1).max(1),
         })
     }
 
-    /// Whether it varies: the mean deviation exceeds an eighth of the mean and one millisecond,
-    /// over [`SAMPLES_TO_JUDGE`](Self::SAMPLES_TO_JUDGE) or more. Until then it counts as stable.
+    /// Returns whether the round-trip time varies: the mean deviation exceeds an eighth of the mean and one
+    /// millisecond, over [`SAMPLES_TO_JUDGE`](Self::SAMPLES_TO_JUDGE) samples or more. With fewer samples it
+    /// counts as stable.
     #[must_use]
     pub fn is_variable(&self) -> bool {
         self.samples >= Self::SAMPLES_TO_JUDGE
@@ -71,14 +72,14 @@ impl Rtt {
     }
 }
 
-/// The old value moved a share towards the new one. In nanoseconds, since the division of a [`Duration`] takes four times
-/// as many instructions, and each request is a sample.
+/// Moves the old value towards the new one by 1/`share`. It computes in nanoseconds, since the division of a
+/// [`Duration`] takes four times as many instructions, and each request is a sample.
 fn mix(old: Duration, new: Duration, share: u64) -> Duration {
     let (old, new) = (nanos(old), nanos(new));
     Duration::from_nanos(old - old / share + new / share)
 }
 
-/// Up to 584 years.
+/// Saturates at 584 years.
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -4,39 +4,38 @@ use std::time::Duration;
 
 use iscsi_rate::Rate;
 
-/// A reading of `TCP_INFO`; `None` wherever this kernel does not report it.
+/// A reading of `TCP_INFO`; `None` wherever the kernel does not report a value.
 ///
-/// Times that add up and counters run from the beginning of the connection. Outside this crate a reading
+/// Cumulative times and counters run from the beginning of the connection. Outside this crate a reading
 /// begins as [`TcpInfo::default`], whose fields can be set.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct TcpInfo {
     /// Smoothed round-trip time.
     pub smoothed_rtt: Option<Duration>,
-    /// Its mean deviation.
+    /// Mean deviation of the round-trip time.
     pub rtt_deviation: Option<Duration>,
     /// The smallest round-trip time of the last minutes.
     pub min_rtt: Option<Duration>,
-    /// The round-trip time by what arrives, coarser than by what is sent.
+    /// The round-trip time estimated from received data, coarser than from sent data.
     pub receive_rtt: Option<Duration>,
-    /// Longest segment that is sent, bytes of payload.
+    /// Longest segment that this end sends, bytes of payload.
     pub send_mss: Option<u32>,
-    /// About the longest segment that was received, bytes of payload; 536 or less before any was longer.
+    /// About the longest received segment, bytes of payload; 536 or less before a longer one arrived.
     pub receive_mss: Option<u32>,
     /// Longest packet that the path takes, bytes.
     pub path_mtu: Option<u32>,
     /// Congestion window, segments.
     pub congestion_window: Option<u32>,
-    /// Where slow start ends, segments; `None` while no loss has set it.
+    /// Congestion window at which slow start ends, segments; `None` before a loss has set it.
     pub slow_start_threshold: Option<u32>,
-    /// Segments sent and not acknowledged.
+    /// Segments sent and not yet acknowledged.
     pub segments_in_flight: Option<u32>,
-    /// Questions to a peer without a window, or that is silent, since it has answered one.
+    /// Unanswered probes in a row, to a silent peer or to a peer whose window is closed.
     pub probes_unanswered: Option<u32>,
-    /// Segments sent again.
+    /// Retransmitted segments.
     pub segments_retransmitted: Option<u32>,
-    /// The number of times in a row that the oldest unacknowledged segment was sent again after a
-    /// timeout.
+    /// Number of consecutive retransmissions of the oldest unacknowledged segment after a timeout.
     pub timeouts_in_a_row: Option<u32>,
     /// Segments sent, all kinds.
     pub segments_sent: Option<u32>,
@@ -46,13 +45,13 @@ pub struct TcpInfo {
     pub data_segments_received: Option<u32>,
     /// Segments with data sent.
     pub data_segments_sent: Option<u32>,
-    /// The most that is sent, by a limit that was set on the socket (`limit_pacing`).
+    /// Largest rate of sending, if one was set on the socket (`limit_pacing`).
     pub max_pacing_rate: Option<Rate>,
     /// The latest estimate of the rate at which data arrives at the peer.
     pub delivery_rate: Option<Rate>,
     /// Whether that estimate was made while there was too little to send.
     pub delivery_rate_app_limited: Option<bool>,
-    /// The time in which there was something to send or to be acknowledged.
+    /// The time in which data waited to be sent or acknowledged.
     pub busy: Option<Duration>,
     /// The part of that time in which the peer's receive window was the limit.
     pub receive_window_limited: Option<Duration>,
@@ -64,35 +63,36 @@ pub struct TcpInfo {
     pub bytes_received: Option<u64>,
     /// Bytes in the send buffer that have not been sent.
     pub bytes_not_sent: Option<u32>,
-    /// Segments received while one before them was missing.
+    /// Segments received out of order, while an earlier one was missing.
     pub segments_out_of_order: Option<u32>,
-    /// Segments that the peer reports to have received twice (DSACK, RFC 2883): they were sent again without need.
+    /// Segments that the peer reports as received twice (DSACK, RFC 2883): their retransmission was
+    /// unnecessary.
     pub segments_duplicated: Option<u32>,
     /// The window that the peer offers, bytes.
     pub peer_window: Option<u32>,
-    /// The window that is offered to the peer, bytes.
+    /// The window that this end offers, bytes.
     pub receive_window: Option<u32>,
     /// Whether both ends take selective acknowledgements (RFC 2018).
     pub selective_acknowledgement: Option<bool>,
     /// Whether both ends send timestamps (RFC 7323).
     pub timestamps: Option<bool>,
-    /// Whether both ends scale their windows (RFC 7323); without, 64 KiB is the most in flight.
+    /// Whether both ends scale their windows (RFC 7323); without scaling at most 64 KiB are in flight.
     pub window_scaling: Option<bool>,
 }
 
 impl TcpInfo {
-    /// Whether the peer's host has acknowledged all that was sent to it, and answers when it is asked again because its
-    /// window is closed. So it is there, whatever the program does that the connection belongs to.
+    /// Returns whether the peer's host has acknowledged all sent data, and answers the probes of a closed
+    /// window. Then the host is alive, whatever its program does.
     #[must_use]
     pub fn is_all_acknowledged(&self) -> bool {
-        /// One may be on its way.
+        /// One probe may be in flight.
         const MAX_PROBES: u32 = 1;
         self.segments_in_flight == Some(0)
             && self.probes_unanswered.is_none_or(|probes| probes <= MAX_PROBES)
     }
 
-    /// Reads the structure `tcp_info` as Linux lays it out: new fields come at the end, so what a
-    /// kernel does not know is missing there.
+    /// Parses the structure `tcp_info` of Linux. Newer fields are at the end, so that they are missing from
+    /// an older kernel's structure.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Self {
         let at = Layout(bytes);
@@ -145,8 +145,8 @@ impl TcpInfo {
         }
     }
 
-    /// The rate that the congestion window allows: a window in each round trip; `None` if the kernel
-    /// does not tell, or before the first sample.
+    /// Returns the rate that the congestion window allows: a window in each round trip. `None` before the
+    /// first sample, or if the kernel does not report both.
     #[must_use]
     pub fn window_rate(&self) -> Option<Rate> {
         let bytes = u64::from(self.congestion_window?).saturating_mul(self.send_mss?.into());
@@ -154,20 +154,19 @@ impl TcpInfo {
         Some(Rate::of(bytes, round_trip))
     }
 
-    /// Whether data queues on the way: the round trip is longer than its smallest by more than a
-    /// receiver that delays its acknowledgements would make it, given the bytes that lie behind the
-    /// delay at this rate.
+    /// Returns whether data queues on the way: the round trip exceeds its smallest value by more than delayed
+    /// acknowledgements explain, given the bytes that the delay holds at this rate.
     #[must_use]
     pub fn has_queue(&self, least: Option<Duration>, rate: Rate) -> bool {
         self.is_queue(least, self.smoothed_rtt, rate)
     }
 
-    /// Whether arriving data wait in a queue on the way here, by a reading of the same connection
-    /// from `time` ago. The kernel measures round trips by what it sends: on a connection that
-    /// mostly receives, that figure is old, and the receiver's own estimate is better.
+    /// Returns whether arriving data waits in a queue on its way here, by a reading of the same connection
+    /// from `time` ago. The kernel measures round trips by the data that it sends. On a connection that
+    /// mostly receives, that value is old, and the receiver's own estimate is better.
     #[must_use]
     pub fn has_queue_of_arrivals(&self, earlier: &Self, time: Duration) -> bool {
-        /// The mean has forgotten most of what was before.
+        /// Segments sent after which the mean is recent: it has mostly forgotten older samples.
         const FRESH: u32 = 8;
         let Some(rate) = self.arrival_since(earlier, time) else { return false };
         let sent = self.data_segments_sent.zip(earlier.data_segments_sent);
@@ -184,7 +183,7 @@ impl TcpInfo {
             && rate.bytes_in(delay) >= SEGMENTS * u64::from(self.send_mss.unwrap_or(1448))
     }
 
-    /// The rate at which data has arrived since an earlier reading of the same connection, so long
+    /// Returns the rate at which data has arrived since an earlier reading of the same connection, `time`
     /// ago.
     #[must_use]
     pub fn arrival_since(&self, earlier: &Self, time: Duration) -> Option<Rate> {
@@ -192,9 +191,9 @@ impl TcpInfo {
         Some(Rate::of(bytes, time))
     }
 
-    /// About how many segments were lost on their way here, since an earlier reading of the same
-    /// connection, so long ago: behind each lost one some half of a window arrives out of order (in
-    /// the lab 44 segments of 86).
+    /// Returns about how many segments were lost on their way here since an earlier reading of the same
+    /// connection, `time` ago. After each lost segment about half of a window arrives out of order (in the
+    /// lab 44 segments of 86).
     #[must_use]
     pub fn lost_before_arrival_since(&self, earlier: &Self, time: Duration) -> Option<f64> {
         let disordered = self.segments_out_of_order?.wrapping_sub(earlier.segments_out_of_order?);
@@ -205,15 +204,15 @@ impl TcpInfo {
         Some(f64::from(disordered) / behind)
     }
 
-    /// Segments that were lost on their way to the peer: those that were sent again, but for those that had arrived, as a
-    /// queue that grows fast makes the sender believe they had not.
+    /// Returns the number of segments lost on their way to the peer: the retransmitted ones without those
+    /// that had arrived. A queue that grows fast makes the sender believe that they had not.
     pub(crate) fn segments_lost(&self) -> Option<u32> {
         let duplicated = self.segments_duplicated.unwrap_or(0);
         Some(self.segments_retransmitted?.saturating_sub(duplicated))
     }
 
-    /// The share of data segments that were lost, 0 to 1, since an earlier reading of the same connection; `None` if too few
-    /// were sent, and too few lost, to tell.
+    /// Returns the share of data segments lost since an earlier reading of the same connection, 0 to 1;
+    /// `None` if both the sent and the lost ones are too few to judge.
     #[must_use]
     pub fn loss_since(&self, earlier: &Self) -> Option<f64> {
         const ENOUGH: u32 = 1000;
@@ -225,7 +224,7 @@ impl TcpInfo {
     }
 }
 
-/// The structure, with the fields that are there; offsets are Linux's.
+/// The structure, as far as the kernel filled it; offsets are those of Linux.
 struct Layout<'a>(&'a [u8]);
 
 impl Layout<'_> {
@@ -258,7 +257,7 @@ fn micros(count: u32) -> Duration {
 mod tests {
     use super::*;
 
-    /// A structure in which each 32-bit word holds its own offset.
+    /// Returns a structure in which each 32-bit word holds its own offset.
     fn numbered(len: u8) -> Vec<u8> {
         (0..len).step_by(4).flat_map(|offset| u32::from(offset).to_ne_bytes()).collect()
     }
@@ -338,9 +337,9 @@ mod tests {
         };
         assert_eq!(reading(3000, 30).loss_since(&reading(1000, 10)), Some(0.01));
         assert_eq!(reading(1500, 13).loss_since(&reading(1000, 10)), None);
-        // So many would be a rare chance where hardly any are lost.
+        // Where hardly any segments are lost, this many would be a rare chance.
         assert_eq!(reading(1100, 14).loss_since(&reading(1000, 10)), Some(0.04));
-        // The counters go round.
+        // The counters wrap.
         assert_eq!(reading(1000, 0).loss_since(&reading(u32::MAX - 999, 0)), Some(0.0));
         assert_eq!(TcpInfo::default().loss_since(&TcpInfo::default()), None);
     }
@@ -378,7 +377,7 @@ mod tests {
         let (before, second) = (reading(1000, 50, 7), Duration::from_secs(1));
         let after = reading(1_251_000, 1050, 207);
         assert_eq!(after.arrival_since(&before, second), "10mbit".parse().ok());
-        // A hundred segments in a round trip, and twice as many came behind a gap.
+        // A hundred segments in a round trip; twice as many arrived behind a gap.
         assert_eq!(after.lost_before_arrival_since(&before, second), Some(4.0));
         assert_eq!(after.lost_before_arrival_since(&after, second), Some(0.0));
         let nothing = TcpInfo::default();

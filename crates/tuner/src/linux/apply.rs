@@ -1,4 +1,4 @@
-//! A plan on a socket, and what the kernel granted of it.
+//! Applies a plan to a socket, and reads back what the kernel granted.
 
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,8 +15,8 @@ use super::limits::name_of;
 use super::sys;
 
 impl Plan {
-    /// Sets the options that only count before the connection is made: the receive buffer, from
-    /// which the window's scale follows, the congestion control, and the longest segment.
+    /// Sets the options that only count before the connection is made: the receive buffer, which determines
+    /// the window scale, the congestion control, and the longest segment.
     ///
     /// An option that the kernel refuses stays as it was, and is returned.
     #[must_use]
@@ -35,10 +35,10 @@ impl Plan {
         refused
     }
 
-    /// Sets the rest on a connected socket, and reads back what was granted.
+    /// Sets the other options on a connected socket, and reads back what the kernel granted.
     ///
-    /// An option that the kernel refuses stays as it was, and is reported. Setting the same plan
-    /// again changes nothing.
+    /// An option that the kernel refuses stays as it was, and is reported. Applying the same plan again
+    /// changes nothing.
     #[must_use]
     pub fn apply(&self, socket: &impl AsFd) -> Granted {
         let fd = socket.as_fd();
@@ -72,7 +72,7 @@ impl Granted {
             send_buffer: socket.send_buffer_size().ok().map(|bytes| bytes as u64),
             receive_buffer: socket.recv_buffer_size().ok().map(|bytes| bytes as u64),
             no_delay: socket.tcp_nodelay().ok(),
-            // Not set reads as 0 or as all there is, by kernel.
+            // An unset option reads as 0 or as the maximum, depending on the kernel.
             not_sent_low_water: socket
                 .tcp_notsent_lowat()
                 .ok()
@@ -83,32 +83,32 @@ impl Granted {
     }
 }
 
-/// Writes slices to a socket, in order, and says to the kernel that more follows immediately, so
-/// that it holds back a last segment that is not full (`MSG_MORE`).
+/// Writes slices to a socket, in order. Tells the kernel that more data follows immediately, so that it holds
+/// back a last segment that is not full (`MSG_MORE`).
 ///
 /// # Errors
-/// As `send(2)`; [`io::ErrorKind::WouldBlock`] when a non-blocking socket takes nothing.
+/// The errors of `send(2)`; [`io::ErrorKind::WouldBlock`] when a non-blocking socket takes nothing.
 pub fn send_with_more_to_come(socket: &impl AsFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     SockRef::from(socket).send_vectored_with_flags(slices, libc::MSG_MORE)
 }
 
-/// Sends no faster than this on a socket: the kernel spreads its segments over time
-/// (`SO_MAX_PACING_RATE`). `None` lifts the limit, and so does a rate beyond 34 Gbit/s, which the kernel does
-/// not take in 32 bits.
+/// Limits the rate at which a socket sends: the kernel spreads its segments over time (`SO_MAX_PACING_RATE`).
+/// `None` lifts the limit. So does a rate above 34 Gbit/s, which does not fit in the kernel's 32 bits.
 ///
 /// # Errors
-/// As `setsockopt(2)`.
+/// The errors of `setsockopt(2)`.
 pub fn limit_pacing(socket: &impl AsFd, rate: Option<Rate>) -> io::Result<()> {
     let bytes = rate.and_then(|rate| u32::try_from(rate.bytes_in(Duration::from_secs(1))).ok());
     sys::set_max_pacing_rate(socket.as_fd(), bytes.unwrap_or(u32::MAX))
 }
 
-/// Makes a socket readable only when `bytes` have arrived, or the end of the stream (`SO_RCVLOWAT`); the default is 1.
-/// Beyond half of what the receive buffer may grow to, the kernel takes that half. It counts from the next byte on; if
-/// enough are there already, the socket is readable immediately (Linux 4.18 and newer).
+/// Makes a socket readable only when `bytes` have arrived, or the end of the stream (`SO_RCVLOWAT`); the
+/// default is 1. The kernel limits the value to half of the largest size of the receive buffer. Bytes count
+/// from the next unread byte; if enough are there already, the socket is readable immediately (Linux 4.18 and
+/// newer).
 ///
 /// # Errors
-/// As `setsockopt(2)`.
+/// The errors of `setsockopt(2)`.
 pub fn set_receive_low_water(socket: &impl AsFd, bytes: usize) -> io::Result<()> {
     sys::set_receive_low_water(socket.as_fd(), i32::try_from(bytes).unwrap_or(i32::MAX))
 }
@@ -133,7 +133,7 @@ fn set_receive_buffer(fd: BorrowedFd<'_>, buffer: Buffer) -> Result<(), String> 
     is_enough(buffer, socket.recv_buffer_size())
 }
 
-/// The kernel cuts a wish silently: only what it says afterwards counts, doubled.
+/// Checks the granted size: the kernel reduces a request silently, and reports twice the size afterwards.
 fn is_enough(wanted: Buffer, granted: io::Result<usize>) -> Result<(), String> {
     let (Some(wanted), Ok(granted)) = (wanted.bytes(), granted) else { return Ok(()) };
     let granted = granted as u64 / 2;
@@ -143,7 +143,7 @@ fn is_enough(wanted: Buffer, granted: io::Result<usize>) -> Result<(), String> {
     Err(format!("{} of data granted, not {}", Size(granted), Size(wanted)))
 }
 
-/// The kernel doubles it, in an `int`.
+/// Limits the size, because the kernel doubles it in an `int`.
 fn as_int(bytes: u64) -> i32 {
     i32::try_from(bytes).unwrap_or(i32::MAX).min(i32::MAX / 2)
 }
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(Granted::read(&socket).receive_buffer, Some(200_000));
     }
 
-    /// The peer learns of it as well: its segments are no longer either.
+    /// The peer receives the limit too: its segments are no longer either.
     #[test]
     fn the_longest_segment_holds_in_both_directions() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -234,7 +234,7 @@ mod tests {
     fn a_congestion_control_that_is_not_there_leaves_the_old_one() {
         let (near, _far) = connection();
         let before = Granted::read(&near).congestion_control;
-        // Where nothing is known about what there is, the kernel decides.
+        // Without a list of the available ones, the kernel decides.
         let tuning = Tuning { congestion_control: Some("no-such".to_owned()), ..Tuning::default() };
         let plan = plan(&Measurement::default(), &Limits::default(), &tuning);
         let granted = plan.apply(&near);

@@ -9,12 +9,12 @@ use socket2::{Domain, SockRef, Socket, Type};
 use super::sys;
 use crate::limits::{Autotuning, Limits};
 
-/// A socket option cannot tell more than this.
+/// The largest size that a socket option can report.
 const MAX: usize = i32::MAX as usize / 2;
 
 impl Limits {
-    /// Asks the kernel: what a socket of our own is granted comes before what `/proc` says, which
-    /// a container may hide, and which a privilege may change.
+    /// Asks the kernel. A value that a socket is granted takes precedence over `/proc`, which a container may
+    /// hide, and whose limits a privilege may lift.
     ///
     /// ```
     /// let limits = iscsi_tuner::Limits::read();
@@ -27,8 +27,8 @@ impl Limits {
         Self::from_sources(read, socket.as_ref())
     }
 
-    /// The limits that `read` tells under the name of a file below `/proc/sys/net`, and that the
-    /// socket shows.
+    /// Returns the limits from `read`, which takes the name of a file below `/proc/sys/net`, and from the
+    /// socket.
     fn from_sources(read: impl Fn(&str) -> Option<String>, socket: Option<&Socket>) -> Self {
         let words = |name: &str| -> Vec<String> {
             read(name).unwrap_or_default().split_whitespace().map(str::to_owned).collect()
@@ -56,7 +56,7 @@ impl Limits {
     }
 }
 
-/// Half of what the kernel grants to a wish beyond all limits: it shows the limit doubled.
+/// Returns the kernel's limit: it grants an excessive request up to the limit, and reports it doubled.
 fn granted_send_buffer(socket: &Socket) -> Option<u64> {
     socket.set_send_buffer_size(MAX).ok()?;
     Some(socket.send_buffer_size().ok()? as u64 / 2)
@@ -77,7 +77,7 @@ fn congestion_control(socket: &Socket) -> Option<String> {
     name_of(SockRef::from(socket).tcp_congestion()).ok()
 }
 
-/// The name of a congestion control as the kernel tells it: padded with zeros.
+/// Returns the name of a congestion control, which the kernel pads with zeros.
 pub(super) fn name_of(bytes: io::Result<Vec<u8>>) -> io::Result<String> {
     let bytes = bytes?;
     let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();

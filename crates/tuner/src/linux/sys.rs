@@ -19,7 +19,7 @@ pub(super) enum EthtoolQuestion {
     GenericReceive = 0x2b,
 }
 
-/// Fills the buffer with the structure `tcp_info`; returns how much of it the kernel filled.
+/// Fills the buffer with the structure `tcp_info`, and returns the number of bytes that the kernel filled.
 pub(super) fn tcp_info(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
     let mut len = socklen_t::try_from(buffer.len()).unwrap_or(socklen_t::MAX);
     // SAFETY: the kernel writes at most `len` bytes, which is no more than `buffer` has, and any
@@ -46,12 +46,12 @@ pub(super) fn force_receive_buffer(socket: BorrowedFd<'_>, bytes: c_int) -> io::
     set_socket_option(socket, libc::SO_RCVBUFFORCE, bytes)
 }
 
-/// Sets `SO_MAX_PACING_RATE`: the most that is sent, bytes a second; [`u32::MAX`] is no limit.
+/// Sets `SO_MAX_PACING_RATE`: the largest rate of sending, bytes per second; [`u32::MAX`] means no limit.
 pub(super) fn set_max_pacing_rate(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     set_socket_option(socket, libc::SO_MAX_PACING_RATE, bytes.cast_signed())
 }
 
-/// Sets `SO_RCVLOWAT`: how many bytes make a socket readable.
+/// Sets `SO_RCVLOWAT`: the number of bytes that make a socket readable.
 pub(super) fn set_receive_low_water(socket: BorrowedFd<'_>, bytes: c_int) -> io::Result<()> {
     set_socket_option(socket, libc::SO_RCVLOWAT, bytes)
 }

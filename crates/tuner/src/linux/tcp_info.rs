@@ -1,4 +1,4 @@
-//! `TCP_INFO` of a socket.
+//! Reads `TCP_INFO` of a socket.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -6,14 +6,14 @@ use std::os::fd::AsFd;
 use super::sys;
 use crate::link::tcp_info::TcpInfo;
 
-/// More than any kernel has to tell.
+/// More than the structure has in any kernel.
 const MAX_LEN: usize = 512;
 
 impl TcpInfo {
-    /// Asks the kernel.
+    /// Reads `TCP_INFO` of a socket from the kernel.
     ///
     /// # Errors
-    /// The error of `getsockopt`: the socket is no TCP socket, or the kernel does not know the option.
+    /// The error of `getsockopt`: the socket is not a TCP socket, or the kernel does not know the option.
     pub fn read(socket: &impl AsFd) -> io::Result<Self> {
         let mut bytes = [0; MAX_LEN];
         let len = sys::tcp_info(socket.as_fd(), &mut bytes)?;

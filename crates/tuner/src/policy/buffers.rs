@@ -1,28 +1,28 @@
-//! Socket buffers: left to the kernel, or set.
+//! Socket buffers: tuned by the kernel, or set.
 
 use crate::limits::{Autotuning, Limits};
 use crate::link::model::LinkModel;
 use crate::plan::{Buffer, Choice};
 use crate::size::Size;
 
-/// One direction's limits.
+/// The limits of one direction.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Side {
-    /// The sysctls of this direction.
+    /// Names of the sysctls of this direction.
     cap_name: &'static str,
     range_name: &'static str,
     range: Autotuning,
-    /// Bytes of data that any user may ask for.
+    /// Bytes of data that any user may request.
     cap: u64,
     may_force: bool,
-    /// Bytes of data in flight that the kernel's own tuning reaches.
+    /// Bytes of data in flight that the kernel's own tuning allows.
     pub(super) reach: u64,
 }
 
-/// No link needs more, and a mistake must not eat the memory.
+/// Largest buffer, bytes: no link needs more, and a mistake must not take all memory.
 const MAX: u64 = 1 << 30;
 const MIN: u64 = 4096;
-/// The most that is taken by force without being asked.
+/// Largest buffer beyond the user's limit that is set without the user's wish, bytes.
 const MAX_FORCED: u64 = 64 << 20;
 
 impl Side {
@@ -46,14 +46,14 @@ impl Side {
             cap_name,
             range_name,
             range,
-            // What is not known is not relied upon.
+            // An unknown limit is not relied upon.
             cap: cap.unwrap_or(0),
             may_force: limits.may_force,
             reach: range.reach(),
         }
     }
 
-    /// Left to the kernel as far as that reaches; beyond, set if that is more.
+    /// Leaves the buffer to the kernel as far as its tuning is enough; otherwise sets it, if that gives more.
     pub(super) fn beyond_autotuning(
         &self,
         link: &LinkModel,
@@ -68,7 +68,7 @@ impl Side {
         self.fixed(link, memory)
     }
 
-    /// Of the size that the link needs, unless the kernel's own tuning would reach further than what
+    /// Sets the size that the link needs, unless the kernel's own tuning reaches further than the size that
     /// may be set.
     pub(super) fn fixed(&self, link: &LinkModel, memory: Option<u64>) -> Choice<Buffer> {
         let Some(need) = need(link) else { return not_measured() };
@@ -103,7 +103,8 @@ impl Side {
         Choice::new(Buffer::Forced(MAX_FORCED.max(self.cap).max(self.reach)), reason)
     }
 
-    /// Memory is short: the most that may be had. The kernel's own tuning would not keep to it.
+    /// Chooses the largest buffer within the user's `memory`, which the kernel's own tuning would not
+    /// respect.
     fn restricted(&self, need: u64, memory: u64) -> Choice<Buffer> {
         let reason = format!("the link needs {}, memory allows {}", Size(need), Size(memory));
         match memory {
@@ -114,7 +115,7 @@ impl Side {
         }
     }
 
-    /// What would lift the limit.
+    /// Describes the setting that would lift the limit.
     fn more_for(&self, need: u64) -> String {
         format!(
             "for {}: sysctl -w {}=\"{}\"",
@@ -125,7 +126,7 @@ impl Side {
     }
 }
 
-/// What the link needs, once that is known.
+/// Returns the buffer that the link needs, bytes; `None` before the round-trip time is measured.
 fn need(link: &LinkModel) -> Option<u64> {
     link.rtt.map(|_| link.max_benefit().min(MAX))
 }
@@ -134,7 +135,7 @@ fn not_measured() -> Choice<Buffer> {
     Choice::new(Buffer::Autotuned, "the round-trip time is not measured yet")
 }
 
-/// A buffer by the user's word.
+/// Returns a buffer of the size that the user set.
 pub(super) fn asked_for(bytes: u64) -> Choice<Buffer> {
     let granted = bytes.clamp(MIN, MAX);
     let reason = if granted == bytes {

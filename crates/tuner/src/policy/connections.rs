@@ -1,16 +1,16 @@
-//! How many connections the walls of one ask for.
+//! The number of connections, by the limits of a single one.
 
 use crate::limits::BBR;
 use crate::link::model::{LinkModel, Measurement};
 use crate::plan::Choice;
 use crate::size::Size;
 
-/// More than this crowds out others.
+/// Largest number of connections: more would crowd out other traffic.
 const MAX: u64 = 16;
-/// What a stock Linux target's receive window reaches, bytes: half of `tcp_rmem`'s 6 MiB.
+/// Window that a stock Linux target's receive buffer allows, bytes: half of the 6 MiB of `tcp_rmem`.
 const PEER_REACH: u64 = 3 << 20;
 
-/// What the peer's window is known or assumed to reach, bytes.
+/// Returns the largest window that the peer is known or assumed to offer, bytes.
 pub(super) fn peer_reach(measurement: &Measurement) -> u64 {
     measurement.peer_window.map_or(PEER_REACH, |window| window.max(PEER_REACH))
 }

@@ -1,4 +1,4 @@
-//! What every policy decides from, and what it decides about the socket.
+//! The inputs of every policy, and its decision about the socket.
 
 use super::buffers::{self, Side};
 use super::connections;
@@ -7,7 +7,7 @@ use crate::link::model::{LinkModel, Measurement};
 use crate::plan::{Buffer, Choice};
 use crate::tuning::{Sends, Tuning};
 
-/// What a policy decides about the socket.
+/// The decision of a policy about the socket.
 #[derive(Debug)]
 pub(super) struct Decision {
     pub(super) send_buffer: Choice<Buffer>,
@@ -20,7 +20,7 @@ pub(super) struct Decision {
     pub(super) receive_low_water: Choice<Option<u32>>,
 }
 
-/// What every policy decides from.
+/// The inputs of every policy.
 #[derive(Debug)]
 pub(super) struct Inputs<'a> {
     pub(super) link: LinkModel,
@@ -35,12 +35,13 @@ impl<'a> Inputs<'a> {
         Self { link, send: Side::send(limits), receive: Side::receive(limits), tuning }
     }
 
-    /// What one connection can have in flight with that send buffer.
+    /// Returns the bytes that one connection can have in flight with this send buffer.
     pub(super) fn reach(&self, send_buffer: &Choice<Buffer>) -> u64 {
         send_buffer.value.bytes().unwrap_or(self.send.reach)
     }
 
-    /// What the link holds, as far as one connection reaches in either direction.
+    /// Returns the bytes that the link holds, as far as the buffers of one connection allow in either
+    /// direction.
     pub(super) fn in_flight(&self, decision: &Decision, measurement: &Measurement) -> u64 {
         let sends = self.reach(&decision.send_buffer).min(connections::peer_reach(measurement));
         let receives = decision.receive_buffer.value.bytes().unwrap_or(self.receive.reach);
@@ -49,7 +50,8 @@ impl<'a> Inputs<'a> {
 }
 
 impl Decision {
-    /// A socket as the kernel makes it; without `TCP_NODELAY` no initiator is usable.
+    /// Leaves the socket as the kernel makes it, except for `TCP_NODELAY`, without which no initiator is
+    /// usable.
     pub(super) fn untouched() -> Self {
         let left = "left to the kernel, as asked for";
         Self {
@@ -64,7 +66,7 @@ impl Decision {
         }
     }
 
-    /// What the user asks for comes before any policy.
+    /// Applies the user's own settings, which take precedence over any policy.
     pub(super) fn with_wishes(mut self, tuning: &Tuning) -> Self {
         const ASKED: &str = "as asked for";
         if let Some(bytes) = tuning.send_buffer {

@@ -1,4 +1,4 @@
-//! What policies for today's kernels have in common.
+//! The common part of the policies for current kernels.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use crate::plan::{Buffer, Choice};
 use crate::size::Size;
 use crate::tuning::Sends;
 
-/// Enough for either side to sleep so long.
+/// Time for which either side may sleep without an idle link.
 const NAP: Duration = Duration::from_millis(10);
 
 impl Inputs<'_> {
-    /// The decision, with buffers chosen by `buffer`.
+    /// Returns the decision, with buffers chosen by `buffer`.
     pub(super) fn modern(
         &self,
         buffer: impl Fn(&Side, &LinkModel, Option<u64>) -> Choice<Buffer>,
@@ -38,8 +38,9 @@ impl Inputs<'_> {
         }
     }
 
-    /// While a call lasts, the kernel puts off what the peer acknowledges: the memory of a longer one comes back when no
-    /// cache has it any more. A target that keeps up gets 1.7 times as much over loopback, for 0.6 of the processor time.
+    /// Limits a system call on a local link. During a call the kernel defers the peer's acknowledgements, so
+    /// that after a long call the freed memory is in no cache any more. With the limit, a target that keeps
+    /// up gets 1.7 times the rate over loopback, for 0.6 of the processor time.
     fn send_size(&self) -> Choice<Option<u32>> {
         const BYTES: u32 = 112 << 10;
         if self.link.is_local() {
@@ -49,9 +50,9 @@ impl Inputs<'_> {
         Choice::new(None, "no limit: the link is slower than a call")
     }
 
-    /// What waits unsent in the kernel can no longer be overtaken.
+    /// Limits unsent data in the kernel, which later commands cannot overtake.
     fn not_sent_low_water(&self) -> Choice<Option<u32>> {
-        /// Enough for a system call to be worth it.
+        /// Enough data to be worth a system call, bytes.
         const MIN: u64 = 128 << 10;
         const MAX: u64 = 4 << 20;
         if self.link.is_local() {
@@ -64,14 +65,15 @@ impl Inputs<'_> {
         Choice::new(u32::try_from(bytes).ok(), reason)
     }
 
-    /// A data segment is of use when all of it is there: until then, each time that the socket is read costs a turn
-    /// of the event loop for nothing. So it is with the first of many answers.
+    /// Chooses how many bytes to wait for before the socket is read. A data segment is of use only when it is
+    /// complete: until then, each read of the socket costs a turn of the event loop for nothing. The same
+    /// holds for the first of many answers.
     fn receive_low_water(&self, buffer: Buffer) -> Choice<Option<u32>> {
-        /// Less is not worth the system call that asks for it.
+        /// Fewer bytes are not worth the system call that sets the option.
         const MIN: u64 = 16 << 10;
-        /// As much as several answers have.
+        /// The length of several answers.
         const MAX: u64 = 256 << 10;
-        /// What lies in the socket is missing in the window.
+        /// At most this part of the window: bytes that lie in the socket are missing from it.
         const PART_OF_WINDOW: u64 = 32;
         if self.link.is_local() {
             let reason = "fewer turns for what is there within a millisecond";

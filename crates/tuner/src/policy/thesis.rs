@@ -2,13 +2,13 @@
 //!
 //! | round-trip time | memory free | memory restricted |
 //! |---|---|---|
-//! | up to 40 ms, stable | the buffer of most benefit, a page a send | the largest allowed, a page a send |
+//! | up to 40 ms, stable | the buffer of most benefit, one page per send | the largest allowed, one page per send |
 //! | more, stable | the buffer of most benefit, Nagle, many pages | the largest allowed, Nagle, many pages |
 //! | up to 40 ms, variable | the buffer of most benefit at the mean, Nagle, many pages | the largest allowed, Nagle, many pages |
-//! | more, variable | the kernel's tuning, Nagle, many pages | the same |
+//! | more, variable | the kernel's tuning, Nagle, many pages | the kernel's tuning, Nagle, many pages |
 //!
-//! Where a cap of the kernel is the restriction and its own tuning reaches further, that tuning
-//! stays: the scheme is older than buffers that the kernel tunes well.
+//! Where a limit of the kernel restricts the buffer and the kernel's own tuning reaches further, that tuning
+//! stays: the scheme is older than kernels that tune buffers well.
 
 use super::decision::{Decision, Inputs};
 use crate::link::model::LONG;

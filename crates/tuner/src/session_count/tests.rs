@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A link, and the most that each session carries of it, Mbit/s.
+/// A link: its rate, and the largest rate of each session over it, Mbit/s.
 #[derive(Clone, Copy)]
 struct Link {
     rate: f64,
@@ -11,7 +11,7 @@ struct Link {
 
 const TICK: Duration = Duration::from_millis(250);
 
-/// Runs so many seconds and says how many sessions there were, second by second.
+/// Runs for `seconds`, and returns the number of sessions in each second.
 fn run(link: Link, first: u32, planned: impl Fn(f64) -> u32, max: u32, seconds: u32) -> Vec<u32> {
     let mut sessions = SessionCount::new("planned", max);
     let (mut count, mut bytes, mut history) = (first, 0.0, Vec::new());
@@ -48,7 +48,7 @@ fn one_that_fills_the_link_stays_alone() {
     assert!(history.iter().all(|count| *count == 1), "{history:?}");
 }
 
-/// By a thousandth of the segments lost each session may carry 4 Mbit/s.
+/// At a loss of a thousandth each session may carry 4 Mbit/s.
 #[test]
 fn what_carries_far_less_than_loss_allows_is_not_held_by_loss() {
     let mut sessions = SessionCount::new("planned", 64);
@@ -60,7 +60,7 @@ fn what_carries_far_less_than_loss_allows_is_not_held_by_loss() {
     }
 }
 
-/// Its answers come in pieces, so that the rate leaps from one second to the next.
+/// On a slow link data arrives in pieces, so that the rate leaps from one second to the next.
 #[test]
 fn no_rate_of_a_slow_link_asks_for_more() {
     const PIECE: f64 = 32e3;
@@ -95,13 +95,13 @@ fn the_upper_bound_holds() {
     assert_eq!(history.iter().max(), Some(&8));
 }
 
-/// There is more work than the sessions take.
+/// Returns a reading with more work than the sessions take.
 fn busy() -> SessionsReading {
     SessionsReading { is_busy: true, ..SessionsReading::default() }
 }
 
-/// Runs so many ticks over what is seen of each, and does what it is told. Says how many sessions
-/// there are then, and when some were added.
+/// Runs for `ticks` readings, and follows the steps. Returns the number of sessions at the end, and the ticks
+/// at which sessions were added.
 fn follow(
     sessions: &mut SessionCount,
     mut count: u32,
@@ -126,7 +126,7 @@ fn follow(
 
 #[test]
 fn what_brings_nothing_is_removed_and_not_tried_again_at_once() {
-    // A wall that no number of sessions moves, and no queue that would show it.
+    // A limit that no number of sessions moves, and no queue that would show it.
     let mut sessions = SessionCount::new("planned", 16);
     let (count, added) = follow(&mut sessions, 2, 1200, |tick, _| SessionsReading {
         bytes: u64::from(tick) * 1_000_000,
@@ -160,7 +160,7 @@ fn where_segments_are_lost_sessions_are_added_fast() {
     assert_eq!((counts, count, added.len()), (vec![4, 16, 64], 64, 2));
 }
 
-/// Beyond 32 they would crowd out others where nothing but the link holds them.
+/// Without loss, more than 32 sessions would crowd out other traffic.
 #[test]
 fn only_where_segments_are_lost_there_are_more_than_32() {
     let rate = |loss| {
@@ -211,7 +211,7 @@ fn too_many_for_a_slow_link_are_removed_one_after_the_other() {
 
 #[test]
 fn those_that_are_needed_come_back() {
-    // The plan is mistaken: it takes the share of one for the whole.
+    // The plan is mistaken: it takes the rate of one session for that of the link.
     let history = run(Link { rate: 1000.0, each: 250.0 }, 5, |_| 1, 16, 60);
     let least = history.iter().min();
     assert!(least >= Some(&3), "{history:?}");
@@ -304,7 +304,7 @@ fn a_cap_holds_for_ten_minutes_of_work() {
     assert_eq!(sessions.max, 16);
 }
 
-/// A member of a volume waits for the slowest again and again: it never has work for a whole interval.
+/// A member of a volume waits for the slowest member again and again: it never has work for a whole interval.
 #[test]
 fn a_trial_that_cannot_be_judged_is_given_up() {
     let end = |loss| {
@@ -312,9 +312,9 @@ fn a_trial_that_cannot_be_judged_is_given_up() {
         let (count, added) = follow(&mut sessions, 1, 120, |tick, _| SessionsReading {
             bytes: u64::from(tick) * 1_000_000,
             planned: 1,
-            // Enough for a trial to begin, and not for its end.
+            // Enough work for a trial to begin, but not for it to end.
             is_busy: tick < 10 || tick % 2 == 0,
-            // Too little for it to be what keeps the session small.
+            // Too little loss to be what limits the session.
             loss: if tick < 10 { 0.0 } else { loss },
             round_trip: Duration::from_millis(100),
             ..SessionsReading::default()
@@ -322,7 +322,7 @@ fn a_trial_that_cannot_be_judged_is_given_up() {
         (added.len(), count, sessions.reason().to_owned())
     };
     assert_eq!(end(0.0), (1, 1, "1 do what there is to do".to_owned()));
-    // Under loss those too many harm nobody.
+    // Under loss, too many sessions do no harm.
     let (trials, count, _) = end(MIN_LOSS_FOR_SESSIONS);
     assert_eq!((trials, count), (1, 2));
 }
@@ -346,7 +346,7 @@ fn what_the_plan_does_without_goes_where_the_link_is_full_whoever_waits() {
     assert_eq!(end(1, true, 0.0), 1);
     assert_eq!(end(3, true, 0.0), 3);
     assert_eq!(end(4, true, 0.0), 4);
-    // Without a queue nobody knows, and loss is a reason for many.
+    // Without a queue the state of the link is unknown, and loss is a reason for many sessions.
     assert_eq!(end(1, false, 0.0), 4);
     assert_eq!(end(1, true, 0.01), 4);
 }

@@ -1,4 +1,4 @@
-//! Send buffer, the peer's window, receive window: the sysctls that lift them.
+//! Send buffer, the peer's window, receive window: the sysctls that lift their limits.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn a_send_buffer_gets_the_sysctl_with_its_numbers() {
     assert_says(&case.blames(Limiter::SendBuffer), "reached its end", sysctl);
 }
 
-/// A buffer that the user has set too small is told with its size.
+/// A buffer that the user has set too small is reported with its size.
 #[test]
 fn a_send_buffer_that_was_asked_for_is_told() {
     let mut case = Case::socket("1gbit");
@@ -28,8 +28,7 @@ fn a_send_buffer_that_was_asked_for_is_told() {
     assert_says(&finding, "128 KiB are not enough", "--tune auto");
 }
 
-/// Where the sysctl permits more than the link seems to need, the advice takes nothing away.
-/// The kernel counts a buffer of fixed size as a limit only while it has nothing unsent.
+/// The kernel counts a buffer of fixed size as a limit only while it has no unsent data.
 #[test]
 fn a_window_beyond_a_fixed_buffer_is_the_buffers_fault() {
     let mut case = Case::socket("100mbit");
@@ -38,6 +37,7 @@ fn a_window_beyond_a_fixed_buffer_is_the_buffers_fault() {
     assert_says(&case.blames(Limiter::SendBuffer), "128 KiB are not enough", "tcp_wmem");
 }
 
+/// The advice never lowers a sysctl that permits more than the link seems to need.
 #[test]
 fn the_sysctl_never_shrinks() {
     let mut case = Case::socket("100mbit");
@@ -56,13 +56,13 @@ fn the_peers_window_is_lifted_at_the_peer() {
     case.after().peer_window = Some(3 << 20);
     let sysctl = "on the target: sysctl -w net.ipv4.tcp_rmem=\"4096 131072 23592960\"";
     assert_says(&case.blames(Limiter::PeerWindow), "the peer takes 3 MiB at a time", sysctl);
-    // It has more already than this link seems to need.
+    // The peer's limit is already larger than this link seems to need.
     case.after().peer_window = Some(32 << 20);
     let finding = case.blames(Limiter::PeerWindow);
     assert_says(&finding, "32 MiB", "tcp_rmem=\"4096 131072 134217728\"");
 }
 
-/// Kernels before 5.4 do not tell the window.
+/// Kernels before 5.4 do not report the peer's window.
 #[test]
 fn a_peers_window_that_is_not_told_is_not_made_up() {
     let mut case = Case::socket("1gbit");
@@ -79,7 +79,7 @@ fn reads_that_fill_the_receive_window_are_told_its_sysctl() {
     assert_says(&finding, "3 MiB at a time", "sysctl -w net.ipv4.tcp_rmem=\"4096 131072 ");
 }
 
-/// Kernels before 6.2 do not tell the window; half of what they tune to is one.
+/// Kernels before 6.2 do not report the receive window; half of the autotuning limit is used instead.
 #[test]
 fn a_receive_window_that_is_not_told_follows_from_its_limit() {
     let mut case = Case::reading(230, 0);

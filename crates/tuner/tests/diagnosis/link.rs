@@ -1,4 +1,4 @@
-//! What is blamed on the link: its rate, its queue, its losses.
+//! Findings about the link: its rate, its queue, its losses.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn a_full_link_beyond_what_was_declared_shows_by_its_queue() {
     assert_says(&case.blames(Limiter::Link), "20 Mbit/s arrive, 40 ms of data queue", "");
 }
 
-/// The kernel counts the windows as limits there too; to lift them would only lengthen the queue.
+/// On a full link the kernel counts the windows as limits too; larger windows would only lengthen the queue.
 #[test]
 fn no_window_is_blamed_where_the_link_is_full() {
     let mut case = Case::socket("100mbit");
@@ -33,7 +33,7 @@ fn no_window_is_blamed_where_the_link_is_full() {
     case.blames(Limiter::Link);
 }
 
-/// Nor is the peer, for whatever it does not take before the link has room for it.
+/// On a full link the peer is not blamed either, for data that it does not take before the link has room.
 #[test]
 fn no_credit_is_blamed_where_the_link_is_full() {
     let activity = waiting(|a| {
@@ -47,7 +47,7 @@ fn no_credit_is_blamed_where_the_link_is_full() {
     case.blames(Limiter::Link);
 }
 
-/// A receiver that delays its acknowledgements makes round trips longer, but no queue.
+/// Delayed acknowledgements make round trips longer, but are no queue.
 #[test]
 fn a_late_acknowledgement_is_no_queue() {
     let mut case = Case::on(
@@ -86,7 +86,7 @@ fn loss_asks_for_another_congestion_control_where_there_is_one() {
     assert!(!finding.remedy.unwrap().contains("bbr"), "it is in use");
 }
 
-/// A full queue drops segments: that is the link, not a fault of it.
+/// A full queue drops segments: the finding is the full link, not loss.
 #[test]
 fn loss_on_a_full_link_is_the_link() {
     let mut case = Case::socket("100mbit");

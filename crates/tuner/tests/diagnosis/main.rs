@@ -1,5 +1,4 @@
-//! What a diagnosis makes of an observation: who is to blame, for which share of the time, what shows
-//! it, and the setting that lifts it.
+//! Findings of a diagnosis: the limiter, its share of the time, the evidence, and the setting that lifts it.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test may panic")]
 
 mod buffers;
@@ -16,7 +15,7 @@ use iscsi_tuner::{
     Plan, Rtt, TcpInfo, TransferTerms, Tuning, plan,
 };
 
-/// What Linux comes with.
+/// Returns the defaults of Linux.
 fn stock() -> Limits {
     let controls = ["reno", "cubic"].map(str::to_owned);
     let mut limits = Limits::default();
@@ -30,21 +29,21 @@ fn stock() -> Limits {
     limits
 }
 
-/// What was waited for, as `count` has it.
+/// Samples of what was waited for, as `count` sets them.
 fn waiting(count: impl FnOnce(&mut Activity)) -> Activity {
     let mut activity = Activity::default();
     count(&mut activity);
     activity
 }
 
-/// The Linux target's terms, but for what `change` changes.
+/// Returns the Linux target's terms, as changed by `change`.
 fn terms(change: impl FnOnce(&mut TransferTerms)) -> TransferTerms {
     let mut terms = TransferTerms::default();
     change(&mut terms);
     terms
 }
 
-/// Ten seconds of a connection, and all that is known around it.
+/// Ten seconds of a connection, and all that is known about it.
 struct Case {
     observation: Observation,
     measurement: Measurement,
@@ -54,7 +53,8 @@ struct Case {
 }
 
 impl Case {
-    /// A stable link of 100 ms, stock Linux on this end, the Linux target's defaults on the other.
+    /// Creates a case on a stable link of 100 ms, with stock Linux on this end and the Linux target's
+    /// defaults on the other.
     fn on(bandwidth: &str, activity: Activity) -> Self {
         let mut measurement = Measurement::default();
         measurement.rtt = Rtt::of([Duration::from_millis(100); 10]);
@@ -79,7 +79,7 @@ impl Case {
         Self { observation, measurement, limits: stock(), tuning, interface: None }
     }
 
-    /// The same, where something always waited for the socket.
+    /// Creates a case as by [`on`](Self::on), where bytes always waited for the socket.
     fn socket(bandwidth: &str) -> Self {
         Self::on(
             bandwidth,
@@ -89,7 +89,7 @@ impl Case {
         )
     }
 
-    /// Reads: 10 seconds at that rate, under a receive window of so many bytes.
+    /// Creates a case of ten seconds of reads at `mbit_per_s`, with a receive window of `window` bytes.
     fn reading(mbit_per_s: u64, window: u32) -> Self {
         let mut case = Self::on(
             "1gbit",
@@ -117,7 +117,7 @@ impl Case {
         Diagnosis::new(observation, &self.plan(), measurement, limits, interface.as_ref())
     }
 
-    /// The only thing that held the flow back.
+    /// Checks that `limiter` alone held the flow back, and returns its finding.
     #[track_caller]
     fn blames(&self, limiter: Limiter) -> Finding {
         let diagnosis = self.diagnose();
@@ -129,7 +129,7 @@ impl Case {
     }
 }
 
-/// Says, and advises, what the parts are.
+/// Checks that the evidence and the remedy contain these texts.
 #[track_caller]
 fn assert_says(finding: &Finding, evidence: &str, remedy: &str) {
     assert!(finding.evidence.contains(evidence), "{finding:?}");

@@ -1,4 +1,4 @@
-//! What is remarked on beside the findings: the path's MTU, the interface's offloads.
+//! Remarks beside the findings: the path MTU, the offloads of the interface.
 
 use iscsi_tuner::{Activity, Interface};
 
@@ -15,7 +15,7 @@ pub(crate) fn interface(mtu: u32, offload: Option<bool>) -> Interface {
     interface
 }
 
-/// The value and the reason of a remark; empty if there is none.
+/// Returns the value and the reason of a remark; empty if there is none.
 fn remark(case: &Case, name: &str) -> (String, String) {
     let remarks = case.diagnose().remarks;
     let row = remarks.into_iter().find(|row| row.name == name);

@@ -23,7 +23,7 @@ fn r2t_round_trips_get_the_keys_with_their_numbers() {
     assert_says(&finding, "256 KiB", &format!("MaxBurstLength={io_size}"));
     assert_says(&finding, "256 KiB", "InitialR2T=No");
 
-    // A burst that is longer already stays so.
+    // A longer burst stays as it is.
     case.measurement.terms =
         Some(TransferTerms::new(0, 1 << 20, terms.bursts_at_once, terms.window));
     let finding = case.blames(Limiter::Solicitation);
@@ -77,7 +77,7 @@ fn a_command_window_gets_its_parameter_and_number() {
     assert_says(&finding, "2 commands", &format!("a window of {wanted} "));
 }
 
-/// The Linux target refuses more than 512.
+/// The Linux target refuses a window of more than 512 commands.
 #[test]
 fn no_larger_command_window_is_advised_than_can_be_had() {
     let mut case = Case::on(
@@ -128,13 +128,13 @@ fn a_slow_target_and_a_slow_source_are_told_apart() {
         }),
     );
     assert_says(&case.blames(Limiter::Source), "nothing to write", "read the source faster");
-    // What is read has no source here.
+    // Reads have no source at this end.
     let mut case = Case::reading(50, 3 << 20);
     case.observation.activity = waiting(|a| a.source = 50);
     assert_says(&case.blames(Limiter::Destination), "no read", "destination");
 }
 
-/// The user's own rate is no lack of work, whichever way the data go, and the link is not full for it.
+/// The user's own rate is not a lack of work, in either direction, and does not mean that the link is full.
 #[test]
 fn a_class_is_blamed_by_its_rate() {
     let rate = "10mbit".parse().ok();
@@ -143,7 +143,7 @@ fn a_class_is_blamed_by_its_rate() {
         assert_says(&case.blames(Limiter::Class), "waited in their class", "--rate-limit");
         case.observation.limits.rate = rate;
         assert_says(&case.blames(Limiter::Class), "lets 10 Mbit/s pass", "--rate-limit");
-        // Also behind a link that is full the rest of the time.
+        // The class counts too where the link is full the rest of the time.
         case.observation.activity.socket = 50;
         case.after().smoothed_rtt = Some(Duration::from_millis(400));
         let diagnosis = case.diagnose();
@@ -152,7 +152,7 @@ fn a_class_is_blamed_by_its_rate() {
     }
 }
 
-/// Not the depth of the queue, which is long enough, nor the target.
+/// The limiter is neither the queue depth, which is large enough, nor the target.
 #[test]
 fn a_limit_of_what_may_be_in_flight_is_blamed_by_its_numbers() {
     let mut case = Case::on("100mbit", waiting(|a| a.in_flight_limit = 50));
@@ -161,18 +161,19 @@ fn a_limit_of_what_may_be_in_flight_is_blamed_by_its_numbers() {
     case.observation.limits.bytes = Some(1 << 20);
     let finding = case.blames(Limiter::InFlightLimit);
     assert_says(&finding, "4 requests and 1 MiB of data may be", "max_bytes_in_flight");
-    // Reads: what comes in a round trip of 100 ms is all that may be under way.
+    // Reads: the bytes that arrive in a round trip of 100 ms are all that may be in flight.
     let mut case = Case::reading(80, 32 << 20);
     case.observation.activity = waiting(|a| {
         (a.in_flight_limit, a.awaited_data) = (50, 50 << 20);
     });
     case.blames(Limiter::InFlightLimit);
-    // With as many under way a slower target is to blame.
+    // With many more bytes in flight, the target is the limiter.
     case.observation.activity.awaited_data = 500 << 20;
     case.blames(Limiter::Target);
 }
 
-/// A caller that keeps fewer under way than the plan has, as with --queue-depth 1, is not to look at the disks of the target.
+/// A caller that keeps fewer reads in flight than the plan has, as with --queue-depth 1, is not sent to look
+/// at the target's disks.
 #[test]
 fn reads_are_judged_by_what_was_under_way() {
     let mut case = Case::reading(80, 32 << 20);
@@ -183,7 +184,8 @@ fn reads_are_judged_by_what_was_under_way() {
     assert_says(&finding, "on its way", &format!("--queue-depth above {depth})"));
 }
 
-/// As many are under way as the plan has for reads, which take one round trip each: fewer than there would be writes.
+/// As many reads are in flight as the plan has: they take one round trip each, so that there are fewer than
+/// writes.
 #[test]
 fn reads_that_come_as_fast_as_they_are_asked_for_are_told_the_depth() {
     let plan = Case::reading(350, 32 << 20).plan();

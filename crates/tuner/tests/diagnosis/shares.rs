@@ -1,10 +1,10 @@
-//! Which share of the time each limiter has.
+//! The share of the time of each limiter.
 
 use iscsi_tuner::{Activity, Limiter, Limits, Measurement};
 
 use crate::{Case, seconds, share, waiting};
 
-/// What waited for the socket is shared out by the kernel's own account of the time.
+/// The time that bytes waited for the socket is divided by the kernel's own account.
 #[test]
 fn shares_follow_looks_and_the_kernels_account() {
     let activity = waiting(|a| {
@@ -13,7 +13,7 @@ fn shares_follow_looks_and_the_kernels_account() {
         a.source = 20;
     });
     let mut case = Case::on("100mbit", activity);
-    // Of ten busy seconds.
+    // Seconds of the ten busy ones.
     case.after().receive_window_limited = seconds(5);
     case.after().send_buffer_limited = seconds(3);
     let diagnosis = case.diagnose();
@@ -31,7 +31,7 @@ fn shares_follow_looks_and_the_kernels_account() {
     assert!((total - 1.0).abs() < 1e-9);
 }
 
-/// Each counter is one the kernel reads by itself: together they may exceed the time.
+/// The kernel reads each of its counters separately, so that together they may exceed the time.
 #[test]
 fn a_kernel_that_counts_more_than_was_busy_is_survived() {
     let mut case = Case::socket("100mbit");
@@ -60,7 +60,7 @@ fn nothing_observed_nothing_found() {
     assert_eq!(diagnosis.to_string(), "");
 }
 
-/// An old kernel, or one that tells nothing at all: there is an answer, and no number is made up.
+/// An old kernel, or one that reports nothing: there is a finding, and no number is made up.
 #[test]
 fn a_kernel_that_tells_nothing_gets_an_answer() {
     let mut case = Case::socket("100mbit");

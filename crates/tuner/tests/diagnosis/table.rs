@@ -1,11 +1,11 @@
-//! A diagnosis as it is printed.
+//! The printed form of a diagnosis.
 
 use std::time::Duration;
 
 use crate::remarks::interface;
 use crate::{Case, seconds, waiting};
 
-/// Writes over a long link with every window in the way, as it is printed.
+/// Writes over a long link with every window in the way.
 #[test]
 fn a_table_of_everything() {
     let activity = waiting(|a| {

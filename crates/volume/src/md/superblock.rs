@@ -1,21 +1,22 @@
 //! The superblock of a member of an md array, metadata 1.2.
 //!
-//! It stands 4 KiB from the member's first byte. Numbers are little-endian, and lengths are in sectors of 512 bytes.
+//! It begins 4 KiB after the member's first byte. Numbers are little-endian, and lengths are in sectors of 512
+//! bytes.
 //!
 //! | byte | length | what |
 //! |---|---|---|
 //! | 0 | 4 | magic `a92b4efc` |
 //! | 4 | 4 | major version: 1 |
-//! | 8 | 4 | features; unknown ones must not be passed over |
+//! | 8 | 4 | features; with an unknown one the superblock must be refused |
 //! | 16 | 16 | the UUID of the array |
 //! | 32 | 32 | its name |
-//! | 64 | 8 | when it was made: seconds in the lower 40 bits |
+//! | 64 | 8 | time of creation: seconds in the lower 40 bits |
 //! | 72, 76 | 4, 4 | level; layout |
-//! | 80, 88, 92 | 8, 4, 4 | sectors used of each member; of a chunk; members |
-//! | 128, 136, 144 | 8, 8, 8 | where the data begin; how many there are; where this superblock is |
+//! | 80, 88, 92 | 8, 4, 4 | sectors used of each member; sectors of a chunk; number of members |
+//! | 128, 136, 144 | 8, 8, 8 | first sector of the data; sectors of the data; sector of this superblock |
 //! | 160, 168 | 4, 16 | the number of this device; its UUID |
-//! | 192, 200, 208 | 8, 8, 8 | when it was last written; how often; how far the members agree |
-//! | 216, 220 | 4, 4 | checksum; how many roles follow |
+//! | 192, 200, 208 | 8, 8, 8 | time of the last update; number of updates; sector up to which the members are in sync |
+//! | 216, 220 | 4, 4 | checksum; number of roles that follow |
 //! | 256 | 2 each | the role of each device by its number |
 
 use super::uuid::Uuid;
@@ -30,44 +31,45 @@ pub struct Superblock {
     pub set_uuid: Uuid,
     /// The name of this member.
     pub device_uuid: Uuid,
-    /// Which member it is, counted from 0.
+    /// The member, counted from 0.
     pub role: u16,
     /// The number of members.
     pub members: u16,
-    /// The chunk.
+    /// The chunk of the array.
     pub chunk: Chunk,
-    /// Where the data begin, bytes.
+    /// Offset of the data, in bytes.
     pub data_offset: u64,
-    /// The bytes of data; a rest of less than a chunk at the end stays unused.
+    /// Length of the data, in bytes; a remainder of less than a chunk at the end stays unused.
     pub data_size: u64,
-    /// When the array was made, seconds since 1970.
+    /// Time of creation, in seconds since 1970.
     pub created: u64,
 }
 
 const MAGIC: u32 = 0xa92b_4efc;
 const SECTOR: u64 = 512;
-/// The sector of a member where it stands.
+/// The sector of a member at which the superblock begins.
 const SUPER_OFFSET: u64 = 8;
 /// `MD_FEATURE_RAID0_LAYOUT`: the field of the layout counts.
 const FEATURE_RAID0_LAYOUT: u32 = 4096;
-/// How members of several sizes are laid out, since Linux 5.4: 1 as before Linux 3.14, 2 as after. For members of one
-/// size they are the same, but without one of them the kernel may refuse to assemble the array.
+/// Layout of members of different sizes, a field since Linux 5.4: 1 is the layout of kernels before Linux 3.14,
+/// 2 that of later ones. For members of one size both are the same, but without a value the kernel may refuse
+/// to assemble the array.
 const LAYOUT: u32 = 2;
-/// Where the roles begin.
+/// Offset of the roles.
 const ROLES: usize = 256;
-/// So many roles are emitted: one for each member that there may be.
+/// Number of roles that are emitted: at least one for each possible member.
 const EMITTED_ROLES: u32 = 128;
-/// A role that is none: a spare, a failed member, a journal.
+/// Roles from here on are none: a spare, a failed member, a journal.
 const FIRST_NO_ROLE: u16 = 0xfffd;
 const SPARE: u16 = 0xffff;
 
 impl Superblock {
-    /// Where it stands on a member, bytes.
+    /// Offset of a superblock on a member, in bytes.
     pub const OFFSET: u64 = SUPER_OFFSET * SECTOR;
-    /// Length of a superblock, bytes.
+    /// Length of a superblock, in bytes.
     pub const LEN: usize = 4096;
 
-    /// The superblock of a new member of an array.
+    /// Creates the superblock of a new member of an array.
     pub const fn new(
         set_uuid: Uuid,
         device_uuid: Uuid,
@@ -79,7 +81,7 @@ impl Superblock {
         Self { set_uuid, device_uuid, role, members, chunk, data_offset, data_size, created }
     }
 
-    /// Whether something stands there that md would take for a superblock, of whatever kind.
+    /// Returns whether `bytes` begin with what md would take for a superblock, of any kind.
     pub fn is_there(bytes: &[u8]) -> bool {
         le32(bytes, 0) == MAGIC
     }
@@ -87,7 +89,8 @@ impl Superblock {
     /// Reads a superblock.
     ///
     /// # Errors
-    /// [`SuperblockError`], for all that is not a RAID-0 array in order: a volume would read it wrong.
+    /// [`SuperblockError`] for all but a complete superblock of a RAID-0 array, which a volume would read
+    /// wrong.
     pub fn parse(bytes: &[u8]) -> Result<Self, SuperblockError> {
         if bytes.len() < Self::LEN || !Self::is_there(bytes) {
             return Err(SuperblockError::Missing);
@@ -120,7 +123,7 @@ impl Superblock {
         let role = if number < roles { le16(bytes, ROLES + 2 * number as usize) } else { SPARE };
         check("the role", role.into(), role < FIRST_NO_ROLE && role < count)?;
         let data_offset = bytes_of(le64(bytes, 128), "data from sector")?;
-        // What is written there must not overwrite the superblock.
+        // Otherwise a write to the data would overwrite the superblock.
         let is_behind = data_offset >= Self::OFFSET + Self::LEN as u64;
         check("data from sector", data_offset / SECTOR, is_behind)?;
         Ok(Self {
@@ -135,7 +138,7 @@ impl Superblock {
         })
     }
 
-    /// Writes a superblock, as mdadm would.
+    /// Returns the bytes of the superblock, as mdadm would write them.
     pub fn emit(&self) -> [u8; Self::LEN] {
         let mut bytes = [0; Self::LEN];
         let Self { role, members, chunk, data_offset, data_size, created, .. } = *self;
@@ -158,7 +161,7 @@ impl Superblock {
         put(160, &u32::from(role).to_le_bytes());
         put(168, &self.device_uuid.0);
         put(192, &created.to_le_bytes());
-        // There is nothing that members would have to agree about.
+        // RAID-0 members have nothing to bring in sync.
         put(208, &u64::MAX.to_le_bytes());
         put(220, &EMITTED_ROLES.to_le_bytes());
         for number in 0..EMITTED_ROLES {
@@ -183,8 +186,8 @@ fn bytes_of(sectors: u64, what: &'static str) -> Result<u64, SuperblockError> {
     bytes.ok_or(SuperblockError::Unsupported { what, found: sectors })
 }
 
-/// The sum of all numbers of 32 bits up to the last role, the field of the sum itself being zero, with what does not fit
-/// 32 bits added to the rest.
+/// Returns the sum of all numbers of 32 bits up to the last role, without the field of the sum itself. The
+/// carry beyond 32 bits is added.
 fn checksum(bytes: &[u8], roles: u32) -> u32 {
     let end = (ROLES + 2 * roles as usize).min(bytes.len());
     let mut sum = 0u64;
@@ -196,7 +199,7 @@ fn checksum(bytes: &[u8], roles: u32) -> u32 {
     u32::try_from((low + high) & u64::from(u32::MAX)).unwrap_or_default()
 }
 
-/// Bytes of a superblock; zeros beyond its end.
+/// Returns bytes of a superblock; zeros beyond its end.
 fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let found = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
     found.copied().unwrap_or([0; N])
@@ -226,7 +229,7 @@ mod tests {
         Superblock::new(uuid(1), uuid(2), [1, 3], chunk, data, 1_700_000_000)
     }
 
-    /// The bytes with one field set, and the checksum that goes with them.
+    /// Returns the bytes with one field changed, and the checksum that fits.
     fn with(at: usize, field: &[u8]) -> Vec<u8> {
         let mut bytes = superblock().emit().to_vec();
         bytes[at..at + field.len()].copy_from_slice(field);
@@ -272,7 +275,7 @@ mod tests {
     fn what_a_volume_does_not_have_is_refused() {
         for (at, field, what) in [
             (4, 2u32, "the major version"),
-            // A bitmap, a reshape, bad blocks, a journal, clusters, and what nobody knows yet.
+            // A bitmap, a reshape, bad blocks, a journal, clusters, and an unknown bit.
             (8, 1, "the feature bits"),
             (8, 4, "the feature bits"),
             (8, 8, "the feature bits"),
@@ -308,8 +311,8 @@ mod tests {
         assert!(matches!(error, SuperblockError::Checksum { .. }), "{error}");
     }
 
-    /// The second of two members of 24 MiB that `mdadm --create --level 0 --metadata 1.2 --chunk 64` of mdadm 4.2 has
-    /// made on Linux 6.1, up to its roles.
+    /// The second of two members of 24 MiB, up to its roles, as `mdadm --create --level 0 --metadata 1.2
+    /// --chunk 64` of mdadm 4.2 made it on Linux 6.1.
     const OF_MDADM: &str = "\
         fc4e2ba901000000000000000000000084b313c3a0a9b8c03abed0c548ebd5b0\
         686f73743a676f6c64656e000000000000000000000000000000000000000000\
@@ -333,8 +336,8 @@ mod tests {
         assert_eq!(found.device_uuid.to_string(), "14aa8f19:7ca1b5a6:1d541b5e:942bd790");
         assert_eq!((found.role, found.members, found.chunk.bytes()), (1, 2, 64 << 10));
         assert_eq!((found.data_offset, found.data_size), (1 << 20, 23 << 20));
-        // What is written in its place differs in what is not of a volume: the name, the layout that counts, the room for
-        // bad blocks.
+        // The emitted superblock may differ only in the features, the name, the layout, the room for bad
+        // blocks, and the checksum.
         let emitted = found.emit();
         let differs = |at: &usize| bytes[*at] != emitted[*at];
         let fields = [8..12, 32..64, 76..80, 184..192, 216..220];

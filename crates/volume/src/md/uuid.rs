@@ -1,18 +1,18 @@
-//! The names of arrays and of their members.
+//! Names of arrays and of their members.
 
 use std::fmt;
 use std::io;
 use std::str::FromStr;
 
-/// 16 bytes, as mdadm writes them: `01234567:89abcdef:01234567:89abcdef`.
+/// A name of 16 bytes, as mdadm writes it: `01234567:89abcdef:01234567:89abcdef`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Uuid(pub [u8; 16]);
 
 impl Uuid {
-    /// A new one.
+    /// Creates a random one.
     ///
     /// # Errors
-    /// When the system gives no random bytes.
+    /// When the system provides no random bytes.
     pub fn random() -> io::Result<Self> {
         let mut bytes = [0; 16];
         getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
@@ -33,7 +33,7 @@ impl fmt::Display for Uuid {
 impl FromStr for Uuid {
     type Err = &'static str;
 
-    /// 32 hexadecimal digits; colons and hyphens between them do not count.
+    /// Parses 32 hexadecimal digits; colons and hyphens between them are ignored.
     fn from_str(text: &str) -> Result<Self, &'static str> {
         const EXPECTED: &str = "a UUID is 32 hexadecimal digits";
         let mut digits = text.chars().filter(|char| !matches!(char, ':' | '-'));

@@ -1,5 +1,5 @@
-//! A volume over devices in memory: where bytes lie, what is shared and not copied, and what comes of members that
-//! fail, are late, or lose what they had.
+//! A volume over devices in memory: where bytes lie, what is shared instead of copied, and the results if
+//! members fail, are late, or lose writes.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -33,7 +33,7 @@ fn two() -> [Memory; 2] {
     [Memory::new(CHUNK * 8), Memory::new(CHUNK * 8)]
 }
 
-/// Polls once, and says what has come of it.
+/// Polls once, and returns the result.
 fn poll<T>(future: std::pin::Pin<&mut (impl Future<Output = T> + ?Sized)>) -> Poll<T> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -105,7 +105,7 @@ async fn reads_land_in_the_buffer_of_the_caller() {
     assert_eq!(volume.read_at(volume.capacity(), 0).await.unwrap().len(), 0);
 }
 
-/// Counts the buffers that it gives, and says where the last one lies.
+/// Counts its buffers, and keeps the address of the last one.
 #[derive(Debug, Default)]
 struct Pool(Mutex<(usize, usize)>);
 
@@ -192,7 +192,7 @@ async fn the_error_of_any_request_names_the_member_that_failed() {
             (DeviceErrorKind::TimedOut, "member 1: it is gone")
         );
         assert_eq!(members[0].lock().log.len(), 1, "the other one was asked as well: {kind}");
-        // One chunk of one member, where that is not a request of all.
+        // One chunk of one member, for kinds that need not reach all members.
         if kind == "read" || kind == "write" {
             let at = CHUNK as u64 + 1;
             let error = match kind {
@@ -204,7 +204,7 @@ async fn the_error_of_any_request_names_the_member_that_failed() {
     }
 }
 
-/// A flush has failed with the loss of what this member had.
+/// Asserts that a flush has failed with a loss of this member.
 fn assert_lost(result: DeviceResult<()>, member: usize) {
     let error = result.unwrap_err();
     assert_eq!(error.kind(), DeviceErrorKind::LostWrites);
@@ -218,7 +218,7 @@ async fn each_handle_is_told_once_of_the_loss_of_any_member() {
     let other = one.clone();
     members[1].lock().losses += 1;
     members[0].lock().failing = Some(("flush", || DeviceErrorKind::TimedOut.into()));
-    // Whoever is told of the other error flushes again, and the member says nothing more then.
+    // The loss comes first, because the member does not report it again after the other error.
     assert_lost(one.flush().await, 1);
     let error = one.flush().await.unwrap_err();
     assert!(error.to_string().starts_with("member 0: "), "{error}");
@@ -233,7 +233,7 @@ async fn each_handle_is_told_once_of_the_loss_of_any_member() {
 
 type Change = fn(&Volume<Memory>) -> DeviceFuture<'_, ()>;
 
-/// The part of member 0 is lost when it has been made, while that of member 1 is in flight.
+/// The part of member 0 has ended and is lost while the part of member 1 is in flight.
 #[tokio::test]
 async fn a_loss_is_told_again_of_a_change_that_was_in_flight_when_it_was_told() {
     let kinds: [Change; 4] = [
@@ -261,7 +261,7 @@ async fn a_loss_is_told_again_of_a_change_that_was_in_flight_when_it_was_told() 
     }
 }
 
-/// Begins a flush in which member 0 tells of a loss, and drops it while member 1 has not answered.
+/// Begins a flush in which member 0 reports a loss, and drops it before member 1 has answered.
 fn drop_flush(volume: &Volume<Memory>, members: &[Memory; 2]) {
     members[0].lock().losses += 1;
     members[1].open(false);
@@ -345,7 +345,7 @@ async fn limits_are_those_that_hold_for_all_members() {
     members[1].lock().limits.has_fast_zeroes = true;
     let limits = volume(&members).limits();
     assert_eq!((limits.block_size, limits.preferred_alignment), (4096, CHUNK as u64));
-    // One chunk of each: what suits the first is less than two.
+    // One chunk of each member: what suits the first is less than two chunks.
     assert_eq!((limits.preferred_transfer, limits.max_transfer), (CHUNK * 2, 2 << 20));
     assert_eq!(limits.discard_granularity, Some(32768));
     assert!(limits.has_volatile_cache && !limits.has_fast_zeroes && !limits.is_read_only);
@@ -374,14 +374,14 @@ async fn as_many_requests_as_keep_the_slowest_member_busy() {
         member.lock().depth = |io_size| (1 << 20) / io_size.max(1);
     }
     let volume = volume(&members);
-    // All members with a quarter, two with a half, and one of them with all of it.
+    // All members with a quarter of the request, two with a half, and one with all of it.
     assert_eq!(volume.queue_depth(CHUNK * 4), 16);
     assert_eq!(volume.queue_depth(CHUNK * 2), 32);
     assert_eq!(volume.queue_depth(CHUNK), 64);
     assert_eq!(volume.queue_depth(CHUNK / 2), 128);
     members[3].lock().depth = |_| 100;
     assert_eq!(volume.queue_depth(CHUNK * 4), 100);
-    // What only reads is told by its own number.
+    // The members report a separate depth for reads.
     members.iter().for_each(|member| member.lock().read_depth = Some(5));
     assert_eq!((volume.read_depth(CHUNK * 4), volume.read_depth(CHUNK)), (5, 20));
 }

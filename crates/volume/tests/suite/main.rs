@@ -1,6 +1,7 @@
 //! Volumes over devices that fail, and over units of test targets.
 //!
-//! One binary for all of them: each of its own would be linked, and its share of the crates compiled, once more.
+//! All suites are one binary: with several, each would be linked and would compile its share of the crates
+//! separately.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,

@@ -1,4 +1,4 @@
-//! Any requests to a volume, beside an array of bytes.
+//! Random requests to a volume, compared with an array of bytes.
 
 use std::ops::Range;
 
@@ -33,7 +33,7 @@ fn requests(capacity: usize) -> impl Strategy<Value = Vec<Request>> {
     prop::collection::vec(request, 1..12)
 }
 
-/// Pages of lengths that have nothing to do with chunks.
+/// Cuts data into pages whose lengths are unrelated to chunks.
 fn pages(data: &[u8], seed: u64) -> Vec<Bytes> {
     let step = (seed as usize % (CHUNK * 2)).max(777);
     data.chunks(step).map(Bytes::copy_from_slice).collect()

@@ -1,4 +1,4 @@
-//! What is copied, and how much of it has to be sent.
+//! Options for the content to copy, and for the part of it that is sent.
 
 use std::str::FromStr;
 
@@ -80,23 +80,23 @@ pub enum VerifyMode {
 }
 
 impl VerifyMode {
-    /// Whether the destination is read back.
+    /// Returns whether the destination is read back.
     pub(crate) fn reads_back(self) -> bool {
         self != Self::None
     }
 }
 
-/// Which zeros in data are not sent.
+/// The runs of zeros that are not sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ZeroGranularity {
-    /// None.
+    /// All zeros are sent.
     Off,
-    /// Runs of this length, 512 bytes to 64 MiB, and longer ones.
+    /// Runs of at least this length, 512 bytes to 64 MiB.
     Runs(Size),
 }
 
 impl ZeroGranularity {
-    /// The length, if there is one.
+    /// Returns the least length of a run that is not sent, if there is one.
     pub(crate) fn bytes(self) -> Option<usize> {
         match self {
             Self::Off => None,

@@ -1,4 +1,4 @@
-//! What the destination has already, by what an earlier copy has kept.
+//! Options for data that the destination has already, as recorded by an earlier copy.
 
 use std::path::PathBuf;
 
@@ -30,14 +30,14 @@ pub struct DeltaArgs {
 /// The source of the ranges.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum RangesFrom {
-    /// A file that tells them.
+    /// A file that lists them.
     File(PathBuf),
-    /// A dirty bitmap of the export that is copied from, by its name.
+    /// The dirty bitmap with this name, of the export that is the source.
     Bitmap(String),
 }
 
 impl RangesFrom {
-    /// The name of the source's dirty bitmap, if the ranges come from one.
+    /// Returns the name of the source's dirty bitmap, if the ranges come from one.
     pub(crate) fn bitmap(&self) -> Option<&str> {
         match self {
             Self::Bitmap(name) => Some(name),

@@ -1,4 +1,4 @@
-//! The guards of the destination, and the format of the source.
+//! Options that guard the destination, and the format of the source.
 
 use clap::{Args, ValueEnum};
 use iscsi_examples_common::help::heading;

@@ -1,4 +1,4 @@
-//! How the bytes are sent: requests, sessions, sockets.
+//! Options for requests, sessions and sockets.
 
 use std::num::NonZeroUsize;
 use std::str::FromStr;
@@ -15,11 +15,10 @@ use iscsi_tuner::{Limits, Rate, Size, SizeError, UnknownPolicy};
 use crate::error::Error;
 use crate::refusal::Refusal;
 
-/// How long a command may take from its submission, unless the URL says otherwise: on a slow link
-/// it waits for all that were submitted before. Whether the target is alive is found out by pings,
-/// much sooner.
+/// Time limit of a command from its submission, unless the URL sets another: on a slow link it waits for all
+/// commands submitted before it. Pings find out much sooner whether the target is alive.
 const COMMAND: Duration = Duration::from_secs(300);
-/// No plan has longer reads and writes.
+/// Longest read or write that a plan chooses.
 const MAX_AUTO_IO: u64 = 4 << 20;
 
 /// The link and its settings.
@@ -102,7 +101,7 @@ impl Default for LinkArgs {
 }
 
 impl LinkArgs {
-    /// How many sessions each unit shall have.
+    /// Returns the number of sessions of each unit.
     pub(crate) fn sessions(&self) -> Sessions {
         match self.sessions {
             None if self.connections > 1 => Sessions::Fixed(1),
@@ -110,13 +109,13 @@ impl LinkArgs {
         }
     }
 
-    /// Why a unit has one session, where nobody said so.
+    /// Returns the reason why a unit has one session, if no option set the number.
     pub(crate) fn why_one_session(&self) -> Option<&'static str> {
         (self.sessions.is_none() && self.connections > 1)
             .then_some("with several --connections, unless --sessions asks for more")
     }
 
-    /// Bytes that one queue may hold, as far as that was asked for.
+    /// Returns the most bytes in flight that the options ask for, per queue.
     pub(crate) fn queue_bytes(&self) -> u64 {
         let depth = match self.queue_depth {
             QueueDepth::Fixed(depth) => depth.get() as u64,
@@ -129,10 +128,11 @@ impl LinkArgs {
         depth.saturating_mul(io_size)
     }
 
-    /// The initiator that opens units this way, in a class.
+    /// Returns an initiator with these options, whose units use `class`.
     ///
     /// # Errors
-    /// [`Error::Initiator`] for a name that is none.
+    /// [`Error::Initiator`] for an invalid name, or the refusal of a congestion control that is not
+    /// available.
     pub(crate) fn initiator(&self, class: Option<TrafficClass>) -> Result<Initiator, Error> {
         self.check_congestion()?;
         let tuning = Tuning::default()
@@ -156,13 +156,14 @@ impl LinkArgs {
 }
 
 impl LinkArgs {
-    /// Makes sure that this host has the congestion control that was asked for: with another one the copy takes whatever time.
+    /// Checks that this host has the congestion control that was requested: with another one the copy could
+    /// take any time.
     fn check_congestion(&self) -> Result<(), Error> {
         let Some(wish) = &self.congestion else { return Ok(()) };
         let limits = Limits::read();
         let has = |names: &[String]| names.iter().any(|name| name == wish);
         let available = &limits.available_congestion_controls;
-        // A container may hide what there is.
+        // A container may hide the list of available ones.
         if has(&limits.allowed_congestion_controls) || available.is_empty() {
             return Ok(());
         }
@@ -179,12 +180,12 @@ impl LinkArgs {
     }
 }
 
-/// The length of one read or write.
+/// Bytes of one read or write.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum IoSize {
     /// Chosen for the link.
     Auto,
-    /// This many, 512 bytes to 64 MiB.
+    /// A fixed length, 512 bytes to 64 MiB.
     Fixed(Size),
 }
 
@@ -202,7 +203,7 @@ impl FromStr for IoSize {
     }
 }
 
-/// A size that a read or write may have.
+/// Parses the length of a read or write.
 pub(super) fn parse_io_size(text: &str) -> Result<Size, String> {
     let size: Size = text.parse().map_err(|error: SizeError| error.to_string())?;
     if (SMALLEST_IO..=LARGEST_IO).contains(&size) {
@@ -228,7 +229,7 @@ pub enum NoDelay {
 }
 
 impl NoDelay {
-    /// The wish, if there is one.
+    /// Returns the value for the tuner; `None` leaves the decision to it.
     pub(crate) const fn wish(self) -> Option<bool> {
         match self {
             Self::On => Some(true),
@@ -238,16 +239,16 @@ impl NoDelay {
     }
 }
 
-/// The number of reads, and of writes, in flight.
+/// The number of reads in flight, and of writes in flight.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum QueueDepth {
-    /// Chosen from the round trip time.
+    /// Chosen from the round-trip time.
     Auto,
-    /// This many, 1 to 1024.
+    /// A fixed number, 1 to 1024.
     Fixed(NonZeroUsize),
 }
 
-/// As many requests as a session has room for.
+/// The most requests that a session has room for.
 const DEEPEST_QUEUE: usize = 1024;
 
 impl FromStr for QueueDepth {

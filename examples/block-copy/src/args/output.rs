@@ -1,4 +1,4 @@
-//! What people and programs get to see.
+//! Options for the output to people and programs.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use iscsi_examples_common::time;
 use crate::log::Usually;
 use crate::progress::ProgressMode;
 
-/// How often a line of progress is written unless asked otherwise.
+/// Default interval of the lines of progress.
 const LINE_INTERVAL: Duration = Duration::from_secs(60);
-/// How often it may be written.
+/// Shortest interval of the lines of progress.
 const LEAST_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What the program prints.
@@ -49,22 +49,22 @@ pub struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// Whether people get to see errors only.
+    /// Returns whether only errors are printed for people.
     pub fn is_silent(&self) -> bool {
         self.mode() == ProgressMode::None
     }
 
-    /// The way in which progress is shown.
+    /// Returns the way in which progress is shown.
     pub fn mode(&self) -> ProgressMode {
         if self.quiet { ProgressMode::None } else { self.progress }
     }
 
-    /// Whether people want to see the plan and the diagnosis.
+    /// Returns whether the plan and the diagnosis are printed.
     pub fn is_verbose(&self) -> bool {
         self.verbose > 0 && !self.is_silent()
     }
 
-    /// Returns the log level where `RUST_LOG` says nothing.
+    /// Returns what the log has if `RUST_LOG` is not set.
     pub fn usually(&self) -> Usually {
         if self.is_silent() {
             Usually::Silence
@@ -75,7 +75,7 @@ impl OutputArgs {
         }
     }
 
-    /// Whether standard output gets the result as an object.
+    /// Returns whether the result is written to standard output as an object.
     pub const fn wants_json(&self) -> bool {
         self.json || self.json_lines
     }
@@ -94,7 +94,7 @@ impl Default for OutputArgs {
     }
 }
 
-/// The time between two lines of progress.
+/// Parses the time between two lines of progress.
 fn parse_interval(text: &str) -> Result<Duration, String> {
     let time = time::parse(text)?;
     if time < LEAST_INTERVAL {

@@ -1,4 +1,4 @@
-//! How a source is copied that somebody writes to.
+//! Options for a source that is written to during the copy.
 
 use std::time::Duration;
 
@@ -39,8 +39,8 @@ pub struct PassArgs {
     pub when_not_converging: WhenNotConverging,
 }
 
-/// About as many as Xen used to make of a guest's memory, 29; QEMU has no limit. Where passes do not help that is seen
-/// sooner; where each leaves just enough less, thirty of them leave a twentieth.
+/// About as many passes as Xen made by default over a guest's memory: 29. QEMU has no limit. If passes do not
+/// help, the copy finds out sooner. If each pass leaves 10 % less, thirty passes leave a twentieth.
 const MAX_PASSES: u32 = 30;
 const DOWNTIME: Duration = Duration::from_millis(300);
 

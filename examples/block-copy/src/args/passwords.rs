@@ -1,4 +1,4 @@
-//! Where the passwords of the two ends are.
+//! Options for the files with the passwords of both ends.
 
 use std::path::{Path, PathBuf};
 
@@ -45,12 +45,12 @@ pub struct PasswordArgs {
     pub destination_target_password_file: Option<PathBuf>,
 }
 
-/// An option, and the file that it names.
+/// An option, and the file of its value.
 type Named<'a> = (&'static str, Option<&'a Path>);
 
 impl PasswordArgs {
-    /// All files, by the options that name them: those of the initiator's passwords before those of the targets', and of
-    /// each three the one for both ends first.
+    /// Returns all files with the options that name them: first those of the initiator's passwords, then
+    /// those of the targets'. Of each three, the file for both ends is first.
     pub(crate) fn files(&self) -> [Named<'_>; 6] {
         [
             ("--password-file", self.password_file.as_deref()),
@@ -65,7 +65,7 @@ impl PasswordArgs {
         ]
     }
 
-    /// Gives the units of both ends their passwords. Where only a destination is looked at, there is no source.
+    /// Adds the passwords to the URLs of both ends. If only a destination is read, there is no source.
     ///
     /// # Errors
     /// [`CredentialsError`].

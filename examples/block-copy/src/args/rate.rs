@@ -1,4 +1,4 @@
-//! How fast it may go, and who may change that.
+//! Options for the rate, and for its changes while the copy runs.
 
 use std::path::PathBuf;
 
@@ -34,7 +34,7 @@ pub struct RateArgs {
     pub control: Option<PathBuf>,
 }
 
-/// A rate at which something passes.
+/// Parses a rate limit; a rate of 0 is refused.
 pub(crate) fn parse_limit(text: &str) -> Result<RateLimit, String> {
     match text.parse() {
         Ok(RateLimit::Zero) => Err("nothing would ever pass; 1kbit is the lowest rate".to_owned()),

@@ -1,4 +1,4 @@
-//! How a copy that ended before its time is gone on with.
+//! Options for the checkpoint and the resumption.
 
 use std::path::PathBuf;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! Formats whose bytes are not those of the disk that is meant: images of other programs, compression, archives.
+//! Formats whose bytes are not the bytes of a disk: images of other programs, compression, archives.
 
 use super::sample::Place::{self, End, Start};
 use super::sample::Sample;
@@ -6,25 +6,25 @@ use super::sample::Sample;
 /// A format whose bytes are not those of a disk.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Container {
-    /// What it is called, as "a qcow2 image".
+    /// The name of the format, as "a qcow2 image".
     pub(crate) name: &'static str,
     pub(crate) remedy: Remedy,
 }
 
-/// What gives the bytes of the disk.
+/// The way to get the bytes of the disk.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Remedy {
     /// `qemu-nbd` with this format serves them.
     Serve(&'static str),
-    /// This command writes them to its standard output, given the file as its last argument.
+    /// This command writes them to its standard output. The file is its last argument.
     Unpack(&'static str),
-    /// This command makes files of it, one of which is to be copied.
+    /// This command extracts files, one of which is to be copied.
     Extract(&'static str),
 }
 
 use Remedy::{Extract, Serve, Unpack};
 
-/// The name, the mark and where it stands, and what gives the bytes of the disk.
+/// The name, the place of the signature and the offset from it, the signature, and the remedy.
 const CONTAINERS: [(&str, Place, usize, &[u8], Remedy); 32] = [
     ("a qcow image", Start(0), 0, b"QFI\xfb\0\0\0\x01", Serve("qcow")),
     ("a qcow2 image", Start(0), 0, b"QFI\xfb", Serve("qcow2")),
@@ -36,7 +36,7 @@ const CONTAINERS: [(&str, Place, usize, &[u8], Remedy); 32] = [
     ("a VHDX image", Start(0), 0, b"vhdxfile", Serve("vhdx")),
     ("a VDI image", Start(0), 64, b"\x7f\x10\xda\xbe", Serve("vdi")),
     ("a VHD image", Start(0), 0, b"conectix", Serve("vpc")),
-    // One of fixed size has its mark behind the disk, and older ones are a byte shorter.
+    // A fixed-size VHD has its signature after the disk. Older ones are a byte shorter.
     ("a VHD image", End(512), 0, b"conectix", Serve("vpc")),
     ("a VHD image", End(511), 0, b"conectix", Serve("vpc")),
     ("an image of Parallels", Start(0), 0, b"WithoutFreeSpace", Serve("parallels")),
@@ -62,7 +62,7 @@ const CONTAINERS: [(&str, Place, usize, &[u8], Remedy); 32] = [
     ("a WIM archive", Start(0), 0, b"MSWIM\0\0\0", Extract("wimextract")),
 ];
 
-/// Which of them a medium holds.
+/// Returns the container format of a medium, if it has one.
 pub(crate) fn container(sample: &Sample) -> Option<Container> {
     let is_there = |(_, place, within, mark, _): &&(&str, Place, usize, &[u8], Remedy)| {
         sample.at(*place, *within, mark.len()) == Some(mark)
@@ -71,7 +71,7 @@ pub(crate) fn container(sample: &Sample) -> Option<Container> {
 }
 
 impl Container {
-    /// As a thing, where something is said to be there.
+    /// Returns the name as a noun phrase, for "there is ...".
     pub(crate) fn thing(self) -> String {
         if self.name.starts_with("compressed") {
             return format!("a file {}", self.name);

@@ -1,4 +1,4 @@
-//! File systems, and what else lies on a whole device or partition: LVM, RAID, encryption, swap.
+//! File systems, and other formats of a whole device or partition: LVM, RAID, encryption, swap.
 
 use super::held::{Held, be32, be64, le16, le32, le64};
 use super::sample::Place::{self, Start};
@@ -10,7 +10,7 @@ const FAT: &str = "a FAT file system";
 const BITLOCKER: &str = "a volume of BitLocker";
 const REFS: &str = "an ReFS file system";
 
-/// Those that are known by a mark and have no label here: the mark, and where it stands.
+/// Formats whose label is not read: name, offset of the signature, signature.
 const MARKS: [(&str, u64, &[u8]); 14] = [
     (BITLOCKER, 3, b"-FVE-FS-"),
     (REFS, 3, b"ReFS\0\0\0\0"),
@@ -36,7 +36,7 @@ const MARKS: [(&str, u64, &[u8]); 14] = [
     ),
 ];
 
-/// All that is recognised, each once.
+/// Returns all formats that are recognised.
 pub(super) fn all(sample: &Sample) -> Vec<Held> {
     let kinds = [ext, xfs, btrfs, ntfs, exfat, fat, lvm, luks, md, swap, zfs, iso9660];
     let mut found: Vec<Held> = kinds.iter().filter_map(|kind| kind(sample)).collect();
@@ -46,7 +46,7 @@ pub(super) fn all(sample: &Sample) -> Vec<Held> {
     found
 }
 
-/// Whether the first sector of it ends with the mark of a partition table.
+/// Returns whether the first sector of this format ends with the signature of an MBR.
 pub(super) fn is_boot_sector(kind: &str) -> bool {
     [NTFS, EXFAT, FAT, BITLOCKER, REFS].contains(&kind)
 }
@@ -116,7 +116,7 @@ fn fat(sample: &Sample) -> Option<Held> {
     Some(Held::new(FAT).with_label(label).with_bytes(bytes))
 }
 
-/// The label may be in any of the first four sectors.
+/// Recognises LVM. The label may be in any of the first four sectors.
 fn lvm(sample: &Sample) -> Option<Held> {
     let is_label = |sector: &u64| {
         let at = |offset: usize, len| sample.at(Start(sector * 512), offset, len);
@@ -138,7 +138,7 @@ fn luks(sample: &Sample) -> Option<Held> {
     Some(Held::new("a volume of LUKS").with_label(label))
 }
 
-/// The versions 1.1, 1.2, 1.0 and 0.90 differ in where the superblock is.
+/// Recognises a RAID of md. Its versions 1.1, 1.2, 1.0 and 0.90 differ in the place of the superblock.
 fn md(sample: &Sample) -> Option<Held> {
     const MAGIC: &[u8] = &0xa92b_4efc_u32.to_le_bytes();
     let is_there = |place: &Place| sample.at(*place, 0, 4) == Some(MAGIC);
@@ -160,7 +160,7 @@ fn swap(sample: &Sample) -> Option<Held> {
     Some(Held::new("a swap area").with_label(sample.bytes(1052, 16)).with_bytes(bytes))
 }
 
-/// The first label begins with a list of names and values in XDR.
+/// Recognises ZFS. The first label begins with a list of names and values in XDR.
 fn zfs(sample: &Sample) -> Option<Held> {
     const NAME: &[u8] = b"\0\0\0\x04name\0\0\0\x09\0\0\0\x01";
     let list = sample.bytes(16 << 10, 1024)?;
@@ -185,7 +185,7 @@ fn iso9660(sample: &Sample) -> Option<Held> {
     Some(Held::new("an ISO 9660 file system").with_label(at(40, 32)).with_bytes(bytes))
 }
 
-/// A number times two to the power of another; `None` for what no medium has.
+/// Returns `number` times two to the power of `by`, or `None` on overflow.
 fn shifted(number: u64, by: u64) -> Option<u64> {
     let by = u32::try_from(by).ok().filter(|by| *by < 64)?;
     number.checked_mul(1 << by)

@@ -1,14 +1,14 @@
-//! A thing that a medium holds.
+//! A format that was found on a medium.
 
 use std::fmt::Write as _;
 
 use iscsi_tuner::Size;
 
-/// What was found on a medium.
+/// A format that was found on a medium, with its details.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Held {
     kind: &'static str,
-    /// What people have called it; nothing where it has no name.
+    /// The label that a user gave it; empty if it has none.
     label: String,
     bytes: Option<u64>,
     partitions: usize,
@@ -19,12 +19,12 @@ impl Held {
         Self { kind, label: String::new(), bytes: None, partitions: 0 }
     }
 
-    /// With a name that fills a field of fixed size, with zeros or spaces behind it.
+    /// Sets the label from a field of fixed size, which zeros or spaces fill up.
     pub(super) fn with_label(mut self, field: Option<&[u8]>) -> Self {
         let field = field.unwrap_or_default();
         let end = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
         let text = String::from_utf8_lossy(field.get(..end).unwrap_or_default());
-        // Whatever is in it, it is one word in a line.
+        // Whatever the field holds, the label stays within the line.
         text.trim_end().escape_debug().for_each(|character| self.label.push(character));
         self
     }
@@ -47,12 +47,12 @@ impl Held {
         self.partitions > 0
     }
 
-    /// For people: "an XFS file system \"data\" of 10 GiB".
+    /// Returns the format for people: "an XFS file system \"data\" of 10 GiB".
     pub(super) fn text(&self) -> String {
         let mut text = self.kind.to_owned();
         if self.partitions > 0 {
             let word = if self.partitions == 1 { "partition" } else { "partitions" };
-            // A string takes everything.
+            // Writing to a string cannot fail.
             _ = write!(text, " of {} {word}", self.partitions);
         }
         if !self.label.is_empty() {
@@ -65,7 +65,7 @@ impl Held {
     }
 }
 
-/// A little-endian number; `None` where it was not looked at.
+/// Reads a little-endian number; `None` if its bytes are not in the sample.
 pub(super) fn le16(bytes: Option<&[u8]>) -> Option<u64> {
     Some(u16::from_le_bytes(bytes?.try_into().ok()?).into())
 }

@@ -4,22 +4,23 @@ use super::held::{Held, le32};
 use super::sample::{Place, Sample};
 
 const GPT: &[u8] = b"EFI PART";
-/// The lengths of a logical block, bytes.
+/// Lengths of a logical block in bytes.
 const BLOCKS: [u64; 2] = [512, 4096];
-/// Bytes of an entry, as all make them.
+/// Bytes of a GPT entry, as all programs write them.
 const GPT_ENTRY: usize = 128;
-/// Where the entries of an MBR stand, and the type of the one that stands for a GPT.
+/// Offset of the entries in an MBR. Then the length of an entry, and the type of the entry that stands for a
+/// GPT.
 const MBR_ENTRIES: u64 = 446;
 const MBR_ENTRY: usize = 16;
 const PROTECTIVE: u8 = 0xee;
 
-/// The table of a medium.
+/// Returns the partition table of a medium.
 pub(super) fn find(sample: &Sample) -> Option<Held> {
     if let Some(block) = gpt_block_size(sample) {
         let used = entries(sample, block);
         return Some(Held::new("a GPT partition table").with_partitions(used));
     }
-    // The last header stays when only the beginning was overwritten.
+    // The second header remains if only the beginning was overwritten.
     let is_second = |block: u64| sample.at(Place::End(block), 0, GPT.len()) == Some(GPT);
     if BLOCKS.into_iter().any(is_second) {
         return Some(Held::new("the second header of a GPT partition table"));
@@ -27,17 +28,17 @@ pub(super) fn find(sample: &Sample) -> Option<Held> {
     mbr(sample)
 }
 
-/// The length of the logical blocks that a GPT counts in, by where its header stands.
+/// Returns the length of the logical blocks of a GPT, from the place of its header.
 pub(crate) fn gpt_block_size(sample: &Sample) -> Option<u64> {
     BLOCKS.into_iter().find(|block| sample.bytes(*block, GPT.len()) == Some(GPT))
 }
 
-/// Whether there is an MBR with partitions of its own.
+/// Returns whether there is an MBR with partitions. One that only protects a GPT does not count.
 pub(crate) fn has_mbr(sample: &Sample) -> bool {
     mbr(sample).is_some_and(|held| held.has_partitions())
 }
 
-/// How many entries are used, of those that were looked at.
+/// Returns the number of used entries within the sample.
 fn entries(sample: &Sample, block: u64) -> usize {
     let entry = |at: u64| sample.bytes(2 * block + at * GPT_ENTRY as u64, 16);
     let seen = (0..128).map_while(entry);
@@ -52,7 +53,7 @@ fn mbr(sample: &Sample) -> Option<Held> {
         .map(|index| sample.bytes(MBR_ENTRIES + index * MBR_ENTRY as u64, MBR_ENTRY))
         .collect();
     let entries = entries?;
-    // Anything else is the code of a boot sector.
+    // Any other first byte is the code of a boot sector.
     if !entries.iter().all(|entry| matches!(entry.first(), Some(0 | 0x80))) {
         return None;
     }

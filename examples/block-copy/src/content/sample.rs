@@ -1,4 +1,4 @@
-//! The bytes of a medium that are looked at.
+//! The bytes of a medium that are read to recognise its content.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,35 +8,35 @@ use iscsi_copy::Device;
 use iscsi_initiator::device::DeviceResult;
 use tokio::task::JoinSet;
 
-/// Where something begins that is recognised.
+/// The place of a signature on a medium.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Place {
-    /// A byte from the beginning.
+    /// This byte, counted from the beginning.
     Start(u64),
     /// This number of bytes before the end.
     End(u64),
-    /// The last multiple of `unit` that is `before` bytes from the end at least.
+    /// The last multiple of `unit` that is at least `before` bytes from the end.
     AlignedEnd {
-        /// How far from the end.
+        /// Least distance from the end.
         before: u64,
-        /// What it is a multiple of.
+        /// The alignment.
         unit: u64,
     },
 }
 
 use Place::{AlignedEnd, End, Start};
 
-/// Where md has its superblock in its versions 0.90 and 1.0.
+/// Places of the superblock of md in its versions 0.90 and 1.0.
 pub(super) const MD_0: Place = AlignedEnd { before: 64 << 10, unit: 64 << 10 };
 pub(super) const MD_1: Place = AlignedEnd { before: 8 << 10, unit: 4 << 10 };
 
-/// What is looked at of a source: the first bytes, up to a GPT for blocks of 4096 bytes, and the last ones of a file, where some image
-/// formats have their mark.
+/// Bytes read of a source: at the beginning, up to a GPT with blocks of 4096 bytes; at the end of a file,
+/// where some image formats have their signature.
 const START: u64 = 4096 + 512;
 const END: u64 = 512;
 
-/// What is looked at of a destination, with its length: all of it together fits in what a new TCP connection may send at once,
-/// so that it takes one round trip.
+/// Places read of a destination, with their lengths. All of it fits in what a new TCP connection may send
+/// immediately, so that it takes one round trip.
 const PIECES: [(Place, u64); 8] = [
     // Partition tables, most file systems, LVM, md 1.1 and 1.2, swap.
     (Start(0), 4096 + 512),
@@ -48,12 +48,12 @@ const PIECES: [(Place, u64); 8] = [
     (Start((64 << 10) - 512), 512 + 1024),
     (MD_0, 512),
     (MD_1, 512),
-    // The second header of a GPT; what image formats have at their end.
+    // The second header of a GPT; signatures of image formats at their end.
     (End(4096), 512),
     (End(512), 512),
 ];
 
-/// Some bytes of a medium, each with its place.
+/// Pieces of a medium, each with its offset.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sample {
     capacity: u64,
@@ -61,12 +61,13 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// The first bytes of a medium whose end is not known.
+    /// Creates a sample of the first bytes of a medium whose length is not known.
     pub(crate) fn of_start(bytes: Bytes) -> Self {
         Self { capacity: 0, pieces: vec![(0, bytes)] }
     }
 
-    /// Reads the first bytes of a device, and the last ones where it `has_end`. What cannot be read is left out.
+    /// Reads the first bytes of a device, and if it `has_end` the last ones. Parts that cannot be read are
+    /// omitted.
     pub(crate) async fn read_ends(device: &dyn Device, has_end: bool) -> Self {
         let capacity = device.capacity();
         let block = u64::from(device.limits().block_size.max(1));
@@ -84,11 +85,11 @@ impl Sample {
         Self { capacity, pieces: vec![(0, start), (at, end)] }
     }
 
-    /// Reads what may tell something of a device from the byte `start` on, of which `len` bytes are of interest. All of
-    /// it is asked for at once.
+    /// Reads the pieces of a device that can have a signature, in the `len` bytes from `start` on. The reads
+    /// are concurrent.
     ///
     /// # Errors
-    /// That of a read.
+    /// The error of a read.
     pub(crate) async fn read(device: Arc<dyn Device>, start: u64, len: u64) -> DeviceResult<Self> {
         let block = u64::from(device.limits().block_size.max(1));
         let capacity = device.capacity().saturating_sub(start);
@@ -107,7 +108,7 @@ impl Sample {
             let device = Arc::clone(&device);
             reading.spawn(async move {
                 let bytes = device.read_at(first, len).await?;
-                // What lies before the start is of no interest.
+                // Bytes before the start do not belong to the range.
                 let before = usize::try_from(start.saturating_sub(first)).unwrap_or_default();
                 Ok((first.saturating_sub(start), bytes.slice(before.min(bytes.len())..)))
             });
@@ -118,12 +119,12 @@ impl Sample {
         Ok(Self { capacity, pieces })
     }
 
-    /// Whether the medium has given nothing.
+    /// Returns whether nothing could be read of the medium.
     pub(crate) fn is_empty(&self) -> bool {
         self.pieces.iter().all(|(_, bytes)| bytes.is_empty())
     }
 
-    /// `len` bytes from a place on, `within` bytes behind it; `None` where they were not looked at.
+    /// Returns the `len` bytes that begin `within` bytes after a place, or `None` if the sample lacks them.
     pub(crate) fn at(&self, place: Place, within: usize, len: usize) -> Option<&[u8]> {
         let at = place.of(self.capacity)?.checked_add(within as u64)?;
         self.pieces.iter().find_map(|(start, bytes)| {
@@ -132,12 +133,12 @@ impl Sample {
         })
     }
 
-    /// `len` bytes from a byte on.
+    /// Returns the `len` bytes from the offset `at` on, or `None` if the sample lacks them.
     pub(crate) fn bytes(&self, at: u64, len: usize) -> Option<&[u8]> {
         self.at(Start(at), 0, len)
     }
 
-    /// The first byte that is not zero.
+    /// Returns the offset of the first byte that is not zero.
     pub(crate) fn first_nonzero(&self) -> Option<u64> {
         self.pieces.iter().find_map(|(start, bytes)| {
             let at = bytes.iter().position(|byte| *byte != 0)?;
@@ -151,7 +152,7 @@ fn count(range: Range<u64>) -> usize {
 }
 
 impl Place {
-    /// Where that is on a medium of `capacity` bytes.
+    /// Returns the offset of the place on a medium of `capacity` bytes, if it has that place.
     fn of(self, capacity: u64) -> Option<u64> {
         match self {
             Start(at) => Some(at).filter(|at| capacity == 0 || *at < capacity),

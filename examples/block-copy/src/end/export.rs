@@ -1,4 +1,4 @@
-//! An end that an NBD server has.
+//! An end that is an export of an NBD server.
 
 use std::fmt;
 use std::io;
@@ -49,23 +49,23 @@ impl ExportEnd {
         Ok(Self { device, uri, name, marked: marked.map(Arc::new) })
     }
 
-    /// The device.
+    /// Returns the device.
     pub const fn device(&self) -> &NbdDevice {
         &self.device
     }
 
-    /// That the server is waited for, if it is.
+    /// Returns the server as what the end waits for, while the connection is lost.
     pub(super) fn awaited(&self) -> Option<Awaited> {
         let limit = Some(self.uri.retry_timeout());
         self.device.is_away().then_some(Awaited { side: None, what: "server", limit })
     }
 
-    /// The ranges that the requested dirty bitmap marked when the export was opened.
+    /// Returns the ranges that the requested dirty bitmap marked when the export was opened.
     pub(crate) fn marked(&self) -> Option<&RangeSet> {
         self.marked.as_deref()
     }
 
-    /// Where it is.
+    /// Returns the URI of the export.
     pub const fn uri(&self) -> &NbdUri {
         &self.uri
     }

@@ -1,4 +1,4 @@
-//! Regular files and block devices: any range, at any time, by several threads.
+//! Regular files and block devices: any range can be read and written, by several threads.
 
 use std::fmt;
 use std::fs::{self, File, Metadata};
@@ -24,7 +24,7 @@ pub struct FileEnd {
     side: Side,
     name: Arc<str>,
     identity: FileId,
-    /// Where it was made for this copy.
+    /// The path, if the file was created for this copy.
     made: Option<Arc<Path>>,
     is_standard_output: bool,
 }
@@ -32,20 +32,20 @@ pub struct FileEnd {
 /// The way in which a destination is opened.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Access {
-    /// Whether it shall be verified.
+    /// Whether the destination will be verified.
     pub reads_back: bool,
-    /// A file that is missing is created.
+    /// Whether a missing file is created.
     pub creates: bool,
     /// Whether a destination in use is written to.
     pub overrides_use: bool,
 }
 
-/// What stood behind a path.
+/// The kind of end at a path.
 #[derive(Debug)]
 pub(super) enum Opened {
     /// Any range can be read and written.
     Seekable(FileEnd),
-    /// Only what comes next.
+    /// Bytes come or go in order only.
     Stream(StreamEnd),
 }
 
@@ -54,12 +54,12 @@ pub(super) async fn open_source(path: PathBuf) -> Result<Opened, Error> {
     open(path, Side::Source, |path| Ok((File::open(path)?, false))).await
 }
 
-/// Opens a path that was written to, to read from.
+/// Opens the destination of a copy to read it back.
 pub(super) async fn open_copy(path: PathBuf) -> Result<Opened, Error> {
     open(path, Side::Destination, |path| Ok((File::open(path)?, false))).await
 }
 
-/// Opens a path to write to. Nothing is changed in a file that exists.
+/// Opens a path to write to. An existing file is not changed.
 pub(super) async fn open_destination(path: PathBuf, access: Access) -> Result<Opened, Error> {
     let Access { reads_back, creates, overrides_use } = access;
     let options = FileOptions::new()
@@ -69,7 +69,7 @@ pub(super) async fn open_destination(path: PathBuf, access: Access) -> Result<Op
     open(path, Side::Destination, move |path| options.open(path)).await
 }
 
-/// `open` gives the file, and whether it was made.
+/// Opens a path by the function `open`, which returns the file, and whether it was created.
 async fn open(
     path: PathBuf,
     side: Side,
@@ -95,7 +95,7 @@ async fn open(
     opened.map_err(|cause| Error::File { side, name, cause: cause.into() })
 }
 
-/// Which file this is; `None` for a stream.
+/// Returns what identifies a file; `None` for a stream.
 fn identify(metadata: &Metadata) -> io::Result<Option<FileId>> {
     let kind = metadata.file_type();
     if kind.is_dir() {
@@ -107,7 +107,8 @@ fn identify(metadata: &Metadata) -> io::Result<Option<FileId>> {
     Ok(kind.is_file().then(|| FileId::Inode(metadata.dev(), metadata.ino())))
 }
 
-/// The bytes of a logical block of a block device, by its number; a partition has that of its disk.
+/// Returns the bytes of a logical block of a block device, by its device number. A partition has the value of
+/// its disk.
 fn logical_block_size(number: u64) -> Option<u64> {
     let (major, minor) = (nix::sys::stat::major(number), nix::sys::stat::minor(number));
     let folder = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
@@ -135,18 +136,19 @@ impl FileEnd {
         self.is_standard_output
     }
 
-    /// Bytes it has.
+    /// Returns the length in bytes.
     pub(crate) fn capacity(&self) -> u64 {
         self.device.capacity()
     }
 
-    /// How long it is, where that matters: the length of a regular file matters to its readers only.
+    /// Returns the length as text. A destination that is a regular file has none, because the copy sets its
+    /// length.
     pub(super) fn size(&self) -> Option<String> {
         let matters = self.device.is_block_device() || self.side == Side::Source;
         matters.then(|| Size(self.capacity()).to_string())
     }
 
-    /// Removes a file that was made for this copy and is still empty.
+    /// Removes the file if it was created for this copy and is still empty.
     pub(super) async fn remove_if_empty(&self) {
         let Self { made: Some(path), identity, .. } = self.clone() else { return };
         let removing = spawn_blocking(move || {
@@ -156,11 +158,11 @@ impl FileEnd {
             }
             Ok::<_, io::Error>(())
         });
-        // An empty file is all that stays.
+        // If this fails, only an empty file remains.
         _ = removing.await;
     }
 
-    /// The bytes of a logical block of a block device.
+    /// Returns the bytes of a logical block of a block device.
     pub(super) fn block_size(&self) -> Option<u64> {
         match self.identity {
             FileId::Device(number) => logical_block_size(number),
@@ -168,7 +170,7 @@ impl FileEnd {
         }
     }
 
-    /// The device.
+    /// Returns the device.
     pub(super) const fn device(&self) -> &FileDevice {
         &self.device
     }

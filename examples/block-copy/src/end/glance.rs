@@ -1,12 +1,12 @@
-//! A look at a few blocks of a unit.
+//! Reads of a few blocks of a unit before a copy.
 
 use bytes::{Bytes, BytesMut};
 use iscsi_copy::Device;
 use iscsi_initiator::device::{DeviceErrorKind, DeviceFuture, DeviceLimits};
 use iscsi_initiator::{Disk, LogicalUnit};
 
-/// A unit of which a few blocks are looked at before a copy: as what is asked of a unit when it is opened, they pay nothing
-/// to its class, which may let little pass. It reads whole blocks, and writes nothing.
+/// A unit whose first blocks are read before a copy. Like the commands that open a unit, these reads are not
+/// charged to its traffic class, whose rate may be low. It reads whole blocks, and writes nothing.
 #[derive(Debug)]
 pub(super) struct Glance {
     unit: LogicalUnit,

@@ -1,4 +1,4 @@
-//! What an end is under all its names.
+//! The identity of an end under all its names.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -8,36 +8,38 @@ use std::sync::Arc;
 
 use iscsi_initiator::Disk;
 
-/// What an end is under all its names; another one is not equal. As a text it is the same in every process of this host.
+/// What identifies an end under all its names. Its text is the same in every process of this host.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Medium {
     /// A regular file or a block device.
     File(FileId),
-    /// The entry of a folder, which another file may take: device and inode of the folder, and its name there.
+    /// A directory entry, where another file may be put: device and inode of the directory, and the name in
+    /// it.
     Entry(u64, u64, OsString),
-    /// A unit, whatever portals it is reached by.
+    /// A unit, whatever portals it is reached through.
     Unit(String),
-    /// An export of an NBD server, by its URI: it may have others.
+    /// An export of an NBD server, by its URI. The same export may have other URIs, which are not recognised.
     Export(Arc<str>),
 }
 
-/// What makes a file the same under another name.
+/// What identifies a file under all its names.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum FileId {
-    /// File system and number of a regular file.
+    /// File system and inode number of a regular file.
     Inode(u64, u64),
     /// Number of a block device.
     Device(u64),
 }
 
 impl Medium {
-    /// A regular file that is there.
+    /// Returns the identity of an existing regular file.
     pub(crate) fn file(file: &Metadata) -> Self {
         Self::File(FileId::Inode(file.dev(), file.ino()))
     }
 
-    /// A unit that is open under this target name and LUN. A name that was given it to be unique is enough (VPD page 83);
-    /// others are given twice, and count together with where the unit is.
+    /// Returns the identity of a unit that was opened at `address`: its target name and LUN. A unique
+    /// designator is enough (VPD page 83). Others are assigned twice in practice, so they count together with
+    /// the address and the serial number.
     pub(super) fn unit(disk: &Disk, address: &str) -> Self {
         let profile = disk.profile();
         let name = profile.designator.as_ref();

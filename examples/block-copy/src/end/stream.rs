@@ -1,4 +1,4 @@
-//! Streams: what comes next, and nothing else.
+//! Streams: their bytes come or go in order only.
 
 use std::fmt;
 use std::fs::File;
@@ -19,9 +19,9 @@ use crate::side::Side;
 pub struct StreamEnd {
     file: Arc<File>,
     name: Arc<str>,
-    /// One for all, as what was looked at comes next.
+    /// One source for all uses, since bytes that were peeked come next.
     source: Source,
-    /// Keeps others from using a block device that is written to.
+    /// Keeps other programs from using a block device that is written to.
     claim: Option<Arc<File>>,
 }
 
@@ -31,7 +31,7 @@ impl StreamEnd {
         Self { source: Source::pipe(Arc::clone(&file)), file, name, claim: None }
     }
 
-    /// Standard input as a source, standard output as a destination.
+    /// Opens standard input as a source, or standard output as a destination.
     pub(super) fn standard(side: Side, overrides_use: bool) -> Result<Self, Error> {
         let (descriptor, name) = match side {
             Side::Source => (io::stdin().as_fd().try_clone_to_owned(), "standard input"),

@@ -1,9 +1,9 @@
-//! How the connection to a unit is tuned, for programs.
+//! The tuning of the connection to a unit, for programs.
 
 use iscsi_tuner::{Buffer, Choice, Plan, Sends, TransferOffer};
 use serde_json::{Value, json};
 
-/// Each number with its reason. Its name has its unit; `null` leaves it to the kernel.
+/// Returns each number with its reason. Its name ends with its unit. `null` leaves it to the kernel.
 pub(super) fn to_json(plan: &Plan) -> Value {
     let Plan { link, .. } = plan;
     let rows = plan.rows();
@@ -45,7 +45,7 @@ const fn bytes(buffer: Buffer) -> Option<u64> {
     }
 }
 
-/// By the names of the standard, as what was negotiated.
+/// Uses the names of the standard, as for the negotiated parameters.
 fn offer_to_json(offer: TransferOffer) -> Value {
     json!({
         "InitialR2T": offer.initial_request,

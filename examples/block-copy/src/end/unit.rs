@@ -27,24 +27,23 @@ use crate::side::Side;
 use crate::stop::Stop;
 use iscsi_tuner::Size;
 
-/// Time limit of the question for registrations of others.
+/// Time limit of the request for registrations of other hosts.
 const QUESTION: Duration = Duration::from_secs(5);
-/// How long the end of the sessions may take where nothing that was sent can change the unit any more.
+/// Time limit of the logout if no command is left that could still change the unit.
 const LOGOUT: Duration = Duration::from_secs(3);
 
-/// A logical unit, and the sessions it is reached by.
+/// A logical unit, and the sessions with it.
 #[derive(Clone, Debug)]
 pub struct UnitEnd {
     side: Side,
     url: Url,
     disk: Disk,
-    /// Which part of a volume it is.
+    /// Name of the unit within a volume.
     member: Option<Arc<str>>,
 }
 
 impl UnitEnd {
-    /// Logs in, asks the unit what it is, and measures the round trip. More sessions than one may
-    /// follow by and by.
+    /// Logs in, identifies the unit, and measures the round-trip time. More sessions may be opened later.
     pub(super) async fn open(side: Side, url: &Url, initiator: &Initiator) -> Result<Self, Error> {
         let connect = Self::connect(side, url, initiator);
         connect.await.map_err(|cause| Error::Unit { side, cause: cause.into() })
@@ -58,12 +57,13 @@ impl UnitEnd {
         Ok(Self { side, url: url.clone(), disk, member: None })
     }
 
-    /// A unit of a volume, which is open.
+    /// Returns an open unit of a volume as an end.
     pub(super) fn member(side: Side, url: &Url, disk: Disk, member: &Arc<str>) -> Self {
         Self { side, url: url.clone(), disk, member: Some(Arc::clone(member)) }
     }
 
-    /// Reserves the unit for this copy, by the key that it was opened with.
+    /// Reserves the unit for this copy, with the reservation key of its URL. Preempts registrations with the
+    /// keys for which `is_left_behind` returns true.
     pub(crate) async fn reserve_exclusively(
         &self,
         is_left_behind: impl Fn(ReservationKey) -> bool + Send + Sync,
@@ -72,7 +72,8 @@ impl UnitEnd {
         reserved.await.map_err(|cause| self.failed(cause))
     }
 
-    /// The registrations and the reservation of others, as text; `None` without any, or if the unit does not answer in time.
+    /// Returns the registrations and the reservation of other hosts as text; `None` without any, or if the
+    /// unit does not answer in time.
     pub(crate) async fn registered_by_others(&self) -> Option<String> {
         let questions =
             async { tokio::join!(self.disk.registered_keys(), self.disk.reservation()) };
@@ -96,7 +97,7 @@ impl UnitEnd {
         self.member.as_ref()
     }
 
-    /// Which end of the copy it is.
+    /// Returns the side of the copy.
     pub const fn side(&self) -> Side {
         self.side
     }
@@ -109,31 +110,32 @@ impl UnitEnd {
         &self.disk
     }
 
-    /// The bytes of a logical block; what is aligned to them need not be read before it is written.
+    /// Returns the bytes of a logical block. A write that is aligned to blocks needs no read before it.
     pub fn block_size(&self) -> usize {
         self.disk.block_size() as usize
     }
 
-    /// The sessions that carry data now.
+    /// Returns the sessions that carry data.
     pub fn sessions(&self) -> Vec<Session> {
         self.disk.sessions()
     }
 
-    /// The portals that its sessions are with.
+    /// Returns the portals of its sessions.
     pub fn portals(&self) -> Vec<String> {
         place::portals(&self.disk)
     }
 
-    /// How many sessions the unit has, why, and what it waits for.
+    /// Returns the number of sessions, the reason for it, and what the unit waits for.
     pub fn status(&self) -> DiskStatus {
         self.disk.status()
     }
 
-    /// What it waits for at this moment: the target where no session is left; `None` if all flows.
+    /// Returns what the unit waits for at this moment: the target if no session is left. Returns `None` if it
+    /// does not wait.
     pub(super) fn awaited(&self) -> Option<Awaited> {
         let status = self.status();
         let what = if status.sessions == 0 { "target" } else { "unit" };
-        // What is waited for without a limit may last longest.
+        // A wait without a limit may last longest.
         let limit = status
             .waits
             .iter()
@@ -142,7 +144,7 @@ impl UnitEnd {
         Some(Awaited { side: None, what, limit })
     }
 
-    /// What it is, beside its name, from the longest text to the shortest.
+    /// Returns the details beside the name, from the longest text to the shortest.
     pub(super) fn details(&self) -> Vec<String> {
         let (profile, size) = (self.disk.profile(), Size(self.disk.capacity()));
         let sessions = counted(self.sessions().len(), "session");
@@ -158,7 +160,7 @@ impl UnitEnd {
         self.disk.queue_depth(io_size)
     }
 
-    /// Returns that number where the unit is only read.
+    /// Returns the number of reads of `io_size` bytes that keep its sessions busy if the unit is only read.
     pub fn read_depth(&self, io_size: usize) -> usize {
         self.disk.read_depth(io_size)
     }
@@ -168,7 +170,7 @@ impl UnitEnd {
         self.disk.unit().session().plan()
     }
 
-    /// The TCP connections of the oldest session that carries data now.
+    /// Returns the TCP connections of the oldest session that carries data.
     pub fn connections(&self) -> Connections {
         match self.sessions().first() {
             Some(session) => session.connections(),
@@ -176,17 +178,17 @@ impl UnitEnd {
         }
     }
 
-    /// The smallest round-trip time so far, as TCP measures it.
+    /// Returns the smallest round-trip time so far, as TCP measures it.
     pub fn round_trip(&self) -> Option<Duration> {
         Some(self.plan()?.link.rtt?.min)
     }
 
-    /// The parameters agreed at login.
+    /// Returns the parameters agreed at login.
     pub fn negotiated(&self) -> Negotiated {
         self.disk.unit().session().negotiated()
     }
 
-    /// The same unit, with a read or write of `io_size` bytes as one command if it takes that.
+    /// Sets the most bytes of one command to `io_size`, if the unit accepts that.
     pub(super) fn with_io_size(mut self, io_size: usize) -> Self {
         self.disk = self.disk.with_max_transfer(io_size);
         self
@@ -203,8 +205,8 @@ impl UnitEnd {
         Medium::unit(&self.disk, &format!("{lun:?} of {target}"))
     }
 
-    /// Ends the sessions. Everything was flushed or has failed by now, so how the goodbye goes changes
-    /// nothing; but while the target may still carry something out, it is waited for.
+    /// Logs out. By then every write was flushed or has failed, so a failed logout changes nothing. But while
+    /// the target may still execute a write, the logout is waited for.
     pub(super) async fn close(&self, stop: &Stop) -> Result<(), Error> {
         let mut logout = pin!(self.disk.logout());
         let mut end = stop.hurry(timeout(LOGOUT, &mut logout)).await;
@@ -243,7 +245,7 @@ impl UnitEnd {
         })
     }
 
-    /// What was agreed at login, by the names of the standard (RFC 7143 §13).
+    /// Returns the parameters agreed at login, by the names of the standard (RFC 7143 §13).
     fn terms(&self) -> Vec<(&'static str, Value)> {
         let terms = self.negotiated();
         vec![
@@ -262,14 +264,14 @@ impl UnitEnd {
         ]
     }
 
-    /// What makes it the same unit later, over whatever portals.
+    /// Returns what identifies the unit in later runs, through whatever portals.
     pub(super) fn identity(&self) -> Result<Identity, Error> {
         let named = Identity::of_device(&self.disk);
         let named = named.map_err(|cause| Error::Unit { side: self.side, cause })?;
         named.ok_or(Error::Nameless(self.side))
     }
 
-    /// Asks whether it is still the unit that was opened.
+    /// Checks that the unit is still the one that was opened.
     pub(crate) async fn confirm(&self) -> Result<(), Error> {
         self.disk.confirm_unit().await.map_err(|cause| self.failed(cause))
     }
@@ -284,7 +286,7 @@ impl UnitEnd {
     }
 }
 
-/// A number of things, as text.
+/// Returns a number of things as text.
 pub(super) fn counted(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
@@ -296,7 +298,7 @@ const fn digest(digest: Digest) -> &'static str {
     }
 }
 
-/// A value as the standard writes it.
+/// Returns a value as the standard writes it.
 fn text_value(value: &Value) -> String {
     match (value.as_str(), value.as_bool()) {
         (Some(text), _) => text.to_owned(),
@@ -306,7 +308,7 @@ fn text_value(value: &Value) -> String {
 }
 
 impl fmt::Display for UnitEnd {
-    /// Two lines: what it is, and what was agreed.
+    /// Writes two lines: the unit, and the parameters agreed at login.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let profile = self.disk.profile();
         write!(

@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::side::Side;
 use crate::stop::Stop;
 
-/// A volume of several units, each with the sessions that it is reached by.
+/// A volume of several units, each with its sessions.
 #[derive(Clone, Debug)]
 pub struct VolumeEnd {
     name: Arc<str>,
@@ -28,7 +28,7 @@ pub struct VolumeEnd {
 }
 
 impl VolumeEnd {
-    /// Logs in to all units, and makes sure that they are those of the description.
+    /// Logs in to all units, and checks that they are those of the description.
     pub(super) async fn open(
         side: Side,
         path: &Path,
@@ -59,12 +59,12 @@ impl VolumeEnd {
         &self.volume
     }
 
-    /// Its units, in their order.
+    /// Returns the units, in their order.
     pub fn units(&self) -> &[UnitEnd] {
         &self.units
     }
 
-    /// What it is, beside its name, from the longest text to the shortest.
+    /// Returns the details beside the name, from the longest text to the shortest.
     pub(super) fn details(&self) -> Vec<String> {
         let (units, size) = (counted(self.units.len(), "unit"), Size(self.volume.capacity()));
         let sessions = self.units.iter().map(|unit| unit.sessions().len()).sum();
@@ -72,20 +72,20 @@ impl VolumeEnd {
         vec![format!("{units}, {size}, {sessions}"), format!("{units}, {size}"), size.to_string()]
     }
 
-    /// What makes it the same volume later: its units in their order, and what lies where on them.
+    /// Returns what identifies the volume in later runs: its units in their order, and the layout of the data
+    /// on them.
     pub(super) fn identity(&self) -> Identity {
         self.identity.clone()
     }
 
-    /// The same volume, with what lies on one unit of a read or write of `io_size` bytes as one command if the unit
-    /// takes that.
+    /// Sets the most bytes of one command to `io_size` on each unit that accepts that.
     pub(super) fn with_io_size(self, io_size: usize) -> Self {
         let volume = self.volume.map_members(|disk| disk.with_max_transfer(io_size));
         let units = self.units.into_iter().map(|unit| unit.with_io_size(io_size)).collect();
         Self { volume, units, ..self }
     }
 
-    /// Ends the sessions with all units, side by side; a failure of one of them.
+    /// Logs out of all units concurrently. Returns the error of one of them.
     pub(super) async fn close(&self, stop: &Stop) -> Result<(), Error> {
         let mut closing = JoinSet::new();
         for unit in self.units.clone() {

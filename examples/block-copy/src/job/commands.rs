@@ -1,4 +1,4 @@
-//! The commands that know what is written to a source in use.
+//! The commands that list what is written to a source in use.
 
 use std::io;
 
@@ -11,7 +11,7 @@ use crate::ranges;
 use crate::shell::Shell;
 use crate::stop::Stop;
 
-/// Makes sure, before anything is opened, that what is asked for can be had of a source in use.
+/// Checks, before anything is opened, that the options are possible for a source in use.
 pub(super) fn check(args: &Args) -> Result<(), Error> {
     let PassArgs { ranges_from, before_last_pass, .. } = &args.passes;
     let is_written_to = ranges_from.is_some() && before_last_pass.is_none();
@@ -24,7 +24,7 @@ pub(super) fn check(args: &Args) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes sure that both ends have places.
+/// Checks that neither end is a stream, which has no offsets.
 pub(super) fn check_ends(args: &PassArgs, ends: &Ends) -> Result<(), Error> {
     let is_stream = ends.source.is_stream() || ends.destination.is_stream();
     if args.ranges_from.is_some() && is_stream { Err(STREAM) } else { Ok(()) }
@@ -34,12 +34,12 @@ pub(super) const STREAM: Error = Error::Usage(
     "a stream is copied once, and in order; leave --ranges-from out, or copy between files and units",
 );
 
-/// The commands that know what is written to the source.
+/// The commands that list what is written to the source.
 #[derive(Debug)]
 pub(super) struct Commands {
     pub(super) ranges_from: Shell,
     pub(super) before_last_pass: Option<Shell>,
-    /// Bytes of the source.
+    /// Length of the source in bytes.
     pub(super) has: u64,
     pub(super) stop: Stop,
 }

@@ -1,4 +1,4 @@
-//! A destination is read back and compared.
+//! Reads a destination back and compares it.
 
 use std::io;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::progress::{Pass, Progress};
 use crate::side::Side;
 use crate::stop::Stop;
 
-/// Reads back and compares.
+/// Reads the destination back, compares it, and shows the progress.
 pub(super) async fn compare(
     verify: Verify,
     args: &Args,
@@ -45,7 +45,7 @@ pub(super) async fn compare(
             let error = ends.destination.failed(Side::Destination, cause);
             unverified(ends.explained(error, stop).await)
         }
-        // What was under way was read back only.
+        // Only reads were in flight.
         Some(Err(VerifyError::Cancelled)) | None => unverified(Error::Interrupted),
         Some(Err(VerifyError::Stream)) => Err(NO_WAY_BACK),
         Some(Err(other)) => {

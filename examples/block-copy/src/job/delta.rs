@@ -1,4 +1,4 @@
-//! What the destination has already, by what an earlier copy has kept.
+//! The digests of an earlier copy: what the destination has already.
 
 use std::io;
 use std::path::Path;
@@ -10,15 +10,15 @@ use crate::end::End;
 use crate::ends::Ends;
 use crate::error::Error;
 
-/// Bytes of a block. One changed byte costs so many; and so many cost a line of text.
+/// Bytes of a block. One changed byte means that a whole block is sent. Each block takes a line of the file.
 const BLOCK: u64 = 1 << 20;
 
-/// Reads what earlier copies have kept. `None` where nothing is to be kept.
+/// Opens the digests of earlier copies. Returns `None` without a file.
 pub(super) async fn open(path: Option<&Path>, ends: &Ends) -> Result<Option<DigestFile>, Error> {
     let Some(path) = path else { return Ok(None) };
     let destination = identity(ends)?;
     let source = match &ends.source {
-        // It is only noted.
+        // It is only a note in the file.
         End::Stream(stream) => Identity::new(&stream.to_string(), 0),
         End::Export(export) => Identity::new(export.name(), 0),
         End::File(_) | End::Unit(_) | End::Volume(_) => ends.source_identity()?,
@@ -29,7 +29,7 @@ pub(super) async fn open(path: Option<&Path>, ends: &Ends) -> Result<Option<Dige
     opening.map_err(io::Error::from).flatten().map(Some).map_err(|cause| failed(path, cause))
 }
 
-/// What makes the destination the one that digests are of.
+/// Returns the identity of the destination that the digests belong to.
 pub(super) fn identity(ends: &Ends) -> Result<Identity, Error> {
     if ends.destination.is_stream() {
         return Err(Error::Usage(
@@ -39,14 +39,14 @@ pub(super) fn identity(ends: &Ends) -> Result<Identity, Error> {
     ends.destination_identity()
 }
 
-/// Forgets what was known, where it has turned out that it is not so.
+/// Removes all digests, after the destination was found to differ from them.
 pub(super) async fn forget(file: &DigestFile) -> Result<(), Error> {
     let (file, path) = (file.clone(), file.path().to_owned());
     let forgotten = spawn_blocking(move || file.forget()).await;
     forgotten.map_err(io::Error::from).flatten().map_err(|cause| failed(&path, cause))
 }
 
-/// What a file says of the destination.
+/// Loads the digests of the destination.
 pub(super) async fn load(path: &Path, ends: &Ends) -> Result<Digests, Error> {
     let destination = identity(ends)?;
     let loaded = path.to_owned();

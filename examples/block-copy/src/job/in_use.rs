@@ -1,4 +1,4 @@
-//! A source in use, copied in passes.
+//! Copies a source in use in passes.
 
 use std::io;
 
@@ -18,7 +18,7 @@ use crate::shell::Shell;
 use crate::stop::Stop;
 
 impl Job<'_> {
-    /// Copies in passes, each over what a command says to have changed.
+    /// Copies in passes. The command of --ranges-from lists the ranges of each further pass.
     pub(super) async fn copy_in_passes(
         &self,
         ranges_from: &str,
@@ -100,7 +100,7 @@ impl Job<'_> {
         Ok(Unverified { covered, checksums: passes.into_copied().checksums, earlier })
     }
 
-    /// What came of the passes by now.
+    /// Returns the report of the passes so far.
     fn report(&self, passes: &Passes, is_complete: bool) -> PassesReport {
         let PassArgs { downtime, before_last_pass, .. } = &self.args.passes;
         PassesReport {
@@ -111,7 +111,7 @@ impl Job<'_> {
         }
     }
 
-    /// Tells of a pass that has ended, by its place among them.
+    /// Reports a pass that has ended, by its index.
     fn tell_pass(&self, report: &PassesReport, at: usize) {
         if !self.args.output.is_silent() {
             say(&format!("{}\n", report.line(at)));
@@ -121,10 +121,10 @@ impl Job<'_> {
         }
     }
 
-    /// Why there is no further pass.
+    /// Returns the error for the end of the passes.
     fn stopped(&self, error: PassesError, progress: &Progress) -> Error {
         let of_command = |cause: io::Error| cause.downcast().unwrap_or_else(Error::Runtime);
-        // A pass has ended, at which a file has its length.
+        // A pass has ended, so a file has its final length.
         let has_full_length = self.ends.destination.is_regular_file();
         match (error, &self.resumption) {
             (PassesError::Changes(cause), Some(_)) => {

@@ -1,4 +1,4 @@
-//! A destination that is verified without a copy: later, or from another host.
+//! Verifies a destination without a copy: later, or from another host.
 
 use std::fmt;
 use std::path::Path;
@@ -34,17 +34,17 @@ use crate::stop::Stop;
 /// The result of a verification.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Verified {
-    /// The number of equal bytes.
+    /// Number of equal bytes.
     pub bytes: u64,
-    /// The time that it took.
+    /// Time of the verification.
     pub time: Duration,
 }
 
-/// Compares what stands at the only location of the arguments with what `--digests` knows of it. Nothing is
-/// written but, where it differs, that file, so that the next copy sends all.
+/// Compares the content of the only location of the arguments with the file of `--digests`. It does not write
+/// to the location. If it finds a difference, it removes the digests, so that the next copy sends everything.
 ///
 /// # Errors
-/// The first thing that went wrong, or differs.
+/// The first error or difference.
 pub fn verify<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Verified, Failure>> {
     boxed(async move {
         let (VerifyMode::Digests, Some(path)) = (args.content.verify, &args.delta.digests) else {
@@ -58,7 +58,8 @@ pub fn verify<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Verifi
             return Err(Error::Usage("--control is for copies; leave it out").into());
         }
         let at = unless(stop, locate(args)).await?;
-        // A copy that still runs adds to what is compared with, and would not see that it was forgotten.
+        // A copy that still runs would add to this file, and would not find out that its digests were
+        // removed.
         let claims = Claims::default();
         claims.claim_kept(&NamedFile::kept("--digests", path))?;
         let (class, _connected) = class(&args.rate, stop).await?;
@@ -74,20 +75,20 @@ pub fn verify<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Verifi
         if let Some(lines) = lines {
             JsonLines::finish(lines, stop).await;
         }
-        // It is one end, and nothing was written to it.
+        // There is one end, and nothing was written to it.
         drop(ends.destination.close(stop).await);
         Ok(verified?)
     })
 }
 
-/// Where the destination is, with all that files say of it.
+/// Returns the location of the destination, with the content of the files that it names.
 async fn locate(args: &Args) -> Result<Location, Error> {
     let mut at = Location::parse(&args.source, Side::Destination).await?;
     args.passwords.apply(None, &mut at).await?;
     Ok(at)
 }
 
-/// The class of what is read, if it has a limit.
+/// Returns the class of the reads, if they have a limit.
 async fn class(
     args: &RateArgs,
     stop: &Stop,
@@ -110,7 +111,8 @@ async fn look(
 ) -> Result<Verified, Error> {
     let known = unless(stop, delta::load(path, ends)).await?;
     if known.is_empty() {
-        // They were forgotten, or the copy ended before it could keep any: that is no destination without a fault.
+        // The digests were removed, or the copy ended before it stored any. That does not mean that the
+        // destination is right.
         return Err(Error::NothingKnown(path.to_string_lossy().into()));
     }
     let (bytes, start) = (known.bytes(), Instant::now());
@@ -124,7 +126,7 @@ async fn look(
         return Err(Error::Differs { difference });
     }
     match looked {
-        // Nothing was copied.
+        // Without a copy the sentence "everything was written" would be wrong.
         Err(Error::Unverified(cause)) => return Err(*cause),
         looked => looked?,
     }
@@ -133,7 +135,7 @@ async fn look(
 }
 
 impl Verified {
-    /// The result for programs, with the names of a [`Report`](crate::Report).
+    /// Returns the result for programs, with the names of a [`Report`](crate::Report).
     pub fn to_json(&self) -> Value {
         json!({
             "bytes": 0,

@@ -1,4 +1,4 @@
-//! What both ends hold, before anything is written: whether it is what was meant.
+//! Checks the content of both ends before anything is written.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -14,26 +14,29 @@ use crate::error::Error;
 use crate::refusal::Refusal;
 use crate::side::Side;
 
-/// The bytes of a stream that are looked at, and waited for: up to the mark of a tar archive, and of a GPT for blocks of 512 bytes.
+/// Bytes read from a stream, and waited for: up to the signature of a tar archive, and of a GPT with blocks
+/// of 512 bytes.
 const START: usize = 1024;
-/// Where QEMU would serve an image.
+/// The socket in the advice to serve an image by QEMU.
 const SOCKET: &str = "/tmp/disk.sock";
 
-/// What is worth to be known of both ends.
+/// What was found at both ends.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Look {
-    /// Warnings for the user: the copy is probably not what was meant.
+    /// Warnings: the copy is probably not what the user intended.
     pub(super) notes: Vec<String>,
-    /// What the destination holds that will be overwritten.
+    /// Content of the destination that will be overwritten.
     pub(super) held: Option<String>,
 }
 
-/// Looks at both ends side by side, before a checkpoint or digests are begun: they would say that what is there is of this copy.
+/// Looks at both ends concurrently. It must run before a checkpoint or digests are created: after that, the
+/// content of the destination would count as part of this copy.
 ///
 /// # Errors
-/// [`Error::Refused`]; that of a stream that cannot be read.
+/// [`Error::Refused`]; the error of a stream that cannot be read.
 pub(super) async fn look(args: &Args, ends: &Ends) -> Result<Look, Error> {
-    // What an earlier run has left there is no news, and a part of a copy goes to where the rest is.
+    // The content that an earlier run has left is expected, and a copy of ranges is meant for a
+    // destination with content.
     let is_continued = resumption::is_continued(&args.resumption)
         || args.delta.digests.as_deref().is_some_and(Path::exists);
     let is_wanted = !is_continued && (args.guard.if_blank || args.delta.ranges.is_none());
@@ -56,13 +59,14 @@ pub(super) async fn look(args: &Args, ends: &Ends) -> Result<Look, Error> {
         Err(cause) if args.guard.if_blank => {
             return Err(ends.destination.failed(Side::Destination, cause));
         }
-        // The copy itself needs no right to read there.
+        // The copy itself needs no permission to read the destination.
         Ok(None) | Err(_) => {}
     }
     Ok(look)
 }
 
-/// The first bytes of a source, and the last ones of a file. What the medium does not give is told by the copy, if it is asked for.
+/// Reads the first bytes of a source, and the last ones of a file. Unreadable bytes are no error here: the
+/// copy reports them if it has to read them.
 async fn sample_source(source: &End) -> Result<Sample, Error> {
     if let Some(device) = source.glance() {
         return Ok(Sample::read_ends(&*device, source.is_regular_file()).await);
@@ -71,17 +75,19 @@ async fn sample_source(source: &End) -> Result<Sample, Error> {
     Ok(Sample::of_start(start.map_err(|cause| source.failed(Side::Source, cause))?))
 }
 
-/// What tells something of the destination, from where it is written on; `None` for a stream.
+/// Reads the places of the destination that may have signatures, from the first written byte on. Returns
+/// `None` for a stream.
 async fn sample_destination(ends: &Ends) -> DeviceResult<Option<Sample>> {
     let Some(device) = ends.destination.glance() else { return Ok(None) };
-    // A copy into the middle of a disk leaves what lies around it; one to the beginning takes the place of all that is there,
-    // however long it is.
+    // A copy into the middle of a disk leaves what is around it. A copy to the beginning replaces the
+    // whole content, whatever its length.
     let length = ends.to_source().length().filter(|_| ends.place() > 0);
     let len = length.unwrap_or(u64::MAX);
     Sample::read(device, ends.place(), len).await.map(Some)
 }
 
-/// Warnings about other hosts that are registered with units of the destination: they may write to them.
+/// Returns warnings about other hosts that are registered with units of the destination: they may write to
+/// them.
 async fn registered(destination: &End) -> Vec<String> {
     let mut notes = Vec::new();
     for unit in destination.units() {
@@ -97,7 +103,7 @@ async fn registered(destination: &End) -> Vec<String> {
 }
 
 impl Look {
-    /// Tells people what was found.
+    /// Logs the warnings.
     pub(super) fn tell(&self) {
         for note in &self.notes {
             tracing::warn!("{note}");
@@ -115,7 +121,8 @@ impl Look {
                 let remedy = remedy(found, source);
                 return Err(Refusal::Contained { name, what, remedy }.into());
             }
-            // A disk may hold an image of another one.
+            // With --format raw the image is copied on purpose: a disk may hold an image of another
+            // disk.
             self.notes.push(format!(
                 "source {name}: it is {what}, and is copied as it is: its bytes are not those of the disk in it"
             ));
@@ -150,7 +157,8 @@ fn is_empty(source: &End, sample: &Sample) -> bool {
     source.glance().map_or_else(|| sample.is_empty(), |device| device.capacity() == 0)
 }
 
-/// A partition table counts in logical blocks: on a disk of others nothing is where it says.
+/// Returns a warning if the logical blocks of a partition table differ from those of the destination: its
+/// block numbers would then be wrong.
 fn other_blocks(source: &End, sample: &Sample, destination: &End) -> Option<String> {
     let there = destination.block_size()?;
     let here =
@@ -164,7 +172,7 @@ fn other_blocks(source: &End, sample: &Sample, destination: &End) -> Option<Stri
     })
 }
 
-/// What gives the bytes of the disk that a source holds in another form.
+/// Returns the advice how to get the bytes of the disk that a source holds in another format.
 fn remedy(found: Container, source: &End) -> String {
     let (name, is_stream) = (source.name(), source.is_stream());
     let file = if is_stream { "FILE".into() } else { quoted(&name) };
@@ -186,7 +194,7 @@ fn remedy(found: Container, source: &End) -> String {
     if is_stream { format!("write it to a file, and {remedy}") } else { remedy }
 }
 
-/// A path as a word of a shell, and as no option.
+/// Quotes a path for a shell, so that it is not an option either.
 fn quoted(path: &str) -> String {
     let path = if path.starts_with('-') { format!("./{path}") } else { path.to_owned() };
     shlex::try_quote(&path).map_or_else(|_| "FILE".to_owned(), Cow::into_owned)

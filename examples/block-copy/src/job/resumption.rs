@@ -1,4 +1,4 @@
-//! What an earlier run has done, and where this one keeps what is done.
+//! The checkpoint: what an earlier run has copied, and where this run records its progress.
 
 use std::io;
 use std::path::Path;
@@ -12,17 +12,17 @@ use crate::end::End;
 use crate::ends::Ends;
 use crate::error::Error;
 
-/// What an earlier run has done, and where this one keeps what is done.
+/// What an earlier run has copied, and the file where this run records its progress.
 #[derive(Clone, Debug)]
 pub(super) struct Resumption {
     pub(super) file: CheckpointFile,
     pub(super) done: RangeSet,
-    /// Whether an earlier run has left anything, and be it that nothing is done.
+    /// Whether there was a checkpoint, even one without copied ranges.
     is_continued: bool,
     total: u64,
 }
 
-/// Makes sure, before anything is opened, that no checkpoint is lost.
+/// Checks, before anything is opened, that no existing checkpoint is overwritten.
 pub(super) fn check(args: &ResumptionArgs) -> Result<(), Error> {
     match &args.checkpoint {
         Some(path) if !args.resume && is_there(path) => Err(Error::CheckpointExists(name(path))),
@@ -30,7 +30,7 @@ pub(super) fn check(args: &ResumptionArgs) -> Result<(), Error> {
     }
 }
 
-/// Whether there is a checkpoint to go on from, so that a destination must be there as well.
+/// Returns whether there is a checkpoint to continue from. Then the destination must exist as well.
 pub(super) fn is_continued(args: &ResumptionArgs) -> bool {
     args.resume && args.checkpoint.as_deref().is_some_and(is_there)
 }
@@ -40,8 +40,8 @@ fn is_there(path: &Path) -> bool {
 }
 
 impl Resumption {
-    /// Reads what an earlier run has left, and writes it once more, to find out whether that can be
-    /// done. `None` where nothing is to be kept.
+    /// Reads the checkpoint of an earlier run, and writes it again to check that this is possible. Returns
+    /// `None` without the option.
     pub(super) async fn begin(
         args: &ResumptionArgs,
         ends: &Ends,
@@ -51,7 +51,7 @@ impl Resumption {
         let (source, destination) = ends.identities(is_in_use)?;
         let file = CheckpointFile::new(path, source, destination);
         let total = ends.to_source().length().unwrap_or_default();
-        // What a file of the host holds by now, from where the copy is written on.
+        // Bytes that a destination file holds from the start of the copy on.
         let held = match &ends.destination {
             End::File(file) => Some(file.capacity().saturating_sub(ends.place())),
             End::Unit(_) | End::Volume(_) | End::Export(_) | End::Stream(_) => None,
@@ -65,20 +65,21 @@ impl Resumption {
         resumption.map(Some).map_err(|cause| failed(path, cause))
     }
 
-    /// Whether an earlier run has left something at the destination.
+    /// Returns whether an earlier run has left content at the destination.
     pub(super) const fn is_continued(&self) -> bool {
         self.is_continued
     }
 
-    /// What went wrong with the checkpoint.
+    /// Returns the error for a failure of the checkpoint.
     pub(super) fn failed(&self, cause: io::Error) -> Error {
         failed(self.file.path(), cause)
     }
 
-    /// Forgets what was done, where it has turned out that it is not.
+    /// Removes the recorded ranges, after the destination was found to differ from the source.
     pub(super) async fn forget(&self) {
         let (file, total) = (self.file.clone(), self.total);
-        // Whoever goes on from a checkpoint that says too much is told the same difference again.
+        // An error is ignored: a run that continues from the old checkpoint finds the same difference
+        // again.
         _ = spawn_blocking(move || file.store(RangeSet::new(), RangeSet::new(), total)).await;
     }
 }
@@ -87,7 +88,7 @@ fn failed(path: &Path, cause: io::Error) -> Error {
     Error::Checkpoint { name: name(path), cause }
 }
 
-/// What people call a checkpoint.
+/// Returns the path of a checkpoint as text for people.
 fn name(path: &Path) -> Arc<str> {
     path.to_string_lossy().into()
 }

@@ -1,4 +1,4 @@
-//! The copy itself, as people see it.
+//! Runs the copy, shows its progress and obeys orders.
 
 use std::pin::pin;
 
@@ -17,7 +17,7 @@ use crate::progress::{Pass, Progress};
 use crate::side::Side;
 use crate::stop::Stop;
 
-/// The least that a copy may hold of each, what is read and what is written.
+/// Least memory for the bytes in flight, for reads and for writes each.
 const MIN_QUEUE: u64 = 64 << 20;
 
 impl Job<'_> {
@@ -34,7 +34,7 @@ impl Job<'_> {
         match copied {
             Ok(Copied { progress, unreadable, checksums, .. }) => {
                 let earlier = earlier.unwrap_or_default();
-                // A stream is as long as it turns out to be.
+                // The length of a stream is known at its end.
                 let len = total.filter(|_| !self.ends.source.is_stream());
                 let all = (0..len.unwrap_or(progress.done)).into();
                 let mut covered = self.ranges.clone().unwrap_or(all);
@@ -54,7 +54,8 @@ impl Job<'_> {
         }
     }
 
-    /// Runs a copy of so many bytes at most, and says how fast each second went.
+    /// Runs a copy of `total` bytes, if that is known. Returns its result, and the rate of each second in
+    /// Mbit/s.
     pub(super) async fn transfer(
         &self,
         copy: CopyJob,
@@ -70,7 +71,7 @@ impl Job<'_> {
         meter.follow(&progress, Box::pin(work)).await
     }
 
-    /// An error that has ended the copy, with how far that had come and how to go on.
+    /// Adds to an error that has ended the copy its progress, and how to continue.
     pub(super) fn ended(
         &self,
         error: Error,
@@ -85,8 +86,8 @@ impl Job<'_> {
     pub(super) fn options(&self) -> iscsi_copy::CopyOptions {
         let ContentArgs { verify, zero_granularity, read_holes, destination_is_zero, .. } =
             self.args.content;
-        // What an earlier run has put there is not zero: its source may have had other bytes then, and the checkpoint may
-        // have been forgotten because the destination was found to differ.
+        // Content that an earlier run has left is not zero: its source may have had other bytes then,
+        // and the checkpoint may have been cleared because the destination was found to differ.
         let is_stale = self.resumption.as_ref().is_some_and(Resumption::is_continued);
         let memory = self.args.link.queue_bytes().max(MIN_QUEUE).saturating_mul(2);
         let options = iscsi_copy::CopyOptions::default()
@@ -119,8 +120,9 @@ impl Job<'_> {
     }
 }
 
-/// Runs a copy. When it is to stop, requests that wait for their rate are refused; those in flight are completed and flushed,
-/// unless that takes more than a moment: none is aborted, since the flush would have to count writes as lost then.
+/// Runs a copy. After a request to stop, requests that wait for their rate are refused; those in flight are
+/// completed and flushed, unless that takes longer than [`Stop::hurry`] allows. No request is aborted,
+/// because the flush would then have to count its write as lost.
 async fn obey(copy: CopyJob, handle: &Handle, stop: &Stop) -> Result<Copied, Failure> {
     let control = copy.control();
     let mut running = pin!(copy.run());
@@ -136,7 +138,7 @@ async fn obey(copy: CopyJob, handle: &Handle, stop: &Stop) -> Result<Copied, Fai
     running.await
 }
 
-/// Tells people what is written again, and what is not kept.
+/// Reports lost writes that are repeated, and unreadable parts that are omitted.
 async fn remark(mut events: Events, progress: &Progress) {
     while let Some(event) = events.next().await {
         if let Event::Lost { bytes } = event {

@@ -1,4 +1,4 @@
-//! What came of a copy, before it is verified.
+//! The result of a copy, before it is verified.
 
 use std::time::Duration;
 
@@ -7,31 +7,31 @@ use tokio::time::Instant;
 
 use crate::passes::PassesReport;
 
-/// What came of a copy, whether it came to its end or not.
+/// The result of a copy, complete or not.
 #[derive(Debug, Default)]
 pub(super) struct Transferred {
     pub(super) progress: Progress,
     pub(super) unreadable: RangeSet,
     pub(super) time: Duration,
-    /// How fast each second went.
+    /// The rate of each second in Mbit/s.
     pub(super) samples: Vec<f64>,
     pub(super) passes: Option<PassesReport>,
-    /// What the source was when it should not change any more, if it is a file.
+    /// Identity of the source when it should no longer change, if it is a file.
     pub(super) before: Option<Identity>,
 }
 
-/// What a copy can be verified with.
+/// What the verification of a copy needs.
 #[derive(Debug)]
 pub(super) struct Unverified {
-    /// What was copied, or was there already, beside what cannot be read.
+    /// Ranges that were copied or were there already, without the unreadable ones.
     pub(super) covered: RangeSet,
     pub(super) checksums: Option<Checksums>,
-    /// What was copied and has none.
+    /// Copied ranges without checksums: those of an earlier run.
     pub(super) earlier: RangeSet,
 }
 
 impl Transferred {
-    /// Takes how far passes have come, the one that is under way included.
+    /// Takes the progress of the passes, including the one that is running.
     pub(super) fn take(&mut self, passes: &Passes, of_pass: &Progress, start: Instant) {
         self.progress = passes.progress(of_pass);
         self.unreadable = passes.unreadable();

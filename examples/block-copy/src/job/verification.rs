@@ -1,4 +1,4 @@
-//! Whether the destination holds what was read.
+//! Verifies that the destination holds what was read.
 
 use iscsi_copy::Verify;
 use iscsi_tuner::Size;
@@ -13,7 +13,8 @@ use crate::handle::Phase;
 use crate::stop::Stop;
 
 impl Unverified {
-    /// Reads back what was copied, `bytes` in all, and compares it, if that is asked for; whether it was.
+    /// Reads back the copied ranges, `bytes` in total, and compares them, if an option asks for that. Returns
+    /// whether it did.
     pub(super) async fn verify(
         self,
         job: &Job<'_>,
@@ -24,7 +25,7 @@ impl Unverified {
         let Self { covered, checksums, earlier } = self;
         let (verify, is_enough) = match (job.args.content.verify, checksums, &job.digests) {
             (VerifyMode::Digests, _, Some(file)) => {
-                // What was kept is what shall hold, so it is read from there.
+                // The digests in the file are what must hold, so they are read from there.
                 let known = delta::load(file.path(), &job.ends).await?;
                 let ranges = known.ranges();
                 let is_enough = covered.iter().all(|range| ranges.contains(&range));

@@ -1,6 +1,6 @@
-//! Names that are written like a URL, a URL of another program, or a place on another host.
+//! Arguments that look like a URL, a URL of another program, or a location on another host.
 //!
-//! A colon before the first slash is what rsync and scp go by as well.
+//! rsync and scp use the same rule: a colon before the first slash.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,7 +9,8 @@ use std::path::Path;
 use crate::refusal::Refusal;
 use crate::side::Side;
 
-/// Why an argument is not taken for the name of a file. One that is read, and is there, is one.
+/// Returns the reason why an argument is not taken for the name of a file. A source that exists is taken for
+/// a file.
 pub(super) fn refusal(argument: &OsStr, side: Side) -> Option<Refusal> {
     let first = argument.as_bytes().split(|byte| *byte == b'/').next()?;
     let at = first.iter().position(|byte| *byte == b':')?;
@@ -19,7 +20,7 @@ pub(super) fn refusal(argument: &OsStr, side: Side) -> Option<Refusal> {
     let word = String::from_utf8_lossy(first.get(..at)?).escape_debug().to_string();
     let text = argument.to_str().unwrap_or_default();
     let rest = text.split_once(':').map_or("", |(_, rest)| rest);
-    // The rest of an iSCSI URL may hold a password.
+    // The rest of an iSCSI URL is not repeated, since it may hold a password.
     let instead = match word.to_ascii_lowercase().as_str() {
         "iscsi" => Some("iscsi://HOST:PORT/TARGET/LUN".to_owned()),
         word if ["iqn.", "eui.", "naa."].iter().any(|kind| word.starts_with(kind)) => {
@@ -35,7 +36,7 @@ pub(super) fn refusal(argument: &OsStr, side: Side) -> Option<Refusal> {
     Some(Refusal::LikeUrl { side, word, instead })
 }
 
-/// The URI of what QEMU writes as `nbd:HOST:PORT:exportname=NAME` or `nbd:unix:PATH:exportname=NAME`.
+/// Returns the URI for QEMU's forms `nbd:HOST:PORT:exportname=NAME` and `nbd:unix:PATH:exportname=NAME`.
 fn nbd(rest: &str) -> Option<String> {
     let (place, export) = rest.split_once(":exportname=").unwrap_or((rest, ""));
     let export = escaped(export);
@@ -51,7 +52,7 @@ fn nbd(rest: &str) -> Option<String> {
     Some(format!("nbd://{host}:{port}/{export}"))
 }
 
-/// A name as a part of a URI (RFC 3986 §2.1).
+/// Escapes a name as a part of a URI (RFC 3986 §2.1).
 fn escaped(name: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte);
     let escape = |byte: u8| match byte {

@@ -1,4 +1,4 @@
-//! Ranges as text, as tools for snapshots tell what has changed.
+//! Lists of ranges as text, in the formats of tools for snapshots.
 
 use std::fmt;
 
@@ -8,39 +8,39 @@ use thiserror::Error as ThisError;
 
 use crate::sentence::of_export;
 
-/// Why a file names no ranges to copy.
+/// Reasons why a list of ranges cannot be used.
 #[derive(Clone, Debug, Eq, PartialEq, ThisError)]
 pub(super) enum RangesError {
-    /// A line says nothing that is known.
+    /// A line is not the first byte and the length of a range.
     #[error("line {0}: write the first byte and the length, as 4096 512 or 0x1000 0x200")]
     Line(usize),
-    /// A line is meant to be a dirty bitmap, and is none.
+    /// A line begins like the URI of a dirty bitmap, and is not a valid one.
     #[error("{0}: {1}")]
     Bitmap(Place, String),
-    /// It begins as JSON and is none.
+    /// The text begins like JSON, and is not valid JSON.
     #[error("it is not JSON: {0}")]
     Json(String),
-    /// An entry has no numbers of these names.
+    /// An entry lacks a number `start` (or `offset`), or a number `length`.
     #[error("{0}: it has no \"start\", or \"offset\", and \"length\" in bytes")]
     Entry(Place),
-    /// A range ends behind the source.
+    /// A range ends beyond the end of the source.
     #[error("{place}: it ends at byte {end}, and the source has {has}")]
     Beyond {
-        /// Where it stands.
+        /// The place of the range in the file.
         place: Place,
-        /// The byte behind it.
+        /// The end of the range, exclusive.
         end: u64,
-        /// Bytes of the source.
+        /// Length of the source in bytes.
         has: u64,
     },
 }
 
-/// Where in a file a range stands.
+/// The place of a range in a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Place {
-    /// In this line, from 1 on.
+    /// This line, counted from 1.
     Line(usize),
-    /// In this entry of an array, from 1 on.
+    /// This entry of an array, counted from 1.
     Entry(usize),
 }
 
@@ -53,21 +53,21 @@ impl fmt::Display for Place {
     }
 }
 
-/// What a text names.
+/// The content of a list.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Told {
-    /// Those it has itself.
+    /// The ranges that the list has itself.
     pub(super) ranges: RangeSet,
-    /// Dirty bitmaps that mark further ones.
+    /// Dirty bitmaps that mark further ranges.
     pub(super) bitmaps: Vec<DirtyBitmap>,
 }
 
-/// Reads ranges of a source of so many bytes: lines of `START LENGTH` in bytes, decimal or with `0x`, where
-/// `#` begins a comment, and lines of [`DirtyBitmap`]s; or a JSON array of objects with `start`, or `offset`,
-/// and `length`, of which every entry counts, whatever else it says.
+/// Parses the ranges of a source of `has` bytes. The text has lines of `START LENGTH` in bytes, decimal or
+/// with `0x`, where `#` begins a comment, and lines of [`DirtyBitmap`]s. Or it is a JSON array of objects
+/// with `start` (or `offset`) and `length`. Every entry counts, whatever other members it has.
 ///
 /// # Errors
-/// The first thing that cannot be so, and where it stands.
+/// The first error, and its place.
 pub(super) fn parse(text: &str, has: u64) -> Result<Told, RangesError> {
     let is_json = text.trim_start().starts_with('[');
     let (pieces, bitmaps) = if is_json { (array(text)?, Vec::new()) } else { lines(text)? };
@@ -77,14 +77,14 @@ pub(super) fn parse(text: &str, has: u64) -> Result<Told, RangesError> {
         if end > has {
             return Err(RangesError::Beyond { place, end, has });
         }
-        // Whoever notes each write tells some bytes twice, and forgets them when he has told them: refused, they would
-        // be lost.
+        // Ranges may overlap: a tool that records each write lists some bytes twice, and removes them
+        // from its list when it has printed them. If they were refused, they would be lost.
         ranges.insert(start..end);
     }
     Ok(Told { ranges, bitmaps })
 }
 
-/// Where a range stands, its first byte, and its length.
+/// The place of a range, its first byte, and its length.
 type Piece = (Place, u64, u64);
 
 fn lines(text: &str) -> Result<(Vec<Piece>, Vec<DirtyBitmap>), RangesError> {

@@ -1,8 +1,8 @@
-//! Arguments that make no sense, alone or together.
+//! Arguments that are invalid, alone or together.
 
 use crate::support::{Folder, block_copy, fails};
 
-/// The command line is refused, with a word on what it should be, before anything is done.
+/// Checks that the command line is refused before anything is done, and that the message contains `part`.
 fn refused(arguments: &[&str], part: &str) {
     let output = block_copy(arguments);
     let said = String::from_utf8(output.stderr).unwrap();
@@ -113,7 +113,7 @@ fn help_is_no_error() {
     }
 }
 
-/// What a program prints for other programs, and nothing else.
+/// Returns what the program prints on standard output. Checks that it prints nothing else.
 fn printed(arguments: &[&str]) -> String {
     let output = block_copy(arguments);
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));

@@ -14,7 +14,7 @@ use crate::support::{
     Folder, PATIENCE, Rig, block_copy, ends, fails, object, pattern, program, soon, succeeds,
 };
 
-/// At 1 kbit/s it takes hours.
+/// A copy of this length takes hours at 1 kbit/s.
 const LEN: usize = 4 << 20;
 
 pub(crate) fn start(arguments: &[&str]) -> Child {
@@ -22,13 +22,13 @@ pub(crate) fn start(arguments: &[&str]) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Gives a program all that its copy from standard input has, and waits for its end.
+/// Writes one byte to the standard input of a copy, closes it, and waits for the end.
 async fn ends_with_a_byte(mut child: Child) -> Output {
     child.stdin.take().unwrap().write_all(b"x").unwrap();
     ends(child).await
 }
 
-/// A connection to the socket of a program, once that takes orders.
+/// Connects to the control socket of a program, as soon as it listens.
 pub(crate) async fn connect(path: &str) -> Orders {
     let connected = async {
         loop {
@@ -52,7 +52,7 @@ pub(crate) async fn connect(path: &str) -> Orders {
 pub(crate) struct Orders(BufReader<UnixStream>);
 
 impl Orders {
-    /// Gives an order, and says what is answered.
+    /// Sends an order, and returns the answer.
     pub(crate) fn give(&mut self, order: &str) -> Value {
         self.0.get_mut().write_all(format!("{order}\n").as_bytes()).unwrap();
         let mut answer = String::new();
@@ -60,12 +60,12 @@ impl Orders {
         serde_json::from_str(&answer).unwrap()
     }
 
-    /// Asks until the copy has come so far.
+    /// Asks for the status of the only copy until `holds` returns true for it.
     async fn until(&mut self, holds: impl Fn(&Value) -> bool) -> Value {
         self.until_status(|status| holds(&status["jobs"][0])).await
     }
 
-    /// Asks until the status is so.
+    /// Asks for the status until `holds` returns true for it.
     pub(crate) async fn until_status(&mut self, holds: impl Fn(&Value) -> bool) -> Value {
         let held = async {
             loop {
@@ -80,7 +80,7 @@ impl Orders {
     }
 }
 
-/// A copy that would take hours ends once the limit is lifted.
+/// Checks that a copy that would take hours ends after its limit is lifted.
 async fn is_limited_until_it_is_lifted(source: &str, destination: &str) {
     let folder = Folder::new();
     let socket = folder.path("control");
@@ -118,7 +118,7 @@ async fn so_do_reads() {
     assert!(fs::read(&copy).unwrap() == pattern(LEN));
 }
 
-/// A copy that keeps to its own limit is not told to read faster.
+/// A copy that its own limit holds back does not get the advice to read faster.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_its_own_limit_holds_back_is_told_with_its_option() {
     let rig = Rig::start(512, LEN as u64).await;
@@ -135,7 +135,7 @@ async fn what_its_own_limit_holds_back_is_told_with_its_option() {
     }
 }
 
-/// The limit stands beside what the connections say, also where it holds nothing back.
+/// The limit is in the diagnosis even if it holds nothing back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limit_is_told_with_what_held_the_copy_back() {
     let rig = Rig::start(512, LEN as u64).await;
@@ -152,7 +152,7 @@ async fn a_limit_is_told_with_what_held_the_copy_back() {
     }
 }
 
-/// What is read of one and written to the other counts once.
+/// A byte that is read from one unit and written to another one counts once.
 #[tokio::test(flavor = "multi_thread")]
 async fn between_units_each_byte_pays_once() {
     let from = Rig::start(512, LEN as u64).await;
@@ -164,7 +164,7 @@ async fn between_units_each_byte_pays_once() {
     let child = start(&[&[&*from.url(), &*to.url()], &slow[..]].concat());
     let mut orders = connect(&socket).await;
     let status = orders.until(|job| job["bytes"].as_u64() > Some(0)).await;
-    // With an answer to a question about holes, but not as much again for what was read.
+    // The count includes an answer about holes, but not the bytes that were read.
     let sent = status["all"]["sent_bytes"].as_u64().unwrap();
     assert!((4096..2 * 4096).contains(&sent), "{status}");
     assert_eq!(orders.give("pause")["jobs"][0]["paused"], true);
@@ -185,7 +185,7 @@ async fn orders_that_make_no_sense_change_nothing() {
     assert!(error.starts_with("\"fast\" is no rate; write"), "{error}");
     let status = orders.give("status");
     assert_eq!((&status["error"], &status["all"]["rate_bit_per_s"]), (&Value::Null, &Value::Null));
-    // A line that never ends is answered, and the connection with it.
+    // A line without an end gets an error, and the connection is closed.
     let error = orders.give(&"x".repeat(5000))["error"].as_str().unwrap().to_owned();
     assert!(error.contains("is no order"), "{error}");
     let mut rest = String::new();
@@ -199,7 +199,7 @@ async fn a_socket_is_the_users_own_and_one_in_use_is_left_alone() {
     let rig = Rig::start(512, LEN as u64).await;
     let folder = Folder::new();
     let socket = folder.path("control");
-    // Its listener is gone at once; the file stays.
+    // The listener is closed here, and the file stays.
     drop(UnixListener::bind(&socket).unwrap());
     let child = start(&["-", &rig.url(), "--control", &socket]);
     connect(&socket).await;

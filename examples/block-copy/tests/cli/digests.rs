@@ -1,4 +1,5 @@
-//! The next copy sends only what differs, or what a file says to have changed, and a destination is verified without its source.
+//! A further copy sends only the blocks that differ, or those that a list of ranges names. A destination is
+//! verified without its source.
 
 use std::fs;
 
@@ -11,7 +12,7 @@ const MIB: usize = 1 << 20;
 const LEN: usize = 6 * MIB + 4096;
 const QUIET: [&str; 3] = ["--progress", "none", "--digests"];
 
-/// The arguments of a copy with digests, and more.
+/// Returns the arguments of a copy with digests, and `more`.
 fn arguments<'a>(ends: &[&'a str], digests: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [ends, &QUIET[..], &[digests], more].concat()
 }
@@ -35,7 +36,7 @@ async fn only_what_differs_is_sent() {
     assert_eq!((said["bytes"].as_u64(), &said["verified"]), (Some(LEN as u64), &false.into()));
     assert_eq!(rig.written() - first, (MIB + 4096) as u64);
     assert!(rig.disk.holds(0, &image));
-    // A stream is compared as it comes.
+    // A stream is compared with the digests as its bytes come.
     image[MIB] ^= 1;
     let more = ["--json", "--verify=digests"];
     let output = block_copy_with_input(&arguments(&["-", &url], &digests, &more), &image);
@@ -62,7 +63,7 @@ async fn what_somebody_else_has_written_is_found_and_sent_again() {
     assert!(rig.disk.holds(0, &image));
 }
 
-/// A copy whose digests find no room is complete all the same; the next one sends what was not kept.
+/// A copy whose digests cannot be stored is complete. The next copy sends the blocks without digests.
 #[tokio::test(flavor = "multi_thread")]
 async fn digests_that_cannot_be_kept_cost_the_next_copy() {
     const BLOCKS: usize = 16;
@@ -83,7 +84,8 @@ async fn digests_that_cannot_be_kept_cost_the_next_copy() {
     assert_eq!(object(&block_copy(&quiet))["bytes_sent"], 0);
 }
 
-/// What the digests say of a block is taken back before it is overwritten. Where that fails, it is not.
+/// The digest of a block is removed from the file before the block is overwritten. If that fails, the block
+/// is not overwritten.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_taken_back_is_not_overwritten() {
     const BLOCKS: usize = 32;
@@ -95,14 +97,14 @@ async fn what_cannot_be_taken_back_is_not_overwritten() {
     let old = image.clone();
     image.chunks_mut(MIB).for_each(|block| block[7] ^= 1);
     folder.file("image", &image);
-    // Room for the digests as they are, and not for a line more of each block.
+    // The file has room for the digests as they are, but not for another line for each block.
     let room = fs::metadata(&digests).unwrap().len().div_ceil(512);
     let output = block_copy_within(room, &arguments(&[&source, &url], &digests, &[]));
     fails(&output, 1, &["digests ", "File too large"]);
     let untouched =
         (0..BLOCKS).filter(|at| rig.disk.holds((at * MIB) as u64, &old[at * MIB..][..MIB]));
     assert!(untouched.count() > 0, "it had room for all");
-    // What is still said of the destination holds.
+    // The digests that remain in the file are right.
     let verify = [&QUIET[..], &[&digests, "--verify=digests", &url]].concat();
     let said = String::from_utf8(block_copy(&verify).stderr).unwrap();
     assert!(!said.contains("verification failed"), "{said}");
@@ -151,7 +153,7 @@ async fn a_destination_is_verified_alone() {
     rig.disk.write(MIB as u64, &[7; 512]);
     let output = block_copy(&arguments(&[&url], &digests, &["--verify=digests"]));
     fails(&output, 1, &["verification failed", "the next copy sends all"]);
-    // It is as damaged as before, whatever is known of it.
+    // The destination is still damaged, although no digests are left.
     let output = block_copy(&arguments(&[&url], &digests, &["--verify=digests"]));
     let nothing = "they know nothing of the destination, so nothing was verified";
     fails(&output, 1, &["digests ", nothing, "copy again"]);
@@ -166,7 +168,7 @@ async fn a_destination_is_verified_alone() {
     fails(&block_copy(&[&url]), 2, &["the <DESTINATION> is missing"]);
 }
 
-/// The digests of a file that others have written to say nothing of it.
+/// The digests of a file that other programs have written to are not used.
 #[test]
 fn of_a_file_that_others_have_written_to_nothing_is_known() {
     let folder = Folder::new();
@@ -182,7 +184,7 @@ fn of_a_file_that_others_have_written_to_nothing_is_known() {
     assert_eq!([sent(), sent()], [2 * MIB as u64, 0]);
     let file = fs::File::options().write(true).open(&copy).unwrap();
     file.set_len(0).and_then(|()| file.set_len(2 * MIB as u64)).unwrap();
-    // They are found to be wrong by a look as well, which forgets them.
+    // A verification finds out as well that they are wrong, and removes them.
     let look = block_copy(&arguments(&[&copy], &digests, &["--verify=digests"]));
     fails(&look, 1, &["verification failed"]);
     assert_eq!([sent(), sent()], [2 * MIB as u64, 0]);
@@ -194,7 +196,7 @@ fn of_a_file_that_others_have_written_to_nothing_is_known() {
     assert_eq!(sent(), 0);
 }
 
-/// Twice the same command line, of which the first run is killed before it has flushed anything.
+/// The same command line twice. The first run is killed before it has flushed anything.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_killed_copy_has_written_is_not_zero() {
     let rig = Rig::start(512, 8 << 20).await;
@@ -258,15 +260,16 @@ async fn only_ranges_are_copied() {
     assert_eq!(rig.written(), 4608);
 }
 
-/// The digests know more than was copied, and not all of that.
+/// The file has digests of blocks that were not copied, and lacks some of those that were.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_copied_and_has_no_digest_is_not_verified_by_others() {
     let rig = Rig::start(512, 16 << 20).await;
     let (folder, url) = (Folder::new(), rig.url());
     let digests = folder.path("digests");
     let ranges = folder.file("ranges", format!("{} {MIB}", 2 * MIB).as_bytes());
-    // Each block is a line: for some numbers of them there is room to take one back, and none for what it is now.
-    // The file is written anew when a copy begins, and is shorter then.
+    // Each block takes a line of the file. With some numbers of blocks there is room for the line that
+    // removes the old digest, and none for the line with the new one. A copy rewrites the file when it
+    // begins, which makes it shorter.
     for (blocks, less) in (8..=16).flat_map(|blocks| [(blocks, 1), (blocks, 0)]) {
         let mut image = pattern(blocks * MIB);
         let source = folder.file("image", &image);

@@ -1,4 +1,4 @@
-//! A unit that takes the place of another one during a copy, of which the target tells nothing.
+//! A unit that is replaced by another one during a copy, without a report from the target.
 
 use std::io::Write;
 use std::process::{Child, Stdio};
@@ -10,7 +10,7 @@ use crate::support::{Rig, ends, fails, pattern, program, until};
 
 const CHUNK: usize = 4096;
 const BLOCKS: u64 = 1 << 15;
-/// More than is read ahead of a reader that does not read.
+/// More blocks than are read ahead of a reader that does not read.
 const MANY_BLOCKS: u64 = 1 << 18;
 const SENTENCE: &str = "leads to another unit";
 
@@ -28,7 +28,7 @@ fn exchange_for(rig: &Rig, disk: RamDisk) {
     rig.server.with(|target| target.config_mut().units.insert(0, unit));
 }
 
-/// The rest goes elsewhere, and that is no success.
+/// The rest of the bytes goes to another unit, so the copy fails.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_to_a_unit_that_was_exchanged_fails() {
     let rig = Rig::start(512, BLOCKS).await;
@@ -43,7 +43,7 @@ async fn a_copy_to_a_unit_that_was_exchanged_fails() {
     fails(&ends(child).await, 1, &["destination", SENTENCE, "everything was copied"]);
 }
 
-/// The other one refuses the write: that it is another one is the better word.
+/// The other unit refuses the write. The error names the exchange, which is the cause.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_of_a_unit_that_was_exchanged_names_the_exchange() {
     let rig = Rig::start(512, BLOCKS).await;
@@ -60,7 +60,7 @@ async fn a_refusal_of_a_unit_that_was_exchanged_names_the_exchange() {
     fails(&ends(child).await, 1, &["destination", SENTENCE, "the destination is incomplete"]);
 }
 
-/// What was read may be of the other one. The program waits for a reader meanwhile.
+/// The bytes that were read may be from the other unit. Meanwhile the program waits for its reader.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_from_a_unit_that_was_exchanged_fails() {
     let rig = Rig::start(512, MANY_BLOCKS).await;

@@ -1,4 +1,4 @@
-//! Exclusive copies, and copies to units with registrations of others.
+//! Exclusive copies, and copies to units with registrations of other hosts.
 
 use std::process::Stdio;
 
@@ -21,7 +21,8 @@ fn copy(arguments: &[&str]) -> std::process::Output {
     block_copy(&[arguments, &QUIET].concat())
 }
 
-/// The unit is reserved before the first write and until the end. The reservation of a killed copy is taken over by the next one.
+/// The unit is reserved before the first write and until the end. The next copy takes over the reservation of
+/// a killed one.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_unit_is_reserved_for_a_copy_and_taken_over_after_a_crash() {
     let rig = Rig::start(512, LEN as u64).await;
@@ -108,7 +109,7 @@ async fn others_that_are_registered_are_told_and_refused_where_that_is_asked_for
     assert!(note(&[]).contains(told));
     fails(&copy(&[&image, &url, "--exclusive"]), 1, &["the key 0x000000000000000b"]);
     assert_eq!(reservations.keys(), [ANOTHER], "no registration is left");
-    // The key of the URL is this copy's own.
+    // The key in the URL belongs to this copy.
     let own = format!("{url}?reservation_key=0xb");
     let output = block_copy(&[&[&*image, &own, "--json"], &QUIET[..]].concat());
     assert!(!object(&output)["notes"].to_string().contains("registered"));

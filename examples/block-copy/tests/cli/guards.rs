@@ -1,4 +1,4 @@
-//! What a destination holds is said before it is overwritten, and a copy of nothing is none.
+//! The content of a destination is reported before it is overwritten. A copy of an empty source fails.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -11,7 +11,7 @@ use crate::support::{
 const MIB: usize = 1 << 20;
 const QUIET: [&str; 2] = ["--progress", "none"];
 
-/// An ext4 file system of this name, as far as it is looked at.
+/// Returns the bytes of an ext4 file system with this label, as far as they are read.
 fn ext4(label: &str) -> Vec<u8> {
     let mut bytes = vec![0; 4096];
     let block = &mut bytes[1024..];
@@ -39,7 +39,7 @@ async fn what_a_unit_holds_is_said_before_it_is_overwritten() {
     rig.assert_clean();
 }
 
-/// All that is asked is asked at once, and is small: a far unit answers it in one round trip.
+/// The reads are concurrent and small: a distant unit answers them in one round trip.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_look_at_the_destination_is_short() {
     let rig = Rig::start(512, 64 * MIB as u64).await;
@@ -78,21 +78,21 @@ async fn a_destination_that_must_be_blank() {
         rig.disk.write(at as u64, &data);
         for more in [&[][..], &resume, &["--digests", &digests]] {
             fails(&copy(&rig.url(), more), 1, &["not blank", what, "--if-blank"]);
-            // A second try does not take them for what a first one has left.
+            // A failed run leaves no files that a second run would take for those of an earlier copy.
             assert!(!fs::exists(&map).unwrap() && !fs::exists(&digests).unwrap());
         }
         assert_eq!(rig.written(), 0);
     }
     rig.disk.write(0, &vec![0; MIB]);
     succeeds(&copy(&rig.url(), &resume));
-    // What the copy itself has left there is no news.
+    // The content that an earlier run of this copy has left is allowed.
     succeeds(&copy(&rig.url(), &resume));
     fails(&copy(&rig.url(), &[]), 1, &["unknown data, byte 0 is not zero"]);
 
     let file = folder.file("file", &pattern(4096));
     fails(&copy(&file, &[]), 1, &["not blank", &file]);
     succeeds(&copy(&folder.path("new"), &[]));
-    // What lies before the place that is written to is left alone.
+    // The bytes before --destination-offset are not looked at.
     succeeds(&copy(&rig.url(), &["--destination-offset", "512K"]));
     fails(&copy(&rig.url(), &["--destination-offset", "512K"]), 1, &["byte 524288 is not zero"]);
     fails(&copy("/dev/null", &[]), 2, &["stream", "--if-blank"]);

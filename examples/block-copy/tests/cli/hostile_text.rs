@@ -1,4 +1,5 @@
-//! Texts of targets and NBD servers that a terminal would obey: none reaches standard output, standard error or the log.
+//! Texts of targets and NBD servers with control characters of terminals: none reaches standard output,
+//! standard error or the log.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -13,7 +14,8 @@ use iscsi_testkit::target::Target;
 
 use crate::support::{TARGET, program};
 
-/// Runs a copy from here, with the log, for people and for programs.
+/// Runs a copy from `source` with the log enabled, once for people and once for programs. Returns the last
+/// output.
 fn copies(place: &str, source: &str, more: &[&str]) -> Output {
     let mut last = None;
     for told in [&["--progress", "plain"][..], &["--json", "--progress", "none"]] {
@@ -38,18 +40,18 @@ async fn no_text_of_a_target_is_obeyed() {
     }
 }
 
-/// Where an NBD server says something.
+/// The message of an NBD server that has the text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Says {
-    /// It refuses all options with a message.
+    /// The refusal of all options.
     Refusal,
-    /// It does not know the export, and lists others.
+    /// The refusal of the export, with a list of others.
     List,
-    /// Its export has a name and a description.
+    /// The name and the description of the export.
     Information,
-    /// Its contexts have such names.
+    /// The names of the metadata contexts.
     Contexts,
-    /// It fails the reads with a message.
+    /// The errors of the reads.
     Error,
 }
 
@@ -57,7 +59,7 @@ const OPTION: u64 = 0x4948_4156_454f_5054;
 const REPLY: u64 = 0x0003_e889_0455_65a9;
 const SIZE: u64 = 1 << 16;
 
-/// An answer to an option.
+/// Sends an answer to an option.
 fn answer(stream: &mut TcpStream, option: u32, kind: u32, data: &[u8]) -> io::Result<()> {
     let length = u32::try_from(data.len()).unwrap().to_be_bytes();
     let head = [&REPLY.to_be_bytes()[..], &option.to_be_bytes(), &kind.to_be_bytes(), &length];
@@ -70,7 +72,8 @@ fn array<const N: usize>(stream: &mut TcpStream) -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Serves one client as the protocol says (NBD, "Newstyle negotiation"), but for what it says.
+/// Serves one client as the protocol requires (NBD, "Newstyle negotiation"), with the text in one kind of
+/// message.
 fn serve(mut stream: TcpStream, says: Says) -> io::Result<()> {
     const ERROR: u32 = 1 << 31;
     let with_length =
@@ -121,7 +124,7 @@ fn serve(mut stream: TcpStream, says: Says) -> io::Result<()> {
         let request: [u8; 28] = array(&mut stream)?;
         let message = TEXT.as_bytes();
         let length = u16::try_from(message.len()).unwrap();
-        // NBD_EIO in an error chunk that is the last one.
+        // NBD_EIO in an error chunk that is the last chunk.
         let payload = [&5_u32.to_be_bytes()[..], &length.to_be_bytes(), message].concat();
         let head = [
             &0x668e_33ef_u32.to_be_bytes()[..],
@@ -133,7 +136,7 @@ fn serve(mut stream: TcpStream, says: Says) -> io::Result<()> {
     }
 }
 
-/// A server for as many clients as come; its threads end with the process.
+/// Starts a server for any number of clients. Its threads end with the process.
 fn listen(says: Says) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

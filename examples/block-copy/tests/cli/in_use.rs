@@ -1,4 +1,4 @@
-//! What is in use, and names that are not meant: nobody's data is lost, and no file appears.
+//! Devices in use, and names that are probably typos: no data of a user are lost, and no file is created.
 
 use std::fs;
 use std::fs::OpenOptions;
@@ -11,7 +11,7 @@ use crate::support::{Folder, block_copy, fails, pattern, program, refuses, succe
 
 const QUIET: [&str; 2] = ["--progress", "none"];
 
-/// Lists the names of all files in the folder.
+/// Returns the names of all files in the folder.
 fn names(folder: &Folder) -> Vec<String> {
     let entries = fs::read_dir(folder.path("")).unwrap();
     let mut names: Vec<_> =
@@ -31,12 +31,12 @@ fn a_block_device_in_use_is_written_to_with_force_only() {
         return;
     };
     let device = String::from_utf8(output.stdout).unwrap().trim().to_owned();
-    // As a mount, the device mapper or another program does.
+    // A mount, the device mapper or another program opens it in this way.
     let holder =
         OpenOptions::new().read(true).custom_flags(OFlag::O_EXCL.bits()).open(&device).unwrap();
     let copy = |to: &str, more: &[&str]| block_copy(&[&[&source, to], more, &QUIET].concat());
     let refused = copy(&device, &[]);
-    // Standard output is a way there as well.
+    // Standard output may lead to the device as well.
     let redirected = |more: &[&str]| {
         let output = OpenOptions::new().write(true).open(&device).unwrap();
         let mut command = program(&[&[&source, "-"], more, &QUIET].concat());
@@ -77,7 +77,7 @@ fn a_typo_below_dev_makes_no_file() {
         assert!(!is_made(), "{destination}");
         fails(&output, 1, &["destination", "no such device", "check the path"]);
     }
-    // What is kept of a copy goes elsewhere, too, and no device is taken for it.
+    // The same rule holds for the checkpoint and the digests, which must not be a device.
     let copy = folder.path("copy");
     for option in ["--checkpoint", "--digests"] {
         let keeping = |path| block_copy(&[&[&*image, &copy, option, path][..], &QUIET].concat());
@@ -109,7 +109,7 @@ fn what_is_written_like_a_url_is_no_file() {
     assert_eq!(names(&folder), ["image"]);
     succeeds(&run(&image, "./iscsi:foo"));
     assert_eq!(fs::read(folder.path("iscsi:foo")).unwrap(), b"x");
-    // It is there by now, and still not written to by mistake; it can be read.
+    // The file exists, and is still not a destination without `./`. But it is a source.
     fails(&run(&image, "iscsi:foo"), 2, &["is no path"]);
     succeeds(&run("iscsi:foo", "copy"));
     let job = "[[job]]\nsource = \"image\"\ndestination = \"nbd:host\"\n";

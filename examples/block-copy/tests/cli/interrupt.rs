@@ -1,5 +1,5 @@
-//! Copies that end before their time, from outside. A program that does not obey is stopped by
-//! [`ends`], which waits much longer than it should take.
+//! Copies that end early because of a signal. [`ends`] kills a program that does not end after much longer
+//! than it should take.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -30,7 +30,7 @@ fn start(arguments: &[&str]) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// The program was interrupted, and told so in two lines; the second says all of `parts`.
+/// Checks that the program was interrupted and wrote two lines about it; the second contains all of `parts`.
 fn was_interrupted(output: &Output, parts: &[&str]) {
     let said = String::from_utf8(output.stderr.clone()).unwrap();
     assert_eq!(output.status.code(), Some(130), "{said}");
@@ -43,7 +43,7 @@ fn was_interrupted(output: &Output, parts: &[&str]) {
     }
 }
 
-/// A copy from a pipe to a unit that has written its first chunk and waits for more.
+/// Starts a copy from a pipe to a unit, and waits until its first chunk is written.
 async fn waiting(rig: &Rig) -> (Child, ChildStdin) {
     let mut child = start(&["-", &rig.url(), "--io-size", "4k", "--sessions", "1"]);
     let mut input = child.stdin.take().unwrap();
@@ -53,7 +53,7 @@ async fn waiting(rig: &Rig) -> (Child, ChildStdin) {
     (child, input)
 }
 
-/// How many commands with one of these operation codes the target has seen.
+/// Returns the number of commands with one of these operation codes that the target has received.
 fn count(target: &Target, codes: [u8; 2]) -> usize {
     target.commands().iter().filter(|command| codes.contains(&command.cdb[0])).count()
 }
@@ -62,7 +62,7 @@ fn seen(rig: &Rig, codes: [u8; 2]) -> usize {
     rig.server.with(|target| count(target, codes))
 }
 
-/// A source that pauses after its first chunk keeps the copy waiting until the signal comes.
+/// Sends the signal to a copy whose source pauses after its first chunk.
 async fn stopped_by(name: &str) {
     let rig = Rig::start(512, 1 << 20).await;
     let (child, input) = waiting(&rig).await;
@@ -73,7 +73,7 @@ async fn stopped_by(name: &str) {
         &output,
         &["interrupted; 4 KiB were written and flushed, the destination is incomplete"],
     );
-    // It said goodbye: the session is gone, not merely its connection.
+    // It has logged out: the target has no session left.
     assert_eq!(rig.server.with(|target| target.sessions()), 0);
     rig.assert_clean();
 }
@@ -113,18 +113,18 @@ async fn a_signal_that_comes_twice_is_one() {
     is_one_wish(["-INT", "-INT", "-TERM"]).await;
 }
 
-/// When a session drops, the kernel sends SIGHUP, the shell sends it again, and what ends the rest of the session sends
-/// SIGTERM.
+/// When a session drops, the kernel sends SIGHUP, the shell sends it again, and systemd-logind ends the rest
+/// of the session by SIGTERM.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_terminal_that_is_gone_is_told_more_than_once() {
     is_one_wish(["-HUP", "-HUP", "-TERM"]).await;
 }
 
-/// Sends the signals, the later ones when the program has reported the first one: it stops in order all the same.
+/// Sends the signals, the later ones after the program has reported the first one. It must stop in order.
 async fn is_one_wish(signals: [&str; 3]) {
     let rig = Rig::start(512, 1 << 20).await;
     let (mut child, input) = waiting(&rig).await;
-    // Its flush does not end, so that it is still there when the further signals come.
+    // The flush does not end, so the program is still running when the further signals arrive.
     rig.server.with(|target| target.hold());
     let mut errors = BufReader::new(child.stderr.take().unwrap());
     signal(&child, signals[0]);
@@ -138,7 +138,7 @@ async fn is_one_wish(signals: [&str; 3]) {
     was_interrupted(&Output { stderr: said.into_bytes(), ..output }, &["4 KiB"]);
 }
 
-/// As `nohup` starts it.
+/// SIGHUP is ignored from the start, as with `nohup`.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_ignores_that_the_terminal_is_gone_goes_on() {
     let rig = Rig::start(512, 1 << 20).await;
@@ -157,13 +157,14 @@ async fn who_ignores_that_the_terminal_is_gone_goes_on() {
     assert!(rig.disk.holds(0, &both));
 }
 
-/// Whether this machine has a connection on its way to a port that does not answer (SYN-SENT).
+/// Returns whether this machine has a connection in the state SYN-SENT to a port.
 fn is_connecting_to(portal: SocketAddr) -> bool {
     let remote = format!(":{:04X} 02 ", portal.port());
     std::fs::read_to_string("/proc/net/tcp").unwrap().lines().any(|line| line.contains(&remote))
 }
 
-/// A pipe that the program reads, and into which nobody writes. Where a copy would have made a file, there is none.
+/// Interrupts a program that reads from a pipe without a writer. A copy would have created a file; there must
+/// be none.
 async fn while_it_reads(name: &str, arguments: impl Fn(&Folder, &str) -> Vec<String>) {
     let folder = Folder::new();
     let fifo = folder.path(name);
@@ -232,7 +233,7 @@ async fn while_it_connects() {
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = socket.listen(1).unwrap();
     let portal = listener.local_addr().unwrap();
-    // Nobody accepts: what goes beyond the backlog gets no answer.
+    // No task accepts: connections beyond the backlog get no answer.
     let mut crowd = Vec::new();
     while let Ok(one) = timeout(Duration::from_millis(100), TcpStream::connect(portal)).await {
         crowd.push(one.unwrap());
@@ -257,8 +258,8 @@ async fn while_it_logs_in() {
     drop(connection);
 }
 
-/// The target goes away, and whoever listens there next says nothing: writes wait for a session that
-/// is opened again and again.
+/// The target ends, and the next listener at its address sends nothing. Writes wait for a session that is
+/// reconnected again and again.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_a_lost_session_is_opened_again() {
     let rig = Rig::start_apart(512, 1 << 20).await;
@@ -270,7 +271,7 @@ async fn while_a_lost_session_is_opened_again() {
     let connection = silent.accept().await.unwrap();
     signal(&child, "-TERM");
     let output = ends(child).await;
-    // The answer of the first write may have been lost with the session.
+    // The answer to the first write may have been lost with the session.
     let answered =
         ["4 KiB in flight, which may be written or not", "4 KiB were written and not flushed"];
     let lost = ["8 KiB in flight, which may be written or not"];
@@ -305,8 +306,8 @@ async fn while_it_flushes() {
     was_interrupted(&ends(child).await, &["all of it, 4 KiB, was written, but not flushed"]);
 }
 
-/// At 1 kbit/s the first chunk passes, whichever that is, and the next one half a minute later. The program gives the
-/// checkpoint no more than a moment, which a busy disk may not keep.
+/// At 1 kbit/s one chunk passes first, and the next one half a minute later. The program gives the checkpoint
+/// only a moment to be written, so the checkpoint is in memory: a busy disk may need longer.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_writes_wait_for_their_rate() {
     let rig = Rig::start(512, 1 << 20).await;
@@ -337,8 +338,8 @@ async fn while_it_verifies() {
     let source = folder.file("image", &pattern(1 << 20));
     let options = ["--verify", "--io-size", "512", "--queue-depth", "1"];
     let mut child = start(&[&[source.as_str(), &rig.url()][..], &options].concat());
-    // It is held at the look that finds it reading: a moment later it may be at its end.
-    // Before the first flush it has been looked at.
+    // The target is held in the check that finds a read: a moment later the verification may have ended.
+    // Reads before the first flush are the look at the destination.
     let hold = |target: &mut Target| {
         let mut commands = target.commands().iter().map(|command| command.cdb[0]);
         let is_flushed = commands.any(|code| FLUSHES.contains(&code));
@@ -350,7 +351,7 @@ async fn while_it_verifies() {
     was_interrupted(&ends(child).await, &["everything was written and flushed, but not verified"]);
 }
 
-/// One write into a pipe that nobody empties never ends.
+/// One write into a full pipe does not end.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_standard_output_is_full() {
     let folder = Folder::new();
@@ -362,7 +363,7 @@ async fn while_standard_output_is_full() {
     was_interrupted(&ends(child).await, &["1 MiB in flight, which may be written or not"]);
 }
 
-/// The copy is complete, but nobody takes the object that says so.
+/// The copy is complete, but no process reads the object with the result.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_nobody_reads_the_result() {
     let folder = Folder::new();
@@ -386,7 +387,7 @@ async fn while_nobody_reads_the_result() {
     drop(reader);
 }
 
-/// A terminal that is stopped takes nothing, and the program may hang in what it tells people.
+/// A stopped terminal takes nothing, and the program may block while it writes a message.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_nobody_reads_what_it_says() {
     let rig = Rig::start(512, 1 << 20).await;
@@ -399,7 +400,7 @@ async fn while_nobody_reads_what_it_says() {
     drop(reader);
 }
 
-/// A runtime with a single worker has nobody else to look after signals.
+/// The only worker of the runtime is blocked, so it cannot handle signals.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_nobody_reads_what_its_only_worker_says() {
     let rig = Rig::start(512, 1 << 20).await;
@@ -413,14 +414,14 @@ async fn while_nobody_reads_what_its_only_worker_says() {
     drop(reader);
 }
 
-/// Whether a process has taken over what SIGTERM, the fifteenth signal, does.
+/// Returns whether a process handles SIGTERM, the fifteenth signal.
 fn catches_termination(id: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
     u64::from_str_radix(caught.trim(), 16).unwrap() & 1 << 14 != 0
 }
 
-/// The last words are said when nothing is left to stop.
+/// The last message is written when no work is left to stop.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_nobody_reads_why_it_failed() {
     let (reader, full) = full_pipe().await;
@@ -433,22 +434,22 @@ async fn while_nobody_reads_why_it_failed() {
     drop(reader);
 }
 
-/// A copy from a pipe, with a bar on a terminal that goes away behind its first chunk.
+/// Starts a copy from a pipe, with a bar on a terminal that is closed after the first chunk.
 async fn on_a_terminal_that_goes_away(rig: &Rig) -> (Child, ChildStdin) {
     let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
     let OpenptyResult { master, slave } = openpty(&size, None).unwrap();
-    // What is cloned is not handed on to the program, which would keep its terminal alive.
+    // The program does not inherit the clone, which would keep its terminal open.
     let mut terminal = File::from(master.try_clone().unwrap());
     drop(master);
     let mut command = program(&["-", &rig.url(), "--io-size", "4k", "--sessions", "1"]);
     let mut child = command.stdin(Stdio::piped()).stderr(slave).spawn().unwrap();
-    // Its end of the terminal must be the last one.
+    // The program must hold the only descriptor of its end of the terminal.
     drop(command);
     let mut input = child.stdin.take().unwrap();
     let chunk = pattern(CHUNK);
     input.write_all(&chunk).unwrap();
     until(&mut child, || rig.disk.holds(0, &chunk)).await;
-    // Once the bar is there.
+    // Waits until the bar is shown.
     let mut shown = Vec::new();
     while !String::from_utf8_lossy(&shown).contains("copy ") {
         let mut part = [0; 256];
@@ -480,7 +481,7 @@ async fn a_bar_on_a_terminal_whose_end_is_told() {
     assert_eq!(rig.server.with(|target| target.sessions()), 0, "it has ended in order");
 }
 
-/// A terminal, or a pipe, that is gone is no reason to end a copy.
+/// A closed terminal or pipe does not end a copy.
 #[test]
 fn nobody_hears_how_it_goes() {
     let folder = Folder::new();

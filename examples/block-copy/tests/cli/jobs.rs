@@ -1,4 +1,4 @@
-//! Many copies side by side.
+//! Many copies concurrently.
 
 use std::fs;
 
@@ -45,7 +45,7 @@ async fn one_that_fails_does_not_stop_the_others() {
     back.assert_clean();
 }
 
-/// What one has sent the others wait for, and an order reaches them all.
+/// The bytes of one copy make the others wait, and an order applies to all of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn copies_of_one_process_share_a_tree() {
     let rigs = [Rig::start(512, LEN as u64).await, Rig::start(512, LEN as u64).await];
@@ -75,7 +75,7 @@ async fn copies_of_one_process_share_a_tree() {
     }
 }
 
-/// Where a class rules nothing, its job is not copied at any speed instead.
+/// A class that does not apply to a job is an error: the job must not run without a limit.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_class_that_rules_nothing_is_refused() {
     let folder = Folder::new();
@@ -93,7 +93,7 @@ async fn a_class_that_rules_nothing_is_refused() {
     }
 }
 
-/// What one copy writes no other one reads or writes, whatever it calls it.
+/// What one copy writes no other copy reads or writes, under any name.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_copy_gets_in_the_way_of_another() {
     let rig = Rig::start(512, LEN as u64).await;
@@ -102,7 +102,7 @@ async fn no_copy_gets_in_the_way_of_another() {
     let (url, again) = (rig.url(), rig.url().replacen("/iqn", ",1/iqn", 1) + "?timeout=60");
     let link = folder.path("link");
     fs::hard_link(&other, &link).unwrap();
-    // A name of the portal, and another spelling.
+    // A host name of the portal, and another spelling of the URL.
     let by_name = url.replacen("127.0.0.1", "localhost", 1);
     for [first, second] in [
         [(&*one, &*url), (&*other, &*by_name)],
@@ -118,12 +118,12 @@ async fn no_copy_gets_in_the_way_of_another() {
         assert_eq!((output.status.code(), said.lines().count()), (Some(1), 1), "{said}");
         assert!(said.contains(" as well; name another one, or copy one after the other"), "{said}");
     }
-    // Both may read the same.
+    // Two copies may read the same unit.
     let text = job("first", &url, &folder.path("a")) + &job("second", &again, &folder.path("b"));
     succeeds(&block_copy(&["--jobs", &folder.file("jobs", text.as_bytes()), "--progress", "none"]));
 }
 
-/// A warning of a session says whose it is, also of one that was opened long after its job had begun.
+/// A warning of a session names its job, even if the session was opened long after the job had begun.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_warning_says_of_which_job_it_is() {
     let rig = |connection| {
@@ -146,7 +146,7 @@ async fn a_warning_says_of_which_job_it_is() {
         let said = succeeds(&command.env("RUST_LOG", log).output().unwrap());
         let count = |name: &str| {
             let start = format!("{line}{name}: ");
-            // A warning has a time stamp before it.
+            // A warning may have a time stamp before it.
             let lines = said
                 .lines()
                 .map(|told| told.find("Z warning: ").map_or(told, |at| &told[at + 2..]));
@@ -157,7 +157,7 @@ async fn a_warning_says_of_which_job_it_is() {
     }
 }
 
-/// Lines tell of one copy. Who asks for them of many learns at once that none will come.
+/// Lines of JSON describe one copy. With many copies, the option is an error.
 #[test]
 fn many_copies_have_no_lines() {
     let folder = Folder::new();

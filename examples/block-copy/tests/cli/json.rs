@@ -80,7 +80,7 @@ async fn it_tells_everything_about_a_copy_to_a_unit() {
     assert_eq!(report.as_object().unwrap().len(), 30);
 }
 
-/// The object of a copy that fails with this status; its error is what people are told.
+/// Returns the object of a copy that fails with this status. Its error must be the message on standard error.
 fn failure(output: &Output, status: i32) -> Value {
     assert_eq!(output.status.code(), Some(status));
     let failure = object(output);
@@ -122,7 +122,7 @@ async fn a_copy_that_fails_midway_tells_what_is_known() {
         assert!(child.try_wait().unwrap().is_none(), "the program ended early");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // Not between the first write and its status.
+    // The target's lock is held: the unit must not change between a write and its status.
     rig.server.with(|_| rig.disk.set_read_only(true));
     input.write_all(&pattern(4096)).unwrap();
     let failure = failure(&child.wait_with_output().unwrap(), 1);
@@ -192,7 +192,7 @@ async fn commands_that_were_sent_again_are_counted() {
     let rig = Rig::start(512, 1 << 20).await;
     let folder = Folder::new();
     let source = folder.file("image", &pattern(4096));
-    // The first commands of a session are those that ask the unit what it is.
+    // The first commands of a session read the properties of the unit.
     rig.server.with(|target| {
         target.end_next_with(iscsi_testkit::target::Outcome::status(0x08));
     });
@@ -201,7 +201,7 @@ async fn commands_that_were_sent_again_are_counted() {
     assert_eq!(object(&output)["retries"], 1);
 }
 
-/// The object would stand in the image, or in between.
+/// The object would be within the image, or between its bytes.
 #[tokio::test(flavor = "multi_thread")]
 async fn standard_output_under_another_name_is_for_the_data_alone() {
     let rig = Rig::start(512, 1 << 20).await;
@@ -221,12 +221,12 @@ async fn standard_output_under_another_name_is_for_the_data_alone() {
             fails(&output, 2, &["--json", "standard output"]);
             assert!(is_untouched(), "{destination} {options:?}");
         }
-        // What fails before does not say so there, either.
+        // A failure before the copy writes no object there either.
         fails(&run("/nowhere", destination, &["--json"], to_image()), 1, &["/nowhere"]);
         assert!(is_untouched(), "{destination}");
     }
     fails(&run(&url, "/dev/stdout", &["--json"], Stdio::piped()), 2, &["standard output"]);
-    // What was copied before is not told of there.
+    // The result of a verification is not written to the destination either.
     let (copied, digests) = (folder.path("copied"), folder.path("digests"));
     succeeds(&run(&url, &copied, &["--digests", &digests], Stdio::null()));
     let copy = std::fs::read(&copied).unwrap();
@@ -235,7 +235,7 @@ async fn standard_output_under_another_name_is_for_the_data_alone() {
     let output = program(&look).stdout(output).output().unwrap();
     fails(&output, 2, &["standard output"]);
     assert!(std::fs::read(&copied).unwrap() == copy);
-    // Neither the data nor the object are kept.
+    // `/dev/null` keeps neither the data nor the object, so both may go there.
     succeeds(&run(&url, "/dev/null", &["--json"], Stdio::null()));
     let jobs = format!("[[job]]\nname = \"a\"\nsource = {url:?}\ndestination = \"/dev/stdout\"\n");
     let jobs = folder.file("jobs.toml", jobs.as_bytes());
@@ -245,7 +245,7 @@ async fn standard_output_under_another_name_is_for_the_data_alone() {
     assert!(told["jobs"][0]["error"].as_str().unwrap().contains("standard output"), "{told}");
 }
 
-/// A portal that redirects its logins to one at another host.
+/// Starts a portal that redirects its logins to a portal at another host.
 async fn redirected() -> (Rig, Server) {
     let to = Server::start_at(
         ("127.0.0.2", 0),
@@ -262,7 +262,7 @@ async fn redirected() -> (Rig, Server) {
     (rig, to)
 }
 
-/// Where the sessions really are, and that this is another host than the one that was named.
+/// The report names the portal of the sessions, and notes that it is at another host than the one in the URL.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redirection_is_told() {
     let (rig, to) = redirected().await;

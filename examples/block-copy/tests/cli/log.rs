@@ -1,4 +1,4 @@
-//! What the crates below have to tell.
+//! The log of the crates below.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,7 +13,7 @@ use crate::support::{
 
 const MIB: usize = 1 << 20;
 
-/// Copies a unit to a file over one session, which breaks midway and comes back; what was said.
+/// Copies a unit to a file over one session, which breaks midway and is reconnected. Returns the messages.
 async fn copies_with(log: Option<&str>, progress: &str) -> String {
     let fault = Fault::cut_after_sent(300_000);
     let rig = Rig::start_with(512, MIB as u64, |config| {
@@ -47,7 +47,7 @@ async fn a_warning_is_told_once() {
     assert!(!said.contains("DEBUG") && !said.contains("INFO"), "{said}");
 }
 
-/// On a terminal a warning has a line of its own above the bar.
+/// On a terminal a warning has a separate line above the bar.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_warning_does_not_garble_the_bar() {
     let rig = Rig::start_with(512, MIB as u64, |config| {
@@ -62,7 +62,7 @@ async fn a_warning_does_not_garble_the_bar() {
     assert!(before.ends_with("\r\x1b[2K") || before.ends_with('\n'), "{said:?}");
 }
 
-/// What a copy with a bar draws on its terminal.
+/// Returns what a copy with a bar writes to its terminal.
 fn on_a_terminal(arguments: &[&str]) -> String {
     let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
     let OpenptyResult { master, slave } = openpty(&size, None).unwrap();
@@ -70,7 +70,7 @@ fn on_a_terminal(arguments: &[&str]) -> String {
     let mut child = command.stderr(Stdio::from(slave)).spawn().unwrap();
     drop(command);
     let mut said = Vec::new();
-    // Where the other side of a terminal is gone, its reader is told by an error.
+    // A read returns an error when the other end of the terminal is closed.
     let _ = File::from(master).read_to_end(&mut said);
     assert!(child.wait().unwrap().success());
     String::from_utf8(said).unwrap()
@@ -99,7 +99,7 @@ async fn a_narrower_terminal_keeps_no_row_of_the_bar() {
         }
         said.clone()
     };
-    // The line with the rate and the time left.
+    // Waits for the line with the rate and the time left.
     let said = read_until(&|said| said.contains("% of 1 MiB") && said.contains("left"));
     assert!(!said.contains(UP), "the bar has one row: {said:?}");
     let mut resize = Command::new("stty");
@@ -111,7 +111,7 @@ async fn a_narrower_terminal_keeps_no_row_of_the_bar() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
-/// The rest of the source is not to be copied, and what an earlier run has copied of it does not count.
+/// The total is that of the ranges, and bytes that an earlier run has copied outside of them do not count.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_bar_is_as_long_as_what_is_to_be_copied() {
     let rig = Rig::start(512, MIB as u64).await;
@@ -155,7 +155,7 @@ async fn a_rust_log_that_makes_no_sense_is_told() {
     assert_eq!(said.lines().count(), 1, "{said}");
 }
 
-/// The drivers of the sessions have much to tell, and go on where nobody takes it.
+/// The drivers of the sessions log much, and continue if no process reads it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_nobody_takes_holds_nothing_up() {
     let rig = Rig::start(512, MIB as u64).await;

@@ -1,4 +1,4 @@
-//! The program from outside: what it copies, what it says, how it exits.
+//! Tests of the program as a process: its copies, its messages and its exit statuses.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! A source in use, which is copied in passes over what a command says to have changed.
+//! A source in use, which is copied in passes over the ranges that a command lists.
 
 use std::fs;
 use std::path::Path;
@@ -15,14 +15,15 @@ use crate::support::{
 const LEN: usize = 1 << 20;
 const KIB: usize = 1024;
 
-/// A disk image, and a script that changes it and tells what it has changed, another thing each time.
+/// A disk image, and a script that changes it and lists the changes, another step at each call.
 struct InUse {
     folder: Folder,
     image: String,
 }
 
 impl InUse {
-    /// `steps` are lines of the shell; what comes after the last of them changes nothing.
+    /// Creates the image and the script. `steps` are lines of the shell; calls after the last step change
+    /// nothing.
     fn new(steps: &[String]) -> Self {
         let folder = Folder::new();
         let image = folder.file("image", &pattern(LEN));
@@ -37,18 +38,19 @@ impl InUse {
         Self { folder, image }
     }
 
-    /// What was asked, in order.
+    /// Returns the commands that have run, in order.
     fn log(&self) -> Vec<String> {
         let log = fs::read_to_string(self.folder.path("log")).unwrap_or_default();
         log.lines().map(str::to_owned).collect()
     }
 
-    /// What the image is by now.
+    /// Returns the present content of the image.
     fn now(&self) -> Vec<u8> {
         fs::read(&self.image).unwrap()
     }
 
-    /// A command line to this destination. The script runs in the shell that the program starts.
+    /// Returns the arguments of a copy to this destination. The script runs in the shell that the program
+    /// starts.
     fn arguments(&self, destination: &str, more: &[&str]) -> Vec<String> {
         let script = format!(". {}", self.folder.path("changed"));
         let first = [&*self.image, destination, "--ranges-from", &*script];
@@ -66,13 +68,13 @@ impl InUse {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// The command of --before-last-pass.
+    /// Returns the command of --before-last-pass.
     fn freeze(&self) -> String {
         format!("echo freeze >>{}; echo the guest is paused", self.folder.path("log"))
     }
 }
 
-/// A step that writes so many KiB at this one, and tells it.
+/// Returns a step that writes `len` KiB at offset `at` KiB, and lists the range.
 fn write(at: usize, len: usize) -> String {
     format!(
         "tr '\\0' \"$n\" </dev/zero | dd of=image bs=1024 iflag=fullblock seek={at} count={len} \
@@ -86,7 +88,7 @@ fn steps(of: &[(usize, usize)]) -> Vec<String> {
     of.iter().map(|(at, len)| write(*at, *len)).collect()
 }
 
-/// The goal is reached when nothing is written any more.
+/// With this goal, passes are repeated until nothing is written to the source.
 const NO_DOWNTIME: [&str; 2] = ["--downtime", "0"];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -112,7 +114,7 @@ async fn pass_by_pass_until_the_last_which_nobody_disturbs() {
     assert_eq!(all("bytes_dirtied"), [json!(64 * KIB), json!(16 * KIB), json!(0), Value::Null]);
     assert_eq!(all("verdict"), [json!("again"), json!("again"), json!("last"), Value::Null]);
     assert_eq!(report["bytes_sent"], LEN + 84 * KIB);
-    // What it prints is not among the results.
+    // The output of --before-last-pass goes to standard error.
     for part in [
         "the guest is paused",
         "pass 1: 1 MiB, 1 MiB of it sent, in ",
@@ -179,7 +181,7 @@ async fn a_source_that_does_not_converge_is_finished_or_left_in_use() {
     assert_eq!(in_use.log(), ["changed", "changed"], "the guest goes on");
     assert_eq!(report["passes"].as_array().unwrap().len(), 3);
     assert!(rig.disk.holds(0, &in_use.now()), "what was told is copied");
-    // One more run goes on with what is told then.
+    // One more run copies the changes that are listed then.
     let nothing = in_use.folder.file("nothing", b"");
     let more = [&["--ranges", &nothing, "--before-last-pass", &in_use.freeze()], &NO_DOWNTIME[..]];
     succeeds(&in_use.copy(&rig.url(), &more.concat()));
@@ -221,7 +223,7 @@ async fn a_command_that_fails_or_prints_nonsense_ends_the_copy() {
             1,
             &[part, "flushed, the destination is incomplete"],
         );
-        // What it would have told is lost.
+        // The list of changes that the command would have printed is lost.
         let in_use = InUse::new(&[step.to_owned()]);
         let map = in_use.folder.path("map");
         let output = in_use.copy(&rig.url(), &[&quiet[..], &["--checkpoint", &map]].concat());
@@ -236,12 +238,12 @@ async fn a_command_that_fails_or_prints_nonsense_ends_the_copy() {
     assert!(is_done(&map));
 }
 
-/// Whether a checkpoint says that something is done.
+/// Returns whether a checkpoint records any range as done.
 fn is_done(map: &str) -> bool {
     fs::read_to_string(map).unwrap().lines().any(|line| line.ends_with('+'))
 }
 
-/// A process is gone, or its parent need only be told.
+/// Returns whether a process has ended, even if its parent has not waited for it.
 fn is_gone(id: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z') || stat.is_empty()
@@ -276,11 +278,12 @@ async fn an_interrupt_ends_the_command_and_what_it_has_started() {
     }
 }
 
-/// What the command has told, and the program has not heard, is copied by the next run all the same.
+/// The command has printed changes, and the program was killed before it received them. The next run copies
+/// them.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_while_the_command_runs_nothing_old_stays() {
     let rig = Rig::start(512, LEN as u64).await;
-    // Zeros in the place of what the first pass has written.
+    // Writes zeros over bytes that the first pass has copied.
     let zeros = "dd if=/dev/zero of=image bs=64K seek=1 count=1 conv=notrunc status=none";
     let killing = format!("{zeros}; echo 65536 65536; kill -9 $PPID");
     let in_use = InUse::new(&[killing, write(300, 4)]);
@@ -301,7 +304,7 @@ async fn killed_while_the_command_runs_nothing_old_stays() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_in_a_later_pass_only_the_rest_is_copied_again() {
-    // So far that the second pass lasts long enough to be met in its middle.
+    // With this delay the second pass lasts long enough to be killed in its middle.
     let rig = Rig::start_far(512, LEN as u64, Duration::from_millis(100)).await;
     let in_use = InUse::new(&[write(256, 512), write(300, 4)]);
     let (freeze, map) = (in_use.freeze(), in_use.folder.path("map"));
@@ -315,7 +318,7 @@ async fn killed_in_a_later_pass_only_the_rest_is_copied_again() {
     assert_eq!(ends(child).await.status.code(), None);
     assert_eq!(in_use.log(), ["changed"]);
     assert!(is_done(&map));
-    // A copy of a source at rest is another one.
+    // A copy of a source that is not in use is another one.
     let plain =
         [&*in_use.image, &rig.url(), "--checkpoint", &map, "--resume", "--progress", "none"];
     fails(&block_copy(&plain), 1, &["it is of the source", "in use, 1048576 bytes"]);
@@ -343,7 +346,7 @@ fn what_cannot_be_had_of_a_source_in_use_is_refused() {
     assert!(in_use.log().is_empty());
 }
 
-/// A file is a destination as well, and digests know what was written last.
+/// The destination may be a file, and the digests describe the last content.
 #[test]
 fn to_a_file_with_digests() {
     let in_use = InUse::new(&steps(&[(64, 64), (100, 16)]));
@@ -353,7 +356,7 @@ fn to_a_file_with_digests() {
     assert_eq!(succeeds(&output), "");
     assert!(fs::read(&copy).unwrap() == in_use.now());
     assert_eq!(object(&output)["verified"], true);
-    // A copy of the same sends nothing.
+    // Another copy of the same source sends nothing.
     let again = [&in_use.image, &copy, "--digests", &digests, "--progress", "none", "--json"];
     assert_eq!(object(&block_copy(&again))["bytes_sent"], 0);
 }

@@ -1,4 +1,4 @@
-//! Passwords that come from a file.
+//! Passwords from a file.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use crate::support::{Folder, Rig, TARGET, block_copy, fails, program, succeeds};
 
 const LEN: u64 = 1 << 16;
 
-/// A file that its owner alone may read.
+/// Creates a file that only its owner may read.
 fn file(folder: &Folder, content: &[u8]) -> String {
     let path = folder.file("password", content);
     fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
@@ -53,11 +53,11 @@ async fn it_is_one_line_and_others_should_not_read_it() {
     fails(&block_copy(&arguments), 2, &["--password-file needs a user"]);
 }
 
-/// A user name that belongs to a password in the environment.
+/// A user name for the password in the environment.
 const ENVIRONMENT: [(&str, &str); 2] =
     [("LIBISCSI_CHAP_USERNAME", "me"), ("LIBISCSI_CHAP_PASSWORD", "hunter2hunter2")];
 
-/// Whoever has the password of another host can pass itself off as this one there.
+/// A host that has the password of another one can impersonate this host there.
 #[test]
 fn one_password_goes_to_one_host() {
     let folder = Folder::new();
@@ -81,9 +81,9 @@ fn one_password_goes_to_one_host() {
     fails(&output, 2, &["LIBISCSI_CHAP_PASSWORD would give", two[0], own]);
     let mut command = program(&ends);
     command.args(["--source-password-file", &path]).envs(ENVIRONMENT);
-    // The environment is for one end only, so both are tried.
+    // The environment is for one end only, so the program tries to connect.
     fails(&command.output().unwrap(), 1, &["nothing listens"]);
-    // A volume is one end: its units may be at several hosts.
+    // A volume is one end, whose units may be at several hosts.
     let one_host = [&*one, &*one, "--progress", "none", "--password-file", &path];
     fails(&block_copy(&one_host), 1, &["nothing listens"]);
 
@@ -101,7 +101,7 @@ fn one_password_goes_to_one_host() {
     fails(&output, 2, &["--password-file: each unit has its password already"]);
 }
 
-/// Each end has accounts of its own, and its target proves itself.
+/// Each end has separate accounts, and its target authenticates itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_end_has_passwords_of_its_own() {
     let rig = async |secret: &str, of_target: &str| {
@@ -140,11 +140,11 @@ async fn each_end_has_passwords_of_its_own() {
         ])
     };
     assert_eq!(succeeds(&arguments(&of_destination)), "");
-    // A target that does not prove itself gets nothing.
+    // A target that does not authenticate itself receives no data.
     fails(&arguments(&of_source), 1, &["destination: "]);
 }
 
-/// Half of the credentials must not become a login without authentication.
+/// An incomplete set of credentials must not become a login without authentication.
 #[test]
 fn half_of_the_credentials_in_the_environment_is_refused() {
     let url = format!("iscsi://127.0.0.1:1/{TARGET}/0");
@@ -157,13 +157,13 @@ fn half_of_the_credentials_in_the_environment_is_refused() {
         let mut command = program(&[&url, "/dev/null", "--progress", "none"]);
         command
             .envs(variables.iter().map(|name| (format!("LIBISCSI_CHAP_{name}"), "hunter2hunter2")));
-        // The names of users are shown.
+        // The user name may be shown, the password may not.
         let said = String::from_utf8(command.output().unwrap().stderr).unwrap();
         assert!(said.contains(part), "{variables:?}: {said}");
     }
 }
 
-/// A command of the user's own may write its environment somewhere.
+/// A command of the user may write its environment to a file.
 #[test]
 fn a_command_does_not_inherit_the_credentials() {
     let folder = Folder::new();
@@ -181,7 +181,7 @@ fn a_command_does_not_inherit_the_credentials() {
     assert!(!inherited.contains("hunter2"), "{inherited}");
 }
 
-/// RFC 7143 §9.2.1: a secret below 96 bits can be guessed from what is sent.
+/// A secret below 96 bits can be guessed from the messages (RFC 7143 §9.2.1).
 #[tokio::test(flavor = "multi_thread")]
 async fn a_short_secret_is_warned_of_or_refused() {
     for (secret, is_short) in [("hunter2", true), ("hunter2hunt", true), ("hunter2hunte", false)] {

@@ -1,4 +1,4 @@
-//! Two processes: at the same time, and one after the other that was killed.
+//! Two processes: concurrently, and one after another one that was killed.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn start(arguments: &[&str]) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// A copy that goes on for as long as it is not ended, once it has begun.
+/// Starts a copy that runs until it is ended, and waits until it has begun.
 async fn slow(rig: &Rig, source: &str, more: &[&str]) -> Child {
     let url = rig.url();
     let mut child = start(&[&[source, &url, "--rate-limit", "64kbit"], more].concat());
@@ -50,7 +50,7 @@ async fn what_a_process_writes_no_other_one_does() {
         fails(&output, 1, &[what, &holder]);
     }
     assert!(!fs::exists(&copy).unwrap() && rigs[1].written() == 0);
-    // What is only read is nobody's own.
+    // A source may be read by several processes.
     succeeds(&block_copy(&[&[&*source, &copy][..], &QUIET].concat()));
     signal(&first, "-KILL");
     ends(first).await;
@@ -78,7 +78,7 @@ async fn a_file_has_one_writer_too() {
     assert_eq!(fs::read(&copy).unwrap(), b"x");
 }
 
-/// A command line that says nothing until it is ended; its process is in a file.
+/// Returns a command that waits without output until it is ended, and writes its process id to a file.
 fn waits(folder: &Folder, name: &str, prefix: &str) -> String {
     let path = folder.path(name);
     format!("{prefix} sh -c 'echo $$ >{path}.new; mv {path}.new {path}; exec sleep 1000'")
@@ -89,19 +89,19 @@ async fn id_in(child: &mut Child, path: &str) -> String {
     fs::read_to_string(path).unwrap().trim().to_owned()
 }
 
-/// A process is gone, or its parent need only be told.
+/// Returns whether a process has ended, even if its parent has not waited for it.
 fn is_gone(id: &str) -> bool {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z') || stat.is_empty()
 }
 
-/// A command that lives on would take changes that nobody copies.
+/// A command that outlives its copy would take changes that no copy receives.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_command_of_a_process_that_is_killed_ends_with_it() {
     let rig = Rig::start(512, LEN as u64).await;
     let folder = Folder::new();
     let source = folder.file("image", &pattern(LEN));
-    // Of a command line, and of what it has started.
+    // The command itself, and a process that it has started.
     let command = waits(&folder, "child", "") + " & " + &waits(&folder, "command", "");
     let mut first = start(&[&source, &rig.url(), "--ranges-from", &command]);
     let mut ids = Vec::new();
@@ -120,7 +120,7 @@ async fn the_command_of_a_process_that_is_killed_ends_with_it() {
     succeeds(&block_copy(&again));
 }
 
-/// One that has left the group of its processes is not ended. Until it has, no other copy begins.
+/// A command that has left its process group is not killed. Until it ends, no other copy begins.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_copy_begins_while_the_command_of_another_one_lives_on() {
     let rig = Rig::start(512, LEN as u64).await;
@@ -131,7 +131,7 @@ async fn no_copy_begins_while_the_command_of_another_one_lives_on() {
     let id = id_in(&mut first, &folder.path("command")).await;
     let killed = first.id();
     signal(&first, "-KILL");
-    // What it has started keeps its standard error.
+    // The command keeps standard error open, so only the process is waited for.
     first.wait().unwrap();
     assert!(!is_gone(&id));
     let written = rig.written();
@@ -149,13 +149,13 @@ async fn no_copy_begins_while_the_command_of_another_one_lives_on() {
     succeeds(&block_copy(&[&*source, &rig.url(), "--ranges-from", "true", "--progress", "none"]));
 }
 
-/// What a command leaves running on purpose, a server of a bitmap for instance, keeps no copy from beginning.
+/// A process that a command leaves running on purpose, for instance a server of a bitmap, prevents no copy.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_may_leave_a_server_behind() {
     let rig = Rig::start(512, LEN as u64).await;
     let folder = Folder::new();
     let source = folder.file("image", &pattern(LEN));
-    // It is asked twice.
+    // The command runs twice.
     let started = folder.path("started");
     let server = waits(&folder, "server", "setsid");
     let server = format!("mkdir {started} 2>/dev/null || exit 0; {server} >/dev/null 2>&1 &");
@@ -175,10 +175,10 @@ async fn a_command_may_leave_a_server_behind() {
     std::process::Command::new("kill").arg(id.trim()).status().unwrap();
 }
 
-/// What a process has sent before it was killed does not come after what the next one writes.
+/// Writes that a process has sent before it was killed are not executed after those of the next process.
 #[tokio::test(flavor = "multi_thread")]
 async fn late_writes_of_a_process_that_was_killed_are_ended() {
-    // Later than this test lasts, where they are not ended.
+    // Longer than this test lasts, unless they are ended.
     let late = Duration::from_secs(3600);
     for option in ["--digests", "--checkpoint"] {
         let rig = Rig::start_with(512, LEN as u64, |config| {
@@ -205,7 +205,7 @@ async fn late_writes_of_a_process_that_was_killed_are_ended() {
         assert!(object(&output)["bytes_sent"].as_u64() > Some(0));
         assert!(rig.disk.holds(0, &image));
         assert_eq!(rig.server.with(|target| target.put_off_commands()), 0, "{option}");
-        // It has ended in order, so the next one has nothing to end.
+        // It has logged out, so the next process has nothing to end.
         let text = fs::read_to_string(&kept).unwrap();
         let last = text.lines().rfind(|line| line.starts_with("# se"));
         assert!(last.is_none_or(|line| line == "# settled"), "{text}");

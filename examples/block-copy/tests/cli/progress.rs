@@ -1,4 +1,4 @@
-//! What is told while a copy goes on, and what changes meanwhile.
+//! The messages during a copy, and changes during it.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -71,7 +71,7 @@ fn the_last_line_is_the_failure() {
     fails(&output, 2, &["standard output"]);
 }
 
-/// What was there at the beginning is copied, and that it is not all is said.
+/// The bytes of the source's initial length are copied, and a message says that there are more.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_source_that_grows_meanwhile_is_told() {
     const LEN: usize = 16 << 20;
@@ -95,7 +95,7 @@ async fn a_source_that_grows_meanwhile_is_told() {
     assert_eq!(object(&output)["source_changed"], false);
 }
 
-/// The lines that a copy of 1 MiB to a unit writes with these options, where no terminal is there.
+/// Returns the lines that a copy of 1 MiB to a unit writes with these options, without a terminal.
 async fn lines_with(options: &[&str]) -> Vec<String> {
     let rig = Rig::start(512, 1 << 20).await;
     let folder = Folder::new();
@@ -104,7 +104,7 @@ async fn lines_with(options: &[&str]) -> Vec<String> {
     succeeds(&output).lines().map(str::to_owned).collect()
 }
 
-/// One line before the copy, and two behind it.
+/// One line before the copy, and two after it.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_ordinary_copy_needs_few_lines() {
     let lines = lines_with(&["--verify"]).await;

@@ -1,4 +1,4 @@
-//! Copies over several sessions, and what becomes of those that are not to be had or are lost.
+//! Copies over several sessions, some of which cannot be opened or are lost.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -14,11 +14,11 @@ use crate::support::{
 };
 
 const MIB: u64 = 1 << 20;
-/// Long enough that every session gets something to do.
+/// Long enough that each session gets work.
 const IMAGE: usize = 4 << 20;
 const SMALL: [&str; 5] = ["--verify", "--json", "--io-size", "64k", "--queue-depth"];
 
-/// Copies an image to a unit, verified; what was said, and the report.
+/// Copies an image to a unit with verification. Returns the messages and the report.
 fn copy_to(url: &str, rig: &Rig, options: &[&str]) -> (String, Value) {
     let folder = Folder::new();
     let image = pattern(IMAGE);
@@ -30,17 +30,18 @@ fn copy_to(url: &str, rig: &Rig, options: &[&str]) -> (String, Value) {
     (said, report)
 }
 
-/// A target whose first connection breaks when so many bytes have been received over it.
+/// Starts a target whose first connection breaks after it has received `bytes`.
 async fn breaks_at(bytes: u64) -> Rig {
     let fault = Fault::cut_after_received(bytes);
     Rig::start_with(512, IMAGE as u64, |config| config.faults.push(fault)).await
 }
 
-/// What was written over the lost session may be gone from the unit's cache: nobody who stood before
-/// can vouch for it.
+/// Writes over the lost session may be missing from the unit's cache: no other session was open to receive
+/// the report of a reset.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_only_session_that_is_lost_comes_back_and_what_was_not_flushed_is_written_again() {
-    // Twice what is under way at once: half of it was answered, and that was read, before the next went out.
+    // Twice the bytes in flight: half of them were answered, and the answers read, before the next
+    // writes were sent.
     let rig = breaks_at(2 << 20).await;
     let (said, report) = copy_to(&rig.url(), &rig, &["--sessions", "1", "--progress", "plain"]);
     assert!(
@@ -55,8 +56,8 @@ async fn the_only_session_that_is_lost_comes_back_and_what_was_not_flushed_is_wr
     assert_eq!(report["bytes"], IMAGE);
 }
 
-/// What a lost session was writing may still be carried out where no login makes the target drop it. The copy
-/// is complete by then, and its end says what is left.
+/// Writes of a lost session may still be executed if no login makes the target drop that session. The copy is
+/// complete by then, and its last message reports that.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_session_that_nothing_settles_is_told_at_the_end() {
     let rig = Rig::start_with(512, IMAGE as u64, |config| {
@@ -80,7 +81,7 @@ async fn a_lost_session_that_nothing_settles_is_told_at_the_end() {
     assert!(rig.disk.holds(0, &image));
 }
 
-/// What the report notes, of which something is said to people as well.
+/// Returns the notes of the report. Each of them must be among the messages as well.
 fn notes(said: &str, report: &Value) -> Vec<String> {
     let notes = report["notes"].as_array().unwrap().iter();
     let notes: Vec<_> = notes.map(|note| note.as_str().unwrap().to_owned()).collect();
@@ -91,7 +92,7 @@ fn notes(said: &str, report: &Value) -> Vec<String> {
     notes
 }
 
-/// An address of this machine where nothing listens.
+/// Returns an address of this machine where nothing listens.
 async fn dead_portal() -> SocketAddr {
     TcpListener::bind("127.0.0.2:0").await.unwrap().local_addr().unwrap()
 }
@@ -119,7 +120,7 @@ async fn four_sessions_share_the_work() {
     writers.sort_unstable();
     writers.dedup();
     assert_eq!(writers.len(), 4, "a session had nothing to do");
-    // All of them said goodbye.
+    // All sessions have logged out.
     assert_eq!(rig.server.with(|target| target.sessions()), 0);
     rig.assert_clean();
 }
@@ -206,12 +207,12 @@ async fn the_only_session_is_opened_again() {
     rig.assert_clean();
 }
 
-/// A unit with a cache may have been reset meanwhile, and nobody was there to be told. What came
-/// through a pipe was kept until a flush had covered it.
+/// A unit with a cache may have been reset meanwhile, without a session to receive the report. The bytes from
+/// the pipe were kept until a flush had covered them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pipe_goes_on_over_a_session_that_is_lost() {
     let rig = breaks_at(300_000).await;
-    // Some writes end before the session is lost.
+    // A queue depth of 1: some writes end before the session is lost.
     let options = ["--verify", "--json", "--io-size", "64k", "--queue-depth", "1"];
     let mut command = program(&[&["-", &rig.url()], &options[..]].concat());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -248,7 +249,7 @@ async fn a_target_may_want_fewer_connections() {
     rig.assert_clean();
 }
 
-/// A destination is found while the source has yet to answer; it is the source's error that is told.
+/// The destination is opened while the source does not answer yet. The reported error is that of the source.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_units_are_opened_side_by_side() {
     let rig = Rig::start(512, MIB).await;
@@ -264,7 +265,7 @@ async fn two_units_are_opened_side_by_side() {
     refuses(&rig.url(), &nobody, &["destination", &dead.to_string()]);
 }
 
-/// Whoever does not hear warnings finds in the report what they said.
+/// With the log turned off, the report contains the text of the warnings.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_report_says_what_no_warning_did() {
     for (log, is_heard) in [("warn", true), ("off", false)] {

@@ -12,13 +12,13 @@ use crate::support::{
     Folder, Rig, block_copy, ends, fails, object, pattern, program, signal, succeeds,
 };
 
-/// At 1 kbit/s it takes hours.
+/// A copy of this length takes hours at 1 kbit/s.
 const LEN: usize = 4 << 20;
 const CHUNK: usize = 4096;
-/// So nothing is asked of the destination, and what passes is data alone.
+/// With this option nothing is read from the destination, and only data are counted.
 const ASK_NOTHING: &str = "--destination-is-zero";
 
-/// A process that keeps classes, and a connection to it.
+/// Starts a process that keeps classes. Returns it with a connection to it and the path of its socket.
 async fn keeper(folder: &Folder, classes: &str) -> (Child, Orders, String) {
     let (file, socket) = (folder.file("classes.toml", classes.as_bytes()), folder.path("keeper"));
     let child = start(&["--jobs", &file, "--control", &socket]);
@@ -26,14 +26,14 @@ async fn keeper(folder: &Folder, classes: &str) -> (Child, Orders, String) {
     (child, orders, socket)
 }
 
-/// A copy of a pattern to a unit, in a class.
+/// Starts a copy of a pattern to a unit, in a class.
 fn copy(folder: &Folder, rig: &Rig, socket: &str, options: &[&str]) -> Child {
     let image = folder.file("image", &pattern(LEN));
     let both = [&image, &rig.url(), "--io-size", "4k", "--share", socket];
     start(&[&both[..], options].concat())
 }
 
-/// A keeper that is told to end does so, and it is no error.
+/// Ends a keeper by SIGTERM, and checks that it ends without an error.
 async fn is_told_to_end(keeper: Child) {
     signal(&keeper, "-TERM");
     let output = ends(keeper).await;
@@ -83,7 +83,7 @@ async fn an_order_reaches_what_waits_in_another_process() {
     assert_eq!((&client["pid"], &client["class"]), (&copy.id().into(), &Value::Null));
     assert!(client["sent_bytes"].as_u64().unwrap() < LEN as u64, "{status}");
 
-    // The copy's own socket is for the copy.
+    // The copy's control socket takes orders for the copy only.
     let mut own = connect(&own).await;
     let status = own.give("status");
     assert_eq!(status["share"]["connected"], true);
@@ -100,7 +100,7 @@ async fn an_order_reaches_what_waits_in_another_process() {
     is_told_to_end(keeper).await;
 }
 
-/// What is read of one and written to the other counts once; the source keeps to the ceil, also to a new one.
+/// A byte between units counts once. The source keeps to the ceil, also after a change.
 #[tokio::test(flavor = "multi_thread")]
 async fn between_units_each_byte_is_taken_once() {
     let (from, to) = (Rig::start(512, LEN as u64).await, Rig::start(512, LEN as u64).await);
@@ -120,7 +120,7 @@ async fn between_units_each_byte_is_taken_once() {
     is_told_to_end(keeper).await;
 }
 
-/// What a process that is gone was waiting for is not kept for it.
+/// The waiting requests of a killed process are dropped.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_is_killed_waits_no_more() {
     let rig = Rig::start(512, LEN as u64).await;
@@ -136,8 +136,7 @@ async fn one_that_is_killed_waits_no_more() {
     is_told_to_end(keeper).await;
 }
 
-/// A copy from a pipe, in a class if one is named, that has written its first chunk and waits for more; the
-/// keeper has counted that.
+/// Starts a copy from a pipe, and waits until its first chunk is written and counted by the keeper.
 async fn piped(
     rig: &Rig,
     [keeper, own]: [&str; 2],
@@ -156,7 +155,7 @@ async fn piped(
     (copy, input)
 }
 
-/// Kills a keeper, and waits until the copy knows; what it tells of the classes then.
+/// Kills a keeper, and waits until the copy has noticed. Returns its status then.
 async fn is_killed(keeper: Child, copy: &mut Orders) -> Value {
     signal(&keeper, "-KILL");
     ends(keeper).await;
@@ -193,7 +192,7 @@ async fn one_to_which_nothing_is_guaranteed_waits_for_the_next_keeper() {
     let (copy, mut input) = piped(&rig, [&socket, &own], &[], &mut orders).await;
     let mut own = connect(&own).await;
     assert_eq!(is_killed(first, &mut own).await["alone_bit_per_s"], 0);
-    // Some waits in the copy, the rest in the pipe.
+    // A part of the bytes waits in the copy, the rest in the pipe.
     let writer = spawn_blocking(move || input.write_all(&pattern(LEN)[CHUNK..]).unwrap());
     let (second, mut orders, _) = keeper(&folder, classes).await;
     writer.await.unwrap();
@@ -230,7 +229,7 @@ async fn what_cannot_be_shared_is_told_before_anything_is_copied() {
     is_told_to_end(keeper).await;
 }
 
-/// Lines that no copy sends end the connection, and harm nobody else.
+/// Lines that no copy sends end the connection, and affect no other client.
 #[tokio::test(flavor = "multi_thread")]
 async fn nonsense_from_one_that_shares_ends_its_connection() {
     let folder = Folder::new();
@@ -244,7 +243,7 @@ async fn nonsense_from_one_that_shares_ends_its_connection() {
         let mut stream = UnixStream::connect(&socket).unwrap();
         stream.write_all(format!("share\n{lines}").as_bytes()).unwrap();
         let mut said = String::new();
-        // What it did not read makes it a reset.
+        // The keeper closes the connection with unread bytes, which resets it.
         _ = stream.read_to_string(&mut said);
         let mut answers = said.lines().filter(|line| !line.contains("granted"));
         assert!(answers.next().is_some_and(|line| line.contains("limits")), "{said}");

@@ -1,4 +1,4 @@
-//! Files beside a copy: none of them becomes another one, and no other one becomes one of them.
+//! The checkpoint and the digests: no other file is overwritten by them or taken for them.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -11,23 +11,23 @@ fn quiet<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     [arguments, &["--progress", "none"]].concat()
 }
 
-/// What is beside a file under a name that looks like one of ours is somebody's.
+/// A file beside them whose name looks like one of the program's belongs to the user.
 #[test]
 fn names_beside_a_kept_file_are_free() {
     for option in ["--checkpoint", "--digests"] {
         let folder = Folder::new();
         let image = folder.file("image", &pattern(LEN));
-        // The destination.
+        // The name of the destination.
         let (kept, copy) = (folder.path("kept"), folder.path("kept.new"));
         succeeds(&block_copy(&quiet(&[&image, &copy, option, &kept, "--verify"])));
         assert!(fs::read(&copy).unwrap() == pattern(LEN), "{option}");
-        // The source.
+        // The name of the source.
         let (other, copy) = (folder.path("kept"), folder.path("copy"));
         let source = folder.file("other.new", &pattern(LEN));
         fs::remove_file(&other).unwrap();
         succeeds(&block_copy(&quiet(&[&source, &copy, option, &folder.path("other")])));
         assert!([source, copy].iter().all(|file| fs::read(file).unwrap() == pattern(LEN)));
-        // A link that somebody has put there.
+        // A link that a user has put there.
         let (map, victim) = (folder.path("map"), folder.file("victim", b"precious"));
         symlink(&victim, map.clone() + ".new").unwrap();
         succeeds(&block_copy(&quiet(&[&image, &folder.path("third"), option, &map])));
@@ -42,14 +42,14 @@ fn names_beside_a_kept_file_are_free() {
     succeeds(&block_copy(&quiet(&kept)));
     assert!(fs::read_to_string(&map).unwrap().starts_with("# iscsi-copy checkpoint "));
     assert!(fs::read_to_string(&digests).unwrap().starts_with("# iscsi-copy digests "));
-    // Nothing else has come to be there.
+    // No other files were created.
     let mut names: Vec<_> =
         fs::read_dir(folder.path("")).unwrap().map(|it| it.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["copy", "image", "x", "x.new"]);
 }
 
-/// One file under two names is one.
+/// One file under two names is one file.
 #[test]
 fn a_file_has_one_use_whatever_it_is_called() {
     let folder = Folder::new();
@@ -81,7 +81,7 @@ fn a_file_has_one_use_whatever_it_is_called() {
     assert!(fs::read(&image).unwrap() == pattern(LEN));
 }
 
-/// What one job writes is not the file of the jobs, nor what is kept of another one.
+/// A job must not write to the job file, nor to the checkpoint or digests of another job.
 #[test]
 fn jobs_do_not_write_what_is_kept_of_others() {
     let folder = Folder::new();
@@ -110,7 +110,7 @@ fn jobs_do_not_write_what_is_kept_of_others() {
     }
 }
 
-/// Behind a link the file is replaced, and the link stays; what is no file is not waited for.
+/// A link stays, and the file that it leads to is replaced. A FIFO is an error, and is not waited for.
 #[test]
 fn a_link_and_a_pipe_in_the_place_of_a_kept_file() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! Zeros do not travel where they need not, and are zeros all the same.
+//! Zeros are sent only where they must be, and the destination reads as zeros in any case.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
@@ -12,7 +12,7 @@ use crate::support::{
 
 const MIB: u64 = 1 << 20;
 const LEN: u64 = 16 * MIB;
-/// What holds data: a part at the beginning and one in the middle.
+/// The ranges with data: one at the beginning and one in the middle.
 const PARTS: [(u64, usize); 2] = [(0, 64 << 10), (9 * MIB, 128 << 10)];
 const DATA: u64 = 192 << 10;
 /// WRITE (10) and (16), READ (10) and (16), WRITE SAME (10) and (16).
@@ -21,7 +21,7 @@ const READS: [u8; 2] = [0x28, 0x88];
 const WRITE_SAMES: [u8; 2] = [0x41, 0x93];
 const OPTIONS: [&str; 2] = ["--verify", "--json"];
 
-/// A file of [`LEN`] bytes with holes.
+/// Creates a file of [`LEN`] bytes with holes.
 fn sparse_file(folder: &Folder, name: &str) -> String {
     let path = folder.path(name);
     let file = File::create(&path).unwrap();
@@ -32,7 +32,7 @@ fn sparse_file(folder: &Folder, name: &str) -> String {
     path
 }
 
-/// The same as bytes.
+/// Returns the bytes of that file.
 fn image() -> Vec<u8> {
     let folder = Folder::new();
     fs::read(sparse_file(&folder, "image")).unwrap()
@@ -42,12 +42,12 @@ fn allocated(path: &str) -> u64 {
     fs::metadata(path).unwrap().blocks() * 512
 }
 
-/// What is looked at of a unit before anything is written.
+/// Bytes of the destination that are read before anything is written.
 const LOOK: u64 = 10 << 10;
-/// What is looked at of one that is copied from.
+/// Bytes of a source that are read before the copy.
 const FIRST: u64 = 4096 + 512;
 
-/// How many bytes the commands with one of these operation codes have moved.
+/// Returns the number of bytes that the commands with one of these operation codes have moved.
 fn moved(rig: &Rig, codes: [u8; 2]) -> u64 {
     let blocks = |cdb: [u8; 16]| match cdb[0] {
         0x2a | 0x28 => u64::from(u16::from_be_bytes([cdb[7], cdb[8]])),
@@ -67,7 +67,7 @@ fn count(rig: &Rig, codes: [u8; 2]) -> usize {
     })
 }
 
-/// What was sent, made zero, and left as it was.
+/// Returns the bytes in total, and those that were sent, zeroed and skipped.
 fn bytes(report: &Value) -> [u64; 4] {
     ["bytes", "bytes_sent", "bytes_zeroed", "bytes_skipped"].map(|name| {
         let value = &report[name];
@@ -79,7 +79,7 @@ fn bytes(report: &Value) -> [u64; 4] {
 async fn a_sparse_file_to_a_thin_unit_and_back() {
     let (rig, folder) = (Rig::start(512, LEN).await, Folder::new());
     let source = sparse_file(&folder, "image");
-    // The zeros that are verified are known to be there, and not read either.
+    // Zeros that are known to be there are not read for the verification.
     let output = block_copy(&[&[source.as_str(), &rig.url()], &OPTIONS[..]].concat());
     let said = succeeds(&output);
     let zeros = "copied 16 MiB (192 KiB of data, 15.8 MiB of zeros that needed no transfer) in ";
@@ -122,7 +122,7 @@ async fn what_stood_in_the_place_of_a_hole_is_gone() {
     }
 }
 
-/// Old data in a file give way to holes.
+/// Old data in a file are replaced by holes.
 #[test]
 fn a_sparse_file_over_an_older_one() {
     let folder = Folder::new();
@@ -161,7 +161,7 @@ fn a_very_large_file_that_is_nearly_empty() {
     assert!(allocated(&copy) <= 2 * MIB, "the holes are filled");
 }
 
-/// A stream has no holes, but zeros.
+/// A stream has no holes, but it may have zeros.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_with_zeros() {
     let image = image();
@@ -191,7 +191,7 @@ async fn a_stream_with_zeros() {
     }
 }
 
-/// Whoever says so of a destination that has old data is told by verification.
+/// Verification finds a wrong `--destination-is-zero`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_destination_that_is_not_zero_after_all() {
     let (rig, folder) = (Rig::start(512, LEN).await, Folder::new());
@@ -203,7 +203,7 @@ async fn a_destination_that_is_not_zero_after_all() {
     fails(&output, 1, &["verification failed", &at]);
 }
 
-/// Zeros that are data are sent if somebody wants that, holes are not.
+/// Zeros in data are sent if the option asks for it; holes are not.
 #[tokio::test(flavor = "multi_thread")]
 async fn zeros_that_are_sent_as_data() {
     let (rig, folder) = (Rig::start(512, LEN).await, Folder::new());
@@ -220,7 +220,7 @@ async fn zeros_that_are_sent_as_data() {
     rig.assert_clean();
 }
 
-/// A stream gets all bytes, whatever is known of it.
+/// A stream receives all bytes, whatever the source reports.
 #[tokio::test(flavor = "multi_thread")]
 async fn to_standard_output() {
     let (rig, image) = (Rig::start(512, LEN).await, image());

@@ -10,10 +10,10 @@ use crate::support::{Folder, Rig, ends, pattern, program, signal, until};
 /// A write of this length has three parts at the limit of 20 Mbit/s.
 const IO: usize = 256 << 10;
 const LEN: usize = 16 * IO;
-/// Longer than a part of a write waits for its rate, so that one is in flight while others wait.
+/// Longer than a part of a write waits for its rate, so that one part is in flight while others wait.
 const FAR: Duration = Duration::from_millis(150);
 
-/// A copy from a pipe that stays open, with messages for people.
+/// Starts a copy from a pipe that stays open, with messages for people.
 fn start(rig: &Rig, options: &[&str]) -> Child {
     let url = rig.url();
     let ends = ["-", &url, "--io-size", "256k", "--sessions", "1", "--progress", "plain"];
@@ -21,7 +21,8 @@ fn start(rig: &Rig, options: &[&str]) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// A write that is aborted may have received the report of a reset, so that the flush would count all of them as lost.
+/// An aborted write may have received the report of a reset. Then the flush would have to count all writes as
+/// lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_in_flight_are_completed_and_none_is_aborted() {
     let limit = ["--rate-limit", "20mbit"];
@@ -39,7 +40,7 @@ async fn writes_in_flight_are_completed_and_none_is_aborted() {
         let mut orders = connect(&socket).await;
         let mut input = child.stdin.take().unwrap();
         let writing = std::thread::spawn(move || {
-            // The program ends before it has read all of it.
+            // A write error is expected: the program ends before it has read everything.
             drop(input.write_all(&pattern(LEN)));
             input
         });

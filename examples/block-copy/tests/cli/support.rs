@@ -1,4 +1,4 @@
-//! A target on loopback, files of a test's own, and the program.
+//! A target on loopback, temporary files, and the program.
 
 use std::fs;
 use std::io::{ErrorKind, PipeReader, Write};
@@ -28,7 +28,7 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// A target with a unit of `bytes`, a multiple of `block_size`.
+    /// Starts a target with a unit of `bytes`, a multiple of `block_size`.
     pub(crate) async fn start(block_size: u32, bytes: u64) -> Self {
         Self::start_with(block_size, bytes, |_| {}).await
     }
@@ -45,12 +45,13 @@ impl Rig {
         Self { server: Server::start(Target::new(config)).await.unwrap(), disk }
     }
 
-    /// The same target a long way off: each of its answers is so much later.
+    /// Starts a distant target: each of its answers is delayed by `delay`.
     pub(crate) async fn start_far(block_size: u32, bytes: u64, delay: Duration) -> Self {
         Self::start_at("127.0.0.1", block_size, bytes, delay).await
     }
 
-    /// A target at an address that no other test uses, so that its port stays free after the target has stopped.
+    /// Starts a target at an address that no other test uses, so that its port stays free after the target
+    /// has stopped.
     pub(crate) async fn start_apart(block_size: u32, bytes: u64) -> Self {
         Self::start_at("127.0.0.78", block_size, bytes, Duration::ZERO).await
     }
@@ -61,7 +62,7 @@ impl Rig {
         Self { server: Server::start_at((address, 0), target, delay).await.unwrap(), disk }
     }
 
-    /// The bytes of all WRITE (10) and (16) that the target has seen.
+    /// Returns the bytes of all WRITE (10) and (16) that the target has received.
     pub(crate) fn written(&self) -> u64 {
         let blocks = |cdb: &[u8]| match cdb[0] {
             0x2a => u64::from(u16::from_be_bytes([cdb[7], cdb[8]])),
@@ -74,37 +75,38 @@ impl Rig {
         blocks * u64::from(self.disk.block_size())
     }
 
-    /// The URL of the unit.
+    /// Returns the URL of the unit.
     pub(crate) fn url(&self) -> String {
         self.at(&format!("/{TARGET}/0"))
     }
 
-    /// The URL of a path behind the portal.
+    /// Returns the URL of a path at the portal.
     pub(crate) fn at(&self, path: &str) -> String {
         format!("iscsi://{}{path}", self.server.address())
     }
 
-    /// Everything the initiator did was right.
+    /// Checks that the initiator has broken no rule.
     pub(crate) fn assert_clean(&self) {
         let violations = self.server.with(|target| target.violations().to_vec());
         assert!(violations.is_empty(), "{violations:#?}");
     }
 }
 
-/// A target with a unit that is no other test's, which may copy at the same time.
+/// Returns the configuration of a target with a unit of its own serial number: other tests may copy at the
+/// same time.
 fn target(disk: &RamDisk) -> TargetConfig {
     let mut config = TargetConfig::new(TARGET, disk.clone());
     config.units.values_mut().for_each(|unit| unit.serial = serial());
     config
 }
 
-/// A serial number that no other unit of a test has.
+/// Returns a serial number that no other unit of a test has.
 pub(crate) fn serial() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     format!("{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A folder of the test's own, which disappears with it.
+/// A temporary folder, which is removed when it is dropped.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -112,7 +114,8 @@ impl Folder {
         Self::below(&std::env::temp_dir())
     }
 
-    /// One for small files that wait for no disk, where the machine has memory for them.
+    /// Creates a folder in memory if the machine has one there, for small files that must not wait for a
+    /// disk.
     pub(crate) fn in_memory() -> Self {
         let memory = Path::new("/dev/shm");
         if memory.is_dir() { Self::below(memory) } else { Self::new() }
@@ -122,7 +125,7 @@ impl Folder {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("block-copy-test-{}-{number}", std::process::id()));
-        // One that was killed has left its own, and ids of processes come again.
+        // A killed test leaves its folder, and process ids are used again.
         drop(fs::remove_dir_all(&path));
         fs::create_dir(&path).unwrap();
         Self(path)
@@ -132,7 +135,7 @@ impl Folder {
         self.0.join(name).to_str().unwrap().to_owned()
     }
 
-    /// A file with this content.
+    /// Creates a file with this content, and returns its path.
     pub(crate) fn file(&self, name: &str, content: &[u8]) -> String {
         fs::write(self.0.join(name), content).unwrap();
         self.path(name)
@@ -145,13 +148,13 @@ impl Drop for Folder {
     }
 }
 
-/// Bytes that tell their place: no two blocks are alike.
+/// Returns bytes that depend on their offset: no two blocks are equal.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
     let word = |at: u64| (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
     (0..).flat_map(word).take(len).collect()
 }
 
-/// The program, with nothing from the environment that could matter.
+/// Returns the command of the program, without environment variables that affect it.
 pub(crate) fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_block-copy"));
     for variable in ["USERNAME", "PASSWORD", "TARGET_USERNAME", "TARGET_PASSWORD"] {
@@ -162,13 +165,13 @@ pub(crate) fn program(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs the program to its end, where no file may become longer than so many units of 512 bytes: a longer write
-/// fails, as on a full disk.
+/// Runs the program to its end with a limit of `units` times 512 bytes for each file. A longer write fails,
+/// as on a full disk.
 pub(crate) fn block_copy_within(units: u64, arguments: &[&str]) -> Output {
     through_shell(&format!("trap '' XFSZ; ulimit -f {units}"), arguments).output().unwrap()
 }
 
-/// The program, started by a shell that has done this before.
+/// Returns the command of a shell that executes `before` and then the program.
 pub(crate) fn through_shell(before: &str, arguments: &[&str]) -> Command {
     let program = program(arguments);
     let mut shell = Command::new("sh");
@@ -186,7 +189,7 @@ pub(crate) fn block_copy(arguments: &[&str]) -> Output {
     program(arguments).output().unwrap()
 }
 
-/// Runs the program with something on standard input, as a pipe.
+/// Runs the program with `input` from a pipe on standard input.
 pub(crate) fn block_copy_with_input(arguments: &[&str], input: &[u8]) -> Output {
     let mut command = program(arguments);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -199,16 +202,16 @@ pub(crate) fn block_copy_with_input(arguments: &[&str], input: &[u8]) -> Output 
     })
 }
 
-/// Sends a signal to a program of this test's own.
+/// Sends a signal to a program that this test has started.
 pub(crate) fn signal(child: &Child, name: &str) {
     let status = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
     assert!(status.success());
 }
 
-/// Much longer than anything should take that a test waits for.
+/// Time limit of anything that a test waits for, much longer than it should take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until something holds that the program brings about.
+/// Waits until `holds` returns true because of the program.
 pub(crate) async fn until(child: &mut Child, mut holds: impl FnMut() -> bool) {
     let held = soon(async {
         while !holds() {
@@ -223,13 +226,13 @@ pub(crate) async fn until(child: &mut Child, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Waits for what should come soon; `None` if it does not.
+/// Waits for work that should end soon. Returns `None` if it does not.
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> Option<T> {
     timeout(PATIENCE, work).await.ok()
 }
 
-/// Listens at the address of a stopped target. Retries while the address is in use: a child that another test has forked keeps the
-/// old socket open until its exec.
+/// Listens at the address of a stopped target. Retries while the address is in use: a child that another test
+/// has forked keeps the old socket open until its exec.
 pub(crate) async fn listen_again(address: SocketAddr) -> TcpListener {
     let listening = async {
         loop {
@@ -244,7 +247,7 @@ pub(crate) async fn listen_again(address: SocketAddr) -> TcpListener {
     soon(listening).await.expect("the place is taken")
 }
 
-/// Waits for the end of a program that has no reason to go on.
+/// Waits for the end of a program that should end.
 pub(crate) async fn ends(child: Child) -> Output {
     let id = child.id().to_string();
     let mut end = tokio::task::spawn_blocking(|| child.wait_with_output().unwrap());
@@ -255,7 +258,7 @@ pub(crate) async fn ends(child: Child) -> Output {
     output.unwrap()
 }
 
-/// A pipe that takes nothing more, as long as there is its reader.
+/// Returns a full pipe. It stays full as long as its reader is open.
 pub(crate) async fn full_pipe() -> (PipeReader, OwnedFd) {
     let (reader, writer) = std::io::pipe().unwrap();
     let writer = pipe::Sender::from_owned_fd(writer.into()).unwrap();
@@ -264,14 +267,14 @@ pub(crate) async fn full_pipe() -> (PipeReader, OwnedFd) {
     (reader, writer.into_blocking_fd().unwrap())
 }
 
-/// The program did what it should; its standard error.
+/// Checks that the program has succeeded, and returns its standard error.
 pub(crate) fn succeeds(output: &Output) -> String {
     let said = String::from_utf8(output.stderr.clone()).unwrap();
     assert!(output.status.success(), "{:?}: {said}", output.status);
     said
 }
 
-/// The program failed with this status, and told why in a single line that says all of `parts`.
+/// Checks that the program failed with this status, and wrote a single line that contains all of `parts`.
 pub(crate) fn fails(output: &Output, status: i32, parts: &[&str]) {
     let said = String::from_utf8(output.stderr.clone()).unwrap();
     assert_eq!(output.status.code(), Some(status), "{said}");
@@ -284,7 +287,7 @@ pub(crate) fn fails(output: &Output, status: i32, parts: &[&str]) {
     assert!(!message.contains("panicked") && !message.contains("hunter"), "{message}");
 }
 
-/// The object on standard output.
+/// Returns the object on standard output.
 pub(crate) fn object(output: &Output) -> Value {
     let text = std::str::from_utf8(&output.stdout).unwrap();
     assert_eq!(text.lines().count(), 1, "{text}");
@@ -293,7 +296,7 @@ pub(crate) fn object(output: &Output) -> Value {
     object
 }
 
-/// Runs a copy that fails with status 1 and these words.
+/// Runs a copy that must fail with status 1 and a message that contains `parts`.
 pub(crate) fn refuses(source: &str, destination: &str, parts: &[&str]) {
     fails(&block_copy(&[source, destination, "--progress", "none"]), 1, parts);
 }

@@ -1,4 +1,4 @@
-//! Verification finds what the unit has made of the data, and says where.
+//! Verification finds data that the unit has changed, and reports where.
 
 use iscsi_testkit::fault::{Effect, Fault};
 use iscsi_testkit::opcode::Opcode;
@@ -8,24 +8,24 @@ use crate::support::{Folder, Rig, block_copy, block_copy_with_input, fails, patt
 const CHUNK: usize = 4096;
 const OPTIONS: [&str; 7] =
     ["--verify", "--io-size", "4k", "--queue-depth", "1", "--progress", "none"];
-/// The byte within its chunk that changes on its way.
+/// Offset of the byte within its chunk that is changed.
 const BYTE: usize = 1234;
 
-/// Where the bytes come from.
+/// The source of the bytes.
 #[derive(Clone, Copy)]
 enum From {
     File,
     Input,
 }
 
-/// A unit on which one byte of the third chunk goes wrong: a write of a chunk is one PDU, and with
-/// a queue of one they come in order.
+/// Starts a unit that changes one byte of the third chunk. A write of a chunk is one PDU, and with a queue
+/// depth of one the writes come in order.
 async fn corrupting(image: &[u8], from: From) -> Rig {
     let rig = Rig::start(512, 1 << 20).await;
     let folder = Folder::new();
     let source = folder.file("image", image);
     let url = rig.url();
-    // Which command is the first write depends on what there is to be asked before.
+    // The number of the first write depends on the commands before it.
     succeeds(&match from {
         From::File => block_copy(&[&[source.as_str(), &url], &OPTIONS[..]].concat()),
         From::Input => block_copy_with_input(&[&["-", &url], &OPTIONS[..]].concat(), image),

@@ -16,12 +16,12 @@ use crate::support::{Folder, Rig, TARGET, block_copy, fails, object, pattern, se
 const CHUNK: usize = 64 << 10;
 const LEN: usize = 8 << 20;
 
-/// Two units, known by their numbers.
+/// Starts two units, which are identified by their numbers.
 async fn rigs() -> [Rig; 2] {
     [unit(1, Duration::ZERO).await, unit(2, Duration::ZERO).await]
 }
 
-/// A unit that is known by its number, so far off.
+/// Starts a unit that is identified by its number, with delayed answers.
 async fn unit(number: u64, delay: Duration) -> Rig {
     let disk = RamDisk::new(512, LEN as u64 / 512);
     let mut config = TargetConfig::new(TARGET, disk.clone());
@@ -88,7 +88,7 @@ async fn an_image_goes_to_both_units_and_back() {
     rigs.iter().for_each(Rig::assert_clean);
 }
 
-/// A member that has lost what was not flushed gets that once more.
+/// The writes that a member has lost before a flush are repeated.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_loss_of_one_unit_is_made_good() {
     let (rigs, folder) = (rigs().await, Folder::new());
@@ -107,7 +107,7 @@ async fn a_loss_of_one_unit_is_made_good() {
     assert_eq!(rigs[1].disk.unflushed_blocks(), 0);
 }
 
-/// What a medium does not give is left out, and nothing of what lies beside it on the other unit.
+/// Unreadable blocks are skipped, without the blocks beside them on the other unit.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bad_block_of_one_unit_is_left_out_alone() {
     let (rigs, folder) = (rigs().await, Folder::new());
@@ -128,7 +128,7 @@ async fn a_bad_block_of_one_unit_is_left_out_alone() {
     fails(&output, 1, &["source: member 1 (naa.3000000000000002): "]);
 }
 
-/// A checkpoint is of these units in this order, with this chunk.
+/// A checkpoint is valid for these units in this order, with this chunk size.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_checkpoint_knows_its_volume_again() {
     let (rigs, folder) = (rigs().await, Folder::new());

@@ -1,4 +1,4 @@
-//! Pieces of the device that are in memory.
+//! Chunks of the device that are in memory.
 
 use std::ops::Range;
 
@@ -6,13 +6,13 @@ use bytes::Bytes;
 use quick_cache::unsync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
-/// The length of a piece, bytes, unless blocks are longer: what is read beside that was not asked for.
+/// Least bytes of a chunk. Longer chunks would read more bytes that were not requested.
 const CHUNK_LEN: u64 = 4096;
 
-/// The share of memory for what was asked for more than once: the rest is for what comes next.
+/// Share of the memory for data that were requested more than once. The rest is for new data.
 const HOT_SHARE: f64 = 0.5;
 
-/// Pieces of equal length, each a copy of its own, so that what is in memory is what is counted.
+/// Chunks of equal length. Each is a separate copy, so that the memory in use is what is counted.
 #[derive(Debug)]
 pub(super) struct Chunks {
     len: u64,
@@ -20,7 +20,7 @@ pub(super) struct Chunks {
     cache: Cache<u64, Bytes, ByLength>,
 }
 
-/// A piece weighs as much as it has bytes.
+/// Weighs a chunk by its bytes.
 #[derive(Clone, Debug)]
 struct ByLength;
 
@@ -44,18 +44,18 @@ impl Chunks {
         Self { len, capacity, cache }
     }
 
-    /// Bytes of the device.
+    /// Returns the bytes of the device.
     pub(super) const fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// Bytes that are kept.
+    /// Returns the bytes in memory.
     #[cfg(test)]
     pub(super) fn weight(&self) -> u64 {
         self.cache.weight()
     }
 
-    /// The whole pieces from the first to the last one of a range that are not there, as bytes.
+    /// Returns the bytes from the first missing chunk of a range to the last one, in whole chunks.
     pub(super) fn missing(&self, range: &Range<u64>) -> Option<Range<u64>> {
         let mut missing = self.numbers(range).filter(|number| self.cache.get(number).is_none());
         let first = missing.next()?;
@@ -63,7 +63,7 @@ impl Chunks {
         Some(first * self.len..((last + 1) * self.len).min(self.capacity))
     }
 
-    /// How many bytes of a range are there.
+    /// Returns how many bytes of a range are in memory.
     pub(super) fn present(&self, range: &Range<u64>) -> u64 {
         let there = self.numbers(range).filter(|number| self.cache.contains_key(number));
         there
@@ -74,7 +74,7 @@ impl Chunks {
             .sum()
     }
 
-    /// Copies what is there of a range.
+    /// Copies the bytes of a range that are in memory.
     pub(super) fn copy(&self, range: &Range<u64>, buffer: &mut [u8]) {
         for number in self.numbers(range) {
             if let Some(chunk) = self.cache.peek(&number) {
@@ -83,7 +83,7 @@ impl Chunks {
         }
     }
 
-    /// Keeps bytes that begin with a piece, and end with one or with the device.
+    /// Adds data that begin with a chunk, and end with a chunk or the device.
     pub(super) fn insert(&mut self, start: u64, data: &[u8]) {
         let step = usize::try_from(self.len).unwrap_or(usize::MAX);
         for (number, chunk) in (start / self.len..).zip(data.chunks(step)) {
@@ -91,7 +91,7 @@ impl Chunks {
         }
     }
 
-    /// Forgets the pieces that a range touches.
+    /// Removes the chunks that a range touches.
     pub(super) fn remove(&mut self, range: &Range<u64>) {
         let numbers = range.start / self.len..range.end.div_ceil(self.len);
         if numbers.end - numbers.start > self.cache.len() as u64 {
@@ -108,7 +108,7 @@ impl Chunks {
     }
 }
 
-/// Copies bytes that begin at `at` into a buffer that begins at `offset`, as far as they meet.
+/// Copies the overlap of `bytes`, which begin at `at`, into a buffer that begins at `offset`.
 pub(super) fn copy_overlap(at: u64, bytes: &[u8], offset: u64, buffer: &mut [u8]) {
     let start = at.max(offset);
     let end = (at + bytes.len() as u64).min(offset + buffer.len() as u64);

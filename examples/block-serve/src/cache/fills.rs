@@ -1,30 +1,30 @@
-//! Reads of the device that memory is filled from, and whether what they bring is still so.
+//! Reads that fill the cache, and whether their data may be cached.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 
-/// A read that is under way.
+/// A read in flight.
 #[derive(Debug)]
 pub(super) struct Fill {
     pub(super) range: Range<u64>,
-    /// Closed at its end.
+    /// Closed at the end of the read.
     end: Semaphore,
 }
 
 impl Fill {
-    /// Waits for its end.
+    /// Waits for the end of the read.
     pub(super) async fn ended(&self) {
-        // It has no permits, so this ends when it is closed.
+        // There are no permits, so this ends when the semaphore is closed.
         drop(self.end.acquire().await);
     }
 }
 
-/// Those that are under way.
+/// The reads in flight.
 #[derive(Debug, Default)]
 pub(super) struct Fills {
-    /// What they bring may be kept.
+    /// The reads whose data may be cached.
     sound: Vec<Arc<Fill>>,
 }
 
@@ -35,12 +35,12 @@ impl Fills {
         fill
     }
 
-    /// One that will bring a part of the range.
+    /// Returns a read that will cache a part of the range.
     pub(super) fn overlapping(&self, range: &Range<u64>) -> Option<Arc<Fill>> {
         self.sound.iter().find(|fill| overlap(&fill.range, range)).cloned()
     }
 
-    /// What they bring of these bytes is of the past.
+    /// Marks the data of the range as outdated, so that they are not cached.
     pub(super) fn spoil(&mut self, range: &Range<u64>) {
         self.sound.retain(|fill| !overlap(&fill.range, range));
     }

@@ -1,11 +1,11 @@
-//! Which parts of the device hold data, as far as it was asked.
+//! The extents that the device has reported.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use iscsi_initiator::device::{Extent, ExtentState};
 
-/// More extents than that are forgotten.
+/// Most extents. When there would be more, they are removed.
 const MAX_EXTENTS: usize = 1 << 16;
 
 /// Extents by their first byte, without overlaps.
@@ -13,7 +13,8 @@ const MAX_EXTENTS: usize = 1 << 16;
 pub(super) struct KnownExtents(BTreeMap<u64, Extent>);
 
 impl KnownExtents {
-    /// What is known of a range from its first byte on, in so many extents at most, which may be less than all of it.
+    /// Returns the known extents from the first byte of a range on, at most `most`. They may end before the
+    /// range. Returns `None` if the first byte is unknown.
     pub(super) fn of(&self, range: &Range<u64>, most: usize) -> Option<Vec<Extent>> {
         let (_, first) = self.0.range(..=range.start).next_back()?;
         let mut at = range.start;
@@ -27,7 +28,7 @@ impl KnownExtents {
         (!extents.is_empty()).then_some(extents)
     }
 
-    /// Learns of extents that the device has told.
+    /// Adds extents that the device has reported.
     pub(super) fn insert(&mut self, extents: &[Extent]) {
         let (Some(first), Some(last)) = (extents.first(), extents.last()) else { return };
         if self.0.len() + extents.len() > MAX_EXTENTS {
@@ -38,7 +39,7 @@ impl KnownExtents {
         self.0.extend(room.map(|extent| (extent.offset, *extent)));
     }
 
-    /// What was known of a range is so no longer; what is known instead.
+    /// Replaces the extents of a range by one in this `state`, or removes them.
     pub(super) fn replace(&mut self, range: &Range<u64>, state: Option<ExtentState>) {
         if self.0.is_empty() || range.is_empty() {
             return;
@@ -47,7 +48,7 @@ impl KnownExtents {
         if let Some(state) = state {
             let mut extent = Extent::new(range.start, range.end - range.start, state);
             let before = self.0.range(..range.start).next_back().map(|(_, before)| *before);
-            // A writer who goes on leaves one extent and not many.
+            // Sequential writes result in one extent.
             if let Some(before) = before.filter(|it| it.end() == range.start && it.state == state) {
                 extent = Extent::new(before.offset, before.len + extent.len, state);
             }
@@ -59,14 +60,14 @@ impl KnownExtents {
         self.0.len()
     }
 
-    /// From the first byte of which something is known to the last.
+    /// Returns the range from the first known byte to the last one.
     pub(super) fn hull(&self) -> Option<Range<u64>> {
         let (first, _) = self.0.first_key_value()?;
         let (_, last) = self.0.last_key_value()?;
         Some(*first..last.end())
     }
 
-    /// The parts of a range of which something is known.
+    /// Returns the known parts of a range.
     pub(super) fn overlapping(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         let first = self.0.range(..range.start).next_back().map(|(start, _)| *start);
         let near = self.0.range(first.unwrap_or(range.start)..range.end.max(range.start));
@@ -91,7 +92,7 @@ impl KnownExtents {
     }
 }
 
-/// The parts of extents within a range; neighbours in the same state are one.
+/// Returns the parts of extents within a range. Adjacent extents in the same state are merged.
 pub(super) fn cut(extents: &[Extent], range: &Range<u64>) -> Vec<Extent> {
     let mut result: Vec<Extent> = Vec::new();
     for extent in extents {

@@ -1,31 +1,32 @@
-//! Readers who go on where they have ended, and what to read ahead of them.
+//! Sequential readers, and the ranges to read ahead of them.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// How many readers are known at a time.
+/// Most readers that are known at the same time.
 const MAX_STREAMS: usize = 16;
-/// The first bytes that are read ahead, and the most.
+/// Bytes that are read ahead of a reader at first, and at most.
 const MIN_AHEAD: u64 = 128 << 10;
 const MAX_AHEAD: u64 = 8 << 20;
-/// A reader with several requests under way may be so far from where the last one has ended, bytes.
+/// Bytes by which a read may differ from the end of the previous one, for a reader with several requests in
+/// flight.
 const DISTANCE: u64 = 128 << 10;
 
-/// The readers, the one that was heard of last at the end.
+/// The readers, the most recent one last.
 #[derive(Debug)]
 pub(super) struct Streams {
     streams: VecDeque<Stream>,
-    /// The most bytes ahead of one.
+    /// Most bytes that are read ahead of one reader.
     max_ahead: u64,
 }
 
 #[derive(Debug)]
 struct Stream {
-    /// Where its furthest request has ended.
+    /// End of its furthest request.
     next: u64,
-    /// Up to where was read ahead.
+    /// End of the range that was read ahead.
     ahead: u64,
-    /// How far ahead of it is read, bytes; 0 until it has gone on once.
+    /// Bytes to read ahead; 0 before its second request.
     window: u64,
 }
 
@@ -34,7 +35,7 @@ impl Streams {
         Self { streams: VecDeque::new(), max_ahead: max_ahead.min(MAX_AHEAD) }
     }
 
-    /// A read of these bytes; what to read ahead of it.
+    /// Records a read. Returns the range to read ahead.
     pub(super) fn advance(&mut self, range: &Range<u64>) -> Option<Range<u64>> {
         let goes_on = |stream: &Stream| {
             range.start.abs_diff(stream.next) <= if stream.window == 0 { 0 } else { DISTANCE }

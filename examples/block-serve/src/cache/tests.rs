@@ -1,4 +1,4 @@
-//! The memory before a device that is slow, and counts what it is asked for.
+//! Tests of the cache in front of a slow device that counts its requests.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,14 +13,14 @@ use super::*;
 #[derive(Debug)]
 struct Slow {
     content: Mutex<Vec<u8>>,
-    /// Bytes that it has.
+    /// Bytes of the device.
     capacity: AtomicU64,
-    /// What was read of it, in order.
+    /// The ranges that were read, in order.
     reads: Mutex<Vec<Range<u64>>>,
     questions: AtomicU64,
     fails: AtomicBool,
     attentions: AtomicU64,
-    /// How often it was asked whether it is what it was, and has something to tell then.
+    /// How often it was asked to confirm that it is the same. With `has_news` it then has a report.
     confirmations: AtomicU64,
     has_news: AtomicBool,
 }
@@ -46,12 +46,12 @@ impl Slow {
         self.reads.lock().unwrap().len()
     }
 
-    /// All of it becomes something else by other hands.
+    /// Changes the whole content, as another host does.
     fn becomes(&self, byte: u8) {
         self.content.lock().unwrap().fill(byte);
     }
 
-    /// It tells of itself.
+    /// Reports a change.
     fn tells(&self) {
         self.attentions.fetch_add(1, Ordering::SeqCst);
     }
@@ -72,7 +72,7 @@ impl Device for Slow {
         self.attentions.load(Ordering::SeqCst)
     }
 
-    /// The bytes are those of the middle of the time that it takes.
+    /// Returns the data as they are in the middle of the time that the read takes.
     fn read_into(&self, offset: u64, mut buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
         Box::pin(async move {
             self.reads.lock().unwrap().push(offset..offset + buffer.len() as u64);
@@ -157,7 +157,7 @@ async fn what_was_read_is_not_read_again() {
     let other = cache.handle(Arc::<Slow>::clone(&slow));
     check(&other, &slow, 6000, 10).await;
     assert_eq!(slow.reads(), 1);
-    // One piece of it is missing.
+    // One chunk of it is missing.
     check(&cache, &slow, 9000, 8000).await;
     assert_eq!(slow.reads.lock().unwrap()[1], 12_288..20_480);
     let stats = cache.stats();
@@ -178,7 +178,7 @@ async fn what_was_written_is_read_anew() {
 
 #[tokio::test(start_paused = true)]
 async fn a_read_that_meets_a_write_leaves_nothing_old() {
-    // The write begins before the read, while it is under way, or ends in it.
+    // The write begins before the read, while it is in flight, or ends during it.
     for begins in 0..40 {
         let slow = Slow::new();
         let cache = Arc::new(cached(&slow, 1 << 20));
@@ -212,7 +212,7 @@ async fn who_reads_on_finds_it_read_ahead() {
     let cache = cached(&slow, 2 << 20);
     for offset in (0..LEN).step_by(8192) {
         check(&cache, &slow, offset, 8192).await;
-        // The reader has something to do, too.
+        // The reader takes time between its reads.
         sleep(Duration::from_millis(2)).await;
     }
     assert!(slow.reads() < 40, "{} reads of {}", slow.reads(), LEN / 8192);
@@ -244,7 +244,7 @@ async fn after_a_failure_nothing_old_is_believed() {
     assert_eq!(slow.reads(), 2);
     check(&cache, &slow, 16_384, 8192).await;
     cache.write_at(4090, vec![Bytes::from_static(b"late")]).await.unwrap_err();
-    // The device carries it out after all.
+    // The device executes the failed write after all.
     check(&cache, &slow, 0, 8192).await;
     slow.content.lock().unwrap()[4090..4094].copy_from_slice(b"late");
     check(&cache, &slow, 0, 8192).await;
@@ -252,12 +252,12 @@ async fn after_a_failure_nothing_old_is_believed() {
     let questions = slow.questions.load(Ordering::Relaxed);
     cache.extents(4090, 4).await.unwrap();
     assert_eq!(slow.questions.load(Ordering::Relaxed), questions + 1, "so are its extents");
-    // What it has nothing to do with is kept all the same.
+    // Chunks that the write does not touch stay in memory.
     let reads = slow.reads();
     check(&cache, &slow, 16_384, 8192).await;
     check(&cache, &slow, 4096, 4096).await;
     assert_eq!(slow.reads(), reads);
-    // A later write of the same bytes comes after it.
+    // A later write of the same bytes comes after the failed one.
     slow.fails.store(false, Ordering::Relaxed);
     cache.write_at(4096 - 512, vec![Bytes::from(vec![9; 512])]).await.unwrap();
     for _ in 0..2 {
@@ -282,7 +282,7 @@ async fn extents_are_asked_for_once_until_they_change() {
         [hole(0, 65_536), data, hole(131_072, 65_536)]
     );
     assert_eq!(slow.questions.load(Ordering::Relaxed), 1);
-    // A question that is under way when a write ends says nothing of it.
+    // An answer about extents that was in flight when a write ended is not cached.
     cache.clear();
     let question = cache.extents(0, 4096);
     let (_, written) = tokio::join!(question, cache.write_at(0, vec![Bytes::from_static(b"x")]));
@@ -306,7 +306,7 @@ async fn what_the_device_tells_of_itself_ends_what_was_kept() {
         check(&other, &slow, 0, 8192).await;
         other.extents(0, 8192).await.unwrap();
     }
-    // What was read since is kept again.
+    // Data that were read after the report are cached.
     assert_eq!((slow.reads(), slow.questions.load(Ordering::Relaxed)), (2, 2));
 }
 
@@ -324,7 +324,7 @@ async fn what_was_being_read_when_the_device_told_of_itself_is_not_kept() {
         sleep(Duration::from_millis(told_after)).await;
         slow.becomes(0xaa);
         slow.tells();
-        // It waits for no read of before.
+        // It waits for no read that began before the report.
         check(&cache, &slow, 4096, 4096).await;
         reads.await.unwrap();
         check(&cache, &slow, 4096, 4096).await;
@@ -348,7 +348,7 @@ async fn a_read_that_the_device_tells_of_itself_in_is_of_one_time() {
     assert_eq!(read.await.unwrap(), vec![2; 16_384]);
 }
 
-/// SAM-5 §5.14: the unit tells at the next command.
+/// The unit reports at the next command (SAM-5 §5.14).
 #[tokio::test(start_paused = true)]
 async fn a_device_is_asked_for_news_while_all_is_found_in_memory() {
     let slow = Slow::new();
@@ -360,14 +360,14 @@ async fn a_device_is_asked_for_news_while_all_is_found_in_memory() {
     }
     assert_eq!(slow.reads(), 1);
     assert!((10..=12).contains(&confirmed()), "{}", confirmed());
-    // Who reads something else asks by that.
+    // A request for other data is enough.
     let before = confirmed();
     for at in 1..60 {
         sleep(Duration::from_secs(1)).await;
         check(&cache, &slow, at * 32_768, 4096).await;
     }
     assert_eq!(confirmed(), before);
-    // Nobody reads, so nobody asks.
+    // Without reads, no request is sent.
     sleep(Duration::from_secs(3600)).await;
     assert_eq!(confirmed(), before);
     slow.becomes(0xaa);

@@ -1,4 +1,4 @@
-//! What failed changes may still become of the device.
+//! Ranges of failed changes, which the device may still execute.
 
 use std::ops::Range;
 
@@ -6,18 +6,19 @@ use iscsi_initiator::device::{Extent, ExtentState};
 
 use super::known_extents::KnownExtents;
 
-/// More parts than that count as one, with all between them.
+/// Most ranges. If there are more, they are merged into one, with all bytes between them.
 const MAX_PARTS: usize = 4096;
 
-/// The parts of the device that nothing is kept of: a change of them has failed, and may still be carried out,
-/// until a later one of the same bytes has ended well.
+/// The ranges that are not cached: a change of them has failed, and may still be executed, until a later
+/// change of the same bytes has succeeded.
 ///
-/// That one comes after what was given up before, as every [`Device`](iscsi_initiator::device::Device) says.
+/// The later change comes after all that were given up before, as every
+/// [`Device`](iscsi_initiator::device::Device) guarantees.
 #[derive(Debug, Default)]
 pub(super) struct Uncertain(KnownExtents);
 
 impl Uncertain {
-    /// A change of these bytes has failed.
+    /// Records a failed change of a range.
     pub(super) fn add(&mut self, range: &Range<u64>) {
         self.insert(range);
         if self.0.len() > MAX_PARTS
@@ -27,12 +28,12 @@ impl Uncertain {
         }
     }
 
-    /// A change of these bytes has ended well.
+    /// Records a change of a range that succeeded.
     pub(super) fn settle(&mut self, range: &Range<u64>) {
         self.0.replace(range, None);
     }
 
-    /// The parts of a range that nothing is kept of.
+    /// Returns the parts of a range that are not cached.
     pub(super) fn within(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         self.0.overlapping(range)
     }

@@ -1,4 +1,4 @@
-//! Writes that failed after their answer, and who was told (as errseq does for fsync).
+//! Writes that failed after their answer, and the handles that have reported them (as errseq does for fsync).
 
 use std::io;
 
@@ -10,13 +10,13 @@ use thiserror::Error;
 pub(super) struct Failures {
     count: u64,
     last: Option<DeviceError>,
-    /// Whether a handle has reported the last one.
+    /// Whether a handle has reported the last failure.
     is_told: bool,
-    /// Those since a change went well.
+    /// Failures since the last change that succeeded.
     run: Run,
 }
 
-/// Changes in a row that have failed, most often because the target is away.
+/// Consecutive failed changes, most often because the target is away.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Run {
     pub(super) writes: u64,
@@ -24,8 +24,8 @@ pub(super) struct Run {
 }
 
 impl Failures {
-    /// A change of so many bytes has failed. Whether it is the first since one went well: of those that follow it, which
-    /// most often fail for the same reason, the log has the number alone.
+    /// Records a failed change of `bytes`. Returns whether it is the first after one that succeeded: further
+    /// ones most often fail for the same reason, and the log has only their number.
     pub(super) fn add(&mut self, error: DeviceError, bytes: u64) -> bool {
         self.count += 1;
         (self.last, self.is_told) = (Some(error), false);
@@ -34,22 +34,24 @@ impl Failures {
         self.run.writes == 1
     }
 
-    /// How many there were.
+    /// Returns the number of failures.
     pub(super) const fn count(&self) -> u64 {
         self.count
     }
 
-    /// A change has gone well. What has failed since the last one did, if that was more than the log has told.
+    /// Records a change that succeeded. Returns the failures since the last success, if there was more than
+    /// one.
     pub(super) fn end_run(&mut self) -> Option<Run> {
         Some(std::mem::take(&mut self.run)).filter(|run| run.writes > 1)
     }
 
-    /// How many a handle that is made now need not tell.
+    /// Returns the number of failures that a new handle need not report.
     pub(super) fn told_before_a_new_handle(&self) -> u64 {
         if self.is_told { self.count } else { self.count.saturating_sub(1) }
     }
 
-    /// How many there were, and the last one if a handle that has told so many has to tell of it.
+    /// Returns the number of failures, and the last one if a handle that has reported `told` of them has to
+    /// report it.
     pub(super) fn tell(&mut self, told: u64) -> (u64, Option<DeviceError>) {
         if told >= self.count {
             return (told, None);
@@ -59,18 +61,19 @@ impl Failures {
     }
 }
 
-/// A failure that several are told of.
+/// A failure that is reported to several handles.
 #[derive(Debug, Error)]
 #[error("a write that was answered before has failed: {0}")]
 struct Told(#[source] DeviceError);
 
-/// A failure as a flush tells it. Its kind in the system stays what it was, for the advice on it.
+/// Returns a failure as a flush reports it. The kind of the system's error stays, for the advice.
 fn as_loss(failure: DeviceError) -> DeviceError {
     let told = io::Error::new(failure.io_kind(), Told(failure));
     DeviceError::from(told).with_kind(DeviceErrorKind::LostWrites)
 }
 
-/// Whether the error of a flush tells that writes which were answered before may be lost. No later flush of its handle tells that.
+/// Returns whether the error of a flush reports that answered writes may be lost. No later flush of its
+/// handle reports that again.
 #[must_use]
 pub fn is_loss(error: &DeviceError) -> bool {
     error.kind() == DeviceErrorKind::LostWrites

@@ -1,4 +1,4 @@
-//! What was answered, and has not reached the device yet.
+//! Changes that were answered and have not reached the device yet.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,20 +8,20 @@ use bytes::Bytes;
 use iscsi_initiator::device::{Extent, ExtentState};
 use tokio::sync::Semaphore;
 
-/// What a range of bytes becomes.
+/// The new content of a range.
 #[derive(Debug)]
 pub(super) enum Content {
-    /// These pages, one behind the other.
+    /// These pages, one after the other.
     Data(Vec<Bytes>),
     Zeros,
-    /// Zeros that have storage.
+    /// Zeros with allocated storage.
     AllocatedZeros,
-    /// The device decides.
+    /// A discard: the device decides.
     Unknown,
 }
 
 impl Content {
-    /// The bytes that it holds in memory.
+    /// Returns the bytes of data in memory.
     pub(super) fn len(&self) -> u64 {
         match self {
             Self::Data(pages) => pages.iter().map(|page| page.len() as u64).sum(),
@@ -30,14 +30,14 @@ impl Content {
     }
 }
 
-/// A change of the device that is under way.
+/// A change of the device in flight.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) range: Range<u64>,
     pub(super) content: Content,
-    /// Of two the older one has the smaller.
+    /// Rises from older to newer changes.
     number: u64,
-    /// Closed at its end.
+    /// Closed at the end of the change.
     end: Semaphore,
 }
 
@@ -50,9 +50,9 @@ impl Entry {
         self.end.close();
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the change.
     pub(super) async fn ended(&self) {
-        // It has no permits, so this ends when it is closed.
+        // There are no permits, so this ends when the semaphore is closed.
         drop(self.end.acquire().await);
     }
 
@@ -68,18 +68,19 @@ impl Entry {
 /// The first byte of a change, and its number.
 type Key = (u64, u64);
 
-/// All changes that are under way, by their first bytes: a window may hold many thousand.
+/// All changes in flight by their first bytes: a window may hold many thousands.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     entries: BTreeMap<Key, Arc<Entry>>,
-    /// The number of the next one.
+    /// Number of the next change.
     next: u64,
-    /// The longest since there was none, bytes: what begins farther before a byte does not reach it.
+    /// Bytes of the longest change since there was none. A change that begins more than this before a byte
+    /// does not reach it.
     longest: u64,
 }
 
 impl Pending {
-    /// Adds one; those that it has to wait for.
+    /// Adds a change. Returns it with the changes that it has to wait for.
     pub(super) fn push(
         &mut self,
         range: Range<u64>,
@@ -104,7 +105,7 @@ impl Pending {
         self.entries.values().cloned().collect()
     }
 
-    /// Those that change a byte of this range, the oldest first.
+    /// Returns the changes that overlap this range, the oldest first.
     pub(super) fn overlapping(&self, range: &Range<u64>) -> Vec<Arc<Entry>> {
         let first = range.start.saturating_sub(self.longest);
         let near = self.entries.range((first, 0)..(range.end.max(first), 0));
@@ -115,7 +116,7 @@ impl Pending {
     }
 }
 
-/// Whether the changes say what each byte of a range becomes.
+/// Returns whether the changes define every byte of a range.
 pub(super) fn cover(entries: &[Arc<Entry>], range: &Range<u64>) -> bool {
     let known = entries.iter().filter(|entry| !matches!(entry.content, Content::Unknown));
     let mut ranges: Vec<_> = known.map(|entry| entry.range.clone()).collect();
@@ -125,7 +126,7 @@ pub(super) fn cover(entries: &[Arc<Entry>], range: &Range<u64>) -> bool {
     ranges.iter().fold(range.start, reaches) >= range.end
 }
 
-/// Puts what the changes write over the bytes from `offset` on, the oldest first.
+/// Applies the changes to the bytes from `offset` on, the oldest first.
 pub(super) fn overlay(entries: &[Arc<Entry>], offset: u64, buffer: &mut [u8]) {
     for entry in entries {
         match &entry.content {
@@ -146,7 +147,7 @@ pub(super) fn overlay(entries: &[Arc<Entry>], offset: u64, buffer: &mut [u8]) {
     }
 }
 
-/// Puts bytes that begin at `at` into a buffer that begins at `offset`, as far as they meet.
+/// Copies the overlap of `bytes`, which begin at `at`, into a buffer that begins at `offset`.
 fn put(at: u64, bytes: &[u8], offset: u64, buffer: &mut [u8]) {
     let start = place(at, offset, buffer);
     let end = place(at + bytes.len() as u64, offset, buffer);
@@ -157,12 +158,12 @@ fn put(at: u64, bytes: &[u8], offset: u64, buffer: &mut [u8]) {
     }
 }
 
-/// Where a byte of the device is in a buffer that begins at `offset`, or the nearest edge.
+/// Returns the place of a byte of the device in a buffer that begins at `offset`, or the nearest edge.
 fn place(at: u64, offset: u64, buffer: &[u8]) -> usize {
     usize::try_from(at.saturating_sub(offset)).unwrap_or(usize::MAX).min(buffer.len())
 }
 
-/// The extents, with all that is changing as data: what is there then need not be known.
+/// Marks all changing ranges in the extents as data: their content may be unknown.
 pub(super) fn as_data(entries: &[Arc<Entry>], extents: Vec<Extent>) -> Vec<Extent> {
     let mut result: Vec<Extent> = Vec::with_capacity(extents.len());
     let mut add = |extent: Extent| match result.last_mut() {
@@ -172,7 +173,7 @@ pub(super) fn as_data(entries: &[Arc<Entry>], extents: Vec<Extent>) -> Vec<Exten
     };
     let mut changing: Vec<_> = entries.iter().map(|entry| entry.range.clone()).collect();
     changing.sort_by_key(|range| range.start);
-    // Each change may cut one in three: more is told to nobody.
+    // Each change may split an extent into three; the number is not limited here.
     for extent in extents {
         let mut at = extent.offset;
         for range in &changing {

@@ -1,4 +1,4 @@
-//! The window before a device that is slow, fails, or loses what it had.
+//! Tests of the window in front of a device that is slow, fails, or loses writes.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use tokio::time::{Instant, sleep};
 
 use super::*;
 
-/// A device in memory whose changes take as long as it is told, each in turn.
+/// A device in memory whose changes take the given delays, one after the other.
 #[derive(Debug)]
 struct Slow {
     content: Mutex<Vec<u8>>,
-    /// How long the next changes take, milliseconds; then none.
+    /// Delays of the next changes in milliseconds; after these there are none.
     delays: Mutex<Vec<u64>>,
-    /// How many of the next changes fail.
+    /// Number of the next changes that fail.
     failing: AtomicU64,
-    /// The same of flushes, for a reason that passes.
+    /// Number of the next flushes that fail with a temporary error.
     failing_flushes: AtomicU64,
     flushes: AtomicU64,
 }
@@ -158,7 +158,7 @@ async fn a_write_waits_for_room_in_the_window() {
     assert_eq!(start.elapsed(), Duration::ZERO);
     behind.write_at(8192, data()).await.unwrap();
     assert_eq!(start.elapsed(), Duration::from_millis(100));
-    // One that is longer than the window has it for itself.
+    // A write that is longer than the window takes all of it.
     behind.write_at(0, vec![Bytes::from(vec![2; 20_000])]).await.unwrap();
     assert_eq!(start.elapsed(), Duration::from_millis(300));
 }
@@ -193,7 +193,7 @@ async fn flushes_that_are_under_way_at_once_are_all_told_of_a_failure() {
     behind.flush().await.unwrap();
 }
 
-/// Whoever hears of what passes flushes again, and takes it that all is there if that ends well.
+/// After a temporary error a client flushes again, and takes success to mean that all writes are safe.
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_told_rather_than_that_the_device_does_not_flush_just_now() {
     let slow = Slow::new(8);
@@ -274,7 +274,7 @@ mod model {
                     match step {
                         Step::Write(at, byte, len) => {
                             let data = Bytes::from(vec![byte; len]);
-                            // In two pages, so that their seam is somewhere.
+                            // In two pages, so that there is a seam.
                             let pages = vec![data.slice(..len / 2), data.slice(len / 2..)];
                             behind.write_at(at as u64, pages).await.unwrap();
                             model[at..at + len].fill(byte);
@@ -284,7 +284,7 @@ mod model {
                             model[at..at + len].fill(b'0');
                         }
                         Step::Read(at, len) => {
-                            // Zeros are digits on the device, and zeros before.
+                            // The device writes zeros as digits; the window returns them as zero bytes.
                             let data: Vec<u8> = read(&behind, at as u64, len).await.iter()
                                 .map(|byte| if *byte == 0 { b'0' } else { *byte }).collect();
                             assert_eq!(data, model[at..at + len]);

@@ -1,4 +1,5 @@
-//! Clients of a server in this process: what they read, what they are told, and what they cannot do to others.
+//! Clients of a server in this process: the data and the errors that they receive, and what they cannot do to
+//! other clients.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
-/// Numbers that look drawn, and are the same in each run.
+/// Pseudo-random numbers, the same in each run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -82,7 +83,7 @@ async fn each_client_is_told_of_a_loss() {
         let clients = [rig.client().await, rig.client().await];
         soon(clients[0].flush()).await.unwrap();
         soon(clients[0].write_at(0, vec![bytes(1, 4096)])).await.unwrap();
-        // It is there, and then it is not.
+        // The write reaches the unit, and then is lost.
         soon(async {
             while rig.disk.unflushed_blocks() == 0 {
                 yield_now().await
@@ -98,7 +99,7 @@ async fn each_client_is_told_of_a_loss() {
     }
 }
 
-/// SAM-5 §5.14: another initiator has reset the unit, or the target says that it is not what it was.
+/// Another initiator has reset the unit, or the target reports a change (SAM-5 §5.14).
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_unit_tells_of_itself_ends_what_was_kept_of_it() {
     let tells: [fn(&mut iscsi_testkit::target::Target); 4] = [
@@ -117,7 +118,7 @@ async fn what_the_unit_tells_of_itself_ends_what_was_kept_of_it() {
             assert_eq!(soon(client.read_at(0, 4096)).await.unwrap(), vec![0; 4096], "it is kept");
             assert_eq!(soon(client.extents(0, 4096)).await.unwrap(), extents);
             rig.target.with(tells);
-            // The next command is told.
+            // The next command receives the report.
             soon(client.read_at(1 << 20, 4096)).await.unwrap();
             assert_eq!(soon(client.read_at(0, 4096)).await.unwrap(), bytes(5, 4096));
             let extents = soon(client.extents(0, 4096)).await.unwrap();
@@ -126,7 +127,7 @@ async fn what_the_unit_tells_of_itself_ends_what_was_kept_of_it() {
     }
 }
 
-/// No request of the client makes the unit tell.
+/// No request of the client makes the unit report: all reads are served from memory.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_finds_all_in_memory_sees_all_the_same_what_a_reset_has_changed() {
     let rig = Rig::start(WINDOW, MEMORY, false).await;
@@ -142,7 +143,7 @@ async fn who_finds_all_in_memory_sees_all_the_same_what_a_reset_has_changed() {
     .await;
 }
 
-/// The unit stays as it is.
+/// Reports a change of the unit, which stays the same.
 fn tell(target: &mut iscsi_testkit::target::Target, sense: Sense) {
     let unit = target.config_mut().units[&0].clone();
     target.replace_unit_and_tell(0, unit, sense);
@@ -179,7 +180,7 @@ async fn what_is_beyond_the_end_or_read_only_is_refused() {
 async fn holes_are_told_and_kept() {
     let rig = Rig::start(WINDOW, MEMORY, false).await;
     let client = rig.client().await;
-    // Otherwise the unit tells one run an answer, and the client asks again.
+    // Otherwise the unit returns one extent per answer, and the client asks again.
     rig.target.with(|target| {
         let units = target.config_mut().units.values_mut();
         units.for_each(|unit| unit.behavior.lba_status_runs = Some(usize::MAX));
@@ -247,7 +248,7 @@ async fn garbage_and_silence_of_some_harm_no_others() {
         b"\0\0\0\x03IHAVEOPT\xff\xff\xff\xff\xff\xff\xff\xff",
     ] {
         let mut stream = rig.raw().await;
-        // It may be closed before all of it is taken.
+        // The connection may be closed before all bytes are sent.
         drop(stream.write_all(garbage).await);
         drop(stream.shutdown().await);
         let mut answer = Vec::new();
@@ -263,7 +264,7 @@ async fn garbage_and_silence_of_some_harm_no_others() {
 async fn a_client_that_takes_no_replies_holds_up_no_other() {
     let rig = Rig::start(0, 0, false).await;
     let mut greedy = Raw::shake_hands(rig.raw().await).await;
-    // 400 MiB of replies, which nobody reads: the server stops to read requests.
+    // 400 MiB of replies that the client does not read: the server must stop reading its requests.
     for _ in 0..100 {
         let sent = greedy.send(0, kind::READ, 0, 4 << 20);
         if timeout(Duration::from_millis(200), sent).await.is_err() {
@@ -287,8 +288,8 @@ async fn a_socket_is_for_one_server() {
     drop(Listener::bind(&address).await.unwrap());
 }
 
-/// A client that wants one extent has it from one question for one, without a memory for reads; with one, what the unit tells
-/// beyond that answers the next questions.
+/// Without a memory for reads, a client that asks for one extent causes one command for one extent. With a
+/// memory, the further extents that the unit returns answer the next requests.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_extent_is_asked_for_by_itself() {
     for memory in [0, MEMORY] {

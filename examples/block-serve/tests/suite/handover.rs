@@ -1,4 +1,4 @@
-//! The end of a server, and the beginning of the next one at the same address.
+//! The end of a server, and the start of the next one at the same address.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 
 const TARGET: &str = "iqn.2026-01.org.example:disk";
 
-/// A whole server in this process.
+/// A complete server in this process.
 struct Serving {
     target: Server,
     disk: RamDisk,
@@ -45,7 +45,7 @@ impl Serving {
         Self { target, disk, socket, button, running }
     }
 
-    /// A client that writes, has its answer, and goes, while the unit does not answer.
+    /// Connects a client that writes, receives the answer and disconnects, while the unit does not answer.
     async fn write_and_leave(&self, data: &[u8]) {
         let uri = format!("nbd+unix:///?socket={}", self.socket.display());
         let client = soon(NbdDevice::open(&uri.parse().unwrap())).await.unwrap();
@@ -53,7 +53,7 @@ impl Serving {
         soon(client.write_at(0, vec![data.to_vec().into()])).await.unwrap();
     }
 
-    /// Waits until who comes is served no more, and is told so at once.
+    /// Waits until new clients are disconnected immediately.
     async fn closed(&self) {
         soon(async {
             while let Ok(mut stream) = UnixStream::connect(&self.socket).await {

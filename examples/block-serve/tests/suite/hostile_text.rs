@@ -1,4 +1,5 @@
-//! Texts of targets and NBD clients that a terminal would obey: none reaches standard output, standard error or the log.
+//! Texts of targets and NBD clients with control characters of terminals: none reaches standard output,
+//! standard error or the log.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,7 +15,7 @@ use iscsi_testkit::target::Target;
 
 const TARGET: &str = "iqn.2026-01.org.example:disk";
 
-/// Asks for exports and contexts of such names.
+/// Asks for exports and contexts with such names.
 fn ask(socket: &Path) {
     let mut stream = UnixStream::connect(socket).unwrap();
     let mut greeting = [0; 18];
@@ -33,7 +34,7 @@ fn ask(socket: &Path) {
         (2, Vec::new()),
     ] {
         let head = [&b"IHAVEOPT"[..], &option.to_be_bytes()].concat();
-        // Whoever is let go has said enough.
+        // The server has disconnected the client, so it has received enough.
         if stream.write_all(&[head, counted(&data)].concat()).is_err() {
             return;
         }
@@ -67,7 +68,7 @@ async fn no_text_of_a_target_or_a_client_is_obeyed() {
                 served += 1;
                 ask(&socket);
             }
-            // It may have ended by itself.
+            // The program may have ended by itself.
             drop(Command::new("kill").arg(child.id().to_string()).status());
             stdout.read_to_end(&mut said).unwrap();
             child.wait().unwrap();

@@ -1,6 +1,6 @@
-//! block-serve with clients that speak NBD byte by byte.
+//! Tests of block-serve, with clients that send NBD byte by byte.
 //!
-//! One binary for all of them: each of its own would be linked, and its share of the crates compiled, once more.
+//! They are one binary: with several, each would be linked, and its share of the crates compiled, again.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

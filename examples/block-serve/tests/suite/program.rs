@@ -1,4 +1,4 @@
-//! The program from outside: what it serves, what it says, how it exits.
+//! Tests of the program as a process: what it serves, its messages and its exit statuses.
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, ErrorKind, Read};
@@ -38,7 +38,7 @@ async fn target_with(change: impl FnOnce(&mut TargetConfig)) -> (Server, RamDisk
     (server, disk, url)
 }
 
-/// A path that no other test has.
+/// Returns a path that no other test uses.
 fn socket(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("block-serve-{name}-{}", std::process::id()))
 }
@@ -50,7 +50,7 @@ fn program(arguments: &[&str]) -> Command {
     command
 }
 
-/// The server, once clients can come, and the rest of what it prints.
+/// Starts a server. Returns it when it is ready, with the rest of its standard output and its first object.
 fn started(url: &str, socket: &Path, further: &[&str]) -> (Child, BufReader<ChildStdout>, Value) {
     let listen = format!("unix:{}", socket.display());
     let arguments = [&[url, "--listen", &listen, "--json"], further].concat();
@@ -76,7 +76,7 @@ async fn client(socket: &Path) -> NbdDevice {
     NbdDevice::open(&uri.parse().unwrap()).await.unwrap()
 }
 
-/// The object at the end, and the status.
+/// Returns the last object and the exit status.
 fn ended(mut child: Child, mut lines: BufReader<ChildStdout>) -> (Value, Option<i32>) {
     let mut rest = String::new();
     lines.read_to_string(&mut rest).unwrap();
@@ -119,7 +119,8 @@ async fn ends_in_order_by(name: &str) {
     assert_eq!(server.with(|target| target.sessions()), 0);
 }
 
-/// A write that is aborted may have received the report of a reset, so that the flush would count all of them as lost.
+/// An aborted write may have received the report of a reset. Then the flush would have to count all writes as
+/// lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signal_aborts_no_write_in_flight() {
     let (server, disk, url) = target().await;
@@ -214,7 +215,7 @@ async fn a_second_server_at_a_socket_is_refused_and_the_first_goes_on() {
     assert_eq!(output.status.code(), Some(1));
     assert!(complaint(&output).contains("another process listens there"), "{}", complaint(&output));
     client(&socket).await.read_at(0, 512).await.unwrap();
-    // What a killed one leaves in the file system is replaced.
+    // The socket file of a killed server is replaced.
     child.kill().unwrap();
     child.wait().unwrap();
     let (mut child, _lines, _) = started(&url, &socket, &[]);
@@ -271,7 +272,7 @@ async fn a_password_comes_from_a_file_that_others_should_not_read() {
     assert_eq!(server.with(|target| target.sessions()), 0);
 }
 
-/// Also while its clients are idle, as the unit is asked now and then.
+/// The change is found even while the clients are idle, because the unit is polled.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_unit_that_has_grown_is_told_in_the_log() {
     let (server, disk, url) = target().await;
@@ -323,7 +324,7 @@ async fn a_target_that_was_gone_for_too_long_is_served_again_when_it_is_back() {
         config.keys.default_time2wait = 0;
         Target::new(config)
     };
-    // Of an address that nobody else binds to, so that its port is free when the target is back.
+    // At an address that no other process binds to, so that its port is free when the target is back.
     let server = Server::start_at(("127.0.0.77", 0), target(), Duration::ZERO).await.unwrap();
     let address = server.address();
     let url = format!("iscsi://{address}/{TARGET}/0");
@@ -335,7 +336,7 @@ async fn a_target_that_was_gone_for_too_long_is_served_again_when_it_is_back() {
     assert_eq!(client.flush().await, 0);
     assert_eq!(client.write(0, 4096, &[2; 4096]).await, 0);
     server.stop().await;
-    // It waits, and fails.
+    // The request waits until the time limit, and fails.
     assert_eq!(client.read(1 << 20, 4096).await, Err(errno::IO));
     assert_eq!(client.read(1 << 20, 4096).await, Err(errno::IO));
     let mut other = raw(&socket).await;
@@ -365,7 +366,7 @@ async fn a_target_that_was_gone_for_too_long_is_served_again_when_it_is_back() {
     }
 }
 
-/// The permissions and the group of the socket are as asked for, whatever the umask is.
+/// The permissions and the group of the socket do not depend on the umask.
 #[tokio::test(flavor = "multi_thread")]
 async fn others_may_connect_where_that_is_said() {
     let (_server, _disk, url) = target().await;
@@ -411,8 +412,8 @@ async fn a_connection_is_no_socket_that_listens() {
     assert!(said.contains("Accept=no"), "{said}");
 }
 
-/// Starts a target at the address of a stopped one. Retries while the address is in use: a child that another test has forked keeps the
-/// old socket open until its exec.
+/// Starts a target at the address of a stopped one. Retries while the address is in use: a child that another
+/// test has forked keeps the old socket open until its exec.
 async fn start_again(address: SocketAddr, target: impl Fn() -> Target) -> Server {
     let starting = async {
         loop {
@@ -427,7 +428,8 @@ async fn start_again(address: SocketAddr, target: impl Fn() -> Target) -> Server
     soon(starting).await
 }
 
-/// A target that is away fails every write that was answered; people are told when it goes and when it is back.
+/// While the target is away, every answered write fails. The log reports the outage and its end, not each
+/// write.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_outage_is_told_once_and_not_for_each_write() {
     const WRITES: u64 = 30;
@@ -468,7 +470,7 @@ async fn an_outage_is_told_once_and_not_for_each_write() {
     }
 }
 
-/// More than a process may have files open by the usual limit, where this one may have twice as many.
+/// More clients than the usual limit of open files allows; this process may have twice as many files open.
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_that_ask_for_nothing_hold_no_memory() {
     const ALL: u32 = 32 << 20;
@@ -487,7 +489,7 @@ async fn clients_that_ask_for_nothing_hold_no_memory() {
     for _ in 0..count {
         idle.push(raw(&socket).await);
     }
-    // It needs what there is for the longest request.
+    // The request needs the memory that is reserved for the longest one.
     let mut client = raw(&socket).await;
     for client in [&mut client, &mut idle[450]] {
         assert_eq!(client.write(0, 0, &vec![5; ALL as usize]).await, 0);
@@ -502,8 +504,8 @@ async fn clients_that_ask_for_nothing_hold_no_memory() {
     );
 }
 
-/// Clients that do nothing take all the files that a process may have open: the next one is refused until one of them
-/// has gone, and a session that is lost meanwhile comes back.
+/// Idle clients take all files that the process may open for clients. The next one is refused until one of
+/// them disconnects, and a session that is lost meanwhile is reconnected.
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_leave_the_sessions_their_files() {
     let (server, _disk, url) = target_with(|_| ()).await;
@@ -546,7 +548,7 @@ async fn clients_leave_the_sessions_their_files() {
     assert!((1..30).contains(&refusals), "not a line for each: {told}");
 }
 
-/// Two units as one device: what a client writes lies on both, chunk by chunk.
+/// Two units as one device: the data of a client are on both, chunk by chunk.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_volume_is_served_as_one_device() {
     const CHUNK: usize = 64 << 10;
@@ -581,7 +583,7 @@ async fn a_volume_is_served_as_one_device() {
         let disk = if number % 2 == 0 { &first } else { &second };
         assert!(disk.holds((number / 2 * CHUNK) as u64, chunk), "chunk {number}");
     }
-    // Another unit in the place of the second.
+    // Another unit replaces the second one.
     two.with(|target| identify(target.config_mut(), "0003", 0x3000_0000_0000_0003));
     let listen = format!("unix:{}", socket.display());
     let output = program(&[&place, "--listen", &listen]).output().unwrap();

@@ -1,4 +1,4 @@
-//! What a server refuses and what fails, as clients are told of it byte by byte.
+//! Refusals and failures of a server, as the bytes that clients receive.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ async fn a_range_beyond_the_end_is_refused_and_the_connection_goes_on() {
     assert_eq!(rig.disk.mapped_blocks(), 0, "nothing was written");
 }
 
-/// A request with data has 32 MiB at most; without, it may be longer.
+/// A request with data has at most 32 MiB; one without data may be longer.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_is_longer_than_announced_is_refused() {
     let rig = Rig::with_unit(1 << 30, WINDOW, MEMORY, false).await;
@@ -51,7 +51,7 @@ async fn a_request_that_is_longer_than_announced_is_refused() {
     assert_eq!(client.write(0, 0, &vec![1; long as usize]).await, errno::INVAL);
     assert_eq!(client.ask(0, kind::WRITE_ZEROES, 0, 512 << 20).await, 0);
     assert_eq!(client.read(0, 512).await, Ok(vec![0; 512]), "the connection goes on");
-    // What is that long would take too long to be skipped: the connection ends.
+    // Skipping 200 MiB would take too long: the connection is closed.
     client.send(0, kind::WRITE, 0, 200 << 20).await;
     let mut rest = Vec::new();
     drop(soon(client.stream.read_to_end(&mut rest)).await);
@@ -69,7 +69,7 @@ async fn what_is_read_only_is_not_permitted_to_be_written() {
     assert_eq!(client.read(0, 512).await, Ok(vec![0; 512]));
     assert_eq!(client.flush().await, 0);
 
-    // The unit is protected while it is served.
+    // The unit is write-protected while it is served.
     for window in [0, WINDOW] {
         let rig = Rig::start(window, MEMORY, false).await;
         let mut client = raw(&rig).await;
@@ -93,8 +93,8 @@ async fn a_unit_that_is_full_is_told_as_such() {
     assert_eq!(client.read(0, 512).await, Ok(bytes(2, 512).to_vec()));
 }
 
-/// What fails after its answer fails the next flush of each connection, once, and as lost: QEMU waits for room after NOSPC,
-/// flushes again, and would hear that all is well.
+/// A write that fails after its answer fails the next flush of each connection, once, with an I/O error:
+/// after NOSPC, QEMU would wait for space and flush again, and that flush would succeed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_unit_that_is_full_fails_a_flush_of_what_was_answered() {
     let rig = Rig::start(WINDOW, MEMORY, false).await;
@@ -111,7 +111,7 @@ async fn a_unit_that_is_full_fails_a_flush_of_what_was_answered() {
     assert!(rig.disk.holds(0, &bytes(4, 512)) && rig.disk.holds(4096, &bytes(3, 512)));
 }
 
-/// The reply to a flush may be lost with its connection, and a client that comes back sends the flush again.
+/// The reply to a flush may be lost with its connection, and a client that reconnects sends the flush again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_comes_back_is_told_of_a_loss_once_more_unless_it_had_said_goodbye() {
     let rig = Rig::start(WINDOW, 0, false).await;
@@ -126,7 +126,7 @@ async fn a_client_that_comes_back_is_told_of_a_loss_once_more_unless_it_had_said
     soon(async {
         loop {
             again.send(0, kind::DISCONNECT, 0, 0).await;
-            // The server may not have heard it yet.
+            // The server may not have received the disconnect yet.
             again = raw(&rig).await;
             if again.flush().await == 0 {
                 return;
@@ -137,20 +137,21 @@ async fn a_client_that_comes_back_is_told_of_a_loss_once_more_unless_it_had_said
     rig.server.flush().await.unwrap();
 }
 
-/// Replies that nobody takes wait in memory that is counted: no more is read of the unit for them.
+/// Replies that clients do not take wait in counted memory: the server reads no more of the unit for them.
 #[tokio::test]
 async fn clients_that_take_no_replies_hold_no_more_than_they_may() {
     const GREEDY: usize = 8;
     const REQUEST: u32 = 4 << 20;
-    /// What all clients share of the memory, bytes: 32 MiB are for one request, and a quarter is for short ones.
+    /// Bytes of memory that all clients share: 32 MiB are for one request, and a quarter is for short ones.
     const SHARED: u64 = HELD as u64 / 2;
-    /// What the buffers of a connection and its socket may have taken of the replies, bytes.
+    /// Bytes of replies that the buffers of a connection and its socket may have taken.
     const SENT: u64 = 1 << 20;
     let rig = Rig::start(0, 0, false).await;
     let mut greedy = Vec::new();
     for _ in 0..GREEDY {
         let mut client = raw(&rig).await;
-        // 128 MiB of each, 1 GiB in all. The socket takes the requests whether or not they are read.
+        // 128 MiB for each client, 1 GiB in total. The socket takes the requests whether or not they are
+        // read.
         for _ in 0..32 {
             client.send(0, kind::READ, 0, REQUEST).await;
         }
@@ -163,7 +164,8 @@ async fn clients_that_take_no_replies_hold_no_more_than_they_may() {
         }
     })
     .await;
-    // Whatever was to be read beyond that is: a clock that is paused stands still as long as any task has something to do.
+    // A paused clock stands still as long as any task can run: so everything that would be read has been
+    // read afterwards.
     pause();
     sleep(Duration::from_millis(500)).await;
     resume();
@@ -172,7 +174,8 @@ async fn clients_that_take_no_replies_hold_no_more_than_they_may() {
     assert_eq!(raw(&rig).await.read(0, 512).await, Ok(vec![0; 512]), "it was given back");
 }
 
-/// Data that were announced and do not come are held for their client alone, and a client that goes leaves nothing.
+/// Memory for announced data that do not arrive counts for their client only. A client that disconnects
+/// releases it.
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_that_go_in_the_middle_of_a_write_leave_the_memory_to_others() {
     let rig = Rig::start(WINDOW, 0, false).await;
@@ -186,7 +189,7 @@ async fn clients_that_go_in_the_middle_of_a_write_leave_the_memory_to_others() {
     assert!(rig.disk.holds(0, &bytes(2, LEN)), "nothing of a write that did not come");
 }
 
-/// They hold no more than what they have sent, and nothing of what is for others.
+/// They hold at most what they have sent, and nothing that is reserved for other clients.
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_that_trickle_their_data_hold_up_no_other() {
     const LONG: u32 = 32 << 20;
@@ -195,7 +198,7 @@ async fn clients_that_trickle_their_data_hold_up_no_other() {
     for at in 0..32 {
         let mut client = raw(&rig).await;
         client.send(0, kind::WRITE, 0, LONG).await;
-        // One of them has the turn, and others a part of what is shared.
+        // One of them has the turn, and others hold a part of the shared memory.
         let sent = if at < 8 { 3 << 20 } else { 1 };
         let mut left = &vec![1; sent][..];
         // Bytes that the server has not read yet stay in the socket.
@@ -211,17 +214,17 @@ async fn clients_that_trickle_their_data_hold_up_no_other() {
     assert_eq!(client.read(0, 4096).await, Ok(vec![0; 4096]));
     assert_eq!(client.write(FUA, 0, &bytes(3, 4096)).await, 0);
     assert_eq!(client.read(0, 4096).await, Ok(bytes(3, 4096).to_vec()));
-    // A long request has its turn when the one before it has ended.
+    // A long request gets the turn when the one before it has ended.
     drop(slow);
     assert_eq!(client.write(FUA, 0, &bytes(2, LONG as usize)).await, 0);
 }
 
-/// The one that comes next is told why, and the place of one that has gone is free.
+/// The next client receives the reason. When a client disconnects, its place is free.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_house_refuses_and_takes_clients_again() {
     let rig = Rig::start(WINDOW, MEMORY, false).await;
     let mut there = Vec::new();
-    // A place is taken from the first byte on.
+    // A connection takes a place from its first byte on.
     for _ in 0..CLIENTS {
         let mut stream = rig.raw().await;
         soon(stream.read_exact(&mut [0; 18])).await.unwrap();

@@ -1,4 +1,5 @@
-//! Requests of parts of blocks: the server reads the rest of a block and writes it back, and no client notices.
+//! Requests for parts of blocks: the server reads the rest of a block and writes it back, which no client
+//! notices.
 
 use std::sync::Arc;
 
@@ -19,8 +20,9 @@ async fn raw(rig: &Rig) -> Raw {
     soon(Raw::shake_hands(rig.raw().await)).await
 }
 
-/// Eight clients write a sector each of the same blocks at the same time, over and over, while sessions are lost. A block that is
-/// written back with what a neighbour was before would undo the neighbour's write, which was answered.
+/// Eight clients each write a sector of the same blocks concurrently and repeatedly, while sessions are lost.
+/// If a block were written back with the old content of a neighbour, an answered write of the neighbour would
+/// be undone.
 #[tokio::test(flavor = "multi_thread")]
 async fn writers_of_one_block_undo_nothing_of_each_other() {
     const BLOCKS: u64 = 4;
@@ -35,7 +37,7 @@ async fn writers_of_one_block_undo_nothing_of_each_other() {
                 for round in 0..ROUNDS {
                     let at = (round as u64 % BLOCKS) * u64::from(BLOCK) + sector * SECTOR;
                     let data = bytes(round * 8 + sector as usize, SECTOR as usize);
-                    // Zeros and data in turn, of which the last are data.
+                    // Zeros and data in turn, data last.
                     assert_eq!(client.ask(0, kind::WRITE_ZEROES, at, 512).await, 0);
                     assert_eq!(client.write(0, at, &data).await, 0);
                     let is_there = client.read(at, 512).await == Ok(data.to_vec());
@@ -50,7 +52,7 @@ async fn writers_of_one_block_undo_nothing_of_each_other() {
             writer.unwrap();
         }
         let mut client = raw(&rig).await;
-        // A lost session is told at the first flush.
+        // The first flush reports the lost session.
         client.flush().await;
         assert_eq!(client.flush().await, 0);
         for sector in 0..8 {
@@ -63,7 +65,7 @@ async fn writers_of_one_block_undo_nothing_of_each_other() {
     }
 }
 
-/// TRIM leaves the blocks at its edges alone, WRITE_ZEROES makes zeros of exactly its bytes.
+/// TRIM does not change the blocks at its edges. WRITE_ZEROES zeroes exactly its bytes.
 #[tokio::test(flavor = "multi_thread")]
 async fn trims_are_rounded_inwards_and_zeros_are_exact() {
     for (window, memory) in [(0, 0), (WINDOW, MEMORY)] {
@@ -88,7 +90,7 @@ async fn trims_are_rounded_inwards_and_zeros_are_exact() {
     }
 }
 
-/// What is written back with a part of a block is as durable as the part, and as volatile.
+/// The rest of a block that is written back is as durable as the requested part, and as volatile.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flush_and_fua_cover_parts_of_blocks() {
     for window in [0, WINDOW] {
@@ -109,7 +111,7 @@ async fn a_flush_and_fua_cover_parts_of_blocks() {
     }
 }
 
-/// 520 bytes a block, for which NBD has no word, and no whole number of 512 bytes.
+/// Blocks of 520 bytes, which NBD cannot express, and a size that is not a multiple of 512 bytes.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_export_may_be_of_any_size() {
     const BLOCKS: u64 = 1001;

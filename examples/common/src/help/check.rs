@@ -4,21 +4,21 @@ use clap::{Arg, Command};
 
 use super::{Documented, Manual, command, short};
 
-/// The most columns of a line of `-h`.
+/// Most columns of a line of `-h`.
 const COLUMNS: usize = 100;
-/// The most characters of an option's first sentence.
+/// Most characters of an option's first sentence.
 const SENTENCE: usize = 100;
 const EXAMPLES: usize = 5;
-/// The most words of a cell of a README's table.
+/// Most words in a cell of a README's table.
 const CELL: usize = 25;
 
-/// Words that texts for users do not have, and what to write in their place.
+/// Returns the words that public text must not have, and the replacement of each.
 pub fn plain_words() -> impl Iterator<Item = (&'static str, &'static str)> {
     let lines = include_str!("../../../../docs/plain-words.txt").lines();
     lines.filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('\t'))
 }
 
-/// The words in a text that it should not have.
+/// Returns the words in a text that public text must not have, with their replacements.
 #[must_use]
 pub fn words_to_replace(text: &str) -> Vec<String> {
     let words = text.split(|character: char| !character.is_alphanumeric());
@@ -28,7 +28,7 @@ pub fn words_to_replace(text: &str) -> Vec<String> {
     found.map(|(word, instead)| format!("{word:?}; write instead: {instead}")).collect()
 }
 
-/// Returns the faults in the help of a program; nothing where all is well.
+/// Returns the faults in the help of a program.
 #[must_use]
 pub fn faults<A: Documented>() -> Vec<String> {
     short(command::<A>()).debug_assert();
@@ -40,8 +40,8 @@ pub fn faults<A: Documented>() -> Vec<String> {
     faults
 }
 
-/// Returns the faults in the README of a program, and in other texts about it: each option and each example must be in
-/// the README, cells of its tables must be short, and the words plain.
+/// Returns the faults in the README of a program and in other texts about it. Each option and each example
+/// must be in the README, cells of its tables must be short, and the words plain.
 #[must_use]
 pub fn faults_of_texts<A: Documented>(readme: &str, others: &[&str]) -> Vec<String> {
     let texts = [&[readme], others].concat().into_iter();
@@ -62,12 +62,12 @@ pub fn faults_of_texts<A: Documented>(readme: &str, others: &[&str]) -> Vec<Stri
     faults
 }
 
-/// A text without its blocks of code: what programs print is not its own.
+/// Removes the blocks of code from a text: the rules do not apply to what programs print.
 fn prose(text: &str) -> String {
     text.split("```").step_by(2).collect()
 }
 
-/// Whether an option is there, and not merely the beginning of another one.
+/// Returns whether an option is in the text, and not merely as the beginning of another one.
 fn has_word(text: &str, option: &str) -> bool {
     text.match_indices(option).any(|(at, _)| {
         let rest = text.get(at + option.len()..).unwrap_or_default();
@@ -99,7 +99,7 @@ fn faults_of(command: &Command, faults: &mut Vec<String>) {
             ));
         }
     }
-    // Nothing is wrapped, so a line too many would be one too long.
+    // Without wrapping, a text that needs a second line makes its line too long.
     let mut whole = command.clone().term_width(0);
     let brief = short(whole.clone()).render_help().to_string();
     for line in brief.lines().filter(|line| line.chars().count() > COLUMNS) {
@@ -139,8 +139,8 @@ fn examples_of<A: Documented>(manual: &Manual, faults: &mut Vec<String>) {
     }
 }
 
-/// The words of each program that a line of a shell calls, as far as examples need it: single quotes, pipes, lists and
-/// continued lines.
+/// Divides a line of a shell into the words of each program that it calls. It knows what the examples need:
+/// single quotes, pipes, lists and continued lines.
 fn calls(line: &str) -> Vec<Vec<String>> {
     let (mut calls, mut call) = (Vec::new(), Vec::new());
     let (mut word, mut is_quoted) = (String::new(), false);
@@ -160,7 +160,7 @@ fn calls(line: &str) -> Vec<Vec<String>> {
             character => word.push(character),
         }
     }
-    // What goes to a file is no argument.
+    // A redirection to a file is no argument.
     for call in &mut calls {
         if let Some(at) = call.iter().position(|word| word == ">" || word == "]") {
             call.truncate(at);

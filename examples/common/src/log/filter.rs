@@ -1,18 +1,19 @@
-//! What `RUST_LOG` asks for.
+//! The filter of `RUST_LOG`.
 
 use std::str::FromStr;
 
 use thiserror::Error;
 use tracing_subscriber::filter::{ParseError, Targets};
 
-/// Levels of modules, with commas between them: `warn`, `iscsi_initiator=debug`, `iscsi_session` for all that it logs.
+/// Levels of modules, separated by commas: `warn`, `iscsi_initiator=debug`, or `iscsi_session` for all levels
+/// of it.
 ///
-/// The part of the directives of `tracing_subscriber`'s `EnvFilter` that needs no regular expressions, which would take a
-/// tenth of a program's build: spans and the values of fields cannot be asked for.
+/// Supports the directives of `tracing_subscriber`'s `EnvFilter` that need no regular expressions: these
+/// would take a tenth of a program's build time. Spans and the values of fields cannot be selected.
 #[derive(Debug)]
 pub(super) struct Filter(pub(super) Targets);
 
-/// Why a filter makes no sense.
+/// Reasons why a filter is invalid.
 #[derive(Debug, Error)]
 pub(super) enum FilterError {
     #[error("invalid filter directive {0:?}: {1}; write MODULE=LEVEL")]
@@ -26,7 +27,7 @@ impl FromStr for Filter {
 
     fn from_str(text: &str) -> Result<Self, FilterError> {
         let mut targets = Targets::new();
-        // An empty directive would ask for everything.
+        // An empty directive would enable everything.
         for directive in text.split(',').map(str::trim).filter(|directive| !directive.is_empty()) {
             if directive.contains(['[', '{']) {
                 return Err(FilterError::Span(directive.to_owned()));

@@ -1,7 +1,7 @@
-//! Which of many jobs a line is of.
+//! The job that a line of the log belongs to.
 //!
-//! The sessions of a disk outlive whoever has asked for them, so their spans are not within the span of a
-//! job. But they are made within it, or within a span that was: each span keeps the name of that job.
+//! The sessions of a disk outlive the request that opened them, so their spans are not within the span of a
+//! job. But they are created within it, or within a span that was: each span keeps the name of that job.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
 const SPAN: &str = "job";
 
-/// The span of a job: each line of what is begun within it has the job's name before it. It is there where
-/// the spans of disks are, whatever `RUST_LOG` asks for.
+/// Creates the span of a job. Each line of work that begins within the span has the job's name before it. It
+/// is enabled whenever the spans of disks are, whatever `RUST_LOG` selects.
 #[must_use]
 pub fn job(name: &str) -> Span {
     error_span!(target: "iscsi_initiator", "job", name)
 }
 
-/// Keeps with each span whose it is.
+/// Stores the name of its job with each span.
 pub(super) struct Jobs;
 
 /// The name of a job, in the extensions of its spans.
@@ -61,7 +61,7 @@ impl Visit for ReadName {
     fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
 }
 
-/// Lines with the name of their job before them, if they are of one.
+/// Formats lines with the name of their job before them, if they belong to one.
 pub(super) struct OfJob<F>(pub(super) F);
 
 impl<S, N, F> FormatEvent<S, N> for OfJob<F>

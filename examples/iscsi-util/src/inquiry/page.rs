@@ -1,4 +1,4 @@
-//! Pages of INQUIRY data, field by field.
+//! The fields of INQUIRY pages.
 
 use std::fmt::{self, Display};
 use std::mem;
@@ -18,30 +18,30 @@ use crate::table::Table;
 /// A page, for people and for programs.
 #[derive(Debug)]
 pub(super) struct Page {
-    /// `None` for the standard data.
+    /// Code of the page; `None` for the standard data.
     code: Option<u8>,
     fields: Vec<Field>,
-    /// Why there is no page.
+    /// The reason why the page is missing.
     error: Option<String>,
 }
 
 /// A field of a page.
 #[derive(Debug)]
 struct Field {
-    /// The name for programs; people read spaces for its underscores.
+    /// Name for programs. In the text for people it has spaces for its underscores.
     name: &'static str,
     value: Value,
-    /// May have several lines.
+    /// The text for people. It may have several lines.
     text: String,
 }
 
 impl Page {
-    /// The standard data.
+    /// Returns the standard data as a page.
     pub(super) fn standard(inquiry: &StandardInquiry) -> Self {
         Self::new(None, standard(inquiry))
     }
 
-    /// A page of vital product data; one that is not known is shown as bytes.
+    /// Returns a page of vital product data. An unknown page is shown as bytes.
     pub(super) fn vital(code: u8, data: &[u8]) -> Result<Self, InitiatorError> {
         let fields = match code {
             SupportedPages::PAGE => SupportedPages::decode(data).map(|page| supported(&page)),
@@ -61,7 +61,7 @@ impl Page {
         fields.map(|fields| Self::new(Some(code), fields)).map_err(unreadable)
     }
 
-    /// A page that the unit lists and does not have.
+    /// Returns the entry of a page that the unit lists and does not have.
     pub(super) fn missing(code: u8, error: &Error) -> Self {
         Self { code: Some(code), fields: Vec::new(), error: Some(error.to_string()) }
     }
@@ -70,7 +70,7 @@ impl Page {
         Self { code, fields, error: None }
     }
 
-    /// The page for programs.
+    /// Returns the page for programs.
     pub(super) fn to_json(&self) -> Value {
         let fields = self.fields.iter().map(|field| (field.name.to_owned(), field.value.clone()));
         json!({
@@ -116,7 +116,7 @@ impl Display for Page {
 }
 
 impl Field {
-    /// A field that people read as programs do, but for what is yes, no or unknown.
+    /// Creates a field whose text follows from its value.
     fn new(name: &'static str, value: impl Into<Value>) -> Self {
         let value = value.into();
         let text = match &value {
@@ -129,12 +129,12 @@ impl Field {
         Self { name, value, text }
     }
 
-    /// A field with a text of its own.
+    /// Creates a field with a separate text for people.
     fn with_text(name: &'static str, value: impl Into<Value>, text: impl Into<String>) -> Self {
         Self { name, value: value.into(), text: text.into() }
     }
 
-    /// A number of blocks.
+    /// Creates a field of a number of blocks.
     fn blocks(name: &'static str, blocks: Option<u64>) -> Self {
         match blocks {
             Some(1) => Self::with_text(name, 1, "1 block"),
@@ -144,7 +144,7 @@ impl Field {
     }
 }
 
-/// The error of an answer that is not in the format of the standard.
+/// Returns the error for an answer that is not in the format of the standard.
 pub(super) fn unreadable(why: FormatError) -> InitiatorError {
     InitiatorError::malformed_answer("INQUIRY", why)
 }

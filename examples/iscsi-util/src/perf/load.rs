@@ -1,4 +1,4 @@
-//! Requests to a disk, so many at once, for so long.
+//! A load: a number of concurrent requests to a disk, for a given time.
 
 use std::hash::{BuildHasher, RandomState};
 use std::panic::resume_unwind;
@@ -13,37 +13,37 @@ use tokio::time::Instant;
 use crate::error::Error;
 use crate::stop::Stop;
 
-/// Where the requests go.
+/// The places of the requests.
 #[derive(Debug)]
 pub(super) struct Places {
-    /// How many there are, not 0.
+    /// Number of places, not 0.
     count: u64,
-    /// Bytes from one to the next.
+    /// Bytes of a place.
     size: u64,
     random: bool,
     next: AtomicU64,
 }
 
-/// What is requested.
+/// The requests of a load.
 #[derive(Debug)]
 pub(super) struct Load {
-    /// Where.
+    /// Places of the requests.
     pub(super) places: Places,
     /// Bytes of a request.
     pub(super) size: usize,
-    /// Whether it is written in place of read.
+    /// Whether the requests are writes.
     pub(super) write: bool,
 }
 
 impl Places {
-    /// So many places of a size, one after the other or in a random order that begins elsewhere each time;
-    /// `None` if there is none.
+    /// Creates `count` places of `size` bytes, in order or in a random order that differs each time. Returns
+    /// `None` if `count` is 0.
     pub(super) fn new(count: u64, size: u64, random: bool) -> Option<Self> {
         let seed = if random { RandomState::new().hash_one(count) } else { 0 };
         (count > 0).then(|| Self { count, size, random, next: AtomicU64::new(seed) })
     }
 
-    /// The offset of the next request.
+    /// Returns the offset of the next request.
     fn next(&self) -> u64 {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let place = if self.random { mixed(number) } else { number };
@@ -52,11 +52,11 @@ impl Places {
 }
 
 impl Load {
-    /// Makes requests until the deadline, or until one fails, and waits for those under way: once the work
-    /// shall stop, only a moment.
+    /// Sends requests until the deadline, or until one fails, and waits for those in flight. After a request
+    /// to stop, waits only a moment.
     ///
     /// # Errors
-    /// The first of a request, or [`Error::Abandoned`] where writes are still under way.
+    /// The first error of a request, or [`Error::Abandoned`] if writes are still in flight.
     pub(super) async fn run(
         self,
         disk: &Disk,
@@ -89,7 +89,7 @@ impl Load {
                 match result.map_err(JoinError::try_into_panic) {
                     Ok(result) => result?,
                     Err(Ok(panic)) => resume_unwind(panic),
-                    // Nobody cancels them.
+                    // No task is cancelled.
                     Err(Err(_)) => {}
                 }
             }
@@ -103,13 +103,13 @@ impl Load {
     }
 }
 
-/// Bytes that no target can compress or leave out; every write has the same.
+/// Returns bytes that no target can compress or deduplicate within a write. Every write has the same bytes.
 fn noise(len: usize) -> Bytes {
     (0..).flat_map(|number| mixed(number).to_le_bytes()).take(len).collect()
 }
 
-/// A number that looks random and is another one for each argument (SplitMix64, by G. Steele, D. Lea and
-/// C. Flood).
+/// Mixes a number into one that looks random; different arguments have different results (SplitMix64, by G.
+/// Steele, D. Lea and C. Flood).
 const fn mixed(number: u64) -> u64 {
     let number = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

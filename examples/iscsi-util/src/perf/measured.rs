@@ -1,4 +1,4 @@
-//! What was measured of a load.
+//! The measurements of a load.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ use serde_json::{Map, Value, json};
 
 use crate::table::Table;
 
-/// What was measured of a load.
+/// The measurements of a load.
 #[derive(Debug)]
 pub(super) struct Measured {
-    /// From the first request to the last answer.
+    /// Time from the first request to the last answer.
     pub(super) time: Duration,
     /// The requests, by the statistics of the disk.
     pub(super) requests: KindStats,
-    /// How long the flush after the writes took.
+    /// Time of the flush after the writes.
     pub(super) flush: Option<Duration>,
     /// Commands that were sent again.
     pub(super) retries: u64,
-    /// The most sessions that there were at once.
+    /// Highest number of concurrent sessions.
     pub(super) sessions: u32,
 }
 
 impl Measured {
-    /// Adds what people read.
+    /// Adds the rows for people.
     pub(super) fn tell(&self, table: &mut Table) {
         let requests = &self.requests;
         let told: Vec<_> = latencies(&requests.latency)
@@ -43,7 +43,7 @@ impl Measured {
         }
     }
 
-    /// Adds what programs read.
+    /// Returns the measurements for programs.
     pub(super) fn to_json(&self) -> Value {
         let latencies = latencies(&self.requests.latency);
         let latencies = latencies.map(|(name, time)| (name.to_owned(), json!(time)));
@@ -61,12 +61,12 @@ impl Measured {
         })
     }
 
-    /// Requests a second; 0 for no time.
+    /// Returns the requests per second; 0 if the time is 0.
     fn iops(&self) -> f64 {
         self.per_second(self.requests.requests)
     }
 
-    /// Mbit/s (10^6 bits); 0 for no time.
+    /// Returns the rate in Mbit/s (10^6 bits); 0 if the time is 0.
     fn rate(&self) -> f64 {
         self.per_second(self.requests.bytes) * 8.0 / 1e6
     }
@@ -77,7 +77,7 @@ impl Measured {
     }
 }
 
-/// Milliseconds, each by its name for programs.
+/// Returns the latencies in milliseconds, with their names for programs.
 fn latencies(latency: &Latency) -> [(&'static str, f64); 7] {
     [
         ("min", latency.min()),

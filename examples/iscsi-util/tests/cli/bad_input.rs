@@ -1,11 +1,11 @@
-//! Whatever is wrong: one sentence that a person can act on, and a status that is not zero.
+//! For every wrong input: one sentence that says what to do, and an exit status that is not zero.
 
 use iscsi_testkit::config::Chap;
 use tokio::net::TcpListener;
 
 use crate::support::{MIB, Rig, TARGET, iscsi_util, object, refuses, stderr, stdout};
 
-/// Each subcommand, with the options that it cannot do without.
+/// Each command with its mandatory options.
 const ALL: [&[&str]; 9] = [
     &["discover"],
     &["luns"],
@@ -18,7 +18,7 @@ const ALL: [&[&str]; 9] = [
     &["perf", "--write", "--yes"],
 ];
 
-/// Those that need no unit.
+/// The commands that need no unit.
 const OF_TARGETS: [&str; 3] = ["discover", "luns", "ping"];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -157,7 +157,7 @@ async fn a_wrong_password() {
     .await;
     let portal = rig.server.address();
     let url = format!("iscsi://me:a%20wrong%20hunter@{portal}/{TARGET}/0");
-    // The test target shows to everybody what there is.
+    // The test target answers discovery without a password.
     for subcommand in ALL.into_iter().filter(|subcommand| subcommand[0] != "discover") {
         let parts = ["\"me\" or the password", "check both"];
         refuses(&[subcommand, &[&url]].concat(), 1, "caller", &parts);

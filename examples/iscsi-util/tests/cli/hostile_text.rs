@@ -1,4 +1,5 @@
-//! Texts of a target that a terminal would obey: none reaches standard output, standard error or the log.
+//! Texts of a target with control characters of terminals: none reaches standard output, standard error or
+//! the log.
 
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
@@ -29,7 +30,7 @@ async fn no_text_of_a_target_is_obeyed() {
         ] {
             for json in [&[][..], &["--json"]] {
                 let mut command = program(&[subcommand, json].concat());
-                // With the log, which tells what the answers were.
+                // With the log, which contains the answers.
                 let output = command.env("RUST_LOG", "trace").output().unwrap();
                 for stream in [&output.stdout, &output.stderr] {
                     assert_eq!(obeyed(stream), None, "{place}: {subcommand:?} {json:?}");

@@ -1,4 +1,4 @@
-//! Work that ends before its time, from outside.
+//! Commands that end early because of a signal.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::support::{MIB, Rig, TARGET, object, program, stderr, stdout};
 
-/// Sends a signal to a program of this test's own.
+/// Sends a signal to a program that this test has started.
 fn signal(child: &Child, name: &str) {
     let status = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
     assert!(status.success());
@@ -21,7 +21,7 @@ fn start(arguments: &[&str]) -> Child {
     program(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Waits until something holds that the program brings about.
+/// Waits until `holds` returns true because of the program.
 async fn until(child: &mut Child, mut holds: impl FnMut() -> bool) {
     let held = timeout(Duration::from_secs(60), async {
         while !holds() {
@@ -36,7 +36,7 @@ async fn until(child: &mut Child, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// The program was interrupted, and told programs what it knew.
+/// Checks that the program was interrupted, and returns its object.
 fn was_interrupted(output: &Output) -> serde_json::Value {
     assert_eq!(output.status.code(), Some(130), "{}", stderr(output));
     let object = object(output);
@@ -60,7 +60,7 @@ async fn pings_are_told_up_to_the_interrupt() {
     rig.assert_clean();
 }
 
-/// Interrupts a load when it has begun.
+/// Interrupts a load after it has begun.
 async fn load(options: &[&str], codes: [u8; 2], name: &str) {
     let rig = Rig::start(MIB).await;
     let url = rig.url();
@@ -107,7 +107,7 @@ async fn before_there_is_a_session_there_is_nothing_to_tell() {
     }
 }
 
-/// Interrupts work on a unit that does not answer commands of this kind, when there is such a command.
+/// Interrupts a program after its command was sent to a unit that does not answer such commands.
 async fn without_an_answer(arguments: &[&str], access: Access, codes: [u8; 2], error: &str) {
     let hour = Duration::from_secs(3600);
     let late = Fault::delay(.., hour).on_access(access);
@@ -122,7 +122,7 @@ async fn without_an_answer(arguments: &[&str], access: Access, codes: [u8; 2], e
     assert_eq!((&object["error"], &object["kind"]), (&error.into(), &"interrupted".into()));
 }
 
-/// What the target may still do is neither claimed to be done, nor not to be.
+/// The error says that the commands in flight may still be executed.
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_that_were_not_answered_are_told() {
     let discard = ["discard", "--offset", "0", "--length", "1M", "--yes"];

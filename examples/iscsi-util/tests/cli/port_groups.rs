@@ -1,11 +1,11 @@
-//! The ports that lead to a unit, and their states.
+//! The ports of a unit, and their states.
 
 use iscsi_testkit::scsi::{AccessState, PortGroup, PortGroups, TargetPort};
 use serde_json::Value;
 
 use crate::support::{MIB, Rig, refuses, says, tells};
 
-/// A unit behind port 1 of an array, in the preferred group 1; ports 2 and 3 are in standby.
+/// Starts a unit behind port 1 of an array, in the preferred group 1. Ports 2 and 3 are in standby.
 async fn start() -> (Rig, PortGroups) {
     let standby = PortGroup::new(2, [2, 3]).with_state(AccessState::Standby);
     let groups = PortGroups::new([PortGroup::new(1, [1]).preferred(), standby]);

@@ -1,4 +1,4 @@
-//! Questions to targets and units.
+//! Commands that read from targets and units.
 
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
@@ -41,7 +41,7 @@ async fn targets_are_listed_with_their_portals() {
              iscsi://storage.example:3260/{OTHER}  portal group 1\n"
         )
     );
-    // What the URL names besides the portal does not matter.
+    // Only the portal of the URL matters.
     let object = tells(&["discover", &rig.url()]);
     let expected = json!([
         { "name": TARGET, "portals": [
@@ -93,7 +93,7 @@ async fn units_are_listed_with_what_they_are() {
     rig.assert_clean();
 }
 
-/// What `luns` lists is there for all that ask a unit, in whatever form its target spells the number.
+/// All commands find the units that `luns` lists, in whatever format the target writes the number.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_unit_is_found_by_its_number() {
     for (form, number) in [(LunForm::AllFlat, 1), (LunForm::Bus, 300)] {
@@ -250,7 +250,7 @@ async fn extents_are_told_without_a_gap() {
     rig.assert_clean();
 }
 
-/// What was told is shown, and where to go on.
+/// The extents so far are printed, and the offset to continue from.
 #[tokio::test(flavor = "multi_thread")]
 async fn more_extents_than_are_asked_for_are_no_whole_answer() {
     let rig = Rig::start(8 * MIB).await;
@@ -267,7 +267,7 @@ async fn more_extents_than_are_asked_for_are_no_whole_answer() {
         rest["extents"],
         json!([{ "offset": 2 * MIB, "length": 6 * MIB, "state": "deallocated" }])
     );
-    // A unit that tells one block an answer.
+    // A unit that reports one block per answer.
     rig.server.with(|target| {
         let unit = target.config_mut().units.get_mut(&0).unwrap();
         unit.behavior.lba_status_blocks = Some(1);
@@ -300,7 +300,7 @@ async fn a_password_comes_from_the_environment() {
     assert!(output.status.success(), "{}", stderr(&output));
 }
 
-/// For each kind of subcommand: those with a session, a disk, a discovery session, or a volume.
+/// One command of each kind: with a session, a disk, a discovery session, and a volume.
 #[tokio::test(flavor = "multi_thread")]
 async fn passwords_come_from_files() {
     let rig = async || {
@@ -334,7 +334,7 @@ async fn passwords_come_from_files() {
         let said = stderr(&logged.env("RUST_LOG", "trace").output().unwrap());
         assert!(said.contains("session") && !said.contains("hunter"), "{said}");
     }
-    // Both targets have the unit of one serial number.
+    // The units of both targets have the same serial number.
     let output = iscsi_util(&[&["volume", "create", &url, &other][..], &options].concat());
     assert!(stderr(&output).contains("the same unit"), "{}", stderr(&output));
     let same = ["capacity", &url, "--password-file", &own, "--target-password-file", &own];
@@ -345,7 +345,7 @@ async fn passwords_come_from_files() {
     [own, of_target].iter().for_each(|path| fs::remove_file(path).unwrap());
 }
 
-/// What a target must prove is no less asked for because it is no text.
+/// A password of the target that is not UTF-8 is required of the target as well.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_of_the_target_is_any_bytes_in_the_environment() {
     let rig = Rig::start_with(MIB, |config| {
@@ -362,7 +362,7 @@ async fn a_password_of_the_target_is_any_bytes_in_the_environment() {
     assert!(text.contains("LIBISCSI_CHAP_USERNAME is not UTF-8"), "{text}");
 }
 
-/// A portal that redirects its logins to one at another host.
+/// Starts a portal that redirects its logins to a portal at another host.
 async fn redirected() -> (Rig, Server) {
     let to = Server::start_at(
         ("127.0.0.2", 0),
@@ -379,7 +379,7 @@ async fn redirected() -> (Rig, Server) {
     (rig, to)
 }
 
-/// Where the sessions really are: of a session, of a disk, and of a volume.
+/// The report names the portals of the sessions: of a session, of a disk, and of a volume.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_portals_of_the_sessions_are_told() {
     let (rig, to) = redirected().await;

@@ -13,7 +13,7 @@ pub(crate) const TARGET: &str = "iqn.2026-01.org.example:disk";
 pub(crate) const BLOCK: u32 = 512;
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// A served target with one unit that holds nothing.
+/// A served target with one empty unit.
 pub(crate) struct Rig {
     pub(crate) server: Server,
     pub(crate) disk: RamDisk,
@@ -31,24 +31,24 @@ impl Rig {
         Self { server: Server::start(Target::new(config)).await.unwrap(), disk }
     }
 
-    /// The URL of the unit.
+    /// Returns the URL of the unit.
     pub(crate) fn url(&self) -> String {
         self.at(&format!("/{TARGET}/0"))
     }
 
-    /// The URL of a path behind the portal.
+    /// Returns the URL of a path at the portal.
     pub(crate) fn at(&self, path: &str) -> String {
         format!("iscsi://{}{path}", self.server.address())
     }
 
-    /// Everything the initiator did was right, and it said goodbye.
+    /// Checks that the initiator has broken no rule, and has logged out.
     pub(crate) fn assert_clean(&self) {
         let violations = self.server.with(|target| target.violations().to_vec());
         assert!(violations.is_empty(), "{violations:#?}");
         assert_eq!(self.server.with(|target| target.sessions()), 0);
     }
 
-    /// How many commands with this operation code the target has seen.
+    /// Returns the number of commands with this operation code that the target has received.
     pub(crate) fn seen(&self, code: u8) -> usize {
         self.server.with(|target| {
             target.commands().iter().filter(|command| command.cdb[0] == code).count()
@@ -56,7 +56,7 @@ impl Rig {
     }
 }
 
-/// The program, with nothing from the environment that could matter.
+/// Returns the command of the program, without environment variables that affect it.
 pub(crate) fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_iscsi-util"));
     for variable in ["USERNAME", "PASSWORD", "TARGET_USERNAME", "TARGET_PASSWORD"] {
@@ -72,14 +72,14 @@ pub(crate) fn iscsi_util(arguments: &[&str]) -> Output {
     program(arguments).output().unwrap()
 }
 
-/// Runs the program, which does what it should; its standard output.
+/// Runs the program, checks that it succeeds, and returns its standard output.
 pub(crate) fn says(arguments: &[&str]) -> String {
     let output = iscsi_util(arguments);
     assert!(output.status.success(), "{:?}: {}", output.status, stderr(&output));
     stdout(&output)
 }
 
-/// Runs the program with `--json`; its object, which is complete.
+/// Runs the program with `--json`, checks that it succeeds, and returns its object.
 pub(crate) fn tells(arguments: &[&str]) -> Value {
     let output = iscsi_util(&[arguments, &["--json"]].concat());
     assert!(output.status.success(), "{:?}: {}", output.status, stderr(&output));
@@ -97,7 +97,7 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// The object that the program printed, whatever its status.
+/// Returns the object that the program printed.
 pub(crate) fn object(output: &Output) -> Value {
     let text = stdout(output);
     assert_eq!(text.lines().count(), 1, "{text}{}", stderr(output));
@@ -106,8 +106,8 @@ pub(crate) fn object(output: &Output) -> Value {
     object
 }
 
-/// Runs the program with these arguments, and again with `--json`: each time it fails with this status,
-/// and with this complaint alone, which says all of `parts`.
+/// Runs the program with these arguments, and again with `--json`. Checks that it fails each time with this
+/// status, and with only this message, which contains all of `parts`.
 pub(crate) fn refuses(arguments: &[&str], status: i32, kind: &str, parts: &[&str]) {
     let output = iscsi_util(arguments);
     let said = stderr(&output);

@@ -1,4 +1,4 @@
-//! Volumes: what is described, what is written to units, and what must be there.
+//! Volumes: their descriptions, what is written to the units, and what must be found there.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use iscsi_testkit::scsi::Unit;
 
 use crate::support::{MIB, Rig, iscsi_util, object, says, stderr, stdout, tells};
 
-/// A unit that is known by its number.
+/// Starts a unit that is identified by its number.
 async fn unit(number: u64) -> Rig {
     Rig::start_with(8 * MIB, |config| {
         let named = |unit: &mut Unit| {
@@ -17,7 +17,7 @@ async fn unit(number: u64) -> Rig {
     .await
 }
 
-/// A path that no other test has.
+/// Returns a path that no other test uses.
 fn file(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("iscsi-util-volume-{name}-{}", std::process::id()))
 }
@@ -49,7 +49,7 @@ async fn what_is_created_is_shown_and_checked() {
     let output = iscsi_util(&["volume", "check", path]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("has 2097152 bytes, and had 8388608"), "{}", stderr(&output));
-    // What is described is shown all the same.
+    // The description is shown although a unit differs from it.
     let output = iscsi_util(&["volume", "show", path]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stdout(&output).contains("member 1  naa.3000000000000002"), "{}", stdout(&output));
@@ -82,7 +82,7 @@ async fn an_array_is_written_with_consent_only_and_imported_again() {
         );
         assert_eq!(rig.disk.mapped_blocks(), 8, "and nothing else");
     }
-    // Not over a file that is there.
+    // An existing file is not overwritten.
     let again = iscsi_util(&[&create[..], &["--yes"]].concat());
     assert_eq!(again.status.code(), Some(1));
     assert!(stderr(&again).contains("choose another path"), "{}", stderr(&again));
@@ -125,7 +125,7 @@ async fn what_is_no_volume_is_refused() {
         "{}",
         stderr(&output)
     );
-    // A password is neither printed nor kept.
+    // A password is neither printed nor written to the description.
     let with_password = one_url.replace("iscsi://", "iscsi://user:secret-of-12-chars@");
     let output = iscsi_util(&["volume", "create", &with_password, &third.url()]);
     let said = stdout(&output) + &stderr(&output);

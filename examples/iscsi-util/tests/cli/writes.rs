@@ -1,4 +1,4 @@
-//! What destroys data does so only where it is told to.
+//! Data are destroyed only with consent.
 
 use iscsi_testkit::disk::RamDisk;
 
@@ -6,7 +6,7 @@ use crate::support::{BLOCK, MIB, Rig, refuses, tells};
 
 const UNMAP: u8 = 0x42;
 
-/// Nothing that the unit holds has changed.
+/// Checks that the content of the unit has not changed.
 fn assert_untouched(rig: &Rig) {
     let untouched = RamDisk::new(BLOCK, rig.disk.blocks());
     untouched.fill(7);

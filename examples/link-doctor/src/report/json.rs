@@ -14,8 +14,8 @@ use crate::unit::Unit;
 use crate::writes::Writes;
 
 impl Report {
-    /// The report as one object: times in milliseconds or seconds, rates in Mbit/s (10^6 bits), sizes
-    /// in bytes, what is not known as null.
+    /// Returns the report as one object: times in milliseconds or seconds, rates in Mbit/s (10^6 bits), sizes
+    /// in bytes, unknown values as null.
     #[must_use]
     pub fn to_json(&self) -> Value {
         json!({
@@ -152,7 +152,7 @@ fn choice<T>(choice: &Choice<T>, value: impl Fn(&T) -> Value) -> Value {
     json!({ "value": value(&choice.value), "reason": choice.reason })
 }
 
-/// Bytes, or null where the kernel decides.
+/// Returns the bytes of a buffer, or null if the kernel chooses them.
 fn buffer(buffer: &Buffer) -> Value {
     json!(buffer.bytes())
 }

@@ -1,4 +1,4 @@
-//! The arithmetic against numbers worked out by hand.
+//! Tests of the arithmetic with numbers that were calculated by hand.
 
 use iscsi_initiator::Tuning;
 use iscsi_tuner::{Autotuning, Basis, Granted, Limits, Measurement, Rtt, TcpInfo, plan};
@@ -8,7 +8,7 @@ use super::*;
 const RTT: Duration = Duration::from_millis(100);
 const MIB: u64 = 1 << 20;
 
-/// The default keys of LIO, as an initiator that proposes the longest bursts gets them.
+/// Returns the default keys of LIO, for an initiator that proposes the longest bursts.
 fn lio() -> (Negotiated, TransferTerms) {
     let mut negotiated = Negotiated::default();
     negotiated.target_max_recv_data_segment_length = 8192;
@@ -58,7 +58,7 @@ fn mbit(writes: &Writes, limit: Limit) -> f64 {
     ceiling(writes, limit).rate.mbit_per_second()
 }
 
-/// 8 KiB go unasked, 1016 KiB in rounds of 256 KiB: 1 + 4 round trips of 100 ms.
+/// 8 KiB are unsolicited, 1016 KiB follow in rounds of 256 KiB: 1 + 4 round trips of 100 ms.
 #[test]
 fn a_write_takes_a_round_trip_for_each_round_of_bursts() {
     let writes = writes(&facts(Some("100mbit")), (MIB, 8), |_, _| {});

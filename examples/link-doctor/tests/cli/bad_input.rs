@@ -1,4 +1,4 @@
-//! Whatever is wrong: one sentence that a person can act on, and a status that is not zero.
+//! For every wrong input: one sentence that says what to do, and an exit status that is not zero.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,14 +10,15 @@ use tokio::net::TcpListener;
 
 use crate::support::{MIB, Rig, TARGET, complains, link_doctor, object, stderr, stdout, succeeds};
 
-/// Runs the program, which refuses with status 1, these words, and nothing on standard output.
+/// Runs the program, and checks that it fails with status 1, a message that contains `parts`, and nothing on
+/// standard output.
 fn refuses(arguments: &[&str], parts: &[&str]) {
     let output = link_doctor(arguments);
     complains(&output, 1, parts);
     assert_eq!(stdout(&output), "");
 }
 
-/// The command line itself is wrong.
+/// Checks that the command line is refused with a message that contains `parts`.
 fn misused(output: &Output, parts: &[&str]) {
     let said = stderr(output);
     assert_eq!(output.status.code(), Some(2), "{said}");
@@ -99,7 +100,7 @@ async fn a_target_that_accepts_and_stays_silent() {
     refuses(&[&url], &["did not answer in time"]);
 }
 
-/// Where nothing was measured there is an object all the same.
+/// Without measurements there is an object as well.
 #[tokio::test(flavor = "multi_thread")]
 async fn programs_are_told_as_well() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,4 +1,5 @@
-//! Texts of a target that a terminal would obey: none reaches the report, standard error or the log.
+//! Texts of a target with control characters of terminals: none reaches the report, standard error or the
+//! log.
 
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
@@ -15,12 +16,12 @@ async fn no_text_of_a_target_is_obeyed() {
         let is_of_unit = config.units[&0].behavior.designators.is_some();
         let server = Server::start(Target::new(config)).await.unwrap();
         let portal = server.address();
-        // What a unit says is in the report only if it is read.
+        // The texts of a unit are in the report only if the unit is read.
         let unit = if is_of_unit { "/0" } else { "" };
         for json in [&[][..], &["--json"]] {
             let url = format!("iscsi://{portal}/{TARGET}{unit}");
             let mut command = program(&[&["--seconds", "1", &url][..], json].concat());
-            // With the log, which tells what the answers were.
+            // With the log, which contains the answers.
             let output = command.env("RUST_LOG", "trace").output().unwrap();
             for stream in [&output.stdout, &output.stderr] {
                 assert_eq!(obeyed(stream), None, "{place}: {json:?}");

@@ -1,4 +1,4 @@
-//! Examinations that end before their time, from outside.
+//! Examinations that end early because of a signal.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::support::{MIB, Rig, TARGET, complains, link_doctor, object, program, stderr, stdout};
 
-/// Sends a signal to a program of this test's own.
+/// Sends a signal to a program that this test has started.
 fn signal(child: &Child, name: &str) {
     let status = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
     assert!(status.success());
@@ -73,7 +73,7 @@ async fn before_there_is_a_session_there_is_no_report() {
     assert_eq!(stdout(&output), "");
 }
 
-/// The report is there, but nobody takes it.
+/// The report is complete, but no process reads it.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_nobody_reads_the_report() {
     let rig = Rig::start_with(MIB, Duration::ZERO, |config| config.record = true).await;
@@ -84,7 +84,7 @@ async fn while_nobody_reads_the_report() {
     let full = writer.into_blocking_fd().unwrap();
     let mut command = program(&[&rig.at(&format!("/{TARGET}")), "--json"]);
     let mut child = command.stdout(Stdio::from(full)).stderr(Stdio::piped()).spawn().unwrap();
-    // Without a unit there is nothing to do after the pings but to say goodbye.
+    // Without a unit, only the logout follows after the pings.
     let is_goodbye = |(_, pdu): &(_, Pdu)| pdu.opcode() == Some(Opcode::LogoutRequest);
     let is_done = || rig.server.with(|target| target.received().iter().any(is_goodbye));
     let done = timeout(Duration::from_secs(60), async {
@@ -113,7 +113,7 @@ async fn while_nobody_reads_the_report() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_breaks_leaves_what_was_measured() {
-    // Thousands of reads, a command of 48 bytes each.
+    // The connection breaks after thousands of reads, with 48 bytes for each command.
     let fault = Fault::cut_after_received(100_000);
     let rig = Rig::start_with(8 * MIB, Duration::ZERO, |config| config.faults.push(fault)).await;
     let output = link_doctor(&[&rig.url(), "--seconds", "3600", "--json"]);

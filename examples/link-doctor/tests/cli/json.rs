@@ -54,7 +54,7 @@ async fn the_read_test_adds_up() {
     assert!(read["diagnosis"].is_array());
 }
 
-/// 64 KiB go unasked, the rest in rounds of 256 KiB, and each takes as long as a ping.
+/// 64 KiB are unsolicited, the rest follows in rounds of 256 KiB, and each round takes as long as a ping.
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_are_calculated_from_what_was_agreed() {
     let rig = Rig::start_with(MIB, Duration::from_millis(30), |config| {
@@ -88,7 +88,7 @@ async fn writes_are_calculated_from_what_was_agreed() {
     assert!(remedy.contains(&format!("FirstBurstLength={io_size}")), "{remedy}");
 }
 
-/// A portal that redirects its logins to one at another host.
+/// Starts a portal that redirects its logins to a portal at another host.
 async fn redirected() -> (Rig, Server) {
     let to = Server::start_at(
         ("127.0.0.2", 0),
@@ -105,7 +105,7 @@ async fn redirected() -> (Rig, Server) {
     (rig, to)
 }
 
-/// Where the session really is, and that this is another host than the one that was named.
+/// The report names the portal of the session, and notes that it is at another host than the one in the URL.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redirection_is_told() {
     let (rig, to) = redirected().await;

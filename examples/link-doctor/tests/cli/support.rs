@@ -14,7 +14,7 @@ pub(crate) const TARGET: &str = "iqn.2026-01.org.example:disk";
 const BLOCK: u32 = 512;
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// A served target with one unit, full of noise.
+/// A served target with one unit, filled with pseudo-random bytes.
 pub(crate) struct Rig {
     pub(crate) server: Server,
     pub(crate) disk: RamDisk,
@@ -25,7 +25,7 @@ impl Rig {
         Self::start_with(bytes, Duration::ZERO, |_| {}).await
     }
 
-    /// A target with a unit of `bytes`; everything that it says leaves it `delay` later.
+    /// Starts a target with a unit of `bytes`. Each of its answers is delayed by `delay`.
     pub(crate) async fn start_with(
         bytes: u64,
         delay: Duration,
@@ -40,17 +40,17 @@ impl Rig {
         Self { server, disk }
     }
 
-    /// The URL of the unit.
+    /// Returns the URL of the unit.
     pub(crate) fn url(&self) -> String {
         self.at(&format!("/{TARGET}/0"))
     }
 
-    /// The URL of a path behind the portal.
+    /// Returns the URL of a path at the portal.
     pub(crate) fn at(&self, path: &str) -> String {
         format!("iscsi://{}{path}", self.server.address())
     }
 
-    /// Everything the initiator did was right, it wrote nothing, and said goodbye.
+    /// Checks that the initiator has broken no rule, has written nothing, and has logged out.
     pub(crate) fn assert_untouched(&self) {
         let violations = self.server.with(|target| target.violations().to_vec());
         assert!(violations.is_empty(), "{violations:#?}");
@@ -67,7 +67,7 @@ impl Rig {
     }
 }
 
-/// The program, with nothing from the environment that could matter.
+/// Returns the command of the program, without environment variables that affect it.
 pub(crate) fn program(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_link-doctor"));
     for variable in ["USERNAME", "PASSWORD", "TARGET_USERNAME", "TARGET_PASSWORD"] {
@@ -91,14 +91,14 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// The program did what it should; its standard output.
+/// Checks that the program has succeeded, and returns its standard output.
 pub(crate) fn succeeds(output: &Output) -> String {
     let said = stderr(output);
     assert!(output.status.success(), "{:?}: {said}", output.status);
     stdout(output)
 }
 
-/// The object that the program printed, whatever its status.
+/// Returns the object that the program printed.
 pub(crate) fn object(output: &Output) -> Value {
     let text = stdout(output);
     assert_eq!(text.lines().count(), 1, "{text}{}", stderr(output));
@@ -107,8 +107,8 @@ pub(crate) fn object(output: &Output) -> Value {
     object
 }
 
-/// The last line of standard error is the only complaint, comes with this status, and says all of
-/// `parts`.
+/// Checks that the last line of standard error is the only error message, with this status, and that it
+/// contains all of `parts`.
 pub(crate) fn complains(output: &Output, status: i32, parts: &[&str]) {
     let said = stderr(output);
     assert_eq!(output.status.code(), Some(status), "{said}");

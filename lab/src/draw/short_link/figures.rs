@@ -1,4 +1,4 @@
-//! What the figures of the programs come to, and the goals that they have.
+//! Values of the programs' figures, and their goals.
 
 use crate::draw::group::parameter;
 use crate::draw::table::Table;
@@ -9,7 +9,7 @@ pub(super) const OURS: &str = "iscsi-initiator";
 pub(super) const THEIRS: &str = "libiscsi";
 pub(super) const BARE: &str = "TCP stream";
 
-/// What is looked at.
+/// A quantity of a figure.
 pub(super) type What = fn(&Figure) -> Option<f64>;
 
 pub(super) const MIB_PER_S: What =
@@ -37,7 +37,7 @@ pub(super) fn requests(figure: &Figure) -> Option<f64> {
     Some(figure.bytes as f64 / io.0 as f64).filter(|requests| *requests > 0.0)
 }
 
-/// What they came to, ascending.
+/// Returns the values of the figures, ascending.
 fn values(figures: &[&Figure], what: What) -> Vec<f64> {
     let mut values: Vec<_> = figures.iter().filter_map(|figure| what(figure)).collect();
     values.sort_by(f64::total_cmp);
@@ -55,7 +55,7 @@ pub(super) fn ratio((ours, theirs): (Option<f64>, Option<f64>)) -> Option<f64> {
     theirs.filter(|theirs| *theirs > 0.0).and_then(|theirs| Some(ours? / theirs))
 }
 
-/// What a ratio is to reach.
+/// The goal of a ratio.
 #[derive(Clone, Copy)]
 pub(super) enum Goal {
     AtLeast(f64),
@@ -63,7 +63,7 @@ pub(super) enum Goal {
 }
 
 impl Goal {
-    /// The goal in words, and whether a ratio reached it.
+    /// Returns the goal in words, and whether a ratio reached it.
     pub(super) fn judge(self, ratio: Option<f64>) -> String {
         let (words, met) = match self {
             Self::AtLeast(least) => {
@@ -83,7 +83,7 @@ pub(super) fn ratio_words(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"))
 }
 
-/// The cell of one program: its median and how far its runs lie apart, or why it has no number.
+/// Returns the cell of one program: its median and the range of its runs, or why it has no value.
 pub(super) fn cell(table: &mut Table, figures: &[&Figure], what: What) -> String {
     if let Some(value) = median(figures, what) {
         return match values(figures, what).as_slice() {
@@ -101,7 +101,7 @@ pub(super) fn cell(table: &mut Table, figures: &[&Figure], what: What) -> String
     }
 }
 
-/// A number with three digits that mean something.
+/// Formats a number with three significant digits.
 pub(super) fn number(value: f64) -> String {
     match value {
         _ if value >= 99.95 => format!("{value:.0}"),

@@ -1,4 +1,4 @@
-//! Many disks in one process: what a read costs by their number.
+//! Many disks in one process: the cost of a read by the number of disks.
 
 use super::figures::{
     Goal, IDLE, OURS, PROCESSOR, THEIRS, USER, What, cell, median, ratio, ratio_words, requests,
@@ -8,12 +8,12 @@ use crate::draw::part::Part;
 use crate::draw::table::Table;
 use crate::result::Figure;
 
-/// So many disks have a goal: that a read costs little more than with one.
+/// Number of disks with a goal: a read costs little more than with one disk.
 const MANY: &str = "1000";
 const GOAL: Goal = Goal::AtMost(1.3);
 const RATE: What = |figure| Some(requests(figure)? / figure.seconds?);
 
-/// The table of them, from runs in which they read, and such in which they did nothing.
+/// Adds the table of the disks, from runs in which they read and from runs in which they were idle.
 pub(super) fn tell(part: &mut Part, busy: &[&Figure], idle: &[&Figure]) {
     let all: Vec<_> = busy.iter().chain(idle).copied().collect();
     if all.is_empty() {
@@ -62,7 +62,7 @@ pub(super) fn tell(part: &mut Part, busy: &[&Figure], idle: &[&Figure]) {
     part.table(&table);
 }
 
-/// Who it is of; of ours, on which runtime.
+/// Returns the program of a figure. For this project's, its runtime.
 fn who(figure: &Figure) -> String {
     if figure.who == OURS {
         format!("runtime {}", word(figure, "runtime"))
@@ -71,7 +71,7 @@ fn who(figure: &Figure) -> String {
     }
 }
 
-/// How many they are, and whether one session leads to them all.
+/// Returns the number of disks, and whether they share one session.
 fn disks(figure: &Figure) -> String {
     let disks = word(figure, "disks");
     match parameter(figure, "sessions") {
@@ -84,7 +84,7 @@ fn word(figure: &Figure, name: &str) -> String {
     parameter(figure, name).unwrap_or_default().to_owned()
 }
 
-/// Those with such a parameter.
+/// Returns the figures with this value of a parameter.
 fn of<'a>(figures: &[&'a Figure], name: &str, value: &str) -> Vec<&'a Figure> {
     figures.iter().copied().filter(|figure| parameter(figure, name) == Some(value)).collect()
 }

@@ -1,4 +1,5 @@
-//! The files of a simulated host. They survive its processes; after a crash of the host only synced data and names are certain.
+//! The files of a simulated host. They survive its processes. After a crash of the host, only synced data and
+//! names are certain to exist.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -11,14 +12,14 @@ use crate::rng::Rng;
 /// Percentage of changes that fail while failures are on.
 const FAILURES: u64 = 2;
 
-/// The files of one host. Clones are the same.
+/// The files of one host. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Files(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
     files: Vec<File>,
-    /// The file at each path, now and after a crash.
+    /// The file at each path: the current one, and the one after a crash.
     names: BTreeMap<PathBuf, usize>,
     durable_names: BTreeMap<PathBuf, usize>,
     /// Names that are not durable yet, in order.
@@ -35,9 +36,9 @@ struct State {
 /// The content of a file.
 #[derive(Debug, Default)]
 struct File {
-    /// As processes see it.
+    /// Content as processes see it.
     text: Vec<u8>,
-    /// After a crash that loses everything that was not synced.
+    /// Content after a crash that loses everything that was not synced.
     durable: Vec<u8>,
     /// Changes that were not synced, in order.
     unsynced: Vec<Change>,
@@ -61,7 +62,7 @@ impl Change {
         }
     }
 
-    /// What a crash may leave of a change: a part of it, or zeros.
+    /// Returns what a crash may leave of a change: a part of it, or zeros.
     fn torn(&self, rng: &mut Rng) -> Self {
         match self {
             Self::Length(_) => self.clone(),
@@ -111,19 +112,19 @@ impl Files {
         })))
     }
 
-    /// The content at a path.
+    /// Returns the content at a path.
     pub(crate) fn text(&self, path: &Path) -> Option<Vec<u8>> {
         let state = self.state();
         state.names.get(path).map(|number| state.files[*number].text.clone())
     }
 
-    /// The content at a path after a crash that loses everything unsynced.
+    /// Returns the content at a path after a crash that loses everything unsynced.
     pub(crate) fn durable_text(&self, path: &Path) -> Option<Vec<u8>> {
         let state = self.state();
         state.durable_names.get(path).map(|number| state.files[*number].durable.clone())
     }
 
-    /// Number of changes so far.
+    /// Returns the number of changes so far.
     pub(crate) fn changes(&self) -> u64 {
         self.state().changes
     }
@@ -133,14 +134,14 @@ impl Files {
         self.state().fails = fails;
     }
 
-    /// Runs the work that a killed process had begun; `left` further changes take effect.
+    /// Runs the work that a killed process had begun; `changes` further changes take effect.
     pub(crate) fn killed_in(&self, work: impl FnOnce(), changes: u64) {
         self.state().allowance = Some(changes);
         work();
         self.state().allowance = None;
     }
 
-    /// Removes a file, durably, as the user.
+    /// Removes a file, durably, as the user would.
     pub(crate) fn remove(&self, path: &Path) {
         let mut state = self.state();
         state.changes += 1;
@@ -195,7 +196,7 @@ impl Files {
         Ok(())
     }
 
-    /// A failed sync is reported once, as by the kernel: later syncs say nothing of it.
+    /// Syncs a file. A failed sync is reported once, as by the kernel: later syncs succeed without reporting it.
     pub(super) fn sync(&self, number: usize) -> io::Result<()> {
         let mut state = self.state();
         let is_dead = state.is_dead();
@@ -203,7 +204,7 @@ impl Files {
         let State { files, rng, .. } = &mut *state;
         match may_change {
             Ok(()) => files[number].sync(),
-            // A part of the changes may be on the medium.
+            // A part of the changes may have reached the medium.
             Err(_) if !is_dead => files[number].sync_some(rng),
             Err(_) => {}
         }
@@ -236,7 +237,7 @@ impl State {
         self.allowance == Some(0)
     }
 
-    /// Whether the next change takes effect.
+    /// Counts a change, and fails if it does not take effect.
     fn may_change(&mut self) -> io::Result<()> {
         self.changes += 1;
         if self.is_dead() {

@@ -59,7 +59,7 @@ impl RepeatedCopy<'_> {
     }
 }
 
-/// Runs work on the files of a process.
+/// Runs work in a process, on its files.
 pub(super) async fn work<T: Send + 'static>(
     process: &Process,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,

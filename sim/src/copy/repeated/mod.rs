@@ -1,12 +1,12 @@
-//! Repeated copies: one command line runs again and again over a source that changes between the runs, as a nightly backup does. It keeps
-//! a file of digests and sometimes a checkpoint, while processes are killed, the host crashes and the target has faults. Some command
-//! lines copy a source in use, in passes.
+//! Repeated copies: one command line runs again and again over a source that changes between the runs, like a
+//! nightly backup. It keeps a file of digests and sometimes a checkpoint. Processes are killed, the host
+//! crashes, and the target has faults. Some command lines copy a source in use, in passes.
 //!
 //! ```text
 //!  current image    ──► a process: iscsi-copy ──► Watched: Disk ──► initiator, network, target ──► RAM disk
 //!                            │                                          ▲                            │
-//!                            └──► Files: digests, checkpoint            └── writes of killed ones    │
-//!                                   └──► Vouching: is that true?          ◄──────────────────────────┘
+//!                            └──► Files: digests, checkpoint            └── writes of killed runs    │
+//!                                   └──► Vouching: are they true?         ◄──────────────────────────┘
 //! ```
 
 mod files;
@@ -37,18 +37,19 @@ use crate::settings::Settings;
 
 /// Percentage of seeds with repeated copies.
 const SHARE: u64 = 12;
-/// Separates their random draws from all others.
+/// Separates the random draws of repeated copies from all others.
 const STREAM: u64 = 0x6e69_6768_7473;
-/// Separates what decides whether somebody writes to the source.
+/// Separates the random draws of sources in use from all others.
 const IN_USE: u64 = 0x696e_5f75_7365;
 /// Percentage of command lines that copy a source in use, in passes.
 const SHARE_IN_USE: u64 = 30;
 /// Number of requests, as a multiple of an episode's.
 const LENGTH: usize = 3;
-/// The last run must end well; this many may fail because of what others have written.
+/// Number of attempts of the last run, which must end well. The others may fail because of what other hosts
+/// have written.
 const MAX_LAST_RUNS: usize = 4;
 
-/// Whether the episode of this seed has repeated copies.
+/// Returns whether the episode of this seed has repeated copies.
 pub(crate) fn follow(seed: u64) -> bool {
     mix(seed ^ STREAM) % 100 < SHARE
 }
@@ -56,7 +57,7 @@ pub(crate) fn follow(seed: u64) -> bool {
 /// Runs command lines, one after the other, until they have made enough requests.
 pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
     let begun = Instant::now();
-    // Other copies meet exchanged units.
+    // Exchanged units are left to the other copies.
     let settings = settings.with_one_unit();
     let (copies, mover) = Copies::drawn(Rng::new(mix(seed ^ STREAM)), &settings);
     let mut repeated = RepeatedCopy::new(copies);
@@ -88,9 +89,9 @@ struct Line {
     verifies: Verifies,
     /// Length of a digest's block, bytes.
     block_size: u64,
-    /// Others write to the destination between the runs.
+    /// Whether other hosts write to the destination between the runs.
     has_others: bool,
-    /// `--passes`: somebody writes to the source, also while it is copied.
+    /// `--passes`: the source is written to, also while it is copied.
     has_passes: bool,
 }
 
@@ -100,9 +101,9 @@ struct RepeatedCopy<'a> {
     vouching: Arc<Vouching>,
     line: Line,
     image: Image,
-    /// What the image is by now, where somebody writes to it.
+    /// Current content of the image, if it is written to.
     in_use: Option<InUse>,
-    /// The image of the run before.
+    /// Image of the previous run.
     before: Image,
     /// Number of images so far.
     images: u64,
@@ -180,7 +181,7 @@ impl<'a> RepeatedCopy<'a> {
             has_passes,
         };
         if has_passes && verifies == Verifies::Read {
-            // What was read is another thing by then.
+            // The source has changed since it was read.
             self.line.verifies = Verifies::Nothing;
         }
         let len = if rng.percent(30) { capacity } else { rng.index(1..capacity) };
@@ -195,7 +196,7 @@ impl<'a> RepeatedCopy<'a> {
         self.copies.shared.lock().trace.note(&what, &[len as u64]);
     }
 
-    /// Changes the source, or takes it back to the state before.
+    /// Changes the source, or takes it back to its previous state.
     fn change_image(&mut self) {
         if let Some(in_use) = &self.in_use {
             in_use.resume();
@@ -218,7 +219,7 @@ impl<'a> RepeatedCopy<'a> {
         self.copies.shared.lock().trace.note("the source has changed", &[self.images]);
     }
 
-    /// Another host writes to the destination, unknown to the copies.
+    /// Writes to the destination as another host, without the knowledge of the copies.
     fn write_by_others(&mut self) {
         let rng = &mut self.copies.rng;
         let world = self.copies.shared.lock();
@@ -235,7 +236,7 @@ impl<'a> RepeatedCopy<'a> {
         self.count("others write");
     }
 
-    /// After the last copy: the destination equals the source even after late writes and a loss of power.
+    /// Checks that the destination equals the source after the last copy, even after late writes and a loss of power.
     async fn settle(&mut self) -> Result<(), String> {
         self.quiet().await?;
         let mut world = self.copies.shared.lock();
@@ -248,7 +249,7 @@ impl<'a> RepeatedCopy<'a> {
         }
     }
 
-    /// Waits until the target has carried out or dropped every command.
+    /// Waits until the target has executed or dropped every command.
     async fn quiet(&mut self) -> Result<(), String> {
         self.copies.mend();
         sleep(QUIET).await;
@@ -265,7 +266,7 @@ impl<'a> RepeatedCopy<'a> {
     }
 }
 
-/// The image with a few random writes.
+/// Returns the image with a few random writes.
 fn changed(image: &Image, rng: &mut Rng) -> Image {
     let (mut bytes, mut holes) = (BytesMut::from(&image.bytes[..]), image.holes.clone());
     for _ in 0..rng.index(1..6) {

@@ -15,10 +15,10 @@ use super::files::Files;
 use super::vouching::Vouching;
 use crate::rng::Rng;
 
-/// Most changes that a killed process still completes.
+/// Most changes that a killed process still makes.
 const MAX_CHANGES: u64 = 6;
 
-/// A process of a host. Clones are the same.
+/// A process of a host. Clones share its state.
 #[derive(Clone)]
 pub(crate) struct Process {
     files: Files,
@@ -26,11 +26,11 @@ pub(crate) struct Process {
     works: Arc<Mutex<Works>>,
 }
 
-/// Work for its threads.
+/// Work for the threads of a process.
 struct Works {
     under_way: BTreeMap<u64, Box<dyn FnOnce() + Send>>,
     begun: u64,
-    /// Longest time that one takes, milliseconds.
+    /// Longest duration of one piece of work, milliseconds.
     max_time: u64,
     has_ended: bool,
     rng: Rng,
@@ -44,7 +44,7 @@ impl Process {
         Self { files: files.clone(), vouching: Arc::clone(vouching), works }
     }
 
-    /// Kills it: its work on files stops at any change.
+    /// Kills the process. Its work on files stops before a random change.
     pub(crate) fn end(&self) {
         let mut works = self.works();
         works.has_ended = true;

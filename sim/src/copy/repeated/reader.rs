@@ -1,21 +1,21 @@
-//! A reader of digest files of its own, written from the description of the format.
+//! An independent reader of digest files, written from the description of the format.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// The statement about a block: zeros, or this BLAKE3.
+/// A statement about a block: zeros (`None`), or its BLAKE3 hash.
 pub(crate) type Digest = Option<[u8; 32]>;
 
 /// Statements by the first byte of their range, each with its end.
 pub(crate) type Blocks = BTreeMap<u64, (u64, Digest)>;
 
-/// Number of lines of the head.
+/// Number of lines of the header.
 const HEAD: usize = 6;
 
 /// Reads all statements of a file.
 ///
 /// # Errors
-/// Where it is damaged. Only its last lines may have been cut off.
+/// When the file is damaged. Only its last lines may be cut off.
 pub(crate) fn blocks(text: &[u8]) -> Result<Blocks, String> {
     let mut blocks = Blocks::new();
     let (mut lines, mut number, mut at) = (Vec::new(), 0, 0);
@@ -59,7 +59,7 @@ fn apply(blocks: &mut Blocks, line: &str) -> Option<()> {
     Some(())
 }
 
-/// Removes the statements about these bytes; runs of zeros are split.
+/// Removes the statements about a range. A statement about zeros is split.
 fn forget(blocks: &mut Blocks, range: &Range<u64>) {
     let hit: Vec<_> = overlapping(blocks, range).map(|(start, block)| (*start, *block)).collect();
     for (start, (end, digest)) in hit {

@@ -1,4 +1,4 @@
-//! One run of a command line: a process from its beginning to its end, whatever that is.
+//! One run of a command line: a process from its beginning to its end, however it ends.
 
 use std::future::pending;
 use std::io::ErrorKind;
@@ -31,7 +31,7 @@ use crate::world::{MAX_LATE, World};
 /// Longest delay before a process begins to copy or is killed, milliseconds.
 const MAX_BEGINNING: u64 = 4000;
 
-/// Interval of the look for a delayed write.
+/// Interval at which the task that kills a process looks for a delayed write.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// When a process is killed.
@@ -40,11 +40,11 @@ enum End {
     Any,
     /// While the target delays one of its writes.
     WithLateWrites,
-    /// After its copy. The target may still have a delayed write: one that was sent over two sessions.
+    /// After its copy. The target may still have a delayed write that was also sent over a second session.
     AfterTheCopy,
 }
 
-/// One run, and what it works with.
+/// One run, and its parts.
 struct CurrentRun {
     process: Process,
     watch: Arc<Watch>,
@@ -52,7 +52,7 @@ struct CurrentRun {
     destination: Destination,
     stop: Option<Stop>,
     end: End,
-    /// One read of the image fails.
+    /// Whether one read of the image fails.
     fails: bool,
     is_strict: bool,
 }
@@ -181,7 +181,7 @@ impl RepeatedCopy<'_> {
             begun: self.copies.shared.lock().oracle.now(),
             has_connections,
             was_blind: false,
-            // Of a source in use anything may be copied again.
+            // A source in use may be copied again anywhere.
             done: if self.in_use.is_some() { RangeSet::new() } else { options.done.clone() },
             max_memory: usize::MAX,
             counts: std::sync::Mutex::default(),
@@ -290,7 +290,7 @@ impl RepeatedCopy<'_> {
         Err(format!("a copy has failed without a reason: {error}"))
     }
 
-    /// Verifies as the command line says. After a mismatch all digests are forgotten.
+    /// Verifies as the command line says. After a mismatch all digests are dropped.
     async fn verify(
         &mut self,
         current: &CurrentRun,
@@ -343,7 +343,7 @@ impl RepeatedCopy<'_> {
     }
 }
 
-/// Makes a target execute one of the next writes late, so that another process may write before.
+/// Makes a target execute one of the next writes late, so that another process may write before it.
 fn put_off(world: &mut World, rng: &mut Rng) {
     let target = rng.index(0..world.targets.len());
     world.trace.note("the target puts a write off", &[target as u64]);

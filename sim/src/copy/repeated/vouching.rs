@@ -1,4 +1,4 @@
-//! Whether digests and checkpoints tell the truth.
+//! Judges whether digests and checkpoints are true.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ use crate::world::{Shared, World};
 pub(crate) const DIGESTS: &str = "digests";
 pub(crate) const CHECKPOINT: &str = "checkpoint";
 
-/// Judges digests and checkpoints at any time: neither a killed process nor a crash of host or target may leave a false statement
-/// in them.
+/// Judges digests and checkpoints at any time. Neither a killed process nor a crash of host or target may leave
+/// a false statement in them.
 #[derive(Debug)]
 pub(crate) struct Vouching {
     shared: Arc<Shared>,
@@ -26,13 +26,13 @@ pub(crate) struct Vouching {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Ranges of the destination that others have written.
+    /// Ranges of the destination that other hosts have written.
     by_others: RangeSet,
-    /// A copy has reported that writes of an earlier run may still arrive.
+    /// Whether a copy has reported that writes of an earlier run may still arrive.
     is_unproven: bool,
     /// The current image.
     source: Option<(Identity, Arc<Judge>)>,
-    /// What the files said after this number of changes of files.
+    /// The statements of the files, and the number of changes of files after which they were read.
     said: Option<(u64, [Blocks; 2])>,
 }
 
@@ -42,7 +42,7 @@ impl Vouching {
         Self { shared, files, state: Mutex::default() }
     }
 
-    /// A new command line begins; no command of an earlier one is left.
+    /// Begins a new command line. No command of an earlier one is in flight.
     pub(crate) fn begin_anew(&self) {
         *self.state() = State::default();
     }
@@ -52,7 +52,7 @@ impl Vouching {
         self.state().source = Some((source, Arc::clone(judge)));
     }
 
-    /// Notes that others have written to the destination.
+    /// Notes that another host has written to the destination.
     pub(crate) fn others_have_written(&self, range: Range<u64>) {
         self.state().by_others.insert(range);
     }
@@ -61,12 +61,13 @@ impl Vouching {
         self.state().by_others.clone()
     }
 
-    /// Notes that all digests were forgotten: later ones come from later writes.
+    /// Notes that all digests were dropped. Later digests come from later writes.
     pub(crate) fn has_forgotten(&self) {
         self.state().by_others = RangeSet::new();
     }
 
-    /// Notes that a copy reported unproven sessions of earlier runs. Without such sessions there is nothing to prove.
+    /// Notes that a copy has reported sessions of earlier runs that may not have ended. It is ignored if no
+    /// request is in flight.
     pub(crate) fn not_ended(&self, world: &World) {
         self.state().is_unproven |= world.has_orphans();
     }
@@ -75,7 +76,7 @@ impl Vouching {
         self.state().is_unproven
     }
 
-    /// Checks what is kept, and accuses the program of a false statement.
+    /// Checks the kept files, and reports a false statement as a violation.
     pub(crate) fn judge(&self) {
         let mut world = self.shared.lock();
         if let Err(why) = self.check(&world) {
@@ -86,7 +87,7 @@ impl Vouching {
     /// Checks every statement of the kept files.
     ///
     /// # Errors
-    /// The first false one.
+    /// The first false statement.
     pub(crate) fn check(&self, world: &World) -> Result<(), String> {
         let mut state = self.state();
         let said = self.said(&mut state)?.clone();
@@ -101,7 +102,7 @@ impl Vouching {
         self.check_checkpoint(world, &state)
     }
 
-    /// Checks that the medium of the destination holds the whole source, except where others have written.
+    /// Checks that the medium of the destination holds the whole source, except where other hosts have written.
     ///
     /// # Errors
     /// The first difference.
@@ -132,7 +133,8 @@ impl Vouching {
         Ok(())
     }
 
-    /// Checks a write before it is sent: no digest may cover its range, since the process may be killed at once.
+    /// Checks a write before it is sent: no digest may cover its range, since the process may be killed
+    /// immediately afterwards.
     pub(crate) fn is_about_to_write(&self, world: &mut World, range: &Range<u64>) {
         let why = match self.said(&mut self.state()) {
             Ok(said)
@@ -146,7 +148,7 @@ impl Vouching {
         world.accuse(why);
     }
 
-    /// The statements of the digest file, now and after a crash of the host.
+    /// Returns the statements of the digest file as it is, and as a crash of the host would leave it.
     fn said<'a>(&self, state: &'a mut State) -> Result<&'a [Blocks; 2], String> {
         let (path, changes) = (PathBuf::from(DIGESTS), self.files.changes());
         let said = match state.said.take().filter(|(known, _)| *known == changes) {
@@ -168,7 +170,7 @@ impl Vouching {
     }
 }
 
-/// Checks one statement against the medium, except where others have written.
+/// Checks each statement against the medium, except where other hosts have written.
 fn check_blocks(blocks: &Blocks, world: &World, by_others: &RangeSet) -> Result<(), String> {
     let disk = world.lun.disk();
     let medium = disk.read_durable(0, usize::MAX);

@@ -1,24 +1,24 @@
-//! What makes a block device of this host the same after it was started again.
+//! Names of block devices that stay the same when the host restarts.
 
 use std::fs::{self, Metadata};
 use std::path::Path;
 
 use super::regular_file;
 
-/// Where the kernel lists block devices by their numbers.
+/// Folder of the kernel's block devices, by number.
 const SYSFS: &str = "/sys/dev/block";
-/// Another one each time the host is started.
+/// A file whose content differs after each start of the host.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
-/// What says which disk it is, in the folder of a whole disk: NVMe, SCSI, device mapper, virtio.
+/// Files that identify a disk, in the folder of a whole disk: NVMe, SCSI, device mapper, virtio.
 const NAMES: [&str; 5] = ["wwid", "device/wwid", "dm/uuid", "serial", "device/serial"];
 
-/// What a block device is called, whatever its number is by now. One of which the system knows no name has
-/// its number, which goes to another disk when the host is started again or the disk is attached anew: it holds until
-/// then.
+/// Returns the name of a block device, independent of its present number. A device without a name in the
+/// system is named by its number instead. That name holds until the host restarts or the disk is attached
+/// again, when another disk may get the number.
 pub(crate) fn name(number: u64) -> String {
     let (major, minor) = (nix::sys::stat::major(number), nix::sys::stat::minor(number));
     let folder = Path::new(SYSFS).join(format!("{major}:{minor}"));
-    // A link, of which the parent is not that of what it leads to.
+    // The entry is a link: only the folder that it leads to has the disk as its parent.
     let folder = fs::canonicalize(folder).ok();
     let named = folder.as_deref().and_then(named);
     named.unwrap_or_else(|| numbered(folder.as_deref(), &format!("{major}:{minor}")))
@@ -28,7 +28,7 @@ fn named(folder: &Path) -> Option<String> {
     let Some(partition) = read(&folder.join("partition")) else {
         return Some(format!("block device {}", disk_name(folder)?));
     };
-    // Partitions are folders in that of their disk.
+    // The folder of a partition lies in the folder of its disk.
     let start = read(&folder.join("start")).unwrap_or_default();
     let disk = disk_name(folder.parent()?)?;
     Some(format!("block device {disk} partition {partition} from sector {start} on"))
@@ -38,9 +38,9 @@ fn disk_name(folder: &Path) -> Option<String> {
     NAMES.iter().find_map(|name| read(&folder.join(name))).or_else(|| loop_name(folder))
 }
 
-/// A window of a file. The path says nothing of the file that is there: that is known by its number and by when it was
-/// made. Where the file system does not know that time there is no name, since the number goes to the next file. In
-/// another mount namespace the path may lead to another file.
+/// Returns the name of a loop device: a window of a file. The path does not identify that file; its inode
+/// number and birth time do. Where the file system does not report the birth time there is no name, since the
+/// number goes to the next file. In another mount namespace the path may lead to another file.
 fn loop_name(folder: &Path) -> Option<String> {
     let folder = folder.join("loop");
     let [path, offset, size_limit] =
@@ -53,7 +53,7 @@ fn loop_name(folder: &Path) -> Option<String> {
 
 fn numbered(folder: Option<&Path>, number: &str) -> String {
     let boot = read(Path::new(BOOT)).unwrap_or_default();
-    // Each disk that is attached has the next number; partitions have that of their disk.
+    // Each attached disk gets the next sequence number; partitions use the number of their disk.
     let folders = folder.into_iter().flat_map(|folder| folder.ancestors().take(2));
     let sequence = folders.map(|folder| folder.join("diskseq")).find_map(|path| read(&path));
     let sequence = sequence.map(|sequence| format!(", disk {sequence}")).unwrap_or_default();
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(after.1.as_deref(), Some(expected));
     }
 
-    /// The folder of temporary files is taken to know when files were made.
+    /// The test expects that the folder of temporary files reports birth times.
     #[test]
     fn a_loop_device_is_what_it_shows_of_the_file_that_is_there() {
         let root = std::env::temp_dir().join(format!("iscsi-copy-loop-{}", std::process::id()));
@@ -113,7 +113,7 @@ mod tests {
         fs::rename(&image, &moved).unwrap();
         fs::write(disk.join("loop/backing_file"), format!("{}\n", moved.display())).unwrap();
         let elsewhere = named(&disk);
-        // While the one before is there, so that it has another number.
+        // The old file still exists here, so that the new one gets another inode number.
         let other = root.join("other");
         fs::write(&other, "").unwrap();
         fs::rename(&other, &moved).unwrap();

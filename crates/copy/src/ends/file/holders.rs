@@ -1,6 +1,6 @@
-//! Who uses a block device or a file of this host.
+//! Finds the users of a block device or a file of this host.
 //!
-//! Why it is so: `docs/design/destinations.md`.
+//! Design: `docs/design/destinations.md`.
 
 use std::fmt;
 use std::fs::{self, Metadata};
@@ -11,13 +11,13 @@ use std::path::Path;
 use nix::sys::stat::{major, minor};
 use thiserror::Error as ThisError;
 
-/// Where the kernel lists block devices by their numbers, and by their names.
+/// Folders of the kernel's block devices, by number and by name.
 const BY_NUMBER: &str = "/sys/dev/block";
 const BY_NAME: &str = "/sys/block";
 const MOUNTS: &str = "/proc/self/mountinfo";
 const SWAPS: &str = "/proc/swaps";
 
-/// A block device or a file that is in use, so that nothing is written to it.
+/// The reason why a block device or a file is refused for writing: it is in use.
 #[derive(Clone, Debug, Eq, PartialEq, ThisError)]
 #[non_exhaustive]
 pub struct InUse {
@@ -41,7 +41,7 @@ impl From<InUse> for io::Error {
 }
 
 impl InUse {
-    /// What the system tells of a block device that is claimed.
+    /// Returns the known users of a block device that is claimed.
     pub(crate) fn of_device(number: u64) -> Self {
         let (mounts, swaps) = (read(MOUNTS), read(SWAPS));
         let folder = fs::canonicalize(Path::new(BY_NUMBER).join(name_of(number)));
@@ -63,7 +63,7 @@ impl InUse {
     }
 }
 
-/// Makes sure that no loop device shows a file or a block device: it claims neither.
+/// Checks that no loop device shows this file or block device, because a loop device claims neither.
 pub(crate) fn check_loop_devices(metadata: &Metadata) -> io::Result<()> {
     let kind = metadata.file_type();
     if !kind.is_file() && !kind.is_block_device() {
@@ -94,7 +94,7 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
     kind.is_file() && its_kind.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// What uses a device by itself.
+/// Returns the users of one device, without its partitions.
 fn users(number: u64, mounts: &str, swaps: &str) -> Vec<String> {
     let mut users = mounted_at(mounts, &name_of(number), number);
     if is_swap(swaps, number) {
@@ -103,8 +103,8 @@ fn users(number: u64, mounts: &str, swaps: &str) -> Vec<String> {
     users
 }
 
-/// Where a device is mounted, each place once (proc_pid_mountinfo(5)). A file system of several devices has a number of its own, and
-/// names one of them.
+/// Returns the mount points of a device, each once (proc_pid_mountinfo(5)). A file system on several devices
+/// has a device number of its own, and names one of them as its source.
 fn mounted_at(mounts: &str, dev: &str, number: u64) -> Vec<String> {
     let mut places: Vec<String> = Vec::new();
     for line in mounts.lines() {
@@ -123,7 +123,7 @@ fn mounted_at(mounts: &str, dev: &str, number: u64) -> Vec<String> {
     places
 }
 
-/// Whether a device is used for swapping (proc_swaps(5)).
+/// Returns whether a device is used for swapping (proc_swaps(5)).
 fn is_swap(swaps: &str, number: u64) -> bool {
     let paths = swaps.lines().skip(1).filter_map(|line| line.split_whitespace().next());
     paths.into_iter().any(|path| device_number(path) == Some(number))
@@ -134,25 +134,25 @@ fn device_number(path: &str) -> Option<u64> {
     metadata.file_type().is_block_device().then(|| metadata.rdev())
 }
 
-/// The devices that a device is a part of.
+/// Returns the devices that this device is a part of.
 fn holders(folder: &Path) -> impl Iterator<Item = String> {
     let entries = fs::read_dir(folder.join("holders")).into_iter().flatten().flatten();
     entries.map(|entry| format!("a part of {}", name(&entry.path())))
 }
 
-/// The partitions of a disk.
+/// Returns the partitions of a disk.
 fn parts(folder: &Path) -> impl Iterator<Item = std::path::PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| path.join("partition").exists())
 }
 
-/// What people call the device of a folder in sysfs: of the device mapper, by its name there.
+/// Returns the path of the device of a folder in sysfs; for the device mapper, with the name there.
 fn name(folder: &Path) -> String {
     if let Ok(name) = fs::read_to_string(folder.join("dm/name")) {
         return format!("/dev/mapper/{}", name.trim());
     }
     let name = folder.file_name().unwrap_or_default().to_string_lossy();
-    // A slash in a name is an exclamation mark there.
+    // An exclamation mark in sysfs stands for a slash.
     format!("/dev/{}", name.replace('!', "/"))
 }
 

@@ -1,4 +1,4 @@
-//! How a file is opened that is written to.
+//! Options for opening a file for writing.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -12,19 +12,19 @@ use nix::sys::stat::{major, minor};
 
 use super::holders::{self, InUse};
 
-/// Where the system keeps its devices.
+/// Folder of the devices.
 const DEVICES: &str = "/dev";
-/// The folder in there that is for files.
+/// Folder below it that is meant for files.
 const SHARED_MEMORY: &str = "/dev/shm";
-/// As many links as the kernel follows.
+/// Largest number of links that are followed, as in the kernel.
 const MAX_LINKS: usize = 40;
 
 /// Options to open a file or a block device for writing.
 ///
-/// A destination may hold data of others. A block device that is mounted, used for swapping, a part of another device (RAID, LVM,
-/// multipath), or claimed by another program is refused, also where that is so of a partition of it; and so is a file
-/// that a loop device shows. Nothing is created below `/dev`, where a name that is not there is a mistake: a file of that
-/// name would fill the memory of the machine.
+/// A destination may hold other data. A block device is refused if it, or one of its partitions, is mounted,
+/// used for swapping, a part of another device (RAID, LVM, multipath), or claimed by another program. A file
+/// that a loop device shows is refused too. Nothing is created below `/dev`, where a missing name is a
+/// mistake: a file of that name would fill the memory of the machine.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct FileOptions {
     reads: bool,
@@ -38,34 +38,34 @@ impl FileOptions {
         Self { reads: false, creates: false, overrides_use: false }
     }
 
-    /// Sets whether it must be open for reading as well. Without this, a file or a block device is as far as its
-    /// permissions allow.
+    /// Sets whether the file must be open for reading as well. Otherwise a file or a block device is open for
+    /// reading only if its permissions allow it.
     #[must_use]
     pub const fn with_read(mut self, reads: bool) -> Self {
         self.reads = reads;
         self
     }
 
-    /// Sets whether a file that is missing is created.
+    /// Sets whether a missing file is created.
     #[must_use]
     pub const fn with_create(mut self, creates: bool) -> Self {
         self.creates = creates;
         self
     }
 
-    /// Sets whether a file or a block device in use is opened all the same.
+    /// Sets whether a file or a block device in use is opened nevertheless.
     #[must_use]
     pub const fn with_override_use(mut self, overrides_use: bool) -> Self {
         self.overrides_use = overrides_use;
         self
     }
 
-    /// Opens a path, and returns whether a file was created. Nothing is changed in one that exists.
+    /// Opens a path, and returns whether a file was created. An existing file is not changed.
     ///
     /// # Errors
-    /// Those of the system; [`ResourceBusy`](ErrorKind::ResourceBusy) with an [`InUse`];
-    /// [`NotFound`](ErrorKind::NotFound) for what would have to be created below `/dev`;
-    /// [`InvalidInput`](ErrorKind::InvalidInput) for a character device that is no place for data.
+    /// The errors of the system; [`ResourceBusy`](ErrorKind::ResourceBusy) with an [`InUse`];
+    /// [`NotFound`](ErrorKind::NotFound) for a file that would have to be created below `/dev`;
+    /// [`InvalidInput`](ErrorKind::InvalidInput) for a character device that does not store data.
     pub fn open(self, path: impl AsRef<Path>) -> io::Result<(File, bool)> {
         let path = path.as_ref();
         match self.open_existing(path) {
@@ -73,7 +73,7 @@ impl FileOptions {
             opened => return Ok((opened?, false)),
         }
         match create(path) {
-            // Another program has made it meanwhile.
+            // Another program has created it in the meantime.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 Ok((self.open_existing(path)?, false))
             }
@@ -96,14 +96,14 @@ impl FileOptions {
         let (has_places, is_claimed) =
             (kind.is_file() || kind.is_block_device(), kind.is_block_device());
         let file = self.open_as(path, has_places, is_claimed, &metadata)?;
-        // What was looked at is what was opened.
+        // The checks hold only for a file of this type.
         if file.metadata()?.file_type() != kind {
             return Err(io::Error::other("it was replaced while it was opened"));
         }
         Ok(file)
     }
 
-    /// A FIFO that is open for reading as well has no end.
+    /// Opens a path. A FIFO is not opened for reading as well, because its stream would then never end.
     fn open_as(
         self,
         path: &Path,
@@ -133,7 +133,7 @@ impl FileOptions {
     }
 }
 
-/// Creates a file outside of the folder of devices, where a link says so as well.
+/// Creates a file, but not below the folder of devices, even if a link leads there.
 fn create(path: &Path) -> io::Result<File> {
     let path = follow(path)?;
     let bytes = path.as_os_str().as_bytes();
@@ -144,15 +144,15 @@ fn create(path: &Path) -> io::Result<File> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = fs::canonicalize(folder.unwrap_or_else(|| Path::new(".")))?;
     check_folder(&folder)?;
-    // A link that somebody puts there meanwhile is not followed.
+    // A link that another program creates here in the meantime is not followed.
     let file =
         OpenOptions::new().read(true).write(true).create_new(true).open(folder.join(name))?;
-    // The name is durable when its folder is: the bytes of the file are of no use without.
+    // A name is durable when its folder is synced; without the name the bytes of the file are of no use.
     File::open(folder)?.sync_all()?;
     Ok(file)
 }
 
-/// Makes sure that files may be made in a folder, of which this is the canonical path.
+/// Checks that files may be created in a folder, given by its canonical path.
 pub(crate) fn check_folder(folder: &Path) -> io::Result<()> {
     if !folder.starts_with(DEVICES) || folder.starts_with(SHARED_MEMORY) {
         return Ok(());
@@ -162,7 +162,7 @@ pub(crate) fn check_folder(folder: &Path) -> io::Result<()> {
     Err(io::Error::new(ErrorKind::NotFound, why))
 }
 
-/// Where a path leads to by its links, the last of which may lead to nothing.
+/// Follows the links of a path; the last one may lead to a missing file.
 fn follow(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {
@@ -177,14 +177,15 @@ fn follow(path: &Path) -> io::Result<PathBuf> {
     Err(ErrorKind::TooManyLinks.into())
 }
 
-/// Makes sure that a character device takes data as a stream: `/dev/mem` is the machine, and `/dev/watchdog` restarts it.
+/// Checks that a character device takes data as a stream: a write to `/dev/mem` changes the memory of the
+/// machine, and one to `/dev/watchdog` may restart it.
 fn check_character_device(number: u64) -> io::Result<()> {
     const MEMORY: u64 = 1;
     const TERMINALS: u64 = 4;
     const TERMINALS_OF_ALL: u64 = 5;
     const TAPES: u64 = 9;
     let is_known = match (major(number), minor(number)) {
-        // null, zero, full.
+        // Minor numbers of null, zero and full.
         (MEMORY, minor) => matches!(minor, 3 | 5 | 7),
         (TERMINALS | TERMINALS_OF_ALL | TAPES | 136..=143, _) => true,
         (major, minor) => {
@@ -210,7 +211,7 @@ mod tests {
         for (major, minor) in [(1, 3), (1, 5), (1, 7), (4, 1), (5, 0), (5, 1), (136, 0), (9, 0)] {
             assert!(check_character_device(makedev(major, minor)).is_ok(), "{major}:{minor}");
         }
-        // Memory, random numbers, a watchdog, a SCSI generic device, a controller of NVMe.
+        // Memory, random numbers, a watchdog, a SCSI generic device, an NVMe controller.
         for (major, minor) in [(1, 1), (1, 8), (10, 130), (21, 0), (240, 0)] {
             assert!(check_character_device(makedev(major, minor)).is_err(), "{major}:{minor}");
         }

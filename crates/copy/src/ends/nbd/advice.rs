@@ -8,44 +8,44 @@ use iscsi_nbd::client::HandshakeError;
 
 use super::NbdError;
 
-/// What can be done about an [`NbdError`]. The text is a part of a sentence.
+/// Advice on an [`NbdError`]. Its text is a part of a sentence.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum NbdAdvice {
-    /// The text is no URI of an export.
+    /// The text is not the URI of an export.
     WriteUri,
-    /// The text names no dirty bitmap.
+    /// The text does not name a dirty bitmap.
     WriteBitmap,
-    /// TLS is needed, and not supported.
+    /// TLS is required, and not supported.
     UseTunnel,
-    /// Nothing listens there yet.
+    /// No server listens at the address yet.
     WaitForServer,
-    /// The host is not known, or no route leads there.
+    /// The host is unknown, or no route leads to it.
     CheckAddress,
-    /// The socket may not be used.
+    /// The permissions of the socket forbid its use.
     CheckPermissions,
-    /// Something else than an NBD server listens there, or the server has enough clients.
+    /// Another program listens at the address, or the server does not accept another client.
     CheckServer,
     /// The server has no export of this name.
     ListExports,
     /// The server is too old.
     NewerServer,
-    /// The server refuses, and does not say what would help.
+    /// The server refuses, and reports no reason that suggests a remedy.
     ReadLog,
     /// The export has no bitmap of this name.
     ExportBitmap,
-    /// The connection was lost, and nothing waits for the server.
+    /// The connection was lost, and requests do not wait for the server.
     SetRetryTimeout,
     /// The server was away for longer than requests wait.
     LongerRetryTimeout,
     /// The server exports something else now.
     CheckExport,
-    /// To write again everything since the last flush: the server may have lost it.
+    /// Everything since the last flush must be written again: the server may have lost it.
     WriteAgain,
 }
 
 impl NbdAdvice {
-    /// The words of an advice.
+    /// Returns the text of the advice.
     pub const fn text(self) -> &'static str {
         match self {
             Self::WriteUri => "write nbd://HOST:PORT/EXPORT or nbd+unix:///EXPORT?socket=PATH",
@@ -80,7 +80,7 @@ impl fmt::Display for NbdAdvice {
 }
 
 impl NbdError {
-    /// What can be done about it; `None` where the text says all that is known.
+    /// Returns what to do about the error; `None` where the text says all that is known.
     pub fn advice(&self) -> Option<NbdAdvice> {
         Some(match self {
             Self::Uri(_) => NbdAdvice::WriteUri,

@@ -1,4 +1,4 @@
-//! One connection to a server: many requests at once, over one socket.
+//! One connection to a server: concurrent requests over one socket.
 
 use std::collections::HashMap;
 use std::io;
@@ -22,28 +22,29 @@ use super::socket::{Reader, Writer};
 use super::uri::NbdUri;
 use super::writes::Write;
 
-/// The longest range of one request without data, bytes; a multiple of every block size.
+/// Longest range of one request without data, bytes; a multiple of every block size.
 pub(super) const MAX_RANGE: u64 = 1 << 30;
-/// Connections to a server that takes several.
+/// Number of connections to a server that accepts several.
 pub(super) const MAX_CONNECTIONS: usize = 4;
-/// How long a server may take for the handshake.
+/// Time limit of the handshake.
 const HANDSHAKE: Duration = Duration::from_secs(30);
 
-/// A connection. It ends when it is dropped and everything is answered.
+/// A connection. It ends when it is dropped and all requests are answered.
 #[derive(Debug)]
 pub(super) struct Connection {
     state: Arc<Mutex<State>>,
     outgoing: mpsc::UnboundedSender<Outgoing>,
-    /// The context that tells of holes; each connection has an id of its own for it.
+    /// The context that reports holes; each connection has its own id for it.
     allocation: Option<u32>,
 }
 
-/// Why a request has no answer.
+/// The reason why a request has no answer.
 #[derive(Debug)]
 pub(super) enum Failed {
-    /// The connection is lost: the request may have been carried out or not, and can be made again over another one.
+    /// The connection is lost. The request may have been executed or not, and can be sent again over another
+    /// connection.
     Lost,
-    /// The server refuses it, or it breaks what was negotiated.
+    /// The server refuses the request, or it breaks the negotiated terms.
     Refused(DeviceError),
 }
 
@@ -52,24 +53,26 @@ struct State {
     transmission: Transmission,
     waiting: HashMap<Cookie, Waiting>,
     silence: Silence,
-    /// Bytes that were changed over this connection, and how many of them a flush over it has covered.
+    /// Bytes that were changed over this connection.
     changed: u64,
+    /// Bytes of these changes that a flush over this connection has covered.
     flushed: u64,
     losses: Arc<Losses>,
-    /// Why it has ended without being asked to.
+    /// Why the connection has ended by itself.
     lost: Option<String>,
-    /// The same where the server breaks the protocol.
+    /// The protocol error, if that has ended the connection.
     breach: Option<ProtocolError>,
 }
 
-/// Who waits for an answer; the write counts as under way until it comes, whether or not he still does.
+/// A request that waits for its answer. A write stays in flight until the answer arrives, even if its caller
+/// has gone.
 #[derive(Debug)]
 struct Waiting {
     answer: oneshot::Sender<DeviceResult<Answer>>,
     _write: Option<Arc<Write>>,
-    /// What had been changed when it began: a flush covers that.
+    /// Bytes that had been changed when the request began: a flush covers these.
     changed: u64,
-    /// What the server has to do for it, bytes.
+    /// Bytes that the server has to move for the request.
     work: u64,
 }
 
@@ -80,7 +83,7 @@ struct Outgoing {
 }
 
 impl Connection {
-    /// Connects to an export, and asks for metadata contexts. The server may not have them.
+    /// Connects to an export, and requests metadata contexts, which the server may not have.
     pub(super) async fn open(
         uri: &NbdUri,
         contexts: &[&str],
@@ -108,32 +111,32 @@ impl Connection {
         Ok((Self { state, outgoing, allocation: allocation.map(|context| context.id) }, negotiated))
     }
 
-    /// Whether it has ended without being asked to.
+    /// Returns whether the connection has ended by itself.
     pub(super) fn is_lost(&self) -> bool {
         lock(&self.state).lost.is_some()
     }
 
-    /// Why it has.
+    /// Returns why the connection is lost.
     pub(super) fn why_lost(&self) -> Option<String> {
         lock(&self.state).lost.clone()
     }
 
-    /// How the server has broken the protocol, if that has ended it.
+    /// Returns the protocol error, if that has ended the connection.
     pub(super) fn breach(&self) -> Option<ProtocolError> {
         lock(&self.state).breach.clone()
     }
 
-    /// What those are told who do not make their request again.
+    /// Returns the error for callers that do not repeat a lost request.
     pub(super) fn loss(&self) -> NbdError {
         self.breach().map_or(NbdError::Lost, NbdError::from)
     }
 
-    /// The context that tells of holes.
+    /// Returns the context that reports holes.
     pub(super) const fn allocation(&self) -> Option<u32> {
         self.allocation
     }
 
-    /// Reads into a buffer, which comes back filled.
+    /// Reads into a buffer, and returns it filled.
     pub(super) async fn read(&self, offset: u64, buffer: BytesMut) -> Result<BytesMut, Failed> {
         let begin = |transmission: &mut Transmission| transmission.read_into(offset, buffer);
         match self.request(begin, Vec::new(), None).await? {
@@ -142,7 +145,7 @@ impl Connection {
         }
     }
 
-    /// Makes any other request, with the data of a write.
+    /// Sends any other request, with the data if it is a write.
     pub(super) async fn ask(
         &self,
         command: Command,
@@ -155,8 +158,8 @@ impl Connection {
         self.request(begin, data, write).await
     }
 
-    /// Brings onto the medium what was changed over this connection. Of a server that takes no flushes all of that is
-    /// there when it is answered.
+    /// Flushes the changes over this connection. With a server that supports no flushes, all answered changes
+    /// count as flushed.
     pub(super) async fn flush(&self, is_possible: bool) -> Result<(), Failed> {
         if is_possible {
             return self.ask(Command::Flush, 0, 0, Vec::new(), None).await.map(drop);
@@ -185,7 +188,7 @@ impl Connection {
             state.silence.begin(work);
             let waiting = Waiting { answer, _write: write, changed, work };
             state.waiting.insert(request.cookie, waiting);
-            // Where nobody sends any more, the reader is about to say so.
+            // If the sending task has ended, the reading task is about to report that.
             drop(self.outgoing.send(Outgoing { head: request.encode(), data }));
         }
         match answered.await {
@@ -204,10 +207,10 @@ impl State {
         self.changed > self.flushed
     }
 
-    /// How many bytes a server may have to move for a request before it answers.
+    /// Returns the bytes that the server may have to move before it answers a request.
     fn work(&self, request: &Request) -> u64 {
         match request.command {
-            // The server has about as much from each of its connections.
+            // The server has about as many changes from each of its connections.
             Command::Flush => (self.changed - self.flushed).saturating_mul(MAX_CONNECTIONS as u64),
             Command::BlockStatus { .. } | Command::Cache => 0,
             Command::Read { .. }
@@ -217,7 +220,7 @@ impl State {
         }
     }
 
-    /// Hands on what came of a request; whether the server goes on.
+    /// Passes the result of a request to its caller. An error means that the server is shutting down.
     fn complete(&mut self, completed: Completed) -> Result<(), String> {
         let Completed { request, outcome } = completed;
         let waiting = self.waiting.remove(&request.cookie);
@@ -225,7 +228,7 @@ impl State {
             self.silence.end(waiting.work);
         }
         match (&outcome, request.command) {
-            // Who waits for the answer makes the request again.
+            // The waiting callers send their requests again.
             (Err(failure), _) if failure.errno == Errno::Shutdown => {
                 return Err(failure.to_string());
             }
@@ -246,7 +249,7 @@ impl State {
         Ok(())
     }
 
-    /// Nobody is answered any more.
+    /// Marks the connection as lost: no request is answered any more.
     fn lose(&mut self, why: String) {
         if self.lost.is_none() {
             self.lost = Some(why);
@@ -260,7 +263,7 @@ pub(super) fn unexpected() -> DeviceError {
     DeviceError::new(DeviceErrorKind::Protocol, "an answer of the wrong kind")
 }
 
-/// Sends requests until nobody has any more, and says goodbye.
+/// Sends requests until there can be no more, then the disconnect request.
 async fn send_all(
     state: Arc<Mutex<State>>,
     mut requests: mpsc::UnboundedReceiver<Outgoing>,
@@ -295,7 +298,7 @@ async fn send(state: &Mutex<State>, writer: &mut Writer, mut bytes: &[u8]) -> io
     Ok(())
 }
 
-/// Takes answers until the server is gone, or has been silent for too long.
+/// Receives answers until the connection is lost, or the server has been silent for too long.
 async fn receive_all(
     state: Arc<Mutex<State>>,
     reader: Reader,
@@ -306,7 +309,7 @@ async fn receive_all(
     let mut look = pin!(sleep_until(first_look));
     let why = loop {
         tokio::select! {
-            // What has come counts, however late it is taken: the process may have been stopped.
+            // Received answers count first, even if they are taken late: the process may have been stopped.
             biased;
             ready = reader.readable() => {
                 let received = ready.map_err(|error| error.to_string());
@@ -324,14 +327,14 @@ async fn receive_all(
         }
     };
     lock(&state).lose(why);
-    // It may be stuck in a socket that takes nothing any more.
+    // The sending task may be blocked by a socket that takes no more bytes.
     sender.abort();
 }
 
-/// Takes what has come.
+/// Processes the bytes that have arrived.
 ///
 /// # Errors
-/// When there cannot be more.
+/// An error if no more can arrive.
 fn receive(state: &Mutex<State>, reader: &Reader, input: &mut BytesMut) -> Result<(), String> {
     let mut state = lock(state);
     let state = &mut *state;
@@ -367,7 +370,7 @@ fn receive(state: &Mutex<State>, reader: &Reader, input: &mut BytesMut) -> Resul
     }
 }
 
-/// What kind of error a server has told.
+/// Returns the kind of a server's error.
 const fn kind(errno: Errno) -> DeviceErrorKind {
     match errno {
         Errno::Permission => DeviceErrorKind::Denied,

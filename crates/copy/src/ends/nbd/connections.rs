@@ -1,4 +1,4 @@
-//! The connections to an export, as those see them who make requests.
+//! The connections to an export, as the callers of requests use them.
 
 use std::io;
 use std::sync::Arc;
@@ -20,25 +20,26 @@ use super::reopening::Reopening;
 use super::standing::Standing;
 use super::uri::NbdUri;
 
-/// Time limit of a further handshake: this, or this multiple of the first handshake's time.
+/// Smallest time limit of a further handshake.
 const AT_ONCE: Duration = Duration::from_millis(500);
+/// Time limit of a further handshake, as a multiple of the time of the first one.
 const AT_ONCE_FACTOR: u32 = 4;
 
-/// Connections to one export. Each that is lost is opened again, until the server has been away for too long, or is
-/// another one.
+/// Connections to one export. A lost connection is made again, until the server has been away for too long,
+/// or returns with another export.
 #[derive(Debug)]
 pub(super) struct Connections {
     standing: watch::Receiver<Standing>,
     next: AtomicUsize,
     losses: Arc<Losses>,
     has_flush: bool,
-    /// What opens them again, which ends with this.
+    /// The task that reconnects; it ends when this is dropped.
     _reopening: JoinSet<()>,
 }
 
 impl Connections {
-    /// Opens one connection to an export, and more if the server allows that. The dirty bitmap is read over the first one, since
-    /// qemu-nbd takes one client by default.
+    /// Opens one connection to an export, and more if the server allows that. The dirty bitmap is read over
+    /// the first one, since qemu-nbd accepts one client by default.
     pub(super) async fn open(
         uri: &NbdUri,
         bitmap: Option<&DirtyBitmap>,
@@ -54,7 +55,7 @@ impl Connections {
             Some(bitmap) => Some(bitmap.marked_over(&first, &negotiated).await?),
             None => None,
         };
-        // Further connections do not ask for the bitmap; without it their exports compare equal.
+        // No bitmap is requested over further connections; without it their exports compare equal.
         negotiated.export.contexts.retain(|context| context == BASE_ALLOCATION);
         let export = negotiated.export;
         let mut connections = vec![Arc::new(first)];
@@ -70,19 +71,19 @@ impl Connections {
         let (publish, standing) = watch::channel(Standing { connections, end: None });
         let reopening = Reopening::new(uri, &export, publish, Arc::clone(&losses));
         let mut tasks = JoinSet::new();
-        // Within the span of whoever opens it: what it has to say is of that job.
+        // Runs in the caller's span, so that its messages belong to the caller's job.
         tasks.spawn(reopening.run().in_current_span());
         let has_flush = export.flags.contains(TransmissionFlags::FLUSH);
         let next = AtomicUsize::new(0);
         Ok((Self { standing, next, losses, has_flush, _reopening: tasks }, export, marked))
     }
 
-    /// How many there are, open or not.
+    /// Returns the number of connections, open or lost.
     pub(super) fn count(&self) -> usize {
         self.standing.borrow().connections.len()
     }
 
-    /// Whether none is open, and they are still being opened again.
+    /// Returns whether no connection is open, while they are still being made again.
     pub(super) fn is_away(&self) -> bool {
         let standing = self.standing.borrow();
         standing.end.is_none() && standing.is_away()
@@ -92,10 +93,10 @@ impl Connections {
         &self.losses
     }
 
-    /// The connection whose turn it is, of those that are open. Waits until there is one.
+    /// Returns the next open connection in turn; waits until there is one.
     ///
     /// # Errors
-    /// When there will be none.
+    /// An error if there will be none.
     pub(super) async fn any(&self) -> DeviceResult<Arc<Connection>> {
         let mut standing = {
             let now = self.standing.borrow();
@@ -130,20 +131,21 @@ impl Connections {
         in_turn.find(|connection| !connection.is_lost()).cloned()
     }
 
-    /// Flushes over each of them at once. Over one is not enough, also where the server says so: only as long as a
-    /// connection lives the server is certainly the one that has answered a write over it. And a server that tells each
-    /// connection of a failure by itself tells all of them now, so that the next flush does not tell it again.
-    /// `Lost` if one did not live as long; then it may be tried again.
+    /// Flushes over all connections concurrently. One flush is not enough, even if the server says so: only
+    /// while a connection lives is the server certainly the one that has answered the writes over it. A
+    /// server that reports a failure once per connection reports it on all of them here, so that the next
+    /// flush does not report it again. Returns `Lost` if a connection was lost meanwhile; then the caller may
+    /// try again.
     ///
     /// # Errors
-    /// That there will be no connection.
+    /// An error if there will be no connection.
     pub(super) async fn flush(&self) -> DeviceResult<Result<(), Failed>> {
         let first = self.any().await?;
         let others = self.standing.borrow().connections.clone();
         let others = others.into_iter().filter(|other| !Arc::ptr_eq(other, &first));
         let has_flush = self.has_flush;
         let mut flushes = JoinSet::new();
-        // What a lost one has taken with it is a loss already.
+        // The writes of a lost connection already count as lost.
         for connection in others.filter(|connection| !connection.is_lost()) {
             flushes.spawn(async move { connection.flush(has_flush).await });
         }
@@ -151,7 +153,7 @@ impl Connections {
         while let Some(further) = flushes.join_next().await {
             let further = further.map_err(io::Error::from)?;
             flushed = match (flushed, further) {
-                // It says it once.
+                // The refusal is reported only once, so that it must not be dropped.
                 (Err(refused @ Failed::Refused(_)), _) | (_, Err(refused @ Failed::Refused(_))) => {
                     Err(refused)
                 }

@@ -1,4 +1,4 @@
-//! What an error of an export means to the user of a device.
+//! Conversion of NBD errors to errors of a device.
 
 use iscsi_block_device::{DeviceError, DeviceErrorKind};
 

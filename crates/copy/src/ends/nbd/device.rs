@@ -1,4 +1,4 @@
-//! An export as a device of bytes.
+//! An export as a device.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,27 +21,27 @@ use super::uri::NbdUri;
 use super::writes::{Write, Writes};
 use crate::boxed::{BoxFuture, boxed};
 
-/// The length of requests that suits servers, bytes.
+/// Length of requests that suits servers, bytes.
 const PREFERRED: usize = 1 << 20;
-/// Bytes that keep one connection busy.
+/// Bytes in flight that keep one connection busy.
 const DEPTH: usize = 16 << 20;
 
 /// An export of an NBD server.
 ///
-/// Requests of any offset and length: what the server's blocks do not fit is read, and written back. Writes to the
-/// same bytes are sent one after the other.
+/// Requests may have any offset and length: partial blocks are read, changed and written back. Writes that
+/// overlap are sent one after the other.
 ///
-/// A connection that is lost, or over which a server says nothing for as long as
-/// [`NbdUri::command_timeout`] while it has something to answer, is made again, and requests
-/// without an answer are sent again; they wait for that as long as [`NbdUri::retry_timeout`]. What was answered and not flushed may be lost with a
-/// connection, so the next flush fails then ([`NbdError::UnflushedWritesLost`]), once for each handle: to lose
-/// nothing, write it again and flush. If the export is another one by then, by its size or by what the server says of it, or
-/// if the server breaks the protocol, all requests fail.
+/// A connection counts as lost, and is made again, also if the server sends nothing for
+/// [`NbdUri::command_timeout`] while it has requests to answer. Requests without an answer are then sent
+/// again; they wait for up to [`NbdUri::retry_timeout`]. A lost connection may lose writes that were answered
+/// and not flushed. So the next flush fails ([`NbdError::UnflushedWritesLost`]), once for each handle: write
+/// the data again and flush, to lose nothing. All requests fail if the server breaks the protocol, or returns
+/// with another export, of another size or with other reported properties.
 ///
-/// NBD has no way to end the requests that a lost connection has left in flight. A server that goes on running may
-/// carry out such a write later, over what was written to the same bytes since; of one that has restarted nothing is left.
+/// NBD cannot end the requests that a lost connection has left in flight. A server that continues to run may
+/// execute such a write later, over newer data in the same range. A server that has restarted has none left.
 ///
-/// Clones are the same device, by a handle of its own.
+/// A clone is the same device with a handle of its own.
 #[derive(Debug)]
 pub struct NbdDevice {
     connections: Arc<Connections>,
@@ -66,19 +66,19 @@ impl Clone for NbdDevice {
 }
 
 impl NbdDevice {
-    /// Opens an export, over several connections if the server takes them.
+    /// Opens an export, over several connections if the server accepts them.
     ///
     /// # Errors
-    /// The last one, if the export does not open within [`NbdUri::open_timeout`].
+    /// The error of the last attempt, if the export does not open within [`NbdUri::open_timeout`].
     pub async fn open(uri: &NbdUri) -> Result<Self, NbdError> {
         Ok(Self::connect(uri, None).await?.0)
     }
 
-    /// Opens an export, and returns the ranges that a dirty bitmap of QEMU marks in it. Unlike [`DirtyBitmap::ranges`] it needs no second
-    /// connection: qemu-nbd takes one client by default.
+    /// Opens an export, and returns the ranges that a dirty bitmap of QEMU marks in it. Unlike
+    /// [`DirtyBitmap::ranges`] it needs no second connection: qemu-nbd accepts one client by default.
     ///
     /// # Errors
-    /// As [`open`](Self::open); [`NbdError::NoBitmap`], [`NbdError::Bitmap`].
+    /// The errors of [`open`](Self::open); [`NbdError::NoBitmap`], [`NbdError::Bitmap`].
     pub async fn open_with_bitmap(
         uri: &NbdUri,
         bitmap: &str,
@@ -108,13 +108,13 @@ impl NbdDevice {
         })
     }
 
-    /// Returns what the server says of the export.
+    /// Returns the server's report on the export.
     pub fn export(&self) -> &Export {
         &self.export
     }
 
-    /// Returns whether all connections are lost, so that requests wait until the server is back:
-    /// [`NbdUri::retry_timeout`] at most.
+    /// Returns whether all connections are lost, so that requests wait for the server, up to
+    /// [`NbdUri::retry_timeout`].
     pub fn is_away(&self) -> bool {
         self.connections.is_away()
     }
@@ -123,7 +123,7 @@ impl NbdDevice {
         self.export.flags.contains(flag)
     }
 
-    /// The whole blocks around a range.
+    /// Returns the whole blocks around a range.
     fn around(&self, range: &Range<u64>) -> Range<u64> {
         let start = range.start / self.block_size * self.block_size;
         start..range.end.next_multiple_of(self.block_size).min(self.export.size)
@@ -158,20 +158,21 @@ impl NbdDevice {
         Ok(whole)
     }
 
-    /// As much as one request may be of.
+    /// Reads a part that fits in one request.
     async fn read_part(&self, at: u64, mut buffer: BytesMut) -> DeviceResult<BytesMut> {
         let len = buffer.len();
         loop {
             match self.connections.any().await?.read(at, buffer).await {
                 Ok(data) => return Ok(data),
                 Err(Failed::Refused(error)) => return Err(error),
-                // The buffer is lost with it.
+                // The buffer is lost with the connection.
                 Err(Failed::Lost) => buffer = BytesMut::zeroed(len),
             }
         }
     }
 
-    /// Any other request, again and again as long as connections are lost: twice it does the same as once.
+    /// Sends any other request, and sends it again as long as connections are lost: executing it twice does
+    /// no harm.
     async fn ask(
         &self,
         command: Command,
@@ -192,7 +193,8 @@ impl NbdDevice {
         }
     }
 
-    /// A change of the export. If this handle tells of a loss meanwhile, that may be one of this change as well.
+    /// Makes a change of the export. A loss that this handle reports during the change may include the change
+    /// itself.
     async fn changed_by(&self, change: impl Future<Output = DeviceResult<()>>) -> DeviceResult<()> {
         let told = self.told.count();
         change.await?;
@@ -202,7 +204,7 @@ impl NbdDevice {
         Ok(())
     }
 
-    /// Tells of a loss that this handle has not told of.
+    /// Returns an error if there is a loss that this handle has not reported.
     fn tell_loss(&self) -> DeviceResult<()> {
         if self.told.is_news(self.connections.losses()) {
             return Err(NbdError::UnflushedWritesLost.into());
@@ -214,7 +216,7 @@ impl NbdDevice {
         loop {
             self.tell_loss()?;
             match self.connections.flush().await? {
-                // One may have been lost before it was looked at.
+                // A connection may have been lost before the flush listed them.
                 Ok(()) => return self.tell_loss(),
                 Err(Failed::Refused(error)) => return Err(error),
                 Err(Failed::Lost) => {}
@@ -249,7 +251,8 @@ impl NbdDevice {
         Ok(())
     }
 
-    /// A request without data for a range; the blocks at its edges are zeroed, if it makes zeros, as a write.
+    /// Sends a request without data for a range; if it writes zeros, the partial blocks at its edges are
+    /// written.
     async fn zero(&self, offset: u64, len: u64, no_hole: bool) -> DeviceResult<()> {
         let range = self.check(offset, len)?;
         let within = self.within(&range);
@@ -303,7 +306,7 @@ impl NbdDevice {
         }
     }
 
-    /// What the server tells of a range, in no more than so many extents; one is asked for by itself.
+    /// Returns the status of a range, in at most `most` extents; a single one is requested as such.
     async fn block_status(&self, offset: u64, len: u64, most: usize) -> DeviceResult<Vec<Extent>> {
         let range = self.check(offset, len)?;
         let all_data = || vec![Extent::new(offset, len, ExtentState::Data)];
@@ -339,7 +342,7 @@ impl NbdDevice {
     }
 }
 
-/// What `base:allocation` says of bytes.
+/// Returns the state of bytes by their status in `base:allocation`.
 const fn state(status: u32) -> ExtentState {
     match (status & Status::HOLE != 0, status & Status::ZERO != 0) {
         (true, true) => ExtentState::Deallocated,
@@ -349,7 +352,7 @@ const fn state(status: u32) -> ExtentState {
     }
 }
 
-/// Takes bytes off the front of pages.
+/// Removes and returns the first `len` bytes of pages.
 fn take(pages: &mut Vec<Bytes>, mut len: usize) -> Vec<Bytes> {
     let mut taken = Vec::new();
     let mut whole = 0;

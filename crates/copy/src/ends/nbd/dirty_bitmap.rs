@@ -15,16 +15,17 @@ use super::losses::Losses;
 use super::uri::NbdUri;
 use crate::boxed::{BoxFuture, boxed};
 
-/// The most ranges that are kept of a bitmap, about 64 MiB of memory. If there are more, the shortest gaps between them count as
-/// marked: a copy moves these bytes needlessly, and nothing is left out.
+/// Largest number of ranges of a bitmap, about 64 MiB of memory. If there are more, the shortest gaps between
+/// them count as marked: a copy moves these bytes needlessly, but omits none.
 const MAX_RANGES: usize = 1 << 21;
 
-/// What the name of such a metadata context begins with.
+/// Prefix of the names of these metadata contexts.
 const NAMESPACE: &str = "qemu:dirty-bitmap:";
 
-/// A dirty bitmap of QEMU that is exported with a node: which bytes were written to since it was made.
+/// A dirty bitmap of QEMU that is exported with a node: the bytes that were written to since the bitmap was
+/// created.
 ///
-/// As a text it is the URI of the export, white space, and the name of its metadata context:
+/// Its text form is the URI of the export, white space, and the name of its metadata context:
 /// `nbd+unix:///disk?socket=/run/guest.nbd qemu:dirty-bitmap:b0`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DirtyBitmap {
@@ -38,16 +39,16 @@ impl DirtyBitmap {
         Self { uri, context: format!("{NAMESPACE}{name}") }
     }
 
-    /// Returns the name of the bitmap in the name of a metadata context, if it is the context of a bitmap.
+    /// Returns the name of the bitmap in the name of a metadata context; `None` for another context.
     pub fn name_in(context: &str) -> Option<&str> {
         context.strip_prefix(NAMESPACE).filter(|name| !name.is_empty())
     }
 
-    /// Reads which bytes are marked, in whole granules of the bitmap. Bytes of which the server leaves it open count
-    /// as marked.
+    /// Reads which bytes are marked, in whole granules of the bitmap. Bytes without a clear status count as
+    /// marked.
     ///
     /// # Errors
-    /// When the export cannot be opened, has no such bitmap, or the server does not report it.
+    /// An error if the export cannot be opened, has no such bitmap, or the server does not report it.
     pub async fn ranges(&self) -> Result<RangeSet, NbdError> {
         self.marked().await
     }
@@ -61,7 +62,7 @@ impl DirtyBitmap {
         })
     }
 
-    /// The name of its metadata context.
+    /// Returns the name of its metadata context.
     pub(super) fn context(&self) -> &str {
         &self.context
     }
@@ -86,7 +87,7 @@ impl DirtyBitmap {
     }
 }
 
-/// What is marked, in a limited number of ranges.
+/// The marked ranges, limited in number.
 #[derive(Debug)]
 struct Marked {
     ranges: RangeSet,
@@ -101,13 +102,13 @@ impl Marked {
     fn add(&mut self, range: Range<u64>) {
         self.ranges.insert(range);
         if self.ranges.len() > self.most {
-            // To half of them, so that it is not done again for the next range.
+            // Reduces the ranges to half of the limit, so that the next range does not need this again.
             self.ranges.close_gaps(self.most / 2);
         }
     }
 }
 
-/// Takes what is told of the bytes from `at` on; the first byte of which nothing was told.
+/// Adds the marked ranges from `at` on, and returns the first byte after the reported ones.
 async fn mark(
     connection: &Connection,
     context: u32,
@@ -120,7 +121,7 @@ async fn mark(
         .map_err(|error| DeviceError::new(DeviceErrorKind::Other, error))?;
     let asked = connection.ask(command, at, length, Vec::new(), None).await;
     let answer = asked.map_err(|failed| match failed {
-        // The one that is there next may be another QEMU, with other bitmaps of the same names.
+        // The next connection may lead to another QEMU, with other bitmaps of the same names.
         Failed::Lost => connection.loss().into(),
         Failed::Refused(error) => error,
     })?;
@@ -166,7 +167,7 @@ mod tests {
         assert_eq!(format!("  {text}\n").parse::<DirtyBitmap>().unwrap(), bitmap);
     }
 
-    /// Every second block, and once in a hundred blocks a longer gap.
+    /// Every second block is marked; once in a hundred blocks there is a longer gap.
     #[test]
     fn no_more_ranges_are_kept_than_there_is_room_for_and_none_is_left_out() {
         const MOST: usize = 1000;
@@ -180,7 +181,7 @@ mod tests {
             assert!(marked.ranges.len() <= MOST);
         }
         assert!(added.iter().all(|range| marked.ranges.contains(range)));
-        // The short gaps are closed, and the long ones are not.
+        // The short gaps are closed, the long ones are not.
         assert!(marked.ranges.bytes() <= 10_000 * 1024, "{}", marked.ranges.bytes());
         assert_eq!(marked.ranges.overlap(&(0..512)), (0..512).into());
     }

@@ -1,4 +1,4 @@
-//! From a new socket to transmission.
+//! The handshake over a new socket.
 
 use bytes::BytesMut;
 use iscsi_nbd::client::{Goal, Handshake, HandshakeOutcome, Negotiated};
@@ -7,20 +7,20 @@ use super::NbdError;
 use super::socket::{Reader, Writer, connect};
 use super::uri::NbdUri;
 
-/// More cannot be addressed by those who count in signed numbers: files, and so every server that has one.
+/// Largest size of an export: servers use files, whose offsets are signed numbers.
 const MAX_SIZE: u64 = i64::MAX as u64;
 
-/// A socket over which requests can be made.
+/// A socket that is ready for requests.
 #[derive(Debug)]
 pub(super) struct Ready {
     pub(super) negotiated: Negotiated,
     pub(super) reader: Reader,
     pub(super) writer: Writer,
-    /// What came behind the handshake.
+    /// Bytes that were received after the handshake.
     pub(super) input: BytesMut,
 }
 
-/// Connects to an export, and asks for metadata contexts. The server may not have them.
+/// Connects to an export, and requests metadata contexts, which the server may not have.
 pub(super) async fn shake_hands(uri: &NbdUri, contexts: &[&str]) -> Result<Ready, NbdError> {
     let place = || uri.place().to_string();
     let connect_error = |cause| NbdError::Connect { place: place(), cause };

@@ -1,28 +1,29 @@
-//! What goes with a connection that is lost.
+//! Writes that may be lost with a connection.
 //!
-//! Why it is so: `docs/design/nbd-outages.md`.
+//! Design: `docs/design/nbd-outages.md`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-/// What the connections of a device have lost.
+/// The losses of a device's connections.
 ///
-/// A server that has restarted may have forgotten what it had answered and not flushed, and nothing tells whether it has.
-/// So each connection that goes with such an answer is a loss, and every handle of the device is told of it, at a flush.
+/// A server that has restarted may have lost writes that it had answered and not flushed; nothing reports
+/// whether it has. So each lost connection with such an answer is a loss, and every handle of the device
+/// reports it at a flush.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
     count: AtomicU64,
-    /// The losses that some handle has told.
+    /// Number of losses that any handle has reported.
     told: AtomicU64,
-    /// A server has answered since that was last asked.
+    /// Whether a server has answered since [`has_answered`](Self::has_answered) was last called.
     has_answered: AtomicBool,
-    /// A connection is lost.
+    /// Notified when a connection is lost.
     news: Notify,
 }
 
 impl Losses {
-    /// A connection is lost; with it what no flush had covered, if there was such.
+    /// Notes that a connection is lost; `is_loss` if it had answered changes that no flush has covered.
     pub(super) fn lose(&self, is_loss: bool) {
         if is_loss {
             self.count.fetch_add(1, Ordering::Relaxed);
@@ -30,7 +31,7 @@ impl Losses {
         self.news.notify_one();
     }
 
-    /// Waits until a connection is lost, unless one was since that was waited for last.
+    /// Waits until a connection is lost; returns immediately if one was lost since the last wait.
     pub(super) async fn news(&self) {
         self.news.notified().await;
     }
@@ -39,34 +40,34 @@ impl Losses {
         self.has_answered.store(true, Ordering::Relaxed);
     }
 
-    /// Whether any request was answered since that was last asked.
+    /// Returns whether any request was answered since the last call.
     pub(super) fn has_answered(&self) -> bool {
         self.has_answered.swap(false, Ordering::Relaxed)
     }
 }
 
-/// The losses that one handle has told.
+/// The number of losses that one handle has reported.
 #[derive(Debug, Default)]
 pub(super) struct Told(AtomicU64);
 
 impl Told {
-    /// For a further handle: what some handle has told is no news to whoever makes one now.
+    /// Creates the state of a further handle: it need not report losses that any handle has reported before.
     pub(super) fn further(&self, losses: &Losses) -> Self {
         Self(AtomicU64::new(self.count().max(losses.told.load(Ordering::Relaxed))))
     }
 
-    /// How many losses this handle has told.
+    /// Returns the number of losses that this handle has reported.
     pub(super) fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// What this handle has told since it had told so [many](Self::count) is news again: a change was in flight, and has
-    /// returned now.
+    /// Resets the number to `since`, so that losses reported since then are reported again: a change was in
+    /// flight meanwhile, and has returned.
     pub(super) fn overtaken(&self, since: u64) {
         self.0.fetch_min(since, Ordering::Relaxed);
     }
 
-    /// Whether there is a loss that this handle has not told; from now on it has.
+    /// Returns whether there is a loss that this handle has not reported, and marks all losses as reported.
     pub(super) fn is_news(&self, losses: &Losses) -> bool {
         let count = losses.count.load(Ordering::Relaxed);
         let is_news = self.0.swap(count, Ordering::Relaxed) < count;

@@ -14,7 +14,8 @@ use super::reopening::{FIRST_PAUSE, MAX_PAUSE};
 use super::uri::NbdUri;
 
 impl NbdError {
-    /// Whether the error can pass while a server starts: nothing listens yet, or the export does not exist yet.
+    /// Returns whether the error may pass while a server starts: nothing listens yet, or the export does not
+    /// exist yet.
     fn may_pass(&self) -> bool {
         match self {
             Self::Connect { cause, .. } => {
@@ -39,10 +40,11 @@ impl NbdError {
     }
 }
 
-/// Opens an export; retries errors that may pass until the opening patience is over. The last try begins at its end.
+/// Opens an export, and retries after errors that may pass until [`NbdUri::open_timeout`]. The last attempt
+/// begins at its end.
 ///
 /// # Errors
-/// The error of the last try.
+/// The error of the last attempt.
 pub(super) async fn open(
     uri: &NbdUri,
     bitmap: Option<&DirtyBitmap>,

@@ -1,4 +1,4 @@
-//! How lost connections come back.
+//! Reconnects lost connections.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,24 +13,25 @@ use super::sameness::difference;
 use super::standing::{End, Standing};
 use super::uri::NbdUri;
 
-/// Pause between the first two tries to connect; it doubles up to the maximum.
+/// Pause after the first attempt to connect; it doubles up to [`MAX_PAUSE`].
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// Longest pause between two attempts.
 pub(super) const MAX_PAUSE: Duration = Duration::from_secs(2);
 
-/// Opens the lost connections of a device again.
+/// Makes the lost connections of a device again.
 #[derive(Debug)]
 pub(super) struct Reopening {
     uri: NbdUri,
-    /// What was opened.
+    /// The export that was opened.
     export: Export,
     standing: watch::Sender<Standing>,
     losses: Arc<Losses>,
-    /// Since when there is no connection.
+    /// Time since which there is no connection.
     away: Option<Instant>,
-    /// How long there was none before, since the last answer: a server that lets everybody in and answers nobody is
-    /// not waited for for ever.
+    /// Time without a connection in earlier outages since the last answer. It limits the wait for a server
+    /// that accepts every connection and answers none.
     spent: Duration,
-    /// The pause before the next try; none before the first.
+    /// Pause before the next attempt; none before the first.
     pause: Duration,
 }
 
@@ -45,7 +46,7 @@ impl Reopening {
         Self { uri, export, standing, losses, away: None, spent: zero, pause: zero }
     }
 
-    /// Opens each connection again that is lost, until that is of no use any more.
+    /// Makes lost connections again, until that is of no use.
     pub(super) async fn run(mut self) {
         loop {
             self.losses.news().await;
@@ -60,10 +61,10 @@ impl Reopening {
         }
     }
 
-    /// Puts another connection in the place of one that is lost.
+    /// Replaces a lost connection with a new one.
     ///
     /// # Errors
-    /// When there will be none.
+    /// An error if there will be none.
     async fn replace(&mut self, at: usize, lost: &Connection) -> Result<(), End> {
         let why = lost.why_lost().unwrap_or_default();
         if self.losses.has_answered() {
@@ -83,14 +84,14 @@ impl Reopening {
             }
             tokio::select! {
                 biased;
-                // All may be lost by now, so that somebody waits.
+                // All connections may be lost by then, so that requests wait.
                 () = self.losses.news(), if left.is_none() => {}
                 () = sleep(left.map_or(self.pause, |left| self.pause.min(left))) => {}
             }
             self.pause = (self.pause * 2).clamp(FIRST_PAUSE, MAX_PAUSE);
             let opening = Connection::open(&self.uri, &[BASE_ALLOCATION], Arc::clone(&self.losses));
             let opening = timeout(left.unwrap_or(Duration::MAX), Box::pin(opening));
-            // What an earlier try has met says more than that there is no time for another.
+            // The error of an earlier attempt says more than that there is no time for another one.
             let Ok(opened) = opening.await else { continue };
             let failure = match opened {
                 Ok((connection, negotiated)) => {
@@ -126,10 +127,10 @@ impl Reopening {
         });
     }
 
-    /// For how long requests wait yet; `None` while there are other connections for them.
+    /// Returns how long requests still wait for a connection; `None` while other connections are open.
     ///
     /// # Errors
-    /// When they do not wait at all.
+    /// An error if requests do not wait at all, or their time is over.
     fn patience_left(&mut self, why: &str) -> Result<Option<Duration>, End> {
         if !self.standing.borrow().is_away() {
             return Ok(None);

@@ -1,8 +1,8 @@
-//! Whether an export can take the place of the one that was opened.
+//! Checks whether an export can replace the one that was opened.
 
 use iscsi_nbd::{Export, MAX_PAYLOAD, TransmissionFlags};
 
-/// What requests rely on where the server offers it.
+/// Features that requests rely on if the server has offered them.
 const RELIED_ON: [(TransmissionFlags, &str); 4] = [
     (TransmissionFlags::FLUSH, "it takes no flushes any more"),
     (TransmissionFlags::TRIM, "it takes no discards any more"),
@@ -10,8 +10,8 @@ const RELIED_ON: [(TransmissionFlags, &str); 4] = [
     (TransmissionFlags::MULTI_CONN, "it does not take several connections any more"),
 ];
 
-/// Why an export is not, or not as good as, the one that it was; `None` where it is. NBD has no name for an export that
-/// nothing else can have, so its size and what the server says of it have to do.
+/// Returns why an export is not, or not as good as, the one that was opened; `None` if it is. NBD has no
+/// unique name of an export, so that its size and the reported properties must do.
 pub(super) fn difference(was: &Export, is: &Export) -> Option<String> {
     if is.size != was.size {
         return Some(format!("it has {} bytes, and had {}", is.size, was.size));

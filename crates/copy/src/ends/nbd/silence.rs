@@ -1,26 +1,26 @@
-//! How long a server may say nothing.
+//! Limits the time for which a server may send nothing.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What a slow store is given more time for: each MiB that it is to write or to make zero takes a second. It may do all of
-/// it side by side, and answer everything at the end.
+/// Rate of a slow store, bytes per second: each MiB that requests in flight move extends the limit by a
+/// second. The server may execute them side by side, and answer all of them at the end.
 const BYTES_PER_SECOND: u64 = 1 << 20;
 
-/// The silence of a server that has something to answer.
+/// The silence of a server that has requests to answer.
 ///
-/// NBD knows no ping, so a server that hangs is known by nothing but that it is silent. A sign of life is each byte that
-/// comes, and each that the socket takes: over a slow link the answer to a long write is late.
+/// NBD has no ping, so that silence is the only symptom of a server that hangs. Each received byte is a sign
+/// of life, and each byte that the socket takes: over a slow link the answer to a long write is late.
 #[derive(Debug)]
 pub(super) struct Silence {
-    /// The longest that is put up with; `None` puts up with any.
+    /// Longest silence; `None` for no limit.
     limit: Option<Duration>,
-    /// The last sign of life, or the moment since which there is something to answer.
+    /// Time of the last sign of life, or since which there are requests to answer.
     since: Instant,
-    /// Requests that wait for an answer.
+    /// Number of requests that wait for an answer.
     requests: usize,
-    /// What they make of bytes.
+    /// Bytes that these requests move.
     bytes: u64,
 }
 
@@ -29,7 +29,7 @@ impl Silence {
         Self { limit, since: Instant::now(), requests: 0, bytes: 0 }
     }
 
-    /// A request begins that writes so many bytes, or brings so many onto the medium.
+    /// Counts a request that begins, and moves `bytes` bytes.
     pub(super) fn begin(&mut self, bytes: u64) {
         if self.requests == 0 {
             self.since = Instant::now();
@@ -38,7 +38,7 @@ impl Silence {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// It is answered.
+    /// Counts the answer to a request that moved `bytes` bytes.
     pub(super) const fn end(&mut self, bytes: u64) {
         self.requests = self.requests.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(bytes);
@@ -48,25 +48,25 @@ impl Silence {
         self.since = Instant::now();
     }
 
-    /// How long the server may be silent just now.
+    /// Returns how long the server may be silent at present.
     fn endured(&self) -> Option<Duration> {
         let more = Duration::from_secs(self.bytes / BYTES_PER_SECOND);
         self.limit.filter(|_| self.requests > 0).map(|limit| limit.saturating_add(more))
     }
 
-    /// When it will have been silent for too long, as far as that is known now; `None` while nothing is under way.
+    /// Returns when the silence will be too long, by the present requests; `None` without requests in flight.
     pub(super) fn end_of_patience(&self) -> Option<Instant> {
         self.endured().and_then(|endured| self.since.checked_add(endured))
     }
 
-    /// When to look again: a request may begin at any time.
+    /// Returns when to check again: a request may begin at any time.
     pub(super) fn next_look(&self) -> Instant {
         const SELDOM: Duration = Duration::from_secs(24 * 3600);
         let now = Instant::now();
         self.end_of_patience().unwrap_or_else(|| now + self.limit.unwrap_or(SELDOM).min(SELDOM))
     }
 
-    /// For how long it has been silent, if that is too long.
+    /// Returns the length of the silence, if it is too long.
     pub(super) fn too_long(&self) -> Option<Duration> {
         let is_over = self.end_of_patience().is_some_and(|end| end <= Instant::now());
         is_over.then(|| self.since.elapsed())

@@ -10,25 +10,25 @@ use tokio::net::{TcpStream, UnixStream, tcp, unix};
 
 use super::uri::Place;
 
-/// Silence after which the kernel asks whether the other host is still there, the time between two such questions, and
-/// how many of them may stay without an answer: as the initiator's own.
+/// Idle time before the first keepalive probe, interval of the probes, and number of unanswered ones that
+/// ends the connection: the same values as the initiator's.
 const KEEPALIVE: (Duration, Duration, u32) = (Duration::from_secs(30), Duration::from_secs(30), 3);
 
-/// The way in.
+/// The receiving half of the socket.
 #[derive(Debug)]
 pub(super) enum Reader {
     Tcp(tcp::OwnedReadHalf),
     Unix(unix::OwnedReadHalf),
 }
 
-/// The way out.
+/// The sending half of the socket.
 #[derive(Debug)]
 pub(super) enum Writer {
     Tcp(tcp::OwnedWriteHalf),
     Unix(unix::OwnedWriteHalf),
 }
 
-/// Connects to where a server listens.
+/// Connects to the address of a server.
 pub(super) async fn connect(place: &Place) -> io::Result<(Reader, Writer)> {
     match place {
         Place::Tcp(host, port) => {
@@ -45,8 +45,9 @@ pub(super) async fn connect(place: &Place) -> io::Result<(Reader, Writer)> {
     }
 }
 
-/// A host that vanished while nothing is under way must be noticed, too. `TCP_USER_TIMEOUT` is left alone: by it Linux
-/// ends a connection whose server acknowledges everything, but reads no more because its disk is slow.
+/// Enables keepalive, because a host that vanishes while no request is in flight must be noticed too.
+/// `TCP_USER_TIMEOUT` is not set: with it Linux would end a connection whose server acknowledges everything,
+/// but reads nothing because its disk is slow.
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     let (idle, interval, count) = KEEPALIVE;
     let keepalive = TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(count);

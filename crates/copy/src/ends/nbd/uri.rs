@@ -9,20 +9,21 @@ use percent_encoding::percent_decode_str;
 
 use super::NbdError;
 
-/// The port where nothing else is said.
+/// Default port.
 const PORT: u16 = 10809;
-/// How long the server is waited for, and how long it may take, where nothing else is said: as a target.
+/// Default time limits of an outage and of an answer: the same as for iSCSI targets.
 const DEFAULT_RETRY_TIMEOUT: Duration = Duration::from_secs(300);
 const DEFAULT_COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
-/// The parameters that only say how the export is used.
+/// Names of parameters that only affect how the export is used.
 const RETRY_TIMEOUT: [&str; 2] = ["retry_timeout=", "patience="];
 const OPEN_TIMEOUT: [&str; 2] = ["open_timeout=", "open_patience="];
 const COMMAND_TIMEOUT: [&str; 1] = ["command_timeout="];
 
 /// An export of an NBD server.
 ///
-/// Beside `socket`, three parameters of its query count, in seconds: `retry_timeout` and `open_timeout`, as of an iSCSI URL
-/// (also called `patience` and `open_patience`), and `command_timeout`. Others, such as those for TLS, mean nothing.
+/// Beside `socket`, three parameters of its query have an effect, in seconds: `retry_timeout` and
+/// `open_timeout`, as in an iSCSI URL (also called `patience` and `open_patience`), and `command_timeout`.
+/// Others, such as those for TLS, are ignored.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NbdUri {
     text: String,
@@ -33,7 +34,7 @@ pub struct NbdUri {
     open_timeout: Option<Duration>,
 }
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Place {
     Tcp(String, u16),
@@ -47,36 +48,38 @@ impl NbdUri {
         scheme.is_some_and(|scheme| scheme.starts_with("nbd"))
     }
 
-    /// Returns the name of the export; the empty one is that of the default export.
+    /// Returns the name of the export; the empty name means the default export.
     pub fn export(&self) -> &str {
         &self.export
     }
 
-    /// Returns how long requests wait for a server that is away (`retry_timeout`, 300 s); zero does not wait.
+    /// Returns how long requests wait for a server that is away (`retry_timeout`, 300 s). Zero means not to
+    /// wait.
     pub const fn retry_timeout(&self) -> Duration {
         self.retry_timeout
     }
 
-    /// Returns how long opening the export waits for a server that is not up yet (`open_timeout`). Zero, the default, tries once.
+    /// Returns how long opening the export waits for a server that is not up yet (`open_timeout`). Zero, the
+    /// default, means a single attempt.
     pub fn open_timeout(&self) -> Duration {
         self.open_timeout.unwrap_or_default()
     }
 
-    /// Sets how long opening waits, unless the URI says so.
+    /// Sets how long opening waits, unless the URI sets it.
     #[must_use]
     pub fn or_open_timeout(mut self, open_timeout: Duration) -> Self {
         self.open_timeout.get_or_insert(open_timeout);
         self
     }
 
-    /// Returns how long a server that has something to answer may say nothing before its connection counts as lost
-    /// (`command_timeout`, 60 s); and a second more for each MiB that it has to move for that. `None` (0) waits for
-    /// ever.
+    /// Returns how long a server with requests to answer may send nothing before its connection counts as
+    /// lost (`command_timeout`, 60 s). Each MiB that the requests move adds a second. `None` (0) means no
+    /// limit.
     pub const fn command_timeout(&self) -> Option<Duration> {
         self.command_timeout
     }
 
-    /// Returns the URI without these parameters: the name of the export, however it is used.
+    /// Returns the URI without these three parameters: the name of the export, however it is used.
     pub fn name(&self) -> String {
         let Some((before, query)) = self.text.split_once('?') else { return self.text.clone() };
         let own = || RETRY_TIMEOUT.iter().chain(&OPEN_TIMEOUT).chain(&COMMAND_TIMEOUT);
@@ -142,7 +145,7 @@ fn seconds(text: &str) -> Result<Duration, NbdError> {
 
 fn tcp(authority: &str) -> Result<Place, NbdError> {
     let (host, port) = match authority.rsplit_once(':') {
-        // The colons of an address in brackets are its own.
+        // A colon within brackets belongs to the address.
         Some((host, port)) if !port.contains(']') => {
             let port =
                 port.parse().map_err(|_| NbdError::Uri("the port is no number up to 65535"))?;
@@ -208,7 +211,7 @@ mod tests {
         for (text, retry_timeout, limit, name) in [
             ("nbd://host/a", 300, Some(60), "nbd://host/a"),
             ("nbd://host/a?retry_timeout=5", 5, Some(60), "nbd://host/a"),
-            // Their earlier names.
+            // Alternative names of the parameters.
             ("nbd://host/a?patience=5&open_patience=6", 5, Some(60), "nbd://host/a"),
             ("nbd://host?retry_timeout=0&command_timeout=0", 0, None, "nbd://host"),
             (

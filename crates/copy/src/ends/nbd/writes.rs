@@ -1,11 +1,11 @@
-//! Writes under way, so that those of the same bytes come one after the other: a server keeps no order.
+//! Orders overlapping writes in flight, because a server keeps no order.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Semaphore;
 
-/// The writes of a device.
+/// The writes of a device in flight.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Writes(Arc<Mutex<Vec<Arc<Entry>>>>);
 
@@ -16,7 +16,7 @@ struct Entry {
     end: Semaphore,
 }
 
-/// A write that is under way until it is dropped.
+/// A write that is in flight until it is dropped.
 #[derive(Debug)]
 pub(super) struct Write {
     writes: Writes,
@@ -24,7 +24,7 @@ pub(super) struct Write {
 }
 
 impl Writes {
-    /// Begins a write when those before it of the same bytes have ended.
+    /// Begins a write after all earlier writes that overlap it have ended.
     pub(super) async fn begin(&self, range: Range<u64>) -> Write {
         let entry = Arc::new(Entry { range, end: Semaphore::new(0) });
         let overlaps = |other: &&Arc<Entry>| {
@@ -38,7 +38,7 @@ impl Writes {
         };
         let write = Write { writes: self.clone(), entry };
         for earlier in before {
-            // It has no permits, so this ends when it is closed.
+            // The semaphore has no permits, so that this returns when it is closed.
             drop(earlier.end.acquire().await);
         }
         write

@@ -1,5 +1,5 @@
-//! A device in memory that answers in any order, knows its holes, and loses what it was not told to
-//! flush; and a folder of a test's own.
+//! A device in memory that answers in any order, reports its holes, and loses unflushed writes; and a
+//! temporary folder per test.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 pub(crate) mod nbd;
@@ -18,58 +18,62 @@ use iscsi_copy::device::{
 };
 use nix::errno::Errno;
 
-/// A device in memory. Clones are the same one.
+/// A device in memory. Clones are the same device.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 pub(crate) struct State {
-    /// What reads see.
+    /// The content that reads return.
     pub(crate) bytes: Vec<u8>,
-    /// What is left after a loss.
+    /// The content after a loss.
     medium: Vec<u8>,
-    /// Extents that read as zeros, in units of the granularity below.
+    /// Whether each grain reads as zeros.
     holes: Vec<bool>,
     pub(crate) limits: DeviceLimits,
-    /// Flushes that say that writes are lost, and lose them.
+    /// Number of flushes that lose the unflushed writes, and report that.
     pub(crate) losses: usize,
-    /// The writes, and what was made zero.
+    /// The writes of data: offset and length.
     pub(crate) writes: Vec<(u64, u64)>,
+    /// The zeroed ranges: offset and length.
     pub(crate) zeroed: Vec<(u64, u64)>,
     pub(crate) reads: Vec<(u64, u64)>,
     pub(crate) flushes: usize,
-    /// Another device has taken its place.
+    /// Whether another device has taken the place of this one.
     pub(crate) is_other: bool,
-    /// Requests under way now, and at most; questions are not counted.
+    /// Present and largest number of requests in flight; questions do not count.
     pub(crate) under_way: (usize, usize),
-    /// The request that touches this byte fails.
+    /// A request that touches this byte fails.
     pub(crate) fails_at: Option<u64>,
-    /// Reads of these grains fail, because the medium does.
+    /// Reads of these grains fail with a medium error.
     pub(crate) bad_grains: Vec<u64>,
-    /// Every flush fails; so many do.
+    /// Whether every flush fails.
     pub(crate) fails_flush: bool,
+    /// Number of flushes that still fail.
     pub(crate) failing_flushes: usize,
-    /// Questions, writes, and flushes that have begun do not end.
+    /// Whether questions that have begun do not end.
     pub(crate) holds_extents: bool,
+    /// Whether writes that have begun do not end.
     pub(crate) holds_writes: bool,
+    /// Whether flushes that have begun do not end.
     pub(crate) holds_flushes: bool,
-    /// The queue that it wants, and that of short requests, if it is another one.
+    /// The queue depth that it reports, and that for short requests if it differs.
     pub(crate) depth: usize,
     pub(crate) short_depth: Option<usize>,
     pub(crate) read_depth: Option<usize>,
-    /// How often it was asked for its extents.
+    /// Number of questions about its extents.
     pub(crate) questions: usize,
-    /// How many extents are told at once.
+    /// Largest number of extents in one answer.
     pub(crate) extents_at_once: usize,
-    /// Looks at a file before anything is written.
+    /// A file, and a function that checks it before each write.
     pub(crate) watch: Option<(PathBuf, Watch)>,
     random: u64,
 }
 
-/// What looks at a file before these bytes are written: from where on, and how many.
+/// A function that checks a file before a write: path, offset, length.
 pub(crate) type Watch = fn(&Path, u64, u64);
 
-/// Holes are as long as this, or a multiple.
+/// Holes are multiples of this length, bytes.
 pub(crate) const GRAIN: usize = 512;
 
 impl Memory {
@@ -111,7 +115,7 @@ impl Memory {
         Self::new(vec![0; len])
     }
 
-    /// Zeros that are in its cache only, over these bytes of the medium.
+    /// Creates a device with zeros in its cache only, over these bytes of the medium.
     pub(crate) fn emptied(medium: Vec<u8>) -> Self {
         let device = Self::blank(medium.len());
         device.lock().limits.has_volatile_cache = true;
@@ -123,25 +127,25 @@ impl Memory {
         self.0.lock().unwrap()
     }
 
-    /// All holes are told as data.
+    /// Makes the device report all holes as data.
     pub(crate) fn without_extents(self) -> Self {
         self.lock().holes.fill(false);
         self
     }
 
-    /// What is left if power fails now.
+    /// Returns the content that would remain after a power failure.
     pub(crate) fn durable(&self) -> Vec<u8> {
         self.lock().medium.clone()
     }
 
-    /// Power fails: what no flush has covered is gone.
+    /// Simulates a power failure: everything unflushed is lost.
     pub(crate) fn lose_unflushed(&self) {
         let mut state = self.lock();
         state.bytes = state.medium.clone();
         state.under_way.0 = 0;
     }
 
-    /// Somebody else writes to it, durably.
+    /// Writes as another program would, durably.
     pub(crate) fn put(&self, offset: usize, data: &[u8]) {
         let mut state = self.lock();
         let range = offset..offset + data.len();
@@ -312,12 +316,12 @@ impl Device for Memory {
     }
 }
 
-/// Bytes that look random, none of them zero.
+/// Returns bytes that look random, none of them zero.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 / 3 % 251) as u8 + 1).collect()
 }
 
-/// A folder that is gone when the test is.
+/// A folder that is removed with the test.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {

@@ -1,4 +1,4 @@
-//! An NBD server that is killed, comes back, says nothing, or turns clients away.
+//! An NBD server that is killed, comes back, sends nothing, or refuses clients.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -23,34 +23,34 @@ pub(crate) struct NbdServer {
 
 struct Shared {
     state: Mutex<NbdState>,
-    /// How often all connections were cut.
+    /// Number of times that all connections were closed.
     cuts: watch::Sender<u64>,
 }
 
 pub(crate) struct NbdState {
     pub(crate) export: Export,
-    /// What reads see, and what is left when the server is killed.
+    /// The content that reads return, and the content after a kill.
     pub(crate) bytes: Vec<u8>,
     pub(crate) medium: Vec<u8>,
-    /// Requests that came, each with the number of its connection.
+    /// Received requests, each with the number of its connection.
     pub(crate) requests: Vec<(usize, Request)>,
     /// Number of clients that have connected, and the number that is served; later ones get no answer.
     pub(crate) clients: usize,
     pub(crate) room: usize,
-    /// Answers nothing from now on.
+    /// Whether it answers nothing.
     pub(crate) is_silent: bool,
-    /// Says so, and carries out nothing.
+    /// Whether it answers that it is shutting down, and executes nothing.
     pub(crate) is_shutting_down: bool,
-    /// Lets clients come, and cuts their connections at the first request.
+    /// Whether it accepts clients, and closes their connections at the first request.
     pub(crate) is_broken: bool,
-    /// Is killed after so many steps, a request being two: it is carried out, and answered.
+    /// Number of steps until it is killed; a request has two: its execution and its answer.
     pub(crate) lives: Option<usize>,
-    /// What was not flushed is lost when it is killed.
+    /// Whether a kill loses unflushed writes.
     pub(crate) forgets: bool,
 }
 
 impl NbdServer {
-    /// A server that listens, over several connections if that is said.
+    /// Starts a server, which allows several connections if `takes_several`.
     pub(crate) fn start(path: &Path, bytes: Vec<u8>, takes_several: bool) -> Self {
         let flags = TransmissionFlags::HAS_FLAGS
             | TransmissionFlags::FLUSH
@@ -88,7 +88,7 @@ impl NbdServer {
         self.shared.lock()
     }
 
-    /// Listens, where another one may have listened.
+    /// Listens at the path, where another server may have listened before.
     pub(crate) fn listen(&mut self) {
         let listener = UnixListener::bind(&self.path).unwrap();
         let shared = Arc::clone(&self.shared);
@@ -101,14 +101,14 @@ impl NbdServer {
         self.listening = Some(listening.abort_handle());
     }
 
-    /// Is killed; nobody listens any more.
+    /// Kills the server; nothing listens any more.
     pub(crate) fn kill(&mut self) {
         self.listening.take().unwrap().abort();
         std::fs::remove_file(&self.path).unwrap();
         self.shared.die();
     }
 
-    /// How many requests of a kind have come.
+    /// Returns the number of received requests of a kind.
     pub(crate) fn count(&self, command: Command) -> usize {
         self.lock().requests.iter().filter(|(_, request)| request.command == command).count()
     }
@@ -119,7 +119,7 @@ impl Shared {
         self.state.lock().unwrap()
     }
 
-    /// All connections are lost, and perhaps what was not flushed.
+    /// Closes all connections, and perhaps loses unflushed writes.
     fn die(&self) {
         let mut state = self.lock();
         if state.forgets {
@@ -129,7 +129,7 @@ impl Shared {
         self.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// Whether it is still there after one more step.
+    /// Returns whether the server is still alive after one more step.
     fn lives_on(&self) -> bool {
         let mut state = self.lock();
         match &mut state.lives {
@@ -155,7 +155,7 @@ impl Shared {
         }
     }
 
-    /// What was agreed on; `None` if the client has gone.
+    /// Returns the negotiated terms; `None` if the client has gone.
     async fn shake_hands(
         &self,
         stream: &mut UnixStream,

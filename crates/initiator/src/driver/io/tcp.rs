@@ -15,7 +15,7 @@ use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use crate::driver::io::{Network, Pending, Socket};
 use crate::options::socket::SocketOptions;
 
-/// The interface for the next connection: each takes the one after the last.
+/// Counter that gives each connection the next interface in turn.
 static NEXT_INTERFACE: AtomicUsize = AtomicUsize::new(0);
 
 /// The kernel refuses longer times (`MAX_TCP_KEEPIDLE`, `MAX_TCP_KEEPINTVL`).
@@ -23,13 +23,13 @@ const MAX_KEEPALIVE: Duration = Duration::from_secs(32_767);
 /// The kernel counts milliseconds, in an `int`.
 const MAX_USER_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
 
-/// TCP connections under these options.
+/// TCP connections with these socket options.
 #[derive(Clone, Debug)]
 pub(crate) struct Tcp(pub(crate) SocketOptions);
 
 impl Network for Tcp {
     fn resolve<'a>(&'a self, portal: &'a TargetAddress) -> Pending<'a, Vec<SocketAddr>> {
-        // This does not block the runtime.
+        // Asynchronous: this does not block the runtime.
         let lookup = lookup_host((portal.host.as_str(), portal.port));
         Box::pin(async { Ok(lookup.await?.collect()) })
     }
@@ -48,7 +48,7 @@ impl Network for Tcp {
 
 impl Socket for TcpStream {
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
-        // An error shows again when it is read from.
+        // A later read or write returns the error again.
         self.poll_read_ready(context).map(drop)
     }
 
@@ -56,8 +56,8 @@ impl Socket for TcpStream {
         self.poll_write_ready(context).map(drop)
     }
 
-    /// A read that does not fill the slices has emptied the socket; the runtime is told so, which saves
-    /// the system call that would find out.
+    /// Reads into the slices. A read that does not fill them has emptied the socket; reporting that to the
+    /// runtime saves the system call that would find out.
     fn read(&self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let room: usize = slices.iter().map(|slice| slice.len()).sum();
         let mut count = None;
@@ -109,8 +109,9 @@ impl Socket for TcpStream {
     }
 }
 
-/// Reads what is there. One slice goes by recv(2), as one is sent by send(2), which cost less than recvmsg(2) and writev(2)
-/// (docs/design/hot-path.md). Where no data segment is to be filled, the first of two slices is empty.
+/// Reads the available bytes. One slice uses recv(2), which costs less than recvmsg(2), as one is sent by
+/// send(2) instead of writev(2) (docs/design/hot-path.md). While no data segment is to be filled, the first of
+/// two slices is empty.
 fn receive(stream: &TcpStream, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
     let slices = match slices {
         [first, rest @ ..] if first.is_empty() => rest,
@@ -120,8 +121,8 @@ fn receive(stream: &TcpStream, slices: &mut [IoSliceMut<'_>]) -> io::Result<usiz
     if let [only] = slices { socket.read(only) } else { socket.read_vectored(slices) }
 }
 
-/// Opens a connection to an address, under these options and what of the plan counts only
-/// before the connection is made.
+/// Opens a connection to an address, with these socket options and those values of the plan that take effect
+/// only before connecting.
 async fn open(options: &SocketOptions, address: SocketAddr, plan: &Plan) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     bind(options, &socket)?;
@@ -142,7 +143,7 @@ fn bind(options: &SocketOptions, socket: &TcpSocket) -> io::Result<()> {
     SockRef::from(socket).bind_device(name)
 }
 
-/// A peer that vanished must be noticed.
+/// Sets keep-alives and time limits, so that a peer that vanished is noticed.
 fn keep_alive(options: &SocketOptions, stream: &TcpStream) -> io::Result<()> {
     let in_range = |time: Duration| time.clamp(Duration::from_secs(1), MAX_KEEPALIVE);
     let keepalive = TcpKeepalive::new()

@@ -1,4 +1,4 @@
-//! Readings of a running session, and what two of them tell.
+//! Readings of a running session, and what two of them show.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,11 +11,11 @@ use iscsi_tuner::{
 
 use crate::state::session_key::SessionKey;
 
-/// A measurement of one connection at one moment: TCP_INFO of the kernel, what the connection
-/// waited for so far, and its plan.
+/// A measurement of one connection at one moment: TCP_INFO of the kernel, what the connection has waited for so
+/// far, and its plan.
 ///
-/// Compare two readings of the same session and CID to learn what held the connection back between
-/// them: [`diagnose_since`](Self::diagnose_since).
+/// Compare two readings of the same session and CID to find out what held the connection back between them:
+/// [`diagnose_since`](Self::diagnose_since).
 #[doc(alias = "TCP_INFO")]
 #[derive(Clone, Debug)]
 pub struct Reading {
@@ -29,7 +29,7 @@ pub struct Reading {
     pub(crate) basis: Arc<PlanBasis>,
 }
 
-/// A plan, and what it stands on.
+/// A plan, and what it is based on.
 #[derive(Debug)]
 pub(crate) struct PlanBasis {
     pub(crate) limits: Limits,
@@ -82,7 +82,7 @@ impl Reading {
         &self.basis.granted
     }
 
-    /// Returns what had been measured of the link by then.
+    /// Returns what had been measured of the link up to the reading.
     #[must_use]
     pub fn measurement(&self) -> &Measurement {
         &self.basis.measurement

@@ -1,5 +1,5 @@
-//! The tuner at work on one connection: what is measured of it, the plan that follows, the plan on
-//! the socket, and what the connection waits for while it runs.
+//! The tuner of one connection: what is measured, the plan that follows, the plan on the socket, and what the
+//! connection waits for while it runs.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,45 +19,46 @@ use crate::state::session_key::SessionKey;
 
 /// How often the kernel is asked what the connection waits for.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Little is less than so many bytes a second, 10 Mbit/s: nothing that a short link could have holds that back.
+/// Fewer bytes per second than this, 10 Mbit/s, are little: no property of a short link would limit a
+/// connection to that.
 const LITTLE: u128 = 1_250_000;
-/// After so many intervals the plan learns from the answer. While little is moved over a short link, none is asked for
-/// in between.
+/// Number of intervals after which the plan takes in a reading. While a short link moves little data, the
+/// kernel is not asked in between.
 pub(crate) const INTERVALS_PER_READING: u32 = 20;
 
-/// Whether so many bytes in that time are little.
+/// Returns whether `bytes` bytes in that time are little.
 pub(crate) fn is_little(bytes: u64, time: Duration) -> bool {
     u128::from(bytes) * 1000 < LITTLE * time.as_millis()
 }
 
-/// What a session waits for, beside what its sockets tell.
+/// What a session waits for, besides what its sockets report.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
     pub(crate) waiting: Waiting,
-    /// For how many intervals it counts.
+    /// Number of intervals that the look counts for.
     pub(crate) intervals: u32,
-    /// For how long of these requests waited in their class.
+    /// Time within these intervals in which requests waited in their traffic class.
     pub(crate) waited_in_class: Duration,
-    /// Further requests wait for the limit of what may be in flight.
+    /// Whether further requests wait for the limit of what may be in flight.
     pub(crate) is_at_limit: bool,
-    /// The data that are to come, bytes.
+    /// Read data that is still to come, bytes.
     pub(crate) awaited_data: u64,
 }
 
 impl Look {
-    /// In how many of the intervals requests waited in their class, rounded.
+    /// Returns in how many of the intervals requests waited in their traffic class, rounded.
     fn in_class(&self) -> u32 {
         intervals_of(self.waited_in_class + POLL_INTERVAL / 2).min(self.intervals)
     }
 }
 
-/// How many whole intervals a time has.
+/// Returns the number of whole intervals in `time`.
 fn intervals_of(time: Duration) -> u32 {
     let count = time.as_millis() / POLL_INTERVAL.as_millis();
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// A connection's tuner.
+/// The tuner of a connection.
 #[derive(Debug)]
 pub(crate) struct Tuner {
     tuning: Tuning,
@@ -68,10 +69,10 @@ pub(crate) struct Tuner {
     activity: Activity,
     learning: Learning,
     request_limits: RequestLimits,
-    /// Where the connection leads.
+    /// Address that the connection leads to.
     address: SocketAddr,
     stalls: Stalls,
-    /// What readings are given with; made anew when something in it changes.
+    /// Part of every reading; created again when something in it changes.
     basis: Option<Arc<PlanBasis>>,
 }
 
@@ -82,22 +83,22 @@ struct OnSocket {
     interface: Option<Interface>,
     /// Whether the plan is set.
     is_applied: bool,
-    /// The rate at which the connection is to send.
+    /// Limit of the rate at which the connection sends.
     pacing_rate: Option<Rate>,
 }
 
-/// What the link shows of itself while it is used.
+/// Estimates of the link, from its use.
 #[derive(Debug)]
 struct Learning {
-    /// Intervals since something was learnt.
+    /// Intervals since the plan last took in a reading.
     polls: u32,
-    /// The last reading that something was learnt from, and when that was.
+    /// The last reading that the rates were estimated from, and its time.
     learnt: Option<(TcpInfo, Instant)>,
     link: LinkEstimator,
     loss: LossDetector,
 }
 
-/// How much data the connection brings in time.
+/// Limits of the data that the connection transfers in time.
 #[derive(Debug, Default)]
 struct RequestLimits {
     write: WriteLimit,
@@ -113,8 +114,8 @@ struct Stalls {
 }
 
 impl Tuner {
-    /// Nothing is measured yet of the connection to this address: the plan is what holds, within what the host and the path
-    /// permit, before it is made.
+    /// Creates the tuner of a connection to this address. Nothing is measured yet: the plan has the values to
+    /// set before connecting, within what the host and the path permit.
     pub(crate) fn within(
         limits: Limits,
         tuning: Tuning,
@@ -148,8 +149,8 @@ impl Tuner {
         &self.plan
     }
 
-    /// The connection stands: the handshake has measured the round-trip time. Says whether the
-    /// plan that follows asks for what only a connection made anew can have.
+    /// Takes in the round-trip time that the handshake has measured. Returns whether the new plan needs another
+    /// receive buffer, which only a new connection can have.
     pub(crate) fn connected(&mut self, socket: &dyn Socket) -> bool {
         let prepared = self.plan.receive_buffer.value;
         match socket.tcp_info() {
@@ -171,8 +172,8 @@ impl Tuner {
         self.basis = None;
     }
 
-    /// The login has agreed on terms, and has measured the round-trip time once more: the handshake
-    /// may have waited for an address to be resolved.
+    /// Takes in the terms of the login, and the round-trip time that it has measured: that of the handshake may
+    /// include the time to resolve an address.
     pub(crate) fn agreed(&mut self, socket: &dyn Socket, negotiated: &Negotiated) {
         if let Ok(info) = socket.tcp_info() {
             self.measurement.update(&info);
@@ -181,8 +182,8 @@ impl Tuner {
         self.adapt(socket, Self::plan_again);
     }
 
-    /// The target takes so many commands at once, by its latest word; the largest counts. Says
-    /// whether that is news.
+    /// Takes in the number of commands that the target accepts at a time, by its latest report; the largest
+    /// number counts. Returns whether it has grown.
     pub(crate) fn offered(&mut self, window: u32) -> bool {
         let Some(terms) = &mut self.measurement.terms else { return false };
         if terms.window >= Some(window) {
@@ -193,26 +194,26 @@ impl Tuner {
         true
     }
 
-    /// Limits the rate at which the connection sends, or lifts the limit.
+    /// Limits the rate at which the connection sends; `None` lifts the limit.
     pub(crate) fn pace(&mut self, socket: &dyn Socket, rate: Option<Rate>) {
         if self.on_socket.pacing_rate == rate {
             return;
         }
         self.on_socket.pacing_rate = rate;
-        // The class keeps its ceil without it.
+        // Pacing only smooths; the traffic class enforces its ceiling.
         if let Err(error) = socket.limit_pacing(rate) {
             tracing::debug!(%error, "the rate of the connection cannot be limited");
         }
     }
 
-    /// Whether it is this limit that the connection has reached.
+    /// Returns whether the connection sends at nearly (90 %) the rate that pacing permits.
     fn is_paced(&self, info: &TcpInfo) -> bool {
         let rates = self.on_socket.pacing_rate.zip(info.delivery_rate);
         let bits = |rate: Rate| rate.bits_per_second();
         rates.is_some_and(|(limit, rate)| bits(rate) >= bits(limit) / 10 * 9)
     }
 
-    /// Looks what the connection waits for, and now and then how the link does.
+    /// Records what the connection waits for, and at longer intervals measures the link.
     pub(crate) fn poll(
         &mut self,
         socket: &dyn Socket,
@@ -233,7 +234,7 @@ impl Tuner {
         }
     }
 
-    /// Sets what a new plan asks for beyond the old one.
+    /// Makes a change, and sets the new plan on the socket if it asks for more than the old one.
     fn adapt(&mut self, socket: &dyn Socket, change: impl FnOnce(&mut Self)) {
         let in_force =
             |plan: &Plan| (plan.send_buffer.value, plan.congestion_control.value.clone());
@@ -247,7 +248,8 @@ impl Tuner {
 
     fn count(&mut self, info: &TcpInfo, look: Look, is_blocked: bool) {
         let is_positive = |count: Option<u32>| count.is_some_and(|count| count > 0);
-        // Whatever it waits for beside its class: no more would have been sent without that.
+        // Time that the class takes counts for nothing else: without the other reasons no more would have been
+        // sent.
         let of_class = if self.is_paced(info) { look.intervals } else { look.in_class() };
         let activity = &mut self.activity;
         activity.class = activity.class.saturating_add(of_class);
@@ -258,7 +260,8 @@ impl Tuner {
             Waiting::WriteLimit => &mut activity.socket,
             Waiting::R2t => &mut activity.solicitation,
             Waiting::CommandWindow => &mut activity.command_window,
-            // What the target has and takes its time for is its own, whatever waits behind that.
+            // While nothing is on the link, the target is the reason, even if further requests wait for the
+            // limit.
             Waiting::Answers
                 if look.is_at_limit && (awaits_reads || is_positive(info.segments_in_flight)) =>
             {
@@ -277,7 +280,8 @@ impl Tuner {
         }
     }
 
-    /// For so long there was no request, and the kernel was not asked; for a part of that time requests waited in their class.
+    /// Counts `time` without requests, in which the kernel was not asked; for `in_class` of it, requests waited
+    /// in their traffic class.
     pub(crate) fn rested(&mut self, time: Duration, in_class: Duration, now: Instant) {
         self.stalls.watch.rested(now);
         let polls = intervals_of(time);
@@ -286,18 +290,18 @@ impl Tuner {
         self.activity.source = self.activity.source.saturating_add(polls - of_class);
     }
 
-    /// Where the connection leads.
+    /// Returns the address that the connection leads to.
     pub(crate) const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How the connection stood still at the last look, if it is one whose path may swallow its segments: not one within
-    /// this host.
+    /// Returns how the connection stood still at the last look. `None` within this host, where no path swallows
+    /// segments.
     pub(crate) fn stall(&self) -> Option<Stall> {
         self.stalls.last.filter(|_| !self.address.ip().is_loopback())
     }
 
-    /// What the link shows of itself while it is used.
+    /// Takes in a reading of the link, and plans again.
     fn learn(&mut self, info: &TcpInfo, now: Instant) {
         self.measurement.update(info);
         self.estimate(info, now);
@@ -305,8 +309,8 @@ impl Tuner {
         self.plan_again();
     }
 
-    /// Takes in the rates of both directions. Only where a queue stands before the link has the link
-    /// alone set the rate.
+    /// Takes in the rates of both directions. A rate is the link's own only if a queue stands before the link;
+    /// otherwise the sender has set it.
     fn estimate(&mut self, info: &TcpInfo, now: Instant) {
         if let Some(rtt) = Rtt::of_tcp(info) {
             self.learning.link.observe_round_trip(rtt.min, now);
@@ -331,7 +335,7 @@ impl Tuner {
         }
     }
 
-    /// Looks how much data the connection brings in time, and how much the target takes.
+    /// Measures how much data the connection transfers in time, and how much the target takes.
     pub(crate) fn look_at_limits(
         &mut self,
         socket: &dyn Socket,
@@ -348,39 +352,40 @@ impl Tuner {
         self.request_limits.read.observe(info, now);
     }
 
-    /// The read data that the connection may be waiting for by the last look at it, bytes, if that is less than the `max`
-    /// that may be in flight at all.
+    /// Returns the limit of read data that the connection may be waiting for, in bytes, by the last look;
+    /// `None` if it is not below `max`, the limit of what may be in flight.
     pub(crate) const fn read_limit(&self, max: u64) -> Option<u64> {
         self.request_limits.read.bytes(max)
     }
 
-    /// How long a read had better be, bytes, until much has arrived.
+    /// Returns the length that suits a read, in bytes, until much has arrived.
     pub(crate) fn longest_read(&self, max: u64) -> Option<u64> {
         self.request_limits.read.longest_read(max)
     }
 
-    /// The write data that the connection may have under way by the last look at it, bytes, if that is less than
-    /// the `max` that may be under way at all.
+    /// Returns the limit of write data that the connection may have in flight, in bytes, by the last look;
+    /// `None` if it is not below `max`, the limit of what may be in flight.
     pub(crate) fn write_limit(&self, max: u64) -> Option<u64> {
         self.request_limits.write.bytes(self.copes_with_loss(), max)
     }
 
-    /// How long a write had better be, bytes, if the link is slow for its length.
+    /// Returns the length that suits a write, in bytes, if the link is slow for its round-trip time.
     pub(crate) fn longest_write(&self, max: u64) -> Option<u64> {
         self.request_limits.write.longest_write(self.copes_with_loss(), max)
     }
 
-    /// The write data outstanding that the target takes in time, bytes, if it is a slow one.
+    /// Returns the write data outstanding that the target takes in time, in bytes, if the target is slow.
     pub(crate) const fn limit_of_slow_target(&self) -> Option<u64> {
         self.request_limits.write.of_slow_target()
     }
 
-    /// Other connections have found the target slow.
+    /// Takes in the limit of connections that found the target slow: `bytes` of write data outstanding.
     pub(crate) const fn hear_of_slow_target(&mut self, bytes: u64) {
         self.request_limits.write.share(bytes);
     }
 
-    /// Another connection over the same link has met losses that no queue explains.
+    /// Takes in losses on the same link that another connection has measured and that no queue explains, 0 to
+    /// 1.
     pub(crate) fn hear_of_loss(&mut self, socket: &dyn Socket, loss: f64) {
         self.adapt(socket, |tuner| tuner.believe(loss));
     }
@@ -390,13 +395,13 @@ impl Tuner {
         self.plan_again();
     }
 
-    /// Whether the congestion control in force does not take a lost segment for a full queue.
+    /// Returns whether the congestion control in force does not take a lost segment for a full queue.
     fn copes_with_loss(&self) -> bool {
         self.plan.copes_with_loss(&self.limits)
     }
 
-    /// Makes the plan anew. What counts only before a connection is made stays as it is; what is set
-    /// on a running one does not shrink, and how it sends does not change, but for how much at once.
+    /// Plans again. On a running connection, values that take effect only before connecting stay, no buffer
+    /// shrinks, and the way of sending stays, except for the bytes of one call.
     fn plan_again(&mut self) {
         let new = plan(&self.measurement, &self.limits, &self.tuning);
         let old = std::mem::replace(&mut self.plan, new);
@@ -419,7 +424,7 @@ impl Tuner {
         plan.not_sent_low_water = old.not_sent_low_water;
     }
 
-    /// What is known now.
+    /// Returns a reading of the connection.
     pub(crate) fn reading(
         &mut self,
         socket: &dyn Socket,
@@ -433,7 +438,7 @@ impl Tuner {
         Reading { at, session, cid, info, bytes, activity, own_limits, basis }
     }
 
-    /// The plan and what it stands on, for whoever asks.
+    /// Returns the plan and what it is based on, for readings and handles.
     pub(crate) fn basis(&mut self) -> Arc<PlanBasis> {
         let Self { limits, measurement, plan, on_socket, basis, .. } = self;
         let OnSocket { granted, interface, .. } = on_socket;
@@ -450,7 +455,7 @@ impl Tuner {
     }
 }
 
-/// The keys to propose: the plan's, wherever the user has left them at their defaults.
+/// Returns the keys to propose: the plan's, except those that the user has set.
 pub(crate) fn planned_offer(wished: &Offer, tuning: &Tuning) -> Offer {
     let plan = plan(&Measurement::default(), &Limits::default(), tuning);
     merged(wished, &plan.offer.value)
@@ -468,13 +473,13 @@ fn merged(wished: &Offer, planned: &TransferOffer) -> Offer {
         .with_max_outstanding_r2t(r2ts)
 }
 
-/// What is wished of a key; where that is the default, what is planned.
+/// Returns the wished value of a key, or the planned one if the wish is the default.
 fn choose<T: PartialEq>(wished: &Offer, key: fn(&Offer) -> T, planned: T) -> T {
     let wish = key(wished);
     if wish == key(&Offer::default()) { planned } else { wish }
 }
 
-/// What was agreed, as plain numbers (RFC 7143 §13.10, §13.11, §13.13, §13.14, §13.17).
+/// Returns the negotiated values as plain numbers (RFC 7143 §13.10, §13.11, §13.13, §13.14, §13.17).
 fn terms(negotiated: &Negotiated) -> TransferTerms {
     let first_burst = negotiated.first_burst_length;
     let unsolicited = match (negotiated.initial_r2t, negotiated.immediate_data) {
@@ -496,7 +501,7 @@ mod tests {
 
     use super::*;
 
-    /// A stock kernel with BBR at hand, 100 ms away from its target.
+    /// Creates the tuner of a stock kernel with BBR available, 100 ms away from its target.
     fn connected() -> Tuner {
         let mut limits = Limits::default();
         limits.allowed_congestion_controls = vec!["bbr".to_owned()];
@@ -508,7 +513,7 @@ mod tests {
         tuner
     }
 
-    /// A reading at a round trip of so many milliseconds, 100 without a queue.
+    /// Returns a reading with a round-trip time of `millis` milliseconds; 100 means no queue.
     fn info(millis: u64, sent: u32, again: u32) -> TcpInfo {
         let mut info = TcpInfo::default();
         info.smoothed_rtt = Some(Duration::from_millis(millis));
@@ -531,7 +536,7 @@ mod tests {
         assert_eq!(tuner.plan.link.bandwidth, "90mbit".parse().unwrap());
     }
 
-    /// A token bucket lets a burst through faster than the link is.
+    /// A token bucket lets a burst through faster than the rate of the link.
     #[test]
     fn a_burst_without_a_queue_does_not_raise_the_rate() {
         let mut tuner = connected();
@@ -565,7 +570,7 @@ mod tests {
         assert_eq!(tuner.plan.link.bandwidth, "20mbit".parse().unwrap());
     }
 
-    /// The rate of a link, or this connection's share of it, may fall for good.
+    /// The rate of a link, or this connection's share of it, may fall permanently.
     #[test]
     fn a_rate_that_is_not_reached_any_more_is_forgotten() {
         let mut tuner = connected();
@@ -611,7 +616,7 @@ mod tests {
         tuner.learning.loss.watch_queue(&info(180, 1000, 5));
         tuner.learn(&info(100, 2000, 10), Instant::now());
         assert_eq!(tuner.plan.congestion_control.value, None);
-        // What came before does not count for ever.
+        // A queue explains only the losses of its own reading.
         tuner.learn(&info(100, 4000, 30), Instant::now());
         assert_eq!(tuner.plan.congestion_control.value.as_deref(), Some("bbr"));
     }
@@ -623,7 +628,7 @@ mod tests {
         tuner.believe(0.004);
         assert_eq!(tuner.plan.congestion_control.value.as_deref(), Some("bbr"));
         assert!(tuner.copes_with_loss());
-        // Its probes make queues, which do not explain what is lost.
+        // The probes of BBR make queues, which do not explain the losses.
         tuner.learning.loss.watch_queue(&info(180, 1000, 5));
         tuner.learn(&info(100, 2000, 10), Instant::now());
         assert!((tuner.plan.link.loss - 0.005).abs() < 1e-9);

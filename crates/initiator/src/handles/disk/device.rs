@@ -32,7 +32,7 @@ impl Device for Disk {
             self.has_unmap().then(|| u64::from(self.granules().len) * u64::from(block_size));
         limits.has_fast_zeroes = self.has_fast_zeroes();
         limits.is_read_only = profile.write_protected;
-        // It may have been switched on since the disk was opened.
+        // The cache may have been enabled since the disk was opened.
         limits.has_volatile_cache =
             profile.write_cache != Some(false) || self.unit.state().lock().durability.has_cache();
         limits
@@ -59,8 +59,8 @@ impl Device for Disk {
         self.opener.as_ref().map(|opener| opener.leaves())
     }
 
-    /// Logs in once under each of these ISIDs, and logs out again: at the login the target ends
-    /// what is left of the session that had the ISID (RFC 7143 §6.3.5).
+    /// Logs in once under each of these ISIDs, and logs out again: at the login the target ends the old session
+    /// with that ISID (RFC 7143 §6.3.5).
     fn end_left<'a>(&'a self, left: &'a str) -> DeviceFuture<'a, ()> {
         Box::pin(async move {
             let opener = self.opener.as_ref().ok_or(DeviceErrorKind::Unsupported)?;
@@ -144,7 +144,7 @@ impl From<Error> for DeviceError {
     }
 }
 
-/// What an error of the unit, or of the way to it, means to the user of a device.
+/// Returns the kind of a device error for an error of the unit, or of a session.
 fn kind(error: &Error) -> DeviceErrorKind {
     match error.kind() {
         ErrorKind::Authentication | ErrorKind::ReservationConflict => DeviceErrorKind::Denied,
@@ -157,7 +157,7 @@ fn kind(error: &Error) -> DeviceErrorKind {
         ErrorKind::Aborted => DeviceErrorKind::Aborted,
         ErrorKind::WriteProtected => DeviceErrorKind::ReadOnly,
         ErrorKind::OutOfSpace => DeviceErrorKind::OutOfSpace,
-        // A hardware error says nothing of the other blocks, and what is blank was never written.
+        // A hardware error says nothing about the other blocks, and blank blocks were never written.
         ErrorKind::Medium if is_medium_error(error) => DeviceErrorKind::Medium,
         ErrorKind::Medium => DeviceErrorKind::Defective,
         ErrorKind::UnitChanged => DeviceErrorKind::AnotherDevice,
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(error.advice(), Some(crate::Advice::WriteAgain.text()));
         let unit = error.source_as::<Error>().map(Error::kind);
         assert_eq!(unit, Some(ErrorKind::UnflushedWritesLost));
-        // Also where it has come through the system's.
+        // Also after it has passed through an `io::Error`.
         let error = DeviceError::from(io::Error::from(error));
         assert!(error.source_as::<Error>().is_some());
     }

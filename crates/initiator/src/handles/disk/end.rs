@@ -10,10 +10,10 @@ use crate::boxed::{BoxFuture, boxed};
 use crate::error::{CallerCause, Error, UnitCause};
 
 impl Disk {
-    /// Whether a range lies on the unit, by what it told last.
+    /// Checks that a range lies on the unit, by the size that the unit reported last.
     pub(super) fn check_range(&self, offset: u64, len: u64) -> Result<(), Error> {
         let state = self.unit.state();
-        // Mostly it does, and then no lock is needed.
+        // Usually it does, and then no lock is needed.
         if offset.checked_add(len).is_some_and(|end| end <= state.known().size()) {
             return Ok(());
         }
@@ -27,8 +27,8 @@ impl Disk {
         })
     }
 
-    /// The error of a request for these blocks. Where the unit does not have them, it is asked how many it has: it
-    /// may have shrunk, and its unit attention may come later, or over another session.
+    /// Returns the error of a request for these blocks. If the unit does not have the blocks, reads its
+    /// capacity again: it may have shrunk, and its unit attention may come later, or over another session.
     pub(super) fn explain(&self, error: Error, blocks: Option<Range<u64>>) -> BoxFuture<'_, Error> {
         boxed(async move {
             let Some(blocks) = blocks.filter(|_| is_beyond_end(&error)) else { return error };
@@ -42,7 +42,7 @@ impl Disk {
     }
 }
 
-/// Whether the unit has fewer blocks than the command needs.
+/// Returns whether the unit has fewer blocks than the command needs.
 fn is_beyond_end(error: &Error) -> bool {
     let sense = error.sense().filter(|sense| !sense.deferred);
     sense.is_some_and(|sense| {

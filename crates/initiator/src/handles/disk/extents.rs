@@ -1,7 +1,7 @@
 //! Which parts of a disk hold data (SBC-3 §5.3, GET LBA STATUS).
 //!
-//! A caller that skips a hole relies on it, so a hole is only what the unit reports explicitly: an answer
-//! that contradicts itself is no answer, and the whole range counts as data.
+//! A caller that skips a hole relies on it, so a hole is only what the unit reports explicitly. An answer that
+//! contradicts itself does not count, and the whole range is reported as data.
 
 use std::ops::Range;
 
@@ -15,11 +15,11 @@ use crate::error::Error;
 use crate::unit::execute::is_refused;
 use crate::unit::transfer::Transfer;
 
-/// Credit for 2047 runs of blocks in one answer, bytes.
+/// Room for 2047 runs of blocks in one answer, bytes.
 const ANSWER_LEN: u32 = 32 * 1024 - 8;
-/// Credit for one run.
+/// Room for one run, bytes.
 const ONE_LEN: u32 = 24;
-/// [`Disk::states`] asks no more questions than this, and none once it has [`Extent::MAX_REPORTED`] runs.
+/// Most questions of one call of [`Disk::states`], which also ends once it has [`Extent::MAX_REPORTED`] runs.
 const MAX_QUESTIONS: usize = 64;
 
 /// Runs of blocks with their states, in order and without a gap.
@@ -42,7 +42,8 @@ impl Disk {
     /// time: many units report one extent in each answer.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the range does not lie on the disk, or as [`LogicalUnit::execute`](crate::LogicalUnit::execute).
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the range does not lie on the disk, or as
+    /// [`LogicalUnit::execute`](crate::LogicalUnit::execute).
     #[doc(alias("GET LBA STATUS", "SEEK_HOLE", "sparse"))]
     pub async fn extents(&self, offset: u64, len: u64) -> Result<Vec<Extent>, Error> {
         self.told(offset, len, ANSWER_LEN).await
@@ -83,15 +84,15 @@ impl Disk {
         })
     }
 
-    /// Whether it is any use to ask the unit.
+    /// Returns whether the unit may report the states of its blocks.
     pub(super) fn tells_states(&self) -> bool {
         let question = Cdb::get_lba_status(0, 0).operation_code();
         let known = self.unit.state().known();
         self.capacity.provisioning_management && !known.is_unknown_form(question)
     }
 
-    /// The states of blocks, in order and without a gap, which may end before the range does; `None` if the unit
-    /// does not tell. They count only once it is certain which unit told.
+    /// Returns the states of blocks, in order and without a gap; they may end before the range does. `None` if
+    /// the unit does not report them. They count only once it is certain which unit reported them.
     pub(super) fn states(&self, lbas: Range<u64>) -> BoxFuture<'_, Result<Option<States>, Error>> {
         boxed(async move {
             let mut runs = Runs::new(lbas, unmapped_reads_zeros(&self.profile));
@@ -107,8 +108,8 @@ impl Disk {
         })
     }
 
-    /// Asks for the blocks from the next one on, once; whether the unit tells. One that refuses, or contradicts itself, is
-    /// not asked again.
+    /// Asks once for the blocks from the next one on; returns whether the unit reports them. A unit that
+    /// refuses, or contradicts itself, is not asked again.
     async fn ask(
         &self,
         runs: &mut Runs,
@@ -121,7 +122,7 @@ impl Disk {
         let question = if wants_proof { question.with_proof() } else { question };
         let told = match self.execute(question).await {
             Ok(completion) => LbaStatus::decode(&completion.answer.data).ok(),
-            // Of blocks that a unit has lost since it says nothing, and nothing about the command.
+            // The unit has shrunk; that says nothing about the command.
             Err(error) if is_out_of_range(&error) => return Ok(false),
             Err(error) if is_refused(&error) => None,
             Err(error) => return Err(error),
@@ -140,16 +141,16 @@ fn is_out_of_range(error: &Error) -> bool {
     error.sense().is_some_and(|sense| sense.additional == code)
 }
 
-/// The runs of blocks of a range, as the answers tell them.
+/// The runs of blocks of a range, as the answers report them.
 #[derive(Debug)]
 struct Runs {
-    /// The first block of which nothing is known yet.
+    /// First block whose state is not known yet.
     next: u64,
-    /// Behind the last block of the range.
+    /// Block after the last one of the range.
     end: u64,
-    /// Deallocated blocks read as zeros.
+    /// Whether deallocated blocks read as zeros.
     reads_zeros: bool,
-    /// The runs that the answers have named so far; no two neighbours are in the same state.
+    /// Runs that the answers have reported so far; neighbours differ in state.
     found: States,
 }
 
@@ -162,9 +163,9 @@ impl Runs {
         self.next >= self.end
     }
 
-    /// Takes the answer to a question for the blocks from `next` on; `None` if it contradicts itself
-    /// or the question: then nothing that the unit says counts. The runs must begin there and be one
-    /// behind the other, none of them empty (SBC-3 §5.3.2), also behind the end of the range.
+    /// Takes the answer to a question for the blocks from `next` on. `None` if it contradicts itself or the
+    /// question: then no report of the unit counts. The runs must begin at `next` and follow each other without
+    /// a gap, none of them empty (SBC-3 §5.3.2), even after the end of the range.
     fn take(&mut self, answer: &LbaStatus) -> Option<()> {
         let mut lba = self.next;
         for run in &answer.extents {
@@ -208,7 +209,7 @@ mod tests {
     const ANCHORED: u8 = 2;
     const RESERVED: u8 = 3;
 
-    /// The answer that has these runs: first block, number of blocks, status.
+    /// Creates the answer with these runs: first block, number of blocks, status.
     fn answer(runs: &[(u64, u32, u8)]) -> LbaStatus {
         let mut data = vec![0; 8];
         data[3] = u8::try_from(4 + 16 * runs.len()).unwrap();
@@ -242,7 +243,7 @@ mod tests {
         assert_eq!(runs.found, found);
     }
 
-    /// SBC-3: LBPRZ alone says what blocks without data read as.
+    /// SBC-3: only LBPRZ says that blocks without data read as zeros.
     #[test]
     fn blocks_without_data_are_zeros_only_if_the_unit_says_so() {
         let mut runs = runs(false);
@@ -257,10 +258,10 @@ mod tests {
             &[],
             &[(10, 0, DEALLOCATED)],
             &[(10, 5, DEALLOCATED), (15, 0, DEALLOCATED)],
-            // The first block is another than the one asked for.
+            // The first block is not the one asked for.
             &[(0, 40, DEALLOCATED)],
             &[(11, 40, DEALLOCATED)],
-            // A gap, an overlap, and one behind the end of the range.
+            // A gap, an overlap, and an overlap after the end of the range.
             &[(10, 5, DEALLOCATED), (16, 5, DEALLOCATED)],
             &[(10, 5, DEALLOCATED), (14, 5, MAPPED)],
             &[(10, 30, DEALLOCATED), (39, 5, MAPPED)],

@@ -1,9 +1,9 @@
-//! The parts of one request, concurrently, with a limit.
+//! Runs the parts of one request concurrently, up to a limit.
 //!
-//! When a part fails, those in flight go on to their ends, and the request ends after them. To drop them would abort
-//! their commands, and a command that is aborted may have been the one that received the report of a reset: the next flush
-//! would have to count writes as lost that are not (`state/unit_state.rs`). A request that fails takes no longer than one
-//! that succeeds, and when it has ended, nothing of it is in flight.
+//! When a part fails, the parts in flight run to their ends, and the request ends after them. Dropping them
+//! would abort their commands. An aborted command may have been the one that received the report of a reset, so
+//! the next flush would have to count writes as lost that are not (`state/unit_state.rs`). A request that fails
+//! takes no longer than one that succeeds, and when it has ended, none of its commands is in flight.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -12,8 +12,8 @@ use std::task::{Context, Poll};
 /// Maximum number of concurrent futures: enough to fill a link, and few enough to poll each at every wake.
 pub(crate) const WIDTH: usize = 64;
 
-/// Runs futures to their ends, some at a time in their order, and gives their results in order. After an error no
-/// further one begins, and the first error is returned when all that have begun have ended.
+/// Runs futures to their ends, up to [`WIDTH`] at a time, and returns their results in order. After an error no
+/// further future begins; the first error is returned when all that have begun have ended.
 pub(crate) async fn try_join_all<F, T, E>(futures: impl IntoIterator<Item = F>) -> Result<Vec<T>, E>
 where
     F: Future<Output = Result<T, E>>,
@@ -21,8 +21,8 @@ where
     try_join(WIDTH, futures).await
 }
 
-/// Runs futures as [`try_join_all`] does, at most `width` at a time. The iterator is asked for one when its turn has
-/// come.
+/// Runs futures as [`try_join_all`] does, at most `width` at a time. Takes each future from the iterator only
+/// when its turn has come.
 pub(crate) async fn try_join<F, T, E>(
     width: usize,
     futures: impl IntoIterator<Item = F>,
@@ -40,7 +40,7 @@ where
 struct Crowd<I, F, T, E> {
     width: usize,
     waiting: I,
-    /// Futures with the place of their result.
+    /// Futures, each with the index of its result.
     running: Vec<(usize, Pin<Box<F>>)>,
     results: Vec<Option<T>>,
     /// The first error.
@@ -74,7 +74,7 @@ where
         }
     }
 
-    /// Polls each future once; says whether any has ended.
+    /// Polls each future once; returns whether any has ended.
     fn poll_running(&mut self, context: &mut Context<'_>) -> bool {
         let before = self.running.len();
         let (results, failure) = (&mut self.results, &mut self.failure);
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(most.get(), WIDTH);
     }
 
-    /// A command that is dropped would be aborted.
+    /// Dropping a command would abort it.
     #[tokio::test]
     async fn after_the_first_error_none_begins_and_those_that_have_begun_end() {
         let (begun, ended) = (Cell::new(0), Cell::new(0));

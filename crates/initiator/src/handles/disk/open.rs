@@ -1,12 +1,11 @@
-//! How a disk comes about from its URL: the first session as fast as can be, the others beside it.
+//! Opens a disk by its URL: the first session as fast as possible, the others concurrently.
 //!
 //! ```text
 //!  round trips    1         2         3          4          5
 //!  first session  connect ─ log in ─ questions ─ (rest) ──► data
 //!  the others                └─ connect ─ log in ─ which unit? ──► data
 //! ```
-//! The questions take two round trips where the target opens its command window with its first
-//! answer only.
+//! The questions take two round trips if the target opens its command window only with its first answer.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -41,12 +40,13 @@ use crate::url::{Url, UrlError};
 use iscsi_multipath::paths::Credit;
 
 impl Session {
-    /// Opens the disk that the URL of the session names, over this session only: the disk does not reconnect, and ends with
-    /// the session. [`Initiator::disk`](crate::Initiator::disk) opens one that does.
+    /// Opens the disk that the URL of the session names, over this session only: the disk does not reconnect,
+    /// and ends with the session. [`Initiator::disk`](crate::Initiator::disk) opens one that reconnects.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the URL names no unit, [`UnitChanged`](crate::ErrorKind::UnitChanged) if the unit
-    /// has another serial number than the URL requires, or as [`LogicalUnit::disk_without_reconnect`].
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the URL names no unit,
+    /// [`UnitChanged`](crate::ErrorKind::UnitChanged) if the unit has another serial number than the URL
+    /// requires, or as [`LogicalUnit::disk_without_reconnect`].
     pub async fn disk_without_reconnect(&self) -> Result<Disk, Error> {
         let lun = self.named_lun().ok_or(UrlError::NoUnit)?;
         let disk = match self.logical_unit(lun).disk_without_reconnect().await {
@@ -66,13 +66,13 @@ impl Session {
 }
 
 impl LogicalUnit {
-    /// Opens the unit as a byte-addressed disk over its session only: the disk does not reconnect, and ends with the session.
-    /// Registers it by its
-    /// [key](crate::Options::with_reservation_key) if the options have one.
+    /// Opens the unit as a byte-addressed disk over its session only: the disk does not reconnect, and ends
+    /// with the session. Registers the session by the [reservation key](crate::Options::with_reservation_key),
+    /// if the options have one.
     ///
     /// # Errors
-    /// As [`profile`](Self::profile); [`Unsupported`](crate::ErrorKind::Unsupported) if there is a key, and the unit has no
-    /// persistent reservations.
+    /// As [`profile`](Self::profile); [`Unsupported`](crate::ErrorKind::Unsupported) if there is a key, and the
+    /// unit has no persistent reservations.
     pub async fn disk_without_reconnect(&self) -> Result<Disk, Error> {
         let profile = self.profile().await?;
         self.register().await?;
@@ -99,7 +99,7 @@ pub(crate) fn open(node: &Node, url: Url) -> BoxFuture<'_, Result<Disk, Error>> 
             groups: Mutex::default(),
             report,
         });
-        // Those whose ports have not refused the unit.
+        // Indexes of the portals that have not refused the unit.
         let mut left: Vec<usize> = (0..opener.portals.len()).collect();
         let mut names = PortalNames::ask(&opener);
         let mut is_second_try = false;
@@ -125,7 +125,8 @@ pub(crate) fn open(node: &Node, url: Url) -> BoxFuture<'_, Result<Disk, Error>> 
     })
 }
 
-/// The question for the target's portals (`portals=auto`), which is asked beside the first session.
+/// The SendTargets request for the target's portals (`portals=auto`), which runs while the first session logs
+/// in.
 struct PortalNames(Option<JoinSet<Result<(), Error>>>);
 
 impl PortalNames {
@@ -139,7 +140,8 @@ impl PortalNames {
         Self(Some(question))
     }
 
-    /// Waits for the answer, but no longer than `limit`: the supervisor asks again for what has not come by then.
+    /// Waits for the answer, at most for `limit`: the supervisor asks again for portals that are not known by
+    /// then.
     async fn wait(&mut self, report: &Report, limit: Duration) {
         let Some(mut question) = self.0.take() else { return };
         let error = match timeout(limit, question.join_next()).await {
@@ -151,7 +153,7 @@ impl PortalNames {
     }
 }
 
-/// The disk over a session that is logged in.
+/// Opens the disk over a session that is logged in.
 async fn first_disk(
     session: Session,
     portal: usize,
@@ -162,7 +164,7 @@ async fn first_disk(
     let Some(lun) = session.named_lun() else { return Err(UrlError::NoUnit.into()) };
     let unit = session.logical_unit(lun);
     if opener.portals.are_asked_for() {
-        // What the unit says of itself is remembered; whether it says it, is seen below.
+        // The profile is stored with the unit, and an error is returned again below.
         let limit = wait_limit(&session);
         tokio::join!(unit.profile(), names.wait(&opener.report, limit)).0.ok();
     }
@@ -171,8 +173,8 @@ async fn first_disk(
     Ok(disk)
 }
 
-/// Logs in at the first portal that answers, and notes those before it. Where others are left to be tried, it is not
-/// waited for long that a port changes its state.
+/// Logs in at the first portal that answers, and notes the portals before it. If other portals are left to try,
+/// the unit's commands wait only a short time for a port that changes its state.
 async fn first_session(
     opener: &Opener,
     portals: &[usize],
@@ -217,7 +219,7 @@ async fn first_session(
     Err(failures.into_values().next().unwrap_or_else(Error::closed))
 }
 
-/// Further sessions log in while the unit says what it is.
+/// Opens further sessions, while the unit reports what it is.
 async fn spread_out(
     session: Session,
     portal: usize,
@@ -267,7 +269,7 @@ async fn spread_out(
     Ok(disk.over(paths, report))
 }
 
-/// How many sessions to begin with, and why.
+/// Returns the number of sessions to begin with, and the reason for it.
 fn first_number(session: &Session, sessions: Sessions, portals: &Portals) -> (u32, String) {
     let (count, max, reason) = match (sessions, session.plan()) {
         (Sessions::Fixed(count), _) => return (count, "as asked for".to_owned()),

@@ -1,27 +1,27 @@
-//! Write data as lists of shared pages: cut and put together without a copy.
+//! Write data as lists of shared pages: divided and joined without a copy.
 
 use bytes::Bytes;
 use iscsi_session::Payload;
 
-/// `head`, the payload, and `tail`, one behind the other.
+/// Returns `head`, the payload and `tail` as one payload.
 pub(crate) fn enclose(head: Bytes, data: &Payload, tail: Bytes) -> Payload {
     Payload::from_pages([head].into_iter().chain(data.pages().cloned()).chain([tail]))
 }
 
-/// A payload that is cut into parts, from its beginning on.
+/// Divides a payload into parts, from its beginning on.
 pub(crate) struct Cutter<I> {
     pages: I,
-    /// What is left of a page.
+    /// The part of the current page that is left.
     rest: Bytes,
 }
 
 impl<'a, I: Iterator<Item = &'a Bytes>> Cutter<I> {
-    /// Begins with the first of these pages.
+    /// Creates a cutter that begins with the first of these pages.
     pub(crate) const fn new(pages: I) -> Self {
         Self { pages, rest: Bytes::new() }
     }
 
-    /// The next part, of at most `most` bytes, at least 1; shorter only where nothing is left behind it. `None` at the
+    /// Returns the next part, of at most `most` bytes, at least 1; only the last part is shorter. `None` at the
     /// end.
     pub(crate) fn next(&mut self, most: usize) -> Option<Payload> {
         let (mut part, mut room) = (Vec::new(), most);

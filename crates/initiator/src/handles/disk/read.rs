@@ -1,4 +1,5 @@
-//! Reads of a disk: whole blocks land in their buffer from the socket, others are cut out of theirs.
+//! Reads of a disk: whole blocks are read from the socket into the caller's buffer, other ranges are cut from
+//! whole blocks.
 
 use std::iter;
 use std::ops::Range;
@@ -15,8 +16,8 @@ use crate::error::Error;
 use crate::handles::disk::join::{WIDTH, try_join};
 use crate::unit::transfer::{Expected, Transfer};
 
-/// The shortest request that one is split into for its class, bytes: shorter ones cost more than they
-/// smooth.
+/// Minimum length of the parts into which a traffic class splits a request, bytes: shorter parts cost more than
+/// they smooth.
 const MIN_SHAPED_LEN: usize = 4096;
 
 impl Disk {
@@ -26,7 +27,8 @@ impl Disk {
     /// `Bytes` that shares it is dropped. To supply the buffer, use [`read_into`](Self::read_into).
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the range does not lie on the disk, or as [`LogicalUnit::read`](crate::LogicalUnit::read).
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the range does not lie on the disk, or as
+    /// [`LogicalUnit::read`](crate::LogicalUnit::read).
     pub async fn read_at(&self, offset: u64, len: usize) -> Result<Bytes, Error> {
         let Some(blocks) = self.blocks_around(offset, len as u64)? else { return Ok(Bytes::new()) };
         let head = distance(blocks.start, offset);
@@ -35,19 +37,20 @@ impl Disk {
         Ok(data.slice(head..head + len))
     }
 
-    /// Reads from `offset` on into `buffer` and returns it filled; its length is the number of
-    /// bytes to read. If offset and length are whole blocks, the bytes land in the buffer directly
-    /// from the socket; otherwise they are copied. The buffer is lost when the read fails.
+    /// Reads from `offset` on into `buffer` and returns it filled; its length is the number of bytes to read.
+    /// If offset and length are whole blocks, the bytes are read from the socket directly into the buffer;
+    /// otherwise they are copied. The buffer is lost when the read fails.
     ///
     /// # Errors
-    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the range does not lie on the disk, or as [`LogicalUnit::read`](crate::LogicalUnit::read).
+    /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the range does not lie on the disk, or as
+    /// [`LogicalUnit::read`](crate::LogicalUnit::read).
     pub async fn read_into(&self, offset: u64, mut buffer: BytesMut) -> Result<BytesMut, Error> {
         let len = buffer.len() as u64;
         let Some(blocks) = self.blocks_around(offset, len)? else { return Ok(buffer) };
         if blocks == (offset..offset + len) {
             return self.fill(offset, buffer).await;
         }
-        // Boxed, since most callers keep to whole blocks.
+        // Boxed, since most callers read whole blocks.
         let data = Box::pin(self.read_at(offset, buffer.len())).await?;
         buffer.copy_from_slice(&data);
         Ok(buffer)
@@ -72,7 +75,7 @@ impl Disk {
         }
     }
 
-    /// What lies ready of the memory of reads, bytes.
+    /// Returns the bytes of the read buffers that are ready for reuse.
     #[cfg(test)]
     pub(crate) fn read_memory(&self) -> u64 {
         self.paths.read_buffers().bytes_ready()
@@ -104,14 +107,14 @@ impl Disk {
         self.read(transfer).await
     }
 
-    /// Reads whole blocks into a buffer by several commands, and joins their parts without a copy. The length of each is
-    /// chosen when it is sent: over a link of unknown rate the first ones are short.
+    /// Reads whole blocks into a buffer by several commands, and joins the parts without a copy. The length of
+    /// each part is chosen when its command is sent: over a link of unknown rate the first ones are short.
     fn fill_in_parts(
         &self,
         offset: u64,
         mut buffer: BytesMut,
     ) -> BoxFuture<'_, Result<BytesMut, Error>> {
-        /// Concurrent parts while less than the unit gives is in flight.
+        /// Number of concurrent parts while the link limits the length of a read.
         const FEW: usize = 8;
         boxed(async move {
             let mut lba = self.lba(offset);
@@ -132,7 +135,7 @@ impl Disk {
         })
     }
 
-    /// The length that suits one command of a read of `len` bytes, in bytes, whole blocks.
+    /// Returns the length that suits one command of a read of `len` bytes, in bytes, whole blocks.
     fn longest_read_of(&self, len: usize) -> usize {
         let longest = self.longest_shaped();
         if len <= ReadLimit::SHORTEST {
@@ -142,14 +145,15 @@ impl Disk {
         max_transfer(&self.profile, max).min(longest)
     }
 
-    /// A class lets no request pass that keeps the others waiting for long.
+    /// Returns the most bytes of one command, in whole blocks. A traffic class limits it, so that no request
+    /// delays the others for long.
     pub(super) fn longest_shaped(&self) -> usize {
         let Some(max) = self.paths.policy().max_shaped_len() else { return self.max_transfer };
         let max = usize::try_from(max).unwrap_or(usize::MAX).max(MIN_SHAPED_LEN);
         max_transfer(&self.profile, max).min(self.max_transfer)
     }
 
-    /// Sends a command whose whole buffer must be filled.
+    /// Sends a read command, and checks that its whole buffer was filled.
     pub(super) fn read(
         &self,
         transfer: Transfer,

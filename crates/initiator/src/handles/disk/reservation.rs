@@ -14,11 +14,11 @@ use super::Disk;
 use crate::boxed::{BoxFuture, boxed};
 use crate::error::{CallerCause, Error, UnitCause};
 
-/// The type of an exclusive reservation. It admits every registered session, and a disk may have several; every array that supports
-/// clusters has it.
+/// Type of an exclusive reservation. It admits every registered session, since a disk may have several; every
+/// array that supports clusters has it.
 const EXCLUSIVE: ReservationType = ReservationType::WriteExclusiveRegistrantsOnly;
-/// Number and interval of the looks at the registered keys. Another host that also wants the unit may be registered for a moment,
-/// until it is refused.
+/// Number and interval of the looks at the registered keys. Another host that also wants the unit may be
+/// registered for a moment, until it is refused.
 const LOOKS: u32 = 4;
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -62,14 +62,14 @@ impl Disk {
         self.unit().persistent_reserve_out(&change).await
     }
 
-    /// Releases the reservation of this type that a session of the disk holds. Each session asks
-    /// for it, because only the holder can release; the others change nothing. Then the unit is
-    /// asked whether the reservation is gone: its holder may be a session that was lost, or that
-    /// has reconnected through another port.
+    /// Releases the reservation of this type that a session of the disk holds. Every session sends the release,
+    /// because only the holder can release; from the others it changes nothing. Then the unit is asked whether
+    /// the reservation is gone: its holder may be a session that was lost, or that has reconnected through
+    /// another port.
     ///
     /// # Errors
-    /// [`ReservationConflict`](crate::ErrorKind::ReservationConflict) if the key of the disk still holds the reservation; otherwise as
-    /// [`reserve`](Self::reserve).
+    /// [`ReservationConflict`](crate::ErrorKind::ReservationConflict) if the key of the disk still holds the
+    /// reservation; otherwise as [`reserve`](Self::reserve).
     pub async fn release(&self, reservation_type: ReservationType) -> Result<(), Error> {
         let key = self.reservation_key()?;
         let change = PersistentReserveOut::Release { key, reservation_type };
@@ -85,7 +85,7 @@ impl Disk {
             return Err(error);
         }
         let held = self.reservation().await?.reservation;
-        // Where all registrants hold it, it has no key.
+        // A reservation that all registrants hold has no key.
         let is_by = |held: Reservation| held.key == key || held.key.is_none();
         if held.is_some_and(|held| held.reservation_type == reservation_type && is_by(held)) {
             return Err(UnitCause::StillReserved { key }.into());
@@ -93,8 +93,8 @@ impl Disk {
         Ok(())
     }
 
-    /// Fences other hosts off: ends all registrations by the key `victim`, and takes over the
-    /// reservation, with this type, if one of them holds it. `preempt` decides what happens to their commands in flight.
+    /// Fences other hosts off: ends all registrations by the key `victim`, and takes over the reservation, with
+    /// this type, if one of them holds it. `preempt` decides what happens to their commands in flight.
     ///
     /// # Errors
     /// As [`reserve`](Self::reserve); RESERVATION CONFLICT also if no initiator is registered by
@@ -132,8 +132,8 @@ impl Disk {
     /// no other process uses.
     ///
     /// # Errors
-    /// [`ReservationConflict`](crate::ErrorKind::ReservationConflict) if another key holds the unit, or stays registered for three
-    /// seconds; otherwise as [`reserve`](Self::reserve). The unit is not reserved then.
+    /// [`ReservationConflict`](crate::ErrorKind::ReservationConflict) if another key holds the unit, or stays
+    /// registered for three seconds; otherwise as [`reserve`](Self::reserve). The unit is not reserved then.
     #[doc(alias("exclusive", "lock"))]
     pub async fn reserve_exclusively(
         &self,
@@ -195,8 +195,8 @@ impl Disk {
             result => result,
         };
         match fenced {
-            // The key is gone; or it holds the unit, and the target is LIO, which ignores registrations of the holder's initiator under
-            // other ISIDs. The nexuses of the holder itself can still unregister.
+            // The key is gone; or it holds the unit, and the target is LIO, which ignores registrations of the
+            // holder's initiator under other ISIDs. The nexuses of the holder itself can still unregister.
             Err(error) if error.is_reservation_conflict() => self.unregister_own(victim).await,
             result => result,
         }
@@ -219,8 +219,8 @@ impl Disk {
         Ok(())
     }
 
-    /// The key that holds the unit; `None` if it is this disk's. The key is [`NONE`](ReservationKey::NONE) if all registrants hold the
-    /// unit, or nobody any more.
+    /// Returns the key that holds the unit; `None` if it is this disk's. The key is
+    /// [`NONE`](ReservationKey::NONE) if all registrants hold the unit, or if the reservation is gone.
     async fn other_holder(&self) -> Result<Option<ReservationKey>, Error> {
         let own = self.reservation_key()?;
         let held = self.reservation().await?.reservation;
@@ -236,7 +236,7 @@ impl Disk {
     }
 }
 
-/// Whether the unit refuses the command in this form.
+/// Returns whether the unit refuses the command in this form.
 fn is_illegal(error: &Error) -> bool {
     error.sense().is_some_and(|sense| sense.key == SenseKey::IllegalRequest)
 }

@@ -1,4 +1,4 @@
-//! What a disk reports of itself, and what it counts.
+//! What a disk reports about itself, and what it counts.
 
 use super::Disk;
 use crate::events::disk_events::DiskEvents;
@@ -8,8 +8,8 @@ use crate::multipath::stats::DiskStats;
 use crate::state::counters::{RequestKind, Running};
 
 impl Disk {
-    /// Subscribes to later events: changes of the unit, paths that go up or down, resets, losses, long waits, and what the
-    /// target announces.
+    /// Subscribes to later events: changes of the unit, paths that go up or down, resets, losses, long waits, and
+    /// announcements of the target.
     ///
     /// A disk that was opened over an existing session reports the events of its unit, and its waits.
     ///
@@ -49,9 +49,9 @@ impl Disk {
     /// Returns the statistics since the disk was opened: requests as callers see them, and the
     /// commands of each session. No count decreases when a session is lost.
     ///
-    /// A call that is split counts as the requests that it is split into. A call that is refused
-    /// before anything is sent, for its range for example, does not count. Counting costs a request
-    /// far less than a microsecond; a snapshot copies about 10 KiB for each session.
+    /// A call that is split counts as the requests that it is split into. A call that fails before anything is
+    /// sent, for its range for example, does not count. Counting costs a request far less than a microsecond; a
+    /// snapshot copies about 10 KiB for each session.
     #[doc(alias("metrics", "statistics"))]
     pub fn stats(&self) -> DiskStats {
         let (target, lun) = (self.unit.session().target(), self.unit.lun());

@@ -14,7 +14,7 @@ use crate::handles::disk::Disk;
 use crate::runtime::Task;
 use crate::state::loss_cursor::SeenLosses;
 
-// Each request of a stream is a task: others may wait for what it holds while the stream is not polled.
+// Each request of a stream is a task: other requests may wait for what it holds while the stream is not polled.
 
 /// Bytes of one request; requests end at multiples of it.
 const CHUNK: usize = 256 * 1024;
@@ -25,9 +25,9 @@ const MAX_WINDOW: usize = 256;
 /// A [`Disk`] as a stream: [`AsyncRead`](tokio::io::AsyncRead) reads ahead, and
 /// [`AsyncWrite`](tokio::io::AsyncWrite) returns before the data is sent.
 ///
-/// A write that fails makes a later call fail, and every call after that: the stream cannot be used
-/// any more, since the data is missing. [`Disk::stream`] makes a new one. A read that fails leaves
-/// the position as it was, so the next read begins there.
+/// A write that fails makes a later call fail, and every call after that: the stream cannot be used again,
+/// since data is missing. [`Disk::stream`] makes a new one. A read that fails leaves the position as it was,
+/// so the next read begins there.
 ///
 /// `flush` and `shutdown` wait for all writes and then flush the unit's cache: only after one of
 /// them is the data on the medium. Reading ends at the capacity; a write beyond it is an error.
@@ -129,12 +129,12 @@ impl fmt::Debug for DiskStream {
     }
 }
 
-/// Bytes read before they are asked for.
+/// Bytes that are read in advance.
 #[derive(Default)]
 struct ReadAhead {
     current: Bytes,
     requests: VecDeque<Slot>,
-    /// Where the next request begins.
+    /// Offset of the next request.
     next: u64,
 }
 
@@ -144,7 +144,7 @@ enum Slot {
 }
 
 impl ReadAhead {
-    /// The next bytes at `position`; empty at the end of the disk.
+    /// Returns the next bytes at `position`; no bytes at the end of the disk.
     fn poll(
         &mut self,
         disk: &Disk,
@@ -166,7 +166,7 @@ impl ReadAhead {
                 Poll::Ready(Ok(&mut self.current))
             }
             Some(Slot::Done(Err(error))) => {
-                // The others read what lies behind it, and the next call reads at the same position.
+                // The other requests read what follows, but the next call reads again at the same position.
                 self.clear();
                 Poll::Ready(Err(error))
             }
@@ -180,7 +180,7 @@ impl ReadAhead {
     fn extend(&mut self, disk: &Disk) {
         let window = window(disk);
         while self.requests.len() < window
-            // Asked once for each request: another task may learn meanwhile that the unit has shrunk.
+            // The capacity is read for each request, as the unit may shrink meanwhile.
             && let Some(count) = count_at(self.next, disk.capacity())
         {
             let (disk, offset) = (disk.clone(), self.next);
@@ -206,21 +206,21 @@ impl Slot {
     }
 }
 
-/// Bytes taken from the caller and not written yet.
+/// Bytes from the caller that are not written yet.
 #[derive(Default)]
 struct WriteBehind {
     buffer: BytesMut,
-    /// Where the buffer's bytes belong.
+    /// Offset of the bytes in the buffer.
     start: u64,
     requests: Vec<Task<()>>,
-    /// Why the first write failed that did.
+    /// Error of the first write that failed.
     ///
-    /// Invariant: once it is there, no call succeeds: a flush must not vouch for what is missing.
+    /// Invariant: once it is set, no call succeeds, because a flush must not succeed while data is missing.
     failed: Option<Error>,
 }
 
 impl WriteBehind {
-    /// Takes as many bytes as fit the present request.
+    /// Takes as many bytes as fit into the current request; returns their number.
     fn push(&mut self, position: u64, bytes: &[u8], disk: &Disk) -> usize {
         if self.buffer.is_empty() {
             self.start = position;
@@ -262,15 +262,15 @@ impl WriteBehind {
         if self.requests.len() < limit { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
-    /// Sends what is there and waits for all of it.
+    /// Sends the buffered bytes, and waits until all writes have ended.
     fn poll_settled(&mut self, disk: &Disk, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         self.send(disk);
         self.poll_below(1, context)
     }
 }
 
-/// A flush of the disk. It may end while nobody waits for it, so what it finds lost counts as told only when its result
-/// is taken.
+/// A flush of the disk. It may end while no caller waits for it. So a loss that it finds counts as reported
+/// only when its result is taken.
 struct Flushing {
     task: Task<()>,
     seen: SeenLosses,
@@ -289,18 +289,18 @@ impl Flushing {
     }
 }
 
-/// How many requests fill the link.
+/// Returns how many requests fill the link.
 fn window(disk: &Disk) -> usize {
     disk.queue_depth(CHUNK).clamp(MIN_WINDOW, MAX_WINDOW)
 }
 
-/// Bytes of a read that begins there; none where the disk ends.
+/// Returns the length of a read that begins at `position`, in bytes; `None` at the end of the disk.
 fn count_at(position: u64, capacity: u64) -> Option<usize> {
     let left = capacity.checked_sub(position).filter(|left| *left > 0)?;
     usize::try_from(left.min(to_boundary(position))).ok()
 }
 
-/// Bytes from here to the next multiple of a chunk; never 0.
+/// Returns the number of bytes from here to the next multiple of a chunk; never 0.
 const fn to_boundary(position: u64) -> u64 {
     CHUNK as u64 - position % CHUNK as u64
 }
@@ -376,7 +376,7 @@ impl AsyncSeek for DiskStream {
 
     fn poll_complete(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<u64>> {
         let this = &mut *self;
-        // Writes that overlap later ones must be over before those begin.
+        // Writes must have ended before later ones that overlap them begin.
         ready!(this.behind.poll_settled(&this.disk, context))?;
         Poll::Ready(Ok(this.position))
     }

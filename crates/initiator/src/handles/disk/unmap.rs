@@ -1,4 +1,4 @@
-//! Blocks that are given back to the unit (SBC-3 §4.7.3.4, UNMAP).
+//! Deallocation of blocks (SBC-3 §4.7.3.4, UNMAP).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,18 +36,18 @@ impl Disk {
         self.unit.losses().until_not_lost(unmap).await
     }
 
-    /// Whether the unit takes UNMAP.
+    /// Returns whether the unit supports UNMAP.
     pub(super) fn has_unmap(&self) -> bool {
         let takes_any = self.profile.limits.maximum_unmap_lba_count > 0;
         takes_any && self.profile.provisioning.is_some_and(|page| page.unmap)
     }
 
-    /// How the unit deallocates blocks.
+    /// Returns the granules in which the unit deallocates blocks.
     pub(super) fn granules(&self) -> Granules {
         Granules::of(&self.profile.limits)
     }
 
-    /// Sends UNMAP for whole blocks of a range that was taken.
+    /// Sends UNMAP for whole blocks of a range that is locked.
     pub(super) fn unmap_blocks<'a>(
         &'a self,
         blocks: &'a Range<u64>,
@@ -66,15 +66,14 @@ impl Disk {
     }
 }
 
-/// The units in which blocks are deallocated (VPD page B0): of one that UNMAP names in part only, the
-/// device may deallocate nothing.
+/// The granules in which a unit deallocates blocks (VPD page B0): it may ignore an UNMAP for part of a granule.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Granules {
     /// OPTIMAL UNMAP GRANULARITY, blocks, at least 1.
     pub(super) len: u32,
-    /// The first block of the first whole granule; less than `len`.
+    /// First block of the first whole granule; less than `len`.
     alignment: u32,
-    /// The most blocks of one UNMAP, at least 1.
+    /// Most blocks of one UNMAP, at least 1.
     max_run: u32,
 }
 
@@ -85,20 +84,20 @@ impl Granules {
         Self { len, alignment, max_run: limits.maximum_unmap_lba_count.max(1) }
     }
 
-    /// Whether one UNMAP can name one of these blocks' granules as a whole.
+    /// Returns whether one UNMAP can name a whole granule of these blocks.
     pub(super) fn has_any_within(self, lbas: &Range<u64>) -> bool {
         let first = lbas.start + u64::from(self.distance_to_next(lbas.start));
         self.max_run >= self.len && first.saturating_add(self.len.into()) <= lbas.end
     }
 
-    /// Cuts a range of blocks into runs for one UNMAP each, between granules where that can be.
+    /// Divides a range of blocks into runs, one for each UNMAP, at the bounds of granules where possible.
     fn runs(self, lbas: Range<u64>) -> impl Iterator<Item = (u64, u32)> {
         let mut lba = lbas.start;
         std::iter::from_fn(move || {
             let left = lbas.end.saturating_sub(lba);
             let most = u32::try_from(left).unwrap_or(u32::MAX).min(self.max_run);
             let past = self.distance_from_last(lba.saturating_add(most.into()));
-            // The last run ends where the range does, and one within a granule where it must.
+            // The last run ends with the range. A run without a bound of a granule in it is not shortened.
             let is_cut = u64::from(most) < left && past < most;
             let count = if is_cut { most - past } else { most };
             let run = (lba, count);
@@ -107,14 +106,14 @@ impl Granules {
         })
     }
 
-    /// How many blocks lie between a block and the first one of its granule.
+    /// Returns the number of blocks from the first block of a granule to a block in it.
     fn distance_from_last(self, lba: u64) -> u32 {
         let len = u64::from(self.len);
         let within = (lba % len + len - u64::from(self.alignment)) % len;
         u32::try_from(within).unwrap_or(0)
     }
 
-    /// How many blocks lie between a block and the first granule that does not begin before it.
+    /// Returns the number of blocks from a block to the first granule that does not begin before it.
     fn distance_to_next(self, lba: u64) -> u32 {
         (self.len - self.distance_from_last(lba)) % self.len
     }
@@ -140,9 +139,9 @@ mod tests {
     fn runs_are_cut_between_granules() {
         assert_eq!(runs(granules(1, 0, 3), 5..12), [(5, 3), (8, 3), (11, 1)]);
         assert_eq!(runs(granules(8, 0, 20), 5..60), [(5, 19), (24, 16), (40, 20)]);
-        // Granules begin at 3, 11, 19, whatever multiple of their length was added to that.
+        // Granules begin at 3, 11, 19: the alignment counts modulo the length.
         assert_eq!(runs(granules(8, 19, 10), 0..30), [(0, 3), (3, 8), (11, 8), (19, 8), (27, 3)]);
-        // No UNMAP names a whole granule.
+        // No UNMAP can name a whole granule.
         assert_eq!(runs(granules(8, 0, 5), 6..20), [(6, 2), (8, 5), (13, 3), (16, 4)]);
         assert_eq!(runs(granules(8, 0, 20), 5..5), []);
         let whole: u64 = runs(granules(1 << 20, 7, u32::MAX), 0..1 << 33)

@@ -1,4 +1,4 @@
-//! Zeros on a disk, without sending them where the unit can make them.
+//! Writes zeros to a disk, without sending them if the unit can make them.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::state::range_locks::RangeGuard;
 use crate::unit::execute::is_refused;
 use crate::unit::transfer::Transfer;
 
-/// The most blocks of one WRITE SAME if the unit gives no limit: its execution takes time.
+/// Most blocks of one WRITE SAME if the unit reports no limit: its execution takes time.
 const WRITE_SAME_BLOCKS: u64 = 1 << 20;
 
-/// Makes whole blocks zero that were taken.
+/// A function that makes whole blocks zero, in a range that is locked.
 type ZeroBlocks =
     for<'a> fn(&'a Disk, Range<u64>, &'a Arc<RangeGuard>) -> BoxFuture<'a, Result<(), Error>>;
 
@@ -28,9 +28,9 @@ type ZeroBlocks =
 enum Zeroing {
     /// By deallocating blocks (LBPWS).
     Unmap,
-    /// The same where only WRITE SAME (10) does it (LBPWS10).
+    /// By deallocating blocks, on a unit where only WRITE SAME (10) does it (LBPWS10).
     Unmap10,
-    /// By writing them.
+    /// By writing zeros.
     Write,
 }
 
@@ -56,7 +56,7 @@ impl Disk {
         self.write_zeroes_by(Self::write_zero_blocks, offset, len).await
     }
 
-    /// Writes zeros to a range, to its whole blocks by this function.
+    /// Writes zeros to a range; `zero_blocks` makes its whole blocks zero.
     fn write_zeroes_by(
         &self,
         zero_blocks: ZeroBlocks,
@@ -77,7 +77,8 @@ impl Disk {
         })
     }
 
-    /// Writes zeros over the parts of a range that are not whole blocks. Returns the whole ones, if there are any.
+    /// Writes zeros over the parts of a range that are not whole blocks. Returns the whole blocks, if there are
+    /// any.
     async fn write_zero_edges(
         &self,
         offset: u64,
@@ -94,13 +95,13 @@ impl Disk {
         Ok(Some(blocks))
     }
 
-    /// Whether the unit says that it makes zeros by itself.
+    /// Returns whether the unit reports that it can make zeros by itself.
     pub(super) fn has_fast_zeroes(&self) -> bool {
         let deallocates = self.deallocating().is_some() || self.may_unmap_zeroes();
         deallocates || self.profile.limits.maximum_write_same_length.is_some()
     }
 
-    /// Makes whole blocks zero, so that a thin unit gives them back, if it can.
+    /// Makes whole blocks zero, and lets a thin unit deallocate them, if it can.
     fn zero_blocks<'a>(
         &'a self,
         blocks: Range<u64>,
@@ -118,26 +119,27 @@ impl Disk {
         })
     }
 
-    /// How WRITE SAME gives blocks back that read as zeros then.
+    /// Returns how WRITE SAME deallocates blocks, if deallocated blocks read as zeros.
     fn deallocating(&self) -> Option<Zeroing> {
         let page = self.profile.provisioning.filter(|_| unmapped_reads_zeros(&self.profile))?;
         let long = page.write_same_16.then_some(Zeroing::Unmap);
         long.or_else(|| page.write_same_10.then_some(Zeroing::Unmap10))
     }
 
-    /// Whether UNMAP can make zeros, by what the unit says of itself.
+    /// Returns whether UNMAP can make zeros, by what the unit reports.
     fn may_unmap_zeroes(&self) -> bool {
         self.has_unmap() && unmapped_reads_zeros(&self.profile)
     }
 
-    /// Makes zeros by UNMAP, and gives the blocks that may not be zero after that.
+    /// Makes zeros by UNMAP, and returns the blocks that may not be zero after that.
     ///
-    /// A unit need not carry out UNMAP, and blocks of granules that it names in part stay (SBC-3 §4.7.3.4).
-    /// So only what the unit calls deallocated afterwards counts. To read the blocks instead would cost as
-    /// much as to send zeros: a unit that does not tell is not asked again, and gets no UNMAP.
+    /// A unit need not execute UNMAP, and the blocks of a granule that is named only in part stay (SBC-3
+    /// §4.7.3.4). So only blocks that the unit reports as deallocated afterwards count. Reading the blocks
+    /// instead would cost as much as sending zeros. So a unit that does not report the states is not asked
+    /// again, and receives no UNMAP.
     ///
-    /// UNMAP names the blocks of all granules, also of those that are only touched: where they were
-    /// deallocated before, they need no write, and a reset that undoes that counts as a loss of this one.
+    /// UNMAP names all blocks of the range, even of granules that are only partly in it. If these were
+    /// deallocated before, they need no write, and a reset that undoes that counts as a loss of this UNMAP.
     async fn unmap_zeroes(
         &self,
         blocks: Range<u64>,
@@ -156,12 +158,12 @@ impl Disk {
         let block_size = u64::from(self.block_size());
         let told = states.last().map_or(lbas.start, |(lbas, _)| lbas.end);
         let left = states.into_iter().filter(|(_, state)| !state.reads_zeros());
-        // Nothing is known of what it has not reported by now.
+        // The state of the blocks that it has not reported is unknown.
         let left = left.map(|(lbas, _)| lbas).chain((told < lbas.end).then_some(told..lbas.end));
         Ok(left.map(|lbas| lbas.start * block_size..lbas.end * block_size).collect())
     }
 
-    /// Makes whole blocks zero that are not given back.
+    /// Makes whole blocks zero, and keeps them allocated.
     fn write_zero_blocks<'a>(
         &'a self,
         blocks: Range<u64>,
@@ -194,7 +196,7 @@ impl Disk {
         self.write_taken(&blocks, range.start, &vec![0; len].into(), extent).await
     }
 
-    /// The most blocks of one WRITE SAME.
+    /// Returns the most blocks of one WRITE SAME.
     fn longest_write_same(&self, way: Zeroing) -> u64 {
         let most = self.profile.limits.maximum_write_same_length.unwrap_or(WRITE_SAME_BLOCKS);
         let long_form = Cdb::write_same_16(0, 0, WriteSameFlags::default()).operation_code();
@@ -204,7 +206,7 @@ impl Disk {
         if is_short { most.min(Blocks::MAX.into()) } else { most }
     }
 
-    /// Makes zeros by WRITE SAME; whether the unit does that.
+    /// Makes zeros by WRITE SAME; returns whether the unit does that.
     async fn write_same_zeroes(
         &self,
         blocks: &Range<u64>,
@@ -215,10 +217,10 @@ impl Disk {
         loop {
             let most = self.longest_write_same(way).min(count);
             match self.write_same(blocks, way, most, extent).await {
-                // The shorter form, which was found out to be the only one, says less.
+                // The unit turned out to know only the shorter form, which can name fewer blocks.
                 Err(error) if is_refused(&error) && self.longest_write_same(way) < most => {}
                 Err(error) if is_refused(&error) => return Ok(false),
-                // Status GOOD, but what became of the block of zeros is in doubt.
+                // The status is GOOD, but it is uncertain what the unit did with the block of zeros.
                 Err(error) if is_short(&error) => return Ok(false),
                 result => return result.map(|()| true),
             }
@@ -245,7 +247,7 @@ impl Disk {
     }
 }
 
-/// Whether the unit answered GOOD, but took another number of bytes than it was sent.
+/// Returns whether the unit answered GOOD, but took another number of bytes than it was sent.
 fn is_short(error: &Error) -> bool {
     matches!(error.cause(), Cause::Unit(UnitCause::Length { .. }))
 }

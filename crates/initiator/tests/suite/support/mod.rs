@@ -15,7 +15,8 @@ use iscsi_testkit::target::Target;
 pub(crate) const TARGET: &str = "iqn.2026-01.org.example:disk";
 const INITIATOR: &str = "iqn.2026-01.org.example:host";
 
-/// A served target that asks its checker in the end, because it tolerates much that only the checker notes.
+/// A served target that checks its violations at the end, because it tolerates much that only its checker
+/// notes.
 pub(crate) struct Watched(Option<Server>);
 
 impl Watched {
@@ -23,7 +24,7 @@ impl Watched {
         Server::start(Target::new(config)).await.unwrap().into()
     }
 
-    /// Everything the initiator did was right.
+    /// Asserts that the initiator has violated no rule.
     pub(crate) fn assert_clean(&self) {
         let violations = self.with(|target| target.violations().to_vec());
         assert!(violations.is_empty(), "{violations:#?}");
@@ -64,7 +65,7 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// A target with one unit, changed by `change`.
+    /// Starts a target with one unit, changed by `change`.
     pub(crate) async fn start(
         block_size: u32,
         blocks: u64,
@@ -76,22 +77,22 @@ impl Rig {
         Self { server: Watched::start(config).await, disk }
     }
 
-    /// The URL of a path behind the portal.
+    /// Returns the URL of a path after the portal.
     pub(crate) fn url(&self, path: &str) -> String {
         format!("iscsi://{}{path}", self.server.address())
     }
 
-    /// The URL of a unit, with options.
+    /// Returns the URL of a unit, with options.
     pub(crate) fn unit_url(&self, lun: u16, options: &str) -> String {
         self.url(&format!("/{TARGET}/{lun}{options}"))
     }
 
-    /// A session with unit 0.
+    /// Opens a session with unit 0.
     pub(crate) async fn session(&self, options: Options) -> Session {
         initiator(options).connect(self.unit_url(0, "")).await.unwrap()
     }
 
-    /// Everything the initiator did was right.
+    /// Asserts that the initiator has violated no rule.
     pub(crate) fn assert_clean(&self) {
         self.server.assert_clean();
     }
@@ -102,17 +103,17 @@ pub(crate) fn initiator(mut options: Options) -> Initiator {
     Initiator::with_options(INITIATOR, options).unwrap()
 }
 
-/// Bytes that tell their place.
+/// Returns bytes that depend on their offset.
 pub(crate) fn pattern(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|at| (at % 251) as u8 ^ (at / 251) as u8 ^ seed).collect()
 }
 
-/// The notes in the status of a disk, as sentences.
+/// Returns the notes in the status of a disk, as sentences.
 pub(crate) fn notes_of(disk: &Disk) -> Vec<String> {
     disk.status().notes.iter().map(ToString::to_string).collect()
 }
 
-/// The next change of the unit, among other events.
+/// Returns the next change of the unit, and skips other events.
 pub(crate) async fn unit_change(events: &mut DiskEvents) -> Option<String> {
     loop {
         let event = events.next().await?;
@@ -132,12 +133,12 @@ pub(crate) fn shown(event: &DiskEvent) -> String {
     format!("{event:?}")
 }
 
-/// Fails instead of hanging.
+/// Waits for a future, and panics instead of hanging.
 pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), future).await.expect("the test hangs")
 }
 
-/// Waits until something holds that the other side brings about.
+/// Waits until a condition holds that the other side brings about.
 pub(crate) async fn until(mut holds: impl FnMut() -> bool) {
     soon(async {
         while !holds() {
@@ -147,15 +148,16 @@ pub(crate) async fn until(mut holds: impl FnMut() -> bool) {
     .await;
 }
 
-/// Lets this much time pass for all tasks of this thread's runtime, without waiting for it: the clock jumps from timer to
-/// timer whenever no task has anything to do and no socket of loopback has anything for it.
+/// Lets this much time pass for all tasks of this thread's runtime, without waiting for it: the clock jumps
+/// from timer to timer while no task and no loopback socket has anything to do.
 pub(crate) async fn let_pass(time: Duration) {
     tokio::time::pause();
     tokio::time::sleep(time).await;
     tokio::time::resume();
 }
 
-/// Options with which a lost session is reconnected without the wait that this end asks for (DefaultTime2Wait).
+/// Returns options with which a lost session reconnects without the wait that this side proposes
+/// (DefaultTime2Wait).
 pub(crate) fn without_wait() -> Advanced {
     Advanced::default().with_offer(Offer::default().with_default_time2wait(0))
 }

@@ -1,4 +1,4 @@
-//! A way to the target whose connections can be stopped.
+//! A proxy before the target whose connections can be stopped.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// What a connection takes in while nobody reads from it, about, bytes.
+/// Bytes that a connection takes in, approximately, while the other side does not read.
 const BUFFER: u32 = 64 << 10;
 
-/// Which connections come through, and how far.
+/// Which connections are forwarded, and how many bytes of them.
 #[derive(Clone, Copy)]
 pub(crate) struct Way {
     /// Connections beyond this number find that nothing listens.
@@ -43,12 +43,12 @@ impl Proxy {
         Self { address, stopped, gate, task }
     }
 
-    /// Whether the connection has stopped that shall.
+    /// Returns whether the connection that should stop has stopped.
     pub(crate) fn has_stopped(&self) -> bool {
         self.stopped.load(Ordering::Relaxed) > 0
     }
 
-    /// Lets everything through.
+    /// Forwards everything from here on.
     pub(crate) fn open(&self) {
         self.gate.send_replace(true);
     }
@@ -100,7 +100,7 @@ async fn forward(
         forwarded += count;
         if forwarded >= limit && !*opened.borrow() {
             stopped.fetch_add(1, Ordering::Relaxed);
-            // A proxy that is gone has nothing more to forward.
+            // If the proxy is dropped, nothing more is forwarded.
             drop(opened.wait_for(|opened| *opened).await);
         }
     }

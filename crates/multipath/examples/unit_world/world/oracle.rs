@@ -1,4 +1,4 @@
-//! What may be where: the promises of a machine, checked against what the target holds.
+//! The promises of a machine, checked against the content of the target.
 
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
@@ -9,9 +9,10 @@ use crate::world::target::Value;
 
 #[derive(Clone, Debug, Hash)]
 struct Block {
-    /// What the block may hold: the last write that was answered, and those that have not been answered since.
+    /// Values that the block may hold: the last write that was answered, and those that have not been answered
+    /// since.
     allowed: Vec<Value>,
-    /// What its medium may hold, by what flushes have proved.
+    /// Values that its medium may hold, by what flushes have proved.
     possible: Vec<Value>,
     last_answered: Value,
 }
@@ -22,16 +23,17 @@ struct Flush {
     name: u32,
     disk: DiskId,
     acceptable: Vec<Vec<Value>>,
-    /// What its disk had reported when it was submitted: all flushes in progress report a loss.
+    /// The last loss that its disk had reported when the flush was submitted: all flushes in progress report a
+    /// loss.
     reported: Option<(u64, u32)>,
 }
 
 #[derive(Clone, Debug)]
 struct Handle {
     disk: DiskId,
-    /// Writes that were answered no later were reported as lost.
+    /// Writes whose answer has at most this number were reported as lost.
     exempt: u64,
-    /// Answers and faults when the last loss was reported.
+    /// Numbers of answers and of faults when the last loss was reported.
     reported: Option<(u64, u32)>,
 }
 
@@ -42,10 +44,10 @@ pub struct Oracle {
     open: Vec<(Value, Range<usize>)>,
     flushes: Vec<Flush>,
     handles: Vec<Handle>,
-    /// When each write was answered, by its number.
+    /// For each write, by its number, when it was answered.
     answered: Vec<u64>,
     answers: u64,
-    /// Answers when the last flush began, and its number.
+    /// Number of answers when the last flush began; below, the number of that flush.
     at_flush: u64,
     begun: u64,
     pub faults: u32,
@@ -80,7 +82,7 @@ impl Oracle {
         self.open.push((value, range));
     }
 
-    /// The known unit has executed a copy of a write.
+    /// Checks a copy of a write that the known unit has executed.
     pub fn executed(&self, value: Value, range: Range<usize>) -> Result<(), String> {
         for block in range {
             if !self.blocks[block].allowed.contains(&value) {
@@ -110,7 +112,7 @@ impl Oracle {
         }
     }
 
-    /// A write has failed, or was cancelled: it may still be there, and may not.
+    /// Records a write that has failed or was cancelled. It may be on the unit or not.
     pub fn write_ended(&mut self, value: Value) {
         self.open.retain(|(other, _)| *other != value);
     }
@@ -125,14 +127,14 @@ impl Oracle {
         self.flushes.push(Flush { name, disk, acceptable, reported });
     }
 
-    /// This number of flushes has begun.
+    /// Records that this number of flushes has begun.
     pub fn flush_begun(&mut self, number: u64) {
         if number > self.begun {
             (self.begun, self.at_flush) = (number, self.answers);
         }
     }
 
-    /// A flush is answered without a loss.
+    /// Checks a flush that was answered without a loss.
     pub fn flushed(&mut self, name: u32, medium: &[Value]) -> Result<(), String> {
         let Some(flush) = self.take_flush(name) else { return Ok(()) };
         for (block, value) in medium.iter().enumerate() {
@@ -147,7 +149,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// A flush reports a loss.
+    /// Checks a flush that reports a loss.
     pub fn lost(&mut self, name: u32) -> Result<(), String> {
         let Some(flush) = self.take_flush(name) else { return Ok(()) };
         let (at_flush, faults) = (self.at_flush, self.faults);
@@ -159,7 +161,7 @@ impl Oracle {
         if flush.reported == Some((answers, faults)) {
             return Err("a loss is reported twice to one disk".to_owned());
         }
-        // A write that was answered after the flush began may be lost by the same fault.
+        // The same fault may lose a write that was answered after the flush began.
         handle.reported = Some((at_flush, faults));
         handle.exempt = handle.exempt.max(at_flush);
         Ok(())

@@ -1,4 +1,4 @@
-//! What the machine wants done, carried out, and its results, checked.
+//! Carries out the outputs of the machine, and checks its results.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use super::target::{Phase, Sent, Session, Work};
 use super::{Pending, Step, Wish, World};
 
 impl World {
-    /// Carries out what the machine wants done.
+    /// Carries out all outputs of the machine.
     pub(super) fn drain(&mut self, before: (usize, usize), now: Instant) -> Step {
         let mut count = 0;
         while let Some(output) = self.machine.poll_output() {
@@ -108,7 +108,7 @@ impl World {
         })
     }
 
-    /// No copy of another write that touches the same blocks may still be executed.
+    /// Checks that no copy of another write to the same blocks may still be executed.
     fn check_order(&self, new: &Sent) -> Step {
         let Work::Write(range, value) = &new.work else { return Ok(()) };
         for sent in self.target.sessions.iter().flat_map(|it| &it.commands) {

@@ -1,4 +1,4 @@
-//! The steps of a world: what callers, the network and the target do.
+//! The steps of a world: actions of callers, of the network and of the target.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ impl World {
     /// Takes one step.
     ///
     /// # Errors
-    /// The promise that is broken by it.
+    /// The promise that the step breaks.
     pub fn take(&mut self, action: Action) -> Step {
         let before = self.machine.sizes();
         let mut now = self.now;
@@ -83,7 +83,8 @@ impl World {
         self.machine.close_path(path, self.now);
     }
 
-    /// Any armed timer may fire. In a small world the time stays what it was.
+    /// Fires the next timer. In a small world the time does not change, so that any armed timer may fire at any
+    /// time.
     fn fire(&mut self) -> Instant {
         self.left.timers = self.left.timers.saturating_sub(1);
         let now = self.machine.poll_timeout().unwrap_or(self.now).max(self.now);
@@ -103,7 +104,7 @@ impl World {
     }
 
     fn time_passes(&mut self, now: Instant) {
-        // A flush that has waited for long enough gives up what was sent before.
+        // A flush gives up the earlier commands after the time limit.
         let hears = self.machine.hears();
         self.oracle.faults += u32::from(hears);
         self.machine.handle_timeout(now);
@@ -129,7 +130,7 @@ impl World {
         let mut value = self.next_value;
         let request = match &kind {
             Wish::Write(range) => {
-                // In a small world a write has the number of its wish, whenever it is submitted.
+                // In a small world a write has the number of its request, whenever it is submitted.
                 value = if self.settings.has_time { value } else { Value::from(wish) + 1 };
                 self.next_value += 1;
                 self.oracle.write_submitted(value, range.clone());
@@ -153,7 +154,7 @@ impl World {
         let is_exchanged = self.target.is_exchanged;
         let (answer, is_answered) = self.target.execute(session, command);
         if is_answered || answer.reply != Reply::Good {
-            // A session that is lost answers nothing.
+            // A lost session delivers no answers.
             if !is_lost {
                 self.target.sessions[session].answers.push_back(answer.clone());
             }
@@ -168,7 +169,7 @@ impl World {
         Ok(())
     }
 
-    /// Takes a command out, with this end.
+    /// Ends a command with this reply.
     fn reply(&mut self, session: usize, command: usize, reply: Reply) {
         let it = &mut self.target.sessions[session];
         let Sent { attempt, work, .. } = it.commands.remove(command);
@@ -181,7 +182,7 @@ impl World {
         let is_attended = !self.target.sessions[session].attentions.is_empty();
         self.oracle.faults += u32::from(kind >= 3);
         let reply = match kind {
-            // A unit attention goes before BUSY where one waits, or not.
+            // A unit attention may go before BUSY or not.
             0 => Reply::Busy,
             1 if !is_attended => Reply::BecomingReady,
             2 if !is_attended => Reply::AbortedCommand,
@@ -192,12 +193,13 @@ impl World {
                 unit.cache.fill(None);
                 Reply::MediumError
             }
-            // What takes that long has hidden no report that the unit is another one.
+            // A command that times out hides no report that the unit is another one, because the report would
+            // arrive sooner.
             6 if self.target.sessions[session].attentions.contains(&Attention::Exchanged) => {
                 return self.execute(session, command);
             }
             6 | 7 => {
-                // It is executed, and its status is lost; or it reports something, and that is lost.
+                // The command is executed and its status is lost, or it receives a report, which is lost.
                 let before = self.target.sessions[session].answers.len();
                 self.execute(session, command)?;
                 let answers = &mut self.target.sessions[session].answers;
@@ -219,7 +221,7 @@ impl World {
             return Ok(());
         };
         let (attempt, now) = (answer.attempt, self.now);
-        // Each session that hears of it takes it for news.
+        // Each session that receives the report counts it as a new loss.
         let is_loss = answer.reply == Reply::Attention(Attention::DeferredError);
         self.oracle.faults += u32::from(is_loss);
         if let Reply::Unit(is_known) = answer.reply {
@@ -257,7 +259,7 @@ impl World {
         let sense = sense.as_ref().map_or(&[][..], |sense| &sense[..]);
         let end = CommandEnd::Status(status, sense);
         self.machine.completed(attempt, end, || "a status", now);
-        // An end that comes twice changes nothing.
+        // A second end changes nothing.
         self.machine.completed(attempt, end, || "a status", now);
         Ok(())
     }
@@ -281,7 +283,7 @@ impl World {
         let path = it.path;
         self.machine.path_lost(path, &"lost", &unsent, self.now);
         self.machine.path_lost(path, &"lost", &[], self.now);
-        // Ends that come after the loss change nothing.
+        // Ends after the loss change nothing.
         for answer in late {
             let end = CommandEnd::Status(Status::GOOD, &[]);
             self.machine.completed(answer.attempt, end, || "late", self.now);
@@ -298,7 +300,7 @@ impl World {
         it.attentions.clear();
         if self.settings.attends_login {
             it.attentions.push(Attention::Reset);
-            // It may come while a write is in flight, and then looks like one that has lost it.
+            // If the report arrives while a write is in flight, it looks like a reset that has lost the write.
             self.oracle.faults += 1;
         }
     }
@@ -336,7 +338,7 @@ impl World {
         self.machine.set_access(&all, self.now);
     }
 
-    /// No further faults: ports serve, the known unit is there.
+    /// Ends all faults: ports serve the unit, and the known unit is there.
     pub fn heal(&mut self) {
         self.left = Budget { timers: u32::MAX, ..Budget::default() };
         self.target.sessions.iter_mut().for_each(|it| it.access = AccessState::ActiveOptimized);

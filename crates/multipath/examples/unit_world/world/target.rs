@@ -1,4 +1,5 @@
-//! A target with one unit behind a number: sessions, commands in any order, a volatile cache, resets, another unit.
+//! A target with one unit behind a LUN: sessions, commands in any order, a volatile cache, resets, another
+//! unit.
 
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
@@ -8,10 +9,10 @@ use iscsi_multipath::PathId;
 use iscsi_multipath::machine::AttemptId;
 use iscsi_pdu::scsi::AccessState;
 
-/// What a block holds: the number of the write, or 0.
+/// Content of a block: the number of the write, or 0.
 pub type Value = u32;
 
-/// What a command does at the unit.
+/// The effect of a command at the unit.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum Work {
     Write(Range<usize>, Value),
@@ -28,7 +29,7 @@ pub struct Sent {
     pub work: Work,
     pub is_hedge: bool,
     pub is_aborted: bool,
-    /// It may still be unsent.
+    /// Whether it may still be unsent.
     pub may_be_withdrawn: bool,
 }
 
@@ -36,17 +37,17 @@ pub struct Sent {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Attention {
     Reset,
-    /// Another unit is there, or the first one again.
+    /// Another unit has replaced the first one, or the first one is back.
     Exchanged,
-    /// A write that was acknowledged could not be written back.
+    /// An acknowledged write could not be written back.
     DeferredError,
 }
 
-/// How a command ends.
+/// The end of a command.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Reply {
     Good,
-    /// The questions are answered: whether it is the known unit.
+    /// The questions are answered; whether it is the known unit.
     Unit(bool),
     Attention(Attention),
     Busy,
@@ -55,13 +56,13 @@ pub enum Reply {
     AbortedCommand,
     TaskAborted,
     MediumError,
-    /// By the wish of this side.
+    /// Aborted by the initiator.
     Aborted,
     TimedOut,
     Withdrawn,
 }
 
-/// An answer on its way.
+/// An answer that has not been delivered.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub attempt: AttemptId,
@@ -72,19 +73,19 @@ pub struct Answer {
 
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Phase {
-    /// A path.
+    /// The session is a path.
     Live,
-    /// Lost; the target may still execute what it was sent.
+    /// The session is lost. The target may still execute its commands.
     Lost,
-    /// A login has ended the session before this one, of which nothing was heard yet.
+    /// A login has ended the earlier session, and the machine does not know it yet.
     LoggedIn,
-    /// Logged out.
+    /// The session is logged out.
     Gone,
 }
 
 #[derive(Clone, Debug)]
 pub struct Session {
-    /// The path, or the one that is lost.
+    /// The present path, or the lost one.
     pub path: PathId,
     pub phase: Phase,
     pub attentions: Vec<Attention>,
@@ -106,7 +107,7 @@ pub struct Target {
     /// The known unit, and another one.
     pub units: [Content; 2],
     pub is_exchanged: bool,
-    /// Which writes the known unit has executed, by their numbers.
+    /// For each write, by its number, whether the known unit has executed it.
     pub executed: Vec<bool>,
     /// Attempts that the other unit has executed.
     pub foreign: Vec<AttemptId>,
@@ -121,7 +122,7 @@ impl Content {
         range.map(|block| self.cache[block].unwrap_or(self.medium[block])).collect()
     }
 
-    /// Brings one block, or all, onto the medium.
+    /// Brings a range of blocks onto the medium.
     pub fn destage(&mut self, blocks: Range<usize>) {
         for block in blocks {
             if let Some(value) = self.cache[block].take() {
@@ -158,7 +159,8 @@ impl Target {
         }
     }
 
-    /// What was acknowledged could not be written. The unit cannot tell which session has written it, and reports it to each.
+    /// Loses acknowledged writes. The unit cannot tell which session has written them, and reports the error to
+    /// each.
     pub fn defer_error(&mut self) {
         self.units[0].lose_cache();
         self.attend(Attention::DeferredError);
@@ -169,7 +171,7 @@ impl Target {
         self.attend(Attention::Reset);
     }
 
-    /// Executes a command of a session, if the unit takes it.
+    /// Executes a command of a session, unless the unit refuses it.
     pub fn execute(&mut self, session: usize, at: usize) -> (Answer, bool) {
         let Session { phase, commands, attentions, access, .. } = &mut self.sessions[session];
         let is_lost = *phase == Phase::Lost;
@@ -178,7 +180,7 @@ impl Target {
             Answer { attempt, reply: Reply::Good, work: work.clone(), data: Vec::new() };
         let serves =
             matches!(access, AccessState::ActiveOptimized | AccessState::ActiveNonOptimized);
-        // INQUIRY is answered all the same, but it is not the only question.
+        // INQUIRY would be answered nevertheless, but it is not the only question.
         if !attentions.is_empty() {
             answer.reply = Reply::Attention(attentions.remove(0));
             return (answer, false);
@@ -214,7 +216,7 @@ impl Target {
     pub fn fingerprint(&self, age: impl Fn(AttemptId) -> Option<usize>, state: &mut impl Hasher) {
         for session in &self.sessions {
             (session.phase, &session.attentions, session.access).hash(state);
-            // Paths have ever greater numbers; of a lost one the writes in doubt are named by it.
+            // The number of a path grows with each login. Writes in doubt of a lost path are identified by it.
             (session.phase == Phase::Lost || session.phase == Phase::LoggedIn).hash(state);
             for sent in &session.commands {
                 (age(sent.attempt), &sent.work, sent.is_aborted, sent.may_be_withdrawn).hash(state);

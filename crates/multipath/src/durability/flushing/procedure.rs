@@ -1,4 +1,4 @@
-//! One flush: what it asks the unit, and what follows from each answer.
+//! One flush: its questions to the unit, and the consequences of each answer.
 
 use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
@@ -11,10 +11,10 @@ use crate::durability::{Durability, Epoch, Flush};
 use crate::unit::{Unit, is_write_failure};
 use crate::{CommandNumber, PathId};
 
-/// A unit that has not answered a flush for this time is asked whether it is ready. It is longer than a target may be silent
-/// after a NOP-Out, since what is sent puts the end of that off.
+/// Time without an answer to a flush after which the unit is asked whether it is ready. It is longer than a
+/// target may be silent after a NOP-Out, because each command that is sent delays the end of that time.
 const ASK_AFTER: Duration = Duration::from_secs(60);
-/// A witness that does not take the question now is asked again after this time.
+/// Pause before a witness that has refused the question is asked again.
 const WITNESS_PAUSE: Duration = Duration::from_secs(1);
 /// Maximum number of witnesses that one flush asks, one after the other.
 const MAX_WITNESSES: u32 = 8;
@@ -33,7 +33,7 @@ pub(super) struct Procedure {
 
 #[derive(Clone, Debug)]
 enum Stage {
-    /// Waits for its turn.
+    /// Waiting for its turn.
     Waiting,
     InProgress(Flush, Progress),
     Done(Result<(), Failure>),
@@ -42,7 +42,7 @@ enum Stage {
 #[derive(Clone, Copy, Debug)]
 enum Progress {
     Flushing(Flushing),
-    /// The unit has refused SYNCHRONIZE CACHE, which was this question, and is asked whether it has a cache by now.
+    /// The unit has refused SYNCHRONIZE CACHE, the question `refused`, and is asked whether it has a cache now.
     AskingCache {
         question: Asked,
         refused: u32,
@@ -50,7 +50,7 @@ enum Progress {
     Hearing(Hearing),
     ChoosingWitness {
         is_asked: bool,
-        /// The one before, which vouches for nothing.
+        /// The previous witness, which could not vouch.
         before: Option<PathId>,
     },
     AskingWitness {
@@ -70,50 +70,50 @@ struct Flushing {
     ready: Option<u32>,
 }
 
-/// A question, which has its number once it was given out.
+/// A question; it has its number once it was returned.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked(Option<u32>);
 
-/// The question to a witness, which is asked again while the unit does not take it for a reason that passes: it says nothing of
-/// what the session has received.
+/// The question to a witness. While the unit refuses it for a temporary reason, it is asked again, because such
+/// a refusal shows nothing of what the session has received.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asking {
     question: Asked,
-    /// How often it was not taken.
+    /// Number of refusals.
     refusals: u32,
     /// When it is asked again; `None` until the next poll after a refusal.
     ask_at: Option<Instant>,
 }
 
-/// The wait for the commands of a path that were sent before one.
+/// The wait for the commands of a path that were sent before `number`.
 #[derive(Clone, Copy, Debug)]
 struct Hearing {
     path: PathId,
     number: CommandNumber,
-    /// When they are given up.
+    /// When the commands are given up.
     until: Option<Instant>,
     is_limited: bool,
 }
 
-/// How the question of a stage has ended, as far as it matters there.
+/// Result of the question of a stage.
 enum Next {
     Hear(CommandNumber),
-    /// The unit has refused SYNCHRONIZE CACHE, which was this question.
+    /// The unit has refused SYNCHRONIZE CACHE, the question `refused`.
     AskCache {
         refused: u32,
     },
-    /// All is on the medium, as far as the unit and the path know.
+    /// All data are on the medium, as far as the unit and the path know.
     Flushed,
-    /// The unit could not write to its medium, by this question.
+    /// The unit could not write to its medium, as this question shows.
     Lost(u32),
-    /// The flush has failed, by this question.
+    /// The flush has failed because of this question.
     Failed(u32),
-    /// No session vouches.
+    /// No session can vouch.
     NoWitness,
-    /// This witness vouches for nothing: its session is lost, or its answer says nothing.
+    /// This witness cannot vouch: its session is lost, or its answer proves nothing.
     AnotherWitness(PathId),
     HearWitness(PathId),
-    /// The witness has not taken the question.
+    /// The witness has refused the question.
     AskWitnessAgain(PathId, Asking),
 }
 
@@ -134,7 +134,7 @@ impl Procedure {
         matches!(self.stage, Stage::InProgress(..))
     }
 
-    /// Whether the unit has not said yet whether it has flushed.
+    /// Returns whether the unit has not answered the flush yet.
     pub(super) const fn is_unanswered(&self) -> bool {
         matches!(self.stage, Stage::InProgress(_, Progress::Flushing(_)))
     }
@@ -197,7 +197,7 @@ impl Procedure {
         }
     }
 
-    /// It has its turn.
+    /// Begins the flush, in its turn.
     pub(super) fn begin(&mut self, unit: &mut Unit, now: Instant) {
         let flush = unit.durability.begin_flush(self.path);
         let ask_at = now.checked_add(ASK_AFTER);
@@ -253,7 +253,7 @@ impl Procedure {
             Progress::AskingWitness { witness, asking } if asking.question.is(number) => {
                 asked_witness(*witness, *asking, end, self.terms.retry_timeout)
             }
-            // Nothing waits for it any more.
+            // No stage waits for it any more.
             Progress::Flushing(_)
             | Progress::AskingCache { .. }
             | Progress::AskingWitness { .. }
@@ -277,7 +277,7 @@ impl Procedure {
         }
     }
 
-    /// It cannot be run any more.
+    /// Ends a flush that cannot be run any more.
     pub(super) fn abandon(&mut self, unit: &mut Unit) {
         let stage = std::mem::replace(&mut self.stage, Stage::Done(Err(Failure::GivenUp)));
         if let Stage::InProgress(flush, _) = stage {
@@ -341,7 +341,7 @@ impl Procedure {
     }
 }
 
-/// What follows from the end of SYNCHRONIZE CACHE. `may_have_cache`: the unit had a cache, or may have one by now.
+/// Judges the end of SYNCHRONIZE CACHE. `may_have_cache` is whether the unit had a cache, or may have one now.
 fn flushed(number: u32, end: End<'_>, may_have_cache: bool) -> Next {
     let sense = match end {
         End::Good(command, _) => return Next::Hear(command),
@@ -354,7 +354,8 @@ fn flushed(number: u32, end: End<'_>, may_have_cache: bool) -> Next {
     if is_write_failure(sense.key) { Next::Lost(number) } else { Next::Failed(number) }
 }
 
-/// What follows from the answer of a unit that has refused the flush, and reported this of its cache before.
+/// Judges the answer of a unit that has refused the flush. `before` is what the unit reported of its cache
+/// before.
 fn asked_cache(before: Option<bool>, end: End<'_>, refused: u32, number: u32) -> Next {
     let now = match end {
         End::Good(_, data) => {
@@ -370,7 +371,7 @@ fn asked_cache(before: Option<bool>, end: End<'_>, refused: u32, number: u32) ->
     Next::Failed(refused)
 }
 
-/// Whether a witness has received the reports of all resets so far, by its answer to this question.
+/// Judges the answer of a witness: whether it has received the reports of all resets so far.
 fn asked_witness(witness: PathId, asking: Asking, end: End<'_>, limit: Duration) -> Next {
     let passes = match end {
         End::Good(..) => return Next::HearWitness(witness),
@@ -407,7 +408,7 @@ impl Progress {
 }
 
 impl Flushing {
-    /// The next command, which has this number.
+    /// Returns the next command, which has this number.
     fn next(&mut self, number: u32, now: Instant) -> Option<Command> {
         if self.question.give_out(number) {
             return Some(Command::SynchronizeCache);
@@ -422,7 +423,7 @@ impl Flushing {
 }
 
 impl Asking {
-    /// Whether it is given out now, by this number.
+    /// Returns whether the question is sent now, with this number.
     fn give_out(&mut self, number: u32, now: Instant) -> bool {
         if self.question.0.is_some() {
             return false;
@@ -439,7 +440,7 @@ impl Asking {
 }
 
 impl Asked {
-    /// Whether it is given out now, by this number.
+    /// Returns whether the question is sent now, with this number.
     const fn give_out(&mut self, number: u32) -> bool {
         let is_first = self.0.is_none();
         if is_first {
@@ -458,7 +459,7 @@ impl Hearing {
         Self { path, number, until: None, is_limited: false }
     }
 
-    /// Whether all has been heard, or is given up. The first call starts the time.
+    /// Returns whether all commands have ended or are given up. The first call starts the time limit.
     fn is_over(&mut self, limit: Duration, unit: &mut Unit, now: Instant) -> bool {
         if unit.have_ended_before(self.path, self.number) {
             return true;
@@ -474,8 +475,8 @@ impl Hearing {
     }
 }
 
-/// Whether the unit does not know the command, or a field of it. A unit that is not there any more knows no command, but says
-/// something else.
+/// Returns whether the unit does not support the command, or a field of it. A unit that has gone supports no
+/// command either, but has other sense data.
 fn is_unsupported(sense: &Sense) -> bool {
     let unsupported =
         [AdditionalSense::INVALID_COMMAND_OPERATION_CODE, AdditionalSense::INVALID_FIELD_IN_CDB];

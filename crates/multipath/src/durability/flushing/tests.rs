@@ -1,4 +1,4 @@
-//! Traces of one flush and of two, and a model of a unit at which they run.
+//! Traces of one flush and of two, and random runs with a model of a unit.
 
 mod model;
 mod witness;
@@ -29,12 +29,12 @@ fn start() -> Instant {
     Instant::now()
 }
 
-/// Sense data: whether it is deferred, the key, and the additional sense.
+/// Returns sense data: whether it is deferred, the key, and the additional sense.
 fn sense_data([deferred, key, asc, ascq]: [u8; 4]) -> [u8; 18] {
     [0x70 | deferred, 0, key, 0, 0, 0, 0, 10, 0, 0, 0, 0, asc, ascq, 0, 0, 0, 0]
 }
 
-/// MODE SENSE (6) data with the caching page.
+/// Returns MODE SENSE (6) data with the caching page.
 fn caching(is_on: bool) -> Vec<u8> {
     vec![7, 0, 0, 0, 8, 2, if is_on { 4 } else { 0 }, 0]
 }
@@ -57,7 +57,7 @@ struct World {
 }
 
 impl World {
-    /// A unit with a cache and one path, over which a write has ended; a flush of it is started.
+    /// Creates a unit with a cache and one path, over which a write has ended, and starts a flush of it.
     fn new(terms: Terms) -> Self {
         let (mut flushes, mut unit) = (Flushes::default(), Unit::new());
         let flush = flushes.start(ONE, FIRST, terms, &mut unit);
@@ -66,7 +66,7 @@ impl World {
         world
     }
 
-    /// The same over a path that came after the write.
+    /// Creates a unit whose flush goes over a path that was added after the write.
     fn over_a_later_path() -> (Self, PathId) {
         let mut world = Self::new(CACHED);
         world.flushes.cancel(world.flush);
@@ -75,7 +75,8 @@ impl World {
         (world, later)
     }
 
-    /// A unit with two paths that were added before the write. The unit has answered the flush, which went over a third path.
+    /// Creates a unit with two paths that were added before the write. The unit has answered the flush, which
+    /// went over a third path.
     fn with_two_witnesses() -> (Self, [PathId; 2]) {
         let (mut flushes, mut unit) = (Flushes::default(), Unit::new());
         let second = unit.add_path(SharedReasons::default());
@@ -116,7 +117,7 @@ impl World {
         self.poll()
     }
 
-    /// The question that the flush asks now, sent.
+    /// Returns the next question of the flush, which is sent.
     fn asks(&mut self, command: Command) -> (Question, CommandNumber) {
         self.asks_other(self.flush, command)
     }
@@ -159,7 +160,7 @@ impl World {
         self.flushes.on_end(flush, question.number, end, &mut self.unit);
     }
 
-    /// The unit reports a reset over a path, in place of an answer.
+    /// Lets the unit report a reset over a path, in place of an answer.
     fn reset(&mut self, path: PathId) {
         let number = self.unit.begin(path).number;
         let facts = CommandFacts { number, synchronizes_cache: false, is_preempted: false };
@@ -171,7 +172,7 @@ impl World {
         self.unit.durability.losses().0
     }
 
-    /// Whether the next flush is for something.
+    /// Returns whether the next flush covers a write.
     fn is_unflushed(&mut self) -> bool {
         let flush = self.unit.durability.begin_flush(FIRST);
         let nowhere = PathId(99);
@@ -270,7 +271,7 @@ fn a_flush_that_takes_long_asks_now_and_then_whether_the_unit_is_ready() {
     );
 }
 
-/// The unit has cleared the flush, and reports that to the question; then the flush is sent again.
+/// The unit has cleared the flush, and reports that with the TEST UNIT READY. Then the flush is sent again.
 #[test]
 fn a_reset_that_clears_a_flush_is_a_loss() {
     let mut world = World::new(CACHED);
@@ -320,8 +321,8 @@ fn a_flush_without_a_good_end_leaves_its_writes_unflushed() {
     assert!(!world.is_unflushed() && world.losses() == 1, "no later flush can vouch for them");
 }
 
-/// A flush whose session is lost after the answer still knows what that session has received; a command in flight there may
-/// have had a report.
+/// A flush whose session is lost after the answer still knows what that session has received. A command that
+/// was in flight there may have received a report.
 #[test]
 fn a_session_that_is_lost_after_the_answer_vouches_if_nothing_was_in_flight() {
     for has_command in [false, true] {
@@ -343,7 +344,7 @@ fn a_session_that_is_lost_after_the_answer_vouches_if_nothing_was_in_flight() {
     }
 }
 
-/// What the unit said of its cache before, what it says after it has refused the flush, and what follows.
+/// What the unit reported of its cache before, what it reports after it has refused the flush, and the result.
 #[test]
 fn a_unit_that_does_not_know_the_command_must_have_no_cache() {
     let caches = [caching(false), caching(true), vec![3, 0, 0, 0], vec![0]];
@@ -374,7 +375,7 @@ fn a_unit_that_does_not_know_the_command_must_have_no_cache() {
         assert_eq!(world.poll(), expected, "{write_cache:?}, {mode:?}");
         assert_eq!(world.is_unflushed(), expected != DONE);
     }
-    // MODE PARAMETERS CHANGED has come since.
+    // MODE PARAMETERS CHANGED was reported since.
     let mut world = World::new(Terms { write_cache: Some(false), ..CACHED });
     world.unit.durability.on_cache();
     let asked = world.asks(Command::SynchronizeCache);
@@ -391,7 +392,7 @@ fn one_flush_of_an_owner_is_in_progress_at_a_time() {
     let asked = world.asks(Command::SynchronizeCache);
     assert_eq!([second, third].map(|it| world.poll_other(it)), [Step::Wait; 2]);
     let earlier = world.unit.begin(FIRST).number;
-    // It ends while the first one is in progress, so it is for the second one.
+    // The write ends while the first flush is in progress, so the second flush covers it.
     world.write(FIRST);
     world.answer(asked, GOOD);
     assert_eq!(world.poll_other(third), Step::Wait);
@@ -436,7 +437,7 @@ fn a_flush_that_cannot_go_on_passes_its_turn_and_leaves_its_writes_unflushed() {
     assert!(!world.is_unflushed());
 }
 
-/// Disks that know the unit each by itself share the turn until the unit has answered.
+/// Disks with separate knowledge of the unit share the turn until the unit has answered.
 #[test]
 fn the_turn_passes_to_another_disk_when_the_unit_has_answered() {
     let (mut flushes, now) = (Flushes::default(), start());

@@ -1,5 +1,5 @@
-//! A unit with a volatile cache, in which every order of writes, resets, lost statuses, sessions and flushes may happen: a flush
-//! that reports no loss has brought every write onto the medium that had ended before it.
+//! A model of a unit with a volatile cache, with any order of writes, resets, lost statuses, sessions and
+//! flushes. A flush that reports no loss has brought every write onto the medium that had ended before it.
 
 use std::collections::BTreeSet;
 
@@ -16,16 +16,17 @@ enum Step {
     /// Any other command of a session ends, or its status is lost.
     Command(u8, bool),
     Reset,
-    /// A session logs in; the unit has a report of an older reset for it, or none.
+    /// A session logs in; the unit may have a report of an older reset for it.
     Join(bool),
     Leave(u8),
-    /// The session that is fittest flushes for all. Before the unit executes that, and after it, it may be reset.
+    /// The most suitable session flushes for all. The unit may be reset before it executes the flush, and after
+    /// it.
     Flush(bool, bool),
 }
 
 struct Session {
     path: PathId,
-    /// The unit has the report of a reset for it.
+    /// Whether the unit has the report of a reset for the session.
     has_report: bool,
     /// Writes that were executed, and when they began.
     in_flight: Vec<(u32, Epoch)>,
@@ -36,8 +37,9 @@ struct World {
     sessions: Vec<Session>,
     next_path: u32,
     next_write: u32,
-    /// Writes that are in the cache, and those that ended with GOOD and may be lost without a report.
+    /// Writes that are in the cache.
     cache: BTreeSet<u32>,
+    /// Writes that ended with GOOD, and are neither flushed nor reported as lost.
     ended: BTreeSet<u32>,
     medium: BTreeSet<u32>,
     reported_losses: u32,
@@ -63,7 +65,7 @@ impl World {
         usize::from(which) % self.sessions.len()
     }
 
-    /// Whether the unit executes a command of a session, rather than report a reset.
+    /// Returns whether the unit executes a command of a session, instead of reporting a reset.
     fn is_executed(&mut self, at: usize, has_status: bool) -> bool {
         let session = &mut self.sessions[at];
         match (std::mem::take(&mut session.has_report), has_status) {
@@ -140,13 +142,13 @@ impl World {
         if is_reset_before {
             self.reset();
         }
-        // What reports a reset is sent again.
+        // A command that is answered with a report is sent again.
         while !self.is_executed(at, true) {}
         self.medium.append(&mut self.cache);
         if is_reset_after {
             self.reset();
         }
-        // All commands of the session end that were sent before.
+        // All commands end that the session sent before.
         while !self.sessions[at].in_flight.is_empty() {
             self.end_write(at);
         }
@@ -164,7 +166,7 @@ impl World {
         }
     }
 
-    /// The session that is fittest to vouch, once the unit has reported to it what it has to.
+    /// Returns the session that is the most suitable to vouch, after the unit has sent it all reports.
     fn witness(&mut self, flushing: usize, flush: &Flush) -> Option<PathId> {
         let others = (0..self.sessions.len()).filter(|at| *at != flushing);
         let at = others.min_by_key(|at| self.known.witness_rank(self.sessions[*at].path))?;

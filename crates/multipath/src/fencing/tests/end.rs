@@ -10,7 +10,7 @@ use super::model::{Answer, held, now};
 use super::script::{A, B, Script, all_nexuses, failures, question, registered, run};
 use crate::PathId;
 
-/// PRS-14: the unit itself says whether a conflict is a fence.
+/// PRS-14: the unit itself shows whether a conflict is a fence.
 #[test]
 fn prs_14_a_conflict_is_a_fence_if_the_proof_is_refused() {
     let mut table: Vec<(Script, Result<(), Failure>)> = vec![
@@ -68,7 +68,8 @@ fn prs_16_the_end_of_a_registration_is_noted_only_if_the_unit_says_so() {
     assert_eq!(run(&mut fencing, 2, Goal::End, &vec![]), Ok(()), "it was not registered");
 }
 
-/// PRS-17: a registration stays where a reservation may end with it, or where the unit does not say so.
+/// PRS-17: a registration stays if a reservation may end with it, or if the unit does not report the
+/// reservation.
 #[test]
 fn prs_17_a_registration_ends_unless_a_reservation_may_end_with_it() {
     let kind = ReservationType::WriteExclusiveRegistrantsOnly;
@@ -96,8 +97,9 @@ fn prs_17_a_registration_ends_unless_a_reservation_may_end_with_it() {
     assert!(fencing.is_registered(PathId(1)));
 }
 
-/// The end of a registration has a time limit of five seconds for the change and the question about it together, and as long
-/// for the reservation before it. Other procedures wait for the session.
+/// The end of a registration has a time limit of five seconds for the change and the question about it
+/// together, and another five seconds for reading the reservation before. Other procedures rely on the time
+/// limits of the session.
 #[test]
 fn only_the_end_of_a_registration_has_a_time_limit() {
     let mut fencing = registered();

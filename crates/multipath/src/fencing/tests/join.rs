@@ -1,4 +1,4 @@
-//! A further path joins a disk, or one that has reconnected.
+//! A further path joins a disk, or a path that has reconnected joins again.
 
 use iscsi_pdu::scsi::AdditionalSense;
 use iscsi_pdu::scsi::reservation::{FullStatus, RegisteredKeys};
@@ -12,7 +12,7 @@ use crate::PathId;
 
 const REGISTER: &str = "register for good";
 
-/// A registration between two looks at the keys, of which the second has this PRGENERATION.
+/// Returns a registration between two READ KEYS; the second one has the PRGENERATION `after`.
 fn registers(before: u32, after: u32) -> Script {
     vec![
         ("keys", keys(before, &[B, A])),
@@ -21,12 +21,12 @@ fn registers(before: u32, after: u32) -> Script {
     ]
 }
 
-/// A registration that does not count, and is ended.
+/// Returns a registration that does not count, and is ended.
 fn does_not_count(end: Script) -> Script {
     registers(5, 7).into_iter().chain(end).collect()
 }
 
-/// PRS-12: a further path registers between two looks at the keys.
+/// PRS-12: a further path registers between two READ KEYS.
 #[test]
 fn prs_12_a_further_path_joins_only_a_disk_that_is_registered_all_the_time() {
     let (good, not_ready) = (Answer::changed, Answer::not_ready);
@@ -59,7 +59,7 @@ fn prs_12_a_further_path_joins_only_a_disk_that_is_registered_all_the_time() {
     }
 }
 
-/// PRS-12: a question of a joining path fails. Only what was not answered may still be carried out.
+/// PRS-12: a question of a joining path fails. Only a command without an answer may still be carried out.
 #[test]
 fn prs_12_a_path_that_fails_to_join_leaves_only_what_was_not_answered() {
     let illegal = Answer::illegal_request;
@@ -99,7 +99,8 @@ fn prs_12_a_path_that_fails_to_join_leaves_only_what_was_not_answered() {
     }
 }
 
-/// A disk whose path 1 is registered, while the registration of path 2, of a nexus that has not logged in again, had no answer.
+/// Returns a disk whose path 1 is registered, and whose path 2 has a registration without an answer. The nexus
+/// of path 2 has not logged in again.
 fn uncertain(second: PathNexus) -> Fencing {
     let mut fencing = new();
     let first = vec![(REGISTER, Answer::changed())];
@@ -111,7 +112,8 @@ fn uncertain(second: PathNexus) -> Fencing {
     fencing
 }
 
-/// PRS-12: the key alone proves nothing where it may be by a registration that was not answered, nor does it show a fence.
+/// PRS-12: if the key may come from a registration without an answer, the key alone proves neither a
+/// registration nor a fence.
 #[test]
 fn prs_12_the_nexus_of_the_key_counts_where_a_registration_had_no_answer() {
     let status = |nexuses: &[PathNexus]| {
@@ -139,7 +141,7 @@ fn prs_12_the_nexus_of_the_key_counts_where_a_registration_had_no_answer() {
             vec![("status", Answer::Good(vec![0; 7]))],
             Err(Failure::Format(FullStatus::decode(&[0; 7]).unwrap_err())),
         ),
-        // Two nexuses with one ISID.
+        // Two nexuses with the same ISID.
         (other_port, vec![("status", status(&[nexus(1)]))], Err(Failure::Unproven)),
         (other_port, vec![("status", status(&[other_port, nexus(1)]))], Ok(())),
     ];
@@ -152,14 +154,14 @@ fn prs_12_the_nexus_of_the_key_counts_where_a_registration_had_no_answer() {
             script.extend(registers.clone());
         }
         if is_longer {
-            // PRGENERATION of the status that counts.
+            // The PRGENERATION of the status counts.
             *script.last_mut().unwrap() = ("keys", keys(2, &[A, A]));
         }
         assert_eq!(run(&mut fencing, 4, Goal::Join, &script), result, "{script:?}");
         assert_eq!(fencing.is_preempted(), result == Err(Failure::Preempted), "{script:?}");
         assert_eq!(fencing.is_registered(PathId(4)), result == Ok(()), "{script:?}");
     }
-    // More keys than may be late need no closer look.
+    // If there are more keys than registrations that may be late, READ FULL STATUS is not needed.
     let mut fencing = uncertain(nexus(2));
     fencing.attach(PathId(4), nexus(4));
     let mut script = vec![("keys", keys(9, &[A, A]))];
@@ -195,7 +197,7 @@ fn prs_12_a_nexus_whose_registration_had_no_answer_ends_it_first() {
     }
 }
 
-/// PRS-12: a unit whose PRGENERATION shows nothing, or another host that changes registrations all the time.
+/// PRS-12: the PRGENERATION of the unit proves nothing, or another host changes registrations all the time.
 #[test]
 fn prs_12_a_path_that_never_counts_gives_up() {
     let mut fencing = registered();
@@ -205,7 +207,7 @@ fn prs_12_a_path_that_never_counts_gives_up() {
     assert!(!fencing.is_preempted() && !fencing.is_registered(PathId(2)));
 }
 
-/// PRS-12: all keys count, also where more are registered than the first answer holds.
+/// PRS-12: all keys count, also if there are more than the first answer holds.
 #[test]
 fn prs_12_keys_that_were_cut_are_read_again() {
     let mut fencing = registered();
@@ -221,8 +223,8 @@ fn prs_12_keys_that_were_cut_are_read_again() {
     assert_eq!(run(&mut fencing, 2, Goal::Join, &after), Ok(()));
 }
 
-/// PRS-11: a unit attention over another path reports a fence while a path joins. Nothing is registered from then on, and what
-/// was registered by then is ended.
+/// PRS-11: a unit attention over another path reports a fence while a path joins. Nothing is registered after
+/// it, and what was registered before is ended.
 #[test]
 fn prs_11_a_path_that_joins_while_a_fence_is_reported_does_not_stay_registered() {
     let script = does_not_count(vec![("end", Answer::changed())]);

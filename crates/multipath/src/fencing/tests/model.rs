@@ -1,4 +1,5 @@
-//! A unit with persistent registrations, by SPC-4 as far as the procedures need it, that may fail in each answer.
+//! A model of a unit with persistent registrations, by SPC-4 as far as the procedures need it. Each answer may
+//! fail.
 
 use std::time::Instant;
 
@@ -52,7 +53,7 @@ impl Answer {
     }
 }
 
-/// READ KEYS data.
+/// Returns the data of READ KEYS.
 pub(super) fn keys(generation: u32, keys: &[u64]) -> Answer {
     let mut data = generation.to_be_bytes().to_vec();
     data.extend(u32::try_from(keys.len() * 8).unwrap().to_be_bytes());
@@ -60,7 +61,7 @@ pub(super) fn keys(generation: u32, keys: &[u64]) -> Answer {
     Answer::Good(data)
 }
 
-/// READ FULL STATUS data.
+/// Returns the data of READ FULL STATUS.
 pub(super) fn full_status(generation: u32, registrants: &[(u64, PathNexus)]) -> Answer {
     let mut list = Vec::new();
     for (key, nexus) in registrants {
@@ -81,7 +82,7 @@ pub(super) fn full_status(generation: u32, registrants: &[(u64, PathNexus)]) -> 
     Answer::Good(data)
 }
 
-/// READ RESERVATION data.
+/// Returns the data of READ RESERVATION.
 pub(super) fn held(reservation: Option<(u64, ReservationType)>) -> Answer {
     let mut data = vec![0; 8];
     if let Some((key, kind)) = reservation {
@@ -100,7 +101,7 @@ fn hex(bytes: [u8; 6]) -> String {
 pub(super) struct Registered {
     pub(super) nexus: PathNexus,
     pub(super) key: ReservationKey,
-    /// Made after the other host had fenced the disk off.
+    /// Whether it was made after the other host had fenced the disk off.
     pub(super) is_after_fence: bool,
 }
 
@@ -112,7 +113,7 @@ pub(super) struct Unit {
 }
 
 impl Unit {
-    /// Another host ends all registrations by the key.
+    /// Lets another host end all registrations by the key.
     pub(super) fn fence(&mut self, key: ReservationKey) {
         self.registered.retain(|it| it.key != key);
         self.generation += 1;
@@ -172,7 +173,7 @@ pub(super) fn now() -> Instant {
     Instant::now()
 }
 
-/// The nexus of a path, by a number for the ISID.
+/// Returns the nexus of a path; the number stands for the ISID.
 pub(super) fn nexus(isid: u16) -> PathNexus {
     PathNexus { isid: iscsi_pdu::Isid::random([1, 2, 3], isid), portal_group: Some(1) }
 }

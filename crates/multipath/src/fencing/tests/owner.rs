@@ -1,4 +1,4 @@
-//! What the owner knows, apart from the course of its procedures.
+//! The state of the owner, apart from the course of its procedures.
 
 use iscsi_pdu::scsi::reservation::{
     FullStatus, HeldReservation, PersistentReserveOut, Reservation, ReservationKey, ReservationType,
@@ -12,7 +12,7 @@ use crate::PathId;
 
 const KEY: ReservationKey = ReservationKey(0xa);
 
-/// PRS-11: only a path that was registered learns from a unit attention that it is not registered any more.
+/// PRS-11: a unit attention reports a preemption only to a path that was registered.
 #[test]
 fn prs_11_only_what_was_registered_can_be_preempted() {
     let preempted = AdditionalSense::REGISTRATIONS_PREEMPTED;
@@ -36,7 +36,7 @@ fn prs_11_only_what_was_registered_can_be_preempted() {
     assert!(fencing.is_preempted());
 }
 
-/// PRS-10: a session with the same ISID at another target port has an entry of its own, which may be late as well.
+/// PRS-10: a session with the same ISID at another target port has its own entry, which may be late as well.
 #[test]
 fn prs_10_a_change_is_made_if_there_is_one_entry_more_or_less() {
     let at = |portal_group| PathNexus { portal_group: Some(portal_group), ..nexus(1) };
@@ -47,7 +47,8 @@ fn prs_10_a_change_is_made_if_there_is_one_entry_more_or_less() {
         FullStatus::decode(&data).unwrap()
     };
     let (yes, no) = (Some(true), Some(false));
-    // Others that are registered and that are uncertain, entries; whether this one is registered, and whether it has ended.
+    // Other nexuses that are registered, other nexuses that are uncertain, entries; whether this nexus is
+    // registered, and whether its registration has ended.
     for (others, late, reported, is_registered, is_ended) in [
         (0, 0, 0, no, yes),
         (0, 0, 1, yes, no),
@@ -77,7 +78,7 @@ fn prs_10_a_change_is_made_if_there_is_one_entry_more_or_less() {
     assert_eq!((is_ended(&it, true), is_ended(&it, false)), (yes, None), "it may be fenced off");
 }
 
-/// PRS-17: in doubt it does not.
+/// PRS-17: in doubt it does not outlive the registration.
 #[test]
 fn prs_17_a_reservation_outlives_the_registration_of_a_nexus_that_does_not_hold_it() {
     let held = |key, code: u8| {
@@ -110,7 +111,7 @@ fn prs_17_a_reservation_outlives_the_registration_of_a_nexus_that_does_not_hold_
     assert!(!it.is_outlived_by(&others, nameless));
 }
 
-/// PRS-17: which ends of a command leave the nexus as a holder.
+/// PRS-17: the ends of a command after which the nexus counts as a holder.
 #[test]
 fn prs_17_a_path_may_hold_the_reservation_until_the_unit_says_otherwise() {
     let reservation_type = ReservationType::WriteExclusiveRegistrantsOnly;
@@ -123,7 +124,8 @@ fn prs_17_a_path_may_hold_the_reservation_until_the_unit_says_otherwise() {
         HeldReservation::decode(&data).unwrap().reservation.unwrap()
     };
     let conflict = End::Status(Status::RESERVATION_CONFLICT);
-    // The command over path 2 and its end, and whether the reservation outlives path 1, which had reserved the unit, and path 2.
+    // The command over path 2, its end, and whether the reservation outlives path 1, which had reserved the
+    // unit, and path 2.
     for (command, end, outlives_1, outlives_2) in [
         (reserve, End::Good(&[]), true, false),
         (reserve, conflict, false, true),
@@ -155,7 +157,8 @@ fn asked(fencing: &mut Fencing, procedure: ProcedureId) -> bool {
     }
 }
 
-/// One registers at a time, in the order of the calls; only an end does not wait.
+/// Procedures register one at a time, in the order of their start; only the end of a registration does not
+/// wait.
 #[test]
 fn procedures_take_turns() {
     let mut fencing = Fencing::new(KEY);
@@ -173,7 +176,7 @@ fn procedures_take_turns() {
     assert!(asked(&mut fencing, end), "without a turn");
     assert_eq!(fencing.poll(first, now()), Step::Done(Ok(())));
     assert!(!asked(&mut fencing, third) && asked(&mut fencing, second));
-    // Given up while the command is in flight.
+    // It is cancelled while its command is in flight.
     fencing.cancel(second);
     assert!(asked(&mut fencing, third));
     fencing.on_end(second, End::Good(&[]));
@@ -187,7 +190,7 @@ fn procedures_take_turns() {
     assert_eq!(fencing.poll(missing, now()), Step::Done(Err(Failure::GivenUp)));
 }
 
-/// PRS-16: what is in flight when its caller goes may still be carried out.
+/// PRS-16: a command that is in flight when its procedure is cancelled may still be carried out.
 #[test]
 fn prs_16_a_procedure_that_is_given_up_leaves_what_it_has_sent() {
     let mut fencing = Fencing::new(KEY);

@@ -1,4 +1,4 @@
-//! Runs a procedure to which the unit answers as in a table.
+//! Runs a procedure against a table of answers.
 
 use iscsi_pdu::scsi::Status;
 use iscsi_pdu::scsi::reservation::{PersistentReserveIn, PersistentReserveOut, ReservationKey};
@@ -14,7 +14,7 @@ pub(super) const KEY: ReservationKey = ReservationKey(A);
 /// Questions with their answers, in order.
 pub(super) type Script = Vec<(&'static str, Answer)>;
 
-/// What a question is called in the tables.
+/// Returns the name of a question in the tables.
 pub(super) fn name_of(command: ReserveCommand) -> &'static str {
     match command {
         ReserveCommand::In { action: PersistentReserveIn::ReadKeys, allocation_length: 1024 } => {
@@ -53,7 +53,7 @@ pub(super) fn name_of(command: ReserveCommand) -> &'static str {
     }
 }
 
-/// Runs a procedure, to which the unit answers as in the script.
+/// Runs a procedure; the unit answers as in the script.
 pub(super) fn run(
     fencing: &mut Fencing,
     path: u32,
@@ -80,14 +80,14 @@ pub(super) fn run(
     }
 }
 
-/// A disk with path 1, which is not registered yet.
+/// Creates a disk with path 1, which is not registered yet.
 pub(super) fn new() -> Fencing {
     let mut fencing = Fencing::new(KEY);
     fencing.attach(PathId(1), nexus(1));
     fencing
 }
 
-/// A disk whose path 1 is registered; path 2 is a further one, and path 3 is path 1 after a reconnect.
+/// Creates a disk whose path 1 is registered. Path 2 is a further one, and path 3 is path 1 after a reconnect.
 pub(super) fn registered() -> Fencing {
     let mut fencing = new();
     let script = vec![("register for good", Answer::changed())];
@@ -97,7 +97,7 @@ pub(super) fn registered() -> Fencing {
     fencing
 }
 
-/// The answers that are neither GOOD nor leave a doubt.
+/// Returns the answers that are neither GOOD nor leave a doubt.
 pub(super) fn failures() -> [Answer; 4] {
     let busy = Answer::Status(Status::BUSY);
     [Answer::conflict(), Answer::illegal_request(), busy, Answer::Silence]
@@ -112,7 +112,7 @@ pub(super) fn all_nexuses(count: u16) -> Answer {
     full_status(1, &all)
 }
 
-/// READ FULL STATUS data that were cut.
+/// Returns truncated data of READ FULL STATUS.
 pub(super) fn cut_status() -> Answer {
     let Answer::Good(mut data) = all_nexuses(3) else { unreachable!() };
     data.truncate(60);

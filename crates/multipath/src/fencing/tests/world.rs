@@ -1,4 +1,5 @@
-//! A disk of three paths at the model of a unit, through every history with up to two faults and one change by another host.
+//! A disk of three paths with a model of a unit, in every history with up to two faults and one change by
+//! another host.
 
 use iscsi_pdu::scsi::Status;
 use iscsi_pdu::scsi::reservation::{PersistentReserveOut, ReservationKey};
@@ -9,10 +10,12 @@ use crate::PathId;
 
 const KEY: ReservationKey = ReservationKey(0xa);
 const OTHER: ReservationKey = ReservationKey(0xb);
-/// How many questions later a command may be carried out at the latest, if its nexus does not log in before.
+/// Maximum number of questions after which a command without an answer is carried out, if its nexus does not
+/// log in before.
 const LATEST: usize = 6;
 
-/// Enumerates runs depth first: a run repeats the choices of the one before up to the last that has an alternative.
+/// Enumerates runs depth first: each run repeats the choices of the previous one up to the last choice that has
+/// an alternative.
 #[derive(Debug, Default)]
 struct Choices {
     taken: Vec<(usize, usize)>,
@@ -51,7 +54,8 @@ struct Late {
 }
 
 impl Late {
-    /// A late REGISTER by the key changes nothing where the key is not registered any more.
+    /// Returns whether the command may add a registration. A late REGISTER by the key changes nothing if the
+    /// key is not registered any more.
     fn may_register(&self) -> bool {
         !matches!(
             self.command,
@@ -69,11 +73,11 @@ struct World<'a> {
     changes: usize,
     questions: usize,
     next_path: u32,
-    /// The first path is registered: what other hosts did before is no fence.
+    /// Whether the first path is registered. What other hosts did before that is no fence.
     is_registered: bool,
-    /// The second and the third nexus have one ISID, at two target ports.
+    /// Whether the second and the third nexus have the same ISID, at two target ports.
     is_isid_shared: bool,
-    /// What has happened, to be printed where that is wrong.
+    /// Events so far, which are printed if the test fails.
     history: Vec<(u16, Event)>,
 }
 
@@ -96,7 +100,7 @@ enum Event {
     OtherChange,
 }
 
-/// How often something happened in any run; a world where it never does shows nothing.
+/// Number of runs in which each event happened. If an event never happens, the test shows nothing about it.
 #[derive(Debug, Default)]
 struct Seen {
     runs: usize,
@@ -117,7 +121,8 @@ impl World<'_> {
     }
 
     fn log_in(&mut self, number: u16) -> PathId {
-        // The login ends what the last session of the nexus had sent: it was carried out before, or never is.
+        // The login ends what the last session of the nexus had sent: it was carried out before, or never will
+        // be.
         for at in (0..self.late.len()).rev() {
             if self.late[at].number == number {
                 let late = self.late.swap_remove(at);
@@ -134,7 +139,7 @@ impl World<'_> {
         path
     }
 
-    /// Before each question another host may change registrations, and late commands are carried out.
+    /// Lets another host change registrations, and carries out late commands, before a question.
     fn happens(&mut self) {
         self.questions += 1;
         for at in (0..self.late.len()).rev() {
@@ -211,7 +216,7 @@ impl World<'_> {
         panic!("{goal:?} does not end");
     }
 
-    /// Registers the first path or joins a further one, and holds the result against the unit.
+    /// Registers the first path or joins a further one, and compares the result with the unit.
     fn join(&mut self, number: u16, path: PathId, goal: Goal, seen: &mut Seen) -> bool {
         let (was_fenced, faults) = (self.unit.is_fenced, self.faults);
         let result = self.run(number, path, goal);
@@ -287,9 +292,9 @@ impl World<'_> {
     }
 }
 
-/// PRS-11, PRS-12, PRS-16: whatever the unit answers, carries out without an answer or late, and whatever another host changes
-/// meanwhile: no path joins a disk that is fenced off, no disk is taken for fenced off that is not, and no
-/// registration is left behind that is not reported.
+/// PRS-11, PRS-12, PRS-16: the unit may give any answer, and carry out commands late or without an answer,
+/// while another host changes registrations. No path joins a disk that is fenced off, no disk is taken for
+/// fenced off that is not, and no registration is left behind without a report.
 #[test]
 fn prs_12_every_history_of_two_faults_and_one_change_by_another_host_keeps_the_fence() {
     for is_isid_shared in [false, true] {

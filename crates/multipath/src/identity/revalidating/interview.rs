@@ -1,4 +1,4 @@
-//! The questions of one try, and what their answers mean.
+//! Questions of one try, and the meaning of their answers.
 
 use iscsi_pdu::scsi::vpd::{DeviceIdentification, UnitSerialNumber, page_len};
 use iscsi_pdu::scsi::{
@@ -12,11 +12,11 @@ use crate::identity::capacity::{Capacity, check_block_size, short_capacity};
 use crate::identity::name::{Mismatch, Model, UnitName};
 use crate::identity::revalidation::Verdict;
 
-/// What is asked for of a page of vital product data at first, bytes. Before SPC-3 the allocation length of INQUIRY was one
-/// byte, and a unit that looks at no more takes 256 for nothing.
+/// Allocation length of the first question for a page of vital product data, in bytes. Before SPC-3 the
+/// allocation length of INQUIRY was one byte, so a unit that reads only one byte would take 256 for 0.
 const PAGE_START: u16 = u8::MAX as u16;
 
-/// One try: all questions are sent together.
+/// One try. All questions are sent together.
 #[derive(Clone, Debug)]
 pub(super) struct Interview {
     inquiry: Part,
@@ -30,14 +30,14 @@ pub(super) struct Interview {
 #[derive(Clone, Debug)]
 enum Part {
     NotNeeded,
-    /// The command is sent next; a second one for a page has its beginning.
+    /// The command is sent next. The second question for a page has the beginning of the page.
     Next(Command, Option<Vec<u8>>),
-    /// The question has this number.
+    /// The question was sent, and has this number.
     Asked(u32, Command, Option<Vec<u8>>),
     Ended(Result<Vec<u8>, Unanswered>),
 }
 
-/// Why a question has no answer.
+/// Reason why a question has no answer.
 #[derive(Clone, Copy, Debug)]
 struct Unanswered {
     question: u32,
@@ -55,22 +55,22 @@ enum Why {
     Unknown,
 }
 
-/// What a try has found.
+/// Result of a try.
 #[derive(Debug)]
 pub(super) struct Findings {
-    /// The unit has answered what its cache is, and has one or does not say.
+    /// Whether the unit has answered the question for its cache, and has a cache or does not report it.
     pub(super) may_have_cache: bool,
-    /// The capacity of the known unit, or why it is not certain that it is the known one.
+    /// The capacity of the known unit, or why it is not certain that it is the known unit.
     pub(super) result: Result<Capacity, Doubt>,
 }
 
 #[derive(Debug)]
 pub(super) enum Doubt {
-    /// It is not, for good.
+    /// It is another unit, for good.
     Verdict(Verdict),
-    /// A later try may show it.
+    /// A later try may prove which unit it is.
     Passing(Failure),
-    /// No later try shows it on this path as it is.
+    /// No later try can prove it while the path stays as it is.
     Standing(Failure),
 }
 
@@ -92,12 +92,12 @@ impl Interview {
         }
     }
 
-    /// The next command, which has this number from now on.
+    /// Returns the next command, which gets this number.
     pub(super) fn next(&mut self, number: u32) -> Option<Command> {
         self.parts().into_iter().find_map(|part| part.ask(number))
     }
 
-    /// A question has ended.
+    /// Records the end of a question.
     pub(super) fn on_end(&mut self, number: u32, end: End<'_>, name: &UnitName) {
         self.parts().into_iter().for_each(|part| part.on_end(number, end));
         let is_answered = matches!(self.identification, Part::Ended(_))
@@ -111,7 +111,7 @@ impl Interview {
         }
     }
 
-    /// What has been found, once all questions have ended.
+    /// Returns the result, once all questions have ended.
     pub(super) fn findings(&mut self, terms: &Terms) -> Option<Findings> {
         if !self.parts().into_iter().all(|part| part.has_ended()) {
             return None;
@@ -170,8 +170,8 @@ impl Interview {
         name.compare(designator, serial.as_deref())
     }
 
-    /// The capacity that the unit reports. A unit with more blocks than the short answer can count has none without the long
-    /// one: a part of it must not pass for the whole.
+    /// Returns the capacity that the unit reports. If the unit has more blocks than the short answer can count,
+    /// the long answer is required: a part of the unit must not count as the whole.
     fn capacity(&self) -> Result<Capacity, Doubt> {
         let why_not_long = match self.long_capacity.data() {
             Ok(data) => match ReadCapacity16::decode(data) {
@@ -208,7 +208,7 @@ impl Part {
         }
         let (command, start) = (*command, start.take());
         *self = match (end, start) {
-            // The beginning has to do where the unit refuses more, or has no more.
+            // The beginning of the page is used if the unit refuses the rest, or has no more.
             (End::Good(data), Some(start)) if data.len() <= start.len() => Self::Ended(Ok(start)),
             (End::Good(data), None) if let Some(rest) = rest_of(command, data) => {
                 Self::Next(rest, Some(data.to_vec()))
@@ -232,13 +232,13 @@ impl Part {
         }
     }
 
-    /// What the unit says, of what it need not know.
+    /// Returns the decoded answer to a question that the unit need not support.
     fn read<T, E>(&self, decode: impl FnOnce(&[u8]) -> Result<T, E>) -> Option<T> {
         let Self::Ended(Ok(data)) = self else { return None };
         decode(data).ok()
     }
 
-    /// Why there is no answer, where a refusal would have been one.
+    /// Returns why there is no answer; a refusal counts as an answer.
     fn unanswered(&self) -> Option<Unanswered> {
         self.data().err().filter(|unanswered| !unanswered.is_refusal())
     }
@@ -274,8 +274,8 @@ const fn page(code: u8) -> Command {
     Command::Page { code, allocation_length: PAGE_START }
 }
 
-/// The command for the whole of a page that begins so. A long page is asked for again only if its beginning does not say the best
-/// name of the unit.
+/// Returns the command for the whole page, if it is longer than its beginning. A long page is read again only
+/// if the beginning does not contain the best name of the unit.
 fn rest_of(command: Command, start: &[u8]) -> Option<Command> {
     let Command::Page { code, .. } = command else { return None };
     let len = page_len(start, code).filter(|len| *len > PAGE_START.into())?;

@@ -1,4 +1,4 @@
-//! The revalidation of one path: who waits, when the unit is asked, and what follows from what it says.
+//! The revalidation of one path: its waiting callers, the tries, and their results.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -16,26 +16,26 @@ pub(super) struct Procedure {
     path: PathId,
     terms: Terms,
     pauses: BackOff,
-    /// With the time at which each began to wait.
+    /// The callers, and when each began to wait.
     waiting: Vec<(WaiterId, Instant)>,
     stage: Stage,
-    /// What is returned next.
+    /// Steps that are returned next.
     steps: VecDeque<Step>,
 }
 
 #[derive(Clone, Debug)]
 enum Stage {
-    /// The reasons to ask are looked at next.
+    /// The reasons to ask are checked next.
     Checking,
     Asking(Box<Try>),
     Pausing(Instant),
 }
 
-/// The unit is being asked.
+/// A try in progress.
 #[derive(Clone, Debug)]
 struct Try {
     interview: Interview,
-    /// The reasons that there were when the questions were sent.
+    /// The reasons that existed when the questions were sent.
     asked_at: Reasons,
     size: SizeQuestion,
 }
@@ -73,7 +73,7 @@ impl Procedure {
         if let Stage::Pausing(until) = self.stage { Some(until) } else { None }
     }
 
-    /// The next step; a question has the next number.
+    /// Returns the next step; a question gets the next number.
     pub(super) fn poll(&mut self, next_question: &mut u32, unit: &mut Unit, now: Instant) -> Step {
         loop {
             if let Some(step) = self.steps.pop_front() {
@@ -109,7 +109,7 @@ impl Procedure {
         }
     }
 
-    /// Asks the unit if there is a reason.
+    /// Starts a try if there is a reason.
     fn check(&mut self, unit: &mut Unit) {
         let identity = &mut unit.identity;
         if let Err(verdict) = identity.verdict(self.path) {
@@ -148,7 +148,8 @@ impl Procedure {
         }
     }
 
-    /// Asks again after a pause, for all that wait so long.
+    /// Schedules another try after a pause, for the callers whose time limit allows it. The others receive the
+    /// failure.
     fn pause(&mut self, failure: &Failure, now: Instant) {
         let pause = self.pauses.next();
         let limit = self.terms.retry_timeout;

@@ -1,27 +1,28 @@
-//! Whether a GOOD counts that came while the unit may have been another one.
+//! Proof of a GOOD that arrived while the unit may have been another one.
 
 use std::time::{Duration, Instant};
 
 use crate::unit::Unit;
 use crate::{CommandNumber, PathId};
 
-/// The proof that the known unit has executed a command that has ended with GOOD: from the end of the command on.
+/// The proof that the known unit has executed a command, after the command has ended with GOOD.
 ///
-/// Nothing orders the connections of a session: the answer of another unit may come over one before the unit attention over
-/// another. So what will be written back, or vouches for what was written, counts only when all commands have ended that the
-/// session had sent by then.
+/// Nothing orders the connections of a session: the answer of another unit may arrive over one connection
+/// before the unit attention over another. So data that will be written back, and answers that vouch for what
+/// was written, count only when all commands have ended that the session had sent by then.
 ///
-/// A machine that owns all commands of a unit uses it like this:
+/// The owner of all commands of a unit uses it like this:
 ///
-/// - A command may be sent over a path unless [`Identity::needs_revalidation`](crate::Identity::needs_revalidation). Until then it
-///   waits for [`Revalidations`](super::Revalidations), whose own questions are sent nevertheless, and so are INQUIRY, REPORT
-///   LUNS and REQUEST SENSE, which report no unit attention.
+/// - A command may be sent over a path unless
+///   [`Identity::needs_revalidation`](crate::Identity::needs_revalidation). Otherwise it waits for
+///   [`Revalidations`](super::Revalidations), whose own questions are sent nevertheless, and so are INQUIRY,
+///   REPORT LUNS and REQUEST SENSE, which receive no unit attention.
 /// - A command that has ended with GOOD is answered after [`ProofStep::Proven`], and only if
 ///   [`Unit::is_of_known_unit`](crate::Unit::is_of_known_unit); otherwise it is sent again.
-/// - An end other than GOOD needs no proof: it is judged, and retried, as always.
+/// - An end other than GOOD needs no proof: it is judged and retried as usual.
 #[derive(Clone, Copy, Debug)]
 pub struct Proof {
-    /// How long commands are waited for that were sent by then; without it, no command is.
+    /// Time limit of the wait for commands that were sent by then; `None` if no command is waited for.
     limit: Option<Duration>,
     hearing: Option<Hearing>,
 }
@@ -32,33 +33,35 @@ struct Hearing {
     until: Option<Instant>,
 }
 
-/// What a proof needs next.
+/// Next step of a proof.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ProofStep {
-    /// Wait until the unit has been asked which one it is ([`Revalidations::wait`](super::Revalidations::wait)), then poll
-    /// again. If that fails, so does the command.
+    /// Wait until the unit has been asked which one it is
+    /// ([`Revalidations::wait`](super::Revalidations::wait)), then poll again. If that fails, the command fails
+    /// as well.
     Revalidate,
-    /// Poll again when the commands have ended that the path sent before this one, or when
-    /// [`poll_timeout`](Proof::poll_timeout) has come.
+    /// Poll again when the commands have ended that the path sent before this one, or at
+    /// [`poll_timeout`](Proof::poll_timeout).
     Hear(CommandNumber),
-    /// All that matters has been heard.
+    /// All commands that matter have ended.
     Proven,
-    /// Commands have not ended in time, and one of them may have reported another unit.
+    /// Commands have not ended within the time limit, and one of them may have reported another unit.
     Unproven,
 }
 
 impl Proof {
-    /// A proof for a command that matters to no other one.
+    /// Creates the proof of a command on which no other command depends.
     pub const fn of_the_answer() -> Self {
         Self { limit: None, hearing: None }
     }
 
-    /// A proof by all commands that the session has sent by then, which are waited for as long as this.
+    /// Creates a proof by all commands that the session has sent by then. `limit` is the time limit of the wait
+    /// for them.
     pub const fn by_all(limit: Duration) -> Self {
         Self { limit: Some(limit), hearing: None }
     }
 
-    /// Returns what is needed next.
+    /// Returns the next step.
     pub fn poll(&mut self, path: PathId, unit: &Unit, now: Instant) -> ProofStep {
         if unit.identity.needs_revalidation(path) {
             self.hearing = None;
@@ -76,7 +79,7 @@ impl Proof {
         }
     }
 
-    /// Returns when to poll, whatever happens before.
+    /// Returns when to poll at the latest, if nothing happens before.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.hearing.and_then(|hearing| hearing.until)
     }
@@ -142,7 +145,7 @@ mod tests {
         end_lost(&mut unit, &after);
         assert_eq!(proof.poll(PATH, &unit, now), ProofStep::Revalidate);
         unit.identity.on_revalidated(PATH, unit.identity.reasons(PATH));
-        // What was sent meanwhile may know of a further one.
+        // A command that was sent meanwhile may receive a further report.
         let number = unit.next_command(PATH);
         assert_eq!(proof.poll(PATH, &unit, now), ProofStep::Hear(number));
         assert_eq!(proof.poll_timeout(), Some(now + PATIENCE));

@@ -1,4 +1,4 @@
-//! What a revalidation does next, what it asks the unit, and why it failed.
+//! Steps, questions and failures of a revalidation.
 
 use std::time::Duration;
 
@@ -13,19 +13,19 @@ use crate::identity::revalidation::Verdict;
 use crate::identity::size::Resized;
 use crate::reconnect::BackOff;
 
-/// Length of the standard INQUIRY data that are asked for, bytes.
+/// Allocation length of the standard INQUIRY data, in bytes.
 const INQUIRY_LENGTH: u16 = 96;
-/// Length of the mode parameters that are asked for, bytes: as much as MODE SENSE (6) can report.
+/// Allocation length of the mode parameters, in bytes: as much as MODE SENSE (6) can report.
 const MODE_LENGTH: u8 = 252;
 
-/// What is known of the unit, and how long it is asked.
+/// Facts about the known unit, and limits, for a revalidation.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Terms {
-    /// The name of the unit. Its address is not compared: a path leads to one address.
+    /// The name of the unit. Its address is not compared, because a path leads to one address.
     pub name: UnitName,
     /// The capacity of the unit when it became known.
     pub capacity: Capacity,
-    /// How long each caller waits for an answer that proves something.
+    /// Time limit of each caller for an answer that proves something.
     pub retry_timeout: Duration,
     /// Pauses between tries.
     pub pauses: BackOff,
@@ -35,26 +35,26 @@ pub struct Terms {
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct WaiterId(pub(super) u64);
 
-/// What a revalidation does next.
+/// Next step of a revalidation.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Step {
-    /// Nothing: a question has not ended, or a pause.
+    /// Do nothing: a question or a pause has not ended.
     Wait,
-    /// Send this command, before any other one to the unit, and return its end with
+    /// Send this command before any other one to the unit, and pass its end to
     /// [`Revalidations::on_end`](super::Revalidations::on_end).
     Ask(Question),
     /// The unit has another capacity.
     Resized(Resized),
-    /// The caller waits no longer: the path leads to the known unit, or not.
+    /// The wait of this caller is over: the path leads to the known unit, or a failure.
     Answer(WaiterId, Result<(), Failure>),
     /// No caller waits. Questions in flight are not needed any more.
     Idle,
 }
 
-/// A command that a revalidation needs the end of.
+/// A command whose end a revalidation needs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Question {
-    /// Number of the question among those of the owner, from 0.
+    /// Number of the question among all revalidations of the unit, from 0.
     pub number: u32,
     /// The path to send the command over.
     pub path: PathId,
@@ -69,9 +69,9 @@ pub enum Command {
     Inquiry,
     /// INQUIRY, for a page of vital product data.
     Page {
-        /// The page.
+        /// Page code.
         code: u8,
-        /// Room for the answer, bytes.
+        /// Allocation length, in bytes.
         allocation_length: u16,
     },
     /// READ CAPACITY (16).
@@ -83,7 +83,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Returns the command, and the length of the answer that there is room for, bytes.
+    /// Returns the command, and the maximum length of the answer, in bytes.
     pub fn cdb_and_len(self) -> (Cdb, usize) {
         match self {
             Self::Inquiry => (Cdb::inquiry(INQUIRY_LENGTH), INQUIRY_LENGTH.into()),
@@ -103,16 +103,16 @@ impl Command {
     }
 }
 
-/// How a question ended, after the retries that every command gets.
+/// End of a question, after the retries that every command has.
 #[derive(Clone, Copy, Debug)]
 pub enum End<'a> {
-    /// GOOD, with the data that came.
+    /// GOOD, with the received data.
     Good(&'a [u8]),
-    /// CHECK CONDITION with this sense.
+    /// CHECK CONDITION with these sense data.
     Check(&'a Sense),
-    /// Another status, or CHECK CONDITION without sense that can be read.
+    /// Another status, or CHECK CONDITION without readable sense data.
     Status(Status),
-    /// LOGICAL UNIT NOT SUPPORTED: there is no unit behind the number.
+    /// LOGICAL UNIT NOT SUPPORTED: the LUN has no unit.
     NoUnit,
     /// The session is over.
     SessionLost,
@@ -120,22 +120,23 @@ pub enum End<'a> {
     NoAnswer,
 }
 
-/// Why a revalidation has failed.
+/// Reasons why a revalidation has failed.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Failure {
-    /// The path must not be used any more, for good.
+    /// The path must never be used again.
     #[error(transparent)]
     Verdict(Verdict),
-    /// The question with this number has failed; its [`End`] is the reason. It is one of the last eight of its path.
+    /// The question with this number has failed; its [`End`] is the reason. It is one of the last eight
+    /// questions of its path.
     #[error("question {0} has failed")]
     Question(u32),
-    /// The target has no unit behind the number.
+    /// The target has no unit with this LUN.
     #[error("there is no unit behind the number")]
     NoUnit,
-    /// The unit is no disk.
+    /// The unit is not a disk.
     #[error("the unit is no disk")]
     NotADisk(DeviceType),
-    /// The answer to a command cannot be read.
+    /// The answer to a command cannot be decoded.
     #[error("{1}")]
     Format(Command, FormatError),
     /// Nothing proves that the path leads to the known unit, for this reason.

@@ -48,7 +48,8 @@ fn serial(number: &str) -> Vec<u8> {
     [&[0, 0x80, 0, len], number.as_bytes()].concat()
 }
 
-/// VPD page 83 with a name of this type; the second part fills a page that is longer than the first question asks for.
+/// Returns VPD page 83 with a name of this type. `fill` designators make the page longer than the first
+/// question allows.
 fn identification(kind: u8, byte: u8, fill: usize) -> Vec<u8> {
     let name = [&[1, kind, 0, 8, byte][..], &[0x11; 7]].concat();
     // A vendor specific designator of the target.
@@ -83,7 +84,7 @@ enum Answer {
     Silence,
 }
 
-/// What a unit answers to each question.
+/// The answers of a unit to each question.
 #[derive(Clone, Debug)]
 struct Target {
     inquiry: Answer,
@@ -162,7 +163,7 @@ impl World {
         step
     }
 
-    /// Asks all that there is to ask.
+    /// Polls until there is no further question.
     fn ask(&mut self) -> Step {
         loop {
             let step = self.poll();
@@ -185,7 +186,7 @@ impl World {
         self.revalidations.on_end(PATH, question.number, end);
     }
 
-    /// Has all questions answered by the target, until there is something else to do.
+    /// Answers all questions as the target does, until there is another step.
     fn run(&mut self, target: &Target) -> Step {
         loop {
             let step = self.ask();
@@ -195,7 +196,7 @@ impl World {
         }
     }
 
-    /// How the only waiter is answered by the target.
+    /// Returns the answer to the only waiting caller, with the answers of the target.
     fn result(&mut self, target: &Target) -> Result<(), Failure> {
         let waiter = self.wait();
         let step = self.run(target);
@@ -204,7 +205,7 @@ impl World {
         result
     }
 
-    /// Whether the unit is asked again after the answers of the target.
+    /// Returns whether the unit is asked again after the answers of the target.
     fn pauses(&mut self, target: &Target) -> bool {
         self.wait();
         self.run(target) == Step::Wait && self.revalidations.poll_timeout(PATH).is_some()
@@ -310,7 +311,7 @@ fn a_unit_without_a_name_is_known_by_its_model() {
     assert!(matches!(world.result(&Target::new()), Err(Failure::Verdict(_))));
 }
 
-/// Which pages are asked for, and what they prove.
+/// The pages that are read, and what they prove.
 #[test]
 fn the_best_names_that_both_sides_have_are_compared() {
     const PAGE_83: [Command; 1] = [Command::Page { code: 0x83, allocation_length: 255 }];
@@ -353,7 +354,7 @@ fn a_long_page_is_asked_for_again_if_its_beginning_does_not_say_the_best_name() 
     assert_eq!(world.result(&target), Ok(()));
     world.asked.retain(|command| matches!(command, Command::Page { .. }));
     assert_eq!(world.asked, whole);
-    // The rest is refused: what its beginning says has to do.
+    // The rest of the page is refused, so its beginning has to suffice.
     for refusal in [INVALID_FIELD, Answer::Status(Status::BUSY)] {
         let mut world = World::new(designator(3, 0x61));
         world.wait();

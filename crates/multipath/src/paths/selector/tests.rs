@@ -10,13 +10,13 @@ const LEN: u64 = 256 << 10;
 const ANY: Requirements = Requirements { avoid: None, is_alone: false };
 const ALONE: Requirements = Requirements { avoid: None, is_alone: true };
 
-/// All times are counted from it.
+/// Returns the time from which the tests count.
 #[expect(clippy::disallowed_methods, reason = "some time to count from")]
 fn start() -> Instant {
     Instant::now()
 }
 
-/// Who looks a path up in them relies on that.
+/// The callers that look a path up by binary search rely on this order.
 #[test]
 fn paths_in_use_and_closed_ones_are_in_the_order_of_their_numbers() {
     let mut selector = PathSelector::new(Credit::UNLIMITED, HedgePolicy::default());
@@ -29,7 +29,7 @@ fn paths_in_use_and_closed_ones_are_in_the_order_of_their_numbers() {
     );
 }
 
-/// A link that serves its requests one after the other, and answers a latency later.
+/// A link that serves its requests one after the other, and delivers each answer one latency later.
 #[derive(Clone, Copy)]
 struct Link {
     rate: f64,
@@ -48,7 +48,7 @@ struct Outcome {
     carried: Vec<u64>,
 }
 
-/// Moves `count` requests over the links, with as many in the queue as the caller has at once.
+/// Moves `count` requests over the links; the caller keeps up to `depth` of them.
 fn run(links: &[Link], count: u64, depth: u64, room: Credit) -> Outcome {
     let start = start();
     let mut selector = PathSelector::new(Credit::UNLIMITED, HedgePolicy::default());
@@ -81,7 +81,7 @@ fn run(links: &[Link], count: u64, depth: u64, room: Credit) -> Outcome {
         }
         let total: u64 = (0u32..).zip(links).map(|(id, _)| selector.in_flight(PathId(id))).sum();
         most = most.max(total);
-        // A link that is found dead gives back what it had.
+        // The requests of a link that is found dead are sent again.
         let next = events.peek().map(|Reverse((at, _))| *at);
         for (at, (id, link)) in (0u32..).zip(links).enumerate() {
             let Some(dies) = link.dies.filter(|_| !dead[at]) else { continue };
@@ -210,7 +210,7 @@ fn where_the_unit_takes_no_requests_others_come_first() {
         selector.take(PathId(1), LEN, ANY, true, now);
     }
     assert_eq!(selector.pick(LEN, ANY, now + HOLD_UP), Some(PathId(0)));
-    // Where all are held up, none comes last.
+    // If all paths are held up, none comes last.
     selector.hold_up(PathId(1), now);
     assert_eq!(selector.pick(LEN, ANY, now), Some(PathId(0)));
     selector.answered(&permit, now);
@@ -261,7 +261,7 @@ fn a_path_that_does_not_answer_comes_last_until_it_does() {
     assert_eq!(selector.pick(LEN, ANY, silent + Duration::from_secs(9)), Some(PathId(0)));
 }
 
-/// So many paths, all alike.
+/// Creates a selector of `count` equal paths.
 fn selector(count: u32) -> PathSelector {
     let mut selector = PathSelector::new(Credit::UNLIMITED, HedgePolicy::default());
     (0..count).for_each(|id| selector.add(PathId(id), ROOM));

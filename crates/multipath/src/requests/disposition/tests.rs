@@ -28,7 +28,7 @@ const ALL: [End; 21] = [
     End::OtherUnit,
 ];
 
-/// Every combination of facts, as bits.
+/// Returns every combination of facts.
 fn all_facts() -> impl Iterator<Item = Facts> {
     (0u16..1 << 10).map(|bits| {
         let has = |bit: u16| bits & 1 << bit != 0;
@@ -47,7 +47,7 @@ fn all_facts() -> impl Iterator<Item = Facts> {
     })
 }
 
-/// A disk with two paths through ports that serve the unit, whose states it reports.
+/// A disk with two paths through ports that serve the unit, which reports their states.
 const TWO_PORTS: Facts = Facts {
     is_plain: true,
     can_shorten: true,
@@ -60,7 +60,7 @@ const TWO_PORTS: Facts = Facts {
     has_other_path: true,
     looks_for_ports: true,
 };
-/// The same with one path.
+/// A disk with a single path, whose unit does not report states of ports.
 const ALONE: Facts = Facts {
     follows_access: false,
     others_serve: false,
@@ -124,13 +124,13 @@ fn a_port_that_refuses_is_waited_for_where_none_serves_the_unit() {
             assert_eq!(dispose(end, Scope::Disk, &facts), expected, "{end:?} {facts:?}");
         }
     }
-    // Where the unit reports no states, the path gives way to the others.
+    // If the unit reports no states, the path is set aside.
     let silent = Facts { follows_access: false, ..TWO_PORTS };
     assert_eq!(dispose(PORT, Scope::Disk, &silent), Disposition::SetPathAside);
     assert_eq!(dispose(OFFLINE, Scope::Disk, &silent), Disposition::Fail);
 }
 
-/// A port changes its state. A path that leads to another unit does not come back.
+/// A port may change its state. A path that leads to another unit never leads back.
 #[test]
 fn only_another_portal_is_waited_for_where_the_path_leads_to_another_unit() {
     let other_unit = |facts| dispose(End::OtherUnit, Scope::Disk, facts);
@@ -159,7 +159,7 @@ fn a_refusal_that_a_unit_may_mean_is_one() {
     assert_eq!(dispose(End::UnknownCommand, Scope::Disk, &long), Disposition::Fail);
 }
 
-/// Whatever else is known.
+/// Holds for all other facts.
 #[test]
 fn limits_end_what_would_go_on() {
     for facts in all_facts() {
@@ -172,7 +172,7 @@ fn limits_end_what_would_go_on() {
                     let may = facts.attentions_left || end == End::Withdrawn;
                     assert!(may, "{end:?} {facts:?}");
                 }
-                // A disk counts its pauses by time; a unit over one session has no other path.
+                // A disk limits its pauses by time; a unit over one session has no other path.
                 let is_elsewhere = matches!(
                     found,
                     Disposition::Failover | Disposition::SetPathAside | Disposition::NextPath
@@ -194,7 +194,7 @@ fn limits_end_what_would_go_on() {
     }
 }
 
-/// Nothing that may still be executed is retried before its path is gone.
+/// A request that may still be executed is not retried before its path is lost.
 #[test]
 fn what_may_still_be_executed_waits_for_the_end_of_its_session() {
     for facts in all_facts() {

@@ -35,7 +35,7 @@ fn every_sense_has_its_end() {
         (true, 0x2, 0x04, 0x01, End::Attention),
         (false, 0x2, 0x04, 0x01, End::BecomingReady),
         (false, 0x2, 0x04, 0x09, End::BecomingReady),
-        // What was written before is gone when a unit is formatted.
+        // Formatting a unit removes what was written before.
         (false, 0x2, 0x04, 0x04, End::Refused),
         (false, 0x2, 0x04, 0x0a, End::Port(AccessState::Transitioning)),
         (false, 0x2, 0x04, 0x0b, End::Port(AccessState::Standby)),

@@ -1,8 +1,10 @@
-//! Second copies of requests that are late: when they are sent, what becomes of the other copy, and what they have paid for.
+//! Second copies of late requests: when they are sent, the end of the other copy, and the use of memory and
+//! class.
 
 use super::*;
 
-/// A read that is stuck. Its second copy has its memory, has paid its class, and waits for the path of another read.
+/// A read that is stuck. Its second copy has its memory, has waited for its class, and waits for the path of
+/// another read.
 struct Stuck {
     world: World,
     stuck: RequestId,
@@ -65,7 +67,7 @@ fn a_retry_in_place_leaves_the_second_copy_what_that_has_paid_for() {
         panic!("no second copy")
     };
     assert!(elsewhere != path && it.world.second_copies == [second]);
-    // Now the second copy is in flight.
+    // The second copy is in flight.
     it.end(it.stuck, End::Attention);
     assert_eq!(it.world.attempts(it.stuck).len(), 2);
     assert_eq!(it.world.second_copies, [second]);
@@ -90,7 +92,7 @@ fn a_disk_that_refuses_gives_back_what_a_second_copy_has_paid_for() {
     assert_eq!(it.given_back(), 1, "it is given back twice");
 }
 
-/// Reads of which one is late on its path, with nothing to go over but that.
+/// Returns a world with a read that is late on the only path.
 fn late_on_the_only_path() -> (World, RequestId) {
     let mut world = World::new(limits(), &[A]);
     let late = world.submit(READ);
@@ -112,7 +114,7 @@ fn what_is_late_on_the_only_path_is_hedged_when_another_one_joins() {
     assert_eq!(world.attempts(late)[1].1, B);
 }
 
-/// Neither is a timer set for it.
+/// No timer is set for it either.
 #[test]
 fn with_one_path_left_no_memory_is_reserved_for_a_second_copy() {
     let (mut world, late) = late_on_the_only_path();
@@ -122,14 +124,14 @@ fn with_one_path_left_no_memory_is_reserved_for_a_second_copy() {
     world.pass(MINUTE);
     assert_eq!(world.others, [Output::TimerSet(late)]);
     assert_eq!(world.requests.poll_timeout(), None);
-    // It is hedged all the same where a path joins again.
+    // It is hedged nevertheless when a path is added again.
     world.requests.add_path(B, CREDIT, world.now);
     world.drain();
     assert_eq!(world.others.len(), 2);
     assert_eq!(world.requests.timer(late), world.requests.poll_timeout());
 }
 
-/// A flush is not hedged, nor is what has to be alone on its path.
+/// A flush is not hedged, nor a request that must be alone on its path.
 #[test]
 fn a_path_that_joins_sets_no_timer_for_what_is_not_hedged() {
     let mut world = World::new(limits(), &[A]);
@@ -164,7 +166,7 @@ fn a_late_read_is_hedged_where_a_path_is_idle() {
     assert!(!world.requests.paths().has_requests());
 }
 
-/// The request was late while its path was the only one, and is hedged when there is another one again.
+/// The request was late while its path was the only one. It is hedged when there is another one again.
 #[test]
 fn a_late_request_is_hedged_over_a_path_that_comes_later() {
     let mut world = World::new(limits(), &[A, B]);
@@ -216,13 +218,14 @@ fn a_stuck_request_waits_for_a_path_and_the_first_answer_ends_the_wait() {
     world.end(attempt, End::Good);
     assert!(world.succeeded(stuck));
     assert!(world.attempts(stuck).is_empty(), "nothing is sent for a request that has ended");
-    // The other one is stuck as well, and takes the path that is free now.
+    // The other request is stuck as well, and takes the path that is free now.
     assert_eq!(world.attempts(other).len(), 2);
     world.end(other_attempt, End::Good);
     assert_eq!(world.aborted.len(), 1);
 }
 
-/// The first copy fails while the second one waits for a path: the request pauses, and takes no other place meanwhile.
+/// The first copy fails while the second one waits for a path. The request pauses, and takes no other place
+/// meanwhile.
 #[test]
 fn a_request_that_pauses_is_not_hedged() {
     let mut world = World::new(limits(), &[]);

@@ -1,4 +1,4 @@
-//! Requests that wait for the blocks that they change.
+//! Requests that wait for their ranges.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Requests over simulated links with a unit, in virtual time.
+//! Requests over simulated links to a unit, in virtual time.
 
 mod faults;
 mod hedges;
@@ -11,7 +11,7 @@ use super::*;
 
 pub(super) const LEN: u64 = 256 << 10;
 const CREDIT: Credit = Credit { bytes: 8 << 20, requests: 64 };
-/// More than any test but those of the retry timeout needs.
+/// More than any test needs, except those of the retry timeout.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(300);
 const LOST: &str = "the session is lost";
 
@@ -19,17 +19,18 @@ const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// A link that serves its requests one after the other, and answers a latency later. Times count from the start.
+/// A link that serves its requests one after the other, and delivers each answer one latency later. Times count
+/// from the start.
 #[derive(Clone, Debug)]
 struct Link {
     bytes_per_second: f64,
     latency: Duration,
     free_at: Duration,
-    /// From then on it fails.
+    /// When it fails for good.
     dies: Option<Duration>,
-    /// Requests that arrive in that time are answered only at its end.
+    /// Requests that arrive within this interval are answered only at its end.
     stalls: Option<(Duration, Duration)>,
-    /// Whether what is in flight when it dies has been sent.
+    /// Whether requests in flight have been sent when the link dies.
     sends: bool,
     /// Until then its port is in standby.
     serves_from: Duration,
@@ -60,7 +61,7 @@ impl Link {
         Self { stalls: Some((from, to)), ..self }
     }
 
-    /// When a request that comes now is answered.
+    /// Returns when a request that arrives now is answered.
     fn answers(&mut self, len: u64, now: Duration) -> Duration {
         let mut begins = self.free_at.max(now);
         if let Some((from, to)) = self.stalls
@@ -74,12 +75,12 @@ impl Link {
     }
 }
 
-/// What the unit does with requests, whichever link they come over.
+/// Answers of the unit to requests, over any link.
 #[derive(Clone, Debug, Default)]
 struct Unit {
-    /// Requests by their number that end the session.
+    /// Numbers of requests that end the session.
     poison: Vec<u64>,
-    /// What it answers to every request, one after the other, and until when.
+    /// Answers to every request, one after the other, and until when.
     refuses: Vec<(Duration, End)>,
 }
 
@@ -90,7 +91,7 @@ enum Event {
     Dies(PathId),
     /// A lost session has reconnected.
     Opens,
-    /// Nothing but time.
+    /// Lets time pass.
     Wake,
 }
 
@@ -113,11 +114,11 @@ struct Sent {
     share: usize,
 }
 
-/// The limits of memory, and who waits for some.
+/// The memory limits, and the requests that wait for memory.
 #[derive(Debug)]
 struct Memory {
     left: Credit,
-    /// The length of each share, and by how many it is held.
+    /// The length of each share, and its number of holders.
     shares: Vec<(u64, u32)>,
     waiting: VecDeque<Wants>,
 }
@@ -128,7 +129,7 @@ enum Wants {
     Hedge(RequestId, u64),
 }
 
-/// How a caller's request ended.
+/// Result of a caller's request.
 #[derive(Clone, Debug)]
 struct Ended {
     number: u64,
@@ -143,7 +144,8 @@ struct Links {
     requests: Requests<&'static str>,
     links: BTreeMap<PathId, Link>,
     unit: Unit,
-    /// What a lost session is replaced by, two seconds later; it dies after this time.
+    /// Creates the link that replaces a lost one two seconds later. The argument is its number; `dies` counts
+    /// from its opening.
     replacement: Option<fn(u32) -> Link>,
     events: BTreeMap<(Duration, u64), Event>,
     next: u64,
@@ -151,7 +153,7 @@ struct Links {
     calls: BTreeMap<RequestId, Call>,
     sent: BTreeMap<AttemptId, Sent>,
     ended: Vec<Ended>,
-    /// How often each request was sent, by its number.
+    /// Number of times that each request was sent, by its number.
     tries: BTreeMap<u64, u32>,
     hedged: u32,
     drained: Vec<PathId>,
@@ -216,7 +218,7 @@ impl Links {
         self.grant();
     }
 
-    /// Gives memory to those that wait, in their order.
+    /// Gives memory to the waiting requests, in their order.
     fn grant(&mut self) {
         while let Some(first) = self.memory.waiting.front().copied() {
             let len = match first {
@@ -263,7 +265,7 @@ impl Links {
                 Output::Unreserve(request) => self.unreserve(request),
                 Output::PathDrained(path) => self.drained.push(path),
                 Output::Abort { attempt, .. } => {
-                    // The target answers an abort a latency later.
+                    // The target answers an abort one latency later.
                     let latency =
                         self.sent.get(&attempt).and_then(|sent| self.links.get(&sent.path));
                     let at = latency.map(|link| self.now + link.latency);
@@ -314,7 +316,7 @@ impl Links {
         };
         self.memory.hold(share);
         if is_hedge && !call.spec.writes {
-            // It holds what was reserved alone.
+            // The attempt alone holds the reserved memory.
             self.memory.give_back(share);
         }
         self.sent.insert(attempt, Sent { path, len, share });
@@ -347,7 +349,7 @@ impl Links {
         self.ended.push(Ended { number, result: result.map(drop), time, at });
     }
 
-    /// The next event, or timer, comes.
+    /// Handles the next event or timer.
     fn step(&mut self) {
         let timer = self.requests.poll_timeout().map(|at| at - self.start);
         let event = self.events.first_key_value().map(|((at, _), _)| *at);
@@ -422,7 +424,7 @@ impl Links {
         }
     }
 
-    /// Sends `count` requests, up to `depth` of them concurrently, and returns how they ended.
+    /// Sends `count` requests, up to `depth` of them concurrently, and returns their results.
     fn run(&mut self, count: u64, depth: usize, spec: RequestSpec) -> Vec<Ended> {
         self.ended.clear();
         let mut numbers = 0..count;
@@ -481,7 +483,7 @@ impl Memory {
     }
 }
 
-/// Requests that end in an error.
+/// Returns the requests that failed.
 fn failed(ended: &[Ended]) -> Vec<&Ended> {
     ended.iter().filter(|ended| ended.result.is_err()).collect()
 }

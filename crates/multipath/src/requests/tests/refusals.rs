@@ -1,4 +1,4 @@
-//! Requests that the unit does not take now, or not through this port.
+//! Requests that the unit refuses at present, or refuses through one port.
 
 use super::*;
 
@@ -34,7 +34,8 @@ fn a_request_that_pauses_keeps_its_place() {
     assert_eq!(world.attempts(first).len(), 1, "who has waited goes first");
 }
 
-/// One path answers nothing, and the unit has just refused a request over the other one. That passes by time alone.
+/// One path answers nothing, and the unit has just refused a request over the other one. That path is free
+/// again by time alone.
 #[test]
 fn requests_take_a_path_again_when_it_is_not_held_up_any_more() {
     let mut world = World::new(limits(), &[]);
@@ -68,13 +69,13 @@ fn a_port_that_refuses_is_left_for_one_that_serves() {
     world.end(attempt, End::Port(AccessState::Standby));
     assert!(world.in_flight.is_empty(), "none serves the unit");
     assert!(world.others.contains(&Output::PortNeeded));
-    // A port that is found in another state may take it immediately.
+    // A port that has changed its state may accept it immediately.
     world.requests.set_access([(path, Access::UNKNOWN)], world.now);
     world.drain();
     assert_eq!(world.only(request).1, path);
 }
 
-/// A port is found in another state by the request of one caller: the others that pause need not find that out by themselves.
+/// One request finds that a port has changed its state, which ends the pauses of the others.
 #[test]
 fn a_port_that_refuses_one_request_ends_the_pauses_of_the_others() {
     let mut world = World::new(limits(), &[A]);
@@ -108,13 +109,13 @@ fn refuse_until_it_fails(world: &mut World, request: RequestId) -> Duration {
     world.now - begun
 }
 
-/// Otherwise each of many requests would wait for as long as all before it together.
+/// Otherwise each of many requests would wait as long as all before it together.
 #[test]
 fn the_time_limit_of_retries_counts_from_the_request_while_the_unit_takes_none() {
     let mut world = World::new(limits(), &[]);
     world.requests.add_path(A, Credit { bytes: u64::MAX, requests: 1 }, world.now);
     let [first, second] = [(); 2].map(|()| world.submit(READ));
-    // Its caller waits for memory until the first one has failed.
+    // Its caller waits for memory until the first request has failed.
     let asked = world.now;
     let most = world.requests.limits.retry_timeout;
     let time = refuse_until_it_fails(&mut world, first);
@@ -124,10 +125,10 @@ fn the_time_limit_of_retries_counts_from_the_request_while_the_unit_takes_none()
     world.requests.admitted(third, world.now);
     world.drain();
     assert!(refuse_until_it_fails(&mut world, third) < most / 10);
-    // One that is asked for now has the whole time.
+    // A new request has the whole time.
     let fourth = world.submit(READ);
     assert!(refuse_until_it_fails(&mut world, fourth) > most / 2);
-    // Where the unit takes others meanwhile, it was not the unit that was waited for.
+    // If the unit accepts other requests meanwhile, the wait was not caused by the unit.
     let taken = world.submit(READ);
     let (attempt, _) = world.only(taken);
     world.end(attempt, End::Good);

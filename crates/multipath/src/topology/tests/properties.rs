@@ -1,4 +1,4 @@
-//! Whatever the facts are.
+//! Properties that hold for any facts.
 
 use super::*;
 
@@ -10,7 +10,8 @@ struct World {
     max: u32,
     count: Count,
     flags: [bool; 4],
-    /// Seconds before now at which each portal was tried, and sessions that were closed there.
+    /// Seconds since the last try at each portal, and numbers of sessions that were closed there and that
+    /// return.
     records: Vec<(Option<u64>, u32, u32)>,
     uneven: Option<u64>,
     calm: Option<u64>,
@@ -96,7 +97,7 @@ impl World {
         }
     }
 
-    /// The topology, the states of the ports, and the time.
+    /// Returns the topology, the states of the ports, and the time.
     fn build(&self) -> (Topology, PortGroups, Instant) {
         let (mut groups, begun) = two_portals([0, 0]);
         if self.flags[3] {
@@ -122,7 +123,7 @@ impl World {
         (topology, groups, now)
     }
 
-    /// Each portal has the group of its number.
+    /// Returns the states of the port groups. Each portal has the group of its number.
     fn port_groups(&self, now: Instant) -> PortGroups {
         let mut groups = PortGroups::new(true, BackOff::new(SECOND, SECOND), now);
         for (portal, port) in (0u16..).zip(&self.ports) {
@@ -162,7 +163,7 @@ proptest! {
         let before = topology.opening.len();
         let changes = topology.poll(&world.situation(), &groups, now);
 
-        // Never more than the maximum, but for what takes the place of others.
+        // Never more than the maximum, except for sessions that replace others.
         let there = world.sessions.len() + before;
         let lost = changes.open.iter().filter(|open| matches!(open.why, Why::Lost(_))).count();
         let further = changes.open.iter().filter(|open| {
@@ -174,7 +175,7 @@ proptest! {
         prop_assert!(of(Why::Better) <= MAX_MOVES && of(Why::Spread) <= 1);
         prop_assert!(of(Why::Need) <= world.ports.len());
 
-        // One login under each name, and one at a time at a portal that is tried alone.
+        // One login per ISID, and one try at a time at a portal that is tried alone.
         let mut names = Vec::new();
         for open in &topology.opening {
             if let Why::Lost(isid) = open.why {
@@ -183,17 +184,17 @@ proptest! {
             }
         }
 
-        // One session that works stays.
+        // One working session stays.
         let is_closed = |path: PathId| changes.close.iter().any(|(it, _)| *it == path);
         if !changes.close.is_empty() {
             prop_assert!(world.sessions.iter().any(|it| works(it) && !is_closed(it.path)));
         }
 
-        // Each session to open has a portal, and the next question is later.
+        // Each session to open has a portal, and the next poll is later.
         prop_assert!(changes.open.iter().all(|open| !open.portals.is_empty()));
         prop_assert!(changes.again.is_none_or(|again| again > now));
 
-        // Once the changes are made, nothing is left to do.
+        // After the changes, nothing is left to do.
         let mut sessions = world.sessions.clone();
         for session in sessions.iter_mut().filter(|it| is_closed(it.path)) {
             session.state = SessionState::Closing;

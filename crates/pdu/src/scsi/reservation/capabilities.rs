@@ -8,19 +8,19 @@ use crate::scsi::fields::Fields;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct ReservationCapabilities {
-    /// CRH: RESERVE and RELEASE of SPC-2 get along with persistent reservations.
+    /// CRH: RESERVE and RELEASE of SPC-2 are compatible with persistent reservations.
     pub compatible_reservation_handling: bool,
     /// SIP_C: a registration can name other nexuses (SPEC_I_PT).
     pub specify_initiator_ports: bool,
-    /// ATP_C: a registration can hold for all ports of the target (ALL_TG_PT).
+    /// ATP_C: a registration can apply to all ports of the target (ALL_TG_PT).
     pub all_target_ports: bool,
-    /// PTPL_C: registrations can outlast a loss of power (APTPL).
+    /// PTPL_C: registrations can survive a loss of power (APTPL).
     pub persist_through_power_loss: bool,
-    /// PTPL_A: those that there are now do.
+    /// PTPL_A: the present registrations survive a loss of power.
     pub persist_through_power_loss_activated: bool,
-    /// ALLOW COMMANDS: what the unit takes in spite of a reservation, 0 to 7; 0 is not reported.
+    /// ALLOW COMMANDS: the commands that the unit takes in spite of a reservation, 0 to 7; 0 is not reported.
     pub allow_commands: u8,
-    /// PERSISTENT RESERVATION TYPE MASK, if the unit gives one (TMV).
+    /// PERSISTENT RESERVATION TYPE MASK, if the unit reports one (TMV).
     type_mask: Option<[u8; 2]>,
 }
 
@@ -28,7 +28,7 @@ impl ReservationCapabilities {
     /// The allocation length that fetches every field here, bytes.
     pub const LEN: u16 = 8;
 
-    /// Reads the parameter data; what a shorter answer lacks is not reported.
+    /// Reads the parameter data; fields that a shorter answer lacks count as not reported.
     ///
     /// # Errors
     ///
@@ -36,7 +36,7 @@ impl ReservationCapabilities {
     pub fn decode(data: &[u8]) -> Result<Self, FormatError> {
         let fields = Fields::new(data, "REPORT CAPABILITIES data", 4)?;
         let fields = fields.cut(usize::from(fields.u16(0)).max(4));
-        // A mask of nothing is one that the answer lacks: a unit without any type has no such command.
+        // An empty mask means that the answer lacks it: a unit without any type does not have this command.
         let mask = Some(fields.array(4)).filter(|mask| fields.bit(3, 0x80) && *mask != [0; 2]);
         Ok(Self {
             compatible_reservation_handling: fields.bit(2, 0x10),
@@ -49,7 +49,7 @@ impl ReservationCapabilities {
         })
     }
 
-    /// Whether the unit can be reserved so, `None` where it does not say.
+    /// Returns whether the unit supports a type of reservation; `None` if it does not report that.
     pub fn supports(&self, reservation_type: ReservationType) -> Option<bool> {
         let [first, second] = self.type_mask?;
         Some(match reservation_type {

@@ -26,9 +26,10 @@ pub struct Registrant {
     pub key: ReservationKey,
     /// The reservation, if this nexus holds it (R_HOLDER).
     pub holds: Option<Reservation>,
-    /// ALL_TG_PT: the registration holds for all ports of the target.
+    /// ALL_TG_PT: the registration applies to all ports of the target.
     pub all_target_ports: bool,
-    /// RELATIVE TARGET PORT IDENTIFIER: the port of the nexus; without meaning where it holds for all.
+    /// RELATIVE TARGET PORT IDENTIFIER: the port of the nexus; without meaning if the registration applies to all
+    /// ports.
     pub relative_target_port: u16,
     /// The initiator port of the nexus.
     pub initiator_port: TransportId,
@@ -38,7 +39,7 @@ impl FullStatus {
     /// Length of the header before the registrations, bytes.
     pub const HEADER_LEN: usize = 8;
 
-    /// Reads the parameter data; a registration that is cut, and what lies behind it, is left out.
+    /// Reads the parameter data; a registration that is cut, and everything after it, is left out.
     ///
     /// # Errors
     ///
@@ -58,14 +59,14 @@ impl FullStatus {
         Ok(Self { generation: fields.u32(0), registrants, additional_length, truncated })
     }
 
-    /// Whether there is more than the answer holds: ask again with
-    /// [`allocation_length`](Self::allocation_length). It stays so where the device counts wrongly.
+    /// Returns whether there is more than the answer holds: ask again with
+    /// [`allocation_length`](Self::allocation_length). This stays so if the device counts wrongly.
     pub const fn is_truncated(&self) -> bool {
         self.truncated
     }
 
-    /// The allocation length that the whole answer takes, bytes; as many as the command can ask for,
-    /// where there are more.
+    /// The allocation length that the whole answer takes, bytes, limited to the most that the command can ask
+    /// for.
     pub fn allocation_length(&self) -> u16 {
         u16::try_from(self.additional_length.saturating_add(8)).unwrap_or(u16::MAX)
     }
@@ -79,7 +80,7 @@ const HOLDER: u8 = 0x01;
 const DESCRIPTOR_LEN: usize = 24;
 
 impl Registrant {
-    /// The first registration of a list and what lies behind it.
+    /// The first registration of a list, and the rest of the list.
     fn decode(list: &[u8]) -> Option<(Self, &[u8])> {
         let fields = Fields::new(list, "full status descriptor", DESCRIPTOR_LEN).ok()?;
         let transport_id_len = to_usize(fields.u32(20));

@@ -18,7 +18,7 @@ pub struct HeldReservation {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub struct Reservation {
-    /// The key of the holder; none where all registrants hold it.
+    /// The key of the holder; none if all registrants hold it.
     pub key: ReservationKey,
     /// The type of the reservation: the access that it permits.
     pub reservation_type: ReservationType,
@@ -34,8 +34,8 @@ impl HeldReservation {
     ///
     /// # Errors
     ///
-    /// [`FormatError::TooShort`] below eight bytes, or below 24 where there is a reservation: a part of one says
-    /// nothing. [`FormatError::Field`] for a length that is neither nothing nor a reservation.
+    /// [`FormatError::TooShort`] below eight bytes, or below 24 if there is a reservation: a part of one is
+    /// useless. [`FormatError::Field`] for a length that is neither zero nor that of a reservation.
     pub fn decode(data: &[u8]) -> Result<Self, FormatError> {
         const FORMAT: &str = "READ RESERVATION data";
         let fields = Fields::new(data, FORMAT, 8)?;

@@ -1,4 +1,4 @@
-//! Reservation keys: what a nexus is registered by (SPC-4 §5.13.1).
+//! Reservation keys: the keys under which nexuses are registered (SPC-4 §5.13.1).
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,8 +6,8 @@ use thiserror::Error;
 
 /// The key of a registration: eight bytes that mean nothing to the unit (SPC-4 §5.13.1).
 ///
-/// Several nexuses may share one key, as all those of a host do that is to be fenced as a whole. Zero is no key:
-/// it stands for "not registered".
+/// Several nexuses may share one key: for example all nexuses of a host that is to be fenced as a whole. Zero is
+/// no key: it stands for "not registered".
 ///
 /// ```
 /// use iscsi_pdu::scsi::reservation::ReservationKey;
@@ -26,17 +26,17 @@ pub struct ReservationKey(pub u64);
 pub struct InvalidReservationKey(String);
 
 impl ReservationKey {
-    /// No key: the nexus is not registered, or shall not be.
+    /// No key: the nexus is not registered, or should not be.
     pub const NONE: Self = Self(0);
 
-    /// Whether this is no key.
+    /// Returns whether this is zero, which is no key.
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
 }
 
 impl fmt::Display for ReservationKey {
-    /// All sixteen digits behind `0x`.
+    /// All sixteen digits after `0x`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#018x}", self.0)
     }
@@ -45,7 +45,7 @@ impl fmt::Display for ReservationKey {
 impl FromStr for ReservationKey {
     type Err = InvalidReservationKey;
 
-    /// Takes 1 to 16 hexadecimal digits behind `0x`.
+    /// Takes 1 to 16 hexadecimal digits after `0x`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
         digits

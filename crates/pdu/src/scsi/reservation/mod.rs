@@ -6,14 +6,14 @@
 //!
 //! | File | Noun |
 //! |---|---|
-//! | `key` | [`ReservationKey`]: what a nexus is registered by |
-//! | `reservation_type` | [`ReservationType`]: who may do what while the unit is reserved |
-//! | `reserve_in` | [`PersistentReserveIn`]: what is asked |
+//! | `key` | [`ReservationKey`]: the key of a registration |
+//! | `reservation_type` | [`ReservationType`]: the access of each nexus while the unit is reserved |
+//! | `reserve_in` | [`PersistentReserveIn`]: the queries |
 //! | `registered_keys` | [`RegisteredKeys`]: READ KEYS |
 //! | `held` | [`HeldReservation`]: READ RESERVATION |
 //! | `capabilities` | [`ReservationCapabilities`]: REPORT CAPABILITIES |
 //! | `full_status`, `transport_id` | [`FullStatus`], [`TransportId`]: READ FULL STATUS |
-//! | `reserve_out` | [`PersistentReserveOut`]: what is changed |
+//! | `reserve_out` | [`PersistentReserveOut`]: the changes |
 
 mod capabilities;
 mod full_status;

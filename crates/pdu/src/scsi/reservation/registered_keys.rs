@@ -8,9 +8,9 @@ use crate::scsi::fields::{Fields, to_usize};
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct RegisteredKeys {
-    /// PRGENERATION: counts what PERSISTENT RESERVE OUT has changed of the registrations, modulo 2^32.
+    /// PRGENERATION: counts the changes of registrations by PERSISTENT RESERVE OUT, modulo 2^32.
     pub generation: u32,
-    /// A key for each registration; one that several nexuses share comes as often.
+    /// One key for each registration; a key that several nexuses share occurs several times.
     pub keys: Vec<ReservationKey>,
     /// ADDITIONAL LENGTH: bytes of all keys, whether they fit into the answer or not.
     pub additional_length: u32,
@@ -33,19 +33,19 @@ impl RegisteredKeys {
         Ok(Self { generation: fields.u32(0), keys, additional_length })
     }
 
-    /// Whether there are more keys than the answer holds: ask again with
+    /// Returns whether there are more keys than the answer holds: ask again with
     /// [`allocation_length`](Self::allocation_length).
     pub fn is_truncated(&self) -> bool {
         self.keys.len() < to_usize(self.additional_length) / 8
     }
 
-    /// The allocation length that the whole answer takes, bytes; as many as the command can ask for,
-    /// where there are more.
+    /// The allocation length that the whole answer takes, bytes, limited to the most that the command can ask
+    /// for.
     pub fn allocation_length(&self) -> u16 {
         u16::try_from(self.additional_length.saturating_add(8)).unwrap_or(u16::MAX)
     }
 
-    /// Whether a nexus is registered by the key.
+    /// Returns whether a nexus is registered with the key.
     pub fn contains(&self, key: ReservationKey) -> bool {
         self.keys.contains(&key)
     }

@@ -5,17 +5,17 @@ use std::fmt;
 /// Types of a reservation: the access that other nexuses have (SPC-4 §6.15.3.4).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum ReservationType {
-    /// 1h: the holder alone writes, everyone reads.
+    /// 1h: only the holder writes, all nexuses read.
     WriteExclusive,
-    /// 3h: the holder alone reads and writes.
+    /// 3h: only the holder reads and writes.
     ExclusiveAccess,
-    /// 5h: those who have registered write, everyone reads; one of them holds it.
+    /// 5h: registrants write, all nexuses read; one registrant holds the reservation.
     WriteExclusiveRegistrantsOnly,
-    /// 6h: those who have registered read and write; one of them holds it.
+    /// 6h: registrants read and write; one of them holds the reservation.
     ExclusiveAccessRegistrantsOnly,
-    /// 7h: those who have registered write, everyone reads; all of them hold it.
+    /// 7h: registrants write, all nexuses read; all registrants hold the reservation.
     WriteExclusiveAllRegistrants,
-    /// 8h: those who have registered read and write; all of them hold it.
+    /// 8h: registrants read and write; all of them hold the reservation.
     ExclusiveAccessAllRegistrants,
     /// An obsolete or reserved code: 0, 2, 4, 9 to 15.
     Reserved(u8),
@@ -58,7 +58,7 @@ impl ReservationType {
         }
     }
 
-    /// Whether everyone who has registered may do what the holder may.
+    /// Returns whether every registrant may do what the holder may do.
     pub const fn admits_registrants(self) -> bool {
         matches!(
             self,

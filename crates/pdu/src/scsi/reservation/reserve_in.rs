@@ -1,4 +1,4 @@
-//! PERSISTENT RESERVE IN: what is asked about registrations and reservations (SPC-4 §6.15).
+//! PERSISTENT RESERVE IN: queries about registrations and reservations (SPC-4 §6.15).
 
 use crate::scsi::{Cdb, operation};
 
@@ -9,7 +9,7 @@ pub enum PersistentReserveIn {
     ReadKeys,
     /// 01h: the reservation, if there is one; answered by [`HeldReservation`](super::HeldReservation).
     ReadReservation,
-    /// 02h: what the unit can do; answered by
+    /// 02h: the capabilities of the unit; answered by
     /// [`ReservationCapabilities`](super::ReservationCapabilities).
     ReportCapabilities,
     /// 03h: each registration with its nexus; answered by [`FullStatus`](super::FullStatus).

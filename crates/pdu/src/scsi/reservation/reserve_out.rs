@@ -1,4 +1,4 @@
-//! PERSISTENT RESERVE OUT: registrations and reservations that change (SPC-4 §6.16).
+//! PERSISTENT RESERVE OUT: changes of registrations and reservations (SPC-4 §6.16).
 
 use super::{ReservationKey, ReservationType};
 use crate::scsi::{Cdb, operation};
@@ -6,8 +6,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 /// Service actions of PERSISTENT RESERVE OUT (SPC-4 §6.16).
 ///
-/// Each speaks for the nexus that it comes over. Registrations of other nexuses (SPEC_I_PT), and moving a
-/// reservation to one, have no form here.
+/// Each acts for the nexus over which it is sent. Registrations of other nexuses (SPEC_I_PT), and moving a
+/// reservation to one, are not supported.
 ///
 /// ```
 /// use iscsi_pdu::scsi::reservation::{PersistentReserveOut, ReservationKey};
@@ -25,32 +25,32 @@ use bytes::{BufMut, Bytes, BytesMut};
 pub enum PersistentReserveOut {
     /// 00h: registers the nexus, gives it another key, or ends its registration.
     Register {
-        /// The key that it has, none if it is not registered; another one is a conflict.
+        /// The key that the nexus has, none if it is not registered; another one is a conflict.
         key: ReservationKey,
-        /// The key that it shall have, none to end the registration.
+        /// The new key of the nexus, none to end the registration.
         new_key: ReservationKey,
-        /// APTPL: the registrations outlast a loss of power.
+        /// APTPL: the registrations survive a loss of power.
         persist_through_power_loss: bool,
-        /// ALL_TG_PT: the registration holds for all ports of the target.
+        /// ALL_TG_PT: the registration applies to all ports of the target.
         all_target_ports: bool,
     },
-    /// 06h: the same, whatever key it has.
+    /// 06h: registers the nexus, gives it another key, or ends its registration, whatever key it has.
     RegisterAndIgnoreExistingKey {
-        /// The key that it shall have, none to end the registration.
+        /// The new key of the nexus, none to end the registration.
         new_key: ReservationKey,
-        /// APTPL: the registrations outlast a loss of power.
+        /// APTPL: the registrations survive a loss of power.
         persist_through_power_loss: bool,
-        /// ALL_TG_PT: the registration holds for all ports of the target.
+        /// ALL_TG_PT: the registration applies to all ports of the target.
         all_target_ports: bool,
     },
     /// 01h: reserves the unit.
     Reserve {
         /// The key of the nexus.
         key: ReservationKey,
-        /// The type of the reservation from then on.
+        /// The type of the new reservation.
         reservation_type: ReservationType,
     },
-    /// 02h: gives the reservation up that the nexus holds.
+    /// 02h: releases the reservation that the nexus holds.
     Release {
         /// The key of the nexus.
         key: ReservationKey,
@@ -66,13 +66,14 @@ pub enum PersistentReserveOut {
     Preempt {
         /// The key of the nexus.
         key: ReservationKey,
-        /// The key of those that lose their registration; none, where all registrants hold the
-        /// reservation, for all others.
+        /// The key of the registrations to remove. If all registrants hold the reservation, no key means all
+        /// other registrations.
         victim: ReservationKey,
-        /// The type of the reservation from then on, if it is taken over.
+        /// The type of the new reservation, if it is taken over.
         reservation_type: ReservationType,
     },
-    /// 05h: the same, and ends the commands that came over their nexuses.
+    /// 05h: does what [`Preempt`](Self::Preempt) does, and ends the commands of the nexuses whose registrations
+    /// it removes.
     PreemptAndAbort {
         /// The key of this nexus, as in [`Preempt`](Self::Preempt).
         key: ReservationKey,
@@ -89,7 +90,7 @@ const ALL_TARGET_PORTS: u8 = 0x04;
 const PERSIST_THROUGH_POWER_LOSS: u8 = 0x01;
 
 impl PersistentReserveOut {
-    /// The length of the parameter list, bytes: it is that of every form but those that are not here.
+    /// The length of the parameter list, bytes, for all forms that are supported here.
     pub const PARAMETER_LIST_LENGTH: u32 = 24;
 
     /// The command. Its parameter list is [`encode`](Self::encode).

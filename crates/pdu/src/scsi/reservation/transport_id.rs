@@ -15,7 +15,7 @@ pub enum TransportId {
     Iscsi {
         /// The initiator's name; bytes outside printable ASCII are `\x81` and the like.
         name: String,
-        /// The ISID, in hexadecimal digits as they came; `None` where the whole initiator is meant.
+        /// The ISID, in hexadecimal digits as they came; `None` if the whole initiator is meant.
         isid: Option<String>,
     },
     /// Another transport, or nothing that can be read.
@@ -31,7 +31,7 @@ pub enum TransportId {
 const ISCSI: u8 = 0x5;
 /// FORMAT CODE of a name with an ISID, in the high bits of byte 0.
 const WITH_ISID: u8 = 0b01;
-/// What stands between name and ISID.
+/// The separator of name and ISID.
 const SEPARATOR: &str = ",i,0x";
 
 impl TransportId {
@@ -44,7 +44,7 @@ impl TransportId {
         Some(Isid::from_bytes(isid))
     }
 
-    /// Reads the whole of one; what cannot be read is kept as bytes.
+    /// Reads a whole TransportID. If it cannot be read, its bytes are kept.
     pub(super) fn decode(bytes: &[u8]) -> Self {
         let first = bytes.first().copied().unwrap_or_default();
         let other = Self::Other { protocol: first & 0x0f, bytes: bytes.to_vec() };

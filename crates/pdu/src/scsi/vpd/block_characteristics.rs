@@ -1,4 +1,4 @@
-//! Page B1: what the medium is like (SBC-3 §6.5).
+//! Page B1: properties of the medium (SBC-3 §6.5).
 
 use super::page::page;
 use crate::scsi::FormatError;
@@ -6,11 +6,11 @@ use crate::scsi::FormatError;
 /// The rotation rate of the medium (SBC-3 §6.5).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum MediumRotationRate {
-    /// The device does not say.
+    /// The device does not report it.
     NotReported,
     /// The medium does not rotate: flash, memory.
     NonRotating,
-    /// Turns a minute, 1025 to 65534.
+    /// Revolutions per minute, 1025 to 65534.
     PerMinute(u16),
     /// A reserved code.
     Reserved(u16),
@@ -35,7 +35,7 @@ pub struct BlockDeviceCharacteristics {
     pub medium_rotation_rate: MediumRotationRate,
     /// NOMINAL FORM FACTOR, 0 to 15; 0 if not reported.
     pub nominal_form_factor: u8,
-    /// FUAB: the device reads FUA and SYNCHRONIZE CACHE as SBC-2 did, to the medium itself and not
+    /// FUAB: the device interprets FUA and SYNCHRONIZE CACHE as in SBC-2: data go to the medium itself, and not
     /// only to a cache that survives a loss of power.
     pub fuab: bool,
     /// ZONED: 0 not reported, 1 host aware, 2 device managed.

@@ -13,7 +13,7 @@ pub struct BlockLimits {
     pub maximum_compare_and_write_length: u8,
     /// Transfers of a multiple of this are fast.
     pub optimal_transfer_length_granularity: Option<u16>,
-    /// The most blocks that READ, WRITE and their kin may transfer; `None` for no limit reported.
+    /// The most blocks that READ, WRITE and similar commands may transfer; `None` for no limit reported.
     pub maximum_transfer_length: Option<u32>,
     /// Transfers of more than this are slower.
     pub optimal_transfer_length: Option<u32>,
@@ -35,7 +35,7 @@ impl BlockLimits {
     /// The page's code.
     pub const PAGE: u8 = 0xb0;
 
-    /// Reads the page; devices of the time before thin provisioning send 16 bytes of it.
+    /// Reads the page; devices older than thin provisioning send 16 bytes of it.
     ///
     /// # Errors
     ///

@@ -5,7 +5,7 @@ use crate::scsi::FormatError;
 use crate::scsi::fields::{text_of, utf8_of};
 use std::fmt;
 
-/// Device Identification: every name that leads to the unit (SPC-4 §7.8).
+/// Device Identification: all names of the unit, and of its port and target (SPC-4 §7.8).
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct DeviceIdentification {
@@ -15,8 +15,8 @@ pub struct DeviceIdentification {
 
 /// One name (SPC-4 §7.8, designation descriptor).
 ///
-/// Displays as administrators write it: `naa.6001405...`, `eui.0025...`, `t10.LIO-ORG ...`, a SCSI
-/// name string as it is, and a word with a number for the rest.
+/// Displays as administrators write it: `naa.6001405...`, `eui.0025...`, `t10.LIO-ORG ...`, a SCSI name string as
+/// it is, and a keyword with a number for other types.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub struct Designator {
@@ -56,12 +56,12 @@ pub enum CodeSet {
     Reserved(u8),
 }
 
-/// The format of a designator, and with it who makes it unique.
+/// The format of a designator, and the authority that makes it unique.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum DesignatorType {
     /// The vendor alone; two devices may share one.
     VendorSpecific,
-    /// T10's list of vendors, then the vendor.
+    /// T10 by its list of vendors, and the vendor after that.
     T10VendorId,
     /// EUI-64 in 8, 12 or 16 bytes.
     Eui64,
@@ -73,7 +73,7 @@ pub enum DesignatorType {
     TargetPortGroup,
     /// The number of a group of logical units.
     LogicalUnitGroup,
-    /// A hash, where nothing better is known.
+    /// A hash, if there is no better name.
     Md5LogicalUnit,
     /// A text such as an iSCSI name.
     ScsiNameString,
@@ -117,14 +117,14 @@ impl DeviceIdentification {
         best.map(|(_, name)| name)
     }
 
-    /// Whether the unit has a registered NAA name, which no other goes before: what the beginning of
-    /// a long page says is enough then.
+    /// Returns whether the unit has a registered NAA name, which is preferred to all others. Then the beginning
+    /// of a long page is enough.
     pub fn has_registered_name(&self) -> bool {
         self.designators.iter().any(|name| name.rank() == Some(REGISTERED))
     }
 
-    /// The relative target port identifier of the port that the answer came through, which REPORT TARGET
-    /// PORT GROUPS calls it by (SPC-4 §7.8.6.7).
+    /// The relative target port identifier of the port that the answer came through, as in REPORT TARGET PORT
+    /// GROUPS (SPC-4 §7.8.6.7).
     pub fn relative_target_port(&self) -> Option<u16> {
         self.number_of_port(DesignatorType::RelativeTargetPort)
     }
@@ -145,7 +145,7 @@ impl DeviceIdentification {
     }
 }
 
-/// The rank of a name that no other goes before.
+/// The rank of the names that are preferred to all others.
 const REGISTERED: u8 = 0;
 /// The last rank of names that are unique in the world.
 const UNIQUE: u8 = 3;
@@ -155,7 +155,7 @@ const NUMBER_LEN: usize = 4;
 const VENDOR_LEN: usize = 8;
 
 impl Designator {
-    /// The first designator of a list and what lies behind it.
+    /// The first designator of a list, and the rest of the list.
     fn decode(list: &[u8]) -> Option<(Self, &[u8])> {
         let (&[code_set, kind, _, len], rest) = list.split_first_chunk()?;
         let (bytes, rest) = rest.split_at_checked(usize::from(len))?;
@@ -168,8 +168,8 @@ impl Designator {
         Some((designator, rest))
     }
 
-    /// How far down the list of preferences a name of the logical unit is; `None` for a name of
-    /// something else, and for one that tells units of a group not apart.
+    /// The place of a name of the logical unit in the order of preference; `None` for a name of something else,
+    /// and for one that does not distinguish units.
     fn rank(&self) -> Option<u8> {
         if self.association != Association::LogicalUnit || self.is_empty() {
             return None;
@@ -191,14 +191,14 @@ impl Designator {
         }
     }
 
-    /// Whether no other unit in the world has this name: NAA, EUI-64, UUID or SCSI name string of the unit. A locally
-    /// assigned NAA, and a name of the vendor's own, may be given twice; so may a name of company 0, which is assigned
-    /// to no vendor: every tgt uses it, and numbers its units from 1.
+    /// Returns whether no other unit in the world has this name: NAA, EUI-64, UUID or SCSI name string of the
+    /// unit. A locally assigned NAA, and a name of the vendor's own, may be given twice; so may a name of
+    /// company 0, which is assigned to no vendor: every tgt uses it, and numbers its units from 1.
     pub fn is_unique(&self) -> bool {
         self.rank().is_some_and(|rank| rank <= UNIQUE) && self.has_company()
     }
 
-    /// Whether a name that is made of the number of a company has that of one.
+    /// Returns whether a name that contains the number of a company contains one other than 0.
     fn has_company(&self) -> bool {
         let company = match (self.designator_type, self.bytes.as_slice()) {
             // The number lies across half bytes (SPC-4 §7.8.6.6.3, §7.8.6.6.5).
@@ -218,15 +218,15 @@ impl Designator {
         company.iter().any(|byte| *byte != 0)
     }
 
-    /// Whether there is nothing in it that could tell one unit from another: bytes of nothing but
-    /// padding, or the vendor alone, which is what LIO says of a unit without a serial number.
+    /// Returns whether it contains nothing that could distinguish units: only padding, or only the vendor, as LIO
+    /// reports it for a unit without a serial number.
     fn is_empty(&self) -> bool {
         let is_t10 = self.designator_type == DesignatorType::T10VendorId;
         let own = self.bytes.get(if is_t10 { VENDOR_LEN } else { 0 }..).unwrap_or_default();
         own.iter().all(|byte| matches!(byte, 0 | b' '))
     }
 
-    /// NAA 3h: unique only where one administrator rules.
+    /// NAA 3h: unique only within one administration.
     fn is_locally_assigned_naa(&self) -> bool {
         self.bytes.first().is_some_and(|first| first >> 4 == 3)
     }
@@ -254,7 +254,7 @@ impl Designator {
         }
     }
 
-    /// The 16 bytes behind the two of the header, in groups (SPC-5, RFC 9562).
+    /// The 16 bytes after the two of the header, in groups (SPC-5, RFC 9562).
     fn write_uuid(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("uuid.")?;
         let uuid = self.bytes.get(2..).unwrap_or_default();

@@ -6,7 +6,7 @@
 //! | 80 | [`UnitSerialNumber`] | the vendor's serial number |
 //! | 83 | [`DeviceIdentification`] | world wide names of unit, port and target |
 //! | B0 | [`BlockLimits`] | how much one command may do |
-//! | B1 | [`BlockDeviceCharacteristics`] | what the medium is like |
+//! | B1 | [`BlockDeviceCharacteristics`] | properties of the medium |
 //! | B2 | [`LogicalBlockProvisioning`] | how blocks are deallocated |
 //!
 //! Ask for a page only if page 00 lists it: some devices answer for a page they do not have with

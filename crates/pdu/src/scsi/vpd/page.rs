@@ -1,4 +1,4 @@
-//! What all pages have in common (SPC-4 §7.8.2).
+//! The common format of all pages (SPC-4 §7.8.2).
 
 use crate::scsi::error::FormatError;
 use crate::scsi::fields::Fields;

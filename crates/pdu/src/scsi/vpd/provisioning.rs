@@ -3,12 +3,12 @@
 use super::page::page;
 use crate::scsi::FormatError;
 
-/// Whether the unit has a place for every block (SBC-3 §4.7).
+/// Whether the unit has space for every block (SBC-3 §4.7).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ProvisioningType {
-    /// The device does not say, or every block has its place.
+    /// The device does not report it, or every block has its space.
     NotReported,
-    /// Resource provisioned: enough places for all blocks, though not bound to them.
+    /// Resource provisioned: enough space for all blocks, but not assigned to them.
     Resource,
     /// Thin provisioned: a write may find no space.
     Thin,
@@ -43,7 +43,7 @@ pub struct LogicalBlockProvisioning {
     pub unmapped_reads_zeros: bool,
     /// ANC_SUP: blocks can be anchored.
     pub anchor: bool,
-    /// Whether the unit has a place for every block.
+    /// Whether the unit has space for every block.
     pub provisioning_type: ProvisioningType,
 }
 

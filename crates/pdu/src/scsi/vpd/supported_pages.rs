@@ -7,7 +7,7 @@ use crate::scsi::FormatError;
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct SupportedPages {
-    /// The page codes in the order they came, which the standard wants to rise.
+    /// The page codes in the order they came; the standard demands rising order.
     pub pages: Vec<u8>,
 }
 
@@ -25,7 +25,7 @@ impl SupportedPages {
         Ok(Self { pages: page.tail(HEADER_LEN).to_vec() })
     }
 
-    /// Whether the device has a page.
+    /// Returns whether the device has a page.
     pub fn contains(&self, page: u8) -> bool {
         self.pages.contains(&page)
     }

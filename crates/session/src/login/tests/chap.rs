@@ -19,7 +19,7 @@ pub(super) fn digest(number: u8, identifier: u8, secret: &str, challenge: &[u8])
     }
 }
 
-/// The initiator's own challenge, as the outstanding request says it.
+/// The initiator's own challenge, from the outstanding request.
 pub(super) struct Asked {
     pub(super) identifier: u8,
     pub(super) challenge: Vec<u8>,
@@ -40,7 +40,7 @@ impl Asked {
     }
 }
 
-/// Up to the response of the initiator to `CHAP_I=identifier CHAP_C=challenge`.
+/// Runs the login up to the response of the initiator to `CHAP_I=identifier CHAP_C=challenge`.
 pub(super) fn challenge(rig: &mut Rig, number: u8, identifier: &str, challenge: &str) {
     assert_eq!(rig.stage(), (Stage::SecurityNegotiation, false));
     rig.reply("AuthMethod=CHAP").unwrap();
@@ -49,7 +49,7 @@ pub(super) fn challenge(rig: &mut Rig, number: u8, identifier: &str, challenge: 
     rig.reply(&text).unwrap();
 }
 
-/// A whole authentication with the first algorithm offered, checked from the target's side.
+/// Runs a whole authentication with the first algorithm offered, checked from the target's side.
 pub(super) fn authenticate(rig: &mut Rig) {
     let number = rig.config.chap.as_ref().unwrap().algorithms[0].number();
     authenticate_with(rig, number);
@@ -65,7 +65,7 @@ fn authenticate_with(rig: &mut Rig, number: u8) {
     assert_eq!(rig.stage(), (Stage::OperationalNegotiation, true));
 }
 
-/// CHP-02: name and response in one request, and this is the one that proposes the next stage.
+/// CHP-02: name and response are in one request, and this request proposes the next stage.
 fn check_response(rig: &Rig, number: u8, identifier: u8, challenge: &[u8]) {
     assert_eq!(rig.stage(), (Stage::SecurityNegotiation, true));
     assert_eq!(rig.request.next_stage, Stage::OperationalNegotiation);
@@ -143,8 +143,8 @@ fn unh_3_1_and_3_2_challenge_lengths_and_forms() {
     }
 }
 
-/// UNH CHAP 2.4 to 2.6, 3.6.1, 3.6.2: the same identifier and challenge twice, side by side and one
-/// after the other, and the initiator's own identifier coming back, are no faults.
+/// UNH CHAP 2.4 to 2.6, 3.6.1, 3.6.2: the same identifier and challenge twice, concurrently and one after the
+/// other, and the initiator's own identifier sent back, are no faults.
 #[test]
 fn unh_2_4_and_3_6_repeated_identifiers_and_challenges() {
     let config = with_mutual_chap(normal());
@@ -180,14 +180,14 @@ fn chp_08_own_challenges() {
         challenge(&mut second, number, "1", "0x42");
         assert_ne!(Asked::of(&second).challenge, ours);
     }
-    // The target happens to pick what the source of randomness would say next.
+    // The target happens to pick the bytes that the source of randomness returns next.
     let mut rig = Rig::new(config);
     let next = encode_hex(&(2..18).collect::<Vec<u8>>());
     challenge(&mut rig, 5, "1", &next);
     assert_ne!(rig.value("CHAP_C"), next);
 }
 
-/// UNH CHAP 4.1 to 4.3, 4.6 to 4.8: unless a name is configured, any will do, for the response
+/// UNH CHAP 4.1 to 4.3, 4.6 to 4.8: unless a name is configured, any name is accepted, because the response
 /// decides.
 #[test]
 fn unh_4_x_target_names() {
@@ -203,8 +203,8 @@ fn unh_4_x_target_names() {
     }
 }
 
-/// LOG-10 in the security stage: a target that takes its time after the proof gets the proposal
-/// again, and nothing else.
+/// LOG-10 in the security stage: a target that delays the transition after the proof receives the proposal again,
+/// and nothing else.
 #[test]
 fn log_10_delayed_transition_after_the_proof() {
     let mut rig = Rig::new(with_mutual_chap(normal()));
@@ -217,7 +217,7 @@ fn log_10_delayed_transition_after_the_proof() {
     rig.conclude("");
 }
 
-/// QRK-34, KEY-31: what a target may declare in the security stage.
+/// QRK-34, KEY-31: the keys that a target may declare in the security stage.
 #[test]
 fn qrk_34_declarations_in_the_security_stage() {
     let mut rig = Rig::new(with_chap(normal()));
@@ -230,7 +230,7 @@ fn qrk_34_declarations_in_the_security_stage() {
     assert_eq!(agreed.target_portal_group_tag, Some(1));
 }
 
-/// QRK-20: a target that says AuthMethod=None unasked does no harm where nothing is configured.
+/// QRK-20: a target that sends AuthMethod=None unasked is accepted if no credentials are configured.
 #[test]
 fn qrk_20_unasked_auth_method() {
     Rig::new(normal()).conclude("AuthMethod=None");

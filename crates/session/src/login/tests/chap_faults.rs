@@ -20,21 +20,21 @@ fn authentication(error: LoginError) -> AuthenticationError {
     error
 }
 
-/// A login that has said its algorithms.
+/// Returns a login that has sent its algorithms.
 fn at_algorithms() -> Rig {
     let mut rig = Rig::new(with_chap(normal()));
     rig.reply("AuthMethod=CHAP").unwrap();
     rig
 }
 
-/// A mutual login that has said its response and its challenge.
+/// Returns a mutual login that has sent its response and its challenge.
 fn at_response() -> Rig {
     let mut rig = Rig::new(with_mutual_chap(normal()));
     challenge(&mut rig, 5, "1", "0x42");
     rig
 }
 
-/// Wrong credentials are the caller's to mend, a broken exchange is not.
+/// The caller can correct wrong credentials, but not a broken exchange.
 #[test]
 fn a_broken_exchange_is_no_matter_of_credentials() {
     let mut refused = Rig::new(with_chap(normal()));
@@ -47,7 +47,7 @@ fn a_broken_exchange_is_no_matter_of_credentials() {
     }
 }
 
-/// UNH login 7.3, 22.1, LOG-31, CHP-14, KEY-25: CHAP is configured, so nothing else will do.
+/// UNH login 7.3, 22.1, LOG-31, CHP-14, KEY-25: if CHAP is configured, nothing else is accepted.
 #[test]
 fn log_31_no_login_without_chap() {
     let refused = [
@@ -119,7 +119,7 @@ fn chp_05_rejected_algorithms() {
     assert_eq!(authentication(error), AuthenticationError::AlgorithmRefused);
 }
 
-/// UNH CHAP 2.2: no byte.
+/// UNH CHAP 2.2: a value that is not a byte.
 #[test]
 fn unh_2_2_chap_i_invalid() {
     for value in ["256", "x", "", "-1", "0x100", "1 "] {
@@ -133,7 +133,7 @@ fn unh_2_2_chap_i_invalid() {
     }
 }
 
-/// UNH CHAP 3.3, 3.4, CHP-04: too long, empty, or no binary item at all.
+/// UNH CHAP 3.3, 3.4, CHP-04: a challenge that is too long, empty, or not a binary item.
 #[test]
 fn unh_3_3_and_3_4_chap_c_invalid() {
     let long = encode_hex(&[7; 1025]);
@@ -144,7 +144,7 @@ fn unh_3_3_and_3_4_chap_c_invalid() {
     }
 }
 
-/// UNH CHAP 1.3, 2.3, 3.5, 4.5, CHP-13: a key out of its order, whichever and whenever.
+/// UNH CHAP 1.3, 2.3, 3.5, 4.5, CHP-13: any key out of its order, at any step.
 #[test]
 fn chp_13_keys_out_of_order() {
     let foreign = |step: fn() -> Rig, own: &str, keys: &[&str]| {
@@ -165,7 +165,7 @@ fn chp_13_keys_out_of_order() {
         rig.stay(&proof).unwrap();
         rig
     };
-    // Each key has come once by now, so that any of them is a repetition.
+    // Each key has arrived once by then, so that any of them is a repetition.
     for key in ["AuthMethod", "CHAP_A", "CHAP_I", "CHAP_C", "CHAP_N", "CHAP_R"] {
         assert!(done().reply(&format!("{key}=1")).is_err(), "{key}");
     }
@@ -209,7 +209,7 @@ fn chp_13_repeated_key() {
     assert_eq!(error, LoginError::negotiation("CHAP_C", crate::login::NegotiationFault::Repeated));
 }
 
-/// CHP-14: mutual CHAP is configured, and the target leaves its own proof out.
+/// CHP-14: mutual CHAP is configured, and the target omits its own proof.
 #[test]
 fn chp_14_target_without_proof() {
     let error = at_response().reply("").unwrap_err();
@@ -218,8 +218,8 @@ fn chp_14_target_without_proof() {
     assert_eq!(authentication(error), AuthenticationError::Incomplete);
 }
 
-/// UNH CHAP 3.8, CHP-09: one of our own challenges, from this login or another that is still going
-/// on.
+/// UNH CHAP 3.8, CHP-09: the target sends one of our own challenges, from this login or from another one in
+/// progress.
 #[test]
 fn chp_09_reflected_challenge() {
     let config = with_mutual_chap(normal());
@@ -233,7 +233,7 @@ fn chp_09_reflected_challenge() {
     let error = victim.reply(&text).unwrap_err();
     assert_eq!(authentication(error), AuthenticationError::ReflectedChallenge);
 
-    // The login that issued it is over: its answer is worth nothing any more.
+    // The login that issued it has ended, so its answer is useless.
     drop(other);
     let mut later = Rig::new(config);
     later.reply("AuthMethod=CHAP").unwrap();
@@ -276,7 +276,7 @@ fn chp_06_every_bit_of_the_response_counts() {
     }
 }
 
-/// UNH CHAP 5.2, 5.3: too long, too short, no binary item.
+/// UNH CHAP 5.2, 5.3: a response that is too long, too short, or not a binary item.
 #[test]
 fn unh_5_2_and_5_3_response_lengths() {
     let mut rig = at_response();
@@ -306,7 +306,7 @@ fn unh_4_4_wrong_names() {
     }
 }
 
-/// CHP-11, CHP-12: credentials that cannot be secure are not used; nothing of them goes out.
+/// CHP-11, CHP-12: credentials that cannot be secure are not used; nothing of them is sent.
 #[test]
 fn chp_11_and_chp_12_credentials_are_checked() {
     let cases: [(Spoil, AuthenticationError); 7] = [
@@ -342,7 +342,7 @@ fn chp_11_and_chp_12_credentials_are_checked() {
     challenge(&mut Rig::new(config), 5, "1", "0x42");
 }
 
-/// KEY-25, CHP-13: an authentication has no place in the operational stage.
+/// KEY-25, CHP-13: an authentication is not allowed in the operational stage.
 #[test]
 fn key_25_authentication_in_the_operational_stage() {
     for text in ["AuthMethod=CHAP", "CHAP_A=5", "CHAP_C=0x42"] {
@@ -354,7 +354,7 @@ fn key_25_authentication_in_the_operational_stage() {
     assert_eq!(authentication(error), AuthenticationError::Unexpected("CHAP_N"));
 }
 
-/// CHP-15: neither secrets nor responses nor challenges show in what may be logged.
+/// CHP-15: secrets, responses and challenges do not appear in anything that may be logged.
 #[test]
 fn chp_15_nothing_secret_in_debug() {
     let rig = at_response();

@@ -5,7 +5,7 @@ use crate::config::{DigestOffer, Offer};
 use crate::login::NegotiationFault;
 use iscsi_pdu::Digest;
 
-/// A numerical key, its row of the standard, and the offer it is tried with.
+/// A numerical key, its row of the standard, and the offer with which it is tested.
 struct Number {
     rule: &'static str,
     key: &'static str,
@@ -112,7 +112,8 @@ fn offering_numbers() -> Config {
     Config { offer, ..normal() }
 }
 
-/// The least burst lengths, but for the key that is on trial, so that any MaxBurstLength will do.
+/// Returns the smallest FirstBurstLength, so that any MaxBurstLength fits; empty if the key under test is another
+/// burst length.
 fn other_bursts(key: &str) -> &'static str {
     if key == "MaxBurstLength" { "FirstBurstLength=512" } else { "" }
 }
@@ -157,7 +158,7 @@ fn numbers_obey_range_and_result_function() {
     }
 }
 
-/// TXT-05, TXT-11, TXT-13, TXT-14, TXT-26: the answers that are no numbers.
+/// TXT-05, TXT-11, TXT-13, TXT-14, TXT-26: answers that are not numbers.
 #[test]
 fn numbers_with_reserved_and_malformed_answers() {
     for row in NUMBERS {
@@ -322,7 +323,7 @@ fn key_28_first_burst_within_max_burst() {
     rig.conclude("FirstBurstLength=8192");
 }
 
-/// KEY-15, TXT-14: where no write starts by itself the first burst means nothing.
+/// KEY-15, TXT-14: if no write starts without an R2T, the first burst means nothing.
 #[test]
 fn key_15_irrelevant_first_burst() {
     let text = "MaxBurstLength=8192 InitialR2T=Yes ImmediateData=No FirstBurstLength=Irrelevant";
@@ -330,7 +331,7 @@ fn key_15_irrelevant_first_burst() {
     assert_eq!((agreed.first_burst_length, agreed.max_burst_length), (8192, 8192));
 }
 
-/// TXT-18, KEY-23, KEY-24: keys that the target brings up are answered once, each by its function.
+/// TXT-18, KEY-23, KEY-24: keys that the target proposes are answered once, each by its function.
 #[test]
 fn txt_18_target_proposals() {
     let mut rig = Rig::new(normal());
@@ -377,8 +378,8 @@ fn key_30_target_proposals_in_discovery() {
     assert_eq!(agreed.max_connections, 1);
 }
 
-/// KEY-30: a target that says them in its last response, where no answer is possible, has not
-/// agreed on anything.
+/// KEY-30: a target that proposes these keys in its last response, where no answer is possible, has not agreed on
+/// anything.
 #[test]
 fn key_30_proposals_without_room_for_an_answer() {
     let text = "DefaultTime2Wait=10 MaxBurstLength=512 InitialR2T=No ErrorRecoveryLevel=0";

@@ -48,13 +48,13 @@ fn config(kind: SessionKind) -> Config {
     config
 }
 
-/// One-way CHAP on top of a configuration.
+/// Adds one-way CHAP to a configuration.
 fn with_chap(mut config: Config) -> Config {
     config.chap = Some(Chap::new(USER, SECRET.into()));
     config
 }
 
-/// Mutual CHAP on top of a configuration.
+/// Adds mutual CHAP to a configuration.
 fn with_mutual_chap(config: Config) -> Config {
     let mut config = with_chap(config);
     let credentials = TargetCredentials::new(TARGET_SECRET.into()).with_user(TARGET_USER);
@@ -74,12 +74,12 @@ fn identity(config: &Config) -> LoginIdentity {
     }
 }
 
-/// Text out of pairs that are separated by blanks.
+/// Makes text from pairs that are separated by blanks.
 fn pairs(text: &str) -> Vec<u8> {
     text.split_whitespace().flat_map(|pair| [pair.as_bytes(), b"\0"].concat()).collect()
 }
 
-/// An initiator in login, and the target's side of the conversation.
+/// An initiator in login, and the target's side of it.
 struct Rig {
     config: Config,
     login: Login,
@@ -121,8 +121,7 @@ impl Rig {
         rig
     }
 
-    /// The login up to the operational stage of a target that asks for no authentication, or
-    /// for the one that is configured.
+    /// Returns a login in the operational stage, after the configured authentication, if there is one.
     fn at_operational_stage(config: Config) -> Self {
         let mut rig = Self::new(config);
         if rig.config.chap.is_some() {
@@ -132,7 +131,7 @@ impl Rig {
         rig
     }
 
-    /// A response that agrees with the outstanding request.
+    /// Returns a response that agrees with the outstanding request.
     fn response(&self) -> LoginResponse {
         LoginResponse {
             transit: self.request.transit,
@@ -227,8 +226,8 @@ impl Rig {
         assert!(polled.is_none(), "LOG-02: one outstanding request");
     }
 
-    /// UNH login 7.1, LOG-05, TXT-18: no key is said twice, in all the login. Only texts that are
-    /// whole in one request are looked at.
+    /// UNH login 7.1, LOG-05, TXT-18: no key is sent twice in a login. Only texts that are whole in one request
+    /// are checked.
     fn note_keys(&mut self) {
         if self.request.is_continued {
             return;
@@ -275,7 +274,7 @@ impl Rig {
     }
 }
 
-/// Random bytes that are all different for a while, so that tests know them.
+/// Returns random bytes that are all different for a while, so that tests know them.
 fn counter(next: &mut u8) -> impl FnMut(&mut [u8]) + '_ {
     move |bytes| {
         for byte in bytes {
@@ -285,7 +284,7 @@ fn counter(next: &mut u8) -> impl FnMut(&mut [u8]) + '_ {
     }
 }
 
-/// What is agreed if the target answers the operational keys of a normal session with `text`.
+/// Returns what is agreed if the target answers the operational keys of a normal session with `text`.
 fn negotiated(text: &str) -> Negotiated {
     Rig::new(normal()).conclude(text).negotiated
 }

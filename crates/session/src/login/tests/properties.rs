@@ -56,7 +56,7 @@ fn text() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![3 => likely_text(), 1 => proptest::collection::vec(any::<u8>(), 0..300)]
 }
 
-/// What a response may differ in from one that fits, and its text.
+/// The fields in which a response may differ from one that fits, and its text.
 #[derive(Clone, Debug)]
 struct Reply {
     transit: Option<Stage>,
@@ -101,7 +101,7 @@ impl Reply {
     }
 }
 
-/// What any agreement keeps to, however it came about.
+/// Checks what holds for every agreement.
 fn check_agreement(agreed: &Negotiated) {
     assert!(agreed.first_burst_length <= agreed.max_burst_length);
     assert!((512..=0xff_ffff).contains(&agreed.max_burst_length));
@@ -134,7 +134,7 @@ proptest! {
         }
     }
 
-    /// CHP-06, CHP-14: without the secret there is no way into full feature phase.
+    /// CHP-06, CHP-14: without the secret no target reaches full feature phase.
     #[test]
     fn chp_14_arbitrary_responses_never_authenticate(
         replies in proptest::collection::vec(reply(), 1..8),
@@ -159,7 +159,7 @@ proptest! {
     }
 }
 
-/// What comes of a text as the one answer of the target, handed over in pieces.
+/// Returns the result of a text that is the only answer of the target, delivered in pieces.
 fn outcome_of(data: &[u8], cuts: &[usize]) -> Result<Negotiated, LoginError> {
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (data.len() + 1)).collect();
     cuts.sort_unstable();

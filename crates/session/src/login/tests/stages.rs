@@ -3,7 +3,7 @@
 use super::*;
 use crate::login::{LoginViolation, Redirect};
 
-/// Makes a response one that does not fit its request.
+/// Changes a response so that it does not fit its request.
 type Spoil = fn(&mut LoginResponse);
 
 /// UNH login 1.1, LOG-05, LOG-06, LOG-07, UNH login 7.1, KEY-05, KEY-22, QRK-18, QRK-33, QRK-42:
@@ -38,7 +38,7 @@ fn unh_21_1_discovery_login() {
     rig.conclude("HeaderDigest=None DataDigest=None TargetPortalGroupTag=1");
 }
 
-/// KEY-08, TXT-28: the alias may be any text; one that is too long is left out.
+/// KEY-08, TXT-28: the alias may be any text; one that is too long is omitted.
 #[test]
 fn key_08_initiator_alias() {
     let mut config = normal();
@@ -48,8 +48,8 @@ fn key_08_initiator_alias() {
     assert!(!Rig::new(config).line().contains("InitiatorAlias"));
 }
 
-/// UNH login 2.2, LOG-12, UNH login 2.1: a session may go without a TSIH; before the final response
-/// the field means nothing and is never echoed.
+/// UNH login 2.2, LOG-12, UNH login 2.1: a session may lack a TSIH; before the final response the field means
+/// nothing and is never echoed.
 #[test]
 fn unh_2_2_invalid_tsih() {
     let mut rig = Rig::new(normal());
@@ -62,8 +62,8 @@ fn unh_2_2_invalid_tsih() {
     assert_eq!(outcome.tsih, Tsih::NEW_SESSION);
 }
 
-/// LOG-03: the ISID of a response decides nothing. Some targets leave it at zero or spoil it, and
-/// there is one login at a time on a connection.
+/// LOG-03: the ISID of a response is not checked. Some targets leave it at zero or change it, and there is one
+/// login at a time on a connection.
 #[test]
 fn log_03_isid_need_not_come_back() {
     for isid in [[0; 6], [0xff; 6]] {
@@ -76,8 +76,8 @@ fn log_03_isid_need_not_come_back() {
     }
 }
 
-/// UNH login 2.3, KEY-29, LOG-13: an added connection says the session's TSIH, negotiates only
-/// itself, and keeps what the session has agreed on.
+/// UNH login 2.3, KEY-29, LOG-13: an added connection sends the session's TSIH, negotiates only its own keys, and
+/// keeps what the session has agreed on.
 #[test]
 fn unh_2_3_added_connection() {
     let session = Negotiated {
@@ -96,7 +96,7 @@ fn unh_2_3_added_connection() {
          DataDigest=None,CRC32C MaxRecvDataSegmentLength=262144"
     );
     assert_eq!(rig.line(), expected);
-    // A key of the session that the target brings up anyway changes nothing.
+    // A key of the session that the target proposes anyway changes nothing.
     rig.stay("MaxBurstLength=512").unwrap();
     assert_eq!(rig.line(), "MaxBurstLength=Reject");
     let agreed = rig.conclude("HeaderDigest=None TargetPortalGroupTag=3").negotiated;
@@ -114,8 +114,7 @@ fn unh_2_3_added_connection() {
     assert_eq!(elsewhere, LoginError::PortalGroup { expected: 3, found: 4 });
 }
 
-/// UNH login 3.1, LOG-10, QRK-17: a target that is not ready gets the proposal again, without the
-/// keys.
+/// UNH login 3.1, LOG-10, QRK-17: a target that is not ready receives the proposal again, without the keys.
 #[test]
 fn unh_3_1_t_bit_is_repeated() {
     let mut rig = Rig::new(normal());
@@ -126,7 +125,7 @@ fn unh_3_1_t_bit_is_repeated() {
     assert_eq!((agreed.max_outstanding_r2t, agreed.initial_r2t), (4, false));
 }
 
-/// UNH login 3.2, LOG-26: many rounds are fine, but not without end.
+/// UNH login 3.2, LOG-26: many rounds are accepted, but their number is limited.
 #[test]
 fn unh_3_2_rounds_are_bounded() {
     let mut rig = Rig::new(normal());
@@ -167,7 +166,7 @@ fn seq_16_stat_sn_gap() {
     }
 }
 
-/// LOG-03, LOG-04, LOG-09, LOG-12: what a response must repeat, and what it must not do.
+/// LOG-03, LOG-04, LOG-09, LOG-12: the fields that a response must repeat, and what it must not do.
 #[test]
 fn log_09_response_must_fit_its_request() {
     let full_feature = Some(Stage::FullFeature);
@@ -209,8 +208,7 @@ fn log_02_unsolicited_response() {
     assert_eq!(error, LoginViolation::Unsolicited.into());
 }
 
-/// LOG-17, LOG-18, LOG-19, SEQ-11: a failure is told by its class, whatever else the response
-/// holds.
+/// LOG-17, LOG-18, LOG-19, SEQ-11: the status class decides about a failure, whatever else the response holds.
 #[test]
 fn log_17_status_classes() {
     let cases = [
@@ -249,8 +247,8 @@ fn redirected(rig: &mut Rig, detail: u8, text: &str) -> Result<Redirect, LoginEr
     }
 }
 
-/// LOG-24, KEY-09, QRK-06: new address; new address and port; same address, new port; names and
-/// IPv6; a detail of its own is temporary.
+/// LOG-24, KEY-09, QRK-06: new address; new address and port; same address, new port; names and IPv6; an unknown
+/// detail is temporary.
 #[test]
 fn log_24_redirections() {
     let cases = [
@@ -284,8 +282,8 @@ fn qrk_06_redirection_without_address() {
     }
 }
 
-/// UNH login 23.1, LOG-23, KEY-10: the portal group is taken, 0 and hexadecimal included, compared
-/// with the configured one; a target that does not say is believed.
+/// UNH login 23.1, LOG-23, KEY-10: the portal group is read, 0 and hexadecimal included, and compared with the
+/// configured one; a target that does not send it is accepted.
 #[test]
 fn unh_23_1_portal_group_tag() {
     for (value, tag) in [("0", 0), ("0x1F", 31), ("65535", 65_535)] {

@@ -16,8 +16,8 @@ fn many_unknown_keys() -> String {
     (0..200).map(|n| format!("X-org.example.{n:045}=1 ")).collect()
 }
 
-/// TXT-08, LOG-11, UNH CHAP 3.1: an answer cut at every byte, names and values included; in
-/// between the initiator says nothing and keeps its T bit.
+/// TXT-08, LOG-11, UNH CHAP 3.1: an answer cut at every byte, names and values included; in between the initiator
+/// sends no text and keeps its T bit.
 #[test]
 fn txt_08_answer_cut_at_every_byte() {
     let text = pairs("HeaderDigest=CRC32C MaxBurstLength=8192 FirstBurstLength=4096");
@@ -86,8 +86,8 @@ fn collect(rig: &mut Rig) -> (Vec<u8>, Vec<usize>) {
     }
 }
 
-/// LOG-08, LOG-29, TXT-09, TXT-18: a long text of the initiator goes out in parts of 8192 bytes
-/// under the C bit, T only on the last.
+/// LOG-08, LOG-29, TXT-09, TXT-18: a long text of the initiator is sent in parts of 8192 bytes with the C bit, T
+/// only in the last.
 #[test]
 fn log_29_long_text_is_split() {
     let mut rig = Rig::new(normal());
@@ -111,7 +111,7 @@ fn key_13_declared_length_limits_later_requests() {
     assert_eq!(lengths.len(), text.len().div_ceil(512));
 }
 
-/// TXT-09: to a text that is not complete there is nothing to say.
+/// TXT-09: the target must not send text before the initiator's text is complete.
 #[test]
 fn txt_09_interrupted_text() {
     for (continued, data) in [(false, &b"A=1\0"[..]), (true, b""), (true, b"A=")] {
@@ -123,8 +123,8 @@ fn txt_09_interrupted_text() {
     }
 }
 
-/// UNH login 7.6, TXT-10, QRK-38, KEY-27: an unknown key is answered, once, and in the next stage
-/// if this one is over; one in the last response cannot be.
+/// UNH login 7.6, TXT-10, QRK-38, KEY-27: an unknown key is answered once, in the next stage if this one is over;
+/// one in the last response cannot be answered.
 #[test]
 fn unh_7_6_unknown_keys() {
     let mut rig = Rig::new(normal());
@@ -143,7 +143,7 @@ fn unh_7_6_unknown_keys() {
     rig.conclude("");
 }
 
-/// TXT-12: an answer to what was never proposed is an error, not the beginning of a loop.
+/// TXT-12: an answer to a key that was never proposed is an error, not the beginning of a loop.
 #[test]
 fn txt_12_reserved_answers_as_proposals() {
     let keys = ["X-foo", "IFMarker", "OFMarkInt", "TaskReporting", "iSCSIProtocolLevel"];
@@ -162,11 +162,11 @@ fn unh_12_1_markers() {
     rig.stay("IFMarker=Yes OFMarker=No IFMarkInt=1~65535 OFMarkInt=2048").unwrap();
     assert_eq!(rig.line(), "IFMarker=No OFMarker=No IFMarkInt=Reject OFMarkInt=Reject");
     rig.conclude("");
-    // Too late for an answer, and of no importance.
+    // Too late for an answer, and without effect.
     Rig::new(normal()).conclude("IFMarker=No OFMarker=No");
 }
 
-/// UNH login 6.1 to 6.3, LOG-21: a key that comes twice, in one response or in two, whatever it is.
+/// UNH login 6.1 to 6.3, LOG-21: any key that arrives twice, in one response or in two.
 #[test]
 fn unh_6_x_repeated_keys() {
     let keys = [
@@ -208,8 +208,8 @@ fn log_22_operational_keys_in_the_security_stage() {
     }
 }
 
-/// UNH login 11.1, 21.1, KEY-05, KEY-22: what only an initiator says, or a target only in full
-/// feature phase.
+/// UNH login 11.1, 21.1, KEY-05, KEY-22: keys that only an initiator sends, or a target only in full feature
+/// phase.
 #[test]
 fn unh_11_1_wrong_direction() {
     for key in ["InitiatorName", "InitiatorAlias", "SessionType", "TargetName", "SendTargets"] {
@@ -220,7 +220,7 @@ fn unh_11_1_wrong_direction() {
     }
 }
 
-/// KEY-07, KEY-09, KEY-26, TXT-28: what a target may declare of itself.
+/// KEY-07, KEY-09, KEY-26, TXT-28: the keys that a target may declare about itself.
 #[test]
 fn key_07_declarations() {
     let mut rig = Rig::new(normal());
@@ -242,7 +242,7 @@ fn key_26_texts_of_a_target_are_shown_escaped() {
     assert!(error.contains("answered \\u{1b}[1Acopied, but"), "{error:?}");
 }
 
-/// TXT-03: 255 bytes are a value, 256 are none.
+/// TXT-03: 255 bytes are a value, 256 are not.
 #[test]
 fn txt_03_value_lengths() {
     let alias = |len| format!("TargetAlias={}", "a".repeat(len));
@@ -251,7 +251,7 @@ fn txt_03_value_lengths() {
     assert_eq!(fault(error), NegotiationFault::TooLong(256));
 }
 
-/// TXT-27, TXT-04: what is no text, and too much of it.
+/// TXT-27, TXT-04: bytes that are no text, and too much text.
 #[test]
 fn txt_27_garbage() {
     for garbage in [&b"NoEquals\0"[..], b"=1\0", b"A", b"lower=1\0", b"A=\xff\0", b"\0A\0"] {

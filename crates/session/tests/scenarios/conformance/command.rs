@@ -1,4 +1,4 @@
-//! Item 16: SCSI commands, their fields and what comes of them.
+//! Item 16: SCSI commands, their fields and their results.
 
 use iscsi_pdu::scsi::{Cdb, Lun, Status};
 use iscsi_session::{Command, TaskError};
@@ -10,7 +10,7 @@ use super::{data_out, payload};
 use crate::pair::{config, pattern, read, write};
 use crate::trace::Trace;
 
-/// The first command after a login, with or without immediate data.
+/// Checks the first command after a login, with or without immediate data.
 fn first_command(immediate_data: &str) {
     let mut trace = Trace::new(config());
     let login = trace.login(&[("ImmediateData", immediate_data), ("InitialR2T", "Yes")]);
@@ -57,7 +57,7 @@ fn ffp_16_1_1_additional_header_for_long_cdbs_only() {
     }
 }
 
-/// UNH FFP 16.2.1, 16.6, WR-02: all data fits into the command: F, and nothing follows.
+/// UNH FFP 16.2.1, 16.6, WR-02: if all data fits into the command, F is set and nothing follows.
 #[test]
 fn ffp_16_2_1_all_data_is_immediate() {
     for initial_r2t in ["Yes", "No"] {
@@ -82,8 +82,8 @@ fn ffp_16_2_4_immediate_and_unsolicited_data() {
     assert_eq!([command.data.to_vec(), payload(&parts)].concat(), data[..16_384]);
 }
 
-/// UNH FFP 16.4.1, 16.4.3, 16.4.4: an aborted command goes up to the caller with its sense; it is
-/// never sent again by itself.
+/// UNH FFP 16.4.1, 16.4.3, 16.4.4: the sense of an aborted command is passed to the caller; the session never
+/// sends the command again by itself.
 #[test]
 fn ffp_16_4_1_iscsi_conditions_go_up() {
     for sense in [Sense::CRC_ERROR, Sense::UNEXPECTED_DATA, Sense::TOO_LITTLE_DATA] {
@@ -97,7 +97,7 @@ fn ffp_16_4_1_iscsi_conditions_go_up() {
     }
 }
 
-/// UNH FFP 16.4.2: data that is missing is never success.
+/// UNH FFP 16.4.2: missing data is never success.
 #[test]
 fn ffp_16_4_2_missing_data_is_no_success() {
     let mut trace = Trace::logged_in();
@@ -109,7 +109,7 @@ fn ffp_16_4_2_missing_data_is_no_success() {
     trace.silence();
 }
 
-/// UNH FFP 16.4.5, 16.4.6: BUSY and RESERVATION CONFLICT go up as they are, and TASK SET FULL.
+/// UNH FFP 16.4.5, 16.4.6: BUSY, RESERVATION CONFLICT and TASK SET FULL are passed to the caller unchanged.
 #[test]
 fn ffp_16_4_5_other_statuses_go_up() {
     for status in [Status::BUSY, Status::RESERVATION_CONFLICT, Status::TASK_SET_FULL] {
@@ -122,7 +122,7 @@ fn ffp_16_4_5_other_statuses_go_up() {
     }
 }
 
-/// UNH FFP 16.6: more data than fits, and InitialR2T=Yes: F all the same, and the rest waits.
+/// UNH FFP 16.6: with more data than fits, and InitialR2T=Yes, F is still set, and the rest waits for an R2T.
 #[test]
 fn ffp_16_6_larger_writes_wait_for_an_r2t() {
     let mut trace = Trace::with_answers(&[("InitialR2T", "Yes")]);

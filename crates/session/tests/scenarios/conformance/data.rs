@@ -8,7 +8,7 @@ use super::{data_out, payload};
 use crate::pair::{pattern, read, write};
 use crate::trace::{Trace, wire_lun};
 
-/// Nothing goes out unasked, and PDUs are small.
+/// No data is sent unsolicited, and PDUs are small.
 const SOLICITED: [(&str, &str); 3] =
     [("InitialR2T", "Yes"), ("ImmediateData", "No"), ("MaxRecvDataSegmentLength", "512")];
 
@@ -86,8 +86,8 @@ fn ffp_8_3_unsolicited_only() {
     }
 }
 
-/// UNH FFP 9.1: Target Transfer Tag: comes back in every Data-Out, with the LUN of the command,
-/// whatever the R2T has in its LUN field (SEQ-25, WR-10): some targets leave it at zero.
+/// UNH FFP 9.1: Target Transfer Tag: it is returned in every Data-Out, with the LUN of the command, whatever the
+/// LUN field of the R2T is (SEQ-25, WR-10): some targets leave it at zero.
 #[test]
 fn ffp_9_1_transfer_tag_and_lun_of_the_command() {
     for lun in [5, 0, 7] {
@@ -126,7 +126,7 @@ fn ffp_11_1_1_target_segment_length() {
     assert!(data_out(&mut trace, 1).iter().all(|pdu| pdu.data.len() == 512));
 }
 
-/// UNH FFP 11.1.2: an empty Data-In in the middle is as good as any.
+/// UNH FFP 11.1.2: an empty Data-In in the middle is accepted.
 #[test]
 fn ffp_11_1_2_empty_data_in() {
     let mut trace = Trace::logged_in();
@@ -156,7 +156,7 @@ fn ffp_11_2_1_final_bit_of_unsolicited_data() {
     }
 }
 
-/// UNH FFP 11.2.2, 12.2: F closes each R2T, also where the length is a multiple of the PDU's.
+/// UNH FFP 11.2.2, 12.2: F closes each R2T, even if the length is a multiple of the PDU's.
 #[test]
 fn ffp_11_2_2_final_bit_of_solicited_data() {
     let mut trace = Trace::with_answers(&SOLICITED);
@@ -169,7 +169,7 @@ fn ffp_11_2_2_final_bit_of_solicited_data() {
     assert_eq!(payload(&parts), data);
 }
 
-/// UNH FFP 11.4: offsets start where the R2T says, and run on.
+/// UNH FFP 11.4: offsets start where the R2T says, and continue from there.
 #[test]
 fn ffp_11_4_buffer_offset() {
     let mut trace = Trace::with_answers(&SOLICITED);

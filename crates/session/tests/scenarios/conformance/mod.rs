@@ -1,6 +1,5 @@
-//! The UNH-IOL test suite for initiators, full feature phase: one test an item, its number in the
-//! name. Items for ErrorRecoveryLevel 1 and 2 (13, 10.2, 7.1, 19.4.2, 19.5) do not apply: level 0
-//! is all that is ever offered.
+//! The UNH-IOL test suite for initiators, full feature phase: one test per item, with its number in the name.
+//! Items for ErrorRecoveryLevel 1 and 2 (13, 10.2, 7.1, 19.4.2, 19.5) do not apply: only level 0 is ever offered.
 
 mod command;
 mod data;
@@ -12,7 +11,7 @@ use iscsi_testkit::pdu::Pdu;
 
 use crate::trace::Trace;
 
-/// The Data-Out PDUs that are due, which must be `count`.
+/// Takes the Data-Out PDUs that are due, which must be `count`.
 #[track_caller]
 fn data_out(trace: &mut Trace, count: usize) -> Vec<Pdu> {
     let pdus = (0..count).map(|_| trace.expect(Opcode::DataOut)).collect();
@@ -20,7 +19,7 @@ fn data_out(trace: &mut Trace, count: usize) -> Vec<Pdu> {
     pdus
 }
 
-/// The data of several PDUs, joined.
+/// Returns the data of several PDUs, joined.
 fn payload(pdus: &[Pdu]) -> Vec<u8> {
     pdus.iter().flat_map(|pdu| pdu.data.to_vec()).collect()
 }

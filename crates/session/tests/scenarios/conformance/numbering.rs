@@ -8,7 +8,7 @@ use iscsi_testkit::{expect, send};
 use crate::pair::{config, pattern, read, write};
 use crate::trace::Trace;
 
-/// UNH FFP 1.1: command numbering: from the login on, one more for each command.
+/// UNH FFP 1.1: command numbering: it rises by one for each command from the login on.
 #[test]
 fn ffp_1_1_command_numbering() {
     let mut config = config();
@@ -30,7 +30,7 @@ fn ffp_1_1_command_numbering() {
     }
 }
 
-/// UNH FFP 2.1: immediate delivery: the current CmdSN, which stays for the next command.
+/// UNH FFP 2.1: immediate delivery: the request carries the current CmdSN, which the next command also carries.
 #[test]
 fn ffp_2_1_immediate_delivery() {
     let mut trace = Trace::logged_in();
@@ -43,7 +43,8 @@ fn ffp_2_1_immediate_delivery() {
     expect!(trace, ScsiCommand { immediate: false, cmd_sn: immediate.cmd_sn() });
 }
 
-/// UNH FFP 2.2, 19.1: immediate task management: likewise.
+/// UNH FFP 2.2, 19.1: immediate task management: the request carries the current CmdSN, which the next command
+/// also carries.
 #[test]
 fn ffp_2_2_immediate_task_management() {
     let mut trace = Trace::logged_in();
@@ -72,7 +73,7 @@ fn ffp_3_1_closed_window() {
     trace.silence();
 }
 
-/// UNH FFP 3.2: large window: as many commands as fit are outstanding at once.
+/// UNH FFP 3.2: large window: as many commands as fit are outstanding.
 #[test]
 fn ffp_3_2_large_window() {
     let mut trace = Trace::with_window(100);

@@ -10,7 +10,7 @@ use iscsi_testkit::{expect, send};
 use crate::pair::{config, pattern, read, write};
 use crate::trace::{Trace, wire_lun};
 
-/// A text request of a discovery session that is due an answer.
+/// Returns a discovery session with a text request that awaits an answer.
 fn asked() -> (Trace, u32) {
     let mut config = config();
     config.kind = SessionKind::Discovery;
@@ -19,7 +19,7 @@ fn asked() -> (Trace, u32) {
     (trace, tag.get())
 }
 
-/// UNH FFP 14.1, 20.1: the target asks for a logout: at once, with nothing after it.
+/// UNH FFP 14.1, 20.1: if the target asks for a logout, it is sent immediately, with nothing after it.
 #[test]
 fn ffp_14_1_async_logout() {
     let mut trace = Trace::logged_in();
@@ -55,7 +55,7 @@ fn ffp_15_2_ping_of_the_initiator() {
     assert_ne!(ping.itt(), NO_TAG);
 }
 
-/// UNH FFP 15.3: a NOP-Out that acknowledges and asks for nothing.
+/// UNH FFP 15.3: a NOP-Out that acknowledges and requests no answer.
 #[test]
 fn ffp_15_3_acknowledging_nop_out() {
     let mut trace = Trace::logged_in();
@@ -87,8 +87,8 @@ fn ffp_18_1_text_fields() {
     assert!(!request.data.is_empty());
 }
 
-/// UNH FFP 18.2, TXT-24: a text that goes on: tag and LUN of the target come back under the same
-/// task tag.
+/// UNH FFP 18.2, TXT-24: in a text that continues, tag and LUN of the target are returned under the same task
+/// tag.
 #[test]
 fn ffp_18_2_text_continuation() {
     let (mut trace, itt) = asked();
@@ -183,7 +183,7 @@ fn ffp_19_4_1_ping_after_abort_task_set() {
     }
 }
 
-/// UNH FFP 19.4.3: responses that come before that of the function are responses.
+/// UNH FFP 19.4.3: responses that come before that of the function count.
 #[test]
 fn ffp_19_4_3_late_responses() {
     let mut trace = Trace::logged_in();
@@ -210,7 +210,7 @@ fn ffp_20_2_dropped_by_the_target() {
     }
 }
 
-/// UNH FFP 20.4: the target wants to negotiate.
+/// UNH FFP 20.4: the target requests a negotiation.
 #[test]
 fn ffp_20_4_negotiation_request() {
     let mut trace = Trace::logged_in();

@@ -1,4 +1,4 @@
-//! What a connection knows of its login before it is over.
+//! The state of a login in progress.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::target::params::Params;
 use crate::target::session::Nexus;
 
-/// How far an authentication is.
+/// Progress of an authentication.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Progress {
     /// CHAP is not chosen.
@@ -23,14 +23,14 @@ pub(crate) enum Progress {
     Done,
 }
 
-/// A login under way.
+/// A login in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Login {
     pub(crate) nexus: Nexus,
     pub(crate) discovery: bool,
     pub(crate) params: Params,
     pub(crate) request: Vec<u8>,
-    /// What is left of the answer to the last request.
+    /// The part of the answer to the last request that was not sent yet.
     pub(crate) answer: Option<Bytes>,
     pub(crate) progress: Progress,
     pub(crate) identified: bool,

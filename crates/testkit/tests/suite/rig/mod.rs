@@ -37,7 +37,7 @@ pub(crate) struct Rig {
 }
 
 impl Rig {
-    /// Connected, not logged in.
+    /// Connects without a login.
     pub(crate) fn connect(config: TargetConfig) -> Self {
         let mut target = Target::new(config);
         let id = target.accept();
@@ -55,7 +55,7 @@ impl Rig {
         }
     }
 
-    /// Logged in straight in the operational stage, offering `keys`.
+    /// Logs in, starting in the operational stage, and offers `keys`.
     pub(crate) fn login(config: TargetConfig, keys: &[(&str, &str)]) -> Self {
         let mut rig = Self::connect(config);
         let response = rig.login_request(1, 3, FINAL, &[&NAMES[..], keys].concat());
@@ -68,7 +68,7 @@ impl Rig {
         rig
     }
 
-    /// The same initiator with a new connection, and a session in place of the old one.
+    /// Logs in with the same initiator over a new connection; the new session replaces the old one.
     pub(crate) fn log_in_again(self) -> Self {
         let mut target = self.target;
         let id = target.accept();
@@ -99,7 +99,7 @@ impl Rig {
         self.next()
     }
 
-    /// Stamps ExpStatSN, frames and sends.
+    /// Sets ExpStatSN, frames the PDU and sends it.
     pub(crate) fn put(&mut self, mut pdu: Pdu) {
         pdu.set_u32(28, self.exp_stat_sn);
         let mut bytes = BytesMut::new();
@@ -107,7 +107,7 @@ impl Rig {
         self.target.receive(self.id, &bytes);
     }
 
-    /// The next PDU of the target.
+    /// Takes the next PDU of the target.
     pub(crate) fn next(&mut self) -> Pdu {
         self.try_next().expect("the target has something to say")
     }
@@ -135,12 +135,12 @@ impl Rig {
         }
     }
 
-    /// Everything the target has to say.
+    /// Takes all PDUs that the target has to send.
     pub(crate) fn drain(&mut self) -> Vec<Pdu> {
         std::iter::from_fn(|| self.try_next()).collect()
     }
 
-    /// A SCSI command with its number and tag, not sent.
+    /// Returns a SCSI command with its number and tag, without sending it.
     pub(crate) fn command(&mut self, flags: u8, cdb: &[u8], edtl: u32, data: &[u8]) -> Pdu {
         let mut pdu = Pdu::new(Opcode::ScsiCommand);
         pdu.header[1] = flags | 1;
@@ -154,7 +154,7 @@ impl Rig {
         pdu
     }
 
-    /// A request of another kind, not immediate, with its number and tag, not sent.
+    /// Returns a request of another kind, not immediate, with its number and tag, without sending it.
     pub(crate) fn request(&mut self, opcode: Opcode) -> Pdu {
         let mut pdu = Pdu::new(opcode);
         pdu.set_u32(16, self.next_itt);
@@ -174,7 +174,7 @@ impl Rig {
         self.command(0xa0, &cdb, u32::from(blocks) * 512, immediate)
     }
 
-    /// Answers an R2T with one PDU for each of `cuts` and the rest.
+    /// Answers an R2T with PDUs of at most `step` bytes.
     pub(crate) fn answer(&mut self, r2t: &Pdu, data: &[u8], step: usize) {
         let start = r2t.buffer_offset() as usize;
         let end = start + r2t.desired_length() as usize;
@@ -196,7 +196,7 @@ impl Rig {
         }
     }
 
-    /// One unsolicited Data-Out.
+    /// Sends one unsolicited Data-Out.
     pub(crate) fn unsolicited(
         &mut self,
         itt: u32,
@@ -220,7 +220,7 @@ impl Rig {
     }
 }
 
-/// Bytes that differ from place to place.
+/// Returns bytes that differ from place to place.
 pub(crate) fn pattern(length: usize) -> Vec<u8> {
     (0_u32..)
         .map(|at| (at.wrapping_mul(2_654_435_761) >> 13).to_be_bytes()[3])

@@ -1,4 +1,4 @@
-//! A device in memory that does what a test wants of it.
+//! A device in memory with errors and delays at a test's choice.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -10,43 +10,43 @@ use iscsi_volume::device::{
 };
 use tokio::sync::watch;
 
-/// A device in memory. Clones are handles of one device, and each is told of a loss.
+/// A device in memory. Clones are handles of one device, and a loss is reported to each of them.
 #[derive(Debug)]
 pub(crate) struct Memory {
     state: Arc<Mutex<State>>,
     gate: Arc<watch::Sender<bool>>,
-    /// How many of the losses this handle was told of.
+    /// Number of losses that were reported to this handle.
     told: Mutex<u64>,
 }
 
-/// What the device holds, what was asked of it, and what it shall say.
+/// Content of the device, log of its requests, and settings of its behavior.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) bytes: Vec<u8>,
-    /// What holds no data, in grains.
+    /// For each grain, whether it holds no data.
     pub(crate) holes: Vec<bool>,
     pub(crate) limits: DeviceLimits,
     pub(crate) depth: fn(usize) -> usize,
     pub(crate) read_depth: Option<usize>,
     pub(crate) attentions: u64,
-    /// What was carried out, in that order.
+    /// Requests that were carried out, in order.
     pub(crate) log: Vec<(&'static str, Range<u64>)>,
-    /// Where the data of the writes and the buffers of the reads lay in memory.
+    /// Addresses of the data of writes and of the buffers of reads.
     pub(crate) places: Vec<Range<usize>>,
-    /// Requests of this kind fail.
+    /// The kind of request that fails.
     pub(crate) failing: Option<Failing>,
-    /// How often unflushed writes were lost.
+    /// How many times unflushed writes were lost.
     pub(crate) losses: u64,
-    /// Requests that have begun, and have neither ended nor been dropped.
+    /// Number of requests that have begun, and have neither ended nor been dropped.
     pub(crate) under_way: usize,
-    /// A read gives so many bytes less.
+    /// Number of bytes by which reads are too short.
     pub(crate) shortens: usize,
 }
 
-/// A kind of request, and what it fails with.
+/// A kind of request, and the error with which it fails.
 pub(crate) type Failing = (&'static str, fn() -> DeviceError);
 
-/// What is told to hold data or not, bytes.
+/// Unit in which extents are reported, in bytes.
 pub(crate) const GRAIN: usize = 16 << 10;
 
 impl Memory {
@@ -73,12 +73,12 @@ impl Memory {
         self.state.lock().unwrap()
     }
 
-    /// Whether requests go on, or wait.
+    /// Sets whether requests proceed or wait.
     pub(crate) fn open(&self, is_open: bool) {
         self.gate.send_replace(is_open);
     }
 
-    /// Waits for its turn, and does something with a range, if there is one.
+    /// Waits for the gate, logs the request, and applies `act` to its range.
     async fn request<T>(
         &self,
         kind: &'static str,
@@ -106,7 +106,7 @@ impl Clone for Memory {
     }
 }
 
-/// A request that counts as long as it is under way.
+/// Counts a request while it is in flight.
 struct UnderWay(Arc<Mutex<State>>);
 
 impl UnderWay {
@@ -196,7 +196,7 @@ impl Device for Memory {
 
     fn discard(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         Box::pin(self.request("discard", offset..offset + len, |state, range| {
-            // Only whole grains are given back.
+            // Only whole grains are deallocated.
             let start = range.start.next_multiple_of(GRAIN);
             let end = range.end / GRAIN * GRAIN;
             if start < end {
@@ -236,7 +236,7 @@ impl Device for Memory {
     }
 }
 
-/// Bytes of which no two places look alike.
+/// Returns bytes of which no two parts are alike.
 pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let next = |_| {

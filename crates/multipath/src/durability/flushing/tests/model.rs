@@ -1,6 +1,6 @@
-//! A unit with a volatile cache and two disks of several sessions each, which flush at the same time. Commands are executed
-//! and answered in any order that several connections allow: a flush that reports no loss has brought every write of its disk
-//! onto the medium that had ended before it.
+//! A model of a unit with a volatile cache, and two disks of several sessions each, which flush at the same
+//! time. Commands are executed and answered in any order that several connections allow. A flush that reports
+//! no loss has brought every write of its disk onto the medium that had ended before it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ const DISKS: usize = 2;
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Write(u8),
-    /// The unit takes the oldest command of a session: it executes the command, or reports a reset in its place.
+    /// The unit takes the oldest command of a session: it executes the command, or reports a reset instead.
     Execute(u8),
     /// The answer to one of the commands of a session arrives, or is lost.
     Deliver(u8, u8, bool),
@@ -24,7 +24,7 @@ enum Event {
     /// The next flush that the unit executes fails on the medium.
     MediumFails,
     Join(u8, bool),
-    /// A session is lost, and the unit executes what it has sent, or nothing of that.
+    /// A session is lost; the unit executes all commands that it has sent, or none.
     Lose(u8, bool),
     /// A flush over a session starts.
     Start(u8),
@@ -53,7 +53,7 @@ struct Sent {
 struct Session {
     disk: usize,
     path: PathId,
-    /// The unit has the report of a reset for it.
+    /// Whether the unit has the report of a reset for the session.
     has_report: bool,
     sent: Vec<Sent>,
 }
@@ -61,9 +61,9 @@ struct Session {
 #[derive(Debug, Default)]
 struct Disk {
     unit: Unit,
-    /// Writes that ended with GOOD, and have to be on the medium after a flush.
+    /// Writes that ended with GOOD, and must be on the medium after a flush.
     ended: BTreeSet<u32>,
-    /// The losses that a flush has reported.
+    /// The number of losses that a flush has reported.
     reported: LossCount,
     lost_paths: Vec<PathId>,
 }
@@ -190,7 +190,7 @@ impl Model {
 
     fn deliver(&mut self, at: usize, sent: Sent, has_status: bool) {
         let (disk, path) = (self.sessions[at].disk, self.sessions[at].path);
-        // What it costs to lose the report of a failure on the medium is not known.
+        // The model does not cover the loss of a report of a medium failure.
         let has_status = has_status || sent.outcome == Some(Outcome::MediumError);
         let outcome = sent.outcome.filter(|_| has_status);
         let sense = match outcome {
@@ -218,7 +218,7 @@ impl Model {
         let sense = sense.and_then(|sense| Sense::decode(&sense).ok());
         let end = match (outcome, &sense) {
             (Some(Outcome::Good), _) => End::Good(sent.number, &[]),
-            // It is sent again.
+            // The command is sent again.
             (Some(Outcome::Attention), _) => return self.send(at, None, sent.question),
             (Some(Outcome::MediumError), Some(sense)) => End::Check(sense),
             (Some(Outcome::MediumError) | None, _) => End::NoAnswer,
@@ -271,7 +271,7 @@ impl Model {
         self.running.insert(flush, running);
     }
 
-    /// Polls all flushes until none has anything more to do.
+    /// Polls all flushes until none has a further step.
     fn settle(&mut self) {
         let mut is_settled = false;
         while !std::mem::replace(&mut is_settled, true) {
@@ -336,7 +336,7 @@ impl Model {
         }
     }
 
-    /// All that is in flight is executed and answered.
+    /// Executes and answers all commands in flight.
     fn run_out(&mut self) {
         for _ in 0..1000 {
             let Some(at) = self.sessions.iter().position(|it| !it.sent.is_empty()) else { break };
@@ -379,7 +379,8 @@ proptest! {
     }
 }
 
-/// Without a reset, a lost status or a failure there is nothing to report, however many flush at the same time.
+/// Without a reset, a lost status or a failure there is nothing to report, however many flushes run at the same
+/// time.
 #[test]
 fn flushes_cry_no_loss_where_nothing_has_happened() {
     let mut model = Model::new();

@@ -1,4 +1,4 @@
-//! Which session vouches for what another one has flushed.
+//! Sessions that vouch for what another one has flushed.
 
 use super::*;
 
@@ -39,12 +39,12 @@ fn a_witness_that_is_lost_or_silent_or_was_reset_vouches_for_nothing_and_another
         let losses = world.losses();
         world.answer(ready, answer);
         assert_eq!(world.poll(), Step::ChooseWitness);
-        // There is no other one.
+        // There is no other witness.
         world.flushes.on_witness(world.flush, Some(FIRST), &mut world.unit);
         assert_eq!(world.poll(), DONE);
         assert!(world.losses() > losses, "{answer:?}");
     }
-    // The report of a reset came in place of the first answer.
+    // A report of a reset replaced the first answer.
     let (mut world, _) = World::over_a_later_path();
     let asked = world.asks(Command::SynchronizeCache);
     world.answer(asked, GOOD);
@@ -55,7 +55,7 @@ fn a_witness_that_is_lost_or_silent_or_was_reset_vouches_for_nothing_and_another
     world.answer(ready, GOOD);
     assert_eq!(world.poll(), DONE);
     assert_eq!(world.losses(), 1);
-    // What it has sent before never ends.
+    // An earlier command of the witness never ends.
     let (mut world, _) = World::over_a_later_path();
     let asked = world.asks(Command::SynchronizeCache);
     world.answer(asked, GOOD);
@@ -102,7 +102,7 @@ fn witnesses_are_not_chosen_for_ever() {
     assert!(world.losses() > 0);
 }
 
-/// It says nothing of resets, neither that there was one.
+/// A refusal proves neither that there was a reset nor that there was none.
 #[test]
 fn a_witness_that_does_not_take_the_question_is_asked_again_for_as_long_as_requests_are_retried() {
     let answers = [
@@ -121,7 +121,7 @@ fn a_witness_that_does_not_take_the_question_is_asked_again_for_as_long_as_reque
             for _ in 0..3 {
                 let ready = world.asks(Command::TestUnitReady);
                 world.answer(ready, answer);
-                // The end comes once more.
+                // The end arrives a second time.
                 world.flushes.on_end(world.flush, ready.0.number, End::NoAnswer, &mut world.unit);
                 assert_eq!(world.poll(), Step::Wait);
                 world.now = world.flushes.poll_timeout(world.flush).unwrap();

@@ -1,5 +1,5 @@
-//! A target that puts one unit in the place of another and back while commands are in flight over a session of several
-//! connections: what counts as an answer of the known unit was executed by the known unit.
+//! A model of a target that exchanges one unit for another and back while commands are in flight over a session
+//! of several connections. An answer that counts as one of the known unit was executed by the known unit.
 
 use proptest::prelude::*;
 
@@ -8,17 +8,17 @@ use crate::unit::{Begun, CommandEnd, CommandFacts};
 
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A caller wants a block read.
+    /// A caller requests a read of a block.
     Read,
     /// The unit takes the oldest command: it executes the command, or reports that it may be another unit.
     Execute,
     /// The answer to one of the commands arrives, or is given up.
     Deliver(u8, bool),
-    /// The other unit takes the place.
+    /// The other unit replaces the present one.
     Exchange,
-    /// The other unit comes, takes this number of commands, and goes.
+    /// The other unit replaces the present one, takes this number of commands, and is replaced again.
     Visit(u8),
-    /// The unit has been exchanged for the same one.
+    /// The unit was exchanged for the same one.
     Touch,
     Seconds(u8),
 }
@@ -39,7 +39,7 @@ struct Sent {
 #[derive(Clone, Debug)]
 enum Outcome {
     Attention,
-    /// By the known unit, or by the other one.
+    /// Executed by the known unit, or by the other one.
     Good {
         is_known: bool,
     },
@@ -64,10 +64,10 @@ struct Seen {
 struct Model {
     world: World,
     is_known_there: bool,
-    /// Reports that the unit has for the session.
+    /// Number of reports that the unit has for the session.
     reports: usize,
     sent: Vec<Sent>,
-    /// Reads that have to be sent.
+    /// Number of reads that have to be sent.
     waiting: usize,
     proving: Vec<Proving>,
     waiter: Option<WaiterId>,
@@ -118,7 +118,7 @@ impl Model {
 
     fn execute(&mut self) {
         let Some(sent) = self.sent.iter_mut().find(|sent| sent.outcome.is_none()) else { return };
-        // INQUIRY is executed all the same, and leaves the report (SPC-4 §6.4.1).
+        // INQUIRY is executed nevertheless, and leaves the report (SPC-4 §6.4.1).
         let is_inquiry = matches!(
             sent.kind,
             Kind::Question(Question { command: Command::Inquiry | Command::Page { .. }, .. })
@@ -156,7 +156,7 @@ impl Model {
             }
             (Kind::Read, Some(Outcome::Attention)) => self.waiting += 1,
             (Kind::Read, None) => {}
-            // It is sent again.
+            // The question is sent again.
             (Kind::Question(question), Some(Outcome::Attention)) => {
                 self.send(Kind::Question(question));
             }
@@ -208,7 +208,7 @@ impl Model {
         of_waiter.for_each(|it| it.waiter = None);
     }
 
-    /// Goes on with what has ended with GOOD. Returns whether anything has changed.
+    /// Continues the proofs of reads that have ended with GOOD. Returns whether anything has changed.
     fn prove(&mut self) -> bool {
         let mut has_changed = false;
         for mut it in std::mem::take(&mut self.proving) {
@@ -282,7 +282,7 @@ fn an_answer_of_a_unit_that_has_come_and_gone_is_asked_for_again() {
     for _ in 0..12 {
         model.take(Event::Execute);
     }
-    // The report, what the other unit has executed, and the second report.
+    // The report, the answer that the other unit has executed, and the second report.
     (0..3).for_each(|_| model.take(Event::Deliver(0, true)));
     for _ in 0..40 {
         model.take(Event::Execute);
@@ -292,7 +292,7 @@ fn an_answer_of_a_unit_that_has_come_and_gone_is_asked_for_again() {
     assert_eq!((counted, sent_again, refused), (3, 1, 0));
 }
 
-/// The world is not tame: each thing happens.
+/// Each kind of event occurs in the model.
 #[test]
 fn answers_count_and_are_refused_and_commands_are_sent_again() {
     let mut seen = Seen::default();

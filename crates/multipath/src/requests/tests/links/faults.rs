@@ -1,4 +1,4 @@
-//! Links that are lost, and units that do not take requests for some time.
+//! Links that are lost, and units that refuse requests for a time.
 
 use super::*;
 
@@ -34,14 +34,14 @@ fn refusing(links: usize, until: Duration, end: End) -> Links {
     world
 }
 
-/// A unit that is busy for long is asked again after pauses, and not all the time.
+/// A busy unit is asked again after pauses, not constantly.
 #[test]
 fn what_passes_within_minutes_is_waited_for() {
     let changing = End::Port(AccessState::Transitioning);
     for end in [End::Busy, End::TaskAborted, End::TimedOut, End::BecomingReady, changing] {
         let mut world = refusing(2, secs(240), end);
         assert!(failed(&world.run(100, 10, READ)).is_empty(), "{end:?}");
-        // Ten at a time, about once a second each.
+        // Ten at a time, each about once a second.
         let tries: u32 = world.tries.values().sum();
         assert!((2000..4000).contains(&tries), "{tries} tries after {end:?}");
     }
@@ -53,14 +53,14 @@ fn retries_end_after_their_time() {
     let ended = world.run(1, 1, READ);
     assert_eq!(ended[0].result, Err(Failure::Attempt("an end")));
     assert!(ended[0].time <= RETRY_TIMEOUT && ended[0].time >= RETRY_TIMEOUT.mul_f64(0.99));
-    // The command itself may be the reason of this one.
+    // The command itself may be the reason for this one.
     let mut world = refusing(1, secs(3600), End::AbortedCommand);
     let ended = world.run(1, 1, READ);
     assert!(ended[0].result.is_err() && ended[0].time < secs(6));
 }
 
-/// Each reason for a pause has its own limit, and the time that the unit of a lost session took does not count for the next
-/// session.
+/// Each reason for a pause has its own limit. The time that the unit of a lost session took does not count for
+/// the next session.
 #[test]
 fn the_time_of_retries_begins_again_with_another_reason_and_another_session() {
     let mut world = refusing(1, secs(6), End::Busy);
@@ -77,7 +77,7 @@ fn the_time_of_retries_begins_again_with_another_reason_and_another_session() {
         world.step();
     }
     assert!(failed(&world.ended).is_empty());
-    // But in turns they do not last longer than the retry timeout.
+    // Alternating reasons do not last longer than the retry timeout.
     let mut world = Links::new([link(50.0, 10)]);
     let end = |second| if second % 2 == 0 { End::Busy } else { End::AbortedCommand };
     world.unit.refuses = (1..3600).map(|second| (secs(second), end(second))).collect();
@@ -85,7 +85,7 @@ fn the_time_of_retries_begins_again_with_another_reason_and_another_session() {
     assert!(ended[0].result.is_err() && ended[0].time <= RETRY_TIMEOUT);
 }
 
-/// A request that pauses is retried as soon as a port is found in another state.
+/// A request that pauses is retried as soon as a port has changed its state.
 #[test]
 fn a_change_of_a_port_ends_a_pause() {
     let mut world = refusing(1, secs(3600), End::Busy);
@@ -103,7 +103,7 @@ fn a_change_of_a_port_ends_a_pause() {
     }
 }
 
-/// What may have been executed is not reported as not executed because the unit is busy since.
+/// An attempt that may have been executed is reported as such, even if the unit is busy afterwards.
 #[test]
 fn an_attempt_in_doubt_is_not_hidden_by_a_unit_that_is_busy_since() {
     let mut world = Links::new([link(0.1, 10).dying(millis(10))]);

@@ -1,12 +1,12 @@
-//! Links that do not answer for some time, and second copies.
+//! Links that do not answer for a time, and second copies.
 
 use super::*;
 
 const STALL: (Duration, Duration) = (secs(3), secs(600));
-/// When a link that has stalled is found dead.
+/// When a stalled link is found dead.
 const DEATH: Duration = secs(48);
 
-/// The longest time without an answer, and the longest time of a request.
+/// Returns the longest time without an answer, and the longest time of a request.
 fn longest(ended: &[Ended]) -> (Duration, Duration) {
     let (mut last, mut pause, mut wait) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
     for Ended { time, at, .. } in ended {
@@ -16,7 +16,7 @@ fn longest(ended: &[Ended]) -> (Duration, Duration) {
     (pause, wait)
 }
 
-/// Every request that the stalled link holds is carried by the other one in the end.
+/// The other link in the end carries every request that the stalled link holds.
 #[test]
 fn what_is_stuck_goes_over_another_link() {
     let mut world = Links::new([link(10.0, 50), link(10.0, 50).stalling(secs(2), secs(600))]);
@@ -28,7 +28,7 @@ fn what_is_stuck_goes_over_another_link() {
     }
 }
 
-/// If the options say that no request is ever late, each waits for its own link.
+/// If the options disable hedging, each request waits for its own link.
 #[test]
 fn what_is_stuck_stays_if_the_options_say_so() {
     let mut hedge = HedgePolicy::default();
@@ -40,8 +40,8 @@ fn what_is_stuck_stays_if_the_options_say_so() {
     assert!(world.now >= secs(590), "{:?}", world.now);
 }
 
-/// A stalled link holds no more than its share, so the others go on. By the rate that it had it would be the first choice of
-/// each request.
+/// A stalled link holds no more than its share, so the others go on. By its earlier rate it would be the first
+/// choice of each request.
 #[test]
 fn a_stalled_link_does_not_stop_the_others_whatever_the_budget() {
     let budgets = [2, 4, 8, 16, 64].map(|megabytes| (1024, megabytes << 20));
@@ -59,7 +59,7 @@ fn a_stalled_link_does_not_stop_the_others_whatever_the_budget() {
     }
 }
 
-/// A stuck request gets memory for its second copy in its turn, also where others always wait for some.
+/// A stuck request gets memory for its second copy in turn, even if others always wait for memory.
 #[test]
 fn what_is_stuck_gets_its_turn_where_others_wait_for_memory() {
     let memory = Credit { bytes: 4 << 20, requests: 1024 };
@@ -69,8 +69,8 @@ fn what_is_stuck_gets_its_turn_where_others_wait_for_memory() {
     assert!(wait < secs(20), "{wait:?}");
 }
 
-/// If the memory never has room for two copies, a stuck request does not wait for it: all others would wait for the end of the
-/// first copy.
+/// If the memory never has room for two copies, a stuck request does not wait for it: all others would wait for
+/// the end of the first copy.
 #[test]
 fn what_is_stuck_stops_no_other_where_there_is_no_room_for_it_twice() {
     for len in [2 * LEN, 2 * LEN + 1, 3 * LEN] {
@@ -95,7 +95,7 @@ fn what_is_stuck_stops_no_other_where_there_is_no_room_for_it_twice() {
     }
 }
 
-/// Of two copies the first may have been executed, whatever the second one was.
+/// The first of two copies may have been executed, whatever happened to the second.
 #[test]
 fn an_error_says_that_one_of_two_copies_may_have_been_executed() {
     for is_first_unsent in [false, true] {
@@ -110,7 +110,7 @@ fn an_error_says_that_one_of_two_copies_may_have_been_executed() {
     }
 }
 
-/// A second copy that finds no port that serves the unit goes out as soon as one does.
+/// A second copy that finds no port that serves the unit is sent as soon as one does.
 #[test]
 fn what_is_stuck_goes_over_a_port_as_soon_as_that_serves_the_unit() {
     for is_known in [false, true] {

@@ -1,4 +1,4 @@
-//! How requests share links.
+//! Requests that share links.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn unequal_links_finish_within_five_percent_of_the_sum_of_their_rates() {
     assert!((0..4).all(|at| world.carried(at) > 0));
 }
 
-/// The links draw on one budget, whatever is asked for.
+/// The links share one budget.
 #[test]
 fn a_cancelled_request_gives_its_place_back() {
     let mut world = Links::new([link(0.1, 50)]);
@@ -70,7 +70,7 @@ fn a_closed_path_stays_when_the_last_other_one_is_lost() {
     assert!(!world.requests.paths().is_closing(PathId(1)));
 }
 
-/// What one port does not take goes over another, and that port is asked again now and then.
+/// Requests that one port refuses are sent over another one, and that port is tried again from time to time.
 #[test]
 fn another_path_carries_what_one_does_not_take() {
     let mut world = Links::new([link(50.0, 20), link(50.0, 20)]);
