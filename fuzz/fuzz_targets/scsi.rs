@@ -26,6 +26,8 @@ fuzz_target!(|data: &[u8]| {
     show(&vpd::SupportedPages::decode(data));
     show(&vpd::UnitSerialNumber::decode(data));
     show(&vpd::BlockLimits::decode(data));
+    show(&vpd::BlockDeviceCharacteristics::decode(data));
+    show(&vpd::LogicalBlockProvisioning::decode(data));
     show(&ReadCapacity10::decode(data));
     show(&ReadCapacity16::decode(data));
     show(&ReportLuns::decode(data));

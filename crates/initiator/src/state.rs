@@ -5,7 +5,7 @@ pub(crate) mod attempt;
 pub(crate) mod budget;
 pub(crate) mod counters;
 pub(crate) mod fencing;
-pub(crate) mod flushing;
+pub(crate) mod flush_in_progress;
 pub(crate) mod isids;
 pub(crate) mod latency;
 pub(crate) mod loss_cursor;

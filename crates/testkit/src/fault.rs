@@ -14,6 +14,9 @@
 //! // The next write anywhere fails, and no later one.
 //! let full = Fault::no_space(..).times(1);
 //! ```
+//!
+//! Faults of one command apply in the order in which they were added, up to the first one that ends it. So a delay that was added
+//! before BUSY has the command end with BUSY late; added after it, the delay does nothing.
 
 use std::ops::{Bound, RangeBounds};
 use std::time::Duration;
@@ -124,8 +127,7 @@ pub enum Effect {
     LoseCached(Sense),
     /// The command is not executed and ends with this SCSI status. Commands only.
     Status(u8),
-    /// The command is executed; its read data and its status are delayed by this time. Commands only. The clock
-    /// is that of [`Target::advance`](crate::target::Target::advance).
+    /// The answer, whatever it is, is delayed by this time: read data and status. Commands only. The clock is that of [`Target::advance`](crate::target::Target::advance).
     Delay(Duration),
     /// The command is executed this time after its data have arrived, and then answered. It is executed even if
     /// its connection is lost meanwhile, unless its nexus is reinstated or logs out, or a task management

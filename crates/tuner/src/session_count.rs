@@ -147,7 +147,8 @@ const EARLY_ROUND_TRIPS: u32 = 5;
 /// A rate above this many times the last one is a rise.
 const RISE: f64 = 1.1;
 /// Largest number of sessions without loss: more would crowd out other traffic, and no link in the tables of
-/// the plan needs them. Sessions that loss limits crowd out nothing.
+/// the plan needs them. Sessions that loss limits crowd out nothing: under loss the caller's maximum applies, by default
+/// `Sessions::MAX` of the initiator.
 const MAX_WITHOUT_LOSS: u32 = 32;
 /// A trial that could not be judged for this time after the new sessions have opened their windows is ended.
 const MAX_UNJUDGED: Duration = Duration::from_secs(4);

@@ -3,9 +3,9 @@
 mod commands;
 mod comparison;
 mod delta;
+mod guard;
 mod in_use;
 mod later;
-mod look;
 mod resumption;
 mod transfer;
 mod transferred;
@@ -46,7 +46,7 @@ use crate::side::Side;
 use crate::span::Span;
 use crate::stop::Stop;
 use crate::terminal;
-use look::Look;
+use guard::Look;
 use resumption::Resumption;
 use transferred::Transferred;
 
@@ -281,7 +281,7 @@ impl<'a> Job<'a> {
         check_kept(args, &ends, is_in_use)?;
         let ranges = ranges::load(args.delta.ranges.as_ref(), &ends).await?;
         // Both send requests to the ends, so they run concurrently.
-        let asking = async { Ok(tokio::join!(ends.observe(), look::look(args, &ends))) };
+        let asking = async { Ok(tokio::join!(ends.observe(), guard::look(args, &ends))) };
         let (observations, look) = unless(stop, asking).await?;
         let look = look?;
         // Comes after the look: for an image of another format, the format is the error to report, not

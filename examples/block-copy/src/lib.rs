@@ -7,7 +7,7 @@
 //! | [`args`], [`location`], [`side`] | the command line |
 //! | [`end`] | files, streams and units, as sources and destinations of [`iscsi_copy`], which copies |
 //! | `claims`, `named_files` | checks that no copy interferes with another one, and that no file has two uses |
-//! | `content`, `refusal` | the content of source and destination, and the reasons not to copy or overwrite it |
+//! | `content`, `job/guard.rs`, `refusal` | the content of source and destination, the decision not to copy or overwrite it, and its words |
 //! | `shell` | commands that the user's options name |
 //! | `classes`, `handle`, `orders`, `control` | the rate, and orders that change it during a copy |
 //! | `sharing`, `clients`, `keeper`, `shared_class` | a tree of classes that several processes share |

@@ -8,6 +8,8 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
 /// Least bytes per second that a client must send and take. A slower client would hold memory for too long.
+///
+/// The help of `--max-clients`, `docs/reference/block-serve.md` and `docs/design/nbd-clients.md` state it as well.
 pub(crate) const MIN_RATE: u64 = 64 << 10;
 /// Time over which the rate is averaged, and the longest pause of a client.
 pub(crate) const PERIOD: Duration = Duration::from_secs(60);
@@ -23,8 +25,8 @@ pub(crate) const LAST_PERIOD: Duration = Duration::from_secs(10);
 /// pause.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// What the client does too slowly, as text for people.
-    problem: &'static str,
+    /// The client's part in this direction, as text for people: a verb and its object.
+    duty: (&'static str, &'static str),
     /// Rest of the present period.
     left: Duration,
     /// Bytes moved in the present period.
@@ -36,22 +38,22 @@ pub(crate) struct Pace {
 impl Pace {
     /// Creates the pace of a client that sends what it has announced.
     pub(crate) const fn of_sending() -> Self {
-        Self::new("it sends less than 64 KiB a second of a request that it has begun")
+        Self::new(("sends", "a request that it has begun"))
     }
 
     /// Creates the pace of a client that takes its replies.
     pub(crate) const fn of_taking() -> Self {
-        Self::new("it takes less than 64 KiB a second of its replies")
+        Self::new(("takes", "its replies"))
     }
 
-    const fn new(problem: &'static str) -> Self {
-        Self { problem, left: PERIOD, moved: 0, is_last: false }
+    const fn new(duty: (&'static str, &'static str)) -> Self {
+        Self { duty, left: PERIOD, moved: 0, is_last: false }
     }
 
     /// Begins a new period, because the client owes nothing.
     pub(crate) const fn renew(&mut self) {
         if !self.is_last {
-            *self = Self::new(self.problem);
+            *self = Self::new(self.duty);
         }
     }
 
@@ -85,7 +87,9 @@ impl Pace {
                     return Ok(moved);
                 }
                 Err(_) if self.is_last || self.moved < MIN_RATE * PERIOD.as_secs() => {
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, self.problem));
+                    let ((verb, object), kib) = (self.duty, MIN_RATE >> 10);
+                    let problem = format!("it {verb} less than {kib} KiB a second of {object}");
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, problem));
                 }
                 Err(_) => self.renew(),
             }
@@ -107,7 +111,8 @@ mod tests {
         .await
     }
 
-    const ENOUGH: usize = 60 * (64 << 10);
+    #[expect(clippy::cast_possible_truncation, reason = "4 MiB")]
+    const ENOUGH: usize = (PERIOD.as_secs() * MIN_RATE) as usize;
 
     #[tokio::test(start_paused = true)]
     async fn a_period_with_enough_bytes_is_followed_by_another() {

@@ -4,7 +4,7 @@ mod another;
 mod exchange;
 mod link;
 mod medium;
-mod stop;
+mod suspend;
 mod topology;
 mod trouble;
 mod unit;
@@ -142,7 +142,7 @@ impl Faults {
             let lasts = trouble::begin(&mut self.shared.lock(), class, &mut self.beside);
             self.shared.moved.notify_one();
             if class == Class::Stop {
-                stop::stop(&self.shared, lasts).await;
+                suspend::suspend(&self.shared, lasts).await;
             } else {
                 sleep(lasts).await;
             }

@@ -39,6 +39,10 @@ const SHARE: u64 = 8;
 const STREAM: u64 = 0x7365_7276_6564;
 /// Number of requests, as a multiple of an episode's.
 const LENGTH: usize = 1;
+/// Percentage of episodes with deaths in which servers are stopped or killed.
+const KILLS_SHARE: u64 = 80;
+/// Percentage of these ends that are in order (SIGTERM); the others are deaths.
+const STOPS_SHARE: u64 = 40;
 /// Longest life of a server that is stopped or killed, milliseconds.
 const MAX_LIFE: u64 = 60_000;
 /// Largest number of clients.
@@ -106,7 +110,7 @@ impl Served {
             replays: rng.percent(60),
             is_strict: settings.classes.is_empty(),
         };
-        let kills = settings.has(Class::Death) && rng.percent(80);
+        let kills = settings.has(Class::Death) && rng.percent(KILLS_SHARE);
         let checks_after_close = settings.has(Class::AfterClose);
         let current = Current::default();
         Self {
@@ -178,7 +182,7 @@ impl Served {
         if timeout(life, all_gone).await.is_ok() {
             return Ok(());
         }
-        if self.rng.percent(40) {
+        if self.rng.percent(STOPS_SHARE) {
             self.stop(server, MAX_CLOSING).await;
         } else {
             self.kill(server);

@@ -22,7 +22,8 @@ pub struct HedgeOptions {
 
 impl Default for HedgeOptions {
     fn default() -> Self {
-        Self { min_late: Duration::from_millis(100), min_stuck: Duration::from_secs(1) }
+        let HedgePolicy { min_late, min_stuck } = HedgePolicy::default();
+        Self { min_late, min_stuck }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::boxed::{BoxFuture, boxed};
 use crate::error::{Error, SessionCause};
 use crate::runtime::Task;
 use crate::state::budget::{Budget, Permit};
-use crate::state::flushing::Flushing;
+use crate::state::flush_in_progress::Flushing;
 use crate::state::unit_state::UnitState;
 use crate::unit::in_flight::{InFlight, by};
 use crate::unit::logical_unit::LogicalUnit;

@@ -1,4 +1,4 @@
-//! The options after the `?` of a URL.
+//! The options after the `?` of a URL. A new one also needs a field in `parameters.rs` and a row in the table of `url.rs`.
 
 use std::str::FromStr;
 

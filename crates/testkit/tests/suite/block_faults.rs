@@ -158,6 +158,27 @@ fn a_delayed_answer_waits_for_its_deadline() {
     rig.assert_no_violations();
 }
 
+/// A delay applies to any answer, if it was added before the fault that ends the command.
+#[test]
+fn a_status_instead_of_an_execution_can_be_delayed() {
+    let delay = Fault::delay(.., Duration::from_secs(5));
+    let busy = Fault::busy(.., 1);
+    for (faults, is_late) in [(vec![delay.clone(), busy.clone()], true), (vec![busy, delay], false)]
+    {
+        let mut rig = rig(faults);
+        let now = start();
+        let command = rig.read(0, 1);
+        rig.put(command);
+        rig.target.advance(now);
+        let first = rig.try_next();
+        assert_eq!(first.is_none(), is_late);
+        rig.target.advance(now + Duration::from_secs(5));
+        let answer = first.or_else(|| rig.try_next()).unwrap();
+        assert_eq!(answer.status(), status::BUSY);
+        rig.assert_no_violations();
+    }
+}
+
 /// A unit executes a command that it has received, even if the connection is lost.
 #[test]
 fn a_command_that_is_put_off_is_executed_although_its_connection_is_lost() {

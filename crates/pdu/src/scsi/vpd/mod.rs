@@ -12,6 +12,8 @@
 //! Ask for a page only if page 00 lists it: some devices answer for a page they do not have with
 //! standard INQUIRY data, which is refused here by its page code.
 
+// A new page also goes to `crates/pdu/tests/scsi/any_bytes.rs`, `fuzz/fuzz_targets/scsi.rs` and
+// `examples/iscsi-util/src/inquiry/page.rs`; a page that disks use, to `crates/initiator/src/unit/probe.rs`.
 mod block_characteristics;
 mod block_limits;
 mod device_identification;

@@ -9,7 +9,7 @@ use crate::world::Shared;
 
 /// Stops all processes for a time, as SIGSTOP does. Data still arrives in their sockets. Afterwards all overdue
 /// timers fire immediately.
-pub(super) async fn stop(shared: &Shared, lasts: Duration) {
+pub(super) async fn suspend(shared: &Shared, lasts: Duration) {
     go_on_alone(shared, lasts);
     clock::add_stop(lasts);
     advance(lasts).await;
