@@ -127,7 +127,7 @@ impl Programs {
         url: &str,
     ) -> Result<Value, Outcome> {
         let (path, words) = self.words(program, row, url);
-        told(&end_of(Command::new(path).args(words)).await?)
+        parse_result(&end_of(Command::new(path).args(words)).await?)
     }
 
     /// Counts the system calls of one run, from its start to its end.
@@ -140,7 +140,7 @@ impl Programs {
         let (path, words) = self.words(program, row, url);
         let summary = self.folder.join("calls");
         let mut command = counter(&summary);
-        told(&end_of(command.arg("--").arg(path).args(words)).await?)?;
+        parse_result(&end_of(command.arg("--").arg(path).args(words)).await?)?;
         let summary =
             fs::read_to_string(&summary).map_err(|error| Outcome::Failed(error.to_string()))?;
         let by_name = calls(&summary);
@@ -201,7 +201,7 @@ async fn end_of(command: &mut Command) -> Result<Ended, Outcome> {
     }
 }
 
-fn told(ended: &Ended) -> Result<Value, Outcome> {
+fn parse_result(ended: &Ended) -> Result<Value, Outcome> {
     if !ended.output.status.success() {
         return Err(Outcome::Failed(ended.complaint()));
     }

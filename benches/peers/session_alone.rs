@@ -72,7 +72,7 @@ impl Alone {
     async fn log_in(&mut self) -> Result<(), Trouble> {
         self.send(Instant::now()).await?;
         while !self.is_logged_in {
-            self.hear().await?;
+            self.read_when_ready().await?;
             self.send(Instant::now()).await?;
         }
         for _ in 0..TRIES {
@@ -80,7 +80,7 @@ impl Alone {
             self.session.submit(command, Instant::now())?;
             self.send(Instant::now()).await?;
             while self.ended.is_empty() {
-                self.hear().await?;
+                self.read_when_ready().await?;
             }
             if self.ended.drain(..).all(|(_, status, _)| status == Status::GOOD) {
                 return Ok(());
@@ -102,7 +102,7 @@ impl Alone {
                 begun += 1;
             }
             self.send(now).await?;
-            self.hear().await?;
+            self.read_when_ready().await?;
             for (_, status, data) in self.ended.drain(..) {
                 buffers.push(whole(status, data, self.io)?);
                 ended += 1;
@@ -150,7 +150,7 @@ impl Alone {
     }
 
     /// Waits until the socket is readable, and reads from it.
-    async fn hear(&mut self) -> Result<(), Trouble> {
+    async fn read_when_ready(&mut self) -> Result<(), Trouble> {
         self.socket.readable().await?;
         self.take_in()
     }

@@ -27,7 +27,7 @@ pub async fn exec(args: &ExecArgs) -> Result<u8, Error> {
     let units = units(&job.target)?;
     let held: u64 = units.iter().filter(|unit| unit.in_memory).map(|unit| unit.size.0).sum();
     let memory = args.lab.memory.unwrap_or(Size(BASE + held));
-    Ok(tell(environment.carry_out(&Job::Exec(job), memory, limit).await?, limit))
+    Ok(report_ending(environment.carry_out(&Job::Exec(job), memory, limit).await?, limit))
 }
 
 fn job(args: &ExecArgs) -> Result<ExecJob, Error> {
@@ -57,7 +57,7 @@ fn units(words: &[String]) -> Result<Vec<Unit>, Error> {
 }
 
 /// Reports how a lab has ended if not by itself, and returns the exit status.
-pub(crate) fn tell(ending: Ending, limit: Duration) -> u8 {
+pub(crate) fn report_ending(ending: Ending, limit: Duration) -> u8 {
     match ending {
         Ending::Status(status) => status,
         Ending::Limit => {

@@ -97,8 +97,8 @@ pub async fn measure(
     mended.map_err(failed)?;
     closed.map_err(failed)?;
     let told = match run.writes {
-        Writes::Copy => copy::told(&ended, watch.gaps()),
-        Writes::Random => random::told(&ended).map_err(failed)?,
+        Writes::Copy => copy::figure_of(&ended, watch.gaps()),
+        Writes::Random => random::figure_of(&ended).map_err(failed)?,
     };
     let held = match run.writes {
         Writes::Copy => store.held_by_unit(&bench.image).map(|held| held.equal),
@@ -145,7 +145,7 @@ async fn write(
     let ended = tokio::select! {
         ended = run(command, point.limit) => ended,
         error = script.carry_out(watch) => Err(error),
-        () = watch.look() => Ok(None),
+        () = watch.poll_forever() => Ok(None),
     };
     match ended.map_err(|error| Outcome::Failed(error.to_string()))? {
         Some(ended) => Ok(ended),

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 
 use crate::error::Error;
 use crate::peers::{Bench, block_copy};
-use crate::process::{Ended, run_heard};
+use crate::process::{Ended, run_with_lines};
 use crate::result::{LinkConditions, Outcome};
 use crate::scenario::{FaultJob, FaultKind, Ordeal, Point};
 use crate::testbed::{INITIATOR, Testbed, link_words, url};
@@ -58,14 +58,14 @@ pub async fn copy(
         }
     };
     let ended = {
-        let hear = |line: &str| progress.hear(line, Instant::now());
+        let parse = |line: &str| progress.parse_line(line, Instant::now());
         tokio::select! {
-            ended = run_heard(&mut command, point.limit, hear) => ended,
+            ended = run_with_lines(&mut command, point.limit, parse) => ended,
             Err(error) = fault => Err(error),
         }
     };
     match ended.map_err(|error| Outcome::Failed(error.to_string()))? {
-        Some(ended) => told(&ended, &progress),
+        Some(ended) => copied_from(&ended, &progress),
         None => Err(Outcome::TimedOut),
     }
 }
@@ -85,7 +85,7 @@ fn command(point: &Point, ordeal: &Ordeal, bench: &Bench) -> Result<Command, Out
 }
 
 /// Returns what the copy has reported.
-fn told(ended: &Ended, progress: &Progress) -> Result<Copied, Outcome> {
+fn copied_from(ended: &Ended, progress: &Progress) -> Result<Copied, Outcome> {
     let Some(fault_at_percent) = progress.reached_percent() else {
         let complaint = ended.complaint();
         return Err(Outcome::Failed(format!("it ended before the fault came: {complaint}")));

@@ -111,7 +111,7 @@ impl Figure {
         let special: Vec<_> = special.map(|(key, value)| format!("{key}={value}")).collect();
         let mut line = format!("{}: {} {}", link(&self.link), self.who, special.join(" "));
         line.truncate(line.trim_end().len());
-        line + ": " + &self.told()
+        line + ": " + &self.outcome_text()
     }
 
     /// Returns the longest time without progress, if it was measured.
@@ -119,7 +119,7 @@ impl Figure {
         self.detail.get("stalled_seconds").and_then(Value::as_f64)
     }
 
-    fn told(&self) -> String {
+    fn outcome_text(&self) -> String {
         match &self.outcome {
             Outcome::Complete => [
                 self.goodput_mbit_per_s.map(|rate| format!("{rate:.1} Mbit/s")),

@@ -98,7 +98,7 @@ async fn count(flows: &Flows, running: &Running) -> Result<FlowsFigure, Error> {
     let ports: Vec<_> = (0..flows.flows.len()).map(port).collect();
     let mut counters = Counters::new(ports, flows.direction);
     let begun = timeout(BEGIN, async {
-        while counters.look().await?.iter().any(|bytes| *bytes < RUNS) {}
+        while counters.read_bytes().await?.iter().any(|bytes| *bytes < RUNS) {}
         Ok(())
     });
     begun.await.unwrap_or_else(|_| {
@@ -118,7 +118,7 @@ async fn count(flows: &Flows, running: &Running) -> Result<FlowsFigure, Error> {
         sleep_until((start + step * STEP).into()).await;
         let now = start.elapsed();
         figure.seconds.push(now.as_secs_f64());
-        figure.bytes.push(counters.look().await?);
+        figure.bytes.push(counters.read_bytes().await?);
         if now >= Duration::from_secs(flows.seconds) {
             break;
         }

@@ -82,31 +82,33 @@ impl Ended {
 /// # Errors
 /// [`Error::Start`] if it cannot be started, [`Error::System`] if its output cannot be read.
 pub async fn run(command: &mut Command, limit: Duration) -> Result<Option<Ended>, Error> {
-    run_heard(command, limit, |_| {}).await
+    run_with_lines(command, limit, |_| {}).await
 }
 
-/// Runs a program to its end and keeps its output. Calls `hear` with each line of its standard error as it
+/// Runs a program to its end and keeps its output. Calls `on_line` with each line of its standard error as it
 /// arrives. `None` if the limit ended the program.
 ///
 /// # Errors
 /// [`Error::Start`] if it cannot be started, [`Error::System`] if its output cannot be read.
-pub async fn run_heard(
+pub async fn run_with_lines(
     command: &mut Command,
     limit: Duration,
-    hear: impl FnMut(&str),
+    on_line: impl FnMut(&str),
 ) -> Result<Option<Ended>, Error> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let begin = Instant::now();
     let mut group = Group::start(command)?;
     // A process in an uninterruptible wait does not end when it is killed. So this does not wait for it.
-    let Ok(output) = timeout(limit, collect(&mut group.child, hear)).await else { return Ok(None) };
+    let Ok(output) = timeout(limit, collect(&mut group.child, on_line)).await else {
+        return Ok(None);
+    };
     Ok(Some(Ended { output: output?, time: begin.elapsed() }))
 }
 
-async fn collect(child: &mut Child, hear: impl FnMut(&str)) -> Result<Output, Error> {
+async fn collect(child: &mut Child, on_line: impl FnMut(&str)) -> Result<Output, Error> {
     let (mut out, errors) = (child.stdout.take(), child.stderr.take());
     let (stdout, stderr, status) =
-        tokio::try_join!(read_all(&mut out), read_lines(errors, hear), child.wait())?;
+        tokio::try_join!(read_all(&mut out), read_lines(errors, on_line), child.wait())?;
     Ok(Output { status, stdout, stderr })
 }
 
@@ -121,7 +123,7 @@ where
     Ok(bytes)
 }
 
-async fn read_lines<R>(pipe: Option<R>, mut hear: impl FnMut(&str)) -> std::io::Result<Vec<u8>>
+async fn read_lines<R>(pipe: Option<R>, mut on_line: impl FnMut(&str)) -> std::io::Result<Vec<u8>>
 where
     R: AsyncRead + Unpin,
 {
@@ -132,7 +134,7 @@ where
         if pipe.read_until(b'\n', &mut bytes).await? == 0 {
             return Ok(bytes);
         }
-        hear(String::from_utf8_lossy(bytes.get(begin..).unwrap_or_default()).trim_end());
+        on_line(String::from_utf8_lossy(bytes.get(begin..).unwrap_or_default()).trim_end());
     }
 }
 
@@ -185,7 +187,7 @@ mod tests {
     async fn each_line_of_the_standard_error_is_heard_and_kept() {
         let mut heard = Vec::new();
         let mut command = shell("echo one >&2; echo out; printf 'two\\nthree' >&2");
-        let ended = run_heard(&mut command, Duration::from_secs(60), |line| {
+        let ended = run_with_lines(&mut command, Duration::from_secs(60), |line| {
             heard.push(line.to_owned());
         });
         let ended = ended.await.unwrap().unwrap();

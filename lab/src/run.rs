@@ -10,7 +10,7 @@ use crate::agent::WEDGED;
 use crate::args::RunArgs;
 use crate::environment::{Ending, Environment, find, scripts};
 use crate::error::Error;
-use crate::exec::tell;
+use crate::exec::report_ending;
 use crate::job::{Job, RunJob};
 use crate::provenance::{self, ProcessorTime};
 use crate::record::Record;
@@ -50,15 +50,15 @@ pub async fn run(args: &RunArgs) -> Result<u8, Error> {
         eprintln!("lab: the target does not go any more; another guest does the rest");
     };
     if out.is_file() {
-        tell_what_was_stolen(&out, begun)?;
+        record_stolen_time(&out, begun)?;
         eprintln!("lab: the figures are in {}", out.display());
     }
-    let status = tell(ending, limit);
+    let status = report_ending(ending, limit);
     if status == 0 && args.strict { verdict(&out) } else { Ok(status) }
 }
 
 /// Adds to the result the share of time that the hypervisor took from this machine. A guest cannot see it.
-fn tell_what_was_stolen(out: &Path, begun: Option<ProcessorTime>) -> Result<(), Error> {
+fn record_stolen_time(out: &Path, begun: Option<ProcessorTime>) -> Result<(), Error> {
     let mut file = read(out)?;
     let share = |begun| Some(ProcessorTime::now()?.stolen_since(begun));
     file.machine.stolen = begun.and_then(share);

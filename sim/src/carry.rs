@@ -23,7 +23,7 @@ impl World {
         if self.lun.was_exchanged() && self.targets.iter().any(Target::withholds_attention) {
             self.lun.withheld(self.oracle.now());
         }
-        self.learn_cache_losses();
+        self.report_cache_losses();
         self.losing.clear();
         self.losses.managed(self.targets.iter().map(Target::functions_carried_out).sum());
         self.arrive_at_initiator(now);
@@ -103,11 +103,11 @@ impl World {
                 let lasts = store.lasts(unflushed);
                 wire.unread.wait_for(lasts, store.ping);
                 self.counts.fault(Class::SlowStore);
-                self.trace.note("a flush is slow", &[number, lasts.as_secs()]);
+                self.trace.record("a flush is slow", &[number, lasts.as_secs()]);
             }
         }
         if wire.unread.is_ping_overdue(now) {
-            self.trace.note("the target's ping has no answer", &[number]);
+            self.trace.record("the target's ping has no answer", &[number]);
             self.losses.reason();
             target.drop_connection(wire.connection);
             wire.unread.heal();

@@ -271,7 +271,7 @@ impl Episode<'_> {
         if world.has_orphans() {
             return Ok(());
         }
-        world.trace.note("power loss", &[]);
+        world.trace.record("power loss", &[]);
         world.lose_all_power();
         drop(world);
         self.check(&self.image()).map_err(|why| format!("after a loss of power: {why}"))

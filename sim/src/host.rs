@@ -182,7 +182,7 @@ impl Host {
             let mut world = self.shared.lock();
             let number = world.open_disk(process.number, at_opening);
             let what = if targets.len() > 1 { "opened a volume" } else { "opened" };
-            world.trace.note(what, &[process.number, number as u64, targets[0] as u64]);
+            world.trace.record(what, &[process.number, number as u64, targets[0] as u64]);
             number
         };
         let handles = Arc::new(AtomicU32::new(MAX_WORKERS));
@@ -294,7 +294,7 @@ impl Host {
             let max_pause = if self.rng.percent(20) { 600_000 } else { 1000 };
             sleep(self.rng.any_scale(max_pause)).await;
             while let Err(why) = self.open(disks).await {
-                self.shared.lock().trace.note(&why, &[]);
+                self.shared.lock().trace.record(&why, &[]);
                 sleep(Duration::from_secs(5)).await;
             }
         }
@@ -341,7 +341,7 @@ impl Host {
         process.dropped.push(number);
         drop(open);
         let mut world = self.shared.lock();
-        world.trace.note("a disk is dropped", &[number as u64]);
+        world.trace.record("a disk is dropped", &[number as u64]);
         world.oracle.abandoned(number);
         world.close_disk(number);
     }
@@ -369,7 +369,7 @@ impl Host {
             let logout = within(limit, open.disk.logout()).await;
             let logout = logout.ok_or_else(|| format!("a logout does not end within {limit:?}"))?;
             if let Err(error) = logout {
-                self.shared.lock().trace.note(&format!("logout: {error}"), &[]);
+                self.shared.lock().trace.record(&format!("logout: {error}"), &[]);
                 process.dropped.push(open.number);
                 is_well = false;
             }

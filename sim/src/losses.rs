@@ -76,7 +76,7 @@ impl Losses {
 
     /// Notes that a handle of a disk has reported a loss. `patience` is how long its flushes wait for the
     /// answers to earlier commands.
-    pub(crate) fn told(&mut self, disk: usize, patience: Duration) {
+    pub(crate) fn on_reported_loss(&mut self, disk: usize, patience: Duration) {
         let Some(AtOpening { reasons, time }) = self.at_opening.get(&disk).copied() else { return };
         let is_given_up =
             |at: &Instant| *at >= time && clock::now().duration_since(*at) >= patience;
@@ -122,7 +122,7 @@ mod tests {
             give(&mut losses, during);
             losses.opened(1, opening);
             give(&mut losses, since);
-            losses.told(1, GRACE);
+            losses.on_reported_loss(1, GRACE);
             give(&mut losses, after);
             assert!(!losses.is_any_false(Instant::now()), "a reason may come to light");
             losses.is_any_false(Instant::now() + GRACE)
@@ -140,7 +140,7 @@ mod tests {
         losses.managed(1);
         losses.opened(1, losses.opening());
         losses.managed(1);
-        losses.told(1, GRACE);
+        losses.on_reported_loss(1, GRACE);
         assert!(losses.is_any_suspected());
         losses.managed(2);
         assert!(!losses.is_any_false(Instant::now() + GRACE));
@@ -157,7 +157,7 @@ mod tests {
                 losses.kept_back();
             }
             tokio::time::advance(Duration::from_secs(after)).await;
-            losses.told(1, Duration::from_secs(2));
+            losses.on_reported_loss(1, Duration::from_secs(2));
             assert_eq!(losses.is_any_suspected(), is_false);
         }
     }

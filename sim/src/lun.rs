@@ -14,7 +14,7 @@ const NUMBER: u16 = 0;
 
 /// How initiators find out that the unit was replaced.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Told {
+pub(crate) enum ChangeNotice {
     /// By a unit attention at their next command.
     Attention(Sense),
     /// By the loss of all connections, without a report.
@@ -101,7 +101,7 @@ impl Lun {
         targets: &mut [Target],
         block_size: u32,
         is_renamed: bool,
-        told: Told,
+        notice: ChangeNotice,
     ) {
         let bytes = self.blocks * u64::from(self.original.disk.block_size());
         let disk = RamDisk::new(block_size, bytes / u64::from(block_size));
@@ -115,7 +115,7 @@ impl Lun {
         }
         self.strangers.push(Stranger { disk, image, was_found: BTreeMap::new() });
         self.is_exchanged = true;
-        put(targets, &unit, told);
+        put(targets, &unit, notice);
     }
 
     /// Fills another unit with the content that all of them have.
@@ -129,10 +129,10 @@ impl Lun {
     }
 
     /// Puts the original back.
-    pub(crate) fn restore(&mut self, targets: &mut [Target], told: Told, now: Moment) {
+    pub(crate) fn restore(&mut self, targets: &mut [Target], notice: ChangeNotice, now: Moment) {
         if std::mem::take(&mut self.is_exchanged) {
             self.restored = Some(now);
-            put(targets, &self.original, told);
+            put(targets, &self.original, notice);
         }
     }
 
@@ -200,11 +200,13 @@ impl Stranger {
     }
 }
 
-fn put(targets: &mut [Target], unit: &Unit, told: Told) {
+fn put(targets: &mut [Target], unit: &Unit, notice: ChangeNotice) {
     for target in targets {
-        match told {
-            Told::Attention(sense) => target.replace_unit_and_tell(NUMBER, unit.clone(), sense),
-            Told::Restart => {
+        match notice {
+            ChangeNotice::Attention(sense) => {
+                target.replace_unit_with_attention(NUMBER, unit.clone(), sense)
+            }
+            ChangeNotice::Restart => {
                 target.replace_unit(NUMBER, unit.clone());
                 target.drop_connections();
             }

@@ -81,7 +81,7 @@ impl Network for SimulatedNetwork {
             let portal = portal_of(address);
             let (reachability, round_trip) = {
                 let mut world = self.shared.lock();
-                world.trace.note("connect", &[portal as u64]);
+                world.trace.record("connect", &[portal as u64]);
                 let reachability = world.reachability(portal);
                 if reachability != Reachability::Open {
                     world.counts.fault(Class::Refuse);

@@ -42,14 +42,14 @@ pub(crate) struct Oracle {
     /// When `is_volatile` last changed from false to true.
     switched_on: Option<Moment>,
     /// Whether a loss is reported to each handle, and not only to the first that flushes.
-    tells_each: bool,
+    reports_to_each: bool,
     /// Whether writes are answered before the unit has them.
     answers_early: bool,
 }
 
 impl Oracle {
     /// Returns the content of a unit of `bytes` bytes, all zero.
-    pub(crate) fn new(bytes: usize, is_volatile: bool, tells_each: bool) -> Self {
+    pub(crate) fn new(bytes: usize, is_volatile: bool, reports_to_each: bool) -> Self {
         let grains = vec![vec![Version::first()]; bytes / GRAIN];
         let begun = Vec::new();
         Self {
@@ -61,7 +61,7 @@ impl Oracle {
             crashed: None,
             is_volatile,
             switched_on: None,
-            tells_each,
+            reports_to_each,
             answers_early: false,
         }
     }
@@ -125,8 +125,8 @@ impl Oracle {
     }
 
     /// Notes that a handle has reported a possible loss of writes that were not flushed.
-    pub(crate) fn told_of_loss(&mut self, disk: usize, handle: u32) {
-        let told = if self.tells_each { 1 << handle } else { u64::MAX };
+    pub(crate) fn on_reported_loss(&mut self, disk: usize, handle: u32) {
+        let told = if self.reports_to_each { 1 << handle } else { u64::MAX };
         for version in self.grains.iter_mut().flatten() {
             if !version.is_durable && version.disk == disk {
                 version.told |= told;
@@ -191,7 +191,7 @@ impl Oracle {
     /// Notes that the users of these disks will receive no report of the next crash. They do receive one of the
     /// writes that an earlier crash has undone, except of those that were in flight then: they may have been
     /// executed after it.
-    pub(crate) fn nobody_is_told(&mut self, of: impl Fn(usize) -> bool) {
+    pub(crate) fn mark_unreported(&mut self, of: impl Fn(usize) -> bool) {
         let answers_early = self.answers_early;
         let may_be_there = |version: &Version| match (version.crashed, version.ended) {
             (None, _) | (_, None) => true,

@@ -63,7 +63,7 @@ impl World {
         match &mut self.torn {
             Some(rng) if unflushed > 0 => {
                 let written = disk.write_back(some_of(unflushed, rng));
-                self.trace.note("blocks are written back", &[unit as u64, written as u64]);
+                self.trace.record("blocks are written back", &[unit as u64, written as u64]);
                 written
             }
             _ => 0,
@@ -71,14 +71,14 @@ impl World {
     }
 
     /// Informs the oracle of the caches that have lost something. Returns whether any has.
-    pub(crate) fn learn_cache_losses(&mut self) -> bool {
+    pub(crate) fn report_cache_losses(&mut self) -> bool {
         let mut has_lost = false;
         while let Some(unit) = self.units.next_cache_loss() {
-            self.trace.note("the cache is lost", &[]);
+            self.trace.record("the cache is lost", &[]);
             // Only the process whose flush failed gets a report of it. All processes get a report of a reset.
             if let Some(process) = self.losing.first() {
                 let open = &self.open;
-                self.oracle.nobody_is_told(|disk| open.get(&disk) != Some(process));
+                self.oracle.mark_unreported(|disk| open.get(&disk) != Some(process));
             }
             self.has_lost(unit);
             self.losses.reason();

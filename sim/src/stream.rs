@@ -37,7 +37,7 @@ impl Worker {
         let start = self.work.part.start;
         let cleared = {
             let mut world = self.work.shared.lock();
-            world.trace.note("stream", &[u64::from(self.handle), u64::from(handle)]);
+            world.trace.record("stream", &[u64::from(self.handle), u64::from(handle)]);
             world.oracle.made_handle(self.work.opened, handle);
             world.oracle.now()
         };
@@ -126,7 +126,11 @@ impl Worker {
         result?;
         self.has_written(streaming, true).await;
         let mut world = self.work.shared.lock();
-        self.note(&mut world.trace, "has read a stream", &(first..first + data.len() / GRAIN));
+        self.trace_grains(
+            &mut world.trace,
+            "has read a stream",
+            &(first..first + data.len() / GRAIN),
+        );
         if let Err(why) = self.check(&mut world, streaming.cleared, first, &data) {
             world.accuse(format!("a stream of handle {} has read: {why}", self.handle));
         }
@@ -142,7 +146,7 @@ impl Worker {
         let grains = first..first + self.rng.index(1..64).min(end - first);
         let data = {
             let mut world = self.work.shared.lock();
-            self.note(&mut world.trace, "write a stream", &grains);
+            self.trace_grains(&mut world.trace, "write a stream", &grains);
             if streaming.pending.is_empty() {
                 streaming.begun = world.oracle.now();
             }
@@ -197,7 +201,7 @@ impl Worker {
         let (opened, handle) = (self.work.opened, streaming.handle);
         match &result {
             Ok(()) => {
-                world.trace.note("stream flushed", &[u64::from(self.handle)]);
+                world.trace.record("stream flushed", &[u64::from(self.handle)]);
                 world.oracle.flushed(opened, handle, begun);
                 let counts = !self.may_be_of_another(&world, streaming.begun);
                 for write in streaming.pending.drain(..) {
@@ -209,12 +213,12 @@ impl Worker {
                 }
             }
             Err(error) if is_loss(error) => {
-                world.trace.note("stream told of lost writes", &[u64::from(self.handle)]);
+                world.trace.record("stream told of lost writes", &[u64::from(self.handle)]);
                 let counts = !self.may_be_of_another(&world, streaming.begun);
                 for write in streaming.pending.drain(..) {
                     world.oracle.end_write(write, counts);
                 }
-                self.told_of_loss(&mut world, handle);
+                self.on_reported_loss(&mut world, handle);
             }
             Err(_) => {}
         }
@@ -232,7 +236,7 @@ impl Worker {
         }
         let mut world = self.work.shared.lock();
         let grains = |streaming: &Streaming| -> Range<usize> { 0..streaming.pending.len() };
-        self.note(&mut world.trace, "stream has written", &grains(streaming));
+        self.trace_grains(&mut world.trace, "stream has written", &grains(streaming));
         let counts = is_well && !self.may_be_of_another(&world, streaming.begun);
         for write in streaming.pending.drain(..) {
             world.oracle.end_write(write, counts);

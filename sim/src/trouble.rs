@@ -44,7 +44,7 @@ impl World {
     /// Makes a target busy for a time.
     pub(crate) fn silence(&mut self, target: usize, lasts: Duration) {
         self.silences.insert(target, Silence::of(lasts));
-        self.trace.note("a target is busy", &[target as u64, lasts.as_secs()]);
+        self.trace.record("a target is busy", &[target as u64, lasts.as_secs()]);
     }
 
     /// Returns the violation if the initiator gives up a connection although the only fault is a busy target or

@@ -125,7 +125,7 @@ impl Worker {
     /// Notes an error. Returns whether the disk has ended.
     pub(crate) fn fails(&self, error: &Error) -> bool {
         let mut world = self.work.shared.lock();
-        world.trace.note(&format!("error: {error}"), &[u64::from(self.handle)]);
+        world.trace.record(&format!("error: {error}"), &[u64::from(self.handle)]);
         if is_another_unit(error) {
             let now = world.oracle.now();
             world.lun.found_another(self.work.opened, now);
@@ -239,7 +239,7 @@ impl Worker {
         let disk = Arc::clone(&self.disk);
         let begun = {
             let mut world = self.work.shared.lock();
-            self.note(&mut world.trace, "read", &grains);
+            self.trace_grains(&mut world.trace, "read", &grains);
             world.oracle.now()
         };
         let offset = (grains.start * GRAIN) as u64;
@@ -253,7 +253,7 @@ impl Worker {
         if let Some(why) = world.forbids_wait(asked.elapsed(), self.work.portals) {
             world.accuse(why);
         }
-        self.note(&mut world.trace, "has read", &grains);
+        self.trace_grains(&mut world.trace, "has read", &grains);
         if let Err(why) = self.check(&mut world, begun, grains.start, &data) {
             world.accuse(format!("handle {} has read: {why}", self.handle));
         }
@@ -276,7 +276,7 @@ impl Worker {
         let (begun, write, data) = {
             let mut world = self.work.shared.lock();
             let begun = world.oracle.now();
-            self.note(&mut world.trace, if is_data { "write" } else { "zero" }, &grains);
+            self.trace_grains(&mut world.trace, if is_data { "write" } else { "zero" }, &grains);
             let write = world.oracle.begin_write(self.work.opened, grains.clone(), !is_data);
             let data = is_data.then(|| write.data());
             (begun, write, data)
@@ -292,7 +292,7 @@ impl Worker {
         let result = self.patiently(Box::pin(request)).await;
         let mut world = self.work.shared.lock();
         let is_acknowledged = matches!(result, Some(Ok(())));
-        self.note(
+        self.trace_grains(
             &mut world.trace,
             if is_acknowledged { "written" } else { "not written" },
             &grains,
@@ -309,7 +309,7 @@ impl Worker {
         let disk = Arc::clone(&self.disk);
         let begun = {
             let mut world = self.work.shared.lock();
-            self.note(&mut world.trace, "flush", &(0..0));
+            self.trace_grains(&mut world.trace, "flush", &(0..0));
             world.oracle.now()
         };
         let percent = if self.is_of_volume() { 40 } else { 10 };
@@ -317,13 +317,13 @@ impl Worker {
         let mut world = self.work.shared.lock();
         match &result {
             Some(Ok(())) => {
-                self.note(&mut world.trace, "flushed", &(0..0));
+                self.trace_grains(&mut world.trace, "flushed", &(0..0));
                 world.counts.flushes += 1;
                 world.oracle.flushed(self.work.opened, self.handle, begun);
             }
             Some(Err(error)) if error.kind() == ErrorKind::UnflushedWritesLost => {
-                self.note(&mut world.trace, "told of lost writes", &(0..0));
-                self.told_of_loss(&mut world, self.handle);
+                self.trace_grains(&mut world.trace, "told of lost writes", &(0..0));
+                self.on_reported_loss(&mut world, self.handle);
                 return None;
             }
             Some(Err(_)) | None => {}
@@ -332,12 +332,12 @@ impl Worker {
     }
 
     /// Notes that a flush has reported lost writes. There has to be a reason for it.
-    pub(crate) fn told_of_loss(&self, world: &mut World, handle: u32) {
+    pub(crate) fn on_reported_loss(&self, world: &mut World, handle: u32) {
         if self.work.is_strict {
             world.accuse("nothing is wrong, but a flush tells of lost writes".to_owned());
         }
-        world.losses.told(self.work.opened, self.work.patience);
-        world.oracle.told_of_loss(self.work.opened, handle);
+        world.losses.on_reported_loss(self.work.opened, self.work.patience);
+        world.oracle.on_reported_loss(self.work.opened, handle);
     }
 
     /// Returns whether another unit may have answered a request that began at `begun` before the initiator
@@ -371,7 +371,7 @@ impl Worker {
             Err(error) => return Some(Err(error)),
         };
         let mut world = self.work.shared.lock();
-        self.note(&mut world.trace, "has seen extents", &grains);
+        self.trace_grains(&mut world.trace, "has seen extents", &grains);
         for hole in extents.iter().filter(|extent| extent.state.reads_zeros()) {
             let first = usize::try_from(hole.offset).unwrap_or(0) / GRAIN;
             let zeros = vec![0; usize::try_from(hole.len).unwrap_or(0)];
@@ -405,15 +405,20 @@ impl Worker {
             disks => self.rng.pick(disks).copied()?,
         };
         let session = disk.sessions().into_iter().next()?;
-        self.note(&mut self.work.shared.lock().trace, "reset", &(0..0));
+        self.trace_grains(&mut self.work.shared.lock().trace, "reset", &(0..0));
         let function = TaskFunction::LogicalUnitReset;
         let reset = session.manage(function, disk.unit().lun());
         self.patiently(reset).await;
         None
     }
 
-    pub(crate) fn note(&self, trace: &mut crate::trace::Trace, what: &str, grains: &Range<usize>) {
-        trace.note(what, &[u64::from(self.handle), grains.start as u64, grains.end as u64]);
+    pub(crate) fn trace_grains(
+        &self,
+        trace: &mut crate::trace::Trace,
+        what: &str,
+        grains: &Range<usize>,
+    ) {
+        trace.record(what, &[u64::from(self.handle), grains.start as u64, grains.end as u64]);
     }
 }
 

@@ -210,7 +210,7 @@ impl World {
     /// data that they had taken arrives, is lost, or arrives late. For each of its disks that was not closed in
     /// order, the oracle is informed whether the target had finished all acknowledged requests.
     pub(crate) fn end_process(&mut self, process: u64, disks: &[(usize, bool)]) {
-        self.trace.note("process ends", &[process]);
+        self.trace.record("process ends", &[process]);
         self.ended.insert(process);
         let own = self.wires.iter().filter(|(_, wire)| wire.process == process && !wire.is_closed);
         for number in own.map(|(number, _)| *number).collect::<Vec<_>>() {
@@ -236,7 +236,7 @@ impl World {
             && !self.wires.values().any(is_orphan)
             && !self.targets.iter().any(Target::has_orphans)
         {
-            self.trace.note("nothing is left of any process", &[]);
+            self.trace.record("nothing is left of any process", &[]);
             self.has_orphans = false;
             self.oracle.no_orphans();
         }
@@ -244,7 +244,7 @@ impl World {
 
     /// Reports a violation. Only the first one is kept.
     pub(crate) fn accuse(&mut self, why: String) {
-        self.trace.note(&why, &[]);
+        self.trace.record(&why, &[]);
         self.violation.get_or_insert(why);
     }
 
@@ -267,7 +267,7 @@ impl World {
         self.accepted += 1;
         let target = self.portals[portal].target;
         let connection = self.targets[target].accept();
-        self.trace.note("accept", &[portal as u64, self.accepted]);
+        self.trace.record("accept", &[portal as u64, self.accepted]);
         self.wires.insert(self.accepted, Wire::new(process, portal, connection));
         self.accepted
     }
@@ -298,7 +298,7 @@ impl World {
                 wire.to_target.drop_all();
             }
         }
-        self.trace.note("close", &[number, u64::from(wire.is_abortive)]);
+        self.trace.record("close", &[number, u64::from(wire.is_abortive)]);
     }
 
     /// Loses a connection. The initiator sees the reset immediately. The data that it had sent is lost or
@@ -315,6 +315,6 @@ impl World {
         }
         wire.to_target.stall(clock::now() + late);
         wire.wake();
-        self.trace.note("cut", &[number]);
+        self.trace.record("cut", &[number]);
     }
 }

@@ -70,7 +70,7 @@ impl Stream {
 
     /// Waits at least `time` until the rate does not grow, when slow start and the kernel's tuning have found
     /// their limit.
-    pub(crate) async fn settle(&self, time: Duration) -> Result<(), Trouble> {
+    pub(crate) async fn wait_for_steady_rate(&self, time: Duration) -> Result<(), Trouble> {
         const MAX_POLLS: u32 = 8;
         sleep(time / 2).await;
         let mut last = self.rate_over(time / 4).await?;

@@ -76,7 +76,7 @@ impl Bench<'_> {
     async fn warm_up(&self, point: &Point) -> Result<Meter, Trouble> {
         self.system.prepare(point).await?;
         let stream = Stream::start(self.url, point.tuning()).await?;
-        stream.settle(point.warm_up()).await?;
+        stream.wait_for_steady_rate(point.warm_up()).await?;
         Meter::begin(stream).await
     }
 

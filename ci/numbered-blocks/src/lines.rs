@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 /// Prints a line on standard output in one piece, since other threads may print at the same time.
-pub(crate) fn say(line: &str) {
+pub(crate) fn print_line(line: &str) {
     // Without a standard output, the failure cannot be reported either.
     drop(io::stdout().write_all(format!("{line}\n").as_bytes()));
 }

@@ -24,7 +24,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::process::ExitCode;
 
 use layout::{Layout, WRITERS};
-use lines::{complain, say};
+use lines::{complain, print_line};
 use writer::Writer;
 
 const USAGE: &str = "usage: numbered-blocks make FILE MIB | write DEVICE | check FILE FLUSHED...";
@@ -78,7 +78,7 @@ fn check(file: &str, flushed: [u64; WRITERS]) -> io::Result<()> {
         complain(complaint);
     }
     let check::Findings { untouched, flushed, later, wrong, .. } = findings;
-    say(&format!(
+    print_line(&format!(
         "{untouched} blocks as at first, {flushed} as flushed, {later} later, {wrong} wrong"
     ));
     if wrong == 0 { Ok(()) } else { Err(io::Error::other("the disk is not what it must be")) }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::block::Block;
 use crate::layout::{Layout, mixed};
-use crate::lines::say;
+use crate::lines::print_line;
 
 /// Largest number of writes in a round.
 const ROUND: u64 = 8;
@@ -43,13 +43,13 @@ impl<'a> Writer<'a> {
         loop {
             let end = self.flushed + 1 + mixed(self.flushed) % ROUND;
             while let Err((what, error)) = self.round(end) {
-                self.say(&format!("error: {what}: {error}"));
+                self.print_line(&format!("error: {what}: {error}"));
                 std::thread::sleep(REST);
             }
             self.flushed = end;
-            self.say(&format!("flushed {end}"));
-            self.look(self.layout.place(self.number, end));
-            self.look(self.layout.place(self.number, mixed(end)));
+            self.print_line(&format!("flushed {end}"));
+            self.check_block(self.layout.place(self.number, end));
+            self.check_block(self.layout.place(self.number, mixed(end)));
             std::thread::sleep(REST);
         }
     }
@@ -69,18 +69,18 @@ impl<'a> Writer<'a> {
     }
 
     /// Reads a block of the writer, and reports it if it is not as last written.
-    fn look(&mut self, number: u64) {
+    fn check_block(&mut self, number: u64) {
         let mut block = Block::zeros();
         if let Err(error) = self.disk.read_exact_at(&mut block.0, Layout::offset(number)) {
-            return self.say(&format!("error: read: {error}"));
+            return self.print_line(&format!("error: read: {error}"));
         }
         let expected = self.known(number).copied().unwrap_or_default();
         match block.generation(self.layout, number) {
             Ok(found) if found == expected => {}
-            Ok(found) => {
-                self.say(&format!("wrong: block {number} has generation {found}, not {expected}"))
-            }
-            Err(damaged) => self.say(&format!("wrong: block {number} {damaged}")),
+            Ok(found) => self.print_line(&format!(
+                "wrong: block {number} has generation {found}, not {expected}"
+            )),
+            Err(damaged) => self.print_line(&format!("wrong: block {number} {damaged}")),
         }
     }
 
@@ -88,7 +88,7 @@ impl<'a> Writer<'a> {
         self.generations.get_mut(usize::try_from(number).ok()?)
     }
 
-    fn say(&self, what: &str) {
-        say(&format!("writer {} {what}", self.number));
+    fn print_line(&self, what: &str) {
+        print_line(&format!("writer {} {what}", self.number));
     }
 }

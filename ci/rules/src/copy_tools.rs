@@ -79,7 +79,7 @@ mod tests {
 
     const HEAD: &str = "Words.\n\n| feature | other | block-copy | tests |\n|---|---|---|---|\n";
 
-    fn told(rows: &str) -> Vec<String> {
+    fn complaints_about(rows: &str) -> Vec<String> {
         let test = |file: &str, name: &str| (file.to_owned(), name.to_owned());
         let tests = [test("crates/a/tests/b.rs", "one"), test("crates/a/tests/b.rs", "two")];
         complaints(&format!("{HEAD}{rows}"), &tests.into())
@@ -89,11 +89,20 @@ mod tests {
     fn a_yes_needs_a_test_that_is_there() {
         let one = "[b.rs::one](../crates/a/tests/b.rs)";
         let two = "[b.rs::two](../crates/a/tests/b.rs)";
-        assert_eq!(told(&format!("| x | y | y | {one}, {two} |\n| z | y | - | |\n")), [""; 0]);
-        assert_eq!(told("| x | - | y | |\n"), ["x: no test is named for the answer y"]);
-        assert_eq!(told("| x | - | p | b.rs |\n"), ["x: no test is named for the answer p"]);
-        assert_eq!(told("| x | y | yes | |\n"), ["x: the answer is none of y, p and -"]);
-        assert_eq!(told("| x | y |\n"), ["x: the answer is none of y, p and -"]);
+        assert_eq!(
+            complaints_about(&format!("| x | y | y | {one}, {two} |\n| z | y | - | |\n")),
+            [""; 0]
+        );
+        assert_eq!(complaints_about("| x | - | y | |\n"), ["x: no test is named for the answer y"]);
+        assert_eq!(
+            complaints_about("| x | - | p | b.rs |\n"),
+            ["x: no test is named for the answer p"]
+        );
+        assert_eq!(
+            complaints_about("| x | y | yes | |\n"),
+            ["x: the answer is none of y, p and -"]
+        );
+        assert_eq!(complaints_about("| x | y |\n"), ["x: the answer is none of y, p and -"]);
     }
 
     #[test]
@@ -106,8 +115,8 @@ mod tests {
             ("[b.rs::one](../crates/a/tests/c.rs)", "b.rs::one is no test of crates/a/tests/c.rs"),
             ("[c.rs::one](../crates/a/tests/b.rs)", "c.rs::one is no test of crates/a/tests/b.rs"),
         ] {
-            assert_eq!(told(&format!("| x | - | y | {link} |\n")), [why]);
-            assert_eq!(told(&format!("| x | - | - | |\n\nAs {link} shows.\n")), [why]);
+            assert_eq!(complaints_about(&format!("| x | - | y | {link} |\n")), [why]);
+            assert_eq!(complaints_about(&format!("| x | - | - | |\n\nAs {link} shows.\n")), [why]);
         }
     }
 
@@ -117,6 +126,6 @@ mod tests {
             complaints("Words.\n", &Tests::new()),
             ["there is no table with a column block-copy"]
         );
-        assert_eq!(told(""), ["there is no table with a column block-copy"]);
+        assert_eq!(complaints_about(""), ["there is no table with a column block-copy"]);
     }
 }

@@ -47,7 +47,7 @@ use crate::job::copied::Copied;
 use crate::job::options::CopyOptions;
 use crate::job::rate_limit::RateLimits;
 use crate::moment::at;
-use crate::progress::Teller;
+use crate::progress::Reporter;
 use crate::survey::questions::Pace;
 use crate::survey::{Question, Survey};
 use crate::verify::checksums::Checksums;
@@ -106,7 +106,7 @@ impl Engine {
         destination: Destination,
         options: CopyOptions,
         control: Control,
-        teller: Teller,
+        reporter: Reporter,
     ) -> Self {
         let ends = Ends::new(source, destination);
         let digesting = options.digests.clone().map(Digesting::new);
@@ -131,7 +131,7 @@ impl Engine {
         let has_cache = ends.limits.destination.has_volatile_cache;
         let checksums = options.has_checksums.then(Checksums::default);
         Self {
-            account: Account::new(Ledger::new(to_do, done), teller),
+            account: Account::new(Ledger::new(to_do, done), reporter),
             reads: Reads::new(survey, options.max_memory),
             parts: Parts::new(Cut { io_size, granularity }, digesting, checksums),
             writes: Writes::new(io_size),
@@ -168,10 +168,10 @@ impl Engine {
             }
             let is_written = is_prepared && self.is_copied();
             let Self { ends, mut account, parts, .. } = self;
-            account.teller.show();
-            account.teller.tell_progress();
-            let Account { teller, unreadable, .. } = account;
-            let progress = teller.progress;
+            account.reporter.show();
+            account.reporter.report_progress();
+            let Account { reporter, unreadable, .. } = account;
+            let progress = reporter.progress;
             match result {
                 Ok(()) => {
                     let Parts { checksums, digesting, .. } = parts;
@@ -237,7 +237,7 @@ impl Engine {
     /// Records how the destination is left.
     async fn end_kept(&mut self, is_complete: bool) {
         let (destination, digesting) = (&self.ends.destination, self.parts.digesting.as_mut());
-        self.saving.close(is_complete, destination, digesting, &self.account.teller).await;
+        self.saving.close(is_complete, destination, digesting, &self.account.reporter).await;
     }
 
     /// Returns the known zeros of the destination. Unless the options state them, the destination is asked
@@ -303,7 +303,7 @@ impl Engine {
                     }
                     self.start_writes(now);
                 }
-                Order::Pause => self.reads.survey.note(now, Pace::Paused),
+                Order::Pause => self.reads.survey.set_pace(now, Pace::Paused),
                 Order::Cancel | Order::Abandon => return Err(CopyError::Cancelled),
             }
             self.start_keep();
@@ -335,7 +335,7 @@ impl Engine {
             () = at(flush_due) => {}
             () = at(rate_opens) => {}
         }
-        self.account.teller.show();
+        self.account.reporter.show();
         Ok(())
     }
 
@@ -346,7 +346,7 @@ impl Engine {
             Ended::Read(read) => self.take_read(read)?,
             Ended::Written(task, part, result) => self.take_written(task, part, result)?,
             Ended::Flushed(result) => self.take_flushed(result)?,
-            Ended::Saved(result) => self.saving.end(result, &self.account.teller),
+            Ended::Saved(result) => self.saving.end(result, &self.account.reporter),
             Ended::Kept(lines, result) => self.take_kept(&lines, result)?,
         }
         Ok(())
@@ -388,7 +388,7 @@ impl Engine {
                 Depth::of(io_size, |len| self.ends.destination.queue_depth(len)),
             ),
         };
-        self.account.teller.tell_progress();
+        self.account.reporter.report_progress();
     }
 
     /// Returns whether everything is copied, flushed and saved.
@@ -421,7 +421,7 @@ impl Engine {
                         _ = self.take_written(task, part, result);
                     }
                     Ok(Ended::Flushed(result)) => _ = self.take_flushed(result),
-                    Ok(Ended::Saved(result)) => self.saving.end(result, &self.account.teller),
+                    Ok(Ended::Saved(result)) => self.saving.end(result, &self.account.reporter),
                     Ok(Ended::Kept(lines, result)) => _ = self.take_kept(&lines, result),
                     // The data of a read is not needed any more, and one error is enough.
                     Ok(Ended::Read(_) | Ended::Surveyed(..) | Ended::Asked(_)) | Err(_) => {}
@@ -439,7 +439,9 @@ impl Engine {
             self.start_save();
             while self.saving.is_saving() {
                 match self.tasks.join_next().await.map(joined) {
-                    Some(Ok(Ended::Saved(result))) => self.saving.end(result, &self.account.teller),
+                    Some(Ok(Ended::Saved(result))) => {
+                        self.saving.end(result, &self.account.reporter)
+                    }
                     Some(_) => {}
                     None => return,
                 }

@@ -14,7 +14,7 @@ use crate::ends::destination::Destination;
 use crate::ends::source::Source;
 use crate::engine::Engine;
 use crate::error::{CopyError, Failure};
-use crate::progress::{Events, Teller};
+use crate::progress::{Events, Reporter};
 use control::Control;
 use copied::Copied;
 use options::CopyOptions;
@@ -33,16 +33,16 @@ pub struct CopyJob {
     options: CopyOptions,
     resumption: Option<Resumption>,
     control: Control,
-    teller: Teller,
+    reporter: Reporter,
 }
 
 impl CopyJob {
     /// Creates a copy of the whole source, to the same offsets of the destination.
     pub fn new(source: Source, destination: Destination) -> Self {
-        let teller = Teller::new();
-        let control = Control::new(teller.shown());
+        let reporter = Reporter::new();
+        let control = Control::new(reporter.shown());
         let options = CopyOptions::default();
-        Self { source, destination, options, resumption: None, control, teller }
+        Self { source, destination, options, resumption: None, control, reporter }
     }
 
     /// Sets the options.
@@ -112,7 +112,7 @@ impl CopyJob {
 
     /// Subscribes to the events of the copy.
     pub fn events(&self) -> Events {
-        self.teller.events()
+        self.reporter.events()
     }
 
     /// Copies everything, and flushes it. Dropping the future stops the copy; data in flight may or may not
@@ -122,12 +122,12 @@ impl CopyJob {
     /// The first error, with the progress of the copy. Everything written by then is flushed, unless the
     /// destination failed.
     pub async fn run(self) -> Result<Copied, Failure> {
-        let Self { source, destination, options, resumption, control, teller } = self;
+        let Self { source, destination, options, resumption, control, reporter } = self;
         let options = match resumption {
             Some(resumption) => resumption.applied_to(options),
             None => options,
         };
-        let engine = Engine::new(source, destination, options, control, teller);
+        let engine = Engine::new(source, destination, options, control, reporter);
         engine.run().await
     }
 }

@@ -54,7 +54,7 @@ use forecast::{Forecast, Pass, Verdict};
 /// let forecast = Forecast::new(Duration::from_secs(2), 30);
 /// let mut passes = Passes::new(source, destination, CopyOptions::default(), changes, forecast)?;
 /// while let Some(copy) = passes.next().await? {
-///     passes.take(copy.run().await?);
+///     passes.add_copied(copy.run().await?);
 /// }
 /// # Ok(())
 /// # }
@@ -180,7 +180,7 @@ impl Passes {
         self
     }
 
-    /// Returns the next pass, to be run and [taken](Self::take); `None` after the last. Before all but the
+    /// Returns the next pass, to be run and [added](Self::add_copied); `None` after the last. Before all but the
     /// first pass it asks for the changes. A pass that was not taken is returned again, unless it keeps
     /// digests. If that pass was abandoned or dropped, its writes in flight must not be executed after those
     /// of the repeated pass: a `Disk` of `iscsi-initiator` ensures that, a file does not.
@@ -209,7 +209,7 @@ impl Passes {
     }
 
     /// Takes the result of the [next](Self::next) pass.
-    pub fn take(&mut self, copied: Copied) {
+    pub fn add_copied(&mut self, copied: Copied) {
         let State::Copying { is_last, since: Some(since) } = self.state else { return };
         let (progress, time) = (copied.progress, since.elapsed());
         self.state = if is_last { State::Ended } else { State::Asking };
@@ -284,7 +284,7 @@ impl Passes {
             let Some(ended) = self.ended.last_mut() else { return Err(PassesError::Unknown) };
             // Skipped ranges were no work, so that they say nothing about the rate.
             let copied = ended.progress.written + ended.progress.zeros_written;
-            let verdict = self.forecast.take(Pass { copied, time: ended.time, dirtied });
+            let verdict = self.forecast.add_pass(Pass { copied, time: ended.time, dirtied });
             (ended.dirtied, ended.verdict) = (Some(dirtied), Some(verdict));
             let freezes = match verdict {
                 Verdict::Again { .. } => return Ok(false),
@@ -365,13 +365,13 @@ impl Total {
     }
 
     /// Returns the ranges that the destination has, without those that are left.
-    fn settled(&self) -> RangeSet {
+    fn present_ranges(&self) -> RangeSet {
         self.covered.without(&self.left).without(&self.unreadable)
     }
 
     /// Returns the progress of all passes, if the running one has come as far as `of_pass`.
     fn progress(&self, of_pass: &Progress) -> Progress {
-        let rest = self.settled().bytes();
+        let rest = self.present_ranges().bytes();
         let mut progress = added(&self.progress, of_pass);
         progress.total = Some(self.covered.bytes());
         (progress.done, progress.flushed) = (rest + of_pass.done, rest + of_pass.flushed);

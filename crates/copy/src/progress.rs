@@ -87,19 +87,19 @@ impl Events {
 
 /// Counts the progress, and sends the events.
 #[derive(Debug)]
-pub(crate) struct Teller {
+pub(crate) struct Reporter {
     pub(crate) progress: Progress,
     /// A copy of the progress for readers outside the engine.
     shown: Arc<Mutex<Progress>>,
     events: broadcast::Sender<Event>,
-    told: Progress,
+    reported: Progress,
 }
 
-impl Teller {
+impl Reporter {
     pub(crate) fn new() -> Self {
         let events = broadcast::Sender::new(BACKLOG);
         let progress = Progress::default();
-        Self { progress, shown: Arc::default(), events, told: progress }
+        Self { progress, shown: Arc::default(), events, reported: progress }
     }
 
     pub(crate) fn events(&self) -> Events {
@@ -116,14 +116,14 @@ impl Teller {
     }
 
     /// Sends the progress as an event, if it has changed.
-    pub(crate) fn tell_progress(&mut self) {
-        if self.progress != self.told {
-            self.told = self.progress;
-            self.tell(Event::Progress(self.progress));
+    pub(crate) fn report_progress(&mut self) {
+        if self.progress != self.reported {
+            self.reported = self.progress;
+            self.report(Event::Progress(self.progress));
         }
     }
 
-    pub(crate) fn tell(&self, event: Event) {
+    pub(crate) fn report(&self, event: Event) {
         // Having no receiver is no error.
         _ = self.events.send(event);
     }

@@ -325,8 +325,8 @@ impl Survey {
     }
 
     /// Notes the pace of reading from `now` on.
-    pub(crate) fn note(&mut self, now: Instant, pace: Pace) {
-        self.questions.note(now, pace);
+    pub(crate) fn set_pace(&mut self, now: Instant, pace: Pace) {
+        self.questions.set_pace(now, pace);
     }
 }
 

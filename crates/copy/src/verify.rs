@@ -24,7 +24,7 @@ use crate::engine::pool::Pool;
 use crate::job::control::{Control, Order};
 use crate::job::rate_limit::RateLimit;
 use crate::moment::at;
-use crate::progress::{Events, Progress, Teller};
+use crate::progress::{Events, Progress, Reporter};
 use crate::survey::questions::Pace;
 use crate::zeros::is_zero;
 use checksums::{Checksums, sum};
@@ -46,7 +46,7 @@ pub struct Verify {
     /// Whether neither end is asked where it holds data.
     reads_holes: bool,
     control: Control,
-    teller: Teller,
+    reporter: Reporter,
     pool: Pool,
     /// Number of concurrent reads; `None` uses the depth that the destination reports.
     queue_depth: Option<usize>,
@@ -90,12 +90,17 @@ pub enum Difference {
 }
 
 /// A piece that was read back: its range, and its bytes if they differ from the expected ones.
-type Looked = Result<(Range<u64>, Option<Bytes>), VerifyError>;
+type Compared = Result<(Range<u64>, Option<Bytes>), VerifyError>;
 /// The reads in flight, each with the side whose answer it has not waited for, if there is one.
-type Looks = JoinSet<(Looked, Option<Side>)>;
+type Comparisons = JoinSet<(Compared, Option<Side>)>;
 
 /// Reads a piece back, and compares it.
-async fn look(device: Arc<dyn Device>, source: Source, pool: Pool, piece: Piece) -> Looked {
+async fn compare_piece(
+    device: Arc<dyn Device>,
+    source: Source,
+    pool: Pool,
+    piece: Piece,
+) -> Compared {
     let (range, expected) = piece;
     let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
     let read = device.read_with(range.start, len, Arc::new(pool.clone())).await;
@@ -124,7 +129,7 @@ impl Verify {
         checksums: Checksums,
     ) -> Result<Self, VerifyError> {
         let destination = destination.shared().ok_or(VerifyError::Stream)?;
-        let teller = Teller::new();
+        let reporter = Reporter::new();
         Ok(Self {
             source,
             destination,
@@ -132,8 +137,8 @@ impl Verify {
             earlier: RangeSet::new(),
             digests: None,
             reads_holes: false,
-            control: Control::new(teller.shown()),
-            teller,
+            control: Control::new(reporter.shown()),
+            reporter,
             pool: Pool::default(),
             queue_depth: None,
         })
@@ -187,7 +192,7 @@ impl Verify {
 
     /// Subscribes to the events of the verification.
     pub fn events(&self) -> Events {
-        self.teller.events()
+        self.reporter.events()
     }
 
     /// Reads everything back. Zeros are not read where the destination reports that it holds no data, unless
@@ -201,9 +206,9 @@ impl Verify {
 
     fn read_back(mut self) -> BoxFuture<'static, Result<Progress, VerifyError>> {
         boxed(async move {
-            self.teller.progress.total = Some(self.bytes());
+            self.reporter.progress.total = Some(self.bytes());
             let mut pieces = self.pieces();
-            let mut reads = Looks::new();
+            let mut reads = Comparisons::new();
             // In the order of the device: pieces that were begun, and those of them that were read.
             let mut begun = VecDeque::new();
             let mut read = BTreeMap::new();
@@ -215,10 +220,10 @@ impl Verify {
                     Order::Run => self.begin(&mut pieces, &mut reads, &mut begun, &mut limit),
                     Order::Pause | Order::Cancel | Order::Abandon => Pace::Paused,
                 };
-                pieces.note(pace);
+                pieces.set_pace(pace);
                 if begun.is_empty() && order == Order::Run && pieces.is_over() {
-                    self.teller.show();
-                    return Ok(self.teller.progress);
+                    self.reporter.show();
+                    return Ok(self.reporter.progress);
                 }
                 let broken = |error| VerifyError::Destination(io::Error::from(error).into());
                 tokio::select! {
@@ -237,7 +242,7 @@ impl Verify {
                     () = sleep(REFRESH), if pace == Pace::Starved => {}
                 }
                 self.take(&mut begun, &mut read).await?;
-                self.teller.show();
+                self.reporter.show();
             }
         })
     }
@@ -246,19 +251,20 @@ impl Verify {
     fn begin(
         &mut self,
         pieces: &mut ReadBack,
-        reads: &mut Looks,
+        reads: &mut Comparisons,
         begun: &mut VecDeque<Piece>,
         limit: &mut RateLimit,
     ) -> Pace {
         let now = Instant::now();
         while limit.is_open(now) && begun.len() < self.depth(pieces.longest()) {
             match pieces.next() {
-                Some(Step::Told(bytes)) => self.teller.progress.done += bytes,
+                Some(Step::Verified(bytes)) => self.reporter.progress.done += bytes,
                 Some(Step::Read(piece, blind)) => {
                     limit.pay(piece.0.end - piece.0.start, now);
                     let (source, pool) = (self.source.clone(), self.pool.clone());
-                    let looking = look(Arc::clone(&self.destination), source, pool, piece.clone());
-                    reads.spawn(async move { (looking.await, blind) });
+                    let comparison =
+                        compare_piece(Arc::clone(&self.destination), source, pool, piece.clone());
+                    reads.spawn(async move { (comparison.await, blind) });
                     begun.push_back(piece);
                 }
                 None => return Pace::Starved,
@@ -279,7 +285,7 @@ impl Verify {
                 let difference = self.locate(range.clone(), *expected, &found).await;
                 return Err(VerifyError::Mismatch(difference));
             }
-            self.teller.progress.done += range.end - range.start;
+            self.reporter.progress.done += range.end - range.start;
             begun.pop_front();
         }
         Ok(())

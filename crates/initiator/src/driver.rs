@@ -102,7 +102,7 @@ impl Driver {
         while !self.ended
             && let Err((cid, why)) = self.write_within_limits()
         {
-            self.lose_unread(cid, why);
+            self.on_write_failed(cid, why);
             self.dispatch();
         }
     }
@@ -126,11 +126,11 @@ impl Driver {
             Message::Submit(submission) => self.submit(*submission),
             Message::Cancel(id) => self.requests.cancel(id, &mut self.session, self.now),
             Message::Logout => self.session.logout(self.now()),
-            Message::Loss(loss) => self.links.hear_of_loss(loss, &self.shared),
+            Message::Loss(loss) => self.links.on_link_loss(loss, &self.shared),
             Message::SlowTarget(bytes) => {
-                self.links.hear_of_slow_target(bytes, &mut self.session, &self.shared);
+                self.links.on_slow_target(bytes, &mut self.session, &self.shared);
             }
-            Message::Read(answer) => self.links.tell(answer, &self.shared, self.now),
+            Message::Read(answer) => self.links.send_readings(answer, &self.shared, self.now),
         }
     }
 
@@ -147,7 +147,7 @@ impl Driver {
 
     /// Carries out all outputs of the session.
     fn dispatch(&mut self) {
-        self.links.note_window(&self.session, &self.shared);
+        self.links.update_window(&self.session, &self.shared);
         while let Some(output) = self.session.poll_output() {
             match output {
                 Output::Connect { cid, address } => self.open(cid, address),
@@ -253,7 +253,7 @@ impl Driver {
     /// Notes that the leading connection has followed a redirection, if there was one.
     fn followed(&self, address: SocketAddr) {
         let Some(referral) = self.peer.referral() else { return };
-        let note = referral.note(self.peer.portal(), address);
+        let note = referral.redirect_event(self.peer.portal(), address);
         if let Some(note) = &note {
             tracing::warn!("{note}");
         }
@@ -271,7 +271,7 @@ impl Driver {
     }
 
     /// Reports a lost connection to the session, which decides what follows.
-    fn lose(&mut self, cid: Cid, why: TransportError) {
+    fn on_connection_lost(&mut self, cid: Cid, why: TransportError) {
         self.session.handle_disconnected(cid, why, self.now());
     }
 
@@ -306,7 +306,7 @@ impl Driver {
             let address = leading.and_then(Transport::tuner).map(|tuner| tuner.address().ip());
             drop(self.shared.course.terms.set(LoginResult { negotiated, portal, address, tsih }));
         }
-        self.links.note_window(&self.session, &self.shared);
+        self.links.update_window(&self.session, &self.shared);
         self.shared.course.phase.set(SessionPhase::LoggedIn);
     }
 
@@ -353,7 +353,7 @@ impl Driver {
         let has_requests = self.requests.len() > 0;
         self.links.poll_kernel(&mut self.session, &self.shared, has_requests, self.now);
         for (cid, why) in self.links.stalled(&self.reach, self.session.awaited_data()) {
-            self.lose(cid, why);
+            self.on_connection_lost(cid, why);
         }
     }
 }

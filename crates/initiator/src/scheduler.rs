@@ -56,7 +56,7 @@ impl Charge {
     }
 
     /// Settles the charge: the request has moved `moved` bytes.
-    pub fn settle(mut self, moved: u64) {
+    pub fn complete(mut self, moved: u64) {
         self.end(moved);
     }
 
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(since(), 100);
         drop(charge().sent());
         assert_eq!(since(), 107);
-        charge().sent().settle(3);
+        charge().sent().complete(3);
         assert_eq!(since(), 103);
     }
 }

@@ -326,7 +326,7 @@ impl Session {
     pub async fn readings(&self) -> Result<Vec<Reading>, Error> {
         let (answer, readings) = oneshot::channel();
         // If the driver is gone, the message is dropped, and with it the sender: the receiver notices that.
-        self.driver.tell(Message::Read(answer));
+        self.driver.send(Message::Read(answer));
         readings.await.map_err(|_| self.shared.reason_of_end())
     }
 
@@ -343,7 +343,7 @@ impl Session {
     #[doc(alias("close", "disconnect"))]
     pub async fn logout(&self) -> Result<(), Error> {
         // A driver that is gone has published its end, or is about to.
-        self.driver.tell(Message::Logout);
+        self.driver.send(Message::Logout);
         self.shared.ended().await
     }
 
@@ -373,8 +373,8 @@ impl Session {
     }
 
     /// Takes in the limit of sessions that found the target slow: `bytes` of write data outstanding.
-    pub(crate) fn hear_of_slow_target(&self, bytes: u64) {
-        self.driver.tell(Message::SlowTarget(bytes));
+    pub(crate) fn on_slow_target(&self, bytes: u64) {
+        self.driver.send(Message::SlowTarget(bytes));
     }
 
     /// Returns the number of commands that were retried.
@@ -393,9 +393,9 @@ impl Session {
     }
 
     /// Takes in the loss that another session has measured over the same link, 0 to 1.
-    pub(crate) fn hear_of_loss(&self, loss: f64) {
+    pub(crate) fn on_link_loss(&self, loss: f64) {
         // A session that has ended does not need it.
-        self.driver.tell(Message::Loss(loss));
+        self.driver.send(Message::Loss(loss));
     }
 
     /// Returns whether the target can be relied on to drop this session when its login comes again (RFC 7143
@@ -527,7 +527,7 @@ impl Session {
     /// Gives up a command that was [handed over](Self::hand_over). Its end is still reported.
     pub(crate) fn give_up(&self, id: RequestId) {
         // If the driver is gone, the command has ended.
-        self.driver.tell(Message::Cancel(id));
+        self.driver.send(Message::Cancel(id));
     }
 
     /// Returns why the session accepts no more requests.

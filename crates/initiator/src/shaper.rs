@@ -167,7 +167,7 @@ impl Scheduler for TreeClass {
         Box::pin(async move {
             let waiting = Waiting::new(&self.shaper, self.id, bytes);
             loop {
-                let next = match waiting.look() {
+                let next = match waiting.poll_grant() {
                     Ok(grant) => return self.charge(grant),
                     Err(next) => next,
                 };
@@ -236,7 +236,7 @@ impl Waiting {
     }
 
     /// Returns the grant if there is one, or otherwise when to call again.
-    fn look(&self) -> Result<Grant, Option<Instant>> {
+    fn poll_grant(&self) -> Result<Grant, Option<Instant>> {
         let mut state = self.shaper.lock();
         state.drive(now());
         let grant = state.waiters.get_mut(&self.ticket).and_then(|waiter| waiter.grant.take());

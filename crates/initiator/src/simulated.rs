@@ -98,7 +98,7 @@ struct Wire {
     round_trip: Duration,
     /// Most bytes that one read returns; the rest is reported one turn later.
     max_read: Option<usize>,
-    is_rest_untold: bool,
+    is_rest_unreported: bool,
     /// Number of writes.
     writes: u32,
     /// Most bytes of one write.
@@ -186,7 +186,7 @@ impl Network for Simulated {
                 polls: 0,
                 round_trip: ROUND_TRIP,
                 max_read: None,
-                is_rest_untold: false,
+                is_rest_unreported: false,
                 writes: 0,
                 longest_write: 0,
                 sent: Vec::new(),
@@ -239,7 +239,7 @@ fn see<R>(network: &Simulated, see: impl FnOnce(&mut Wire) -> R) -> R {
 }
 
 /// Lets the tuner find out the round-trip time: it measures once a second while there is work.
-async fn learn_round_trip(network: &Simulated, disk: &Disk, round_trip: Duration) {
+async fn measure_round_trip(network: &Simulated, disk: &Disk, round_trip: Duration) {
     see(network, |wire| wire.round_trip = round_trip);
     for _ in 0..30 {
         disk.read_at(0, 4096).await.unwrap();
@@ -303,7 +303,7 @@ struct End(Connection);
 impl Socket for End {
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut wire = lock(&self.0.wire);
-        if std::mem::take(&mut wire.is_rest_untold) {
+        if std::mem::take(&mut wire.is_rest_unreported) {
             context.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -325,7 +325,7 @@ impl Socket for End {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         wire.reads += 1;
-        wire.is_rest_untold = wire.max_read.is_some();
+        wire.is_rest_unreported = wire.max_read.is_some();
         let (mut count, most) = (0, wire.max_read.unwrap_or(usize::MAX));
         for slice in slices {
             let len = slice.len().min(wire.inbox.len()).min(most - count);
@@ -361,7 +361,7 @@ impl Socket for End {
         wire.polls += 1;
         (info.smoothed_rtt, info.min_rtt) = (Some(wire.round_trip), Some(wire.round_trip));
         if let Some(path) = &wire.path {
-            path.tell(&mut info, Instant::now().into_std());
+            path.fill_info(&mut info, Instant::now().into_std());
         }
         Ok(info)
     }

@@ -27,7 +27,7 @@ impl<N: PartialEq> IdlePoll<N> {
         Self { interval, next, seen: Vec::new(), is_in_flight: false }
     }
 
-    /// Returns when to call [`look`](Self::look); `None` while a poll is in flight.
+    /// Returns when to call [`check_due`](Self::check_due); `None` while a poll is in flight.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.interval.filter(|_| !self.is_in_flight).map(|_| self.next)
@@ -35,7 +35,7 @@ impl<N: PartialEq> IdlePoll<N> {
 
     /// Receives the next command of each session, and whether nothing is in flight. Returns whether to poll the
     /// unit now: if no command was sent over any session for an interval.
-    pub fn look(&mut self, next: Vec<(PathId, N)>, is_quiet: bool, now: Instant) -> bool {
+    pub fn check_due(&mut self, next: Vec<(PathId, N)>, is_quiet: bool, now: Instant) -> bool {
         let Some(interval) = self.interval.filter(|_| !self.is_in_flight && now >= self.next)
         else {
             return false;
@@ -71,23 +71,23 @@ mod tests {
         let begun = Instant::now();
         let mut poll = IdlePoll::new(Some(INTERVAL), begun);
         let next = |command: u64| vec![(PathId(0), command)];
-        assert!(!poll.look(next(7), true, begun), "it is not time");
+        assert!(!poll.check_due(next(7), true, begun), "it is not time");
         let mut now = begun + INTERVAL;
         assert_eq!(poll.poll_timeout(), Some(now));
-        assert!(!poll.look(next(7), true, now), "it is not known what was sent before");
+        assert!(!poll.check_due(next(7), true, now), "it is not known what was sent before");
         now += INTERVAL;
-        assert!(!poll.look(next(8), true, now), "a command was sent");
+        assert!(!poll.check_due(next(8), true, now), "a command was sent");
         now += INTERVAL;
-        assert!(!poll.look(next(8), false, now), "one is in flight");
+        assert!(!poll.check_due(next(8), false, now), "one is in flight");
         now += INTERVAL;
-        assert!(poll.look(next(8), true, now));
+        assert!(poll.check_due(next(8), true, now));
         poll.begin();
         assert_eq!(poll.poll_timeout(), None);
-        assert!(!poll.look(next(9), true, now + INTERVAL), "one question at a time");
+        assert!(!poll.check_due(next(9), true, now + INTERVAL), "one question at a time");
         poll.end(next(9), now);
         now += INTERVAL;
         assert_eq!(poll.poll_timeout(), Some(now));
-        assert!(poll.look(next(9), true, now), "the question itself is no work");
+        assert!(poll.check_due(next(9), true, now), "the question itself is no work");
         let never = IdlePoll::<u64>::new(None, begun);
         assert_eq!(never.poll_timeout(), None);
     }

@@ -412,7 +412,7 @@ impl<E: Clone> Machine<E> {
     /// Begins a command and sends it.
     fn begin(&mut self, id: AttemptId) {
         let Some(attempt) = self.attempts.get_mut(id) else { return };
-        attempt.progress = Progress::Sent(self.unit.begin(attempt.path));
+        attempt.progress = Progress::Sent(self.unit.begin_command(attempt.path));
         let (path, command) = (attempt.path, attempt.command);
         self.outputs.push_back(Output::Send { attempt: id, path, command });
     }

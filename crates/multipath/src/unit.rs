@@ -119,7 +119,7 @@ impl Unit {
 
     /// Notes that a command is about to be sent. Commands of a path must be sent in the order in which they
     /// begin.
-    pub fn begin(&mut self, path: PathId) -> Begun {
+    pub fn begin_command(&mut self, path: PathId) -> Begun {
         let epoch = self.durability.now();
         let is_calm = !self.identity.has_reasons(path);
         Begun {

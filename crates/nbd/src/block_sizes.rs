@@ -35,7 +35,7 @@ impl BlockSizes {
 
     /// Returns the sizes that a server reports. Sizes that are slightly wrong are rounded; `None` is returned
     /// if they allow no request.
-    pub(crate) fn told(minimum: u32, preferred: u32, maximum: u32) -> Option<Self> {
+    pub(crate) fn reported(minimum: u32, preferred: u32, maximum: u32) -> Option<Self> {
         let preferred = preferred.max(minimum).max(Self::MIN_PREFERRED);
         let preferred = preferred.checked_next_power_of_two()?;
         if minimum == 0 {
@@ -49,7 +49,7 @@ impl BlockSizes {
     }
 
     /// Returns suitable sizes for a server that has not reported its own.
-    pub(crate) fn untold(size: u64) -> Self {
+    pub(crate) fn unreported(size: u64) -> Self {
         let minimum = if size.is_multiple_of(512) { 512 } else { 1 };
         Self { minimum, ..Self::default() }
     }
@@ -74,18 +74,18 @@ mod tests {
     #[test]
     fn a_server_is_understood_that_is_not_exact() {
         let sizes = |minimum, preferred, maximum| Some(BlockSizes { minimum, preferred, maximum });
-        assert_eq!(BlockSizes::told(1, 1, u32::MAX), sizes(1, 512, u32::MAX));
-        assert_eq!(BlockSizes::told(512, 5000, 1_000_000), sizes(512, 8192, 999_936));
-        assert_eq!(BlockSizes::told(0, 4096, MAX_PAYLOAD), None);
-        assert_eq!(BlockSizes::told(3, 4096, MAX_PAYLOAD), None);
-        assert_eq!(BlockSizes::told(512, 4096, 100), None);
-        assert_eq!(BlockSizes::told(512, u32::MAX, MAX_PAYLOAD), None);
+        assert_eq!(BlockSizes::reported(1, 1, u32::MAX), sizes(1, 512, u32::MAX));
+        assert_eq!(BlockSizes::reported(512, 5000, 1_000_000), sizes(512, 8192, 999_936));
+        assert_eq!(BlockSizes::reported(0, 4096, MAX_PAYLOAD), None);
+        assert_eq!(BlockSizes::reported(3, 4096, MAX_PAYLOAD), None);
+        assert_eq!(BlockSizes::reported(512, 4096, 100), None);
+        assert_eq!(BlockSizes::reported(512, u32::MAX, MAX_PAYLOAD), None);
     }
 
     #[test]
     fn blocks_that_nobody_told_are_of_512_bytes_where_the_export_is_of_such() {
-        assert_eq!(BlockSizes::untold(1 << 20).minimum, 512);
-        assert_eq!(BlockSizes::untold(1000).minimum, 1);
+        assert_eq!(BlockSizes::unreported(1 << 20).minimum, 512);
+        assert_eq!(BlockSizes::unreported(1000).minimum, 1);
     }
 
     #[test]

@@ -79,11 +79,11 @@ impl Checker {
             return;
         }
         let watch = self.watches.entry(id).or_default();
-        watch.learn_stat_sn(pdu);
+        watch.record_stat_sn(pdu);
         if watch.login.is_some() {
-            self.learn_login(id, pdu);
+            self.record_login(id, pdu);
         } else if let Some(session) = watch.session.and_then(|at| self.sessions.get_mut(at)) {
-            session.learn(id, watch, pdu);
+            session.record_response(id, watch, pdu);
         }
     }
 
@@ -104,7 +104,7 @@ impl Checker {
         }
     }
 
-    fn learn_login(&mut self, id: ConnId, pdu: &Pdu) {
+    fn record_login(&mut self, id: ConnId, pdu: &Pdu) {
         let Some(watch) = self.watches.get_mut(&id) else { return };
         let Some(login) = &mut watch.login else { return };
         let Some(outcome) = login.response(pdu) else { return };

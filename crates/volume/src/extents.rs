@@ -16,14 +16,14 @@ pub(crate) fn interleave(
     stripe: &Stripe,
     range: Range<u64>,
     data_offset: u64,
-    told: Vec<Vec<Extent>>,
+    reported: Vec<Vec<Extent>>,
 ) -> Vec<Extent> {
-    let cursors = told.into_iter().map(|extents| Cursor { extents, next: 0, data_offset });
-    let mut told = Told { stripe, members: cursors.collect() };
+    let cursors = reported.into_iter().map(|extents| Cursor { extents, next: 0, data_offset });
+    let mut reported = ReportedExtents { stripe, members: cursors.collect() };
     let mut extents: Vec<Extent> = Vec::new();
     let mut at = range.start;
     while at < range.end && extents.len() <= MAX_EXTENTS {
-        let Some((len, state)) = told.run(at, &range) else { break };
+        let Some((len, state)) = reported.run(at, &range) else { break };
         match extents.last_mut() {
             Some(last) if last.state == state => last.len += len,
             _ => extents.push(Extent::new(at, len, state)),
@@ -39,7 +39,7 @@ pub(crate) fn interleave(
 }
 
 /// The extents that the members have reported.
-struct Told<'a> {
+struct ReportedExtents<'a> {
     stripe: &'a Stripe,
     members: Vec<Cursor>,
 }
@@ -51,7 +51,7 @@ struct Cursor {
     data_offset: u64,
 }
 
-impl Told<'_> {
+impl ReportedExtents<'_> {
     /// Returns how many bytes from `at` on are known to be in one state, and the state; `None` if a member has
     /// not reported it.
     fn run(&mut self, at: u64, range: &Range<u64>) -> Option<(u64, ExtentState)> {
@@ -110,7 +110,12 @@ mod tests {
         [ExtentState::Data, ExtentState::Deallocated, ExtentState::Anchored, ExtentState::Unknown];
 
     /// Returns the extents of a member, as a device reports them; `states` has the state of each grain.
-    fn told(states: &[usize], part: Range<u64>, data_offset: u64, grain: u64) -> Vec<Extent> {
+    fn reported_extents(
+        states: &[usize],
+        part: Range<u64>,
+        data_offset: u64,
+        grain: u64,
+    ) -> Vec<Extent> {
         let mut extents: Vec<Extent> = Vec::new();
         let mut at = part.start;
         while at < part.end {
@@ -140,7 +145,7 @@ mod tests {
             let mut all: Vec<_> = states
                 .iter()
                 .enumerate()
-                .map(|(number, states)| told(states, stripe.part(&range, number), data_offset, grain))
+                .map(|(number, states)| reported_extents(states, stripe.part(&range, number), data_offset, grain))
                 .collect();
             // Each member may report less than was asked.
             let known: Vec<_> = all.iter_mut().zip(&keeps).map(|(extents, keep)| {
@@ -188,8 +193,8 @@ mod tests {
     fn an_answer_has_a_bound() {
         let stripe = Stripe::new(Chunk::new(CHUNK).unwrap(), 2, CHUNK * 10_000).unwrap();
         let one = |state| vec![Extent::new(0, CHUNK * 10_000, state)];
-        let told = vec![one(ExtentState::Data), one(ExtentState::Deallocated)];
-        let extents = interleave(&stripe, 0..stripe.capacity(), 0, told);
+        let reported = vec![one(ExtentState::Data), one(ExtentState::Deallocated)];
+        let extents = interleave(&stripe, 0..stripe.capacity(), 0, reported);
         assert_eq!(extents.len(), MAX_EXTENTS);
         assert_eq!(extents.last().map(Extent::end), Some(CHUNK * MAX_EXTENTS as u64));
     }

@@ -19,7 +19,7 @@ mod refusal;
 mod stripe;
 #[cfg(feature = "iscsi")]
 mod units;
-mod untold;
+mod unreported;
 mod volume;
 mod whole_buffer;
 

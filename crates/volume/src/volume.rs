@@ -16,7 +16,7 @@ use crate::extents::interleave;
 use crate::join::join_all;
 use crate::member::Member;
 use crate::stripe::{Chunk, Stripe};
-use crate::untold::{Untold, is_loss};
+use crate::unreported::{UnreportedLosses, is_loss};
 use crate::whole_buffer::parts_of;
 
 /// Separator of the reports of members.
@@ -83,7 +83,7 @@ pub struct Volume<D> {
     members: Vec<Member<D>>,
     /// The first member that refuses writes.
     read_only: Option<usize>,
-    untold: Untold,
+    unreported: UnreportedLosses,
 }
 
 impl<D: Device> Volume<D> {
@@ -112,8 +112,8 @@ impl<D: Device> Volume<D> {
         let stripe = Stripe::new(chunk, members.len(), room)?;
         members.iter().try_for_each(|member| member.check(chunk.bytes(), &data))?;
         let read_only = members.iter().position(|member| member.device().limits().is_read_only);
-        let untold = Untold::default();
-        Ok(Self { stripe, data_offset: data.start, members, read_only, untold })
+        let unreported = UnreportedLosses::default();
+        Ok(Self { stripe, data_offset: data.start, members, read_only, unreported })
     }
 
     /// Returns the layout of the volume.
@@ -213,17 +213,17 @@ impl<D: Device> Volume<D> {
         range: &Range<u64>,
         request: impl FnMut(&'a D, Range<u64>) -> DeviceFuture<'a, ()>,
     ) -> DeviceResult<()> {
-        let told = self.untold.told();
+        let told = self.unreported.reported_count();
         self.of_each(Some(range), request).await?;
-        if self.untold.told() > told {
+        if self.unreported.reported_count() > told {
             // The reported loss may include a part of this change that had ended while others were in flight.
-            self.untold.keep(&overtaken());
+            self.unreported.keep(&overtaken());
         }
         Ok(())
     }
 
     /// Returns the extents of a range, from the extents of the members' parts, which `ask` returns.
-    async fn told<'a>(
+    async fn member_extents<'a>(
         &'a self,
         offset: u64,
         len: u64,
@@ -248,7 +248,7 @@ impl<D: Device> Volume<D> {
         let results = join_all(self.members.iter().map(flush).collect()).await;
         let mut errors: Vec<_> = results.into_iter().filter_map(Result::err).collect();
         // No await follows, so the caller receives what is taken here.
-        errors.extend(self.untold.take());
+        errors.extend(self.unreported.take());
         let loss = errors.iter().position(is_loss);
         match errors.into_iter().nth(loss.unwrap_or_default()) {
             None => Ok(()),
@@ -258,7 +258,7 @@ impl<D: Device> Volume<D> {
 
     async fn flush_member(&self, member: &Member<D>) -> DeviceResult<()> {
         let flushed = member.device().flush().await.map_err(|error| member.failed(error));
-        flushed.inspect_err(|error| self.untold.keep(error))
+        flushed.inspect_err(|error| self.unreported.keep(error))
     }
 
     /// Returns the pages of a write for each member, one after the other.
@@ -534,13 +534,15 @@ impl<D: Device> Device for Volume<D> {
     }
 
     fn extents(&self, offset: u64, len: u64) -> DeviceFuture<'_, Vec<Extent>> {
-        Box::pin(self.told(offset, len, |device, start, len| device.extents(start, len)))
+        Box::pin(self.member_extents(offset, len, |device, start, len| device.extents(start, len)))
     }
 
     /// Returns the first extent. Each member is asked for one extent only, whether or not it holds the first
     /// bytes.
     fn first_extent(&self, offset: u64, len: u64) -> DeviceFuture<'_, Option<Extent>> {
-        Box::pin(async move { Ok(self.told(offset, len, first_alone).await?.first().copied()) })
+        Box::pin(async move {
+            Ok(self.member_extents(offset, len, first_alone).await?.first().copied())
+        })
     }
 }
 

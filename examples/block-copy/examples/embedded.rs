@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use block_copy::args::VerifyMode;
 use block_copy::log::{self, Usually};
-use block_copy::progress::{ProgressMode, say};
+use block_copy::progress::{ProgressMode, eprint_lines};
 use block_copy::{Args, Stop, run};
 use clap::Parser;
 use iscsi_testkit::config::TargetConfig;
@@ -42,7 +42,7 @@ struct Options {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let options = Options::parse();
-    let log = log::start(Usually::Warnings, say);
+    let log = log::start(Usually::Warnings, eprint_lines);
     let folder = Folder::new()?;
     let image = folder.0.join("image");
     let copy = folder.0.join("copy");
@@ -67,7 +67,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         eprintln!();
         let report = run(&args, &Stop::never()).await?;
         let told = if log::has_warnings() { report.without_notes() } else { report };
-        say(&format!("{told}\n"));
+        eprint_lines(&format!("{told}\n"));
     }
     server.stop().await;
     log.flush();

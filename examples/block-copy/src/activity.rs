@@ -90,7 +90,7 @@ impl Watch {
     }
 
     /// Returns the activity of a pass with the progress `now`. `awaited` is called only if no byte moves.
-    pub(crate) fn look(
+    pub(crate) fn update(
         &mut self,
         now: &Progress,
         is_paused: bool,
@@ -149,24 +149,24 @@ mod tests {
         });
         let mut watch = Watch::new();
         let nothing = || None;
-        assert_eq!(watch.look(&at(0), false, nothing), Activity::Starting);
-        assert_eq!(watch.look(&at(1), false, nothing), Activity::Running);
+        assert_eq!(watch.update(&at(0), false, nothing), Activity::Starting);
+        assert_eq!(watch.update(&at(1), false, nothing), Activity::Running);
         advance(second).await;
-        assert_eq!(watch.look(&at(1), false, || Some(TARGET)), Activity::Running);
+        assert_eq!(watch.update(&at(1), false, || Some(TARGET)), Activity::Running);
         advance(13 * second).await;
-        assert_eq!(watch.look(&at(1), false, || Some(TARGET)), stalled(14, Some(TARGET)));
-        assert_eq!(watch.look(&at(1), false, nothing), stalled(14, None));
-        assert_eq!(watch.look(&at(2), false, || Some(TARGET)), Activity::Running);
+        assert_eq!(watch.update(&at(1), false, || Some(TARGET)), stalled(14, Some(TARGET)));
+        assert_eq!(watch.update(&at(1), false, nothing), stalled(14, None));
+        assert_eq!(watch.update(&at(2), false, || Some(TARGET)), Activity::Running);
         advance(60 * second).await;
-        assert_eq!(watch.look(&at(2), true, nothing), Activity::Paused);
-        assert_eq!(watch.look(&at(2), false, nothing), Activity::Running, "a pause is no stall");
-        assert_eq!(watch.look(&at(8), false, nothing), Activity::Flushing(Duration::ZERO));
+        assert_eq!(watch.update(&at(2), true, nothing), Activity::Paused);
+        assert_eq!(watch.update(&at(2), false, nothing), Activity::Running, "a pause is no stall");
+        assert_eq!(watch.update(&at(8), false, nothing), Activity::Flushing(Duration::ZERO));
         advance(3 * second).await;
-        assert_eq!(watch.look(&at(8), false, nothing), Activity::Flushing(3 * second));
-        assert_eq!(watch.look(&at(8), false, || Some(TARGET)), stalled(3, Some(TARGET)));
+        assert_eq!(watch.update(&at(8), false, nothing), Activity::Flushing(3 * second));
+        assert_eq!(watch.update(&at(8), false, || Some(TARGET)), stalled(3, Some(TARGET)));
         let mut flushed = at(8);
         flushed.flushed = 8;
-        assert_eq!(watch.look(&flushed, false, nothing), Activity::Running);
+        assert_eq!(watch.update(&flushed, false, nothing), Activity::Running);
     }
 
     #[test]
@@ -186,10 +186,10 @@ mod tests {
     async fn what_an_earlier_run_has_done_is_no_movement() {
         let mut resumed = at(4);
         let mut watch = Watch::new();
-        assert_eq!(watch.look(&at(0), false, || None), Activity::Starting);
+        assert_eq!(watch.update(&at(0), false, || None), Activity::Starting);
         resumed.resumed = 4;
-        assert_eq!(watch.look(&resumed, false, || None), Activity::Starting);
+        assert_eq!(watch.update(&resumed, false, || None), Activity::Starting);
         resumed.done = 5;
-        assert_eq!(watch.look(&resumed, false, || None), Activity::Running);
+        assert_eq!(watch.update(&resumed, false, || None), Activity::Running);
     }
 }

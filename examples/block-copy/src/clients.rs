@@ -14,7 +14,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use crate::classes::{Classes, ClassesError, Fund};
 use crate::lines::{Line, Lines};
-use crate::sharing::{Asked, Limits, Told, divided};
+use crate::sharing::{Asked, Limits, Reply, divided};
 
 /// Most processes that may share the tree.
 pub(crate) const MAX_CLIENTS: usize = 48;
@@ -157,25 +157,25 @@ impl Client {
             changed.mark_unchanged();
             let limits = self.clients.limits(self.class.as_deref()).ok();
             if let Some(limits) = limits.filter(|limits| last.replace(*limits) != Some(*limits)) {
-                tell(&mut writer, &Told::Limits(limits)).await?;
+                send_reply(&mut writer, &Reply::Limits(limits)).await?;
             }
             tokio::select! {
                 biased;
                 // No error is possible: the sender lives as long as `self`.
                 _ = changed.changed() => {}
-                Some(id) = requests.granted() => tell(&mut writer, &Told::Granted(id)).await?,
+                Some(id) = requests.granted() => send_reply(&mut writer, &Reply::Granted(id)).await?,
                 line = lines.next() => {
                     let Some(Line { text, .. }) = line? else { return Ok(()) };
                     if let Err(why) = requests.take(&text, &self.traffic) {
-                        return tell(&mut writer, &Told::Error(why)).await;
+                        return send_reply(&mut writer, &Reply::Error(why)).await;
                     }
                 }
             }
-            self.note(requests);
+            self.record_requests(requests);
         }
     }
 
-    fn note(&self, requests: &Requests) {
+    fn record_requests(&self, requests: &Requests) {
         if let Some(present) = self.clients.lock().present.get_mut(&self.serial) {
             (present.sent, present.waiting) = (requests.sent, requests.waiting);
         }
@@ -189,8 +189,8 @@ impl Drop for Client {
     }
 }
 
-async fn tell(writer: &mut OwnedWriteHalf, told: &Told) -> io::Result<()> {
-    writer.write_all(told.to_string().as_bytes()).await
+async fn send_reply(writer: &mut OwnedWriteHalf, reply: &Reply) -> io::Result<()> {
+    writer.write_all(reply.to_string().as_bytes()).await
 }
 
 /// The requests of one client, until it reports how many bytes they moved.
@@ -248,7 +248,7 @@ impl Requests {
                 self.waiting -= 1;
             }
             Some(Request::Granted { bytes, charge }) => {
-                charge.settle(moved);
+                charge.complete(moved);
                 self.sent = self.sent.saturating_sub(bytes).saturating_add(moved);
             }
             // An unknown request has no charge to correct.

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::lines::{Line, Lines};
 use crate::orders::Orders;
 use crate::output::json_line;
-use crate::sharing::{SHARE, Told};
+use crate::sharing::{Reply, SHARE};
 
 /// Most concurrent connections: those of the clients that share the tree, and some for orders.
 const MAX_CONNECTIONS: usize = MAX_CLIENTS + 16;
@@ -70,7 +70,7 @@ async fn converse(stream: UnixStream, orders: Orders) -> io::Result<()> {
         let answer = match class_to_share(&text) {
             Some(class) => match orders.admit(class, process) {
                 Ok(client) => return client.serve(lines, writer).await,
-                Err(error) => Told::Error(error).to_string(),
+                Err(error) => Reply::Error(error).to_string(),
             },
             None => json_line(&orders.obey(&text)),
         };

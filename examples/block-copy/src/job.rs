@@ -37,7 +37,7 @@ use crate::observation::Observation;
 use crate::orders::Orders;
 use crate::own_limits::OwnLimits;
 use crate::plan::CopyPlan;
-use crate::progress::say;
+use crate::progress::eprint_lines;
 use crate::ranges;
 use crate::reach::Reach;
 use crate::report::{Links, Report, cpu_time};
@@ -46,7 +46,7 @@ use crate::side::Side;
 use crate::span::Span;
 use crate::stop::Stop;
 use crate::terminal;
-use guard::Look;
+use guard::Inspection;
 use resumption::Resumption;
 use transferred::Transferred;
 
@@ -251,7 +251,7 @@ struct Job<'a> {
     before: Option<Identity>,
     digests: Option<DigestFile>,
     /// The findings at the two ends.
-    look: Look,
+    inspection: Inspection,
     /// Counters of their sessions at the beginning.
     observations: Vec<Observation>,
 }
@@ -281,13 +281,13 @@ impl<'a> Job<'a> {
         check_kept(args, &ends, is_in_use)?;
         let ranges = ranges::load(args.delta.ranges.as_ref(), &ends).await?;
         // Both send requests to the ends, so they run concurrently.
-        let asking = async { Ok(tokio::join!(ends.observe(), guard::look(args, &ends))) };
-        let (observations, look) = unless(stop, asking).await?;
-        let look = look?;
-        // Comes after the look: for an image of another format, the format is the error to report, not
+        let asking = async { Ok(tokio::join!(ends.observe(), guard::inspect(args, &ends))) };
+        let (observations, inspection) = unless(stop, asking).await?;
+        let inspection = inspection?;
+        // Comes after the inspection: for an image of another format, the format is the error to report, not
         // its length.
         ends.check_room()?;
-        look.tell();
+        inspection.log_warnings();
         let resumption = Resumption::begin(&args.resumption, &ends, is_in_use).await?;
         // The rest of earlier passes may be anywhere, so --ranges does not apply to a resumed copy of a
         // source in use.
@@ -309,7 +309,7 @@ impl<'a> Job<'a> {
             ranges,
             lines,
             before,
-            look,
+            inspection,
             observations,
         })
     }
@@ -376,8 +376,8 @@ impl<'a> Job<'a> {
             source_changed: before.is_some() && before != self.ends.source.file_identity(),
             cpu: cpu_time().saturating_sub(cpu),
             samples,
-            notes: self.look.notes.clone(),
-            destination_held: self.look.held.clone(),
+            notes: self.inspection.notes.clone(),
+            destination_held: self.inspection.held.clone(),
         };
         match complete {
             Ok(()) => Ok(report),
@@ -443,16 +443,18 @@ impl<'a> Job<'a> {
             return;
         }
         let Ends { source, destination, .. } = &self.ends;
-        say(&format!("{}\n", heading(source, destination, terminal::columns())));
+        eprint_lines(&format!("{}\n", heading(source, destination, terminal::columns())));
         if output.is_verbose() {
-            self.tell_plan();
+            self.print_plan();
         }
         if let Some(file) = &self.digests {
             let (path, known) = (file.path().display(), Size(file.known().bytes()));
             match file.doubt() {
-                Some(doubt) => say(&format!("digests {path}: {doubt}; all is sent\n")),
+                Some(doubt) => eprint_lines(&format!("digests {path}: {doubt}; all is sent\n")),
                 None if output.is_verbose() => {
-                    say(&format!("digests {path}: {known} of the destination are known\n"));
+                    eprint_lines(&format!(
+                        "digests {path}: {known} of the destination are known\n"
+                    ));
                 }
                 None => {}
             }
@@ -461,22 +463,22 @@ impl<'a> Job<'a> {
             && (output.is_verbose() || done.bytes() > 0)
         {
             let (path, done) = (file.path().display(), Size(done.bytes()));
-            say(&format!("checkpoint {path}: {done} are done already\n"));
+            eprint_lines(&format!("checkpoint {path}: {done} are done already\n"));
         }
     }
 
     /// Prints what is known of both ends, and each chosen number with its reason.
-    fn tell_plan(&self) {
+    fn print_plan(&self) {
         for (word, end) in [("from", &self.ends.source), ("to", &self.ends.destination)] {
-            say(&format!("{word} {end}\n"));
+            eprint_lines(&format!("{word} {end}\n"));
             for unit in end.units() {
-                unit.plan().inspect(|plan| say(&format!("{plan}\n")));
+                unit.plan().inspect(|plan| eprint_lines(&format!("{plan}\n")));
                 // The notes so far are in the report as well.
-                say(&format!("{}\n", self.reach(unit).without_notes()));
+                eprint_lines(&format!("{}\n", self.reach(unit).without_notes()));
             }
         }
         let CopyPlan { io_size, queue_depth, .. } = &self.plan;
-        say(&format!("io size {}: {}\n", Size(io_size.value as u64), io_size.reason));
-        say(&format!("queue depth {}: {}\n", queue_depth.value, queue_depth.reason));
+        eprint_lines(&format!("io size {}: {}\n", Size(io_size.value as u64), io_size.reason));
+        eprint_lines(&format!("queue depth {}: {}\n", queue_depth.value, queue_depth.reason));
     }
 }

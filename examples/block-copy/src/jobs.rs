@@ -19,7 +19,7 @@ use crate::job::{copy, obeying};
 use crate::job_file::{Entry, JobFile};
 use crate::log;
 use crate::orders::Orders;
-use crate::progress::{ProgressMode, say};
+use crate::progress::{ProgressMode, eprint_lines};
 use crate::report::Report;
 use crate::stop::Stop;
 use iscsi_examples_common::boxed::{BoxFuture, boxed};
@@ -69,7 +69,7 @@ pub struct JobResult {
 pub fn run_jobs<'a>(
     args: &'a JobsArgs,
     stop: &'a Stop,
-    tell: &'a (dyn Fn(&JobResult) + Send + Sync),
+    report: &'a (dyn Fn(&JobResult) + Send + Sync),
 ) -> BoxFuture<'a, Result<Vec<JobResult>, Error>> {
     boxed(async move {
         if args.output.json_lines {
@@ -103,7 +103,7 @@ pub fn run_jobs<'a>(
             while let Some(ended) = running.join_next().await {
                 let (index, name, result) = ended.unwrap_or_else(fallen);
                 let result = JobResult { name, result };
-                tell(&result);
+                report(&result);
                 results.push((index, result));
             }
             results.sort_by_key(|(index, _)| *index);
@@ -123,7 +123,7 @@ async fn keep(
     let orders = Orders::new(classes, Vec::new());
     let work = async {
         if !is_silent {
-            say(&format!("keeping the classes at {} until a signal\n", path.display()));
+            eprint_lines(&format!("keeping the classes at {} until a signal\n", path.display()));
         }
         stop.requested().await;
     };

@@ -12,7 +12,7 @@ use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::lines::{Line, Lines};
-use crate::sharing::{Asked, Limits, SHARE, Told};
+use crate::sharing::{Asked, Limits, Reply, SHARE};
 
 /// A keeper, and the requests that were sent to it.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl Keeper {
         let id = requests.last;
         requests.waiting.insert(id, granted);
         // The lock is held, so that the keeper receives the ids in rising order.
-        self.tell(Asked::Take { id, bytes });
+        self.send(Asked::Take { id, bytes });
         Some(id)
     }
 
@@ -69,11 +69,11 @@ impl Keeper {
 
     fn end_request(&self, id: u64, moved: u64) {
         self.lock().waiting.remove(&id);
-        self.tell(Asked::Moved { id, bytes: moved });
+        self.send(Asked::Moved { id, bytes: moved });
     }
 
     /// Queues a message. After the end of the connection it is dropped.
-    fn tell(&self, asked: Asked) {
+    fn send(&self, asked: Asked) {
         _ = self.asked.send(asked);
     }
 
@@ -102,7 +102,7 @@ pub(crate) struct Connection {
 pub(crate) enum Refusal {
     /// No process listens at the socket.
     #[error("no process keeps classes there; start block-copy with --control at this path first")]
-    Nobody,
+    NotRunning,
     /// The connection to the other process has ended.
     #[error("the process that keeps the classes is gone")]
     Gone,
@@ -111,7 +111,7 @@ pub(crate) enum Refusal {
     Nonsense(String),
     /// The error that the other process reports, or an error of the system.
     #[error("{0}")]
-    Told(String),
+    Reported(String),
 }
 
 impl Refusal {
@@ -124,11 +124,11 @@ impl From<io::Error> for Refusal {
     fn from(error: io::Error) -> Self {
         let kind = error.kind();
         if matches!(kind, ErrorKind::NotFound | ErrorKind::ConnectionRefused) {
-            Self::Nobody
+            Self::NotRunning
         } else if matches!(kind, ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) {
             Self::Gone
         } else {
-            Self::Told(error.to_string())
+            Self::Reported(error.to_string())
         }
     }
 }
@@ -144,10 +144,10 @@ impl Connection {
         writer.write_all(order.as_bytes()).await?;
         let mut lines = Lines::new(reader);
         let Line { text, .. } = lines.next().await?.ok_or(Refusal::Gone)?;
-        match Told::parse(&text) {
-            Some(Told::Limits(limits)) => Ok(Self { lines, writer, limits }),
-            Some(Told::Error(why)) => Err(Refusal::Told(why)),
-            Some(Told::Granted(_)) | None => Err(Refusal::nonsense(&text)),
+        match Reply::parse(&text) {
+            Some(Reply::Limits(limits)) => Ok(Self { lines, writer, limits }),
+            Some(Reply::Error(why)) => Err(Refusal::Reported(why)),
+            Some(Reply::Granted(_)) | None => Err(Refusal::nonsense(&text)),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use block_copy::args::OutputArgs;
 use block_copy::log;
-use block_copy::progress::say;
+use block_copy::progress::eprint_lines;
 use block_copy::{
     Args, Error, Failure, JobResult, JobsArgs, Report, Stop, command_line, output, run, run_jobs,
     standard_output, verify,
@@ -34,7 +34,7 @@ fn program(output: &OutputArgs) -> Program {
         name: "block-copy",
         stopping: "stopping when the requests in flight have ended; a second signal stops immediately",
         usually: output.usually(),
-        say,
+        show: eprint_lines,
     }
 }
 
@@ -65,7 +65,7 @@ async fn copy(args: Args, stop: Stop) -> Result<u8, Error> {
         })
     };
     match result {
-        Ok((text, json)) => tell(&args, &text, &json, &stop).await.map(|()| 0),
+        Ok((text, json)) => print_result(&args, &text, &json, &stop).await.map(|()| 0),
         Err(failure) => {
             // If both the object and the data would go to standard output, the object is omitted.
             let destination = args.destination.as_deref().unwrap_or(&args.source);
@@ -79,9 +79,9 @@ async fn copy(args: Args, stop: Stop) -> Result<u8, Error> {
     }
 }
 
-async fn tell(args: &Args, text: &str, json: &Value, stop: &Stop) -> Result<(), Error> {
+async fn print_result(args: &Args, text: &str, json: &Value, stop: &Stop) -> Result<(), Error> {
     if !args.output.is_silent() {
-        say(&format!("{text}\n"));
+        eprint_lines(&format!("{text}\n"));
     }
     if args.output.wants_json() {
         output::print_object(json, stop).await.map_err(|cause| Error::Output { cause })?;
@@ -90,7 +90,7 @@ async fn tell(args: &Args, text: &str, json: &Value, stop: &Stop) -> Result<(), 
 }
 
 async fn jobs(args: JobsArgs, stop: Stop) -> Result<u8, Error> {
-    let results = run_jobs(&args, &stop, &|job| tell_job(&args, job)).await;
+    let results = run_jobs(&args, &stop, &|job| print_job_result(&args, job)).await;
     let object = results.as_ref().map_or_else(
         |error| failure::object(json!({ "jobs": [] }), &error.to_string(), error.kind()),
         |results| jobs_object(results),
@@ -106,14 +106,16 @@ fn status(job: &JobResult) -> u8 {
 }
 
 /// Reports a copy that has ended, with its name.
-fn tell_job(args: &JobsArgs, JobResult { name, result }: &JobResult) {
+fn print_job_result(args: &JobsArgs, JobResult { name, result }: &JobResult) {
     match result {
         Ok(report) if !args.output.is_silent() => {
-            say(&format!("{name}: {}\n", report.text(args.output.is_verbose())));
+            eprint_lines(&format!("{name}: {}\n", report.text(args.output.is_verbose())));
         }
         Ok(_) => {}
         // It may contain text of a peer.
-        Err(failure) => say(&format!("block-copy: {name}: {}\n", printable(&failure.to_string()))),
+        Err(failure) => {
+            eprint_lines(&format!("block-copy: {name}: {}\n", printable(&failure.to_string())))
+        }
     }
 }
 

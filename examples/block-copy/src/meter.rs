@@ -63,12 +63,12 @@ impl<'a> Meter<'a> {
             }
             let now = self.control.progress();
             let is_paused = self.control.is_paused();
-            let activity = watch.look(&now, is_paused, || self.ends.awaited());
+            let activity = watch.update(&now, is_paused, || self.ends.awaited());
             progress.refresh(&now, activity, start.elapsed());
             let bytes = now.done.saturating_sub(now.resumed);
             let standing = |rate| self.standing(now, start.elapsed(), rate, activity);
             if progress.line_interval().is_some_and(|time| lines.since.elapsed() >= time) {
-                progress.tell(&standing(lines.take(bytes)));
+                progress.print_standing(&standing(lines.take(bytes)));
             }
             if tick > 0 && tick % REFRESHES == 0 {
                 let rate = samples.take(bytes);

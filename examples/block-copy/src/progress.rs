@@ -38,9 +38,9 @@ static BARS: LazyLock<MultiProgress> =
     LazyLock::new(|| MultiProgress::with_draw_target(terminal::draw_target()));
 
 /// Writes whole lines to standard error, above the bar if there is one.
-pub fn say(lines: &str) {
+pub fn eprint_lines(lines: &str) {
     // The task that draws the bar holds the lock, and may wait for the terminal.
-    output::aside(|| BARS.suspend(|| output::say(lines)));
+    output::aside(|| BARS.suspend(|| output::eprint_lines(lines)));
 }
 
 /// The work of a pass.
@@ -126,15 +126,15 @@ impl Progress {
     }
 
     /// Writes the state as a line.
-    pub(crate) fn tell(&self, standing: &Standing) {
-        say(&format!("{} {}\n", log::time_stamp(), standing.line(self.title())));
+    pub(crate) fn print_standing(&self, standing: &Standing) {
+        eprint_lines(&format!("{} {}\n", log::time_stamp(), standing.line(self.title())));
     }
 
     /// Writes a remark above the bar, or between two lines with a time stamp like theirs.
     pub(crate) fn remark(&self, text: &str) {
         match &self.display {
-            Display::Bar(_) => say(&format!("{text}\n")),
-            Display::Lines(_) => say(&format!("{} {text}\n", log::time_stamp())),
+            Display::Bar(_) => eprint_lines(&format!("{text}\n")),
+            Display::Lines(_) => eprint_lines(&format!("{} {text}\n", log::time_stamp())),
             Display::Nothing => {}
         }
     }

@@ -1,6 +1,6 @@
 //! The ranges of a source to copy, from a file, a command or a dirty bitmap.
 
-mod told;
+mod list;
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind};
 use iscsi_copy::{DirtyBitmap, RangeSet};
 use tokio::task::spawn_blocking;
 
-use self::told::{Told, parse};
+use self::list::{RangeList, parse};
 use crate::args::RangesFrom;
 use crate::end::End;
 use crate::ends::Ends;
@@ -58,7 +58,7 @@ pub(crate) async fn load(
 pub(crate) async fn read(text: String, has: u64) -> io::Result<RangeSet> {
     let told = spawn_blocking(move || parse(&text, has)).await?;
     let invalid = |error| io::Error::new(ErrorKind::InvalidData, error);
-    let Told { mut ranges, bitmaps } = told.map_err(invalid)?;
+    let RangeList { mut ranges, bitmaps } = told.map_err(invalid)?;
     for bitmap in bitmaps {
         marked(&bitmap, has).await?.iter().for_each(|range| ranges.insert(range));
     }

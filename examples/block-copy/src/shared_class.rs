@@ -20,7 +20,7 @@ use crate::classes::limit;
 use crate::error::Error;
 use crate::keeper::{Connection, Keeper, Refusal};
 use crate::lines::{Line, Lines};
-use crate::sharing::{Asked, Limits, Told};
+use crate::sharing::{Asked, Limits, Reply};
 
 /// Pause between two attempts to connect to a keeper.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -173,10 +173,10 @@ impl SharedClass {
                 Ok(None) => return Refusal::Gone,
                 Err(error) => return error.into(),
             };
-            match Told::parse(&line) {
-                Some(Told::Limits(limits)) => self.take_limits(limits),
-                Some(Told::Granted(id)) => keeper.grant(id),
-                Some(Told::Error(why)) => return Refusal::Told(why),
+            match Reply::parse(&line) {
+                Some(Reply::Limits(limits)) => self.take_limits(limits),
+                Some(Reply::Granted(id)) => keeper.grant(id),
+                Some(Reply::Error(why)) => return Refusal::Reported(why),
                 None => return Refusal::nonsense(&line),
             }
         }
@@ -188,8 +188,8 @@ impl SharedClass {
             sleep(PAUSE).await;
             match Connection::open(&self.0.path, self.class()).await {
                 Ok(connection) => return connection,
-                // The same reason was logged already, and `Nobody` means that the keeper is still gone.
-                Err(why) if why == Refusal::Nobody || why == told => {}
+                // The same reason was logged already, and `NotRunning` means that the keeper is still gone.
+                Err(why) if why == Refusal::NotRunning || why == told => {}
                 Err(why) => {
                     self.warn(&why);
                     told = why;
@@ -237,7 +237,7 @@ impl SharedClass {
     fn counted(&self, charge: Charge) -> Charge {
         let (shared, charge) = (self.clone(), charge.sent());
         Charge::new(charge.bytes(), move |moved| {
-            charge.settle(moved);
+            charge.complete(moved);
             let mut state = shared.lock();
             state.sent = state.sent.saturating_add(moved);
         })

@@ -47,7 +47,7 @@ impl fmt::Display for Asked {
 /// The messages of the keeper, each a JSON object on one line.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Told {
+pub(crate) enum Reply {
     /// The limits of the client, from then on. It is the first message, and is sent again at each change.
     Limits(Limits),
     /// The request with this id may be sent.
@@ -56,14 +56,14 @@ pub(crate) enum Told {
     Error(String),
 }
 
-impl Told {
+impl Reply {
     /// Parses a line; `None` if it is invalid.
     pub(crate) fn parse(line: &str) -> Option<Self> {
         serde_json::from_str(line).ok()
     }
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for Reply {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = serde_json::to_string(self).map_err(|_| fmt::Error)?;
         writeln!(f, "{text}")
@@ -126,15 +126,15 @@ mod tests {
     fn what_is_told_is_an_object() {
         let limits = Limits::new(RateLimit::Unlimited, "1mbit".parse().unwrap());
         for (told, text) in [
-            (Told::Granted(7), "{\"granted\":7}\n"),
-            (Told::Error("no".to_owned()), "{\"error\":\"no\"}\n"),
+            (Reply::Granted(7), "{\"granted\":7}\n"),
+            (Reply::Error("no".to_owned()), "{\"error\":\"no\"}\n"),
             (
-                Told::Limits(limits),
+                Reply::Limits(limits),
                 "{\"limits\":{\"ceil_bit_per_s\":null,\"alone_bit_per_s\":1000000}}\n",
             ),
         ] {
             assert_eq!(told.to_string(), text);
-            assert_eq!(Told::parse(text), Some(told));
+            assert_eq!(Reply::parse(text), Some(told));
         }
         assert_eq!(
             (limits.ceil(), limits.alone()),

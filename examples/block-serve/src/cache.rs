@@ -213,7 +213,7 @@ impl Shared {
     /// Locks the state, and empties the cache first if the device has reported something.
     fn lock(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.heed(self.device.attentions());
+        state.clear_if_changed(self.device.attentions());
         state
     }
 
@@ -259,7 +259,7 @@ impl State {
     }
 
     /// Empties the cache if the number of the device's reports has changed.
-    fn heed(&mut self, attentions: u64) {
+    fn clear_if_changed(&mut self, attentions: u64) {
         if self.attentions != attentions {
             tracing::debug!("the unit may have changed: what was read before is not kept");
             self.attentions = attentions;
@@ -332,7 +332,7 @@ impl Drop for Changing<'_> {
         let mut state = self.shared.lock();
         if self.has_ended_well {
             state.forget(&self.range, self.becomes);
-            state.uncertain.settle(&self.range);
+            state.uncertain.record_success(&self.range);
         } else {
             state.forget(&self.range, None);
             state.uncertain.add(&self.range);
@@ -343,7 +343,7 @@ impl Drop for Changing<'_> {
 impl Cache {
     /// Returns the extents of a range. Requests more than the range and caches it, because some clients ask
     /// for one extent after the other.
-    async fn told(&self, offset: u64, len: u64, most: usize) -> DeviceResult<Vec<Extent>> {
+    async fn query_extents(&self, offset: u64, len: u64, most: usize) -> DeviceResult<Vec<Extent>> {
         let range = offset..offset.saturating_add(len);
         let filling = {
             let mut state = self.shared.lock();
@@ -413,13 +413,13 @@ impl Device for Cache {
     }
 
     fn extents(&self, offset: u64, len: u64) -> DeviceFuture<'_, Vec<Extent>> {
-        Box::pin(self.told(offset, len, Extent::MAX_REPORTED))
+        Box::pin(self.query_extents(offset, len, Extent::MAX_REPORTED))
     }
 
     /// Returns the first extent. More than one is requested from the device: the next call finds its answer
     /// in the cache.
     fn first_extent(&self, offset: u64, len: u64) -> DeviceFuture<'_, Option<Extent>> {
-        Box::pin(async move { Ok(self.told(offset, len, 1).await?.first().copied()) })
+        Box::pin(async move { Ok(self.query_extents(offset, len, 1).await?.first().copied()) })
     }
 }
 #[cfg(test)]

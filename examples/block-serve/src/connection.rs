@@ -130,7 +130,7 @@ impl Client {
         loop {
             let received = handshake.receive(input);
             if let Ok(Some(event)) = &received {
-                self.tell(&mut handshake, event);
+                self.answer_option(&mut handshake, event);
             }
             while let Some(bytes) = handshake.poll_transmit() {
                 writer.write_all(&bytes).await?;
@@ -149,7 +149,7 @@ impl Client {
     }
 
     /// Answers the options about exports: there is one, under its name and as the default.
-    fn tell(&self, handshake: &mut Handshake, event: &HandshakeEvent) {
+    fn answer_option(&self, handshake: &mut Handshake, event: &HandshakeEvent) {
         match event {
             HandshakeEvent::List => {
                 let description = self.export.description.as_deref();
@@ -360,7 +360,7 @@ mod tests {
     }
 
     /// Sends `words` after a handshake without options, then nothing more, and takes no replies.
-    async fn say(words: &[u8]) -> (io::Result<()>, Result<(), Broken>, Duration) {
+    async fn send_words(words: &[u8]) -> (io::Result<()>, Result<(), Broken>, Duration) {
         served(async |stream| stream.write_all(&[HELLO, words].concat()).await).await
     }
 
@@ -390,7 +390,7 @@ mod tests {
             (&request(99, 0), false),
             (&[], false),
         ] {
-            let (_, ended, after) = say(words).await;
+            let (_, ended, after) = send_words(words).await;
             assert_eq!(is_slow(&ended), is_let_go, "{words:?}: {ended:?}");
             assert_eq!(after, if is_let_go { PERIOD } else { Duration::from_secs(600) });
         }
@@ -457,7 +457,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn no_more_is_read_of_a_client_that_takes_no_refusals() {
         const REQUESTS: usize = 100_000;
-        let (said, ended, _) = say(&request(99, 0).repeat(REQUESTS)).await;
+        let (said, ended, _) = send_words(&request(99, 0).repeat(REQUESTS)).await;
         assert_eq!(said.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
         assert!(is_slow(&ended), "{ended:?}");
     }

@@ -46,13 +46,13 @@ impl FullHouse {
         }
         while self.telling.try_join_next().is_some() {}
         if self.telling.len() < TOLD_AT_ONCE {
-            self.telling.spawn(async move { tell(visitor.into_parts().0).await });
+            self.telling.spawn(async move { refuse_client(visitor.into_parts().0).await });
         }
     }
 }
 
 /// Answers the first options of a client with the reason.
-async fn tell(stream: impl AsyncRead + AsyncWrite + Unpin) {
+async fn refuse_client(stream: impl AsyncRead + AsyncWrite + Unpin) {
     // The client is refused whether or not it receives the reason.
     drop(timeout(TELLING, refuse_all(stream)).await);
 }
@@ -120,9 +120,9 @@ mod tests {
     }
 
     /// Returns the error that this project's client gets, or `None` if the connection is closed instead.
-    async fn heard(goal: Goal) -> Option<HandshakeError> {
+    async fn client_error(goal: Goal) -> Option<HandshakeError> {
         let (mine, mut theirs) = tokio::io::duplex(1 << 16);
-        let telling = tokio::spawn(tell(mine));
+        let telling = tokio::spawn(refuse_client(mine));
         let (mut handshake, mut input) = (ClientHandshake::new(goal), bytes::BytesMut::new());
         let error = loop {
             let received = handshake.receive(&mut input);
@@ -146,7 +146,7 @@ mod tests {
     async fn a_client_hears_why_it_is_refused() {
         let export = Goal::Export { name: "disk".to_owned(), contexts: Vec::new() };
         for goal in [export, Goal::List] {
-            let error = heard(goal).await.expect("it is told");
+            let error = client_error(goal).await.expect("it is told");
             assert!(error.to_string().contains("--max-clients"), "{error}");
         }
     }
@@ -157,7 +157,7 @@ mod tests {
         for words in [&b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0"[..], b""] {
             let (mine, mut theirs) = tokio::io::duplex(1 << 16);
             let begun = Instant::now();
-            let telling = tokio::spawn(tell(mine));
+            let telling = tokio::spawn(refuse_client(mine));
             theirs.write_all(words).await.unwrap();
             let mut answer = Vec::new();
             theirs.read_to_end(&mut answer).await.unwrap();

@@ -30,12 +30,12 @@ struct State {
     /// Connections that have sent a report, and whose client may not have received it.
     told: usize,
     /// Whether one of those connections was lost, without a later report.
-    is_unheard: bool,
+    may_be_unreceived: bool,
 }
 
 /// The reports to one connection.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct ConnectionLosses {
     losses: Losses,
     connection: Mutex<Connection>,
 }
@@ -48,22 +48,22 @@ struct Connection {
     /// reported.
     owed: u64,
     paid: u64,
-    was_told: bool,
+    has_reported: bool,
     has_ended: bool,
 }
 
 impl Losses {
     /// Creates the reports of a new connection.
-    pub(crate) fn connection(&self) -> Told {
+    pub(crate) fn connection(&self) -> ConnectionLosses {
         let state = self.state();
-        let owed = u64::from(state.told > 0 || state.is_unheard);
+        let owed = u64::from(state.told > 0 || state.may_be_unreceived);
         let connection = Mutex::new(Connection { owed, ..Connection::default() });
-        Told { losses: self.clone(), connection }
+        ConnectionLosses { losses: self.clone(), connection }
     }
 
     /// Returns whether a reported loss may have reached no client.
-    pub(crate) fn is_unheard(&self) -> bool {
-        self.state().is_unheard
+    pub(crate) fn may_be_unreceived(&self) -> bool {
+        self.state().may_be_unreceived
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -71,7 +71,7 @@ impl Losses {
     }
 }
 
-impl Told {
+impl ConnectionLosses {
     /// Flushes at the request of a client.
     pub(crate) async fn flush(&self, device: &dyn Device) -> DeviceResult<()> {
         let (told, paid) = {
@@ -84,11 +84,11 @@ impl Told {
         if owes {
             // This flush reports the loss that may have reached no client.
             connection.paid = connection.paid.max(connection.owed);
-            self.losses.state().is_unheard = false;
+            self.losses.state().may_be_unreceived = false;
         }
         if owes || flushed.as_ref().is_err_and(is_loss) {
             connection.told += 1;
-            self.note_told(&mut connection);
+            self.record_reported(&mut connection);
         }
         let is_told = connection.told > told;
         flushed.and_then(|()| if is_told { Err(unheard()) } else { Ok(()) })
@@ -100,7 +100,7 @@ impl Told {
         if flushed.as_ref().is_err_and(is_loss) {
             let mut connection = self.connection();
             connection.owed += 1;
-            self.note_told(&mut connection);
+            self.record_reported(&mut connection);
         }
         flushed
     }
@@ -125,15 +125,15 @@ impl Told {
             return send(if is_sound { Ok(()) } else { Err(unheard()) });
         }
         connection.owed += 1;
-        self.note_told(&mut connection);
+        self.record_reported(&mut connection);
         send(Ok(()));
     }
 
-    fn note_told(&self, connection: &mut Connection) {
+    fn record_reported(&self, connection: &mut Connection) {
         let mut state = self.losses.state();
         // After the end of the connection, no report reaches its client.
-        state.is_unheard |= connection.has_ended;
-        if !connection.has_ended && !std::mem::replace(&mut connection.was_told, true) {
+        state.may_be_unreceived |= connection.has_ended;
+        if !connection.has_ended && !std::mem::replace(&mut connection.has_reported, true) {
             state.told += 1;
         }
     }
@@ -143,11 +143,11 @@ impl Told {
     pub(crate) fn end(&self, has_all: bool) {
         let mut connection = self.connection();
         connection.has_ended = true;
-        if connection.was_told {
+        if connection.has_reported {
             let is_heard = has_all && connection.paid >= connection.owed;
             let mut state = self.losses.state();
             state.told -= 1;
-            state.is_unheard |= !is_heard;
+            state.may_be_unreceived |= !is_heard;
         }
     }
 
@@ -218,7 +218,7 @@ mod tests {
     }
 
     /// Returns whether the next two flushes of a connection fail.
-    async fn two_fail(told: &Told, device: &Handle) -> [bool; 2] {
+    async fn two_fail(told: &ConnectionLosses, device: &Handle) -> [bool; 2] {
         [told.flush(device).await.is_err(), told.flush(device).await.is_err()]
     }
 
@@ -263,7 +263,7 @@ mod tests {
                 told.flush(&device).await.unwrap_err();
             }
             told.end(true);
-            assert_eq!(losses.is_unheard(), !is_flushed);
+            assert_eq!(losses.may_be_unreceived(), !is_flushed);
         }
     }
 
@@ -294,14 +294,14 @@ mod tests {
             let early = losses.connection();
             first.end(is_heard);
             let late = losses.connection();
-            assert_eq!(losses.is_unheard(), !is_heard);
+            assert_eq!(losses.may_be_unreceived(), !is_heard);
             let device = Handle::that_tells(0);
             assert_eq!(two_fail(&early, &device).await, [true, false]);
             assert_eq!(two_fail(&other, &device).await, [false, false]);
             assert_eq!(two_fail(&late, &device).await, [!is_heard, false]);
             [early, late].iter().for_each(|told| told.end(true));
             assert_eq!(two_fail(&losses.connection(), &device).await, [false, false]);
-            assert!(!losses.is_unheard());
+            assert!(!losses.may_be_unreceived());
         }
     }
 
@@ -311,7 +311,7 @@ mod tests {
         let told = losses.connection();
         told.end(true);
         told.flush(&Handle::that_tells(1)).await.unwrap_err();
-        assert!(losses.is_unheard());
+        assert!(losses.may_be_unreceived());
     }
 
     #[tokio::test(start_paused = true)]
@@ -324,6 +324,6 @@ mod tests {
         told.flush_for_write(&device).await.unwrap_err();
         told.flush(&device).await.unwrap();
         told.end(false);
-        assert!(!losses.is_unheard());
+        assert!(!losses.may_be_unreceived());
     }
 }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use block_serve::log::Usually;
-use block_serve::output::say;
+use block_serve::output::eprint_lines;
 use block_serve::{Args, Error, Ready, Stop, command_line, output};
 use iscsi_examples_common::program::Program;
 use serde_json::json;
@@ -12,7 +12,7 @@ const PROGRAM: Program = Program {
     name: "block-serve",
     stopping: "stopping when all requests are answered and flushed; a second signal stops immediately",
     usually: Usually::Warnings,
-    say,
+    show: eprint_lines,
 };
 
 fn main() -> ExitCode {
@@ -26,7 +26,7 @@ async fn serve(args: &Args, stop: &Stop) -> Result<(), Error> {
         if args.json {
             print(&ready.to_json(args), stop).await?;
         } else {
-            say(&ready.line(args));
+            eprint_lines(&ready.line(args));
         }
         ready.run(stop).await
     }

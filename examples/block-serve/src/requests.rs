@@ -10,7 +10,7 @@ use iscsi_nbd::server::Replies;
 use iscsi_nbd::{Command, MetaContext, Request};
 
 use crate::export::{errno, failure, status};
-use crate::losses::Told;
+use crate::losses::ConnectionLosses;
 
 /// Bytes of a read that fills the memory on request of a client.
 const CACHED_AT_ONCE: u64 = 64 << 10;
@@ -32,7 +32,7 @@ pub(crate) struct Requests {
     pub(crate) replies: Replies,
     pub(crate) contexts: Vec<MetaContext>,
     pub(crate) has_cache: bool,
-    pub(crate) told: Told,
+    pub(crate) told: ConnectionLosses,
     pub(crate) counters: Arc<Counters>,
 }
 

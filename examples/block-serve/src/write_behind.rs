@@ -69,7 +69,7 @@ impl WriteBehind {
     /// only those that no handle has reported. `device` is a separate handle of the same device.
     #[must_use]
     pub fn handle(&self, device: Arc<dyn Device>) -> Self {
-        let told = AtomicU64::new(self.shared.lock().failures.told_before_a_new_handle());
+        let told = AtomicU64::new(self.shared.lock().failures.reported_before_new_handle());
         Self { shared: Arc::clone(&self.shared), device, told }
     }
 
@@ -130,7 +130,7 @@ impl WriteBehind {
         let flushed = self.device.flush().await;
         let failed = {
             let mut state = self.shared.lock();
-            let (count, failure) = state.failures.tell(told);
+            let (count, failure) = state.failures.report_to_handle(told);
             self.told.fetch_max(count, Ordering::SeqCst);
             failure
         };
@@ -183,9 +183,9 @@ impl Change {
             Content::Unknown => device.discard(start, end - start).await,
         };
         match result {
-            Ok(()) => self.note_success(),
+            Ok(()) => self.record_success(),
             // The failure is recorded before it is logged: a subscriber of the log may panic.
-            Err(error) if self.is_answered => self.note_failure(error),
+            Err(error) if self.is_answered => self.record_failure(error),
             Err(error) => {
                 self.is_over = true;
                 return Err(error);
@@ -195,7 +195,7 @@ impl Change {
         Ok(())
     }
 
-    fn note_success(&self) {
+    fn record_success(&self) {
         let run = self.shared.lock().failures.end_run();
         if let Some(Run { writes, bytes }) = run {
             tracing::warn!(
@@ -205,7 +205,7 @@ impl Change {
     }
 
     /// Records a failure for the next flush, because the caller was answered already.
-    fn note_failure(&self, error: DeviceError) {
+    fn record_failure(&self, error: DeviceError) {
         let Range { start, end } = self.entry.range;
         let why = error.to_string();
         let is_first = self.shared.lock().failures.add(error, end - start);

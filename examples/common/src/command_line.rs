@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::failure::{self, Kind};
 use crate::help::{self, Documented};
 use crate::manual;
-use crate::output::{json_line, say};
+use crate::output::{eprint_lines, json_line};
 use crate::standard_output;
 
 /// Exit status of a wrong command line.
@@ -55,7 +55,7 @@ pub fn parse<A: Documented>(known: Value) -> A {
             // A failed write is ignored: the exit status reports the error as well.
             drop(io::stdout().write_all(json_line(&object).as_bytes()));
         }
-        say(&format!("{name}: {complaint}; see {name} --help\n"));
+        eprint_lines(&format!("{name}: {complaint}; see {name} --help\n"));
         exit(WRONG)
     })
 }

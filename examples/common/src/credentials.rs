@@ -15,7 +15,7 @@ use tokio::task::spawn_blocking;
 
 use crate::failure::file_advice;
 use crate::help::heading;
-use crate::output::say;
+use crate::output::eprint_lines;
 use crate::password_file;
 
 /// The files of the passwords of a unit.
@@ -219,7 +219,9 @@ async fn read(path: &Path) -> Result<Secret, CredentialsError> {
         read.map_err(|cause| CredentialsError::Unreadable { path: path.into(), cause })?;
     if is_open {
         let path = path.display();
-        say(&format!("warning: password file {path}: others may read it; chmod 600 {path}\n"));
+        eprint_lines(&format!(
+            "warning: password file {path}: others may read it; chmod 600 {path}\n"
+        ));
     }
     Ok(secret)
 }

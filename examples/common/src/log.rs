@@ -197,7 +197,7 @@ impl Write for Queue {
 const AT_ONCE: Duration = Duration::from_secs(1);
 
 /// A line, and when it was shown.
-struct Said {
+struct LoggedLine {
     at: Instant,
     line: Vec<u8>,
 }
@@ -206,25 +206,25 @@ struct Said {
 #[derive(Clone)]
 struct Warnings {
     queue: Queue,
-    latest: Arc<Mutex<Vec<Said>>>,
+    latest: Arc<Mutex<Vec<LoggedLine>>>,
 }
 
 impl Warnings {
     /// Returns whether an equal line was shown within [`AT_ONCE`].
-    fn is_said(&self, line: &[u8], now: Instant) -> bool {
+    fn was_logged(&self, line: &[u8], now: Instant) -> bool {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        latest.retain(|said| now < said.at + AT_ONCE);
-        let is_said = latest.iter().any(|said| said.line == line);
-        if !is_said {
-            latest.push(Said { at: now, line: line.to_vec() });
+        latest.retain(|logged| now < logged.at + AT_ONCE);
+        let was_logged = latest.iter().any(|logged| logged.line == line);
+        if !was_logged {
+            latest.push(LoggedLine { at: now, line: line.to_vec() });
         }
-        is_said
+        was_logged
     }
 }
 
 impl Write for Warnings {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if !self.is_said(line, Instant::now()) {
+        if !self.was_logged(line, Instant::now()) {
             self.queue.put(&format!("warning: {}", String::from_utf8_lossy(line)));
         }
         Ok(line.len())
@@ -257,11 +257,11 @@ mod tests {
     fn what_many_say_at_once_is_said_once() {
         let warnings = Warnings { queue: Queue::start(|_| {}).unwrap(), latest: Arc::default() };
         let now = Instant::now();
-        let said = |line: &[u8], after| warnings.is_said(line, now + after);
-        assert!(!said(b"lost", Duration::ZERO));
-        assert!(!said(b"refused", AT_ONCE / 2));
-        assert!(said(b"lost", AT_ONCE / 2), "of two jobs, each says its own");
-        assert!(!said(b"refused", 2 * AT_ONCE), "it has happened again");
+        let logged = |line: &[u8], after| warnings.was_logged(line, now + after);
+        assert!(!logged(b"lost", Duration::ZERO));
+        assert!(!logged(b"refused", AT_ONCE / 2));
+        assert!(logged(b"lost", AT_ONCE / 2), "of two jobs, each says its own");
+        assert!(!logged(b"refused", 2 * AT_ONCE), "it has happened again");
     }
 
     /// A standard error that takes nothing blocks no task that logs.

@@ -72,7 +72,7 @@ async fn write_all(text: String, stop: &Stop) -> io::Result<()> {
 
 /// Writes whole lines to standard error. An error is ignored: a closed standard error does not end
 /// the program. Sessions continue while the caller waits for a slow reader; see [`aside`].
-pub fn say(lines: &str) {
+pub fn eprint_lines(lines: &str) {
     // If it is not a terminal, it is probably a log file.
     let is_terminal = io::stderr().is_terminal();
     let lines =

@@ -33,7 +33,7 @@ pub struct Program {
     /// What the log has if `RUST_LOG` is not set.
     pub usually: Usually,
     /// Puts lines on standard error.
-    pub say: Show,
+    pub show: Show,
 }
 
 impl Program {
@@ -55,17 +55,17 @@ impl Program {
             Ok(status) => ExitCode::from(status),
             Err(Failed { text, status }) => {
                 // It may contain text of a peer.
-                (self.say)(&format!("{}: {}\n", self.name, printable(&text)));
+                (self.show)(&format!("{}: {}\n", self.name, printable(&text)));
                 ExitCode::from(status)
             }
         }
     }
 
     fn start(self) -> io::Result<Started> {
-        let Self { name, stopping, usually, say } = self;
+        let Self { name, stopping, usually, show } = self;
         // Comes first: a message that no process reads must not keep the program from ending.
-        let stop = Stop::at_signal(move || say(&format!("{name}: {stopping}\n")), INTERRUPTED)?;
-        let log = log::start(usually, say);
+        let stop = Stop::at_signal(move || show(&format!("{name}: {stopping}\n")), INTERRUPTED)?;
+        let log = log::start(usually, show);
         Ok(Started { stop, log, runtime: Builder::new_multi_thread().enable_all().build()? })
     }
 }

@@ -234,11 +234,11 @@ impl Signals {
 /// Returns whether a signal is ignored. It reads a file of the system, so that no unsafe call is needed.
 /// Without the file, nothing counts as ignored.
 fn is_ignored(signal: SignalKind) -> bool {
-    fs::read_to_string("/proc/self/status").is_ok_and(|status| says_ignored(&status, signal))
+    fs::read_to_string("/proc/self/status").is_ok_and(|status| status_ignores(&status, signal))
 }
 
 /// Reads the mask in the text of that file: bit 0 is signal 1 (proc_pid_status(5)).
-fn says_ignored(status: &str, signal: SignalKind) -> bool {
+fn status_ignores(status: &str, signal: SignalKind) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
     let bit = u32::try_from(signal.as_raw_value() - 1).ok().and_then(|bit| 1_u64.checked_shl(bit));
@@ -314,12 +314,13 @@ mod tests {
     fn ignored_signals_are_found_in_the_status_of_the_process() {
         let status = "Name:\tx\nSigBlk:\tffffffffffffffff\nSigIgn:\t0000000000001001\nSigCgt:\t0000000000000002\n";
         assert!(
-            says_ignored(status, SignalKind::hangup()) && says_ignored(status, SignalKind::pipe())
+            status_ignores(status, SignalKind::hangup())
+                && status_ignores(status, SignalKind::pipe())
         );
-        assert!(!says_ignored(status, SignalKind::interrupt()));
+        assert!(!status_ignores(status, SignalKind::interrupt()));
         assert!(
-            !says_ignored("", SignalKind::hangup())
-                && !says_ignored("SigIgn: x", SignalKind::hangup())
+            !status_ignores("", SignalKind::hangup())
+                && !status_ignores("SigIgn: x", SignalKind::hangup())
         );
         // The standard library ignores SIGPIPE in every program.
         assert!(is_ignored(SignalKind::pipe()) && !is_ignored(SignalKind::child()));

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use iscsi_examples_common::program::Program;
 use iscsi_util::log::Usually;
-use iscsi_util::output::say;
+use iscsi_util::output::eprint_lines;
 use iscsi_util::{Args, Error, Report, Stop, command_line, output, run};
 use serde_json::json;
 
@@ -12,7 +12,7 @@ const PROGRAM: Program = Program {
     name: "iscsi-util",
     stopping: "stopping when the requests in flight have ended; a second signal stops immediately",
     usually: Usually::Warnings,
-    say,
+    show: eprint_lines,
 };
 
 fn main() -> ExitCode {
@@ -30,11 +30,11 @@ async fn answer(args: &Args, stop: &Stop) -> Result<(), Error> {
         drop(output::print_object(&object, stop).await);
     }
     let report = result?;
-    tell(args, &report, stop).await?;
+    print_report(args, &report, stop).await?;
     report.end.map_or(Ok(()), Err)
 }
 
-async fn tell(args: &Args, report: &Report, stop: &Stop) -> Result<(), Error> {
+async fn print_report(args: &Args, report: &Report, stop: &Stop) -> Result<(), Error> {
     let told = if args.json {
         output::print_object(&report.to_json(args.command.name()), stop).await
     } else {

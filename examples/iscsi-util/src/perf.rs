@@ -180,7 +180,7 @@ impl Perf {
         let mut table = Table::default();
         let how = format!("{direction}, {pattern}, {} each, {} in flight", self.size, self.depth);
         table.push(["load", &how]);
-        measured.tell(&mut table);
+        measured.add_rows(&mut table);
         let mut report = Report::new(table.to_string(), measured.to_json());
         report.members.extend([
             ("direction".to_owned(), json!(direction)),

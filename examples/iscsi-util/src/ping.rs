@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::connector::Connector;
 use crate::error::Error;
-use crate::output::say;
+use crate::output::eprint_lines;
 use crate::report::Report;
 
 /// Longest pause between two pings, seconds.
@@ -64,7 +64,7 @@ impl Ping {
             let time = session.ping().await?;
             times.push(time);
             if !self.quiet {
-                say(&format!("{number}: {:.3} ms\n", millis(time)));
+                eprint_lines(&format!("{number}: {:.3} ms\n", millis(time)));
             }
         }
         Ok(())

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use crate::connector::{self, Connector};
 use crate::error::Error;
-use crate::output::say;
+use crate::output::eprint_lines;
 use crate::report::Report;
 use crate::table::Table;
 
@@ -262,7 +262,7 @@ async fn write_superblocks(units: &Units, description: &Description) -> Result<(
 /// Warns of superblocks that remain: a kernel that finds them would assemble another device.
 fn warn_of(superblocks: &[usize]) {
     for number in superblocks {
-        say(&format!(
+        eprint_lines(&format!(
             "warning: member {number} has an md superblock, by which a kernel may assemble it; mdadm --zero-superblock \
              removes it, --metadata 1.2 replaces it\n"
         ));

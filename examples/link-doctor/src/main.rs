@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use iscsi_examples_common::program::Program;
 use link_doctor::log::Usually;
-use link_doctor::output::say;
+use link_doctor::output::eprint_lines;
 use link_doctor::{Args, Error, Report, Stop, command_line, output, run};
 use serde_json::json;
 
@@ -12,7 +12,7 @@ const PROGRAM: Program = Program {
     name: "link-doctor",
     stopping: "ending with what was measured so far; a second signal ends immediately",
     usually: Usually::Warnings,
-    say,
+    show: eprint_lines,
 };
 
 fn main() -> ExitCode {
@@ -29,12 +29,12 @@ async fn examine(args: &Args, stop: &Stop) -> Result<u8, Error> {
         drop(output::print_object(&error.to_json(), stop).await);
     }
     let report = result?;
-    tell(args, &report, stop).await?;
+    print_report(args, &report, stop).await?;
     let status = report.status();
     report.end.map_or(Ok(status), Err)
 }
 
-async fn tell(args: &Args, report: &Report, stop: &Stop) -> Result<(), Error> {
+async fn print_report(args: &Args, report: &Report, stop: &Stop) -> Result<(), Error> {
     let told = if args.json {
         output::print_object(&report.to_json(), stop).await
     } else {

@@ -5,27 +5,27 @@ use std::time::Duration;
 use iscsi_initiator::Url;
 use iscsi_tuner::Rate;
 
-use crate::output::say;
+use crate::output::eprint_lines;
 use iscsi_tuner::Size;
 
 /// Reports that the session is being opened.
 pub(crate) fn connecting(url: &Url) {
-    say(&format!("connecting to {url}\n"));
+    eprint_lines(&format!("connecting to {url}\n"));
 }
 
 /// Reports that the pings begin.
 pub(crate) fn pinging() {
-    say("measuring the round trip\n");
+    eprint_lines("measuring the round trip\n");
 }
 
 /// Reports that the pings with data begin.
 pub(crate) fn trying_path() {
-    say("trying whether full packets arrive\n");
+    eprint_lines("trying whether full packets arrive\n");
 }
 
 /// Reports that the reads begin.
 pub(crate) fn reading_begins(seconds: u64) {
-    say(&format!("reading for {seconds} s; nothing is written\n"));
+    eprint_lines(&format!("reading for {seconds} s; nothing is written\n"));
 }
 
 /// Reports a second of the reads: the time and the bytes so far, the rate, and TCP's round-trip time.
@@ -34,7 +34,7 @@ pub(crate) fn reading(time: Duration, bytes: u64, rate: Option<Rate>, rtt: Durat
     let rate = shown(rate);
     let bytes = Size(bytes);
     let rtt = rtt.as_secs_f64() * 1e3;
-    say(&format!("{seconds:4.0} s  {rate}  {bytes} read  TCP round trip {rtt:.1} ms\n"));
+    eprint_lines(&format!("{seconds:4.0} s  {rate}  {bytes} read  TCP round trip {rtt:.1} ms\n"));
 }
 
 /// Returns a rate for people.

@@ -45,7 +45,7 @@ fn cells(figure: &Figure, table: &mut Table) -> Vec<String> {
     let word = |name| parameter(figure, name).unwrap_or("-").to_owned();
     let mut cells = vec![word("job"), word("over")];
     match FaultFigure::deserialize(&figure.detail) {
-        Ok(told) => cells.extend(told_cells(&told, table)),
+        Ok(told) => cells.extend(fault_cells(&told, table)),
         Err(_) => cells.extend(std::iter::repeat_n("-".to_owned(), 5)),
     }
     cells.push(match &figure.outcome {
@@ -57,7 +57,7 @@ fn cells(figure: &Figure, table: &mut Table) -> Vec<String> {
     cells
 }
 
-fn told_cells(told: &FaultFigure, table: &mut Table) -> [String; 5] {
+fn fault_cells(told: &FaultFigure, table: &mut Table) -> [String; 5] {
     let copied = &told.copied;
     let end = copied.status.map_or_else(|| "a signal".to_owned(), |status| status.to_string());
     let end = match &copied.error {

@@ -123,7 +123,7 @@ fn table(rows: &[Row<'_>], aims: &[Aim], figures: &[&Figure]) -> Table {
     for row in rows {
         let of = keys.iter().zip(&series).find(|(key, _)| keys.len() > 1 && **key == row.key);
         let of = of.map(|(_, name)| format!("{name}: ")).unwrap_or_default();
-        let verdict = row.told(row.verdict(figures), &mut table);
+        let verdict = row.verdict_text(row.verdict(figures), &mut table);
         let cells = aims.iter().map(|aim| row.judge(*aim, figures).written());
         let cells = cells.chain([verdict]).collect();
         table.row(&format!("{of}{}", row.link_words()), false, cells);
@@ -226,7 +226,7 @@ impl Row<'_> {
     }
 
     /// Returns the text of a verdict, with the reason if the goal is not met.
-    fn told(&self, verdict: Verdict, table: &mut Table) -> String {
+    fn verdict_text(&self, verdict: Verdict, table: &mut Table) -> String {
         let (words, reason) = match verdict {
             Verdict::Met => return "met".into(),
             Verdict::Unknown => ("unknown", None),

@@ -66,7 +66,7 @@ fn file_name(figures: &[&Figure]) -> String {
     format!("{} {rtt}ms {} {}", link_slug(&first.link), word("mirror"), word("granularity"))
 }
 
-fn told(figure: &Figure) -> Option<MirrorFigure> {
+fn mirror_figure(figure: &Figure) -> Option<MirrorFigure> {
     MirrorFigure::deserialize(&figure.detail).ok()
 }
 
@@ -85,8 +85,8 @@ fn table(figures: &[&Figure]) -> Table {
     let columns = ["Ready", "Cut-over", "Copied", "Left", "Sent", "Load", "99 %", "Busy", "Bytes"];
     let mut table = Table::new("Through", columns.map(str::to_owned).to_vec());
     for figure in figures {
-        let cells = match told(figure) {
-            Some(told) => told_cells(&told, figure, &mut table),
+        let cells = match mirror_figure(figure) {
+            Some(told) => mirror_cells(&told, figure, &mut table),
             None => {
                 let (end, reason) = match &figure.outcome {
                     Outcome::Failed(reason) => ("**failed**", reason.clone()),
@@ -105,7 +105,7 @@ fn table(figures: &[&Figure]) -> Table {
     table
 }
 
-fn told_cells(told: &MirrorFigure, figure: &Figure, table: &mut Table) -> Vec<String> {
+fn mirror_cells(told: &MirrorFigure, figure: &Figure, table: &mut Table) -> Vec<String> {
     let dash = || "-".to_owned();
     let size = |bytes: u64| text::bytes(bytes as f64);
     let looked = told.samples.last().map_or(0.0, |(at, _, _)| *at);
@@ -148,7 +148,7 @@ fn told_cells(told: &MirrorFigure, figure: &Figure, table: &mut Table) -> Vec<St
 
 /// Compares the time at which ours was ready with that of each other program.
 fn verdict(figures: &[&Figure]) -> Vec<String> {
-    let ready = |figure: &Figure| told(figure).and_then(|told| told.ready_seconds);
+    let ready = |figure: &Figure| mirror_figure(figure).and_then(|told| told.ready_seconds);
     let Some((ours, own)) =
         figures.iter().find(|figure| is_ours(figure)).and_then(|ours| Some((ours, ready(ours)?)))
     else {
@@ -164,7 +164,7 @@ fn verdict(figures: &[&Figure]) -> Vec<String> {
             text::seconds(seconds),
             seconds / own
         )),
-        None => told(other).map(|_| {
+        None => mirror_figure(other).map(|_| {
             format!(
                 "{} was ready after {} s, {} never.",
                 name(ours),
@@ -177,7 +177,7 @@ fn verdict(figures: &[&Figure]) -> Vec<String> {
 }
 
 fn chart(conditions: &str, figures: &[&Figure], source: &Source) -> Chart {
-    let drawn = figures.iter().filter_map(|figure| Some((figure, told(figure)?)));
+    let drawn = figures.iter().filter_map(|figure| Some((figure, mirror_figure(figure)?)));
     let mut last = 1.0_f64;
     let mut lines = Vec::new();
     for (figure, told) in drawn {

@@ -48,7 +48,7 @@ pub(super) fn part(figures: &[&Figure], source: &Source) -> Option<Part> {
         events(&mut part, &loads);
         part.picture(source, runtime, "Ratios", chart(&loads, runtime, source).svg());
     }
-    many_disks::tell(&mut part, &of_kind("disks"), &of_kind("idle"));
+    many_disks::add_table(&mut part, &of_kind("disks"), &of_kind("idle"));
     Some(part)
 }
 

@@ -164,7 +164,7 @@ mod tests {
         Figure { parameters, ..sample::figure(who, 100.0, rate) }
     }
 
-    fn told(links: &str, rate: f64) -> Figure {
+    fn figure_of(links: &str, rate: f64) -> Figure {
         let mut figure = figure("block-copy", links, rate);
         figure.parameters.insert("args".to_owned(), "--sessions 1".to_owned());
         figure
@@ -179,8 +179,8 @@ mod tests {
             figure("block-copy", "2", 176.4),
             figure("md-raid0", "1", 50.0),
             Figure { goodput_mbit_per_s: None, outcome: missing, ..figure("md-raid0", "2", 0.0) },
-            told("1", 91.0),
-            told("2", 182.0),
+            figure_of("1", 91.0),
+            figure_of("2", 182.0),
         ];
         assert!(figures.iter().all(is_stripe));
         let source = Source { name: "stripe".to_owned(), caption: String::new() };

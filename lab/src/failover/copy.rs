@@ -40,7 +40,7 @@ pub(super) fn to_device(image: &Path, device: &Path, point: &Point) -> Command {
 }
 
 /// Returns the figure of a copy from its report and from the progress on the unit.
-pub(super) fn told(ended: &Ended, gaps: Gaps) -> FailoverFigure {
+pub(super) fn figure_of(ended: &Ended, gaps: Gaps) -> FailoverFigure {
     let is_well = ended.output.status.success();
     FailoverFigure {
         stalled_seconds: gaps.longest,

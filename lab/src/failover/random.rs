@@ -60,7 +60,7 @@ fn fio(place: &[String], bytes: u64) -> Command {
 }
 
 /// Returns the figure of the writes from fio's report and log.
-pub(super) fn told(ended: &Ended) -> Result<FailoverFigure, Error> {
+pub(super) fn figure_of(ended: &Ended) -> Result<FailoverFigure, Error> {
     let text = ended.text();
     let counted =
         errors(&text).ok_or_else(|| failure(format!("it told {:?}", ended.complaint())))?;

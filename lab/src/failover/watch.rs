@@ -26,7 +26,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Checks the file forever.
-    pub(super) async fn look(&self) {
+    pub(super) async fn poll_forever(&self) {
         let mut before = self.store.allocated();
         loop {
             sleep(STEP).await;

@@ -33,7 +33,7 @@ impl Progress {
     }
 
     /// Parses a line. Lines without progress are ignored.
-    pub(super) fn hear(&mut self, line: &str, now: Instant) {
+    pub(super) fn parse_line(&mut self, line: &str, now: Instant) {
         let Some((done, percent)) = parse(line) else { return };
         if self.done != done {
             self.longest = self.longest_stall(now);
@@ -85,11 +85,11 @@ mod tests {
         let now = Instant::now();
         let mut progress = Progress::new("verified", reached, now);
         for (stage, percent) in [("copied", 99), ("verified", 39)] {
-            progress.hear(&line(stage, percent), now);
+            progress.parse_line(&line(stage, percent), now);
         }
         assert_eq!((progress.reached_percent(), at.try_recv().is_ok()), (None, false));
-        progress.hear(&line("verified", 44), now);
-        progress.hear(&line("verified", 60), now);
+        progress.parse_line(&line("verified", 44), now);
+        progress.parse_line(&line("verified", 60), now);
         assert_eq!((progress.reached_percent(), at.try_recv().is_ok()), (Some(44), true));
     }
 
@@ -100,9 +100,9 @@ mod tests {
         let after = |seconds| start + Duration::from_secs(seconds);
         let mut progress = Progress::new("copied", reached, start);
         for (second, percent) in [(1, 5), (2, 5), (3, 5), (5, 6), (6, 7)] {
-            progress.hear(&line("copied", percent), after(second));
+            progress.parse_line(&line("copied", percent), after(second));
         }
-        progress.hear("block-copy: a session was lost (network)", after(7));
+        progress.parse_line("block-copy: a session was lost (network)", after(7));
         assert_eq!(progress.longest_stall(after(8)), Duration::from_secs(4));
         assert_eq!(progress.longest_stall(after(16)), Duration::from_secs(10));
     }

@@ -26,7 +26,7 @@ impl Counters {
     }
 
     /// Returns the bytes of each port so far.
-    pub(super) async fn look(&mut self) -> Result<Vec<u64>, Error> {
+    pub(super) async fn read_bytes(&mut self) -> Result<Vec<u64>, Error> {
         let told = tool(far("ss").args(["-tinHO", "state", "connected"])).await?;
         Ok(self.take(&told))
     }

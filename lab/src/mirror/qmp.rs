@@ -21,7 +21,7 @@ pub(super) struct Qmp {
 
 /// A line from QEMU.
 #[derive(Debug, PartialEq)]
-enum Said {
+enum Message {
     /// The answer to the last order.
     Answer(Value),
     /// The reason why the order was refused.
@@ -53,11 +53,11 @@ impl Qmp {
         line.push('\n');
         self.orders.write_all(line.as_bytes()).await?;
         loop {
-            match self.hear().await? {
-                Said::Answer(answer) => return Ok(answer),
-                Said::Refusal(reason) => return Err(refused(order, reason)),
-                Said::Event(event) => self.events.push_back(event),
-                Said::Greeting => {}
+            match self.next_message().await? {
+                Message::Answer(answer) => return Ok(answer),
+                Message::Refusal(reason) => return Err(refused(order, reason)),
+                Message::Event(event) => self.events.push_back(event),
+                Message::Greeting => {}
             }
         }
     }
@@ -71,19 +71,21 @@ impl Qmp {
             if let Some(event) = self.events.pop_front() {
                 return Ok(event);
             }
-            match self.hear().await? {
-                Said::Event(event) => return Ok(event),
-                Said::Greeting => {}
-                Said::Answer(_) | Said::Refusal(_) => {
+            match self.next_message().await? {
+                Message::Event(event) => return Ok(event),
+                Message::Greeting => {}
+                Message::Answer(_) | Message::Refusal(_) => {
                     return Err(refused("event", "an answer to no question".to_owned()));
                 }
             }
         }
     }
 
-    async fn hear(&mut self) -> Result<Said, Error> {
+    async fn next_message(&mut self) -> Result<Message, Error> {
         match self.lines.next_line().await? {
-            Some(line) => said(&line).ok_or_else(|| refused("QMP", format!("not QMP: {line}"))),
+            Some(line) => {
+                parse_message(&line).ok_or_else(|| refused("QMP", format!("not QMP: {line}")))
+            }
             None => Err(refused("QMP", "QEMU is gone".to_owned())),
         }
     }
@@ -94,19 +96,19 @@ fn refused(order: &str, message: String) -> Error {
 }
 
 /// Parses a line.
-fn said(line: &str) -> Option<Said> {
+fn parse_message(line: &str) -> Option<Message> {
     let mut line: Value = serde_json::from_str(line).ok()?;
     let object = line.as_object_mut()?;
     if let Some(answer) = object.remove("return") {
-        return Some(Said::Answer(answer));
+        return Some(Message::Answer(answer));
     }
     if let Some(error) = object.get("error") {
-        return Some(Said::Refusal(error.get("desc")?.as_str()?.to_owned()));
+        return Some(Message::Refusal(error.get("desc")?.as_str()?.to_owned()));
     }
     if object.contains_key("event") {
-        return Some(Said::Event(line));
+        return Some(Message::Event(line));
     }
-    object.contains_key("QMP").then_some(Said::Greeting)
+    object.contains_key("QMP").then_some(Message::Greeting)
 }
 
 #[cfg(test)]
@@ -117,14 +119,20 @@ mod tests {
 
     #[test]
     fn each_kind_of_line_is_known() {
-        assert_eq!(said(r#"{"QMP": {"version": {}, "capabilities": []}}"#), Some(Said::Greeting));
-        assert_eq!(said(r#"{"return": {"a": 1}}"#), Some(Said::Answer(json!({ "a": 1 }))));
+        assert_eq!(
+            parse_message(r#"{"QMP": {"version": {}, "capabilities": []}}"#),
+            Some(Message::Greeting)
+        );
+        assert_eq!(
+            parse_message(r#"{"return": {"a": 1}}"#),
+            Some(Message::Answer(json!({ "a": 1 })))
+        );
         let refusal = r#"{"error": {"class": "GenericError", "desc": "no such node"}}"#;
-        assert_eq!(said(refusal), Some(Said::Refusal("no such node".to_owned())));
+        assert_eq!(parse_message(refusal), Some(Message::Refusal("no such node".to_owned())));
         let event = r#"{"event": "BLOCK_JOB_READY", "data": {}}"#;
-        assert!(matches!(said(event), Some(Said::Event(_))));
+        assert!(matches!(parse_message(event), Some(Message::Event(_))));
         for line in ["", "{}", "[1]", "{", r#"{"error": "odd"}"#] {
-            assert_eq!(said(line), None, "{line}");
+            assert_eq!(parse_message(line), None, "{line}");
         }
     }
 

@@ -53,7 +53,7 @@ impl Server {
         let mut group = Group::start(&mut command).map_err(failed)?;
         let output = group.child.stdout.take().ok_or_else(|| failed(no_word("no output")))?;
         let mut told = BufReader::new(output).lines();
-        hear(&mut told, "ready", BEGIN).await.map_err(failed)?;
+        wait_for_word(&mut told, "ready", BEGIN).await.map_err(failed)?;
         Ok(Self { group, told })
     }
 
@@ -63,12 +63,12 @@ impl Server {
     /// [`Error::Tool`] if it reports a failure.
     pub async fn end(mut self) -> Result<(), Error> {
         self.group.ask_to_end();
-        hear(&mut self.told, "complete", END).await
+        wait_for_word(&mut self.told, "complete", END).await
     }
 }
 
 /// Waits for a line with a JSON object in which `word` is true.
-async fn hear(
+async fn wait_for_word(
     told: &mut Lines<BufReader<ChildStdout>>,
     word: &str,
     limit: Duration,

@@ -84,7 +84,7 @@ impl InUse {
 
 /// Reports the changes of the source.
 #[derive(Debug)]
-pub(crate) struct Teller {
+pub(crate) struct ChangeReporter {
     in_use: InUse,
     /// Whether some answers are lost.
     fails: bool,
@@ -93,13 +93,13 @@ pub(crate) struct Teller {
     rng: Rng,
 }
 
-impl Teller {
+impl ChangeReporter {
     pub(crate) fn drawn(in_use: &InUse, is_last: bool, mut rng: Rng) -> Self {
         Self { in_use: in_use.clone(), fails: !is_last, freezes: rng.percent(80), rng }
     }
 }
 
-impl Changes for Teller {
+impl Changes for ChangeReporter {
     fn changed(&mut self) -> IoFuture<'_, RangeSet> {
         let (fails, lasts) = (self.rng.percent(FAILURES), self.rng.any_scale(MAX_ANSWERING));
         let fails = fails && self.fails;

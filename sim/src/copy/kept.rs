@@ -81,7 +81,7 @@ impl CheckpointStore for Store {
         Box::pin(async move {
             {
                 let mut world = self.watch.shared.lock();
-                world.trace.note("checkpoint", &[flushed.bytes(), total]);
+                world.trace.record("checkpoint", &[flushed.bytes(), total]);
                 if let Err(why) = self.watch.claims(&world, &flushed) {
                     world.accuse(format!("a checkpoint: {why}"));
                 }

@@ -37,7 +37,7 @@ use self::source::Image;
 use crate::episode::{HOST, MAX_CLOSING, QUIET, Report, drawn_disk, world};
 use crate::faults::{Faults, heal};
 use crate::host::Host;
-use crate::lun::{Lun, Told};
+use crate::lun::{ChangeNotice, Lun};
 use crate::rng::{Rng, mix};
 use crate::settings::{Class, Settings};
 use crate::topology::Topology;
@@ -248,7 +248,7 @@ impl<'a> Copies<'a> {
                 self.resume_with_another_unit(&job).await?;
             }
         }
-        self.settle(&job).await
+        self.check_destination(&job).await
     }
 
     /// Draws a source to be copied to the disk in its current state.
@@ -264,7 +264,7 @@ impl<'a> Copies<'a> {
         if kind == Kind::Unit {
             len = len.next_multiple_of(512);
         }
-        world.trace.note(&format!("an image, as {kind:?}"), &[self.images, len as u64]);
+        world.trace.record(&format!("an image, as {kind:?}"), &[self.images, len as u64]);
         let mut image = Image::drawn(len, &mut self.rng);
         let in_use = (kind == Kind::InUse).then(|| {
             image.holes = RangeSet::new();
@@ -299,7 +299,7 @@ impl<'a> Copies<'a> {
         match self.kept.load(&job.identity, &destination) {
             Ok(done) => Ok(done.unwrap_or_default()),
             Err(error) => {
-                self.shared.lock().trace.note(&format!("no checkpoint: {error}"), &[]);
+                self.shared.lock().trace.record(&format!("no checkpoint: {error}"), &[]);
                 let is_of_others = matches!(error, CheckpointError::OtherDestination { .. });
                 if is_of_others {
                     return Err(format!("the checkpoint is of the same unit, but: {error}"));
@@ -338,7 +338,7 @@ impl<'a> Copies<'a> {
         if self.going_wrong.is_none() {
             return Err(format!("{why}, although nothing is wrong"));
         }
-        self.shared.lock().trace.note(&why, &[]);
+        self.shared.lock().trace.record(&why, &[]);
         if tries >= MAX_OPENINGS {
             self.mend();
         }
@@ -403,8 +403,8 @@ impl<'a> Copies<'a> {
             let mut world = self.shared.lock();
             let world = &mut *world;
             let block_size = world.lun.disk().block_size();
-            world.trace.note("another unit", &[]);
-            world.lun.exchange(&mut world.targets, block_size, true, Told::Restart);
+            world.trace.record("another unit", &[]);
+            world.lun.exchange(&mut world.targets, block_size, true, ChangeNotice::Restart);
         }
         let opened = self.host.open(1).await;
         opened.map_err(|why| format!("{why}, although nothing is wrong"))?;
@@ -419,7 +419,7 @@ impl<'a> Copies<'a> {
 
     /// Checks the destination after a copy that ended well: everything is still there after late data and a
     /// loss of power. Returns whether another copy may follow, since no request of this one is in flight.
-    async fn settle(&mut self, job: &Job) -> Result<bool, String> {
+    async fn check_destination(&mut self, job: &Job) -> Result<bool, String> {
         if self.rng.percent(50) {
             self.mend();
         }
@@ -431,7 +431,7 @@ impl<'a> Copies<'a> {
         let mut world = self.shared.lock();
         let world = &mut *world;
         if self.rng.percent(50) {
-            world.trace.note("power loss", &[]);
+            world.trace.record("power loss", &[]);
             world.lose_all_power();
         }
         job.judge.image(world)?;

@@ -10,7 +10,7 @@ use iscsi_copy::{
 use tokio::time::sleep;
 
 use super::Copies;
-use super::in_use::{InUse, Teller};
+use super::in_use::{ChangeReporter, InUse};
 use super::user::{Stop, lay};
 use super::watch::Watch;
 
@@ -38,11 +38,11 @@ impl Copies<'_> {
         is_last: bool,
     ) -> Result<(Option<Result<Copied, Failure>>, RangeSet), String> {
         in_use.resume();
-        let teller = Teller::drawn(in_use, is_last, self.rng.fork());
+        let reporter = ChangeReporter::drawn(in_use, is_last, self.rng.fork());
         let max_passes = self.rng.pick(&[1, 2, 3, 4, 6]).copied().unwrap_or(1);
         let forecast = Forecast::new(self.rng.any_scale(MAX_GOAL), max_passes);
         let (source, destination) = (ends.source.clone(), ends.destination.clone());
-        let passes = Passes::new(source, destination, options, teller, forecast);
+        let passes = Passes::new(source, destination, options, reporter, forecast);
         let passes = passes.map_err(|error| error.to_string())?;
         let mut passes = passes.with_stop_at_divergence(self.rng.percent(20));
         let (mut rng, life) = (self.rng.fork(), self.rng.any_scale(MAX_LIFE));
@@ -59,7 +59,7 @@ impl Copies<'_> {
                     Ok(None) => return Ok(Ok(())),
                     Err(error) => return Err(error),
                 };
-                watch.shared.lock().trace.note("a pass", &[passes.left().bytes()]);
+                watch.shared.lock().trace.record("a pass", &[passes.left().bytes()]);
                 let user = lay(copy.control(), &watch, rng.fork(), stop);
                 let ended = tokio::select! {
                     biased;
@@ -67,7 +67,7 @@ impl Copies<'_> {
                     () = user => pending().await,
                 };
                 match ended {
-                    Ok(copied) => passes.take(copied),
+                    Ok(copied) => passes.add_copied(copied),
                     Err(failure) => return Ok(Err(failure)),
                 }
             }
@@ -88,7 +88,7 @@ impl Copies<'_> {
             }
             Some(Ok(Err(failure))) => (Some(Err(failure)), RangeSet::new()),
             Some(Err(error)) => {
-                ends.watch.shared.lock().trace.note(&format!("no further pass: {error}"), &[]);
+                ends.watch.shared.lock().trace.record(&format!("no further pass: {error}"), &[]);
                 (None, RangeSet::new())
             }
             None => (None, RangeSet::new()),

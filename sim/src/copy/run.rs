@@ -84,7 +84,7 @@ impl Copies<'_> {
         let destination = Destination::device(destination);
         let is_strict = is_last || self.host.is_strict;
         let run = Run { watch, source, destination, stop, fails, is_strict };
-        self.note_run(&run, &options);
+        self.trace_run(&run, &options);
         let (ended, rest) = match &job.in_use {
             Some(in_use) => Box::pin(self.run_passes(run.ends(), options, in_use, is_last)).await?,
             None => (self.run_once(&run, options).await?, RangeSet::new()),
@@ -206,11 +206,11 @@ impl Copies<'_> {
         }
     }
 
-    fn note_run(&self, run: &Run, options: &CopyOptions) {
+    fn trace_run(&self, run: &Run, options: &CopyOptions) {
         let io_size = options.io_size.unwrap_or(0) as u64;
         let depth = options.queue_depth.unwrap_or(0) as u64;
         let what = format!("a run, to be stopped by {:?}", run.stop);
-        self.shared.lock().trace.note(&what, &[options.done.bytes(), io_size, depth]);
+        self.shared.lock().trace.record(&what, &[options.done.bytes(), io_size, depth]);
     }
 
     /// Checks the destination and the checkpoint after a run.
@@ -227,7 +227,7 @@ impl Copies<'_> {
     fn has_copied(&self, job: &Job, run: &Run, copied: &Copied) -> Result<(), String> {
         self.check(job, run)?;
         let mut world = self.shared.lock();
-        world.trace.note("copied", &[]);
+        world.trace.record("copied", &[]);
         let all = run.watch.claims(&world, &job.judge.all());
         all.map_err(|why| format!("a copy has ended well: {why}"))?;
         let (len, progress) = (job.image.bytes.len() as u64, copied.progress);
@@ -247,7 +247,7 @@ impl Copies<'_> {
     /// Judges a copy that has failed: there has to be a reason.
     fn has_failed(&self, job: &Job, run: &Run, failure: &Failure) -> Result<Ended, String> {
         let error = &failure.error;
-        self.shared.lock().trace.note(&format!("not copied: {error}"), &[]);
+        self.shared.lock().trace.record(&format!("not copied: {error}"), &[]);
         self.check(job, run)?;
         let of_disk = error.device().and_then(DeviceError::source_as::<iscsi_initiator::Error>);
         let may_fail = match error {

@@ -81,7 +81,7 @@ impl Watch {
     fn may_crash(&self) {
         let mut world = self.shared.lock();
         if self.is_crashing.load(Ordering::Relaxed) && world.chance.percent(CRASHES) {
-            world.trace.note("power loss", &[]);
+            world.trace.record("power loss", &[]);
             world.lose_all_power();
         }
     }
@@ -102,7 +102,7 @@ impl Watch {
     /// Checks a write before it is sent. It must not touch ranges that are done, or lie beyond the source.
     fn write(&self, what: &str, offset: u64, len: u64) {
         let mut world = self.shared.lock();
-        world.trace.note(what, &[offset, len]);
+        world.trace.record(what, &[offset, len]);
         let range = offset..offset + len;
         if range.end > self.judge.source().len() as u64 {
             world.accuse(format!("a copy writes {range:x?}, behind the end of the source"));
@@ -156,7 +156,7 @@ impl Device for Watched {
             match (&ended, &self.watch.vouching) {
                 (Ok(()), _) if had_orphans => world.counts.repeated_copy("what was left is ended"),
                 (Err(error), Some(vouching)) => {
-                    world.trace.note(&format!("what was left is not ended: {error}"), &[]);
+                    world.trace.record(&format!("what was left is not ended: {error}"), &[]);
                     vouching.not_ended(&world);
                 }
                 (Ok(()) | Err(_), _) => {}
@@ -212,11 +212,11 @@ impl Device for Watched {
         drop(self.watch.request(0));
         Box::pin(async move {
             self.watch.may_crash();
-            self.watch.shared.lock().trace.note("copy flushes", &[]);
+            self.watch.shared.lock().trace.record("copy flushes", &[]);
             self.watch.flushes.notify_one();
             let flushed = Device::flush(&self.disk).await;
             let is_well = u64::from(flushed.is_ok());
-            self.watch.shared.lock().trace.note("copy has flushed", &[is_well]);
+            self.watch.shared.lock().trace.record("copy has flushed", &[is_well]);
             flushed
         })
     }

@@ -32,7 +32,7 @@ fn wires_of(world: &World, unit: usize) -> Vec<u64> {
 
 /// Delays all answers of the unit for a while.
 fn be_late(world: &mut World, unit: usize, lasts: Duration) {
-    world.trace.note("a unit is late", &[unit as u64]);
+    world.trace.record("a unit is late", &[unit as u64]);
     world.losses.reason();
     world.counts.fault(Class::Stall);
     for number in wires_of(world, unit) {
@@ -44,7 +44,7 @@ fn be_late(world: &mut World, unit: usize, lasts: Duration) {
 
 /// Drops all connections of the unit, and refuses new ones.
 fn go_away(world: &mut World, unit: usize) {
-    world.trace.note("a unit is away", &[unit as u64]);
+    world.trace.record("a unit is away", &[unit as u64]);
     for number in wires_of(world, unit) {
         world.cut(number);
         world.counts.fault(Class::Cut);

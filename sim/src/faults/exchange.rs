@@ -2,7 +2,7 @@
 
 use iscsi_testkit::scsi::Sense;
 
-use crate::lun::Told;
+use crate::lun::ChangeNotice;
 use crate::oracle::GRAIN;
 use crate::rng::Rng;
 use crate::settings::Class;
@@ -11,7 +11,7 @@ use crate::world::World;
 /// Resets the unit or clears its task set, as another initiator.
 pub(super) fn reset(world: &mut World, rng: &mut Rng) {
     let (clears, empties) = (rng.percent(40), rng.percent(20));
-    world.trace.note("reset by another", &[u64::from(clears), u64::from(empties)]);
+    world.trace.record("reset by another", &[u64::from(clears), u64::from(empties)]);
     world.losses.reason();
     world.counts.fault(Class::Reset);
     let unit = world.units.any(rng);
@@ -50,7 +50,7 @@ fn resize(world: &mut World, blocks: u64) {
     }
     disk.resize(blocks);
     let bytes = usize::try_from(disk.capacity()).unwrap_or(usize::MAX);
-    world.trace.note("resize", &[blocks]);
+    world.trace.record("resize", &[blocks]);
     world.oracle.resized(bytes / GRAIN);
     world.lun.resized();
 }
@@ -71,16 +71,16 @@ fn put(world: &mut World, rng: &mut Rng, block_size: u32, is_renamed: bool) {
     world.losses.reason();
     world.counts.fault(if is_renamed { Class::Exchange } else { Class::BlockSize });
     let attentions = [Sense::LUNS_CHANGED, Sense::INQUIRY_CHANGED];
-    let told = match rng.pick(&attentions) {
-        Some(sense) if rng.percent(70) => Told::Attention(*sense),
-        _ => Told::Restart,
+    let notice = match rng.pick(&attentions) {
+        Some(sense) if rng.percent(70) => ChangeNotice::Attention(*sense),
+        _ => ChangeNotice::Restart,
     };
     if world.lun.is_exchanged() {
-        world.trace.note("the unit of before", &[]);
-        world.lun.restore(&mut world.targets, told, world.oracle.now());
+        world.trace.record("the unit of before", &[]);
+        world.lun.restore(&mut world.targets, notice, world.oracle.now());
     } else {
-        world.trace.note("another unit", &[block_size.into(), u64::from(is_renamed)]);
-        world.lun.exchange(&mut world.targets, block_size, is_renamed, told);
+        world.trace.record("another unit", &[block_size.into(), u64::from(is_renamed)]);
+        world.lun.exchange(&mut world.targets, block_size, is_renamed, notice);
     }
 }
 
@@ -89,7 +89,7 @@ pub(super) fn restore(world: &mut World) {
     if world.lun.is_exchanged() {
         world.losses.reason();
     }
-    let told = Told::Attention(Sense::LUNS_CHANGED);
-    world.lun.restore(&mut world.targets, told, world.oracle.now());
+    let notice = ChangeNotice::Attention(Sense::LUNS_CHANGED);
+    world.lun.restore(&mut world.targets, notice, world.oracle.now());
     resize(world, world.lun.blocks());
 }

@@ -54,5 +54,5 @@ pub(super) fn stall(world: &mut World, rng: &mut Rng) {
             wire.to_initiator.stall(until);
         }
     }
-    world.trace.note("stall", &[number, which, lasts.as_secs()]);
+    world.trace.record("stall", &[number, which, lasts.as_secs()]);
 }

@@ -29,7 +29,7 @@ pub(super) fn fail_write_back(world: &mut World, rng: &mut Rng) {
     if world.units.disk(unit).fail_write_back(blocks.clone()) == 0 {
         return;
     }
-    world.trace.note("deferred error", &[unit as u64, blocks.start, blocks.end]);
+    world.trace.record("deferred error", &[unit as u64, blocks.start, blocks.end]);
     for grains in world.units.grains(unit, blocks) {
         world.oracle.lost(grains);
     }
@@ -49,7 +49,7 @@ pub(super) fn switch_cache(world: &mut World, rng: &mut Rng) {
     world.counts.fault(Class::WriteCache);
     world.lun.disk().switch_cache(cache);
     world.oracle.set_volatile(cache == Cache::Volatile);
-    world.trace.note(&format!("cache: {cache:?}"), &[]);
+    world.trace.record(&format!("cache: {cache:?}"), &[]);
 }
 
 /// Makes a target execute commands in another order than they arrive, or in order again.
@@ -57,7 +57,7 @@ pub(super) fn reorder(world: &mut World, rng: &mut Rng) {
     let count = if rng.percent(70) { rng.index(2..32) } else { 0 };
     let max = 1 << rng.within(3..12);
     let delays: Vec<_> = (0..count).map(|_| rng.any_scale(max)).collect();
-    world.trace.note("another order", &[count as u64, max]);
+    world.trace.record("another order", &[count as u64, max]);
     if count > 0 {
         world.counts.fault(Class::Reorder);
     }

@@ -201,7 +201,7 @@ fn one(world: &mut World, class: Class, refuses: bool, mut rng: Rng) -> Rng {
 
 /// Ends all faults that can be ended.
 pub(crate) fn heal(world: &mut World) {
-    world.trace.note("heal", &[]);
+    world.trace.record("heal", &[]);
     topology::heal(world);
     trouble::end(world);
     world.portals.iter_mut().for_each(|portal| portal.reachability = Reachability::Open);

@@ -18,7 +18,7 @@ pub(super) fn standby(world: &mut World, rng: &mut Rng) {
         AccessState::Transitioning,
     ];
     let state = rng.index(0..states.len());
-    world.trace.note("access state", &[target as u64, state as u64]);
+    world.trace.record("access state", &[target as u64, state as u64]);
     world.counts.fault(Class::Standby);
     set_state(&mut world.targets[target], states[state]);
 }

@@ -90,7 +90,7 @@ fn start_anew(world: &mut World, rng: &mut Rng) -> Duration {
     let (class, detail) = refusal.unwrap_or_default();
     let numbers =
         [which.start as u64, which.len() as u64, class.into(), detail.into(), lasts.as_secs()];
-    world.trace.note("a target starts", &numbers);
+    world.trace.record("a target starts", &numbers);
     lasts
 }
 
@@ -136,7 +136,7 @@ fn cut_off(world: &mut World, rng: &mut Rng) -> Duration {
         }
     }
     world.counts.fault(Class::Partition);
-    world.trace.note("a portal is cut off", &[portal as u64, which, lasts.as_secs()]);
+    world.trace.record("a portal is cut off", &[portal as u64, which, lasts.as_secs()]);
     lasts
 }
 
@@ -144,7 +144,7 @@ fn cut_off(world: &mut World, rng: &mut Rng) -> Duration {
 fn stop(world: &mut World, rng: &mut Rng) -> Duration {
     let lasts = rng.any_scale(MAX_STOP);
     world.counts.fault(Class::Stop);
-    world.trace.note("all processes stop", &[lasts.as_secs()]);
+    world.trace.record("all processes stop", &[lasts.as_secs()]);
     if lasts > Duration::from_secs(30) && rng.percent(30) {
         world.targets.iter_mut().for_each(Target::drop_connections);
     }

@@ -48,7 +48,7 @@ fn any_target(world: &World, rng: &mut Rng) -> usize {
 }
 
 fn add_to(world: &mut World, target: usize, fault: Fault) {
-    world.trace.note("fault of the target", &[target as u64]);
+    world.trace.record("fault of the target", &[target as u64]);
     world.targets[target].config_mut().faults.push(fault);
 }
 
@@ -57,7 +57,7 @@ pub(super) fn crash(world: &mut World, rng: &mut Rng) {
     world.counts.fault(Class::Crash);
     let restarts = rng.percent(50);
     let unit = world.units.any(rng);
-    world.trace.note(if restarts { "restart" } else { "power loss" }, &[unit as u64]);
+    world.trace.record(if restarts { "restart" } else { "power loss" }, &[unit as u64]);
     if restarts {
         world.restart(unit);
     } else {

@@ -163,7 +163,7 @@ fn a_flush_of_a_stream_vouches_for_what_it_wrote_unless_nobody_was_told_of_the_l
     let after_a_loss = |is_told: bool| {
         let mut oracle = oracle();
         let write = oracle.begin_write(1, 0..1, false);
-        oracle.nobody_is_told(|disk| !is_told && disk == 1);
+        oracle.mark_unreported(|disk| !is_told && disk == 1);
         oracle.crashed();
         oracle.end_flushed_write(write, 0);
         read(&mut oracle, 0, &[0; GRAIN])
@@ -181,7 +181,7 @@ fn who_is_not_told_of_a_loss_is_told_of_those_before_and_so_are_all_others() {
         if is_earlier {
             oracle.crashed();
         }
-        oracle.nobody_is_told(|disk| disk == 1);
+        oracle.mark_unreported(|disk| disk == 1);
         oracle.crashed();
         let begun = oracle.now();
         oracle.flushed(disk, 0, begun);
@@ -204,7 +204,7 @@ fn a_write_that_was_under_way_at_a_loss_may_be_undone_by_one_that_nobody_is_told
         // A change of size concerns only the data beyond the new end.
         oracle.resized(8);
         oracle.resized(16);
-        oracle.nobody_is_told(|disk| disk == 1);
+        oracle.mark_unreported(|disk| disk == 1);
         oracle.crashed();
         let begun = oracle.now();
         oracle.flushed(1, 0, begun);
@@ -219,7 +219,7 @@ fn a_flush_vouches_for_what_was_lost_unless_the_handle_was_told() {
     let mut oracle = oracle();
     written(&mut oracle, 0..1);
     oracle.crashed();
-    oracle.told_of_loss(1, 0);
+    oracle.on_reported_loss(1, 0);
     let begun = oracle.now();
     oracle.flushed(1, 0, begun);
     assert!(read(&mut oracle, 0, &[0; GRAIN]).is_ok());

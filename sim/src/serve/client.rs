@@ -101,13 +101,13 @@ impl Client {
                 continue;
             }
             match self.event().await {
-                Event::Server => self.heed_server(),
+                Event::Server => self.check_server(),
                 Event::Received(Ok(())) => {
-                    if self.hear() {
+                    if self.receive_answers() {
                         self.cut().await;
                     }
                 }
-                Event::Received(Err(_)) => self.lose("the server closes"),
+                Event::Received(Err(_)) => self.drop_link("the server closes"),
                 Event::Cut => self.cut().await,
                 Event::Turn => self.ask_next(),
             }
@@ -173,7 +173,7 @@ impl Client {
         match link {
             Ok(Ok(link)) => {
                 let mut world = self.habits.shared.lock();
-                world.trace.note("a client has come", &[standing.disk as u64, link.number()]);
+                world.trace.record("a client has come", &[standing.disk as u64, link.number()]);
                 world.counts.served("a client comes");
                 self.link = Some(link);
                 let cuts = self.habits.cuts && standing.has_handles() && self.rng.percent(70);
@@ -183,10 +183,10 @@ impl Client {
         }
     }
 
-    fn heed_server(&mut self) {
+    fn check_server(&mut self) {
         let current = self.current.get().map(|standing| standing.disk);
         if self.link.as_ref().is_some_and(|link| Some(link.standing.disk) != current) {
-            self.lose("the server is gone");
+            self.drop_link("the server is gone");
         }
     }
 
@@ -214,7 +214,7 @@ impl Client {
         }
     }
 
-    fn lose(&mut self, why: &str) {
+    fn drop_link(&mut self, why: &str) {
         drop(self.take_lost(why));
     }
 
@@ -223,7 +223,7 @@ impl Client {
         let mut link = self.link.take()?;
         let mut world = self.habits.shared.lock();
         let (is_alive, was_killed) = (link.standing.is_alive(), link.standing.was_killed());
-        world.trace.note(why, &[link.number(), link.asked.len() as u64]);
+        world.trace.record(why, &[link.number(), link.asked.len() as u64]);
         let mut unanswered = Vec::new();
         let mut again = VecDeque::new();
         if was_killed && self.habits.replays {
@@ -269,7 +269,7 @@ impl Client {
         };
         let is_data = matches!(command, Command::Write { .. });
         let data = write.as_ref().filter(|_| is_data).map(Write::data);
-        note(&mut world, link, "asks", command, &grains);
+        trace_command(&mut world, link, "asks", command, &grains);
         let asked = Asked { command, grains, write, begun, sent: Instant::now() };
         if let Err(why) = link.ask(command, asked, data) {
             world.accuse(why);
@@ -295,7 +295,7 @@ impl Client {
 
     /// Takes the answers that have arrived. Returns whether the connection is to be lost before the client
     /// takes an answer.
-    fn hear(&mut self) -> bool {
+    fn receive_answers(&mut self) -> bool {
         loop {
             let Some(link) = &mut self.link else { return false };
             let (asked, completed) = match link.answer() {
@@ -312,11 +312,11 @@ impl Client {
                 link.asked.insert(completed.request.cookie, asked);
                 return true;
             }
-            self.heard(asked, completed);
+            self.on_answer(asked, completed);
         }
     }
 
-    fn heard(&mut self, asked: Asked, completed: Completed) {
+    fn on_answer(&mut self, asked: Asked, completed: Completed) {
         let shared = Arc::clone(&self.habits.shared);
         let (mut world, Some(link)) = (shared.lock(), &mut self.link) else { return };
         let (world, disk) = (&mut *world, link.standing.disk);
@@ -326,7 +326,7 @@ impl Client {
         link.standing.observe(world);
         let Asked { command, grains, write, begun, sent } = asked;
         let what = if completed.outcome.is_ok() { "has" } else { "has not" };
-        note(world, link, what, command, &grains);
+        trace_command(world, link, what, command, &grains);
         match completed.outcome {
             Ok(Answer::Data(data)) => {
                 world.counts.reads += 1;
@@ -353,7 +353,7 @@ impl Client {
                 }
                 if command == Command::Flush {
                     world.counts.served("a flush tells of a loss");
-                    world.oracle.told_of_loss(disk, link.is_told());
+                    world.oracle.on_reported_loss(disk, link.is_told());
                 }
                 write.into_iter().for_each(|write| world.oracle.end_write(write, false));
             }
@@ -403,7 +403,13 @@ fn check_holes(world: &mut World, begun: Moment, grains: &Range<usize>, status: 
     }
 }
 
-fn note(world: &mut World, link: &Link, what: &str, command: Command, grains: &Range<usize>) {
+fn trace_command(
+    world: &mut World,
+    link: &Link,
+    what: &str,
+    command: Command,
+    grains: &Range<usize>,
+) {
     let kind = match command {
         Command::Read { .. } => "read",
         Command::Write { fua: false } => "written",
@@ -415,5 +421,5 @@ fn note(world: &mut World, link: &Link, what: &str, command: Command, grains: &R
         Command::BlockStatus { .. } => "seen extents",
     };
     let numbers = [link.number(), grains.start as u64, grains.end as u64];
-    world.trace.note(&format!("{what} {kind}"), &numbers);
+    world.trace.record(&format!("{what} {kind}"), &numbers);
 }

@@ -206,7 +206,7 @@ impl Served {
         loop {
             match self.start().await {
                 Ok(running) => return Ok(running),
-                Err(why) => self.shared.lock().trace.note(&why, &[]),
+                Err(why) => self.shared.lock().trace.record(&why, &[]),
             }
             sleep(Duration::from_secs(5)).await;
         }
@@ -273,7 +273,7 @@ impl Served {
             if world.has_orphans() {
                 return Ok(());
             }
-            world.trace.note("power loss", &[]);
+            world.trace.record("power loss", &[]);
             world.lose_power(0);
         }
         let durable = self.disk.read(0, usize::MAX);

@@ -120,7 +120,7 @@ impl Standing {
     pub(super) fn observe(&self, world: &mut World) {
         let failed = self.server.layers().failed_changes();
         if self.failed.swap(failed, Ordering::Relaxed) != failed && self.is_alive() {
-            world.trace.note("answered writes have failed", &[failed]);
+            world.trace.record("answered writes have failed", &[failed]);
             world.oracle.may_be_lost(self.disk);
             world.counts.served("an answered write fails");
         }
@@ -134,7 +134,7 @@ impl Running {
         let caches = [0, 16 << 10, 64 << 10, 1 << 20];
         let window = rng.pick(&windows).copied().unwrap_or(0);
         let cache = rng.pick(&caches).copied().unwrap_or(0);
-        shared.lock().trace.note("a server starts", &[number as u64, window.into(), cache]);
+        shared.lock().trace.record("a server starts", &[number as u64, window.into(), cache]);
         let export = describe(&disk, "", false);
         let server = Server::new(Layers::new(disk, window, cache), export, MEMORY, usize::MAX);
         let (visitors, door) = Door::new();
@@ -164,7 +164,7 @@ impl Running {
     /// Stops the server, and waits for its end.
     pub(super) async fn stop(&mut self, limit: Duration) -> Ended {
         let (standing, shared) = (&self.standing, &self.standing.shared);
-        shared.lock().trace.note("a server is told to stop", &[standing.disk as u64]);
+        shared.lock().trace.record("a server is told to stop", &[standing.disk as u64]);
         self.button.press();
         self.is_stopping = true;
         let ended = timeout(limit, &mut self.serving).await;
@@ -173,14 +173,14 @@ impl Running {
         let ended = match ended {
             Ok(Ok(Ok(()))) => Ended::Well,
             Ok(Ok(Err(error))) => {
-                world.trace.note(&format!("the server has ended: {error}"), &[]);
+                world.trace.record(&format!("the server has ended: {error}"), &[]);
                 Ended::Badly
             }
             Ok(Err(_)) => Ended::Badly,
             Err(_) => Ended::Late,
         };
         if ended == Ended::Well {
-            world.trace.note("the server has ended", &[standing.disk as u64]);
+            world.trace.record("the server has ended", &[standing.disk as u64]);
             // The server flushes after it has sent the last answer.
             let answered = world.oracle.now();
             world.oracle.made_handle(standing.disk, LAST_HANDLE);
@@ -196,7 +196,7 @@ impl Running {
     pub(super) fn kill(&self) {
         self.serving.abort();
         let mut world = self.standing.shared.lock();
-        world.trace.note("a server is killed", &[self.standing.disk as u64]);
+        world.trace.record("a server is killed", &[self.standing.disk as u64]);
         self.standing.was_killed.store(true, Ordering::Relaxed);
         self.standing.has_ended.store(true, Ordering::Relaxed);
         world.oracle.may_be_lost(self.standing.disk);

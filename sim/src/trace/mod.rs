@@ -30,7 +30,7 @@ impl Trace {
     }
 
     /// Adds an event with its numbers.
-    pub(crate) fn note(&mut self, what: &str, numbers: &[u64]) {
+    pub(crate) fn record(&mut self, what: &str, numbers: &[u64]) {
         let elapsed = clock::now().duration_since(self.start);
         let micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
         self.add(micros);
@@ -47,7 +47,7 @@ impl Trace {
 
     /// Adds bytes that have arrived over a connection, with the PDUs that they complete.
     pub(crate) fn arrived(&mut self, way: &'static str, connection: u64, bytes: &[u8]) {
-        self.note(way, &[connection, bytes.len() as u64]);
+        self.record(way, &[connection, bytes.len() as u64]);
         let (words, rest) = bytes.as_chunks::<8>();
         words.iter().for_each(|word| self.add(u64::from_le_bytes(*word)));
         rest.iter().for_each(|byte| self.add((*byte).into()));

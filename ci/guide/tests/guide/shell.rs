@@ -86,13 +86,16 @@ fn runs(name: &str, step: &Step) -> bool {
     let Run::With(needed) = &step.run else { return false };
     let missing: Vec<_> = needed.iter().filter(|program| !is_installed(program)).collect();
     if !missing.is_empty() {
-        tell(&format!("a command of docs/guide, {name}.md:{}: {missing:?} is missing", step.line));
+        report_skipped(&format!(
+            "a command of docs/guide, {name}.md:{}: {missing:?} is missing",
+            step.line
+        ));
     }
     missing.is_empty()
 }
 
 /// Reports a skipped block, also in the file that GUIDE_SKIPPED names: cargo hides the output of a test that passes.
-fn tell(skipped: &str) {
+fn report_skipped(skipped: &str) {
     eprintln!("!!! SKIPPED: {skipped}");
     if let Some(path) = std::env::var_os("GUIDE_SKIPPED") {
         let mut file = File::options().append(true).create(true).open(path).unwrap();

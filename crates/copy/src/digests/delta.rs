@@ -117,7 +117,7 @@ impl Delta {
     }
 
     /// Records blocks as known: `now` was just flushed, and `flushed` is everything that was flushed so far.
-    pub(crate) fn settle(&mut self, now: &RangeSet, flushed: &RangeSet) {
+    pub(crate) fn record_flushed(&mut self, now: &RangeSet, flushed: &RangeSet) {
         for range in now.iter() {
             for sound in flushed.overlap(&self.known.widened(&range)).iter() {
                 for (block, digest) in self.pending.inside(&sound) {
@@ -183,9 +183,9 @@ mod tests {
     fn a_block_is_known_when_all_of_it_is_flushed() {
         let mut delta = delta();
         delta.judge(&(0..BLOCK), NEW);
-        delta.settle(&(0..100).into(), &(0..100).into());
+        delta.record_flushed(&(0..100).into(), &(0..100).into());
         assert!(!delta.known().has(&(0..BLOCK), NEW));
-        delta.settle(&(100..BLOCK).into(), &(0..BLOCK).into());
+        delta.record_flushed(&(100..BLOCK).into(), &(0..BLOCK).into());
         assert!(delta.known().has(&(0..BLOCK), NEW));
     }
 
@@ -193,10 +193,10 @@ mod tests {
     fn of_a_block_that_was_read_twice_nothing_is_known() {
         let mut delta = delta();
         delta.judge(&(0..BLOCK), NEW);
-        delta.settle(&(0..100).into(), &(0..100).into());
+        delta.record_flushed(&(0..100).into(), &(0..100).into());
         // The rest was lost, and may be newer when it is read again.
         delta.judge_part(&(100..BLOCK));
-        delta.settle(&(100..BLOCK).into(), &(0..BLOCK).into());
+        delta.record_flushed(&(100..BLOCK).into(), &(0..BLOCK).into());
         assert!(!delta.known().knows_of(&(0..BLOCK)));
     }
 
@@ -211,7 +211,7 @@ mod tests {
             (50..BLOCK, Verdict::SendSaved),
         ];
         assert_eq!(judged, expected);
-        delta.settle(&(0..end).into(), &(0..end).into());
+        delta.record_flushed(&(0..end).into(), &(0..end).into());
         assert!(delta.known().has(&(BLOCK..end), Digest::Zeros), "{:?}", delta.known());
         assert!(!delta.known().knows_of(&(0..BLOCK)));
         // A longer source has more bytes in that last block.

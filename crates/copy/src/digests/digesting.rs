@@ -10,7 +10,7 @@ use super::file::DigestFile;
 use crate::ends::destination::Destination;
 use crate::engine::part::Part;
 use crate::error::CopyError;
-use crate::progress::{Event, Teller};
+use crate::progress::{Event, Reporter};
 use crate::survey::blocks::Block;
 
 /// The digests of a copy.
@@ -116,15 +116,20 @@ impl Digesting {
 
     /// Saves the rest at the end of a copy: unsaved lines, the end line if the copy `is_complete`, and how
     /// the destination is left. Only `sessions` may still have requests in flight then.
-    pub(crate) async fn close(&mut self, is_complete: bool, sessions: &[String], teller: &Teller) {
+    pub(crate) async fn close(
+        &mut self,
+        is_complete: bool,
+        sessions: &[String],
+        reporter: &Reporter,
+    ) {
         let rest = self.delta.take_unsaved();
         let sessions = sessions.to_vec();
         let end = self.file.blocking(move |file| file.end_lines(is_complete, &sessions)).await;
-        let end = end.inspect_err(|cause| teller.tell(Event::NotSaved(cause.to_string())));
+        let end = end.inspect_err(|cause| reporter.report(Event::NotSaved(cause.to_string())));
         let end = end.ok().filter(|lines| !lines.is_empty());
         for lines in rest.into_iter().chain(end) {
             if let (_, Err(cause)) = self.file.clone().save(lines).await {
-                teller.tell(Event::NotSaved(cause.to_string()));
+                reporter.report(Event::NotSaved(cause.to_string()));
             }
         }
     }

@@ -177,7 +177,7 @@ impl DigestFile {
     }
 
     /// Records durably, before a copy writes anything, that it may leave these sessions.
-    pub(crate) fn begin(&self, sessions: Vec<String>) -> io::Result<()> {
+    pub(crate) fn begin_run(&self, sessions: Vec<String>) -> io::Result<()> {
         self.append(&digests::sessions(&sessions))?;
         *self.lock_sessions() = sessions;
         Ok(())

@@ -6,27 +6,27 @@ use iscsi_block_device::RangeSet;
 
 use super::ledger::{Ledger, Task};
 use super::part::{Content, Part};
-use crate::progress::{Event, Teller};
+use crate::progress::{Event, Reporter};
 
 /// The ledger and the numbers shown of it, which must change together.
 #[derive(Debug)]
 pub(super) struct Account {
     pub(super) ledger: Ledger,
-    pub(super) teller: Teller,
+    pub(super) reporter: Reporter,
     /// Ranges that the source does not return.
     pub(super) unreadable: RangeSet,
 }
 
 impl Account {
-    pub(super) const fn new(ledger: Ledger, teller: Teller) -> Self {
-        Self { ledger, teller, unreadable: RangeSet::new() }
+    pub(super) const fn new(ledger: Ledger, reporter: Reporter) -> Self {
+        Self { ledger, reporter, unreadable: RangeSet::new() }
     }
 
     /// Begins with the number of bytes to copy; bytes that an earlier run has flushed are done.
     pub(super) fn begin(&mut self, is_stream: bool, stream_len: Option<u64>) {
         let resumed = self.ledger.flushed().bytes();
         let to_do = (!is_stream).then(|| self.ledger.to_do() + resumed);
-        let progress = &mut self.teller.progress;
+        let progress = &mut self.reporter.progress;
         progress.total = to_do.or(stream_len);
         (progress.resumed, progress.done, progress.flushed) = (resumed, resumed, resumed);
     }
@@ -34,7 +34,7 @@ impl Account {
     /// Counts a range that the destination has already.
     pub(super) fn is_there(&mut self, range: Range<u64>) {
         let len = range.end - range.start;
-        let progress = &mut self.teller.progress;
+        let progress = &mut self.reporter.progress;
         (progress.skipped, progress.done) = (progress.skipped + len, progress.done + len);
         progress.flushed += len;
         self.ledger.is_there(range);
@@ -44,8 +44,8 @@ impl Account {
     pub(super) fn leave_out(&mut self, unreadable: &RangeSet) {
         for range in unreadable.iter() {
             let (offset, len) = (range.start, range.end - range.start);
-            self.teller.progress.unreadable += len;
-            self.teller.tell(Event::Unreadable { offset, len });
+            self.reporter.progress.unreadable += len;
+            self.reporter.report(Event::Unreadable { offset, len });
             self.unreadable.insert(range);
         }
     }
@@ -54,7 +54,7 @@ impl Account {
     /// meanwhile.
     pub(super) fn written(&mut self, task: Task, part: &Part, makes_zeros: bool) -> bool {
         let len = part.len();
-        let progress = &mut self.teller.progress;
+        let progress = &mut self.reporter.progress;
         match part.content {
             Content::Data { .. } => progress.written += len,
             Content::Zeros => {
@@ -63,7 +63,7 @@ impl Account {
             }
         }
         let is_sound = self.ledger.written(task);
-        let progress = &mut self.teller.progress;
+        let progress = &mut self.reporter.progress;
         if is_sound {
             progress.done += len;
         } else {
@@ -73,10 +73,10 @@ impl Account {
     }
 
     /// Counts the writes that a flush has reported as lost, and returns their bytes.
-    pub(super) fn lose(&mut self) -> u64 {
-        let lost = self.ledger.lose().bytes();
-        self.teller.progress.done -= lost;
-        self.teller.progress.lost += lost;
+    pub(super) fn record_loss(&mut self) -> u64 {
+        let lost = self.ledger.take_back_unflushed().bytes();
+        self.reporter.progress.done -= lost;
+        self.reporter.progress.lost += lost;
         lost
     }
 

@@ -80,14 +80,14 @@ impl Blank {
 /// The last question then continues to its end. Dropping it would abort its command, which may have been the
 /// one that received the report of a reset: the next flush would have to count intact writes as lost.
 pub(crate) async fn ask(device: Arc<dyn Device>, len: u64) -> RangeSet {
-    let (tell, mut told) = mpsc::channel(1);
+    let (sender, mut receiver) = mpsc::channel(1);
     let asking = tokio::spawn(async move {
         let mut at = 0;
         while at < len {
             let Ok(extents) = device.extents(at, len - at).await else { return };
             let Some(last) = extents.last() else { return };
             at = last.end();
-            if tell.send(extents).await.is_err() {
+            if sender.send(extents).await.is_err() {
                 return;
             }
         }
@@ -95,7 +95,7 @@ pub(crate) async fn ask(device: Arc<dyn Device>, len: u64) -> RangeSet {
     let mut blank = RangeSet::new();
     let hearing = async {
         while blank.len() < MAX_RANGES {
-            let Some(extents) = told.recv().await else { return asking.await };
+            let Some(extents) = receiver.recv().await else { return asking.await };
             let zeros = extents.iter().filter(|extent| extent.state.reads_zeros());
             blank.extend(zeros.map(|extent| extent.offset..extent.end()));
         }

@@ -10,7 +10,7 @@ use super::saving::Saving;
 use crate::digests::digesting::Digesting;
 use crate::ends::destination::Destination;
 use crate::error::CopyError;
-use crate::progress::{Event, Teller};
+use crate::progress::{Event, Reporter};
 
 impl Saving {
     /// Ends the sessions of earlier runs, and records the sessions of this one.
@@ -27,27 +27,29 @@ impl Saving {
     ) -> Result<(), CopyError> {
         let Some(device) = destination.shared() else { return Ok(()) };
         let own = device.leaves();
-        for told in self.sessions_of_earlier(digesting, &account.teller).await {
+        for told in self.sessions_of_earlier(digesting, &account.reporter).await {
             // Passes of one process do not count as earlier runs of each other.
             if own.as_ref() == Some(&told) {
                 continue;
             }
             if let Err(error) = device.end_left(&told).await {
-                account.teller.tell(Event::NotEnded(error.to_string()));
+                account.reporter.report(Event::NotEnded(error.to_string()));
                 self.unended.push(told);
             }
         }
         let sessions: Vec<_> = self.unended.iter().cloned().chain(own).collect();
         if let Some(digesting) = digesting {
             let sessions = sessions.clone();
-            let begun = digesting.file.blocking(move |file| file.begin(sessions)).await;
+            let begun = digesting.file.blocking(move |file| file.begin_run(sessions)).await;
             begun.map_err(CopyError::Digests)?;
         }
         if let Some(store) = &self.store {
-            store.begin(sessions);
+            store.begin_run(sessions);
             let (flushed, total) = (account.ledger.flushed().clone(), account.total(source_len));
             let kept = store.keep(flushed, account.unreadable.clone(), total).await;
-            kept.unwrap_or_else(|error| account.teller.tell(Event::NotSaved(error.to_string())));
+            kept.unwrap_or_else(|error| {
+                account.reporter.report(Event::NotSaved(error.to_string()))
+            });
         }
         Ok(())
     }
@@ -55,12 +57,13 @@ impl Saving {
     async fn sessions_of_earlier(
         &self,
         digesting: Option<&Digesting>,
-        teller: &Teller,
+        reporter: &Reporter,
     ) -> Vec<String> {
         let mut sessions = digesting.map(|digesting| digesting.file.sessions());
         if let Some(store) = &self.store {
             let kept = store.sessions().await;
-            let kept = kept.inspect_err(|error| teller.tell(Event::NotEnded(error.to_string())));
+            let kept =
+                kept.inspect_err(|error| reporter.report(Event::NotEnded(error.to_string())));
             sessions.get_or_insert_default().extend(kept.unwrap_or_default());
         }
         let mut sessions = sessions.unwrap_or_default();
@@ -76,18 +79,18 @@ impl Saving {
         is_complete: bool,
         destination: &Destination,
         digesting: Option<&mut Digesting>,
-        teller: &Teller,
+        reporter: &Reporter,
     ) {
         let device = destination.shared();
         let own = device.as_ref().filter(|device| !device.is_settled());
         let own = own.and_then(|device| device.leaves());
         let sessions: Vec<_> = self.unended.iter().cloned().chain(own).collect();
         if let Some(digesting) = digesting {
-            digesting.close(is_complete, &sessions, teller).await;
+            digesting.close(is_complete, &sessions, reporter).await;
         }
         let Some(store) = &self.store else { return };
-        if let Err(error) = store.end(sessions).await {
-            teller.tell(Event::NotSaved(error.to_string()));
+        if let Err(error) = store.end_run(sessions).await {
+            reporter.report(Event::NotSaved(error.to_string()));
         }
     }
 }

@@ -103,7 +103,7 @@ impl Flushes {
     }
 
     /// Notes that the running flush has reported lost writes. Returns whether to write them again.
-    pub(crate) fn lose(&mut self) -> bool {
+    pub(crate) fn record_loss(&mut self) -> bool {
         (self.is_under_way, self.is_last, self.last) = (false, false, Instant::now());
         self.waiting_since = None;
         self.losses += 1;

@@ -103,7 +103,7 @@ impl Ledger {
     }
 
     /// Takes back all writes that were not flushed, and returns their ranges, which are to be done again.
-    pub(crate) fn lose(&mut self) -> RangeSet {
+    pub(crate) fn take_back_unflushed(&mut self) -> RangeSet {
         self.losses += 1;
         let mut lost = std::mem::take(&mut self.flushing);
         lost.extend(std::mem::take(&mut self.written).iter());
@@ -165,7 +165,7 @@ mod tests {
         write(&mut ledger, 10..20);
         ledger.begin_flush();
         write(&mut ledger, 20..30);
-        assert_eq!(ledger.lose(), set(10..30));
+        assert_eq!(ledger.take_back_unflushed(), set(10..30));
         assert_eq!(ledger.next(), Some(10..100));
         assert_eq!(ledger.flushed, set(0..10));
         assert!(ledger.is_flushed());
@@ -177,7 +177,7 @@ mod tests {
         ledger.take(&(0..10));
         let (task, other) = (ledger.begin(0..5), ledger.begin(5..10));
         ledger.begin_flush();
-        ledger.lose();
+        ledger.take_back_unflushed();
         assert!(!ledger.written(task));
         assert_eq!(ledger.next(), Some(0..5));
         write(&mut ledger, 0..5);

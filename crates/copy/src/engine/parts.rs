@@ -127,7 +127,7 @@ impl Parts {
         for part in there.iter() {
             missing.remove(&part);
             account.is_there(part.clone());
-            self.settle(&part.into(), &account.ledger);
+            self.record_flushed(&part.into(), &account.ledger);
         }
         let step = ends.zeros_at_once(self.cut.io_size);
         for part in missing.iter() {
@@ -162,21 +162,21 @@ impl Parts {
     /// Notes that a flush has covered these bytes.
     pub(super) fn flushed(&mut self, flushed: &RangeSet, ledger: &Ledger) {
         self.kept.retain(|_, part| !flushed.contains(&part.range));
-        self.settle(flushed, ledger);
+        self.record_flushed(flushed, ledger);
         if let Some(digesting) = &mut self.digesting {
             digesting.is_due = true;
         }
     }
 
     /// Notes that these bytes are flushed, or need no flush.
-    fn settle(&mut self, now: &RangeSet, ledger: &Ledger) {
+    fn record_flushed(&mut self, now: &RangeSet, ledger: &Ledger) {
         if let Some(digesting) = &mut self.digesting {
-            digesting.delta.settle(now, ledger.flushed());
+            digesting.delta.record_flushed(now, ledger.flushed());
         }
     }
 
     /// Queues the parts of a stream again that may be lost.
-    pub(super) fn lose(&mut self, ledger: &mut Ledger) {
+    pub(super) fn requeue_lost(&mut self, ledger: &mut Ledger) {
         for (_, part) in std::mem::take(&mut self.kept) {
             self.wait_again(part, ledger);
         }
@@ -229,7 +229,7 @@ impl Parts {
             Err(cause) if digesting.delta.not_saved(lines) => {
                 return Err(CopyError::Digests(cause));
             }
-            Err(cause) => account.teller.tell(Event::NotSaved(cause.to_string())),
+            Err(cause) => account.reporter.report(Event::NotSaved(cause.to_string())),
         }
         Ok(())
     }

@@ -45,7 +45,7 @@ impl Engine {
         }
         let may_read = self.rates.reads.is_open(now) && self.takes_one_more();
         let is_starved = may_read && self.reads.survey.is_awaited(self.account.ledger.rest());
-        self.reads.survey.note(now, if is_starved { Pace::Starved } else { Pace::Going });
+        self.reads.survey.set_pace(now, if is_starved { Pace::Starved } else { Pace::Going });
     }
 
     /// Asks which parts of the rest hold data. A rest that fits in one request is read without a question.
@@ -179,7 +179,7 @@ impl Engine {
     pub(super) fn take_read(&mut self, read: Read) -> Result<(), CopyError> {
         let Read { asked, bytes, parts, blocks, unreadable, is_last, is_blind } = read;
         self.reads.end(asked, bytes, is_blind);
-        self.account.teller.progress.read += bytes;
+        self.account.reporter.progress.read += bytes;
         if !unreadable.is_empty() {
             // The next checkpoint records the unreadable ranges.
             self.account.leave_out(&unreadable);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::account::Account;
 use crate::progress::checkpoint::CheckpointStore;
-use crate::progress::{Event, Teller};
+use crate::progress::{Event, Reporter};
 
 /// The checkpoint of a copy, and what it does not contain yet.
 #[derive(Debug)]
@@ -66,12 +66,12 @@ impl Saving {
     }
 
     /// Ends the save of a checkpoint. A failed save does not end the copy; the next flush tries again.
-    pub(super) fn end(&mut self, result: io::Result<()>, teller: &Teller) {
+    pub(super) fn end(&mut self, result: io::Result<()>, reporter: &Reporter) {
         self.is_saving = false;
         // After a failure no more bytes are at risk than without a checkpoint.
         self.unsaved -= self.saving_bytes;
         if let Err(error) = result {
-            teller.tell(Event::NotSaved(error.to_string()));
+            reporter.report(Event::NotSaved(error.to_string()));
         }
     }
 

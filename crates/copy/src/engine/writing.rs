@@ -98,7 +98,7 @@ impl Engine {
 
     /// Returns the final length of a file: that of the source, even if some of it cannot be read.
     pub(super) fn final_len(&self) -> u64 {
-        self.ends.source_len().unwrap_or(self.account.teller.progress.done)
+        self.ends.source_len().unwrap_or(self.account.reporter.progress.done)
     }
 
     pub(super) fn take_flushed(&mut self, result: DeviceResult<()>) -> Result<(), CopyError> {
@@ -107,10 +107,10 @@ impl Engine {
                 self.flushes.end();
                 let flushed = self.account.ledger.end_flush();
                 self.parts.flushed(&flushed, &self.account.ledger);
-                self.account.teller.progress.flushed += flushed.bytes();
+                self.account.reporter.progress.flushed += flushed.bytes();
                 self.saving.flushed(flushed.bytes());
-                let teller = &self.account.teller;
-                teller.tell(Event::Flushed(teller.progress));
+                let reporter = &self.account.reporter;
+                reporter.report(Event::Flushed(reporter.progress));
                 Ok(())
             }
             Err(cause) => {
@@ -118,14 +118,14 @@ impl Engine {
                     self.flushes.fail();
                     return Err(CopyError::Flush(cause));
                 }
-                let is_worth_while = self.flushes.lose();
-                let bytes = self.account.lose();
+                let is_worth_while = self.flushes.record_loss();
+                let bytes = self.account.record_loss();
                 if !is_worth_while || self.ends.destination.is_sequential() {
                     self.flushes.fail();
                     return Err(CopyError::Flush(cause));
                 }
-                self.account.teller.tell(Event::Lost { bytes });
-                self.parts.lose(&mut self.account.ledger);
+                self.account.reporter.report(Event::Lost { bytes });
+                self.parts.requeue_lost(&mut self.account.ledger);
                 Ok(())
             }
         }

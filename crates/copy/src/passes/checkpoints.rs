@@ -33,11 +33,11 @@ impl CheckpointStore for PassCheckpoints {
         self.store.sessions()
     }
 
-    fn begin(&self, sessions: Vec<String>) {
-        self.store.begin(sessions);
+    fn begin_run(&self, sessions: Vec<String>) {
+        self.store.begin_run(sessions);
     }
 
-    fn end(&self, sessions: Vec<String>) -> IoFuture<'_, ()> {
-        self.store.end(sessions)
+    fn end_run(&self, sessions: Vec<String>) -> IoFuture<'_, ()> {
+        self.store.end_run(sessions)
     }
 }

@@ -80,7 +80,7 @@ impl Forecast {
     }
 
     /// Takes in a pass, and returns the next step.
-    pub fn take(&mut self, pass: Pass) -> Verdict {
+    pub fn add_pass(&mut self, pass: Pass) -> Verdict {
         self.passes += 1;
         let before = self.last.replace(pass).map(|before| before.dirtied);
         let last = pass.time_of(pass.dirtied);

@@ -45,7 +45,7 @@ pub trait CheckpointStore: fmt::Debug + Send + Sync {
     }
 
     /// Begins a run that may leave these sessions. All later [checkpoints](Self::keep) must contain them.
-    fn begin(&self, sessions: Vec<String>) {
+    fn begin_run(&self, sessions: Vec<String>) {
         drop(sessions);
     }
 
@@ -54,7 +54,7 @@ pub trait CheckpointStore: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// An error if that is not stored; then the last checkpoint remains.
-    fn end(&self, sessions: Vec<String>) -> IoFuture<'_, ()> {
+    fn end_run(&self, sessions: Vec<String>) -> IoFuture<'_, ()> {
         drop(sessions);
         Box::pin(async { Ok(()) })
     }

@@ -147,7 +147,7 @@ impl CheckpointFile {
     }
 
     /// Records how the destination is left.
-    fn note_end(&self, sessions: Vec<String>) -> io::Result<()> {
+    fn record_end(&self, sessions: Vec<String>) -> io::Result<()> {
         let Some(mut checkpoint) = self.read()? else { return Ok(()) };
         checkpoint.left = self.destination.left()?;
         checkpoint.sessions.clone_from(&sessions);
@@ -177,12 +177,12 @@ impl CheckpointStore for CheckpointFile {
         Box::pin(blocking_on(&self.files, move || file.sessions_by_now()))
     }
 
-    fn begin(&self, sessions: Vec<String>) {
+    fn begin_run(&self, sessions: Vec<String>) {
         *self.lock() = Known { sessions: Some(sessions), left: None };
     }
 
-    fn end(&self, sessions: Vec<String>) -> IoFuture<'_, ()> {
+    fn end_run(&self, sessions: Vec<String>) -> IoFuture<'_, ()> {
         let file = self.clone();
-        Box::pin(blocking_on(&self.files, move || file.note_end(sessions)))
+        Box::pin(blocking_on(&self.files, move || file.record_end(sessions)))
     }
 }

@@ -161,7 +161,7 @@ impl Questions {
     }
 
     /// Notes the pace of reading from `now` on.
-    pub(crate) fn note(&mut self, now: Instant, pace: Pace) {
+    pub(crate) fn set_pace(&mut self, now: Instant, pace: Pace) {
         if let Some((since, before)) = self.since.replace((now, pace)) {
             let passed = now.saturating_duration_since(since);
             match before {
@@ -237,9 +237,9 @@ mod tests {
     /// Returns questions that owe `millis` milliseconds.
     fn owing(millis: u32) -> (Questions, Instant) {
         let (mut questions, now) = (Questions::new(), Instant::now());
-        questions.note(now, Pace::Starved);
+        questions.set_pace(now, Pace::Starved);
         let now = now + millis * MILLI;
-        questions.note(now, Pace::Going);
+        questions.set_pace(now, Pace::Going);
         (questions, now)
     }
 
@@ -277,8 +277,8 @@ mod tests {
     fn reading_waits_for_answers_that_spare_it_more() {
         let (mut questions, now) = owing(250);
         assert!(!questions.allow_blind(0) && questions.skip() == 0);
-        questions.note(now, Pace::Starved);
-        questions.note(now + 50 * MILLI, Pace::Going);
+        questions.set_pace(now, Pace::Starved);
+        questions.set_pace(now + 50 * MILLI, Pace::Going);
         assert!(questions.allow_blind(0) && !questions.allow_blind(1));
         assert_eq!(questions.skip(), MIN_AHEAD);
         questions.begin();
@@ -299,7 +299,7 @@ mod tests {
         for (rate, pays) in [(1 << 20, true), (100 << 20, false)] {
             let (mut questions, now) = owing(300);
             questions.read(rate, true);
-            questions.note(now + 1000 * MILLI, Pace::Going);
+            questions.set_pace(now + 1000 * MILLI, Pace::Going);
             questions.begin();
             questions.end(answer(1 << 20, 1 << 17, 2, 1 << 16));
             assert_eq!(!questions.allow_blind(0), pays, "{rate} bytes a second");
@@ -318,9 +318,9 @@ mod tests {
     #[test]
     fn time_in_which_reading_shall_not_go_on_is_not_owed() {
         let (mut questions, now) = owing(0);
-        questions.note(now, Pace::Paused);
-        questions.note(now + 10_000 * MILLI, Pace::Going);
-        questions.note(now + 20_000 * MILLI, Pace::Going);
+        questions.set_pace(now, Pace::Paused);
+        questions.set_pace(now + 10_000 * MILLI, Pace::Going);
+        questions.set_pace(now + 20_000 * MILLI, Pace::Going);
         assert!(!questions.allow_blind(0));
     }
 

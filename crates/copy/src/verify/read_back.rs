@@ -45,7 +45,7 @@ pub(crate) enum Side {
 #[derive(Debug)]
 pub(crate) enum Step {
     /// This number of bytes is right, as the destination reports.
-    Told(u64),
+    Verified(u64),
     /// A piece to read, and the side whose answer it has not waited for, if there is one.
     Read(Piece, Option<Side>),
 }
@@ -144,7 +144,7 @@ impl ReadBack {
             return Some(Step::Read((range, Expected::Source), blind));
         }
         if let Some(told) = self.zeros.survey.cut_zeros(&mut self.zeros.unknown, u64::MAX) {
-            return Some(Step::Told(told.end - told.start));
+            return Some(Step::Verified(told.end - told.start));
         }
         let (range, is_blind) = self.zeros.cut_data()?;
         let blind = is_blind.then_some(Side::Destination);
@@ -194,11 +194,11 @@ impl ReadBack {
 
     /// Notes the pace of the reads: they wait for their turn (`Going`), for an order, or for something to
     /// read.
-    pub(crate) fn note(&mut self, pace: Pace) {
+    pub(crate) fn set_pace(&mut self, pace: Pace) {
         for side in [Side::Source, Side::Destination] {
             let asked = self.side(side);
             let is_to_blame = pace != Pace::Starved || asked.is_awaited();
-            asked.survey.note(Instant::now(), if is_to_blame { pace } else { Pace::Paused });
+            asked.survey.set_pace(Instant::now(), if is_to_blame { pace } else { Pace::Paused });
         }
     }
 

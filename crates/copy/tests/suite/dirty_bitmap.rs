@@ -102,21 +102,21 @@ impl Server {
     }
 
     /// Reads the bitmap `b0`, over a connection of its own and over the connection of a device.
-    async fn tell(self) -> Result<RangeSet, NbdError> {
-        let of_device = self.clone().tell_to(async |uri: NbdUri| {
+    async fn read_bitmap(self) -> Result<RangeSet, NbdError> {
+        let of_device = self.clone().serve_to(async |uri: NbdUri| {
             let (device, marked) = NbdDevice::open_with_bitmap(&uri, "b0").await?;
             let base = [BASE_ALLOCATION.to_owned()];
             assert!(device.export().contexts.is_empty() || device.export().contexts == base);
             Ok(marked)
         });
         let of_device = of_device.await;
-        let told = self.tell_to(async |uri| DirtyBitmap::new(uri, "b0").ranges().await).await;
+        let told = self.serve_to(async |uri| DirtyBitmap::new(uri, "b0").ranges().await).await;
         assert_eq!(of_device.as_ref().ok(), told.as_ref().ok());
         told
     }
 
     /// Serves one client.
-    async fn tell_to(
+    async fn serve_to(
         self,
         ask: impl AsyncFnOnce(NbdUri) -> Result<RangeSet, NbdError>,
     ) -> Result<RangeSet, NbdError> {
@@ -142,16 +142,16 @@ async fn all_that_is_marked_is_told_however_little_comes_at_once() {
             .collect();
     for at_once in [1, 2, usize::MAX] {
         let server = Server { at_once, ..Server::of(&bitmap) };
-        assert_eq!(server.tell().await.unwrap(), wanted, "{at_once}");
+        assert_eq!(server.read_bitmap().await.unwrap(), wanted, "{at_once}");
     }
-    assert!(Server::of(&[(8192, 0)]).tell().await.unwrap().is_empty());
-    assert!(Server::of(&[]).tell().await.unwrap().is_empty());
+    assert!(Server::of(&[(8192, 0)]).read_bitmap().await.unwrap().is_empty());
+    assert!(Server::of(&[]).read_bitmap().await.unwrap().is_empty());
 }
 
 /// An undefined status may mean that the bytes were written to.
 #[tokio::test]
 async fn what_is_not_known_counts_as_marked() {
-    let told = Server::of(&[(512, 0), (512, 2), (512, 0x8000_0000), (512, 0)]).tell().await;
+    let told = Server::of(&[(512, 0), (512, 2), (512, 0x8000_0000), (512, 0)]).read_bitmap().await;
     assert_eq!(told.unwrap(), (512..1536).into());
 }
 
@@ -159,7 +159,7 @@ async fn what_is_not_known_counts_as_marked() {
 async fn a_bitmap_that_is_not_there_is_named() {
     for contexts in [vec![], vec!["base:allocation".to_owned(), "qemu:dirty-bitmap:b1".to_owned()]]
     {
-        let error = Server { contexts, ..Server::of(&[(512, 0)]) }.tell().await.unwrap_err();
+        let error = Server { contexts, ..Server::of(&[(512, 0)]) }.read_bitmap().await.unwrap_err();
         assert!(matches!(error, NbdError::NoBitmap(_)), "{error}");
         assert!(error.to_string().contains("/disk qemu:dirty-bitmap:b0"), "{error}");
     }
@@ -167,7 +167,7 @@ async fn a_bitmap_that_is_not_there_is_named() {
 
 #[tokio::test]
 async fn a_server_that_goes_away_has_told_nothing() {
-    let error = Server { leaves: true, ..Server::of(&[(512, 1)]) }.tell().await.unwrap_err();
+    let error = Server { leaves: true, ..Server::of(&[(512, 1)]) }.read_bitmap().await.unwrap_err();
     assert!(matches!(error, NbdError::Bitmap { .. }), "{error}");
     assert!(error.to_string().contains("lost"), "{error}");
 }

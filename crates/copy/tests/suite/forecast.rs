@@ -59,7 +59,7 @@ fn each_pass_says_what_follows() {
         ("nothing was copied", vec![pass(0, 1, 0)], vec![last(0.0)]),
     ] {
         let mut forecast = Forecast::new(GOAL, 3);
-        let told: Vec<_> = passes.into_iter().map(|pass| forecast.take(pass)).collect();
+        let told: Vec<_> = passes.into_iter().map(|pass| forecast.add_pass(pass)).collect();
         assert_eq!(told, expected, "{name}");
     }
 }
@@ -67,7 +67,7 @@ fn each_pass_says_what_follows() {
 #[test]
 fn one_pass_is_made_in_any_case_and_the_reason_is_a_sentence() {
     let mut forecast = Forecast::new(GOAL, 0);
-    let verdict = forecast.take(pass(1000, 100, 500));
+    let verdict = forecast.add_pass(pass(1000, 100, 500));
     let Verdict::Diverges { why, .. } = verdict else { panic!("{verdict:?}") };
     assert_eq!(why.to_string(), "no further pass may follow on number 1");
     let why = Divergence::DirtiedAgain { before: 1000, now: 900 }.to_string();
@@ -84,7 +84,7 @@ proptest! {
         for count in 1_u32.. {
             let time = secs(left as f64 / rate as f64);
             let dirtied = left / 100 * share;
-            match forecast.take(Pass { copied: left, time, dirtied }) {
+            match forecast.add_pass(Pass { copied: left, time, dirtied }) {
                 Verdict::Again { passes, .. } => {
                     let end = count + passes;
                     // The first forecast is right up to rounding.

@@ -170,7 +170,7 @@ fn passes(from: &InUse, to: &Memory, options: CopyOptions, goal: Duration) -> Pa
 /// Makes all passes.
 async fn all(mut passes: Passes) -> Passes {
     while let Some(copy) = passes.next().await.unwrap() {
-        passes.take(copy.run().await.unwrap());
+        passes.add_copied(copy.run().await.unwrap());
     }
     passes
 }
@@ -297,7 +297,7 @@ async fn what_is_told_is_taken_back_before_it_is_copied() {
     let options = CopyOptions::default().with_checkpoint(file.clone());
     let mut passes = passes(&from, &to, options, NONE);
     let copy = passes.next().await.unwrap().unwrap();
-    passes.take(copy.run().await.unwrap());
+    passes.add_copied(copy.run().await.unwrap());
     assert_eq!(file.load().unwrap(), Some(RangeSet::from(0..LEN as u64)));
     from.write(8192, &[1; 4096]);
     // During the answer nothing counts as done.
@@ -309,12 +309,12 @@ async fn what_is_told_is_taken_back_before_it_is_copied() {
     let options = CopyOptions::default().with_checkpoint(file.clone());
     let mut passes = self::passes(&from, &to, options, GOAL);
     let copy = passes.next().await.unwrap().unwrap();
-    passes.take(copy.run().await.unwrap());
+    passes.add_copied(copy.run().await.unwrap());
     from.write(8192, &[2; 4096]);
     let copy = passes.next().await.unwrap().unwrap();
     assert_eq!(file.load().unwrap(), Some(RangeSet::from_iter([0..8192, 12_288..LEN as u64])));
     assert_eq!(passes.progress(&copy.control().progress()).done, LEN as u64 - 4096);
-    passes.take(copy.run().await.unwrap());
+    passes.add_copied(copy.run().await.unwrap());
     assert_eq!(file.load().unwrap(), Some(RangeSet::from(0..LEN as u64)));
 }
 
@@ -331,7 +331,7 @@ async fn an_error_of_his_is_told_and_what_is_not_known_is_not_done() {
         let options = CopyOptions::default().with_checkpoint(file.clone());
         let mut passes = passes(&from, &to, options, GOAL);
         let copy = passes.next().await.unwrap().unwrap();
-        passes.take(copy.run().await.unwrap());
+        passes.add_copied(copy.run().await.unwrap());
         from.write(8192, &[1; 4096]);
         let error = passes.next().await.unwrap_err();
         let is_right = matches!(
@@ -353,7 +353,7 @@ async fn nothing_is_asked_while_a_checkpoint_says_more_than_will_hold() {
     let (from, to) = (InUse::new(0), Memory::blank(LEN));
     let mut passes = passes(&from, &to, CopyOptions::default().with_checkpoint(file), GOAL);
     let copy = passes.next().await.unwrap().unwrap();
-    passes.take(copy.run().await.unwrap());
+    passes.add_copied(copy.run().await.unwrap());
     assert!(matches!(passes.next().await, Err(PassesError::Checkpoint(_))));
     assert!(from.guest().asked.is_empty());
 }

@@ -14,13 +14,13 @@ pub(super) struct Alarm {
     deadline: Option<Instant>,
     /// Deadline for which the timer is set, or was set until it woke the task.
     armed: Option<Instant>,
-    is_looked_at: bool,
+    is_polled: bool,
 }
 
 impl Alarm {
     pub(super) fn new() -> Self {
         let timer = Box::pin(sleep_until(Instant::now()));
-        Self { timer, deadline: None, armed: None, is_looked_at: false }
+        Self { timer, deadline: None, armed: None, is_polled: false }
     }
 
     /// Begins a wait until `deadline` at most. The clock was last read at `now`, and the task has not slept
@@ -29,13 +29,13 @@ impl Alarm {
         self.deadline = deadline;
         // The timer may have fired already, and the task may have used that wake-up for something else.
         let may_have_rung = deadline.is_some_and(|deadline| deadline <= now);
-        self.is_looked_at = self.armed != deadline || may_have_rung;
+        self.is_polled = self.armed != deadline || may_have_rung;
     }
 
     /// Is ready when the deadline has come, if nothing else has ended the wait.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let is_looked_at = std::mem::replace(&mut self.is_looked_at, true);
-        let Some(deadline) = self.deadline.filter(|_| is_looked_at) else { return Poll::Pending };
+        let is_polled = std::mem::replace(&mut self.is_polled, true);
+        let Some(deadline) = self.deadline.filter(|_| is_polled) else { return Poll::Pending };
         if self.timer.deadline() != deadline {
             self.timer.as_mut().reset(deadline);
         }
@@ -58,7 +58,7 @@ mod tests {
 
     const SOON: Duration = Duration::from_millis(20);
 
-    async fn look(alarm: &mut Alarm) -> Poll<()> {
+    async fn poll_once(alarm: &mut Alarm) -> Poll<()> {
         poll_fn(|context| Poll::Ready(alarm.poll(context))).await
     }
 
@@ -71,14 +71,14 @@ mod tests {
         let (mut alarm, begun) = (Alarm::new(), Instant::now());
         for _ in 0..3 {
             alarm.set(Some(begun + SOON), begun);
-            assert!(look(&mut alarm).await.is_pending());
+            assert!(poll_once(&mut alarm).await.is_pending());
         }
         alarm.set(Some(begun + SOON), begun);
         assert!(rings(&mut alarm).await);
         assert_eq!(begun.elapsed(), SOON);
         for deadline in [begun + 3 * SOON, begun + 2 * SOON] {
             alarm.set(Some(deadline), begun + SOON);
-            assert!(look(&mut alarm).await.is_pending());
+            assert!(poll_once(&mut alarm).await.is_pending());
         }
         alarm.set(Some(begun + 2 * SOON), begun + SOON);
         assert!(rings(&mut alarm).await);
@@ -92,13 +92,13 @@ mod tests {
     async fn it_rings_though_its_task_has_not_looked_when_it_was_woken() {
         let (mut alarm, begun) = (Alarm::new(), Instant::now());
         alarm.set(Some(begun + SOON), begun);
-        assert!(look(&mut alarm).await.is_pending());
+        assert!(poll_once(&mut alarm).await.is_pending());
         advance(SOON).await;
         tokio::task::yield_now().await;
         alarm.set(None, begun);
-        assert!(look(&mut alarm).await.is_pending());
+        assert!(poll_once(&mut alarm).await.is_pending());
         alarm.set(Some(begun + SOON), Instant::now());
-        assert!(look(&mut alarm).await.is_ready());
+        assert!(poll_once(&mut alarm).await.is_ready());
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! Statistics of recent answers: how many callers may submit again, whether a look for more answers pays off
+//! Statistics of recent answers: how many callers may submit again, whether a read for more answers pays off
 //! before requests are sent, and for how many of the next answers to wait together.
 
 use std::time::Duration;
@@ -10,25 +10,25 @@ use tokio::time::Instant;
 /// A caller that has not submitted again within this time after its answer is not expected to.
 pub(crate) const ASK_AGAIN: Duration = Duration::from_millis(1);
 
-/// Number of looks in a row without an answer after which looks are skipped. With four reads of 4 KiB in flight
-/// on each of 1,000 disks, looks would be a fifth of all system calls.
-const VAIN_LOOKS: u32 = 4;
+/// Number of reads in a row without an answer after which reads are skipped. With four reads of 4 KiB in flight
+/// on each of 1,000 disks, reads would be a fifth of all system calls.
+const EMPTY_READS: u32 = 4;
 
-/// Number of looks that are skipped then.
-const LOOKS_LEFT_OUT: u32 = 64;
+/// Number of reads that are skipped then.
+const SKIPPED_READS: u32 = 64;
 
-/// Time since the last read after which the sockets are looked at for answers below their low-water marks.
-const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+/// Time since the last read after which the sockets are polled for answers below their low-water marks.
+const KEPT_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// What the driver knows of recent answers.
 #[derive(Debug)]
 pub(super) struct Answers {
     /// Number of callers that have an answer and have not submitted again.
     may_ask: usize,
-    /// Number of looks in a row that found no answer.
-    vain_looks: u32,
-    /// Number of looks still to skip.
-    looks_to_leave_out: u32,
+    /// Number of reads in a row that found no answer.
+    empty_reads: u32,
+    /// Number of reads still to skip.
+    reads_to_skip: u32,
     /// Bytes that were read, from all connections.
     received: u64,
     /// Time of the last read.
@@ -36,21 +36,21 @@ pub(super) struct Answers {
     coalescing: Coalescing,
     /// Bytes of the answers to wait for together on each connection; 0 for any.
     awaited: u64,
-    /// Time of the next look at the sockets that hold bytes back.
-    look_due: Instant,
+    /// Time of the next poll of the sockets that hold bytes back.
+    kept_poll_due: Instant,
 }
 
 impl Answers {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             may_ask: 0,
-            vain_looks: 0,
-            looks_to_leave_out: 0,
+            empty_reads: 0,
+            reads_to_skip: 0,
             received: 0,
             read_at: now,
             coalescing: Coalescing::default(),
             awaited: 0,
-            look_due: now,
+            kept_poll_due: now,
         }
     }
 
@@ -93,19 +93,19 @@ impl Answers {
         self.may_ask
     }
 
-    /// Returns whether to skip a look for answers, because the looks before it found none; counts the skip.
-    pub(super) const fn leave_look_out(&mut self) -> bool {
-        let is_left_out = self.looks_to_leave_out > 0;
-        self.looks_to_leave_out = self.looks_to_leave_out.saturating_sub(1);
+    /// Returns whether to skip a read for answers, because the reads before it found none; counts the skip.
+    pub(super) const fn skip_read(&mut self) -> bool {
+        let is_left_out = self.reads_to_skip > 0;
+        self.reads_to_skip = self.reads_to_skip.saturating_sub(1);
         is_left_out
     }
 
-    /// Counts a look, and whether it found answers.
-    pub(super) const fn looked(&mut self, has_found: bool) {
-        self.vain_looks = if has_found { 0 } else { self.vain_looks + 1 };
-        if self.vain_looks >= VAIN_LOOKS {
-            // After the skipped looks, one more that finds nothing is enough to skip as many again.
-            (self.vain_looks, self.looks_to_leave_out) = (VAIN_LOOKS - 1, LOOKS_LEFT_OUT);
+    /// Counts a read, and whether it found answers.
+    pub(super) const fn record_read(&mut self, has_found: bool) {
+        self.empty_reads = if has_found { 0 } else { self.empty_reads + 1 };
+        if self.empty_reads >= EMPTY_READS {
+            // After the skipped reads, one more that finds nothing is enough to skip as many again.
+            (self.empty_reads, self.reads_to_skip) = (EMPTY_READS - 1, SKIPPED_READS);
         }
     }
 
@@ -123,25 +123,25 @@ impl Answers {
         self.awaited
     }
 
-    /// Plans the next look at the sockets that hold bytes back. The time seldom changes, since setting the
-    /// alarm costs more than a look that finds nothing.
-    pub(super) fn plan_look(&mut self, now: Instant) {
-        if self.look_due <= now {
-            let due = self.read_at + LOOK_INTERVAL;
-            self.look_due = if due > now { due } else { now + LOOK_INTERVAL };
+    /// Plans the next poll of the sockets that hold bytes back. The time seldom changes, since setting the
+    /// alarm costs more than a poll that finds nothing.
+    pub(super) fn plan_kept_poll(&mut self, now: Instant) {
+        if self.kept_poll_due <= now {
+            let due = self.read_at + KEPT_POLL_INTERVAL;
+            self.kept_poll_due = if due > now { due } else { now + KEPT_POLL_INTERVAL };
         }
     }
 
-    pub(super) const fn look_due(&self) -> Instant {
-        self.look_due
+    pub(super) const fn kept_poll_due(&self) -> Instant {
+        self.kept_poll_due
     }
 
-    /// Returns whether something was read within the last [`LOOK_INTERVAL`].
+    /// Returns whether something was read within the last [`KEPT_POLL_INTERVAL`].
     pub(super) fn are_fresh(&self, now: Instant) -> bool {
-        now < self.read_at + LOOK_INTERVAL
+        now < self.read_at + KEPT_POLL_INTERVAL
     }
 
-    /// Takes in that a look found answers that a socket had held back: `bytes` bytes, with whatever arrived
+    /// Takes in that a poll found answers that a socket had held back: `bytes` bytes, with whatever arrived
     /// with them. If these are fewer than the awaited bytes, the wait was in vain.
     pub(super) fn found_kept(&mut self, bytes: u64) {
         if bytes < self.awaited {
@@ -157,24 +157,24 @@ mod tests {
     #[test]
     fn where_looks_find_nothing_most_are_left_out() {
         let mut answers = Answers::new(Instant::now());
-        let mut look = |finds| {
-            let is_left_out = answers.leave_look_out();
+        let mut read = |finds| {
+            let is_left_out = answers.skip_read();
             if !is_left_out {
-                answers.looked(finds);
+                answers.record_read(finds);
             }
             !is_left_out
         };
         for _ in 0..100 {
-            assert!(look(true) && look(false) && look(false) && look(false));
+            assert!(read(true) && read(false) && read(false) && read(false));
         }
-        assert!(look(false));
+        assert!(read(false));
         for _ in 0..3 {
-            assert!((0..LOOKS_LEFT_OUT).all(|_| !look(false)));
-            assert!(look(false), "one is enough to see that it is as before");
+            assert!((0..SKIPPED_READS).all(|_| !read(false)));
+            assert!(read(false), "one is enough to see that it is as before");
         }
-        assert!((0..LOOKS_LEFT_OUT).all(|_| !look(true)));
-        assert!(look(true) && look(false) && look(false) && look(false) && look(false));
-        assert!(!look(true));
+        assert!((0..SKIPPED_READS).all(|_| !read(true)));
+        assert!(read(true) && read(false) && read(false) && read(false) && read(false));
+        assert!(!read(true));
     }
 
     #[test]

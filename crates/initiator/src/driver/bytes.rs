@@ -44,7 +44,7 @@ impl Driver {
             let cid = transport.cid;
             match self.read_from(cid, |socket, slices| socket.read(slices)) {
                 Ok(is_left) => is_rest_left |= is_left,
-                Err(why) => self.lose(cid, why),
+                Err(why) => self.on_connection_lost(cid, why),
             }
         }
         is_rest_left
@@ -69,7 +69,7 @@ impl Driver {
 
     fn read_at_once(&mut self, cid: Cid) {
         if let Err(why) = self.read_from(cid, |socket, slices| socket.read_unasked(slices)) {
-            self.lose(cid, why);
+            self.on_connection_lost(cid, why);
         }
     }
 
@@ -84,12 +84,12 @@ impl Driver {
         }
         self.links.poll_soon(self.now);
         if self.links.is_coalescing() {
-            self.requests.answers.plan_look(self.now);
+            self.requests.answers.plan_kept_poll(self.now);
         }
     }
 
     /// Reads answers that are fewer than those waited for, unless something was read just before.
-    pub(super) fn look(&mut self) {
+    pub(super) fn poll_kept(&mut self) {
         if self.requests.answers.are_fresh(self.now) {
             return;
         }
@@ -102,7 +102,7 @@ impl Driver {
     }
 
     /// Loses a connection that cannot be written to, but first reads what has arrived over it: it may say why.
-    pub(super) fn lose_unread(&mut self, cid: Cid, why: TransportError) {
+    pub(super) fn on_write_failed(&mut self, cid: Cid, why: TransportError) {
         while let Ok(true) = self.read_from(cid, |socket, slices| socket.read_unasked(slices)) {}
         // That may have made the session close the connection, or open another one in its place.
         if self
@@ -111,7 +111,7 @@ impl Driver {
             .iter()
             .any(|transport| transport.cid == cid && transport.socket().is_some())
         {
-            self.lose(cid, why);
+            self.on_connection_lost(cid, why);
         }
     }
 

@@ -46,7 +46,7 @@ impl DriverHandle {
     /// `make` creates the request in its place, since moving one costs more than creating it.
     pub(crate) fn submit(&self, make: impl FnOnce() -> Submission) {
         let Some(mut driver) = self.0.try_lock() else {
-            return self.tell(Message::Submit(Box::new(make())));
+            return self.send(Message::Submit(Box::new(make())));
         };
         match driver.as_mut() {
             Ok(driver) => {
@@ -80,7 +80,7 @@ impl DriverHandle {
     }
 
     /// Leaves a message; it is dropped if the driver is gone.
-    pub(crate) fn tell(&self, message: Message) {
+    pub(crate) fn send(&self, message: Message) {
         self.0.queue.send(message);
     }
 }

@@ -14,7 +14,7 @@ use super::links::{Links, data_moved};
 use super::transports::Transport;
 use crate::driver::shared::Shared;
 use reading::Reading;
-use tuner::Look;
+use tuner::PollSample;
 
 /// Time after its last request during which a session still checks what it waits for; then it is idle.
 const DOZE: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ impl Links {
             self.polls.awake_until = now + DOZE;
         }
         let (pacing_rate, intervals) = (shared.pacing_rate(), self.polls.intervals);
-        let look = Look {
+        let sample = PollSample {
             waiting: session.waiting_for(),
             intervals,
             waited_in_class: self.newly_waited_in_class(shared),
@@ -43,11 +43,11 @@ impl Links {
             let (blocked, progress) = (transport.blocked, session.write_progress(transport.cid));
             transport.tune(|socket, tuner| {
                 tuner.pace(socket, pacing_rate);
-                tuner.poll(socket, look, blocked, progress, now.into_std());
+                tuner.poll(socket, sample, blocked, progress, now.into_std());
             });
         }
         self.share_limits(session, shared);
-        self.tell_facts(shared);
+        self.publish_plan(shared);
         let moved = data_moved(session) - self.polls.moved;
         self.polls.moved += moved;
         let is_little = tuner::is_little(moved, tuner::POLL_INTERVAL * intervals);
@@ -70,7 +70,7 @@ impl Links {
     }
 
     /// Passes a larger command window to the tuners, which fit the transfers to it.
-    pub(super) fn note_window(&mut self, session: &Session, shared: &Shared) {
+    pub(super) fn update_window(&mut self, session: &Session, shared: &Shared) {
         let window = session.command_window();
         if self.window.is_some_and(|known| window <= known) {
             return;
@@ -80,12 +80,12 @@ impl Links {
         // A fold, as every tuner must receive the window.
         let told = self.transports.iter_mut().filter_map(tell);
         if told.fold(false, |news, is_news| news | is_news) {
-            self.tell_facts(shared);
+            self.publish_plan(shared);
         }
     }
 
     /// Publishes the plan of the leading connection, which is the one that the handles see.
-    fn tell_facts(&mut self, shared: &Shared) {
+    fn publish_plan(&mut self, shared: &Shared) {
         let leading = self.transports.first_mut();
         if let Some(basis) = leading.and_then(|leading| leading.tune(|_, tuner| tuner.basis())) {
             shared.set_plan_basis(basis);
@@ -121,7 +121,7 @@ impl Links {
     }
 
     /// Sends a reading of each connection; the caller may have stopped waiting for it.
-    pub(super) fn tell(
+    pub(super) fn send_readings(
         &mut self,
         answer: oneshot::Sender<Vec<Reading>>,
         shared: &Shared,
@@ -139,22 +139,17 @@ impl Links {
     }
 
     /// Takes in the loss that another session has measured over the same link, 0 to 1.
-    pub(super) fn hear_of_loss(&mut self, loss: f64, shared: &Shared) {
+    pub(super) fn on_link_loss(&mut self, loss: f64, shared: &Shared) {
         for transport in &mut self.transports {
-            transport.tune(|socket, tuner| tuner.hear_of_loss(socket, loss));
+            transport.tune(|socket, tuner| tuner.on_link_loss(socket, loss));
         }
-        self.tell_facts(shared);
+        self.publish_plan(shared);
     }
 
     /// Takes in the limit of sessions that found the target slow: `bytes` of write data outstanding.
-    pub(super) fn hear_of_slow_target(
-        &mut self,
-        bytes: u64,
-        session: &mut Session,
-        shared: &Shared,
-    ) {
+    pub(super) fn on_slow_target(&mut self, bytes: u64, session: &mut Session, shared: &Shared) {
         for transport in &mut self.transports {
-            transport.tune(|_, tuner| tuner.hear_of_slow_target(bytes));
+            transport.tune(|_, tuner| tuner.on_slow_target(bytes));
         }
         self.share_limits(session, shared);
     }
@@ -164,12 +159,12 @@ impl Links {
         let now = now.into_std();
         for transport in &mut self.transports {
             let progress = session.write_progress(transport.cid);
-            transport.tune(|socket, tuner| tuner.look_at_limits(socket, progress, now));
+            transport.tune(|socket, tuner| tuner.measure_limits(socket, progress, now));
         }
         self.share_limits(session, shared);
     }
 
-    /// Applies and publishes the limits that the tuners found at their last look.
+    /// Applies and publishes the limits that the tuners found at their last poll.
     fn share_limits(&self, session: &mut Session, shared: &Shared) {
         let max = shared.budgets.requests.max_bytes();
         let (mut longest, mut slow, mut longest_read) = (u64::MAX, u64::MAX, u64::MAX);

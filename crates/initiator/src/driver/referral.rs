@@ -98,7 +98,11 @@ impl Referral {
     }
 
     /// Returns the event of a connection that leads to another host.
-    pub(crate) fn note(&self, portal: &TargetAddress, address: SocketAddr) -> Option<DiskEvent> {
+    pub(crate) fn redirect_event(
+        &self,
+        portal: &TargetAddress,
+        address: SocketAddr,
+    ) -> Option<DiskEvent> {
         let is_other = self.by.to_canonical() != address.ip().to_canonical();
         is_other.then(|| DiskEvent::Redirected { from: self.by, to: portal.clone() })
     }

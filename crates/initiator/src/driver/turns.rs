@@ -35,12 +35,12 @@ pub(super) struct Due {
     pub(super) now: Instant,
     session: Option<Instant>,
     poll: Option<Instant>,
-    look: Option<Instant>,
+    kept_poll: Option<Instant>,
 }
 
 impl Due {
     pub(super) fn first(&self) -> Option<Instant> {
-        self.session.into_iter().chain(self.poll).chain(self.look).min()
+        self.session.into_iter().chain(self.poll).chain(self.kept_poll).min()
     }
 }
 
@@ -62,7 +62,7 @@ impl Driver {
             now: self.now,
             session: self.session.poll_timeout().map(|(deadline, _)| Instant::from_std(deadline)),
             poll: (self.now < self.links.polls.awake_until).then_some(self.links.polls.due),
-            look: self.links.is_coalescing().then(|| self.requests.answers.look_due()),
+            kept_poll: self.links.is_coalescing().then(|| self.requests.answers.kept_poll_due()),
         }
     }
 
@@ -158,8 +158,8 @@ impl Driver {
             self.finish_turn();
             self.poll_kernel();
         }
-        if is_due(due.look) {
-            self.look();
+        if is_due(due.kept_poll) {
+            self.poll_kept();
         }
     }
 
@@ -221,14 +221,14 @@ impl Driver {
         if self.requests.unsent == 0
             || is_mostly_unsent
             || self.requests.has_enough_unsent()
-            || self.requests.answers.leave_look_out()
+            || self.requests.answers.skip_read()
         {
             return false;
         }
         self.requests.answers.nobody_asks();
         self.read_unasked();
         let has_found = self.requests.answers.may_ask() > 0;
-        self.requests.answers.looked(has_found);
+        self.requests.answers.record_read(has_found);
         has_found
     }
 }

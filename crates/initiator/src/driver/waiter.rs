@@ -38,7 +38,7 @@ impl<'a, T> Waiter<'a, T> {
     /// Gives the request up; the future still returns its end.
     pub(crate) fn cancel(&self) {
         // If the driver is gone, the request has ended.
-        self.driver.tell(Message::Cancel(self.id));
+        self.driver.send(Message::Cancel(self.id));
     }
 }
 

@@ -107,7 +107,7 @@ impl Disk {
         let max_transfer = iscsi_multipath::max_transfer(&profile, unit.session().max_transfer());
         let span = span(unit.session().target(), Some(unit.lun()));
         let report = Arc::new(Report::within(span));
-        report.settle_for_one(SessionsReason::OneSession);
+        report.set_one_session(SessionsReason::OneSession);
         report.publish_to(&unit.state().known().events);
         let (path, session) = (Path::new(unit.clone(), 0), unit.session());
         let (budget, policy) = (session.budget().clone(), session.policy().clone());
@@ -223,13 +223,13 @@ impl Disk {
     pub async fn flush(&self) -> Result<(), Error> {
         let losses = self.unit.losses();
         let seen = losses.begin();
-        self.flush_untold(seen).await?;
+        self.flush_unreported(seen).await?;
         losses.end(seen)
     }
 
     /// Flushes without reporting losses to the handle. The statistics count the flush as failed if more was
     /// lost than `seen`.
-    fn flush_untold(&self, seen: SeenLosses) -> BoxFuture<'_, Result<(), Error>> {
+    fn flush_unreported(&self, seen: SeenLosses) -> BoxFuture<'_, Result<(), Error>> {
         boxed(async move {
             let (running, begun) = (self.begin(RequestKind::Flush, 0), now());
             let result = flush(&self.paths).await;

@@ -58,7 +58,7 @@ impl Supervisor {
             self.log_out(path, &mut closing);
         }
         for (path, why) in remains.lost {
-            self.lose(path, why);
+            self.on_session_lost(path, why);
         }
         self.end_registrations();
         self.reconnect();
@@ -149,7 +149,7 @@ impl Supervisor {
         let session = path.unit.session();
         let may_come_back = !closing.came_back.contains(&session.isid());
         if !session.is_settled() || path.unit.is_registered() && may_come_back {
-            self.lose(path, why);
+            self.on_session_lost(path, why);
             self.reconnect();
         } else {
             closing.failure.get_or_insert(why);

@@ -23,7 +23,7 @@ pub(crate) async fn confirm(paths: &Paths) -> Result<(), Error> {
             match answer {
                 Ok((_, Ok(()))) => is_confirmed = true,
                 Ok((id, Err(error))) if error.is_of_session() => {
-                    paths.lose(id, &error);
+                    paths.remove_lost(id, &error);
                 }
                 Ok((_, Err(error))) => return Err(error),
                 Err(_) => {}

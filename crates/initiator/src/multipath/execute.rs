@@ -459,7 +459,7 @@ impl Copy {
     fn end(mut self, transfer: &Transfer, moved: u64) {
         // The bytes of a write have been sent even if it fails, so only reads get a refund.
         if let Some(charge) = self.charge.take().filter(|_| !transfer.writes()) {
-            charge.settle(moved);
+            charge.complete(moved);
         }
         self.leave();
     }

@@ -22,7 +22,7 @@ pub(super) fn is_quiet(paths: &Paths) -> bool {
         let state = path.unit.state();
         state.lock().is_idle(state.path())
     };
-    paths.open().iter().all(|(_, path)| is_answered(path)) && !paths.look_again()
+    paths.open().iter().all(|(_, path)| is_answered(path)) && !paths.serve_waiting()
 }
 
 /// Lets the unit report its changes, and asks what follows from them: which unit it is, and its size. Takes
@@ -30,7 +30,7 @@ pub(super) fn is_quiet(paths: &Paths) -> bool {
 ///
 /// # Errors
 /// The unit does not take the question, or the session ends.
-pub(super) async fn hear_of_changes(unit: LogicalUnit) -> Result<(), Error> {
+pub(super) async fn poll_changes(unit: LogicalUnit) -> Result<(), Error> {
     let asking = unit.with_questions(Budget::new(1, 1));
     // Several reports may be pending in the unit. Each takes the place of an answer.
     for _ in 0..=MAX_ATTENTIONS {

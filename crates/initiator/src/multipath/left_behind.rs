@@ -25,22 +25,22 @@ const AT_ONCE: usize = 16;
 
 /// Description of the sessions of an initiator.
 #[derive(Clone, Debug, Eq, PartialEq)]
-struct Told<'a> {
+struct LeftSessions<'a> {
     initiator: &'a str,
     random: [u8; 3],
     count: u32,
     /// Where the sessions are; `None` in lines of earlier versions.
-    at: Option<ToldTarget>,
+    at: Option<LeftTarget>,
 }
 
 /// Target of the sessions, and its portals with their groups, where known.
 #[derive(Clone, Debug, Eq, PartialEq)]
-struct ToldTarget {
+struct LeftTarget {
     name: IscsiName,
     portals: Vec<TargetAddress>,
 }
 
-impl<'a> Told<'a> {
+impl<'a> LeftSessions<'a> {
     fn parse(text: &'a str) -> Option<Self> {
         let mut words = text.split(' ');
         let (initiator, random, count) = (words.next()?, words.next()?, words.next()?);
@@ -48,13 +48,13 @@ impl<'a> Told<'a> {
             return None;
         };
         let count = count.parse().ok()?;
-        let at = words.next().map(|name| ToldTarget::parse(name, words));
+        let at = words.next().map(|name| LeftTarget::parse(name, words));
         let at = if let Some(at) = at { Some(at?) } else { None };
         Some(Self { initiator, random, count, at })
     }
 }
 
-impl ToldTarget {
+impl LeftTarget {
     fn parse<'a>(name: &str, portals: impl Iterator<Item = &'a str>) -> Option<Self> {
         let portals: Result<Vec<_>, _> = portals.map(TargetAddress::parse).collect();
         let portals = portals.ok().filter(|portals| !portals.is_empty())?;
@@ -76,16 +76,16 @@ impl Opener {
     /// target. A login at another target of the same unit would not end the sessions (RFC 7143 §4.4.3).
     pub(crate) fn leaves(&self) -> String {
         let ([first, second, third], count) = self.node.isids();
-        let mut told = format!("{} {first:02x}{second:02x}{third:02x} {count}", self.node.name());
+        let mut left = format!("{} {first:02x}{second:02x}{third:02x} {count}", self.node.name());
         if let Some(target) = &self.url.target {
-            told += &format!(" {target}");
+            left += &format!(" {target}");
             for portal in 0..self.portals.len() {
                 let portal_group_tag = self.group_of(portal);
                 let address = TargetAddress { portal_group_tag, ..self.url_at(portal).portal };
-                told += &format!(" {address}");
+                left += &format!(" {address}");
             }
         }
-        told
+        left
     }
 
     pub(crate) fn initiator_name(&self) -> &str {
@@ -96,9 +96,9 @@ impl Opener {
     ///
     /// # Errors
     /// Nothing proves that the sessions have ended.
-    pub(crate) async fn end_left(self: &Arc<Self>, told: &str) -> io::Result<()> {
-        let Some(Told { initiator, random, count, at }) = Told::parse(told) else {
-            let why = format!("{told:?} names no sessions");
+    pub(crate) async fn end_left(self: &Arc<Self>, left: &str) -> io::Result<()> {
+        let Some(LeftSessions { initiator, random, count, at }) = LeftSessions::parse(left) else {
+            let why = format!("{left:?} names no sessions");
             return Err(io::Error::new(ErrorKind::InvalidData, why));
         };
         let own = self.node.name().to_string();
@@ -126,15 +126,15 @@ impl Opener {
 
     /// Returns the portals to visit: those of the description, and those of the disk if they belong to the
     /// same target.
-    fn ways(&self, told: Option<ToldTarget>) -> Vec<Way> {
-        let is_own = told.as_ref().is_none_or(|told| self.url.target.as_ref() == Some(&told.name));
+    fn ways(&self, left: Option<LeftTarget>) -> Vec<Way> {
+        let is_own = left.as_ref().is_none_or(|left| self.url.target.as_ref() == Some(&left.name));
         let own = if is_own { 0..self.portals.len() } else { 0..0 };
         let own = own.map(|portal| {
             let (url, group) = (self.url_at(portal), self.group_of(portal));
             Way { url, portal: Some(portal), group }
         });
         let mut ways: Vec<_> = own.collect();
-        let Some(ToldTarget { name, portals }) = told else { return ways };
+        let Some(LeftTarget { name, portals }) = left else { return ways };
         for portal in portals {
             let is_known = |way: &Way| portal_name(&way.url.portal) == portal_name(&portal);
             if !ways.iter().any(is_known) {
@@ -257,18 +257,18 @@ mod tests {
     #[test]
     fn what_is_told_is_understood() {
         let random = [1, 0xff, 3];
-        let told = Told { initiator: "iqn.2026-01.a:b", random, count: 72, at: None };
-        assert_eq!(Told::parse("iqn.2026-01.a:b 01ff03 72"), Some(told.clone()));
+        let left = LeftSessions { initiator: "iqn.2026-01.a:b", random, count: 72, at: None };
+        assert_eq!(LeftSessions::parse("iqn.2026-01.a:b 01ff03 72"), Some(left.clone()));
         let text = "iqn.2026-01.a:b 01ff03 72 iqn.2026-01.a:disk [fe80::1]:3260 10.0.0.1:860,7";
         let name = IscsiName::parse("iqn.2026-01.a:disk").unwrap();
         let portals = ["[fe80::1]:3260", "10.0.0.1:860,7"];
         let portals = portals.map(|portal| TargetAddress::parse(portal).unwrap()).to_vec();
-        let at = Some(ToldTarget { name, portals });
-        assert_eq!(Told::parse(text), Some(Told { at, ..told }));
+        let at = Some(LeftTarget { name, portals });
+        assert_eq!(LeftSessions::parse(text), Some(LeftSessions { at, ..left }));
         let nonsense = ["", "a 010203", "a 010203 x", "a 01020304 1", "a 010203 1 2", "a 0g0203 1"];
         let no_portal = ["a 010203 1 iqn.2026-01.a:b", "a 010203 1 iqn.2026-01.a:b :3260"];
         for nonsense in nonsense.into_iter().chain(no_portal) {
-            assert_eq!(Told::parse(nonsense), None, "{nonsense}");
+            assert_eq!(LeftSessions::parse(nonsense), None, "{nonsense}");
         }
     }
 }

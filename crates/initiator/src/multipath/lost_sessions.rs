@@ -25,7 +25,7 @@ pub(super) struct LostSessions {
     pub(super) given_up: Vec<Lost>,
     pub(super) settle_next: Instant,
     /// When to check again whether a write waits for them.
-    pub(super) look_at_waiting: Instant,
+    pub(super) check_waiting_at: Instant,
 }
 
 impl LostSessions {
@@ -38,7 +38,7 @@ impl LostSessions {
             unsettled: None,
             given_up: Vec::new(),
             settle_next: Instant::now(),
-            look_at_waiting: Instant::now(),
+            check_waiting_at: Instant::now(),
         }
     }
 
@@ -75,7 +75,7 @@ impl LostSessions {
     /// Returns when to check whether a write waits for what was given up. A check is needed because no report
     /// comes of writes of another disk, or of writes before the last attempt.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let at = self.settle_next.max(self.look_at_waiting);
+        let at = self.settle_next.max(self.check_waiting_at);
         (!self.given_up.is_empty()).then_some(at)
     }
 }

@@ -24,15 +24,15 @@ impl Supervisor {
         // Sessions that were lost later are waited for as long. The last pause is not started.
         let patience = lost.path().unit.session().policy().patience;
         if refuse(paths, &error, patience.saturating_sub(self.max_pause())) {
-            self.note_of(&lost, DiskEvent::RequestsFail { error });
+            self.add_note_of(&lost, DiskEvent::RequestsFail { error });
         }
         self.reopen(lost);
     }
 
     /// Reports the end of an outage, if there is one: a session is about to join.
-    pub(super) fn note_return(&self, paths: &Paths) {
+    pub(super) fn report_outage_end(&self, paths: &Paths) {
         if paths.lock().requests.is_refusing() {
-            self.report().note(DiskEvent::RequestsResume);
+            self.report().add_note(DiskEvent::RequestsResume);
         }
     }
 }

@@ -291,7 +291,7 @@ impl State {
             // If requests wait for memory, the path is not idle: it lacks work only until this request
             // releases its share.
             let is_idle = self.requests.paths().in_flight(path) == 0;
-            self.meter.note_idle(is_idle && !self.requests.has_backlog());
+            self.meter.record_idle(is_idle && !self.requests.has_backlog());
         }
     }
 
@@ -333,7 +333,7 @@ impl Paths {
             end = End::Refused;
         }
         if end == End::SessionLost {
-            self.lose_path(state, path, error);
+            self.remove_lost_path(state, path, error);
         }
         let access = error.refusing_port().or_else(|| error.suspected_port());
         let may_have_executed = error.may_have_executed();

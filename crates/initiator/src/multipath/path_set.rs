@@ -123,7 +123,7 @@ impl PathSet {
     }
 
     /// Removes a path that was lost. Returns whether it was open.
-    pub(super) fn lose(&mut self, id: PathId, error: &Error, unit: &mut Unit) -> bool {
+    pub(super) fn remove_lost(&mut self, id: PathId, error: &Error, unit: &mut Unit) -> bool {
         let Some(carrier) = self.remove(id, unit) else { return false };
         self.gone.losses += 1;
         self.lost.push((carrier, error.clone()));

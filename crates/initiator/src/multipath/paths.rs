@@ -241,7 +241,7 @@ impl Paths {
 
     /// Gives paths to requests that wait, if a path became available without an event: a path falls silent
     /// without one. Returns whether there are requests in flight or waiting.
-    pub(super) fn look_again(&self) -> bool {
+    pub(super) fn serve_waiting(&self) -> bool {
         self.handle_timeout();
         let state = self.lock();
         state.requests.has_queue() || state.requests.paths().has_requests()
@@ -397,18 +397,18 @@ impl Paths {
     }
 
     /// Removes a path that was lost.
-    pub(crate) fn lose(&self, id: PathId, error: &Error) {
-        self.change(|state| self.lose_path(state, id, error));
+    pub(crate) fn remove_lost(&self, id: PathId, error: &Error) {
+        self.change(|state| self.remove_lost_path(state, id, error));
     }
 
     /// Removes a path that was lost. If it was the last one and none can reconnect, requests fail from here
     /// on.
-    pub(super) fn lose_path(&self, guard: &mut StateGuard<'_>, id: PathId, error: &Error) {
+    pub(super) fn remove_lost_path(&self, guard: &mut StateGuard<'_>, id: PathId, error: &Error) {
         let (state, unit) = guard.both();
         if state.end.is_some() {
             return;
         }
-        if state.paths.lose(id, error, unit) {
+        if state.paths.remove_lost(id, error, unit) {
             self.0.report.log(|| tracing::debug!(path = id.0, %error, "a session is lost"));
             state.requests.remove_lost_path(id, now());
             self.0.drained.notify_waiters();

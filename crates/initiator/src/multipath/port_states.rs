@@ -100,7 +100,7 @@ impl Supervisor {
     fn no_port_groups(&self, paths: &Paths, error: &Error) {
         paths.lock().requests.set_follows_access(false);
         set_access(paths, paths.open().into_iter().map(|(id, _)| (id, Access::UNKNOWN)));
-        self.report().note(DiskEvent::NoPortGroups { error: error.clone() });
+        self.report().add_note(DiskEvent::NoPortGroups { error: error.clone() });
     }
 }
 

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::events::disk_event::DiskEvent;
 use crate::multipath::event::Event;
 use crate::multipath::paths::{Paths, now};
-use crate::multipath::portals::{FIRST_LOGINS, Learnt, MAX_PORTALS};
+use crate::multipath::portals::{FIRST_LOGINS, MAX_PORTALS, NewPortals};
 use crate::multipath::reopen::Opener;
 use crate::multipath::supervisor::Supervisor;
 use crate::session::node::Discovered;
@@ -43,7 +43,7 @@ impl Opener {
             match questions.join_next().await {
                 Some(Ok((portal, Ok(answer)))) => {
                     let aliases = self.aliases(Some(portal)).await;
-                    return Ok(self.learn(target, answer, &aliases));
+                    return Ok(self.record_portals(target, answer, &aliases));
                 }
                 Some(Ok((_, Err(error)))) => failure = error,
                 Some(Err(_)) => {}
@@ -52,7 +52,7 @@ impl Opener {
         }
     }
 
-    fn learn(
+    fn record_portals(
         &self,
         target: &IscsiName,
         mut answer: Discovered,
@@ -60,10 +60,10 @@ impl Opener {
     ) -> Vec<TargetAddress> {
         // A target that is listed without an address is at the portal that was asked, which is known.
         answer.targets.retain(|found| !found.addresses.is_empty());
-        let Learnt { new, dropped } = self.portals.learn(target, &answer, aliases);
+        let NewPortals { new, dropped } = self.portals.add_discovered(target, &answer, aliases);
         if dropped > 0 {
             let note = DiskEvent::TooManyPortals { unused: dropped, max: MAX_PORTALS };
-            self.report.note_once(note);
+            self.report.add_note_once(note);
         }
         new
     }
@@ -87,7 +87,7 @@ impl Opener {
 impl Supervisor {
     /// Asks for other portals if the disk does so at all, and a session is lost or the target has not named
     /// any yet.
-    pub(super) fn look_for_portals(&mut self) {
+    pub(super) fn discover_portals(&mut self) {
         let is_unanswered = !self.opener.portals.are_named();
         let is_wanted = self.opener.portals.are_asked_for()
             && (self.topology.reconnecting() > 0 || is_unanswered);
@@ -108,7 +108,7 @@ impl Supervisor {
         match found {
             Ok(new) => {
                 for portal in new {
-                    self.report().note(DiskEvent::PortalFound { portal });
+                    self.report().add_note(DiskEvent::PortalFound { portal });
                 }
                 self.use_all_ports(paths);
             }

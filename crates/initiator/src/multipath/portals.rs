@@ -34,9 +34,9 @@ pub(crate) struct Portals {
     first_logins: Semaphore,
 }
 
-/// Portals learnt from one answer of a target.
+/// New portals that one answer of a target names.
 #[derive(Debug, Default, Eq, PartialEq)]
-pub(crate) struct Learnt {
+pub(crate) struct NewPortals {
     /// New portals.
     pub(crate) new: Vec<TargetAddress>,
     /// Number of further new portals, for which there was no room.
@@ -116,19 +116,19 @@ impl Portals {
     /// Adds the portals that SendTargets names for a target. `aliases` are other names of known portals. An
     /// address that the peer may not name is omitted. For a host name, that is checked when its address is
     /// resolved.
-    pub(crate) fn learn(
+    pub(crate) fn add_discovered(
         &self,
         target: &IscsiName,
         answer: &Discovered,
         aliases: &[TargetAddress],
-    ) -> Learnt {
+    ) -> NewPortals {
         self.are_named.store(true, Ordering::Relaxed);
         let referral = answer.by.map(Referral::record);
         let mut all = self.lock();
         let known: Vec<_> = all.iter().map(|portal| portal.address.clone()).collect();
         let mut seen: HashSet<_> = known.iter().chain(aliases).map(place).collect();
         let named = answer.targets.iter().filter(|found| found.name == *target);
-        let (mut learnt, mut refused) = (Learnt::default(), None);
+        let (mut found, mut refused) = (NewPortals::default(), None);
         for address in named.flat_map(|found| &found.addresses) {
             if !seen.insert(place(address)) {
                 continue;
@@ -137,15 +137,15 @@ impl Portals {
                 refused.get_or_insert((address, why));
             } else if all.len() < MAX_PORTALS {
                 all.push(Portal { address: address.clone(), referral });
-                learnt.new.push(address.clone());
+                found.new.push(address.clone());
             } else {
-                learnt.dropped += 1;
+                found.dropped += 1;
             }
         }
         if let Some((address, (why, advice))) = refused {
             tracing::warn!("the target names the portal {}, {why}; {advice}", portal_name(address));
         }
-        learnt
+        found
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<Portal>> {
@@ -185,8 +185,8 @@ mod tests {
             let answer = format!("TargetName={target}\0TargetAddress={address}\0");
             let targets = decode_send_targets(answer.as_bytes()).unwrap();
             let answer = Discovered { targets, by: None };
-            let learnt = portals.learn(url.target.as_ref().unwrap(), &answer, &[]);
-            assert_eq!(learnt, Learnt::default());
+            let found = portals.add_discovered(url.target.as_ref().unwrap(), &answer, &[]);
+            assert_eq!(found, NewPortals::default());
         }
     }
 
@@ -205,9 +205,9 @@ mod tests {
         let answer = Discovered { targets, by: None };
         let portals = Portals::new(vec![url.portal.clone()], url.all_portals);
         for new in [MAX_PORTALS - 1, 0] {
-            let learnt = portals.learn(url.target.as_ref().unwrap(), &answer, &[]);
-            assert_eq!((learnt.new.len(), portals.len()), (new, MAX_PORTALS));
-            assert_eq!(learnt.dropped, NAMED - (MAX_PORTALS - 1));
+            let found = portals.add_discovered(url.target.as_ref().unwrap(), &answer, &[]);
+            assert_eq!((found.new.len(), portals.len()), (new, MAX_PORTALS));
+            assert_eq!(found.dropped, NAMED - (MAX_PORTALS - 1));
         }
     }
 
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn dsc_05_portals_of_this_host_are_learnt_only_from_it() {
         let target = IscsiName::parse("iqn.2026-01.org.example:disk").unwrap();
-        let learnt_from = |by: &str| {
+        let found_from = |by: &str| {
             let text = format!(
                 "TargetName={target}\0TargetAddress=127.0.0.1:22\0TargetAddress=[fe80::1%eth0]:3260\0\
                  TargetAddress=198.51.100.1:3260,1\0TargetAddress=san.example:3260\0"
@@ -251,12 +251,12 @@ mod tests {
             let targets = decode_send_targets(text.as_bytes()).unwrap();
             let portals = Portals::new(Vec::new(), true);
             let answer = Discovered { targets, by: Some(by.parse().unwrap()) };
-            let Learnt { new, .. } = portals.learn(&target, &answer, &[]);
+            let NewPortals { new, .. } = portals.add_discovered(&target, &answer, &[]);
             assert!((0..new.len()).all(|portal| portals.referral(portal).is_some()));
             new.into_iter().map(|address| address.host).collect::<Vec<_>>()
         };
-        assert_eq!(learnt_from("192.0.2.1"), ["198.51.100.1", "san.example"]);
-        assert_eq!(learnt_from("fe80::2"), ["fe80::1%eth0", "198.51.100.1", "san.example"]);
-        assert_eq!(learnt_from("127.0.0.2").len(), 4);
+        assert_eq!(found_from("192.0.2.1"), ["198.51.100.1", "san.example"]);
+        assert_eq!(found_from("fe80::2"), ["fe80::1%eth0", "198.51.100.1", "san.example"]);
+        assert_eq!(found_from("127.0.0.2").len(), 4);
     }
 }

@@ -24,7 +24,7 @@ impl Meter {
     }
 
     /// Notes whether a path may have been left without work.
-    pub(super) const fn note_idle(&mut self, is_idle: bool) {
+    pub(super) const fn record_idle(&mut self, is_idle: bool) {
         self.was_idle |= is_idle;
     }
 

@@ -19,7 +19,7 @@ impl Supervisor {
     /// left.
     pub(super) fn reopened(&self, paths: &Paths, lost: &Lost, path: &Path) -> bool {
         self.report().with(|status| status.reconnects += 1);
-        self.note_return(paths);
+        self.report_outage_end(paths);
         lost.settle_by(path)
     }
 
@@ -40,7 +40,7 @@ impl Supervisor {
             return self.outlast(paths, lost, why);
         }
         let ((portal, key), error) = (lost.path().place(), why.clone());
-        self.note_of(&lost, DiskEvent::ReconnectFailed { portal, key, error });
+        self.add_note_of(&lost, DiskEvent::ReconnectFailed { portal, key, error });
         self.review.refusal = Some(why.clone());
         if paths.open().is_empty() && self.losses.reconnecting.is_empty() {
             let end = lost.why().clone();
@@ -77,7 +77,7 @@ impl Supervisor {
         }
         let why = result.err().unwrap_or_else(|| lost.why().clone());
         if self.losses.unsettled.is_none() {
-            self.note_of(&lost, DiskEvent::WritesInDoubt { key, error: why.clone() });
+            self.add_note_of(&lost, DiskEvent::WritesInDoubt { key, error: why.clone() });
         }
         self.losses.unsettled = Some(why);
         self.losses.given_up.push(lost);
@@ -85,8 +85,8 @@ impl Supervisor {
     }
 
     /// Notes an event of a lost session, within its span.
-    pub(super) fn note_of(&self, lost: &Lost, note: DiskEvent) {
-        span_of(lost.path()).in_scope(|| self.report().note(note));
+    pub(super) fn add_note_of(&self, lost: &Lost, note: DiskEvent) {
+        span_of(lost.path()).in_scope(|| self.report().add_note(note));
     }
 
     /// Returns the pause between two attempts to settle what was given up.
@@ -96,7 +96,7 @@ impl Supervisor {
 
     /// Returns whether a write waits for what was given up. If none does, the next check is a pause later.
     pub(super) fn is_waited_for(&mut self) -> bool {
-        self.losses.look_at_waiting = Instant::now() + self.max_pause();
+        self.losses.check_waiting_at = Instant::now() + self.max_pause();
         self.losses.given_up.iter().any(|lost| lost.path().unit.session().is_waited_for())
     }
 
@@ -135,15 +135,15 @@ impl Supervisor {
 
     pub(super) fn take_lost(&mut self, paths: &Paths) {
         for (path, why) in paths.take_lost() {
-            self.lose(path, why);
+            self.on_session_lost(path, why);
         }
     }
 
     /// Handles the loss of a session: it should reconnect.
-    pub(super) fn lose(&mut self, path: Path, why: Error) {
+    pub(super) fn on_session_lost(&mut self, path: Path, why: Error) {
         let span = span_of(&path);
         let ((portal, key), cause) = (path.place(), Some(why.clone()));
-        span.in_scope(|| self.report().note(DiskEvent::PathDown { portal, key, cause }));
+        span.in_scope(|| self.report().add_note(DiskEvent::PathDown { portal, key, cause }));
         self.reopen(Lost::new(path, why));
     }
 

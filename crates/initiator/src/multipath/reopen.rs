@@ -139,7 +139,7 @@ impl Opener {
             Ok(capacity) => {
                 check_block_size(&known.capacity, &capacity)
                     .map_err(|why| path.unit.error_of(why))?;
-                path.unit.state().learn_size(question, &capacity);
+                path.unit.state().on_size(question, &capacity);
             }
             // The capacity is asked before anything is sent there, once the port serves the unit.
             Err(error) if known.target_port_group_support.is_supported() => {
@@ -227,10 +227,10 @@ impl Opener {
             self.groups().insert(portal, group);
         }
         if let Some(note) = session.path_note() {
-            self.report.note_once(note);
+            self.report.add_note_once(note);
         }
         if let Some(note) = session.redirection_note() {
-            self.report.note_logged(note);
+            self.report.add_logged_note(note);
         }
         if let Some(address) = session.moved_to() {
             self.moved().insert(portal, address);
@@ -292,7 +292,7 @@ impl Opener {
             };
             reconnect.end_try(now());
             if let Step::Try(_) = reconnect.step() {
-                wait.say(cause(Some(why_not.clone())));
+                wait.set_cause(cause(Some(why_not.clone())));
             }
         }
     }
@@ -469,7 +469,7 @@ impl Opener {
         if !expected.name.is_reported() {
             check_size(state.known().size(), profile.capacity.bytes())?;
         }
-        state.learn_size(question, &profile.capacity);
+        state.on_size(question, &profile.capacity);
         state.merge(unit.state());
         Ok(Path::new(session.adopt_unit(old.lun(), state), portal))
     }

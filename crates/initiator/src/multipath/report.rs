@@ -23,14 +23,14 @@ const LONG: Duration = Duration::from_secs(10);
 /// State of the reports that the paths and the handles of a disk share.
 #[derive(Debug)]
 pub(crate) struct Report {
-    told: Mutex<Told>,
+    published: Mutex<Published>,
     /// Event log for subscribers, once the disk is open.
     events: OnceLock<Arc<EventLog>>,
     span: Span,
 }
 
 #[derive(Debug, Default)]
-struct Told {
+struct Published {
     /// Status without the waits.
     status: DiskStatus,
     waits: Vec<WaitEntry>,
@@ -63,7 +63,7 @@ pub(crate) struct Wait {
 impl Report {
     /// Creates the report of the disk that the span names.
     pub(crate) fn within(span: Span) -> Self {
-        Self { told: Mutex::default(), events: OnceLock::new(), span }
+        Self { published: Mutex::default(), events: OnceLock::new(), span }
     }
 
     /// Publishes events to subscribers from here on: the disk is open.
@@ -84,11 +84,11 @@ impl Report {
     }
 
     pub(crate) fn get(&self) -> DiskStatus {
-        let told = self.lock();
-        let mut status = told.status.clone();
+        let published = self.lock();
+        let mut status = published.status.clone();
         // Many requests may wait for the same cause; the first one has waited longest.
-        for (at, wait) in told.waits.iter().enumerate() {
-            if !told.waits.iter().take(at).any(|before| before.text == wait.text) {
+        for (at, wait) in published.waits.iter().enumerate() {
+            if !published.waits.iter().take(at).any(|before| before.text == wait.text) {
                 status.waits.push(wait.waiting());
             }
         }
@@ -102,8 +102,8 @@ impl Report {
 
     /// Returns the lost sessions that are being reconnected.
     pub(crate) fn reconnecting(&self) -> Vec<PathStatus> {
-        let told = self.lock();
-        told.waits.iter().filter_map(WaitEntry::reconnecting).collect()
+        let published = self.lock();
+        published.waits.iter().filter_map(WaitEntry::reconnecting).collect()
     }
 
     /// Changes the status.
@@ -112,7 +112,7 @@ impl Report {
     }
 
     /// Sets the status of a disk that has one session and keeps to it.
-    pub(crate) fn settle_for_one(&self, reason: SessionsReason) {
+    pub(crate) fn set_one_session(&self, reason: SessionsReason) {
         self.with(|status| {
             (status.sessions, status.peak, status.wanted) = (1, 1, 1);
             status.reason = reason;
@@ -121,31 +121,34 @@ impl Report {
 
     /// Notes that no session was opened at a portal.
     pub(crate) fn pass_over(&self, portal: &TargetAddress, error: Option<&Error>) {
-        self.note(DiskEvent::PortalPassedOver { portal: portal.clone(), error: error.cloned() });
+        self.add_note(DiskEvent::PortalPassedOver {
+            portal: portal.clone(),
+            error: error.cloned(),
+        });
     }
 
     /// Replaces an old note by a new one.
-    pub(super) fn note_instead(&self, old: Option<&str>, note: DiskEvent) {
+    pub(super) fn replace_note(&self, old: Option<&str>, note: DiskEvent) {
         self.with(|status| status.notes.retain(|noted| Some(&*noted.to_string()) != old));
-        self.note(note);
+        self.add_note(note);
     }
 
     /// Notes a problem once, even if many sessions have it.
-    pub(crate) fn note_once(&self, note: DiskEvent) {
+    pub(crate) fn add_note_once(&self, note: DiskEvent) {
         let text = note.to_string();
         if !self.lock().status.notes.iter().any(|noted| noted.to_string() == text) {
-            self.note(note);
+            self.add_note(note);
         }
     }
 
     /// Publishes a problem that does not stop the disk, logs it, and keeps it in the status.
-    pub(crate) fn note(&self, note: DiskEvent) {
+    pub(crate) fn add_note(&self, note: DiskEvent) {
         self.log(|| tracing::warn!("{note}"));
-        self.note_logged(note);
+        self.add_logged_note(note);
     }
 
     /// Publishes a problem that is already logged, and keeps it in the status.
-    pub(crate) fn note_logged(&self, note: DiskEvent) {
+    pub(crate) fn add_logged_note(&self, note: DiskEvent) {
         let text = note.to_string();
         self.with(|status| {
             status.notes.retain(|noted| noted.to_string() != text);
@@ -167,17 +170,17 @@ impl Report {
     /// Reports a wait of up to `limit`, if there is one, until the result is dropped.
     pub(super) fn wait(self: &Arc<Self>, cause: WaitCause, limit: Option<Duration>) -> Wait {
         let (text, since) = (cause.to_string(), Instant::now());
-        let mut told = self.lock();
-        let id = told.next;
-        told.next += 1;
+        let mut published = self.lock();
+        let id = published.next;
+        published.next += 1;
         let (next_try, next_note, note) = (None, LONG, None);
         let entry = WaitEntry { id, since, limit, cause, text, next_try, next_note, note };
-        told.waits.push(entry);
+        published.waits.push(entry);
         Wait { report: Arc::clone(self), id }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Published> {
+        self.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -189,30 +192,30 @@ impl Default for Report {
 
 impl Wait {
     /// Sets the cause of the wait, which goes on. A long wait gets a note.
-    pub(super) fn say(&self, cause: WaitCause) {
+    pub(super) fn set_cause(&self, cause: WaitCause) {
         let text = cause.to_string();
-        let mut told = self.report.lock();
-        let Told { status, waits, .. } = &mut *told;
+        let mut published = self.report.lock();
+        let Published { status, waits, .. } = &mut *published;
         // Of many requests that wait for the same cause, only the first one makes notes.
-        let is_told = waits.iter().any(|wait| wait.id < self.id && wait.text == text);
+        let is_published = waits.iter().any(|wait| wait.id < self.id && wait.text == text);
         let Some(wait) = waits.iter_mut().find(|wait| wait.id == self.id) else { return };
         (wait.cause, wait.text) = (cause, text);
         let elapsed = wait.since.elapsed();
-        if is_told || elapsed < wait.next_note {
+        if is_published || elapsed < wait.next_note {
             return;
         }
         wait.next_note = elapsed * 2;
         let waiting = wait.waiting();
         let old = wait.note.replace(waiting.to_string());
         status.notes.retain(|note| Some(note.to_string()) != old);
-        drop(told);
-        self.report.note(DiskEvent::Waiting(waiting));
+        drop(published);
+        self.report.add_note(DiskEvent::Waiting(waiting));
     }
 
     /// Sets when the next try to reconnect is due; `None` while one is in progress.
     pub(super) fn set_next_try(&self, at: Option<Instant>) {
-        let mut told = self.report.lock();
-        if let Some(wait) = told.waits.iter_mut().find(|wait| wait.id == self.id) {
+        let mut published = self.report.lock();
+        if let Some(wait) = published.waits.iter_mut().find(|wait| wait.id == self.id) {
             wait.next_try = at;
         }
     }
@@ -220,18 +223,18 @@ impl Wait {
 
 impl Drop for Wait {
     fn drop(&mut self) {
-        let mut told = self.report.lock();
-        let Some(at) = told.waits.iter().position(|wait| wait.id == self.id) else { return };
-        let mut wait = told.waits.remove(at);
+        let mut published = self.report.lock();
+        let Some(at) = published.waits.iter().position(|wait| wait.id == self.id) else { return };
+        let mut wait = published.waits.remove(at);
         if wait.note.is_none() {
             return;
         }
         // Another wait with the same cause takes over the note.
-        if let Some(other) = told.waits.iter_mut().find(|other| other.text == wait.text) {
+        if let Some(other) = published.waits.iter_mut().find(|other| other.text == wait.text) {
             (other.note, other.next_note) = (wait.note.take(), wait.next_note);
             return;
         }
-        drop(told);
+        drop(published);
         self.report.publish(&DiskEvent::WaitOver(wait.waiting()));
     }
 }
@@ -289,7 +292,7 @@ mod tests {
         {
             let begun = report.lock().waits[0].since;
             advance(begun + Duration::from_secs(seconds) - Instant::now()).await;
-            waits.iter().for_each(|wait| wait.say(busy()));
+            waits.iter().for_each(|wait| wait.set_cause(busy()));
             let text = |seconds| format!("the unit answers BUSY ({seconds} s so far, up to 60 s)");
             let waits = report.get().waits;
             let shown: Vec<_> = waits.iter().map(Waiting::to_string).collect();

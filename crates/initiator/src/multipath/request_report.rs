@@ -48,7 +48,7 @@ impl RequestReport {
         }
         let cause = WaitCause::UnitRefuses { error };
         match &self.held {
-            Some((wait, held_limit)) if *held_limit == limit => wait.say(cause),
+            Some((wait, held_limit)) if *held_limit == limit => wait.set_cause(cause),
             Some(_) | None => self.held = Some((self.report.wait(cause, Some(limit)), limit)),
         }
     }
@@ -58,11 +58,11 @@ impl RequestReport {
         let (command, blocks) = (self.command, self.blocks.clone());
         if sessions == 1 {
             let (blocks, error) = (blocks.clone(), error.clone());
-            self.report.note(DiskEvent::EndsSessions { command, blocks, sessions, error });
+            self.report.add_note(DiskEvent::EndsSessions { command, blocks, sessions, error });
         }
         let cause = WaitCause::EndsSessions { command, blocks, sessions, error };
         match &self.suspicion {
-            Some(wait) => wait.say(cause),
+            Some(wait) => wait.set_cause(cause),
             None => self.suspicion = Some(self.report.wait(cause, None)),
         }
     }

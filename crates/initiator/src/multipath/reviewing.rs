@@ -20,7 +20,7 @@ impl Supervisor {
         let review = &mut self.review;
         review.moves = progress.moved != review.moved;
         if !review.moves {
-            if review.pace.rested(paths.look_again()) {
+            if review.pace.rested(paths.serve_waiting()) {
                 paths.leave_unattended();
             }
             return Count::Stay;
@@ -89,7 +89,7 @@ impl Supervisor {
         for (_, path) in paths.open() {
             let session = path.unit.session();
             if session.of_plan(|plan| plan.congestion_control.value.is_none()).unwrap_or_default() {
-                session.hear_of_loss(loss);
+                session.on_link_loss(loss);
             }
         }
     }

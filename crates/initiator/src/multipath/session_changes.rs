@@ -25,7 +25,7 @@ impl Supervisor {
         for (id, error) in &not_served {
             if let Some((_, path)) = paths.open().iter().find(|(there, _)| there == id) {
                 let ((portal, key), error) = (path.place(), error.clone());
-                self.report().note(DiskEvent::PathUnserved { portal, key, error });
+                self.report().add_note(DiskEvent::PathUnserved { portal, key, error });
             }
             self.review.refusal = Some(error.clone());
         }
@@ -122,7 +122,7 @@ impl Supervisor {
             }
             Why::Count | Why::Flush => {
                 let note = DiskEvent::SessionNotOpened { portal: None, error: error.clone() };
-                self.report().note(note);
+                self.report().add_note(note);
                 if !may_pass(error) {
                     let coming = self.topology.reconnecting() + self.topology.opening();
                     let why = format!("no further session can be opened: {error}");
@@ -133,7 +133,7 @@ impl Supervisor {
             Why::Spare => {
                 let portal = open.portals.first().map_or(0, |portal| portal.0);
                 let (portal, error) = (self.opener.portals.get(portal), error.clone());
-                self.report().note(DiskEvent::SessionNotOpened { portal, error });
+                self.report().add_note(DiskEvent::SessionNotOpened { portal, error });
             }
             Why::Need | Why::Standby | Why::Spread | Why::Better => {
                 tracing::debug!(reason = ?open.why, portals = ?open.portals, %error, "a session was not opened");

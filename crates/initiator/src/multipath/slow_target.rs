@@ -57,7 +57,7 @@ async fn watch(session: Session, report: Arc<Report>) -> Error {
                 let event = DiskEvent::Notice { key: session.key(), notice };
                 if is_busy {
                     let old = noted.replace(event.to_string());
-                    report.note_instead(old.as_deref(), event);
+                    report.replace_note(old.as_deref(), event);
                 } else {
                     report.publish(&event);
                 }

@@ -24,7 +24,7 @@ use crate::events::disk_event::DiskEvent;
 use crate::events::disk_events::{DiskEvents, EventLog};
 use crate::multipath::disk_status::SessionsReason;
 use crate::multipath::event::{Event, NotOpened};
-use crate::multipath::idle_poll::{hear_of_changes, is_quiet, next_commands};
+use crate::multipath::idle_poll::{is_quiet, next_commands, poll_changes};
 use crate::multipath::lost_sessions::LostSessions;
 use crate::multipath::path::Path;
 use crate::multipath::paths::{Paths, WeakPaths, now};
@@ -114,7 +114,11 @@ impl Supervisor {
     ///
     /// # Errors
     /// A session leads to another unit.
-    pub(crate) async fn settle(&mut self, paths: &Paths, limit: Duration) -> Result<(), Error> {
+    pub(crate) async fn wait_for_opening(
+        &mut self,
+        paths: &Paths,
+        limit: Duration,
+    ) -> Result<(), Error> {
         let deadline = Instant::now() + limit;
         while self.topology.opening() > 0
             && let Ok(Some(event)) = timeout_at(deadline, self.tasks.events.join_next()).await
@@ -148,7 +152,7 @@ impl Supervisor {
                 () = sleep_until_some(wakes) => {}
                 Some(end) = self.tasks.ends.join_next() => {
                     if let (Ok((id, error)), Some(paths)) = (end, self.paths.upgrade()) {
-                        paths.lose(id, &error);
+                        paths.remove_lost(id, &error);
                     }
                 }
                 Some(event) = self.tasks.events.join_next() => {
@@ -172,7 +176,7 @@ impl Supervisor {
             self.watch_access(&paths);
             let count = self.review(&paths).await;
             self.follow_topology(&paths, count);
-            self.look_for_portals();
+            self.discover_portals();
             self.poll(&paths);
             self.report_count(&paths);
         }
@@ -227,7 +231,7 @@ impl Supervisor {
 
     pub(super) fn join(&mut self, paths: &Paths, path: Path) {
         if let Some(bytes) = paths.limit_of_slow_target() {
-            path.unit.session().hear_of_slow_target(bytes);
+            path.unit.session().on_slow_target(bytes);
         }
         let id = paths.add(path.clone(), self.room(&path));
         self.watch(id, &path);
@@ -239,12 +243,12 @@ impl Supervisor {
     /// Polls the unit of an idle disk for changes, if that is due.
     fn poll(&mut self, paths: &Paths) {
         let is_due = self.polls.poll_timeout().is_some_and(|at| at <= now());
-        if !is_due || !self.polls.look(next_commands(paths), is_quiet(paths), now()) {
+        if !is_due || !self.polls.check_due(next_commands(paths), is_quiet(paths), now()) {
             return;
         }
         if let Some((_, path)) = paths.in_use().into_iter().next() {
             self.polls.begin();
-            self.tasks.poll = Some(self.start(hear_of_changes(path.unit.clone()), Event::Polled));
+            self.tasks.poll = Some(self.start(poll_changes(path.unit.clone()), Event::Polled));
         }
     }
 

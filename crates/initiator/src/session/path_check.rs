@@ -86,7 +86,7 @@ impl Node {
             let check = self.try_full(&full, trial, url).await?;
             if let PathCheck::Swallows(limit) = check {
                 tracing::info!("{}", limit.explain(&full.address.to_string()));
-                self.segment_limits().learn(full.address.ip(), limit);
+                self.segment_limits().set_limit(full.address.ip(), limit);
             } else {
                 // The result of the logout changes nothing.
                 drop(full.session.logout().await);

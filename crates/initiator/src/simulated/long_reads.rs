@@ -48,7 +48,7 @@ async fn a_long_data_segment_takes_few_turns() {
 async fn the_beginning_of_a_long_segment_is_read_while_the_rest_comes() {
     let round_trip = Duration::from_micros(100);
     let rig = Rig::at(round_trip / 2, 100_000_000).await;
-    learn_round_trip(&rig.network, &rig.disk, round_trip).await;
+    measure_round_trip(&rig.network, &rig.disk, round_trip).await;
     let begun = rig.wire(|wire| wire.reads);
     let mut read = pin!(rig.disk.read_at(0, LEN));
     let (mut most, mut reads) = (0, 0);

@@ -10,7 +10,7 @@ async fn longest_write(round_trip: Duration, slice: usize) -> usize {
     let mut config = TargetConfig::new(TARGET, RamDisk::new(512, 8192));
     config.keys.max_recv_data_segment_length = Some(1 << 20);
     let (network, disk) = disk_of(config, Properties::default()).await;
-    learn_round_trip(&network, &disk, round_trip).await;
+    measure_round_trip(&network, &disk, round_trip).await;
     let data: Vec<u8> = (0..1_u32 << 18).flat_map(u32::to_le_bytes).collect();
     let slices: Vec<_> = data.chunks(slice).map(Bytes::copy_from_slice).collect();
     disk.write_at(0, slices).await.unwrap();

@@ -42,7 +42,7 @@ impl PathModel {
         self.to_initiator.carries(count, self.segment, now)
     }
 
-    pub(super) fn tell(&self, info: &mut TcpInfo, now: Instant) {
+    pub(super) fn fill_info(&self, info: &mut TcpInfo, now: Instant) {
         let (out, back) = (&self.to_target, &self.to_initiator);
         info.timestamps = Some(true);
         info.send_mss = u32::try_from(self.segment).ok();

@@ -125,7 +125,7 @@ async fn a_request_counts_while_its_command_is_in_flight_and_no_longer() {
     cancelled.shutdown().await;
     assert_eq!(rig.in_flight(), (8, 8 * LEN as u64));
     let first = rig.paths.open()[0].0;
-    rig.paths.lose(first, &Error::closed());
+    rig.paths.remove_lost(first, &Error::closed());
     assert_eq!(rig.in_flight(), (8, 8 * LEN as u64));
     while let Some(ended) = kept.join_next().await {
         ended.unwrap().unwrap();
@@ -176,7 +176,7 @@ async fn a_retry_counts_when_its_path_is_gone() {
         sleep(Duration::from_millis(10)).await;
     }
     let busy = rig.paths.open()[0].0;
-    rig.paths.lose(busy, &Error::closed());
+    rig.paths.remove_lost(busy, &Error::closed());
     reading.await.unwrap().unwrap();
     assert_eq!(rig.paths.retries(), 8);
 }
@@ -321,7 +321,7 @@ async fn who_waits_for_a_path_takes_no_place_on_it() {
     let confirming = tokio::spawn(async move { confirm(&paths).await });
     sleep(ROUND_TRIP).await;
     rig.network.portals[0].cut();
-    rig.paths.lose(lost, &Error::closed());
+    rig.paths.remove_lost(lost, &Error::closed());
     sleep(LONG).await;
     assert!(!confirming.is_finished());
     let second = rig.paths.add(second, ROOM);

@@ -44,7 +44,7 @@ impl SegmentLimits {
     }
 
     /// Sets the limit of segments on the way to an address.
-    pub(crate) fn learn(&self, address: IpAddr, limit: SegmentLimit) {
+    pub(crate) fn set_limit(&self, address: IpAddr, limit: SegmentLimit) {
         self.lock().entry(address).or_default().limit = Some(limit);
     }
 
@@ -118,7 +118,7 @@ mod tests {
     fn a_limit_is_of_one_address() {
         let limits = SegmentLimits::default();
         let limit = SegmentLimit::new(1200, 1500, None);
-        limits.learn(address(1, 3260).ip(), limit);
+        limits.set_limit(address(1, 3260).ip(), limit);
         assert_eq!(limits.get(address(1, 3261).ip()), Some(limit));
         assert_eq!(limits.get(address(2, 3260).ip()), None);
     }

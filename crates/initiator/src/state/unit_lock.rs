@@ -99,9 +99,9 @@ impl UnitLock {
     }
 
     /// Begins a command of this path.
-    pub(crate) fn begin(&self, path: PathId) -> Begun {
+    pub(crate) fn begin_command(&self, path: PathId) -> Begun {
         // This changes nothing of which there are copies.
-        self.lock().locked.unit.begin(path)
+        self.lock().locked.unit.begin_command(path)
     }
 
     /// Removes a path whose session has ended. The unit forgets it when it is locked next.
@@ -328,11 +328,11 @@ mod tests {
     #[test]
     fn the_copies_are_those_of_the_last_change() {
         let lock = UnitLock::default();
-        let begun = lock.lock().begin(Unit::FIRST_PATH);
+        let begun = lock.lock().begin_command(Unit::FIRST_PATH);
         assert!(lock.is_calm_since(&begun) && !lock.may_need_revalidation());
         lock.lock().identity.on_known(KnownUnit { is_removable: false, capacity: 4096 });
         assert_eq!(lock.size(), 4096);
-        let begun = lock.lock().begin(Unit::FIRST_PATH);
+        let begun = lock.lock().begin_command(Unit::FIRST_PATH);
         {
             let mut unit = lock.lock();
             unit.identity.add_reason(Unit::FIRST_PATH);
@@ -353,7 +353,7 @@ mod tests {
     fn a_path_may_leave_under_the_lock() {
         let lock = Arc::default();
         let beside = Guarded::new(&lock, 7);
-        lock.begin(Unit::FIRST_PATH);
+        lock.begin_command(Unit::FIRST_PATH);
         let guard = beside.lock();
         lock.leave(Unit::FIRST_PATH);
         assert!(*guard == 7 && !guard.unit().is_idle(Unit::FIRST_PATH));

@@ -130,7 +130,7 @@ impl UnitState {
     }
 
     /// Handles the capacity that a recognized unit has reported.
-    pub(crate) fn learn_size(&self, question: SizeQuestion, found: &Capacity) {
+    pub(crate) fn on_size(&self, question: SizeQuestion, found: &Capacity) {
         let resized = self.lock().identity.on_size(question, found.bytes());
         if let Some(resized) = resized {
             self.report_resized(resized);
@@ -290,7 +290,7 @@ impl Listener {
     /// Begins the command, which is handed to the session at this moment. Commands of one unit must be sent
     /// in the order in which they begin.
     pub(crate) fn begin(&mut self) {
-        self.begun = Some(self.unit.known.begin(self.unit.path));
+        self.begun = Some(self.unit.known.begin_command(self.unit.path));
     }
 
     /// Removes a command that was taken back before it was sent: the unit never received it.
@@ -407,7 +407,7 @@ impl Listener {
         };
         let (number, synchronizes_cache) = (begun.number, terms.synchronizes_cache);
         let command = CommandFacts { number, synchronizes_cache, is_preempted };
-        let effects = known.end(path, command, end);
+        let effects = known.end_command(path, command, end);
         let is_good = result.as_ref().is_ok_and(Completion::is_success);
         let is_open = terms.is_for_known_unit
             && (terms.wants_proof || known.identity.needs_revalidation(path));

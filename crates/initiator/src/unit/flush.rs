@@ -128,7 +128,7 @@ async fn run(
                 questions.witness = choose_witness();
                 flushing.on_witness(questions.witness.as_ref().map(|it| it.state.path()));
             }
-            Step::Hear(path, number) => {
+            Step::AwaitCommands(path, number) => {
                 let state = Arc::clone(&questions.unit_of(path).state);
                 let heard = by(flushing.poll_timeout(), state.ended_before(number)).await;
                 given_up = heard.is_none().then_some(state);

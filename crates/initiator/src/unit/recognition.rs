@@ -59,7 +59,7 @@ impl LogicalUnit {
             let step = proof.poll(state.path(), &state.lock(), Instant::now().into_std());
             match step {
                 ProofStep::Revalidate => self.recognized().await?,
-                ProofStep::Hear(number) => {
+                ProofStep::AwaitCommands(number) => {
                     let until = proof.poll_timeout().map(Instant::from_std);
                     by(until, state.ended_before(number)).await;
                 }

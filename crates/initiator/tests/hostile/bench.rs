@@ -73,7 +73,7 @@ fn count_panics() {
 /// Why a row fails.
 enum Flaw {
     /// A lie was not told, so the row proves nothing.
-    Untold(String),
+    NotExecuted(String),
     /// The result of the lie is wrong.
     Wrong(String),
 }
@@ -88,10 +88,10 @@ impl From<String> for Flaw {
 /// the first result counts.
 async fn judge_patiently(row: &Row) -> Result<String, String> {
     let mut verdict = judge(row, SOON[0]).await;
-    if matches!(verdict, Err(Flaw::Untold(_))) && row.limits.is_some() {
+    if matches!(verdict, Err(Flaw::NotExecuted(_))) && row.limits.is_some() {
         verdict = judge(row, SOON[1]).await;
     }
-    verdict.map_err(|(Flaw::Untold(why) | Flaw::Wrong(why))| why)
+    verdict.map_err(|(Flaw::NotExecuted(why) | Flaw::Wrong(why))| why)
 }
 
 /// Runs a row once. Returns the sentence of its error, or what is wrong with it.
@@ -108,7 +108,7 @@ async fn judge(row: &Row, soon: Duration) -> Result<String, Flaw> {
     let sentences: Vec<_> = outcome.errors.iter().map(sentence).collect::<Result<_, _>>()?;
     let untold = liar.untold();
     if !untold.is_empty() || (row.lies.is_empty() && !row.by_configuration) {
-        return Err(Flaw::Untold(format!("a lie was not told: {untold:?}; {sentences:?}")));
+        return Err(Flaw::NotExecuted(format!("a lie was not told: {untold:?}; {sentences:?}")));
     }
     if row.lies.is_empty() && !liar.violations().is_empty() {
         return Err(format!("against the standard: {:?}", liar.violations()).into());
@@ -186,13 +186,14 @@ fn sentence(error: &Error) -> Result<String, String> {
 #[tokio::test]
 async fn wrong_data_counts_at_the_first_time() {
     let told = AtomicU32::new(0);
-    let row = Row::new(Job::Read, "another byte, once").says(Opcode::DataIn, 0, move |pdu, _| {
-        if told.fetch_add(1, Ordering::Relaxed) == 0 {
-            let mut data = pdu.data.to_vec();
-            data[0] ^= 1;
-            pdu.data = data.into();
-        }
-    });
+    let row =
+        Row::new(Job::Read, "another byte, once").on_send(Opcode::DataIn, 0, move |pdu, _| {
+            if told.fetch_add(1, Ordering::Relaxed) == 0 {
+                let mut data = pdu.data.to_vec();
+                data[0] ^= 1;
+                pdu.data = data.into();
+            }
+        });
     let verdict = judge_patiently(&row.impatient()).await;
     assert!(verdict.is_err_and(|why| why.contains("wrong bytes")));
 }
@@ -200,8 +201,8 @@ async fn wrong_data_counts_at_the_first_time() {
 #[tokio::test]
 async fn each_lie_of_a_row_has_to_be_told() {
     let row = Row::new(Job::Read, "two lies, one of which nobody hears")
-        .says(Opcode::DataIn, 0, |_, _| {})
-        .says(Opcode::LogoutResponse, 7, |_, _| {});
+        .on_send(Opcode::DataIn, 0, |_, _| {})
+        .on_send(Opcode::LogoutResponse, 7, |_, _| {});
     let verdict = judge_patiently(&row).await;
     assert!(verdict.is_err_and(|why| why.contains("a lie was not told")));
 }

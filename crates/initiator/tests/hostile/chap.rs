@@ -62,13 +62,13 @@ pub(crate) fn rows() -> Vec<Row> {
             })
             .ends(Fault::Caller, &["could not prove"]),
         mutual("the end of the stage before the proof")
-            .says(Opcode::LoginResponse, 1, |pdu, _| pdu.header[1] |= FINAL | 1)
+            .on_send(Opcode::LoginResponse, 1, |pdu, _| pdu.header[1] |= FINAL | 1)
             .ends(Fault::Target, &["transition"]),
         mutual("no proof, and the end of the stage")
-            .says(Opcode::LoginResponse, 2, |pdu, _| pdu.data = Bytes::new())
+            .on_send(Opcode::LoginResponse, 2, |pdu, _| pdu.data = Bytes::new())
             .ends(Fault::Target, &["before the authentication was complete"]),
         mutual("a challenge again behind the proof")
-            .says(Opcode::LoginResponse, 2, |pdu, _| {
+            .on_send(Opcode::LoginResponse, 2, |pdu, _| {
                 pdu.data = [&pdu.data[..], b"CHAP_C=0x1234\0"].concat().into();
             })
             .ends(Fault::Target, &["CHAP_C"]),

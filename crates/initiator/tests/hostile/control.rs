@@ -16,12 +16,12 @@ pub(crate) fn rows() -> Vec<Row> {
 
 /// Returns a lie in the answer to a ping.
 fn pong(name: &'static str, act: impl LieFn) -> Row {
-    Row::new(Job::Ping, name).says(PONG, 0, act)
+    Row::new(Job::Ping, name).on_send(PONG, 0, act)
 }
 
 /// Returns a row with a PDU before the response to a write whose data has arrived at the target.
 fn before(name: &'static str, say: fn() -> Template) -> Row {
-    Row::new(Job::Write, name).says(Opcode::ScsiResponse, 0, move |_, line| line.first(say()))
+    Row::new(Job::Write, name).on_send(Opcode::ScsiResponse, 0, move |_, line| line.first(say()))
 }
 
 fn pongs() -> Vec<Row> {
@@ -39,7 +39,7 @@ fn pongs() -> Vec<Row> {
             pdu.set_u32(24, pdu.stat_sn() + 5);
         })
         .ends(Fault::Target, &["StatSN"]),
-        pong("no answer", |_, line| line.lose())
+        pong("no answer", |_, line| line.drop_pdu())
             .limits(|timeouts, soon| timeouts.with_nop_response(soon))
             .fails_or_ends(&[]),
     ]
@@ -82,7 +82,7 @@ fn events() -> Vec<Row> {
 
 fn rejects() -> Vec<Row> {
     let reject = |name, reason| {
-        Row::new(Job::Write, name).hears(Opcode::ScsiCommand, 0, move |pdu, line| {
+        Row::new(Job::Write, name).on_receive(Opcode::ScsiCommand, 0, move |pdu, line| {
             line.answer(pdu, pdus::reject(pdu).response(reason));
         })
     };
@@ -104,10 +104,10 @@ fn rejects() -> Vec<Row> {
             pdus::reject(&Pdu::new(Opcode::R2t)).response(4)
         }),
         Row::new(Job::Write, "a refusal of write data")
-            .hears(Opcode::DataOut, 0, |pdu, line| {
+            .on_receive(Opcode::DataOut, 0, |pdu, line| {
                 let reject = pdus::reject(pdu).response(0x04);
                 line.inject(reject);
-                line.lose();
+                line.drop_pdu();
             })
             .limits(|timeouts, soon| timeouts.with_command(Some(soon))),
     ]
@@ -129,8 +129,8 @@ fn strays() -> Vec<Row> {
             .ends(Fault::Target, &["opcode 0x3a"]),
         before("the I bit in a PDU of the target's", || pdus::nop_in().byte(0, 0x60)),
         Row::new(Job::Write, "random bytes")
-            .says(Opcode::ScsiResponse, 0, |_, line| {
-                line.lose();
+            .on_send(Opcode::ScsiResponse, 0, |_, line| {
+                line.drop_pdu();
                 line.then_bytes(&[0x5c; 4096]);
             })
             .ends(Fault::Target, &["does not speak iSCSI"]),

@@ -9,7 +9,7 @@ use crate::row::{Job, LieFn, Row};
 const HEADER: &[&str] = &["comes damaged", "header digest"];
 
 fn lie(job: Job, name: &'static str, opcode: Opcode, first: u32, act: impl LieFn) -> Row {
-    Row::new(job, name).digests().says(opcode, first, act)
+    Row::new(job, name).digests().on_send(opcode, first, act)
 }
 
 pub(crate) fn rows() -> Vec<Row> {
@@ -40,16 +40,16 @@ pub(crate) fn rows() -> Vec<Row> {
             .ends(Fault::Network, HEADER),
         Row::new(Job::Open, "no digests although they were agreed on")
             .digests()
-            .always_says(DataIn, |_, line| line.reframe(Framing::PLAIN))
+            .always_on_send(DataIn, |_, line| line.reframe(Framing::PLAIN))
             .ends(Fault::Network, HEADER),
         Row::new(Job::Open, "digests although they were not agreed on")
-            .always_says(DataIn, |_, line| {
+            .always_on_send(DataIn, |_, line| {
                 line.reframe(Framing { header_digest: true, data_digest: true });
             })
             .impatient()
             .fails_or_ends(&[]),
         lie(Job::Read, "every data digest", DataIn, 0, |_, line| line.damage_end())
-            .always_says(DataIn, |_, line| line.damage_end())
+            .always_on_send(DataIn, |_, line| line.damage_end())
             .fails_or_ends(&["digest"]),
     ]
 }

@@ -12,7 +12,7 @@ const RESPONSE: Opcode = Opcode::TextResponse;
 
 /// Returns a row whose list is this text.
 fn text(name: &'static str, text: &'static [u8]) -> Row {
-    discover(name).says(RESPONSE, 0, move |pdu, _| pdu.data = Bytes::from_static(text))
+    discover(name).on_send(RESPONSE, 0, move |pdu, _| pdu.data = Bytes::from_static(text))
 }
 
 fn discover(name: &'static str) -> Row {
@@ -31,39 +31,39 @@ fn answers() -> Vec<Row> {
         text("a text without an end", b"TargetName=iqn.2026-01.org.example:disk"),
         text("a text that is none", b"\xde\xad\xbe\xef\0")
             .ends(Fault::Target, &["list of targets"]),
-        discover("a key that does not belong there").says(RESPONSE, 0, |pdu, _| {
+        discover("a key that does not belong there").on_send(RESPONSE, 0, |pdu, _| {
             pdu.data = [b"MaxRecvDataSegmentLength=512\0", &pdu.data[..]].concat().into();
         }),
         discover("more to come without a tag")
-            .says(RESPONSE, 0, |pdu, _| pdu.header[1] &= !FINAL)
+            .on_send(RESPONSE, 0, |pdu, _| pdu.header[1] &= !FINAL)
             .ends(Fault::Target, &["without a Target Transfer Tag"]),
         discover("the end and more to come")
-            .says(RESPONSE, 0, |pdu, _| pdu.header[1] |= CONTINUE)
+            .on_send(RESPONSE, 0, |pdu, _| pdu.header[1] |= CONTINUE)
             .ends(Fault::Target, &["F and C"]),
         discover("another Initiator Task Tag")
-            .says(RESPONSE, 0, |pdu, _| pdu.set_u32(16, 0x7777))
+            .on_send(RESPONSE, 0, |pdu, _| pdu.set_u32(16, 0x7777))
             .ends(Fault::Target, &["Text Response"]),
         discover("a StatSN that leaves some out")
-            .says(RESPONSE, 0, |pdu, _| pdu.set_u32(24, pdu.stat_sn() + 5))
+            .on_send(RESPONSE, 0, |pdu, _| pdu.set_u32(24, pdu.stat_sn() + 5))
             .ends(Fault::Target, &["StatSN"]),
         discover("a list that never ends")
-            .always_hears(Opcode::TextRequest, |pdu, line| {
+            .always_on_receive(Opcode::TextRequest, |pdu, line| {
                 let part = pdus::text_response().itt(pdu.itt()).ttt(1).last(false);
                 line.answer(pdu, part.data(vec![b'x'; 65536]));
             })
             .bounded(20 << 20)
             .ends(Fault::Target, &["longer than any list"]),
         discover("a list that never begins")
-            .always_hears(Opcode::TextRequest, |pdu, line| {
+            .always_on_receive(Opcode::TextRequest, |pdu, line| {
                 line.answer(pdu, pdus::text_response().itt(pdu.itt()).ttt(1).last(false));
             })
             .limits(|timeouts, soon| timeouts.with_command(Some(soon)))
             .ends(Fault::Network, &["did not answer in time"]),
-        discover("a list twice").says(RESPONSE, 0, |pdu, line| {
+        discover("a list twice").on_send(RESPONSE, 0, |pdu, line| {
             let again = pdu.clone();
             line.then_as_is(&again);
         }),
-        discover("a tag with the end").says(RESPONSE, 0, |pdu, _| pdu.set_u32(20, NO_TAG - 1)),
+        discover("a tag with the end").on_send(RESPONSE, 0, |pdu, _| pdu.set_u32(20, NO_TAG - 1)),
     ]
 }
 
@@ -71,30 +71,30 @@ fn answers() -> Vec<Row> {
 fn other_pdus() -> Vec<Row> {
     vec![
         discover("a SCSI response in place of the list")
-            .says(RESPONSE, 0, |pdu, _| {
+            .on_send(RESPONSE, 0, |pdu, _| {
                 pdu.header[0] = Opcode::ScsiResponse as u8;
                 pdu.data = Bytes::new();
             })
             .ends(Fault::Target, &["SCSI Response"]),
         discover("a refusal")
-            .hears(Opcode::TextRequest, 0, |pdu, line| {
+            .on_receive(Opcode::TextRequest, 0, |pdu, line| {
                 line.answer(pdu, pdus::reject(pdu).response(0x05));
             })
             .ends(Fault::Target, &["rejected"]),
         discover("the wish for a logout in place of the list")
-            .hears(Opcode::TextRequest, 0, |pdu, line| {
+            .on_receive(Opcode::TextRequest, 0, |pdu, line| {
                 line.answer(pdu, pdus::async_message().event(1).parameters([0, 0, 1]));
             })
             .ends(Fault::Target, &["log out"]),
         discover("the drop of the session in place of the list")
-            .hears(Opcode::TextRequest, 0, |pdu, line| {
+            .on_receive(Opcode::TextRequest, 0, |pdu, line| {
                 line.answer(pdu, pdus::async_message().event(3).parameters([0, 2, 20]));
             })
             .ends(Fault::Target, &["dropped the session"]),
         discover("no answer to the logout")
-            .hears(Opcode::LogoutRequest, 0, |_, line| line.lose())
+            .on_receive(Opcode::LogoutRequest, 0, |_, line| line.drop_pdu())
             .limits(|timeouts, soon| timeouts.with_logout(soon)),
-        discover("a close in place of the logout's answer").hears(
+        discover("a close in place of the logout's answer").on_receive(
             Opcode::LogoutRequest,
             0,
             |_, line| line.close(),

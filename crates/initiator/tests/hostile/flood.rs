@@ -14,8 +14,8 @@ const KEPT: u64 = 24 << 20;
 
 /// Returns a row that sends the same PDU again and again, in place of the first response to a write.
 fn flood(name: &'static str, deaf: bool, say: fn() -> Template) -> Row {
-    Row::new(Job::Write, name).says(Opcode::ScsiResponse, 0, move |_, line| {
-        line.lose();
+    Row::new(Job::Write, name).on_send(Opcode::ScsiResponse, 0, move |_, line| {
+        line.drop_pdu();
         let mut pdu = line.numbered(say());
         let counts = !pdu.is(Opcode::NopIn) || pdu.itt() != NO_TAG;
         line.flood(deaf, move || {

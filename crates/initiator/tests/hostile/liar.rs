@@ -190,11 +190,11 @@ impl Wire {
             let (bytes, _) = self.pass(&mut stage, &mut pdu, false);
             stage.target.receive(self.id, &bytes);
         }
-        self.hear_target(&mut stage);
+        self.receive_from_target(&mut stage);
     }
 
     /// Takes PDUs from the target, and sends them after the lies have changed them.
-    fn hear_target(&mut self, stage: &mut Stage) {
+    fn receive_from_target(&mut self, stage: &mut Stage) {
         loop {
             let bytes = stage.target.transmit(self.id);
             if bytes.is_empty() {
@@ -221,14 +221,14 @@ impl Wire {
     }
 
     /// Applies the lies to a PDU. Returns its bytes, and whether a lie decides what is sent.
-    fn pass(&mut self, stage: &mut Stage, pdu: &mut Pdu, says: bool) -> (BytesMut, bool) {
+    fn pass(&mut self, stage: &mut Stage, pdu: &mut Pdu, from_target: bool) -> (BytesMut, bool) {
         let login = pdu.is(Opcode::LoginResponse) || pdu.is(Opcode::LoginRequest);
         let framing = if login { Framing::PLAIN } else { self.framing };
-        let numbered = says && uses_stat_sn(pdu);
-        if says {
+        let numbered = from_target && uses_stat_sn(pdu);
+        if from_target {
             self.follow(pdu);
         }
-        let acts = stage.due(&self.shared.row, pdu, says);
+        let acts = stage.due(&self.shared.row, pdu, from_target);
         let mut bytes = BytesMut::new();
         if acts.is_empty() || self.fate != Fate::GoesOn {
             self.move_on(pdu, numbered);
@@ -276,7 +276,7 @@ impl Wire {
         self.shift = line.shift;
         self.numbers.stat_sn = self.numbers.stat_sn.wrapping_add(u32::from(numbered));
         let (before, after) = (line.before, line.after);
-        if says {
+        if from_target {
             return ([before, bytes, after].concat().as_slice().into(), true);
         }
         self.outbox.extend_from_slice(&before);
@@ -312,19 +312,19 @@ impl Wire {
 
 impl Stage {
     /// Counts a PDU. Returns the lies that apply to it.
-    fn due(&mut self, row: &Row, pdu: &Pdu, says: bool) -> Vec<Act> {
+    fn due(&mut self, row: &Row, pdu: &Pdu, from_target: bool) -> Vec<Act> {
         let Some(opcode) = pdu.opcode().filter(|_| self.armed) else { return Vec::new() };
         if opcode == Opcode::ScsiCommand {
             self.commands.insert(pdu.itt(), Asked::by(pdu.cdb()));
         }
-        let count = self.counts.entry((says, opcode)).or_insert(0);
+        let count = self.counts.entry((from_target, opcode)).or_insert(0);
         let number = *count;
         *count += 1;
         let command = self.commands.get(&pdu.itt());
         let at = |place: &Place| {
             let nth = number.checked_sub(place.first).is_some_and(|after| after < place.count);
             let asked = place.cdb.is_none() || place.cdb.as_ref() == command;
-            place.says == says && place.opcode == opcode && asked && nth
+            place.from_target == from_target && place.opcode == opcode && asked && nth
         };
         let lies = row.lies.iter().zip(&mut self.told).filter(|((place, _), _)| at(place));
         lies.map(|((_, act), told)| {

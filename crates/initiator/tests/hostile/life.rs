@@ -35,7 +35,7 @@ impl Outcome {
         Self { errors: vec![error], ..Self::default() }
     }
 
-    fn note<T>(&mut self, result: Result<T, Error>) -> Option<T> {
+    fn record<T>(&mut self, result: Result<T, Error>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
             Err(error) => {
@@ -124,7 +124,7 @@ async fn work(job: Job, session: &Session, opened: &Disk, disk: &RamDisk, outcom
             let read = |offset| opened.read_at(offset, LENGTH);
             let (first, second) = tokio::join!(read(FIRST), read(SECOND));
             for (offset, result) in [(FIRST, first), (SECOND, second)] {
-                if let Some(data) = outcome.note(result)
+                if let Some(data) = outcome.record(result)
                     && data != disk.read(offset, LENGTH)
                 {
                     outcome.accuse(format!("a read at {offset} ended well with wrong bytes"));
@@ -132,16 +132,16 @@ async fn work(job: Job, session: &Session, opened: &Disk, disk: &RamDisk, outcom
             }
         }
         Job::Write | Job::Abort => write(opened, disk, outcome).await,
-        Job::Ping => drop(outcome.note(session.ping().await)),
+        Job::Ping => drop(outcome.record(session.ping().await)),
         Job::Text => {
-            if let Some(targets) = outcome.note(session.send_targets().await)
+            if let Some(targets) = outcome.record(session.send_targets().await)
                 && targets.iter().any(|target| target.name.as_str() != TARGET)
             {
                 outcome.accuse("another target is listed than the session's own");
             }
         }
-        Job::Reset => drop(outcome.note(opened.unit().reset().await)),
-        Job::Logout => drop(outcome.note(session.logout().await)),
+        Job::Reset => drop(outcome.record(opened.unit().reset().await)),
+        Job::Logout => drop(outcome.record(session.logout().await)),
     }
 }
 
@@ -154,7 +154,7 @@ async fn write(opened: &Disk, disk: &RamDisk, outcome: &mut Outcome) {
     let mut wanted = before.to_vec();
     for (offset, data, result) in [(FIRST, &after[0], first), (SECOND, &after[1], second)] {
         wanted[offset as usize..][..LENGTH].copy_from_slice(data);
-        if outcome.note(result).is_some() && !disk.holds(offset, data) {
+        if outcome.record(result).is_some() && !disk.holds(offset, data) {
             outcome.accuse(format!("a write at {offset} ended well and is not on the disk"));
         }
     }
@@ -174,15 +174,15 @@ async fn try_once_more(job: Job, opened: &Disk, disk: &RamDisk, outcome: &mut Ou
         return;
     }
     let data = vec![0xc3; 8192];
-    if outcome.note(opened.write_at(AFTERWARDS, data.clone()).await).is_some()
+    if outcome.record(opened.write_at(AFTERWARDS, data.clone()).await).is_some()
         && !disk.holds(AFTERWARDS, &data)
     {
         outcome.accuse("the write afterwards is not on the disk");
     }
-    if let Some(all) = outcome.note(opened.read_at(0, disk.capacity() as usize).await)
+    if let Some(all) = outcome.record(opened.read_at(0, disk.capacity() as usize).await)
         && !disk.holds(0, &all)
     {
         outcome.accuse("the read afterwards has wrong bytes");
     }
-    outcome.note(opened.logout().await);
+    outcome.record(opened.logout().await);
 }

@@ -138,7 +138,7 @@ impl Line<'_> {
     }
 
     /// Drops the PDU.
-    pub(crate) fn lose(&mut self) {
+    pub(crate) fn drop_pdu(&mut self) {
         self.keep = 0;
     }
 

@@ -16,19 +16,19 @@ pub(crate) fn rows() -> Vec<Row> {
 /// Returns a row in which the response to the first write is lost, and a lie is told in the answer to its abort.
 fn abort(name: &'static str, act: impl LieFn) -> Row {
     Row::new(Job::Abort, name)
-        .says(Opcode::ScsiResponse, 0, |pdu, line| {
+        .on_send(Opcode::ScsiResponse, 0, |pdu, line| {
             // As if the response had never been sent: another PDU has its StatSN.
             pdu.header[0] = Opcode::AsyncMessage as u8;
             *pdu = line.numbered(pdus::async_message().event(99));
         })
-        .says(RESPONSE, 0, act)
+        .on_send(RESPONSE, 0, act)
         .impatient()
 }
 
 fn aborts() -> Vec<Row> {
     vec![
         abort("an abort that is done", |_, _| {}),
-        abort("no answer to the abort", |_, line| line.lose())
+        abort("no answer to the abort", |_, line| line.drop_pdu())
             .ends(Fault::Network, &["did not answer in time"]),
         abort("an abort that is refused", |pdu, _| pdu.set(2, &[255]))
             .ends(Fault::Target, &["refused to abort"]),
@@ -52,18 +52,18 @@ fn resets() -> Vec<Row> {
     let reset = |name| Row::new(Job::Reset, name);
     vec![
         reset("a reset without an answer")
-            .hears(Opcode::TaskManagementRequest, 0, |_, line| line.lose())
+            .on_receive(Opcode::TaskManagementRequest, 0, |_, line| line.drop_pdu())
             .limits(|timeouts, soon| timeouts.with_task_management(soon))
             .ends(Fault::Network, &["did not answer in time", "task management"]),
-        reset("a reset that is refused").says(RESPONSE, 0, |pdu, _| pdu.set(2, &[255])),
+        reset("a reset that is refused").on_send(RESPONSE, 0, |pdu, _| pdu.set(2, &[255])),
         reset("a reset with an answer that does not exist")
-            .says(RESPONSE, 0, |pdu, _| pdu.set(2, &[0x66])),
-        reset("a reset that is done twice").says(RESPONSE, 0, |pdu, line| {
+            .on_send(RESPONSE, 0, |pdu, _| pdu.set(2, &[0x66])),
+        reset("a reset that is done twice").on_send(RESPONSE, 0, |pdu, line| {
             let again = pdu.clone();
             line.then_as_is(&again);
         }),
         reset("a reset that is refused as a PDU")
-            .hears(Opcode::TaskManagementRequest, 0, |pdu, line| {
+            .on_receive(Opcode::TaskManagementRequest, 0, |pdu, line| {
                 line.answer(pdu, pdus::reject(pdu).response(5));
             })
             .fails(Fault::Target, &["rejected"]),
@@ -72,7 +72,7 @@ fn resets() -> Vec<Row> {
 
 fn texts() -> Vec<Row> {
     let text = |name, act: fn(&mut iscsi_testkit::pdu::Pdu, &mut crate::line::Line<'_>)| {
-        Row::new(Job::Text, name).says(Opcode::TextResponse, 0, act)
+        Row::new(Job::Text, name).on_send(Opcode::TextResponse, 0, act)
     };
     vec![
         text("another tag", |pdu, _| pdu.set_u32(16, 0x7777))
@@ -84,14 +84,14 @@ fn texts() -> Vec<Row> {
         text("more text than a PDU may have", |pdu, _| pdu.data = vec![b'x'; 1 << 19].into())
             .ends(Fault::Target, &["524288 bytes", "limit"]),
         Row::new(Job::Text, "a text that never ends")
-            .always_hears(Opcode::TextRequest, |pdu, line| {
+            .always_on_receive(Opcode::TextRequest, |pdu, line| {
                 let part = pdus::text_response().itt(pdu.itt()).ttt(1).last(false);
                 line.answer(pdu, part.data(vec![b'x'; 1 << 18]));
             })
             .bounded(20 << 20)
             .ends(Fault::Target, &["longer than any list"]),
         Row::new(Job::Text, "a text that is refused")
-            .hears(Opcode::TextRequest, 0, |pdu, line| {
+            .on_receive(Opcode::TextRequest, 0, |pdu, line| {
                 line.answer(pdu, pdus::reject(pdu).response(5));
             })
             .fails(Fault::Target, &["SendTargets", "rejected"]),
@@ -100,25 +100,25 @@ fn texts() -> Vec<Row> {
 
 fn logouts() -> Vec<Row> {
     let logout = |name, act: fn(&mut iscsi_testkit::pdu::Pdu, &mut crate::line::Line<'_>)| {
-        Row::new(Job::Logout, name).says(Opcode::LogoutResponse, 0, act)
+        Row::new(Job::Logout, name).on_send(Opcode::LogoutResponse, 0, act)
     };
     vec![
         logout("a logout that fails", |pdu, _| pdu.set(2, &[3])),
         logout("a logout with an answer that does not exist", |pdu, _| pdu.set(2, &[0x66])),
         logout("a logout of another tag", |pdu, _| pdu.set_u32(16, 0x7777))
             .ends(Fault::Target, &["Logout Response"]),
-        logout("a logout without an answer", |_, line| line.lose())
+        logout("a logout without an answer", |_, line| line.drop_pdu())
             .limits(|timeouts, soon| timeouts.with_logout(soon)),
         logout("data behind the logout", |_, line| line.then_bytes(&[0xee; 4096])),
         logout("a close in place of the answer", |_, line| {
-            line.lose();
+            line.drop_pdu();
             line.close();
         }),
         logout("a logout answered with a StatSN far ahead", |pdu, _| {
             pdu.set_u32(24, pdu.stat_sn() + 1000);
         })
         .ends(Fault::Target, &["StatSN"]),
-        Row::new(Job::Logout, "a logout that is refused as a PDU").hears(
+        Row::new(Job::Logout, "a logout that is refused as a PDU").on_receive(
             Opcode::LogoutRequest,
             0,
             |pdu, line| line.answer(pdu, pdus::reject(pdu).response(5)),

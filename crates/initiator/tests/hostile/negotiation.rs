@@ -32,7 +32,7 @@ fn addition(name: &'static str, key: &'static str, value: &'static str) -> Row {
 /// Returns a row with a first response of this text instead of its own.
 fn text(name: &'static str, text: &'static [u8]) -> Row {
     Row::new(Job::Open, name)
-        .says(Opcode::LoginResponse, 0, move |pdu, _| pdu.data = Bytes::from_static(text))
+        .on_send(Opcode::LoginResponse, 0, move |pdu, _| pdu.data = Bytes::from_static(text))
 }
 
 fn answers() -> Vec<Row> {
@@ -87,7 +87,7 @@ fn answers() -> Vec<Row> {
 fn additions() -> Vec<Row> {
     vec![
         Row::new(Job::Open, "an answer twice")
-            .says(Opcode::LoginResponse, 0, |pdu, _| {
+            .on_send(Opcode::LoginResponse, 0, |pdu, _| {
                 pdu.data = [&pdu.data[..], b"InitialR2T=No\0"].concat().into();
             })
             .ends(Fault::Target, &["InitialR2T", "twice"]),
@@ -126,7 +126,7 @@ fn texts() -> Vec<Row> {
             .target(|config| config.alias = Some("x".repeat(300)))
             .by_configuration()
             .ends(Fault::Target, &["TargetAlias", "300 bytes"]),
-        Row::new(Job::Open, "a text of a thousand keys").says(
+        Row::new(Job::Open, "a text of a thousand keys").on_send(
             Opcode::LoginResponse,
             0,
             |pdu, _| {

@@ -24,12 +24,12 @@ fn read(name: &'static str) -> Row {
 
 /// Returns a lie in the second of the eight Data-Ins of the first read.
 fn second(name: &'static str, act: impl LieFn) -> Row {
-    read(name).says(DATA, 1, act)
+    read(name).on_send(DATA, 1, act)
 }
 
 /// Returns a lie in the last of these Data-Ins, which carries the status.
 fn last(name: &'static str, act: impl LieFn) -> Row {
-    read(name).says(DATA, 7, act)
+    read(name).on_send(DATA, 7, act)
 }
 
 fn places() -> Vec<Row> {
@@ -55,9 +55,9 @@ fn places() -> Vec<Row> {
             line.then_as_is(&again);
         })
         .ends(Fault::Target, &["DataSN is not the next one"]),
-        second("a Data-In lost", |_, line| line.lose())
+        second("a Data-In lost", |_, line| line.drop_pdu())
             .ends(Fault::Target, &["DataSN is not the next one"]),
-        last("the end lost", |_, line| line.lose()).ends(Fault::Target, &["StatSN"]),
+        last("the end lost", |_, line| line.drop_pdu()).ends(Fault::Target, &["StatSN"]),
     ]
 }
 
@@ -83,7 +83,7 @@ fn lengths() -> Vec<Row> {
         second("additional headers that are not there", |_, line| line.patch(4, 0xff))
             .ends(Fault::Target, &[]),
         read("Data-In without data, without an end")
-            .says(DATA, 0, |pdu, line| {
+            .on_send(DATA, 0, |pdu, line| {
                 let (mut nothing, mut number) = (pdu.clone(), 0);
                 nothing.data = Bytes::new();
                 nothing.header[1] = 0;
@@ -101,7 +101,7 @@ fn lengths() -> Vec<Row> {
 fn ends() -> Vec<Row> {
     vec![
         read("GOOD in the first of eight Data-Ins")
-            .says(DATA, 0, |pdu, line| {
+            .on_send(DATA, 0, |pdu, line| {
                 let mut early = pdu.clone();
                 early.header[1] = FINAL | STATUS;
                 early.set_u32(24, line.take_stat_sn());
@@ -129,12 +129,12 @@ fn ends() -> Vec<Row> {
         })
         .ends(Fault::Target, &["SCSI Data-In"]),
         read("a response without any data")
-            .hears(Opcode::ScsiCommand, 0, |pdu, line| {
+            .on_receive(Opcode::ScsiCommand, 0, |pdu, line| {
                 line.answer(pdu, pdus::scsi_response().itt(pdu.itt()));
             })
             .fails(Fault::Target, &["READ", "only 0"]),
         read("a failure of the target")
-            .hears(Opcode::ScsiCommand, 0, |pdu, line| {
+            .on_receive(Opcode::ScsiCommand, 0, |pdu, line| {
                 line.answer(pdu, pdus::scsi_response().itt(pdu.itt()).response(0x01));
             })
             .fails(Fault::Target, &["READ", "could not deliver"]),
@@ -166,8 +166,8 @@ fn residuals() -> Vec<Row> {
         })
         .fails(Fault::Target, &["READ"]),
         read("an underflow that hides lost data")
-            .says(DATA, 6, |_, line| line.lose())
-            .says(DATA, 7, |pdu, _| {
+            .on_send(DATA, 6, |_, line| line.drop_pdu())
+            .on_send(DATA, 7, |pdu, _| {
                 pdu.header[1] |= UNDERFLOW;
                 pdu.set_u32(36, 6);
                 pdu.set_u32(44, 8192);
@@ -186,7 +186,7 @@ fn tags() -> Vec<Row> {
         })
         .ends(Fault::Target, &[]),
         Row::new(Job::Ping, "data for a ping")
-            .says(Opcode::NopIn, 0, |pdu, line| {
+            .on_send(Opcode::NopIn, 0, |pdu, line| {
                 line.first(pdus::data_in().itt(pdu.itt()).data(vec![0; 512]));
             })
             .ends(Fault::Target, &["SCSI Data-In"]),

@@ -56,7 +56,7 @@ pub(crate) enum End {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     /// Whether they are the target's PDUs.
-    pub(crate) says: bool,
+    pub(crate) from_target: bool,
     pub(crate) opcode: Opcode,
     /// Only PDUs of such a command.
     pub(crate) cdb: Option<Asked>,
@@ -127,30 +127,30 @@ impl Row {
     }
 
     /// Adds a lie: the target's n-th PDU of this kind (from 0) passes through `act` before it is sent.
-    pub(crate) fn says(self, opcode: Opcode, first: u32, act: impl LieFn) -> Self {
-        self.lie(Place { says: true, opcode, cdb: None, first, count: 1 }, act)
+    pub(crate) fn on_send(self, opcode: Opcode, first: u32, act: impl LieFn) -> Self {
+        self.lie(Place { from_target: true, opcode, cdb: None, first, count: 1 }, act)
     }
 
     /// Adds a lie: all PDUs of the target of this kind pass through `act` before they are sent.
-    pub(crate) fn always_says(self, opcode: Opcode, act: impl LieFn) -> Self {
-        self.lie(Place { says: true, opcode, cdb: None, first: 0, count: u32::MAX }, act)
+    pub(crate) fn always_on_send(self, opcode: Opcode, act: impl LieFn) -> Self {
+        self.lie(Place { from_target: true, opcode, cdb: None, first: 0, count: u32::MAX }, act)
     }
 
     /// Adds a lie: the initiator's n-th PDU of this kind (from 0) passes through `act` before the target
     /// receives it.
-    pub(crate) fn hears(self, opcode: Opcode, first: u32, act: impl LieFn) -> Self {
-        self.lie(Place { says: false, opcode, cdb: None, first, count: 1 }, act)
+    pub(crate) fn on_receive(self, opcode: Opcode, first: u32, act: impl LieFn) -> Self {
+        self.lie(Place { from_target: false, opcode, cdb: None, first, count: 1 }, act)
     }
 
     /// Adds a lie: all PDUs of the initiator of this kind pass through `act` before the target receives them.
-    pub(crate) fn always_hears(self, opcode: Opcode, act: impl LieFn) -> Self {
-        self.lie(Place { says: false, opcode, cdb: None, first: 0, count: u32::MAX }, act)
+    pub(crate) fn always_on_receive(self, opcode: Opcode, act: impl LieFn) -> Self {
+        self.lie(Place { from_target: false, opcode, cdb: None, first: 0, count: u32::MAX }, act)
     }
 
     /// Adds a lie: the Data-In of each such command passes through `act`.
     pub(crate) fn answers(self, asked: Asked, act: impl LieFn) -> Self {
         let (opcode, cdb) = (Opcode::DataIn, Some(asked));
-        self.lie(Place { says: true, opcode, cdb, first: 0, count: u32::MAX }, act)
+        self.lie(Place { from_target: true, opcode, cdb, first: 0, count: u32::MAX }, act)
     }
 
     fn lie(mut self, place: Place, act: impl LieFn) -> Self {

@@ -12,7 +12,7 @@ const ANSWER: &str = "did not answer in time";
 
 /// Returns a row that is silent from the target's n-th PDU of this kind on, of which only the first bytes are sent.
 fn silent(job: Job, name: &'static str, opcode: Opcode, first: u32, bytes: usize) -> Row {
-    Row::new(job, name).says(opcode, first, move |_, line| {
+    Row::new(job, name).on_send(opcode, first, move |_, line| {
         line.keep(bytes);
         line.hush();
     })

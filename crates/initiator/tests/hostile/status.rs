@@ -12,7 +12,7 @@ const RESPONSE: Opcode = Opcode::ScsiResponse;
 
 /// Returns a lie in the response to the first write.
 fn response(name: &'static str, act: impl LieFn) -> Row {
-    Row::new(Job::Write, name).says(RESPONSE, 0, act)
+    Row::new(Job::Write, name).on_send(RESPONSE, 0, act)
 }
 
 pub(crate) fn rows() -> Vec<Row> {
@@ -131,7 +131,7 @@ fn windows() -> Vec<Row> {
             pdu.set_u32(32, pdu.max_cmd_sn().wrapping_add(1000));
         }),
         Row::new(Job::Open, "a window that never opens")
-            .always_says(Opcode::LoginResponse, |pdu, _| {
+            .always_on_send(Opcode::LoginResponse, |pdu, _| {
                 pdu.set_u32(32, pdu.exp_cmd_sn().wrapping_sub(1));
             })
             .limits(|timeouts, soon| timeouts.with_command(Some(soon)))

@@ -15,7 +15,7 @@ fn write(name: &'static str) -> Row {
 
 /// Returns a lie in the first of the four R2Ts of the first write.
 fn first(name: &'static str, act: impl LieFn) -> Row {
-    write(name).says(R2T, 0, act)
+    write(name).on_send(R2T, 0, act)
 }
 
 /// Makes the initiator give up soon. The target does not know why.
@@ -41,7 +41,7 @@ fn ranges() -> Vec<Row> {
             .ends(Fault::Target, &["Ready To Transfer", "Desired Data Transfer Length"]),
         first("GOOD for data that were never asked for", |pdu, line| {
             line.first(pdus::scsi_response().itt(pdu.itt()));
-            line.lose();
+            line.drop_pdu();
         })
         .fails_or_ends(&["WRITE", "only 4096"]),
         impatient(first("the same data as before", |pdu, _| pdu.set_u32(40, 0))).open(),
@@ -64,11 +64,11 @@ fn tags() -> Vec<Row> {
         first("no task", |pdu, _| pdu.set_u32(16, NO_TAG))
             .ends(Fault::Target, &["Ready To Transfer"]),
         Row::new(Job::Ping, "an R2T for a ping")
-            .says(Opcode::NopIn, 0, |pdu, line| {
+            .on_send(Opcode::NopIn, 0, |pdu, line| {
                 line.first(pdus::r2t().itt(pdu.itt()).ttt(5).desired_length(512));
             })
             .ends(Fault::Target, &["Ready To Transfer"]),
-        write("an R2T behind the response").says(Opcode::ScsiResponse, 0, |pdu, line| {
+        write("an R2T behind the response").on_send(Opcode::ScsiResponse, 0, |pdu, line| {
             line.then(pdus::r2t().itt(pdu.itt()).ttt(5).desired_length(512));
         }),
         impatient(first("a transfer tag that the target does not know", |pdu, _| {
@@ -118,6 +118,6 @@ fn order() -> Vec<Row> {
         })
         .impatient()
         .ends(Fault::Network, &["did not answer in time"]),
-        impatient(first("an R2T lost", |_, line| line.lose())).ends(Fault::Target, &["R2T"]),
+        impatient(first("an R2T lost", |_, line| line.drop_pdu())).ends(Fault::Target, &["R2T"]),
     ]
 }

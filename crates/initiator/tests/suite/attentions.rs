@@ -28,9 +28,9 @@ async fn gather(disk: &Disk, sessions: usize) {
 }
 
 /// Makes the unit report `sense` to each session, without any other change.
-fn tell(target: &mut Target, sense: Sense) {
+fn report_change(target: &mut Target, sense: Sense) {
     let unit = target.config_mut().units[&0].clone();
-    target.replace_unit_and_tell(0, unit, sense);
+    target.replace_unit_with_attention(0, unit, sense);
 }
 
 /// SAM-5 §5.14: each unit attention is reported instead of executing a command.
@@ -40,12 +40,12 @@ async fn every_unit_attention_counts_before_the_command_ends_that_was_told() {
     let disk = open(&rig, 1).await;
     let tells: [fn(&mut Target); 6] = [
         |target| target.reset_by_another(0),
-        |target| tell(target, Sense::CAPACITY_CHANGED),
-        |target| tell(target, Sense::INQUIRY_CHANGED),
-        |target| tell(target, Sense::LUNS_CHANGED),
-        |target| tell(target, Sense::MODE_CHANGED),
+        |target| report_change(target, Sense::CAPACITY_CHANGED),
+        |target| report_change(target, Sense::INQUIRY_CHANGED),
+        |target| report_change(target, Sense::LUNS_CHANGED),
+        |target| report_change(target, Sense::MODE_CHANGED),
         // NOT READY TO READY CHANGE, MEDIUM MAY HAVE CHANGED.
-        |target| tell(target, Sense::new(6, 0x28, 0)),
+        |target| report_change(target, Sense::new(6, 0x28, 0)),
     ];
     for tells in tells {
         let before = disk.unit_attention_count();

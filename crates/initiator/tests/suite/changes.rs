@@ -116,14 +116,14 @@ async fn other_changes_are_told_and_the_unit_is_asked_which_one_it_is() {
     ] {
         rig.server.with(|target| {
             let unit = unit(target);
-            target.replace_unit_and_tell(0, unit, sense);
+            target.replace_unit_with_attention(0, unit, sense);
         });
         soon(disk.write_at(0, vec![1; 512])).await.unwrap();
         assert_eq!(soon(unit_change(&mut changes)).await, Some(shown(&change)));
     }
     rig.server.with(|target| {
         let unit = unit(target).with_identity("another", 0x3000_0000_0000_0009);
-        target.replace_unit_and_tell(0, unit, Sense::INQUIRY_CHANGED);
+        target.replace_unit_with_attention(0, unit, Sense::INQUIRY_CHANGED);
     });
     let error = soon(disk.write_at(0, vec![2; 512])).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnitChanged, "{error}");
@@ -145,7 +145,7 @@ async fn start_removable() -> Rig {
 fn exchange(target: &mut Target, blocks: u64) -> RamDisk {
     let (mut unit, medium) = (unit(target), RamDisk::new(512, blocks));
     unit.disk = medium.clone();
-    target.replace_unit_and_tell(0, unit, MEDIUM_MAY_HAVE_CHANGED);
+    target.replace_unit_with_attention(0, unit, MEDIUM_MAY_HAVE_CHANGED);
     medium
 }
 

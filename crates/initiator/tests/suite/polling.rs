@@ -73,7 +73,7 @@ async fn a_question_is_one_command_over_one_session_and_counts_as_no_request() {
     let (sent, asked, before) = (commands(&rig), questions(&rig), disk.stats());
     rig.server.with(|target| {
         let unit = target.config_mut().units[&0].clone();
-        target.replace_unit_and_tell(0, unit, Sense::LUNS_CHANGED);
+        target.replace_unit_with_attention(0, unit, Sense::LUNS_CHANGED);
     });
     let_pass(10 * INTERVAL + INTERVAL / 2).await;
     let after = disk.stats();

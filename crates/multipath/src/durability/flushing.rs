@@ -19,9 +19,9 @@ pub use step::{Command, End, Failure, FlushOwner, Question, Step, Terms};
 /// | stage | what happens | then |
 /// |---|---|---|
 /// | turn | another flush is unanswered: until the unit answers it, it is unknown whether that flush fails on the medium | flushes get their turn in the order of [`start`](Self::start) |
-/// | flush | SYNCHRONIZE CACHE is in flight. While it takes long, TEST UNIT READY is sent every 60 seconds: a unit whose commands another initiator has cleared without a status reports that only to a later command | GOOD: stage "hearing"; the unit does not support the command: stage "cache"; a failure of the medium: the writes are lost; another end: they are unflushed again |
+/// | flush | SYNCHRONIZE CACHE is in flight. While it takes long, TEST UNIT READY is sent every 60 seconds: a unit whose commands another initiator has cleared without a status reports that only to a later command | GOOD: stage "earlier commands"; the unit does not support the command: stage "cache"; a failure of the medium: the writes are lost; another end: they are unflushed again |
 /// | cache | the unit does not support the command. Unless it was known to have no volatile cache, MODE SENSE asks whether it has one now | without a cache there is nothing to flush; otherwise the flush has failed |
-/// | hearing | commands have not ended that were sent before over the path: one of them may receive the report of a reset. After the retry timeout they are given up | stage "witness" |
+/// | earlier commands | commands have not ended that were sent before over the path: one of them may receive the report of a reset. After the retry timeout they are given up | stage "witness" |
 /// | witness | if the path cannot vouch for all writes ([`Durability::needs_witness`](crate::Durability::needs_witness)), TEST UNIT READY makes the unit report its resets over the path of a witness, whose earlier commands are waited for in the same way. NOT READY proves as much as GOOD: a unit attention goes before any other CHECK CONDITION (SAM-5 §5.14). BUSY, TASK SET FULL and ABORTED COMMAND prove nothing, and are temporary: the witness is asked again every second, within the retry timeout | [`Durability::end_flush`](crate::Durability::end_flush) |
 ///
 /// Once a flush has its turn, it runs to its end, even if no caller waits for it any more: a flush that was
@@ -42,7 +42,7 @@ pub use step::{Command, End, Failure, FlushOwner, Question, Step, Terms};
 /// let flush = flushes.start(FlushOwner(0), path, terms, &mut unit);
 /// let Step::Ask(question) = flushes.poll(flush, &mut unit, now) else { unreachable!() };
 /// assert_eq!(question.command, Command::SynchronizeCache);
-/// let number = unit.begin(path).number;
+/// let number = unit.begin_command(path).number;
 /// unit.forget(path, number);
 /// flushes.on_end(flush, question.number, End::Good(number, &[]), &mut unit);
 /// assert_eq!(flushes.poll(flush, &mut unit, now), Step::Done(Ok(())));

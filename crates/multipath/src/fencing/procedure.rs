@@ -42,12 +42,12 @@ enum Stage {
     /// REGISTER with the key that the nexus has.
     Proving,
     /// READ KEYS before the registration of a further nexus.
-    LookingBefore,
+    ReadingKeysBefore,
     /// READ FULL STATUS, if all keys that READ KEYS shows may come from registrations without an answer.
-    LookingCloser,
+    ReadingFullStatus,
     Registering(Registering),
     /// READ KEYS after the registration of a further nexus.
-    LookingAfter {
+    ReadingKeysAfter {
         before: u32,
     },
     /// Ending a registration that does not count.
@@ -167,7 +167,7 @@ impl Procedure {
             // The key that the unit shows may belong to this nexus: its registration may have been carried out
             // before the login, and after a fence.
             Goal::Join if known.is_uncertain(self.nexus) => self.undo(known),
-            Goal::Join => self.look_before(known),
+            Goal::Join => self.read_keys_before(known),
             Goal::Prove => self.prove(known),
             Goal::End => self.end(known),
             Goal::EndUnlessReserved => {
@@ -184,9 +184,9 @@ impl Procedure {
                 self.finish_unless_preempted(known);
             }
             (Stage::Proving, Reply::Failed(error)) => self.not_proved(error, known),
-            (Stage::LookingBefore, Reply::Keys(keys)) => self.looked_before(&keys, known),
-            (Stage::LookingCloser, Reply::FullStatus(status)) => {
-                self.looked_closer(&status, known);
+            (Stage::ReadingKeysBefore, Reply::Keys(keys)) => self.on_keys_before(&keys, known),
+            (Stage::ReadingFullStatus, Reply::FullStatus(status)) => {
+                self.on_full_status(&status, known);
             }
             (Stage::Registering(registering), Reply::Changed) => {
                 self.registered(registering, known);
@@ -194,8 +194,8 @@ impl Procedure {
             (Stage::Registering(registering), Reply::Failed(error)) => {
                 self.not_registered(registering, error, known);
             }
-            (Stage::LookingAfter { before }, Reply::Keys(keys)) => {
-                self.looked_after(before, &keys, known);
+            (Stage::ReadingKeysAfter { before }, Reply::Keys(keys)) => {
+                self.on_keys_after(before, &keys, known);
             }
             (Stage::Undoing, Reply::Changed) => self.undone(known),
             // Another host has ended the registration.
@@ -221,9 +221,9 @@ impl Procedure {
                 self.finish(Err(error.failure));
             }
             (
-                Stage::LookingBefore
-                | Stage::LookingCloser
-                | Stage::LookingAfter { .. }
+                Stage::ReadingKeysBefore
+                | Stage::ReadingFullStatus
+                | Stage::ReadingKeysAfter { .. }
                 | Stage::Undoing,
                 Reply::Failed(error),
             ) => self.finish(Err(error.failure)),
@@ -250,25 +250,25 @@ impl Procedure {
         // for a new nexus, as tgt does.
         known.set_registered(self.path, false);
         known.forget(self.nexus);
-        self.look_before(known);
+        self.read_keys_before(known);
     }
 
-    fn look_before(&mut self, known: &mut Registrations) {
+    fn read_keys_before(&mut self, known: &mut Registrations) {
         if known.is_preempted() {
             return self.finish(Err(Failure::Preempted));
         }
         if self.tries == MAX_TRIES {
             return self.finish(Err(Failure::NoGeneration));
         }
-        self.stage = Stage::LookingBefore;
+        self.stage = Stage::ReadingKeysBefore;
         self.ask(Exchange::KEYS, None);
     }
 
-    fn looked_before(&mut self, keys: &RegisteredKeys, known: &mut Registrations) {
+    fn on_keys_before(&mut self, keys: &RegisteredKeys, known: &mut Registrations) {
         match keys.keys.iter().filter(|key| **key == known.key()).count() {
             0 => known.preempt(),
             count if count <= known.uncertain() && !known.is_preempted() => {
-                self.stage = Stage::LookingCloser;
+                self.stage = Stage::ReadingFullStatus;
                 return self.ask(Exchange::FULL_STATUS, None);
             }
             _ => {}
@@ -276,7 +276,7 @@ impl Procedure {
         self.register_after(keys.generation, known);
     }
 
-    fn looked_closer(&mut self, status: &FullStatus, known: &mut Registrations) {
+    fn on_full_status(&mut self, status: &FullStatus, known: &mut Registrations) {
         match known.evidence(status) {
             Evidence::Registered => {}
             Evidence::Preempted => known.preempt(),
@@ -309,7 +309,7 @@ impl Procedure {
         match registering.purpose {
             Purpose::First => self.counts(known),
             Purpose::Further { before } => {
-                self.stage = Stage::LookingAfter { before };
+                self.stage = Stage::ReadingKeysAfter { before };
                 self.ask(Exchange::KEYS, None);
             }
         }
@@ -359,7 +359,7 @@ impl Procedure {
         self.finish(Err(failure));
     }
 
-    fn looked_after(&mut self, before: u32, keys: &RegisteredKeys, known: &mut Registrations) {
+    fn on_keys_after(&mut self, before: u32, keys: &RegisteredKeys, known: &mut Registrations) {
         // PRGENERATION counts each change. If it has counted another one than this registration, that may have
         // been the end of all others, by a host that fences the disk off.
         if keys.generation == before.wrapping_add(1) && !known.is_preempted() {
@@ -376,7 +376,7 @@ impl Procedure {
     fn undone(&mut self, known: &mut Registrations) {
         known.ended(self.nexus);
         self.tries += 1;
-        self.look_before(known);
+        self.read_keys_before(known);
     }
 
     /// Counts the registration: the nexus is registered, and the disk was registered all the time.

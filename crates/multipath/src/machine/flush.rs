@@ -102,7 +102,7 @@ impl<E: Clone> Flushes<E> {
         while let Some(running) = self.running.get_mut(at) {
             match self.procedures.poll(running.id, unit, now) {
                 Step::Wait => at += 1,
-                Step::Hear(..) => {
+                Step::AwaitCommands(..) => {
                     running.is_answered = true;
                     at += 1;
                 }

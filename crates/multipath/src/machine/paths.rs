@@ -84,7 +84,7 @@ impl<E: Clone> Machine<E> {
             };
             let was_sent = may_land || matches!(attempt.progress, Progress::Unproven(_));
             match attempt.range {
-                Some(range) if may_land => self.writes.lose(path, range),
+                Some(range) if may_land => self.writes.mark_in_doubt(path, range),
                 Some(range) => self.writes.release(range),
                 None => {}
             }

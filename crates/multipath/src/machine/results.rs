@@ -76,7 +76,7 @@ impl<E: Clone> Machine<E> {
     ) {
         let Some(record) = self.attempts.get(attempt).copied() else { return };
         let Progress::Sent(begun) = record.progress else { return };
-        self.learn(&record, &begun, how);
+        self.record_end(&record, &begun, how);
         let judged = Judged::of(how, error);
         let is_in_question = self.unit.identity.needs_revalidation(record.path);
         if judged.end != End::Good {
@@ -111,7 +111,7 @@ impl<E: Clone> Machine<E> {
         else {
             return;
         };
-        self.learn(&record, &begun, CommandEnd::Status(Status::GOOD, &[]));
+        self.record_end(&record, &begun, CommandEnd::Status(Status::GOOD, &[]));
         self.attempts.remove(attempt);
         if let Some(path) = self.paths.get_mut(&record.path) {
             (path.question, path.unanswered) = (None, 0);
@@ -130,10 +130,10 @@ impl<E: Clone> Machine<E> {
     }
 
     /// Records what the end of a command reports about the unit.
-    fn learn(&mut self, record: &Attempt, begun: &Begun, how: CommandEnd<'_>) {
+    fn record_end(&mut self, record: &Attempt, begun: &Begun, how: CommandEnd<'_>) {
         let synchronizes_cache = record.command == Command::Flush;
         let facts = CommandFacts { number: begun.number, synchronizes_cache, is_preempted: false };
-        let effects = self.unit.end(record.path, facts, how);
+        let effects = self.unit.end_command(record.path, facts, how);
         if let Some(attention) = effects.attention {
             self.outputs.push_back(Output::Event(Event::Attention(record.path, attention)));
         }
@@ -244,7 +244,7 @@ impl<E: Clone> Machine<E> {
         self.end_of_engine(record.disk, engine, of_engine, now);
         if let Some(range) = record.range {
             if end == End::SessionLost && may_have_executed {
-                self.writes.lose(record.path, range);
+                self.writes.mark_in_doubt(record.path, range);
             } else {
                 self.writes.release(range);
             }
@@ -372,7 +372,7 @@ impl<E: Clone> Machine<E> {
     }
 
     /// Returns whether a flush that the unit has answered waits for commands that were sent before it.
-    pub fn hears(&self) -> bool {
+    pub fn awaits_commands(&self) -> bool {
         self.flushes.is_answered()
     }
 

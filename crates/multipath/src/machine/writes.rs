@@ -84,7 +84,7 @@ impl Writes {
     }
 
     /// Marks the range as in doubt, because the write of a lost session may still be executed.
-    pub(super) fn lose(&mut self, path: PathId, id: RangeId) {
+    pub(super) fn mark_in_doubt(&mut self, path: PathId, id: RangeId) {
         self.ranges.doubt(id);
         self.in_doubt.entry(path).or_default().push(id);
         self.release(id);

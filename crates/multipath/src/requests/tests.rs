@@ -134,7 +134,7 @@ impl World {
         self.drain();
     }
 
-    fn lose(&mut self, path: PathId, unsent: &[AttemptId]) {
+    fn lose_path(&mut self, path: PathId, unsent: &[AttemptId]) {
         let is_there = |(_, of, _): &(AttemptId, PathId, RequestId)| *of == path;
         let lost: Vec<_> = self.in_flight.extract_if(.., |it| is_there(it)).collect();
         self.requests.remove_lost_path(path, self.now);
@@ -271,7 +271,7 @@ fn unit_attentions_count_from_the_last_pause() {
 fn a_lost_path_leaves_its_requests_to_the_other_one() {
     let mut world = World::new(limits(), &[A, B]);
     let requests: Vec<_> = (0..6).map(|_| world.submit(WRITE)).collect();
-    world.lose(A, &[]);
+    world.lose_path(A, &[]);
     for request in requests {
         let (attempt, path) = world.only(request);
         assert_eq!(path, B);
@@ -299,7 +299,7 @@ fn requests_wait_for_the_next_path_or_are_refused() {
     let mut world = World::new(limits(), &[A]);
     let [sent, unsent] = [(); 2].map(|()| world.submit(WRITE));
     let (unsent_attempt, _) = world.only(unsent);
-    world.lose(A, &[unsent_attempt]);
+    world.lose_path(A, &[unsent_attempt]);
     assert!(world.in_flight.is_empty() && world.results.is_empty());
     world.requests.refuse(&"gone");
     world.drain();
@@ -324,7 +324,7 @@ fn a_request_that_ends_its_sessions_is_found_out() {
         assert!(losses < 50);
         let is_there = !world.attempts(poison).is_empty();
         if is_there {
-            world.lose(path, &[]);
+            world.lose_path(path, &[]);
             path = PathId(path.0 + 1);
             world.add(path);
         } else {

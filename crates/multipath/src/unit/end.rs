@@ -54,7 +54,12 @@ enum Meaning {
 impl Unit {
     /// Records the end of a command. If its status is missing, it may have been the report of a reset, which
     /// the unit does not repeat.
-    pub fn end(&mut self, path: PathId, command: CommandFacts, end: CommandEnd<'_>) -> Effects {
+    pub fn end_command(
+        &mut self,
+        path: PathId,
+        command: CommandFacts,
+        end: CommandEnd<'_>,
+    ) -> Effects {
         let mut effects = Effects::default();
         let meaning = match end {
             CommandEnd::Status(status, sense) => {

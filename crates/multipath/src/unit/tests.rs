@@ -11,7 +11,7 @@ fn unit() -> Unit {
     let mut unit = Unit::new();
     unit.identity.on_known(KnownUnit { is_removable: true, capacity: 4096 });
     unit.durability.on_cache();
-    let begun = unit.begin(PATH);
+    let begun = unit.begin_command(PATH);
     let _good = end(&mut unit, begun, CommandEnd::Status(Status::GOOD, &[]));
     unit.durability.on_write(PATH, begun.epoch);
     unit
@@ -23,7 +23,7 @@ fn end(unit: &mut Unit, begun: Begun, end: CommandEnd<'_>) -> Effects {
 
 fn end_of(unit: &mut Unit, begun: Begun, end: CommandEnd<'_>, synchronizes_cache: bool) -> Effects {
     let command = CommandFacts { number: begun.number, synchronizes_cache, is_preempted: false };
-    unit.end(PATH, command, end)
+    unit.end_command(PATH, command, end)
 }
 
 fn sense(response_code: u8, key: SenseKey, reported: AdditionalSense) -> [u8; 18] {
@@ -49,7 +49,7 @@ struct Outcome {
 
 fn outcome(ended: CommandEnd<'_>, synchronizes_cache: bool) -> Outcome {
     let mut unit = unit();
-    let begun = unit.begin(PATH);
+    let begun = unit.begin_command(PATH);
     let effects = end_of(&mut unit, begun, ended, synchronizes_cache);
     assert!(unit.is_idle(PATH), "it has ended");
     assert_eq!(effects.may_be_another_unit, unit.identity.needs_revalidation(PATH));
@@ -140,7 +140,7 @@ fn sense_data_say_what_was_lost_and_what_has_changed() {
 #[test]
 fn another_medium_ends_the_use_of_the_unit() {
     let mut unit = unit();
-    let begun = unit.begin(PATH);
+    let begun = unit.begin_command(PATH);
     let changed = AdditionalSense::NOT_READY_TO_READY_CHANGE;
     let bytes = sense(CURRENT, SenseKey::UnitAttention, changed);
     let effects = end(&mut unit, begun, CommandEnd::Status(Status::CHECK_CONDITION, &bytes));
@@ -151,17 +151,17 @@ fn another_medium_ends_the_use_of_the_unit() {
 #[test]
 fn a_command_counts_unless_two_reasons_came_since_it_began() {
     let mut unit = unit();
-    let begun = unit.begin(PATH);
+    let begun = unit.begin_command(PATH);
     assert!(begun.is_calm(unit.identity.revision()) && unit.is_of_known_unit(PATH, &begun));
     unit.identity.add_reason(PATH);
     assert!(!begun.is_calm(unit.identity.revision()) && unit.is_of_known_unit(PATH, &begun));
     unit.identity.add_reason(PATH);
     unit.identity.on_revalidated(PATH, unit.identity.reasons(PATH));
     assert!(!unit.is_of_known_unit(PATH, &begun));
-    let later = unit.begin(PATH);
+    let later = unit.begin_command(PATH);
     assert!(later.is_calm(unit.identity.revision()) && unit.is_of_known_unit(PATH, &later));
     unit.identity.add_reason(PATH);
-    assert!(!unit.begin(PATH).is_calm(unit.identity.revision()), "it began in doubt");
+    assert!(!unit.begin_command(PATH).is_calm(unit.identity.revision()), "it began in doubt");
 }
 
 /// A write that another unit has executed leaves nothing to flush here, so later events lose nothing.
@@ -171,7 +171,7 @@ fn a_write_that_another_unit_may_have_executed_is_not_unflushed() {
         let mut unit = unit();
         let flush = unit.durability.begin_flush(PATH);
         unit.durability.end_flush(flush, None);
-        let begun = unit.begin(PATH);
+        let begun = unit.begin_command(PATH);
         (0..reasons).for_each(|_| unit.identity.add_reason(PATH));
         unit.identity.on_revalidated(PATH, unit.identity.reasons(PATH));
         assert_eq!(unit.end_with_good(PATH, &begun, GoodEnd::Wrote), is_of_known_unit);
@@ -196,9 +196,9 @@ fn a_status_that_may_stand_in_the_place_of_a_report_counts_by_itself() {
     ];
     for (ends, is_of_known_unit) in cases {
         let mut unit = unit();
-        let read = unit.begin(PATH);
+        let read = unit.begin_command(PATH);
         for ended in ends {
-            let other = unit.begin(PATH);
+            let other = unit.begin_command(PATH);
             assert!(end(&mut unit, other, *ended).may_be_another_unit);
             unit.identity.on_revalidated(PATH, unit.identity.reasons(PATH));
         }
@@ -211,7 +211,7 @@ fn a_status_that_may_stand_in_the_place_of_a_report_counts_by_itself() {
 fn each_path_has_its_own_commands() {
     let mut unit = unit();
     let second = unit.add_path(unit.identity.shared_reasons());
-    let begun = unit.begin(second);
+    let begun = unit.begin_command(second);
     assert!(unit.is_idle(PATH) && !unit.is_idle(second));
     let next = unit.next_command(second);
     assert!(!unit.have_ended_before(second, next) && unit.have_ended_before(second, begun.number));
@@ -225,11 +225,12 @@ fn each_path_has_its_own_commands() {
 #[test]
 fn the_end_of_a_registration_takes_queued_commands_back() {
     let mut unit = unit();
-    let begun = unit.begin(PATH);
+    let begun = unit.begin_command(PATH);
     let bytes = sense(CURRENT, SenseKey::UnitAttention, AdditionalSense::REGISTRATIONS_PREEMPTED);
     let command =
         CommandFacts { number: begun.number, synchronizes_cache: false, is_preempted: true };
-    let effects = unit.end(PATH, command, CommandEnd::Status(Status::CHECK_CONDITION, &bytes));
+    let effects =
+        unit.end_command(PATH, command, CommandEnd::Status(Status::CHECK_CONDITION, &bytes));
     assert!(effects.may_be_another_unit);
 }
 
@@ -241,7 +242,7 @@ fn what_a_unit_reports_while_it_is_asked_counts_for_the_path_that_it_becomes() {
     let path = known.add_path(known.identity.shared_reasons());
     known.merge(path, asked.reported(PATH));
     assert!(!known.identity.needs_revalidation(path) && known.identity.attentions() == 0);
-    let begun = asked.begin(PATH);
+    let begun = asked.begin_command(PATH);
     let _known = end(&mut asked, begun, CommandEnd::Status(Status::CHECK_CONDITION, &reset));
     asked.durability.on_lost_writes();
     asked.identity.on_ready_change();

@@ -81,7 +81,7 @@ impl Answer {
             info::DESCRIPTION => Some(Information::Description(text::message(&data))),
             info::BLOCK_SIZE => {
                 let mut next = || data.try_get_u32().ok();
-                let sizes = BlockSizes::told(next()?, next()?, next()?)?;
+                let sizes = BlockSizes::reported(next()?, next()?, next()?)?;
                 data.is_empty().then_some(Information::BlockSizes(sizes))
             }
             _ => Some(Information::Unknown),
@@ -101,7 +101,7 @@ pub(crate) enum Information {
 
 impl Information {
     /// Copies the information into `export`.
-    pub(crate) fn note(self, export: &mut Export) {
+    pub(crate) fn copy_to(self, export: &mut Export) {
         match self {
             Self::Export { size, flags } => (export.size, export.flags) = (size, flags),
             Self::Name(name) => export.name = name,

@@ -229,13 +229,13 @@ impl Handshake {
             }
             (answer::META_CONTEXT, code::SET_META_CONTEXT) => {
                 let context = answer.context().ok_or_else(|| answer.malformed())?;
-                self.note_context(context)?;
+                self.add_context(context)?;
             }
             (answer::INFO, code::GO) => {
                 let information = answer.information().ok_or_else(|| answer.malformed())?;
                 self.knows_size |= matches!(information, Information::Export { .. });
                 self.found.knows_block_sizes |= matches!(information, Information::BlockSizes(_));
-                information.note(&mut self.found.export);
+                information.copy_to(&mut self.found.export);
             }
             // Other answers are ignored: the answer that follows decides.
             _ => {}
@@ -289,7 +289,7 @@ impl Handshake {
         Ok(())
     }
 
-    fn note_context(&mut self, context: MetaContext) -> Result<(), ProtocolError> {
+    fn add_context(&mut self, context: MetaContext) -> Result<(), ProtocolError> {
         if self.found.contexts.len() == MAX_CONTEXTS {
             let problem = "there are too many contexts";
             return Err(ProtocolError::Answer { option: code::SET_META_CONTEXT, problem });
@@ -350,7 +350,7 @@ impl Handshake {
         }
         found.export.contexts = found.contexts.iter().map(|context| context.name.clone()).collect();
         if !found.knows_block_sizes {
-            found.export.block_sizes = BlockSizes::untold(found.export.size);
+            found.export.block_sizes = BlockSizes::unreported(found.export.size);
         }
         HandshakeOutcome::Negotiated(found)
     }

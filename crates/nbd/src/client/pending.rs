@@ -81,7 +81,7 @@ impl Pending {
         self.has_chunks
     }
 
-    pub(crate) const fn note_chunk(&mut self) {
+    pub(crate) const fn record_chunk(&mut self) {
         self.has_chunks = true;
     }
 
@@ -113,7 +113,7 @@ impl Pending {
     }
 
     /// Notes the status in a context; a second one for the same context is an error.
-    pub(crate) fn note_status(&mut self, status: ContextStatus) -> Result<(), ProtocolError> {
+    pub(crate) fn add_status(&mut self, status: ContextStatus) -> Result<(), ProtocolError> {
         if self.status.iter().any(|known| known.context == status.context) {
             let cookie = self.request.cookie;
             return Err(ProtocolError::Context { cookie, id: status.context });

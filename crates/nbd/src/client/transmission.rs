@@ -268,7 +268,7 @@ impl Transmission {
         if !structured {
             return Err(ProtocolError::ReplyKind(cookie));
         }
-        pending.note_chunk();
+        pending.record_chunk();
         let is_good = match kind {
             chunk::NONE => len == 0 && is_done,
             chunk::OFFSET_DATA => pending.is_read() && len > 8,
@@ -311,7 +311,7 @@ impl Transmission {
                 if !self.contexts.contains(&status.context) {
                     return Err(ProtocolError::Context { cookie, id: status.context });
                 }
-                self.pending(cookie)?.note_status(status)?;
+                self.pending(cookie)?.add_status(status)?;
             }
             _ => {
                 let failure = Failure::decode(cookie, kind, &payload)?;

@@ -215,7 +215,7 @@ impl Handshake {
                 self.begin_transmission(export, name, false);
             }
             Question::Info { option, request } => {
-                self.tell(option, &request, &export);
+                self.append_info(option, &request, &export);
                 self.acknowledge(option);
                 if option == code::GO {
                     let knows_block_sizes = request.types.contains(&info::BLOCK_SIZE);
@@ -353,7 +353,7 @@ impl Handshake {
     }
 
     /// Appends the information on an export (NBD, "`NBD_REP_INFO`").
-    fn tell(&mut self, option: u32, request: &InfoRequest, export: &Export) {
+    fn append_info(&mut self, option: u32, request: &InfoRequest, export: &Export) {
         let flags = export.offered_flags(self.structured).bits();
         let kind = info::EXPORT.to_be_bytes();
         let fields = [&kind[..], &export.size.to_be_bytes(), &flags.to_be_bytes()];

@@ -76,7 +76,7 @@ impl StatSnOrder {
     }
 
     /// Records an answer with an old StatSN. Returns `true` the first time.
-    pub(crate) fn note_repetition(&mut self) -> bool {
+    pub(crate) fn record_repeat(&mut self) -> bool {
         !std::mem::replace(&mut self.repeats, true)
     }
 
@@ -90,7 +90,7 @@ impl StatSnOrder {
         pdu: Received,
         now: Instant,
     ) -> Result<(), ProtocolError> {
-        self.note_gap(found, now)?;
+        self.record_gap(found, now)?;
         let bytes = self.bytes + pdu.data.len();
         if self.kept.len() >= MAX_AHEAD.unsigned_abs() as usize || bytes > MAX_BYTES {
             return Err(ProtocolError::StatSn { expected: self.expected, found });
@@ -108,14 +108,14 @@ impl StatSnOrder {
         if !next.is_after(self.expected) {
             return Ok(());
         }
-        self.note_gap(next, now)?;
+        self.record_gap(next, now)?;
         if self.shown.is_none_or(|shown| next.is_after(shown)) {
             self.shown = Some(next);
         }
         Ok(())
     }
 
-    fn note_gap(&mut self, found: StatSn, now: Instant) -> Result<(), ProtocolError> {
+    fn record_gap(&mut self, found: StatSn, now: Instant) -> Result<(), ProtocolError> {
         if found.distance_from(self.expected) > MAX_AHEAD {
             return Err(ProtocolError::StatSn { expected: self.expected, found });
         }

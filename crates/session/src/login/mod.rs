@@ -278,7 +278,7 @@ impl Login {
         let text = self.incoming.take();
         let mut authentication = AuthenticationKeys::default();
         for (name, value) in decode_pairs(&text)? {
-            self.seen.note(name)?;
+            self.seen.record_key(name)?;
             match Key::from_name(name) {
                 None => self.negotiation.receive_unknown(name, value)?,
                 Some(key) if is_authentication(key) => authentication.push(key, value),

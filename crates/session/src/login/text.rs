@@ -73,7 +73,7 @@ impl fmt::Debug for Incoming {
 pub(super) struct SeenKeys(HashSet<String>);
 
 impl SeenKeys {
-    pub(super) fn note(&mut self, name: &str) -> Result<(), LoginError> {
+    pub(super) fn record_key(&mut self, name: &str) -> Result<(), LoginError> {
         // A target may have many addresses (RFC 7143 §13.8).
         if name == Key::TargetAddress.name() || self.0.insert(name.to_owned()) {
             return Ok(());

@@ -130,7 +130,7 @@ impl Session {
             return Ok(false);
         }
         if let Some(connection) = self.connections.get_mut(cid)
-            && connection.stat_sn.note_repetition()
+            && connection.stat_sn.record_repeat()
         {
             self.outputs.notice(Notice::RepeatedStatSn { cid });
         }

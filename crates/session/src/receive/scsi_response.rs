@@ -26,7 +26,7 @@ impl Session {
         }
         let completed = response.response == ServiceResponse::COMPLETED_AT_TARGET;
         if completed && response.status == Status::CHECK_CONDITION {
-            self.hear_of_cleared(response.itt, &sense_of(data), now);
+            self.on_cleared_commands(response.itt, &sense_of(data), now);
         }
         let Some((task, withdrawn)) =
             self.conclude_scsi(cid, response.itt, TargetOpcode::ScsiResponse)?

@@ -42,7 +42,7 @@ impl Session {
                 self.give_up_login(cid, why);
             }
             ConnectionState::LoggedIn if self.connections.has_another_than(cid) => {
-                self.lose_connection(cid, why, now);
+                self.mark_connection_failed(cid, why, now);
             }
             ConnectionState::InLogout if !self.is_logging_out() => self.close_connection(cid),
             ConnectionState::XptWait
@@ -65,7 +65,7 @@ impl Session {
 
     /// Marks a connection as failed, and keeps its tasks until the target has logged it out: the target may not
     /// have noticed the failure, and may still work on them.
-    fn lose_connection(&mut self, cid: Cid, why: SessionError, now: Instant) {
+    fn mark_connection_failed(&mut self, cid: Cid, why: SessionError, now: Instant) {
         tracing::debug!(%cid, %why, "a connection fails, the session goes on");
         let Some(connection) = self.connections.get_mut(cid) else { return };
         let urgent = connection.failed(why.clone());

@@ -22,7 +22,7 @@ impl Session {
     /// with a lower CmdSN get the time limit of a task management response: a status may be on its way, or the
     /// command may not be cleared at all. After that they are aborted as timed out, and the answer to the ABORT
     /// TASK says whether they are gone.
-    pub(crate) fn hear_of_cleared(&mut self, answered: Itt, sense: &Bytes, now: Instant) {
+    pub(crate) fn on_cleared_commands(&mut self, answered: Itt, sense: &Bytes, now: Instant) {
         let Ok(sense) = Sense::decode(sense) else { return };
         let is_attention = sense.key == SenseKey::UnitAttention && !sense.deferred;
         if !is_attention || !sense.additional.clears_commands() {

@@ -104,7 +104,7 @@ impl TaskSet {
         let itt = Itt::new(slot.generation << SLOT_BITS | at)?;
         let limit = task.limit();
         slot.task = Some(task);
-        self.note(limit);
+        self.record_deadline(limit);
         Some(itt)
     }
 
@@ -225,10 +225,10 @@ impl TaskSet {
         let Some(task) = self.get_mut(itt) else { return };
         task.deadline = deadline;
         let limit = task.limit();
-        self.note(limit);
+        self.record_deadline(limit);
     }
 
-    fn note(&mut self, limit: Option<(Instant, Timer)>) {
+    fn record_deadline(&mut self, limit: Option<(Instant, Timer)>) {
         let Some((deadline, _)) = limit else { return };
         if self.earliest.is_none_or(|(earliest, _)| deadline < earliest) {
             self.earliest = limit;

@@ -81,7 +81,7 @@ fn mc_i_04_other_connection_keeps_going() {
         pair.target.hold();
         let tags = [FIRST, SECOND].map(|cid| submit_over(&mut pair, cid, read(0, 4)));
         pair.half_open = half_open;
-        pair.lose(SECOND);
+        pair.break_connection(SECOND);
         pair.drive_receive();
         assert_eq!(*pair.only_loss(SECOND), reset());
         assert_eq!(pair.disconnects, [(SECOND, true)]);
@@ -113,7 +113,7 @@ fn lgo_05_no_such_connection_is_as_good_as_closed() {
     pair.target.hold();
     let tags = [FIRST, SECOND].map(|cid| submit_over(&mut pair, cid, read(0, 4)));
     pair.half_open = true;
-    pair.lose(SECOND);
+    pair.break_connection(SECOND);
     pair.drive();
     assert_eq!(failure(&pair, tags[1]), lost(true));
     assert!(!pair.completed.contains_key(&tags[0]));
@@ -128,7 +128,7 @@ fn lgo_05_no_such_connection_is_as_good_as_closed() {
 #[test]
 fn mc_i_04_first_connection_lost_and_replaced() {
     let mut pair = two_connections(target());
-    pair.lose(FIRST);
+    pair.break_connection(FIRST);
     assert_eq!(pair.session.add_connection(FIRST, pair.now), Err(SubmitError::Full));
     pair.drive();
     assert_eq!(pair.session.negotiated_on(FIRST), None);
@@ -136,7 +136,7 @@ fn mc_i_04_first_connection_lost_and_replaced() {
     pair.assert_usable();
     pair.session.add_connection(FIRST, pair.now).unwrap();
     pair.drive();
-    pair.lose(SECOND);
+    pair.break_connection(SECOND);
     pair.drive();
     assert_eq!(pair.lost().len(), 2);
     assert_eq!(only_logout(&pair, FIRST).cid(), 1);
@@ -157,7 +157,7 @@ fn mc_i_04_commands_that_never_arrived_start_over() {
         let behind = submit_over(&mut pair, FIRST, read(70, 1));
         pair.drive();
         assert!(!pair.completed.contains_key(&behind), "it waits for the ones before");
-        pair.lose(SECOND);
+        pair.break_connection(SECOND);
         pair.drive();
         for itt in void.iter().chain([&behind]) {
             assert_eq!(pair.completed[itt].as_ref().unwrap().status, Status::GOOD);
@@ -184,7 +184,7 @@ fn what_starts_over_is_held_back_by_no_limit_for_writes() {
     let void = submit_into_the_void(&mut pair, SECOND, vec![write(0, pattern(512, 3))]);
     let behind = submit_over(&mut pair, FIRST, write(1, pattern(512, 4)));
     pair.session.limit_writes(FIRST, 512);
-    pair.lose(SECOND);
+    pair.break_connection(SECOND);
     pair.drive();
     assert!([void[0], behind].iter().all(|itt| pair.completed[itt].is_ok()));
     pair.assert_usable();
@@ -205,7 +205,7 @@ fn what_starts_over_is_shared_out_beyond_the_window() {
             tags.extend([SECOND, THIRD].map(|cid| submit_over(&mut pair, cid, read(1, 1))));
         }
         assert_eq!(pair.session.window(), 0);
-        pair.lose(FIRST);
+        pair.break_connection(FIRST);
         pair.drive();
         assert!(tags.iter().all(|itt| pair.completed[itt].is_ok()));
         pair.assert_usable();
@@ -235,7 +235,7 @@ fn write_starts_over_on_other_terms() {
     favouring(&mut pair, SECOND, |pair| {
         assert!(pair.session.poll_transmit(SECOND, pair.now).is_some());
     });
-    pair.lose(SECOND);
+    pair.break_connection(SECOND);
     pair.drive();
     assert!(pair.completed[&itt].is_ok());
     assert!(pair.target.disk(0).unwrap().holds(0, &data));
@@ -253,7 +253,7 @@ fn commands_not_in_wire_order_go_elsewhere() {
     let sent = submit_over(&mut pair, SECOND, read(0, 1));
     let waiting = [1, 2, 3].map(|lba| pair.submit(read(lba, 1)));
     send_over(&mut pair, SECOND);
-    pair.lose(SECOND);
+    pair.break_connection(SECOND);
     pair.target.release();
     pair.drive();
     assert_eq!(failure(&pair, sent), lost(true));
@@ -272,7 +272,7 @@ fn hole_of_an_aborted_command_is_filled() {
         if before_the_loss {
             pair.session.abort(itt, pair.now);
         }
-        pair.lose(SECOND);
+        pair.break_connection(SECOND);
         pair.session.abort(itt, pair.now);
         assert!(!pair.completed.contains_key(&itt));
         pair.drive();
@@ -292,7 +292,7 @@ fn hole_of_an_aborted_command_is_filled() {
 fn hole_of_a_command_that_does_not_start_over_after_all() {
     let mut pair = two_connections(target());
     let itt = submit_into_the_void(&mut pair, SECOND, vec![read(0, 1)])[0];
-    pair.lose(SECOND);
+    pair.break_connection(SECOND);
     pair.blocked.push(FIRST);
     pair.drive();
     send_over(&mut pair, FIRST);
@@ -323,7 +323,7 @@ fn tmf_10_reset_before_the_cleanup() {
         send_over(&mut pair, FIRST);
         pair.drive_receive();
         assert_eq!(pair.completed.contains_key(&itt), arrives);
-        pair.lose(SECOND);
+        pair.break_connection(SECOND);
         pair.target.release();
         pair.drive();
         assert_eq!(pair.completed[&itt].as_ref().err(), arrives.then_some(&TaskError::Aborted));
@@ -341,7 +341,7 @@ fn tmf_04_no_abort_elsewhere_before_the_logout() {
     let command = read(0, 1).with_timeout(Duration::from_secs(1));
     let timed = submit_over(&mut pair, SECOND, command);
     let aborted = submit_over(&mut pair, SECOND, read(1, 1));
-    pair.lose(SECOND);
+    pair.break_connection(SECOND);
     pair.blocked.push(FIRST);
     pair.session.abort(aborted, pair.now);
     pair.advance(Duration::from_secs(2));
@@ -367,7 +367,7 @@ fn tmf_10_what_a_reset_has_ended_waits_for_the_logout_beyond_its_time() {
     let function = TaskFunction::LogicalUnitReset;
     let reset = pair.session.manage(function, Lun::ZERO, None, pair.now).unwrap();
     send_over(&mut pair, FIRST);
-    pair.lose(SECOND);
+    pair.break_connection(SECOND);
     pair.blocked.push(FIRST);
     pair.drive_receive();
     let is_answer =
@@ -394,7 +394,7 @@ fn cleanup_that_fails_ends_the_session() {
         pair.target.hold();
         let tags = [FIRST, SECOND].map(|cid| submit_over(&mut pair, cid, read(0, 1)));
         pair.half_open = true;
-        pair.lose(SECOND);
+        pair.break_connection(SECOND);
         pair.drive();
         assert_eq!(pair.ended, Some(Err(reset())));
         assert_eq!(pair.disconnects, [(SECOND, true), (FIRST, true)]);
@@ -411,7 +411,7 @@ fn cleanup_without_an_answer_ends_the_session() {
     let mut target = target();
     target.faults.push(Fault::receiving(Opcode::LogoutRequest, 0, Effect::Swallow));
     let mut pair = two_connections(target);
-    pair.lose(SECOND);
+    pair.break_connection(SECOND);
     pair.advance(Duration::from_millis(4900));
     assert_eq!(pair.ended, None);
     assert_eq!(pair.session.poll_timeout().unwrap().1, Timer::Logout);
@@ -426,12 +426,12 @@ fn cleanup_moves_on_when_its_connection_fails() {
         let mut pair = several(3, target());
         pair.target.hold();
         let tags = [FIRST, SECOND, THIRD].map(|cid| submit_over(&mut pair, cid, read(0, 1)));
-        pair.lose(THIRD);
+        pair.break_connection(THIRD);
         if sent {
             // The request is lost on the connection whose turn it is.
             submit_into_the_void(&mut pair, FIRST, vec![]);
         }
-        pair.lose(FIRST);
+        pair.break_connection(FIRST);
         pair.drive();
         let closed = received(&pair, SECOND, Opcode::LogoutRequest);
         let mut closed: Vec<_> = closed.iter().map(Pdu::cid).collect();
@@ -462,7 +462,7 @@ fn other_requests_of_a_lost_connection() {
     submit_into_the_void(&mut pair, SECOND, vec![]);
     let query = TaskFunction::QueryTaskSet;
     let unsent = pair.session.manage(query, Lun::ZERO, None, pair.now).unwrap();
-    pair.lose(SECOND);
+    pair.break_connection(SECOND);
     pair.drive();
     let ended = |tag: Itt| {
         pair.outputs.iter().find_map(|output| match output {
@@ -504,7 +504,7 @@ fn refused_filling_of_a_gap_ends_the_session() {
         let mut pair = two_connections(target);
         let tags = submit_into_the_void(&mut pair, SECOND, vec![read(0, 1)]);
         pair.session.abort(tags[0], pair.now);
-        pair.lose(SECOND);
+        pair.break_connection(SECOND);
         pair.drive();
         assert!(failure(&pair, tags[0]) == TaskError::Aborted);
         let refused = SessionError::AbortRefused;
@@ -527,7 +527,7 @@ fn time_limits_during_a_cleanup() {
     assert_eq!(received(&pair, SECOND, Opcode::TaskManagementRequest).len(), 1);
     pair.advance(Duration::from_millis(9500));
     pair.blocked.push(FIRST);
-    pair.lose(SECOND);
+    pair.break_connection(SECOND);
     pair.advance(Duration::from_secs(2));
     assert_eq!(pair.ended, None);
     pair.blocked.clear();
@@ -543,7 +543,7 @@ fn management_of_a_task_on_a_lost_connection() {
     let mut pair = two_connections(target());
     pair.target.hold();
     let itt = submit_over(&mut pair, SECOND, read(0, 1));
-    pair.lose(SECOND);
+    pair.break_connection(SECOND);
     let function = TaskFunction::AbortTask;
     let abort = pair.session.manage(function, Lun::ZERO, Some(itt), pair.now).unwrap();
     pair.drive();
@@ -561,7 +561,7 @@ fn management_of_a_task_on_a_lost_connection() {
 fn logout_of_the_session_during_a_cleanup() {
     let mut pair = two_connections(target());
     let itt = submit_into_the_void(&mut pair, SECOND, vec![read(0, 1)])[0];
-    pair.lose(SECOND);
+    pair.break_connection(SECOND);
     pair.session.logout(pair.now);
     pair.drive();
     assert!(pair.completed[&itt].is_ok(), "it started over");
@@ -581,7 +581,7 @@ fn logout_of_the_session_and_no_answer_at_all() {
         target.faults.push(Fault::receiving(Opcode::LogoutRequest, nth, Effect::Swallow));
     }
     let mut pair = two_connections(target);
-    pair.lose(SECOND);
+    pair.break_connection(SECOND);
     pair.drive();
     pair.session.logout(pair.now);
     pair.advance(Duration::from_secs(6));

@@ -124,7 +124,7 @@ impl Mix {
                 pair.step();
             }
             Event::Rest => pair.drive(),
-            Event::Lose { cid } => pair.lose(Cid(cid)),
+            Event::Lose { cid } => pair.break_connection(Cid(cid)),
             // Both may be refused.
             Event::Drop { cid } => {
                 pair.session.drop_connection(Cid(cid), pair.now).ok();

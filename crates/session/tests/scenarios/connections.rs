@@ -371,7 +371,7 @@ fn the_last_lost_connection_ends_the_session() {
     let tags = [Cid(0), SECOND].map(|cid| submit_over(&mut pair, cid, read(0, 1)));
     for cid in [SECOND, Cid(0)] {
         assert_eq!(pair.ended, None);
-        pair.lose(cid);
+        pair.break_connection(cid);
     }
     pair.drive();
     assert!(matches!(pair.ended, Some(Err(SessionError::Transport(_)))));

@@ -97,7 +97,7 @@ fn connection_let_go_in_other_states() {
     pair.target.hold();
     let itt = submit_over(&mut pair, SECOND, read(0, 1));
     pair.session.drop_connection(SECOND, pair.now).unwrap();
-    pair.lose(SECOND);
+    pair.break_connection(SECOND);
     pair.drive();
     assert_eq!(failure(&pair, itt), lost(true));
     pair.target.release();
@@ -120,7 +120,7 @@ fn last_connection_that_stays_fails() {
     pair.target.hold();
     submit_over(&mut pair, SECOND, read(0, 1));
     pair.session.drop_connection(SECOND, pair.now).unwrap();
-    pair.lose(FIRST);
+    pair.break_connection(FIRST);
     pair.drive();
     assert!(matches!(pair.ended, Some(Err(SessionError::Transport(_)))));
     assert_eq!(pair.lost(), []);

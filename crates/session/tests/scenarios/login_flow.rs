@@ -60,7 +60,7 @@ fn redirect(trace: &mut Trace, permanent: bool, address: &str) -> Pdu {
     request
 }
 
-fn said(request: &Pdu, key: &str) -> Option<String> {
+fn value_of(request: &Pdu, key: &str) -> Option<String> {
     Pairs::split(&request.data).unwrap().get(key).map(str::to_owned)
 }
 
@@ -83,7 +83,7 @@ fn log_24_redirection_is_followed() {
             let again = trace.login(&[]);
             assert_eq!((again.tsih(), again.isid()), (0, first.isid()));
             assert_eq!(again.cmd_sn(), first.cmd_sn());
-            assert_eq!(said(&again, "TargetName"), said(&first, "TargetName"));
+            assert_eq!(value_of(&again, "TargetName"), value_of(&first, "TargetName"));
             let told = |notice: &Notice| matches!(notice, Notice::Redirected { permanent: told, .. } if *told == permanent);
             assert!(trace.notices.iter().any(told));
             trace.assert_usable();
@@ -118,8 +118,8 @@ fn nam_02_names_go_out_as_they_are_spelled() {
     config.kind = SessionKind::Normal { target_name: IscsiName::parse(target).unwrap() };
     let mut trace = Trace::new(config);
     let request = trace.login(&[]);
-    assert_eq!(said(&request, "InitiatorName").as_deref(), Some(initiator));
-    assert_eq!(said(&request, "TargetName").as_deref(), Some(target));
+    assert_eq!(value_of(&request, "InitiatorName").as_deref(), Some(initiator));
+    assert_eq!(value_of(&request, "TargetName").as_deref(), Some(target));
 }
 
 /// QRK-41: a redirection leads to another address of the target, never to another target.
@@ -132,7 +132,7 @@ fn qrk_41_redirection_to_another_name() {
     let other = [("TargetAddress", "10.0.0.2"), ("TargetName", "iqn.2026-01.org.example:other")];
     trace.send(response.text(&other));
     let again = trace.login(&[]);
-    assert_eq!(said(&again, "TargetName"), said(&request, "TargetName"));
+    assert_eq!(value_of(&again, "TargetName"), value_of(&request, "TargetName"));
     trace.assert_usable();
 }
 

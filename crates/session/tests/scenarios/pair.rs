@@ -266,7 +266,7 @@ impl Pair {
     }
 
     /// Breaks a connection by the network; the target notices only if it is not half open.
-    pub(crate) fn lose(&mut self, cid: Cid) {
+    pub(crate) fn break_connection(&mut self, cid: Cid) {
         if let Some(link) = self.links.remove(&cid).filter(|_| !self.half_open) {
             self.target.disconnected(link);
         }

@@ -125,7 +125,7 @@ fn err_09_times_of_a_lost_connection_are_not_those_of_the_session() {
     assert_eq!(times(&pair.session), None);
     let agreed = pair.session.negotiated().unwrap();
     let agreed = (agreed.default_time2wait.into(), agreed.default_time2retain.into());
-    pair.lose(iscsi_pdu::Cid(0));
+    pair.break_connection(iscsi_pdu::Cid(0));
     pair.drive();
     assert!(matches!(pair.ended, Some(Err(_))));
     assert_eq!(times(&pair.session), Some(agreed));

@@ -80,7 +80,7 @@ impl Watch {
         }
     }
 
-    pub(super) fn learn_stat_sn(&mut self, pdu: &Pdu) {
+    pub(super) fn record_stat_sn(&mut self, pdu: &Pdu) {
         let failed_login = pdu.is(Opcode::LoginResponse) && pdu.login_status() >= 0x100;
         if !pdu.uses_stat_sn() || failed_login {
             return;
@@ -92,7 +92,7 @@ impl Watch {
     }
 
     /// Updates the exchange from a text response, and returns whether the exchange is over.
-    pub(super) fn learn_text(&mut self, pdu: &Pdu) -> bool {
+    pub(super) fn update_text(&mut self, pdu: &Pdu) -> bool {
         if pdu.is_final() {
             self.text = None;
             return true;

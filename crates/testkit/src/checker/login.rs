@@ -123,7 +123,7 @@ impl LoginWatch {
             demand(breaches, is_key(key), "TXT-03", || format!("{key:?} is no key"));
             let method = key == "AuthMethod" && pdu.csg() == 1;
             demand(breaches, !method, "LOG-22", || "AuthMethod in the operational stage".into());
-            self.negotiation.said(Side::Initiator, key, value);
+            self.negotiation.record_key(Side::Initiator, key, value);
         }
     }
 
@@ -144,7 +144,7 @@ impl LoginWatch {
         if !pdu.continues() {
             let pairs = Pairs::split(&std::mem::take(&mut self.response_text)).unwrap_or_default();
             for (key, value) in pairs.0 {
-                self.negotiation.said(Side::Target, &key, &value);
+                self.negotiation.record_key(Side::Target, &key, &value);
                 self.target_said.insert(key);
             }
         }

@@ -46,7 +46,7 @@ pub(super) struct Negotiation {
 
 impl Negotiation {
     /// Records that one side sent `key=value`: an offer, or the answer to one.
-    pub(super) fn said(&mut self, side: Side, key: &str, value: &str) {
+    pub(super) fn record_key(&mut self, side: Side, key: &str, value: &str) {
         if key == "MaxRecvDataSegmentLength" {
             if side == Side::Target {
                 set(&mut self.values.target_segment, number(value));

@@ -77,7 +77,7 @@ impl SessionWatch {
     /// Records the final login response of a further connection.
     pub(super) fn join(&mut self, response: &Pdu) {
         self.joined = true;
-        self.learn_window(response);
+        self.update_window(response);
     }
 
     /// Records that a connection is gone.
@@ -205,8 +205,8 @@ impl SessionWatch {
     }
 
     /// Updates the session from a PDU of the target.
-    pub(super) fn learn(&mut self, id: ConnId, watch: &mut Watch, pdu: &Pdu) {
-        self.learn_window(pdu);
+    pub(super) fn record_response(&mut self, id: ConnId, watch: &mut Watch, pdu: &Pdu) {
+        self.update_window(pdu);
         let (itt, stat_sn) = (pdu.itt(), pdu.stat_sn());
         match pdu.opcode() {
             Some(Opcode::R2t) => {
@@ -216,22 +216,22 @@ impl SessionWatch {
                 watch.pings.push((pdu.ttt(), pdu.lun()));
             }
             Some(Opcode::DataIn) if !pdu.has_status() => {}
-            Some(Opcode::TaskManagementResponse) => self.learn_abort(id, pdu),
+            Some(Opcode::TaskManagementResponse) => self.record_abort(id, pdu),
             Some(Opcode::TextResponse) => {
-                if watch.learn_text(pdu) {
+                if watch.update_text(pdu) {
                     self.tags.end(itt, id, stat_sn);
                 }
             }
-            Some(Opcode::Reject) => self.learn_reject(watch, pdu),
+            Some(Opcode::Reject) => self.record_reject(watch, pdu),
             Some(Opcode::LogoutResponse) => {
-                self.learn_logout(pdu);
+                self.record_logout(pdu);
                 self.tags.end(itt, id, stat_sn);
             }
             _ => self.tags.end(itt, id, stat_sn),
         }
     }
 
-    fn learn_window(&mut self, pdu: &Pdu) {
+    fn update_window(&mut self, pdu: &Pdu) {
         let (exp, max) = (pdu.exp_cmd_sn(), pdu.max_cmd_sn());
         if before(max, exp.wrapping_sub(1)) {
             return;
@@ -245,7 +245,7 @@ impl SessionWatch {
     }
 
     /// Ends the tasks that a task management response reports as ended.
-    fn learn_abort(&mut self, id: ConnId, pdu: &Pdu) {
+    fn record_abort(&mut self, id: ConnId, pdu: &Pdu) {
         let stat_sn = pdu.stat_sn();
         let request = self.tags.get(pdu.itt()).copied();
         self.tags.end(pdu.itt(), id, stat_sn);
@@ -270,7 +270,7 @@ impl SessionWatch {
 
     /// Allows commands of a closed connection to be sent again over another one, with their number and tag, if
     /// `ExpCmdSN` does not cover them (RFC 7143 §7.2.1, §11.14).
-    fn learn_logout(&mut self, pdu: &Pdu) {
+    fn record_logout(&mut self, pdu: &Pdu) {
         let closed = self.logouts.remove(&pdu.itt()).filter(|_| pdu.response() <= 1);
         let Some(numbers) = closed.map(|cid| self.numbers.lost.remove(&cid).unwrap_or_default())
         else {
@@ -282,7 +282,7 @@ impl SessionWatch {
     }
 
     /// Allows a refused request to be sent again with its number and tag (RFC 7143 §11.17.1).
-    fn learn_reject(&mut self, watch: &mut Watch, pdu: &Pdu) {
+    fn record_reject(&mut self, watch: &mut Watch, pdu: &Pdu) {
         let word = |at: usize| {
             let bytes = pdu.data.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
             bytes.map(u32::from_be_bytes)

@@ -241,7 +241,7 @@ impl State {
         held.kind.is_of_all() || held.registration == *registration
     }
 
-    pub(super) fn tell(&mut self, registration: &Registration, sense: Sense) {
+    pub(super) fn queue_attention(&mut self, registration: &Registration, sense: Sense) {
         let is_same = |it: &Attention| it.registration == *registration && it.sense == sense;
         self.attentions.retain(|it| !is_same(it));
         let registration = registration.clone();

@@ -189,7 +189,7 @@ impl State {
             }
             _ if held.kind.is_of_all() || held.registration == *own => {
                 self.held = None;
-                self.tell_released(held.kind, own);
+                self.report_released(held.kind, own);
             }
             _ => {}
         }
@@ -210,26 +210,26 @@ impl State {
             return Err(Refusal::Check(Sense::INVALID_RELEASE));
         }
         self.held = None;
-        self.tell_released(held.kind, own);
+        self.report_released(held.kind, own);
         Ok(())
     }
 
     /// Reports to the other registrants that the reservation is gone, if it gave them access (SPC-4
     /// §5.13.11.2.2).
-    fn tell_released(&mut self, kind: Kind, own: &Registration) {
+    fn report_released(&mut self, kind: Kind, own: &Registration) {
         if kind.admits_registrants() {
-            self.tell_others(own, Sense::RESERVATIONS_RELEASED);
+            self.report_to_others(own, Sense::RESERVATIONS_RELEASED);
         }
     }
 
-    fn tell_others(&mut self, own: &Registration, sense: Sense) {
+    fn report_to_others(&mut self, own: &Registration, sense: Sense) {
         for other in self.registrations.clone().iter().filter(|it| *it != own) {
-            self.tell(other, sense);
+            self.queue_attention(other, sense);
         }
     }
 
     fn clear(&mut self, own: &Registration) {
-        self.tell_others(own, Sense::RESERVATIONS_PREEMPTED);
+        self.report_to_others(own, Sense::RESERVATIONS_PREEMPTED);
         self.registrations.clear();
         self.held = None;
         self.count();
@@ -264,14 +264,14 @@ impl State {
         if takes_over {
             self.held = Some(Held { registration: own.clone(), kind });
             if let Some(held) = held.filter(|held| held.kind != kind) {
-                self.tell_released(held.kind, own);
+                self.report_released(held.kind, own);
             }
         } else if let Some(held) = held.filter(|held| held.kind.is_of_all()) {
             let left = self.registrations.first().cloned();
             self.held = left.map(|registration| Held { registration, kind: held.kind });
         }
         for other in removed.iter().filter(|it| *it != own) {
-            self.tell(other, Sense::REGISTRATIONS_PREEMPTED);
+            self.queue_attention(other, Sense::REGISTRATIONS_PREEMPTED);
         }
         self.count();
         Ok(removed)

@@ -31,13 +31,13 @@ impl Target {
     /// Replaces the unit of a number, as a storage system does that maps another volume there. Each session
     /// receives the unit attention REPORTED LUNS DATA HAS CHANGED. Commands in flight continue on the old unit.
     pub fn replace_unit(&mut self, number: u16, unit: Unit) {
-        self.replace_unit_and_tell(number, unit, Sense::LUNS_CHANGED);
+        self.replace_unit_with_attention(number, unit, Sense::LUNS_CHANGED);
     }
 
     /// Replaces a unit like [`replace_unit`](Self::replace_unit), with another unit attention.
-    pub fn replace_unit_and_tell(&mut self, number: u16, unit: Unit, attention: Sense) {
+    pub fn replace_unit_with_attention(&mut self, number: u16, unit: Unit, attention: Sense) {
         let form = self.config.lun_form;
-        self.told.power_losses.retain(|(_, told), _| *told != number);
+        self.reported.power_losses.retain(|(_, told), _| *told != number);
         for session in self.sessions.values_mut() {
             session.attentions.know(number, &unit);
             session.attentions.add(number, attention);
@@ -85,7 +85,7 @@ impl Target {
     }
 
     /// Queues unit attentions for the changes of the array's ports that a session does not know yet.
-    fn learn_ports(&mut self, id: ConnId) {
+    fn queue_port_changes(&mut self, id: ConnId) {
         let Some(changes) = self.config.port.as_ref().map(|port| port.groups.changes()) else {
             return;
         };
@@ -125,7 +125,7 @@ impl Target {
                 unit.reservations.orphan(&registrant);
             }
             let nexus = (session.nexus.clone(), *number);
-            let told = self.told.deferred_errors.entry(nexus);
+            let told = self.reported.deferred_errors.entry(nexus);
             told.or_insert_with(|| unit.disk.deferred_errors());
             if unit.unit_attention {
                 session.attentions.add(*number, Sense::RESET);
@@ -152,7 +152,7 @@ impl Target {
         let Some(number) = number.filter(|_| !scsi::ignores_unit_attention(code)) else {
             return Ok(());
         };
-        self.learn_ports(id);
+        self.queue_port_changes(id);
         let Some(tsih) = self.connections.get(id.0).map(|connection| connection.session) else {
             return Ok(());
         };
@@ -161,16 +161,17 @@ impl Target {
             let losses = unit.disk.power_losses();
             let nexus = &session.nexus;
             let told = |told: &u64| *told == losses;
-            if losses > 0 && !self.told.power_losses.get(&(nexus.clone(), number)).is_some_and(told)
+            if losses > 0
+                && !self.reported.power_losses.get(&(nexus.clone(), number)).is_some_and(told)
             {
-                self.told.power_losses.insert((nexus.clone(), number), losses);
+                self.reported.power_losses.insert((nexus.clone(), number), losses);
                 session.attentions.know(number, unit);
                 session.attentions.waiting.remove(&number);
                 let errors = unit.disk.deferred_errors();
-                self.told.deferred_errors.insert((session.nexus.clone(), number), errors);
+                self.reported.deferred_errors.insert((session.nexus.clone(), number), errors);
                 return Err(Sense::RESET);
             }
-            session.attentions.learn(number, unit);
+            session.attentions.queue_unit_changes(number, unit);
         }
         session.attentions.take(number).map_or(Ok(()), Err)?;
         let nexus = session.nexus.clone();
@@ -185,7 +186,7 @@ impl Target {
         if errors == 0 {
             return Ok(());
         }
-        let told = self.told.deferred_errors.insert((nexus, number), errors);
+        let told = self.reported.deferred_errors.insert((nexus, number), errors);
         if told.is_some_and(|told| told < errors) {
             return Err(Sense::WRITE_ERROR.deferred());
         }

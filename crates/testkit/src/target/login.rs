@@ -139,8 +139,8 @@ impl Target {
     fn declare(&self, login: &mut Login, pdu: &Pdu, answer: &mut Pairs) {
         if !login.declared && !login.discovery {
             let group = self.config.portal_group.map(|group| group.to_string());
-            self.say(answer, "TargetPortalGroupTag", group);
-            self.say(answer, "TargetAlias", self.config.alias.clone());
+            self.append_pair(answer, "TargetPortalGroupTag", group);
+            self.append_pair(answer, "TargetAlias", self.config.alias.clone());
         }
         login.declared = true;
         if std::mem::replace(&mut login.visited[usize::from(pdu.csg())], true) {
@@ -148,7 +148,11 @@ impl Target {
         }
         if pdu.csg() != SECURITY {
             let segment = self.config.keys.max_recv_data_segment_length;
-            self.say(answer, "MaxRecvDataSegmentLength", segment.map(|value| value.to_string()));
+            self.append_pair(
+                answer,
+                "MaxRecvDataSegmentLength",
+                segment.map(|value| value.to_string()),
+            );
         }
         let stage = if pdu.csg() == SECURITY { Stage::Security } else { Stage::Operational };
         for pair in self.config.keys.originate.iter().filter(|pair| pair.stage == stage) {
@@ -158,7 +162,7 @@ impl Target {
     }
 
     /// Appends a pair, unless the configuration omits it or replaces its value.
-    fn say(&self, answer: &mut Pairs, key: &str, value: Option<String>) {
+    fn append_pair(&self, answer: &mut Pairs, key: &str, value: Option<String>) {
         let value = match self.config.keys.answers.get(key) {
             Some(Answer::Omit) => None,
             Some(Answer::Literal(literal)) => Some(literal.clone()),
@@ -178,19 +182,19 @@ impl Target {
     ) -> Result<(), Refusal> {
         if let Some(offer) = pairs.get("AuthMethod") {
             let method = self.choose_method(login, offer)?;
-            self.say(answer, "AuthMethod", Some(method.into()));
+            self.append_pair(answer, "AuthMethod", Some(method.into()));
         } else if pairs.0.iter().any(|(key, _)| key.starts_with("CHAP_")) {
             let mut progress = std::mem::take(&mut login.progress);
             let step = self.chap_step(&mut progress, pairs)?;
             login.progress = progress;
             for (key, value) in step.0 {
-                self.say(answer, &key, Some(value));
+                self.append_pair(answer, &key, Some(value));
             }
         } else if pdu.is_final() {
             self.require_authentication(login)?;
         }
         for (key, _) in pairs.0.iter().filter(|(key, _)| is_foreign(key)) {
-            self.say(answer, key, Some("NotUnderstood".into()));
+            self.append_pair(answer, key, Some("NotUnderstood".into()));
         }
         Ok(())
     }
@@ -233,7 +237,7 @@ impl Target {
                 Response::Refused => return Err(Refusal::INITIATOR_ERROR),
                 Response::Value(result) => {
                     let before = answer.0.len();
-                    self.say(answer, key, Some(result));
+                    self.append_pair(answer, key, Some(result));
                     if let Some((key, value)) = answer.0.get(before) {
                         login.params.apply(key, value);
                     }

@@ -47,7 +47,7 @@ pub struct Target {
     pub(super) outcomes: VecDeque<Outcome>,
     pub(super) kept_back: KeptBack,
     pub(super) late: Vec<Late>,
-    pub(super) told: Told,
+    pub(super) reported: Reported,
     pub(super) counts: Counts,
     pub(super) seen_challenge: Option<Vec<u8>>,
 }
@@ -75,7 +75,7 @@ pub(super) struct KeptBack {
 
 /// What was already reported to each nexus, by unit.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Reported {
     /// Number of losses of power that were reported.
     pub(super) power_losses: BTreeMap<(Nexus, u16), u64>,
     /// Number of deferred errors that were reported.
@@ -109,7 +109,7 @@ impl Target {
             outcomes: VecDeque::new(),
             kept_back: KeptBack::default(),
             late: Vec::new(),
-            told: Told::default(),
+            reported: Reported::default(),
             counts: Counts::default(),
             seen_challenge: None,
         }

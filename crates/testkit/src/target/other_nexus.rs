@@ -40,7 +40,7 @@ impl Target {
     pub(super) fn clear_for_others(&mut self, number: u16, own: Option<u16>) {
         for tsih in self.sessions_with_tasks(own) {
             let had_tasks = self.end_tasks_for_another(tsih, number);
-            let is_silent = had_tasks && !self.tells_of_aborts(number);
+            let is_silent = had_tasks && !self.reports_aborts(number);
             if let Some(session) = self.sessions.get_mut(&tsih).filter(|_| is_silent) {
                 session.attentions.add(number, Sense::COMMANDS_CLEARED);
             }
@@ -54,7 +54,7 @@ impl Target {
         busy.map(|(tsih, _)| *tsih).filter(|tsih| Some(*tsih) != own).collect()
     }
 
-    fn tells_of_aborts(&self, number: u16) -> bool {
+    fn reports_aborts(&self, number: u16) -> bool {
         self.config.units.get(&number).is_some_and(|unit| unit.behavior.task_aborted_status)
     }
 
@@ -65,7 +65,7 @@ impl Target {
         let Some(session) = self.sessions.get(&tsih) else { return false };
         let ended = session.tasks.values().filter(|task| affected(task.lun));
         let ended: Vec<_> = ended.map(|task| (task.connection, task.itt)).collect();
-        if !self.tells_of_aborts(number) {
+        if !self.reports_aborts(number) {
             self.abort_tasks(tsih, affected);
             return !ended.is_empty();
         }

@@ -33,7 +33,7 @@ impl Target {
 
     fn next_end(&mut self) -> Option<(u16, End)> {
         self.config.units.iter().find_map(|(number, unit)| {
-            let seen = self.told.ends.entry(*number).or_insert_with(|| unit.ends.all_seen());
+            let seen = self.reported.ends.entry(*number).or_insert_with(|| unit.ends.all_seen());
             if !seen.is_of(&unit.ends) {
                 *seen = unit.ends.all_seen();
             }

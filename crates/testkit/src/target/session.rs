@@ -117,7 +117,7 @@ impl Attentions {
     }
 
     /// Queues unit attentions for the changes of a unit that the session does not know yet.
-    pub(crate) fn learn(&mut self, number: u16, unit: &Unit) {
+    pub(crate) fn queue_unit_changes(&mut self, number: u16, unit: &Unit) {
         let now = unit.disk.changes();
         let Some(known) = self.known.insert(number, now) else { return };
         if known.modes != now.modes {

@@ -181,7 +181,7 @@ fn a_command_under_way_goes_on_with_the_old_unit() {
     let unmap = rig.command(0xa0, &[0x42, 0, 0, 0, 0, 0, 0, 0, 24], 24, &[]);
     rig.put(unmap);
     let r2t = rig.next();
-    rig.target.replace_unit_and_tell(0, Unit::new(new.clone()), Sense::INQUIRY_CHANGED);
+    rig.target.replace_unit_with_attention(0, Unit::new(new.clone()), Sense::INQUIRY_CHANGED);
     let list = [0, 22, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0];
     rig.answer(&r2t, &list, 24);
     assert_eq!(rig.next().status(), status::GOOD);

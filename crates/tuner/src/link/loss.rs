@@ -57,7 +57,7 @@ impl LossDetector {
 
     /// Takes in the loss that another connection over the same link has found. Until this connection has
     /// measured its own loss, the larger value counts. Returns the value that counts.
-    pub fn learn_of(&mut self, loss: f64) -> f64 {
+    pub fn adopt_loss(&mut self, loss: f64) -> f64 {
         *self.loss.insert(self.loss.unwrap_or_default().max(loss))
     }
 }
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn what_another_has_found_counts_until_there_is_an_own_verdict() {
         let mut detector = LossDetector::default();
-        assert_eq!([0.004, 0.002].map(|loss| detector.learn_of(loss)), [0.004, 0.004]);
+        assert_eq!([0.004, 0.002].map(|loss| detector.adopt_loss(loss)), [0.004, 0.004]);
         assert_eq!(detector.observe(&info(100, 500, 2), false), Some(0.004));
         assert_eq!(detector.observe(&info(100, 2000, 4), false), Some(0.002));
     }

@@ -30,7 +30,7 @@ impl Plan {
         if let Some(bytes) = self.segment.value
             && let Err(error) = SockRef::from(&fd).set_tcp_mss(bytes)
         {
-            refused.push(Refusal { option: "TCP_MAXSEG", reason: said(error) });
+            refused.push(Refusal { option: "TCP_MAXSEG", reason: error_text(error) });
         }
         refused
     }
@@ -48,9 +48,9 @@ impl Plan {
             refused.extend(result.err().map(|reason| Refusal { option, reason }));
         };
         note("send buffer", set_send_buffer(fd, self.send_buffer.value));
-        note("TCP_NODELAY", socket.set_tcp_nodelay(self.no_delay.value).map_err(said));
+        note("TCP_NODELAY", socket.set_tcp_nodelay(self.no_delay.value).map_err(error_text));
         if let Some(bytes) = self.not_sent_low_water.value {
-            note("TCP_NOTSENT_LOWAT", socket.set_tcp_notsent_lowat(bytes).map_err(said));
+            note("TCP_NOTSENT_LOWAT", socket.set_tcp_notsent_lowat(bytes).map_err(error_text));
         }
         Granted { refused, ..Granted::read(&fd) }
     }
@@ -117,8 +117,8 @@ fn set_send_buffer(fd: BorrowedFd<'_>, buffer: Buffer) -> Result<(), String> {
     let socket = SockRef::from(&fd);
     match buffer {
         Buffer::Autotuned => return Ok(()),
-        Buffer::Set(bytes) => socket.set_send_buffer_size(clamped(bytes)).map_err(said)?,
-        Buffer::Forced(bytes) => sys::force_send_buffer(fd, as_int(bytes)).map_err(said)?,
+        Buffer::Set(bytes) => socket.set_send_buffer_size(clamped(bytes)).map_err(error_text)?,
+        Buffer::Forced(bytes) => sys::force_send_buffer(fd, as_int(bytes)).map_err(error_text)?,
     }
     is_enough(buffer, socket.send_buffer_size())
 }
@@ -127,8 +127,10 @@ fn set_receive_buffer(fd: BorrowedFd<'_>, buffer: Buffer) -> Result<(), String> 
     let socket = SockRef::from(&fd);
     match buffer {
         Buffer::Autotuned => return Ok(()),
-        Buffer::Set(bytes) => socket.set_recv_buffer_size(clamped(bytes)).map_err(said)?,
-        Buffer::Forced(bytes) => sys::force_receive_buffer(fd, as_int(bytes)).map_err(said)?,
+        Buffer::Set(bytes) => socket.set_recv_buffer_size(clamped(bytes)).map_err(error_text)?,
+        Buffer::Forced(bytes) => {
+            sys::force_receive_buffer(fd, as_int(bytes)).map_err(error_text)?
+        }
     }
     is_enough(buffer, socket.recv_buffer_size())
 }
@@ -153,7 +155,7 @@ fn clamped(bytes: u64) -> usize {
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "it is the end of an error")]
-fn said(error: io::Error) -> String {
+fn error_text(error: io::Error) -> String {
     error.to_string()
 }
 

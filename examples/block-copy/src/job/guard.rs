@@ -22,7 +22,7 @@ const SOCKET: &str = "/tmp/disk.sock";
 
 /// What was found at both ends.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Look {
+pub(super) struct Inspection {
     /// Warnings: the copy is probably not what the user intended.
     pub(super) notes: Vec<String>,
     /// Content of the destination that will be overwritten.
@@ -34,7 +34,7 @@ pub(super) struct Look {
 ///
 /// # Errors
 /// [`Error::Refused`]; the error of a stream that cannot be read.
-pub(super) async fn look(args: &Args, ends: &Ends) -> Result<Look, Error> {
+pub(super) async fn inspect(args: &Args, ends: &Ends) -> Result<Inspection, Error> {
     // The content that an earlier run has left is expected, and a copy of ranges is meant for a
     // destination with content.
     let is_continued = resumption::is_continued(&args.resumption)
@@ -47,10 +47,10 @@ pub(super) async fn look(args: &Args, ends: &Ends) -> Result<Look, Error> {
             if args.guard.exclusive { Vec::new() } else { registered(&ends.destination).await }
         },
     );
-    let mut look = Look { notes: registered, held: None };
-    look.take_source(args, ends, &source?)?;
+    let mut inspection = Inspection { notes: registered, held: None };
+    inspection.take_source(args, ends, &source?)?;
     match destination {
-        Ok(Some(sample)) => look.take_destination(args, ends, &sample)?,
+        Ok(Some(sample)) => inspection.take_destination(args, ends, &sample)?,
         Ok(None) if is_wanted && args.guard.if_blank => {
             return Err(Error::Usage(
                 "it is not known whether a stream is blank; leave --if-blank out, or write to a file or a unit",
@@ -62,7 +62,7 @@ pub(super) async fn look(args: &Args, ends: &Ends) -> Result<Look, Error> {
         // The copy itself needs no permission to read the destination.
         Ok(None) | Err(_) => {}
     }
-    Ok(look)
+    Ok(inspection)
 }
 
 /// Reads the first bytes of a source, and the last ones of a file. Unreadable bytes are no error here: the
@@ -102,9 +102,9 @@ async fn registered(destination: &End) -> Vec<String> {
     notes
 }
 
-impl Look {
+impl Inspection {
     /// Logs the warnings.
-    pub(super) fn tell(&self) {
+    pub(super) fn log_warnings(&self) {
         for note in &self.notes {
             tracing::warn!("{note}");
         }

@@ -13,7 +13,7 @@ use crate::args::{PassArgs, WhenNotConverging};
 use crate::claims;
 use crate::error::Error;
 use crate::passes::PassesReport;
-use crate::progress::say;
+use crate::progress::eprint_lines;
 use crate::shell::Shell;
 use crate::stop::Stop;
 
@@ -66,7 +66,7 @@ impl Job<'_> {
             transferred.take(&passes, &Progress::default(), start);
             let report = self.report(&passes, is_complete);
             if told < passes.ended().len() {
-                self.tell_pass(&report, told);
+                self.report_pass(&report, told);
                 told += 1;
             }
             transferred.passes = Some(report);
@@ -78,7 +78,7 @@ impl Job<'_> {
             let (copied, samples) = self.transfer(copy, total, stop).await;
             transferred.samples.extend(samples);
             match copied {
-                Ok(copied) => passes.take(copied),
+                Ok(copied) => passes.add_copied(copied),
                 Err(failure) => {
                     transferred.take(&passes, &failure.progress, start);
                     transferred.unreadable.extend(failure.unreadable.iter());
@@ -112,9 +112,9 @@ impl Job<'_> {
     }
 
     /// Reports a pass that has ended, by its index.
-    fn tell_pass(&self, report: &PassesReport, at: usize) {
+    fn report_pass(&self, report: &PassesReport, at: usize) {
         if !self.args.output.is_silent() {
-            say(&format!("{}\n", report.line(at)));
+            eprint_lines(&format!("{}\n", report.line(at)));
         }
         if let Some(lines) = &self.lines {
             lines.put(&json!({ "pass_ended": report.pass_to_json(at) }));

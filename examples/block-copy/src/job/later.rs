@@ -71,7 +71,7 @@ pub fn verify<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Verifi
         let ends = Ends::of_one(end, Span::new(&args.content));
         let lines = args.output.json_lines.then(JsonLines::start).transpose();
         let lines = lines.map_err(Error::Runtime)?;
-        let verified = look(args, path, &ends, lines.clone(), stop).await;
+        let verified = verify_known(args, path, &ends, lines.clone(), stop).await;
         if let Some(lines) = lines {
             JsonLines::finish(lines, stop).await;
         }
@@ -102,7 +102,7 @@ async fn class(
     Ok((rate_limit.as_ref().map(limited).transpose()?, None))
 }
 
-async fn look(
+async fn verify_known(
     args: &Args,
     path: &Path,
     ends: &Ends,

@@ -66,7 +66,7 @@ fn escaped(name: &str) -> String {
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> Option<String> {
+    fn refusal_text(text: &str) -> Option<String> {
         refusal(OsStr::new(text), Side::Destination).map(|refusal| refusal.to_string())
     }
 
@@ -87,20 +87,20 @@ mod tests {
             ("Volume:disk.toml", "write volume:FILE;"),
             ("file:/srv/disk", "write the path alone;"),
         ] {
-            let told = told(text).unwrap();
+            let told = refusal_text(text).unwrap();
             assert!(told.contains(instead) && told.contains("./"), "{text}: {told}");
         }
         for text in ["rbd:pool/image", "server:/srv/disk", "[::1]:3260", ":x", "json:{}", "a:b"] {
-            let told = told(text).unwrap();
+            let told = refusal_text(text).unwrap();
             assert!(told.contains("is no path; a file of that name"), "{text}: {told}");
         }
-        assert!(!told("iscsi:me%hunter@host").unwrap().contains("hunter"));
+        assert!(!refusal_text("iscsi:me%hunter@host").unwrap().contains("hunter"));
     }
 
     #[test]
     fn paths_are_paths() {
         for text in ["disk", "./iscsi:foo", "/iscsi:foo", "folder/a:b", "../a:b"] {
-            assert_eq!(told(text), None, "{text}");
+            assert_eq!(refusal_text(text), None, "{text}");
         }
     }
 

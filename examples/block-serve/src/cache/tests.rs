@@ -52,7 +52,7 @@ impl Slow {
     }
 
     /// Reports a change.
-    fn tells(&self) {
+    fn report_change(&self) {
         self.attentions.fetch_add(1, Ordering::SeqCst);
     }
 }
@@ -108,7 +108,7 @@ impl Device for Slow {
             self.confirmations.fetch_add(1, Ordering::Relaxed);
             sleep(Duration::from_millis(20)).await;
             if self.has_news.load(Ordering::Relaxed) {
-                self.tells();
+                self.report_change();
             }
             Ok(())
         })
@@ -301,7 +301,7 @@ async fn what_the_device_tells_of_itself_ends_what_was_kept() {
     cache.extents(0, 8192).await.unwrap();
     slow.becomes(0xaa);
     assert_eq!(other.read_at(0, 8192).await.unwrap(), before, "nobody was told");
-    slow.tells();
+    slow.report_change();
     for _ in 0..2 {
         check(&other, &slow, 0, 8192).await;
         other.extents(0, 8192).await.unwrap();
@@ -323,7 +323,7 @@ async fn what_was_being_read_when_the_device_told_of_itself_is_not_kept() {
         });
         sleep(Duration::from_millis(told_after)).await;
         slow.becomes(0xaa);
-        slow.tells();
+        slow.report_change();
         // It waits for no read that began before the report.
         check(&cache, &slow, 4096, 4096).await;
         reads.await.unwrap();
@@ -344,7 +344,7 @@ async fn a_read_that_the_device_tells_of_itself_in_is_of_one_time() {
     let read = tokio::spawn(async move { reader.read_at(0, 16_384).await.unwrap() });
     sleep(Duration::from_millis(5)).await;
     slow.becomes(2);
-    slow.tells();
+    slow.report_change();
     assert_eq!(read.await.unwrap(), vec![2; 16_384]);
 }
 

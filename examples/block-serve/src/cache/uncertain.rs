@@ -29,7 +29,7 @@ impl Uncertain {
     }
 
     /// Records a change of a range that succeeded.
-    pub(super) fn settle(&mut self, range: &Range<u64>) {
+    pub(super) fn record_success(&mut self, range: &Range<u64>) {
         self.0.replace(range, None);
     }
 
@@ -59,7 +59,7 @@ mod tests {
         uncertain.add(&(15..30));
         uncertain.add(&(100..110));
         assert_eq!(uncertain.within(&(0..50)), [10..15, 15..30]);
-        uncertain.settle(&(12..18));
+        uncertain.record_success(&(12..18));
         assert_eq!(uncertain.within(&all), [10..12, 18..30, 100..110]);
         assert_eq!(uncertain.within(&(30..100)), []);
     }
@@ -74,7 +74,7 @@ mod tests {
         uncertain.add(&(0..1));
         let end = MAX_PARTS as u64 * 10 + 1;
         assert_eq!(uncertain.within(&(0..u64::MAX)), from_ref(&(0..end)));
-        uncertain.settle(&(5..end));
+        uncertain.record_success(&(5..end));
         assert_eq!(uncertain.within(&(0..u64::MAX)), from_ref(&(0..5)));
     }
 }

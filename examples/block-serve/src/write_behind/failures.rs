@@ -46,13 +46,13 @@ impl Failures {
     }
 
     /// Returns the number of failures that a new handle need not report.
-    pub(super) fn told_before_a_new_handle(&self) -> u64 {
+    pub(super) fn reported_before_new_handle(&self) -> u64 {
         if self.is_told { self.count } else { self.count.saturating_sub(1) }
     }
 
     /// Returns the number of failures, and the last one if a handle that has reported `told` of them has to
     /// report it.
-    pub(super) fn tell(&mut self, told: u64) -> (u64, Option<DeviceError>) {
+    pub(super) fn report_to_handle(&mut self, told: u64) -> (u64, Option<DeviceError>) {
         if told >= self.count {
             return (told, None);
         }
@@ -64,11 +64,11 @@ impl Failures {
 /// A failure that is reported to several handles.
 #[derive(Debug, Error)]
 #[error("a write that was answered before has failed: {0}")]
-struct Told(#[source] DeviceError);
+struct LostWrite(#[source] DeviceError);
 
 /// Returns a failure as a flush reports it. The kind of the system's error stays, for the advice.
 fn as_loss(failure: DeviceError) -> DeviceError {
-    let told = io::Error::new(failure.io_kind(), Told(failure));
+    let told = io::Error::new(failure.io_kind(), LostWrite(failure));
     DeviceError::from(told).with_kind(DeviceErrorKind::LostWrites)
 }
 
@@ -97,6 +97,6 @@ mod tests {
         assert_eq!(fail(0), [false; 0]);
         assert_eq!(fail(1), [true]);
         assert_eq!(fail(2), [true, false]);
-        assert_eq!(failures.tell(0).0, 6, "each flush hears of all");
+        assert_eq!(failures.report_to_handle(0).0, 6, "each flush hears of all");
     }
 }

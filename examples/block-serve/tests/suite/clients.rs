@@ -104,9 +104,9 @@ async fn each_client_is_told_of_a_loss() {
 async fn what_the_unit_tells_of_itself_ends_what_was_kept_of_it() {
     let tells: [fn(&mut iscsi_testkit::target::Target); 4] = [
         |target| target.reset_by_another(0),
-        |target| tell(target, Sense::CAPACITY_CHANGED),
-        |target| tell(target, Sense::INQUIRY_CHANGED),
-        |target| tell(target, Sense::LUNS_CHANGED),
+        |target| report_change(target, Sense::CAPACITY_CHANGED),
+        |target| report_change(target, Sense::INQUIRY_CHANGED),
+        |target| report_change(target, Sense::LUNS_CHANGED),
     ];
     for (window, tells) in [0, WINDOW].into_iter().zip([tells; 2]) {
         for tells in tells {
@@ -144,9 +144,9 @@ async fn who_finds_all_in_memory_sees_all_the_same_what_a_reset_has_changed() {
 }
 
 /// Reports a change of the unit, which stays the same.
-fn tell(target: &mut iscsi_testkit::target::Target, sense: Sense) {
+fn report_change(target: &mut iscsi_testkit::target::Target, sense: Sense) {
     let unit = target.config_mut().units[&0].clone();
-    target.replace_unit_and_tell(0, unit, sense);
+    target.replace_unit_with_attention(0, unit, sense);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -25,7 +25,7 @@ pub(super) struct Measured {
 
 impl Measured {
     /// Adds the rows for people.
-    pub(super) fn tell(&self, table: &mut Table) {
+    pub(super) fn add_rows(&self, table: &mut Table) {
         let requests = &self.requests;
         let told: Vec<_> = latencies(&requests.latency)
             .map(|(name, time)| format!("{} {time:.3}", name.replace('_', ".")))

@@ -3,7 +3,7 @@
 use iscsi_testkit::fault::{Effect, Fault};
 use iscsi_testkit::opcode::Opcode;
 
-use crate::support::{MIB, Rig, TARGET, iscsi_util, object, says, stderr, tells};
+use crate::support::{MIB, Rig, TARGET, iscsi_util, json_of, object, stderr, text_of};
 
 const READS: [u8; 2] = [0x28, 0x88];
 
@@ -11,7 +11,7 @@ const READS: [u8; 2] = [0x28, 0x88];
 async fn pings_are_counted_and_told_in_order() {
     let rig = Rig::start(MIB).await;
     let url = rig.at(&format!("/{TARGET}"));
-    let object = tells(&["ping", &url, "--count", "5", "--interval", "0"]);
+    let object = json_of(&["ping", &url, "--count", "5", "--interval", "0"]);
     assert_eq!((&object["answers"], object["pings_ms"].as_array().unwrap().len()), (&5.into(), 5));
     let times =
         ["min_ms", "median_ms", "p99_ms", "max_ms"].map(|name| object[name].as_f64().unwrap());
@@ -22,7 +22,7 @@ async fn pings_are_counted_and_told_in_order() {
     assert!(said.starts_with("1: ") && said.contains("\n2: "), "{said}");
     let quiet = ["ping", &url, "--count", "2", "--interval", "0", "--quiet"];
     assert_eq!(stderr(&iscsi_util(&quiet)), "");
-    assert!(says(&quiet).starts_with("2 answers, min "));
+    assert!(text_of(&quiet).starts_with("2 answers, min "));
     rig.assert_clean();
 }
 
@@ -43,7 +43,7 @@ async fn a_session_that_is_lost_ends_the_pings() {
 async fn reads_are_counted_as_the_target_counts_them() {
     let rig = Rig::start(MIB).await;
     let options = ["--seconds", "1", "--depth", "4", "--size", "64k"];
-    let object = tells(&[&["perf", &rig.url()][..], &options].concat());
+    let object = json_of(&[&["perf", &rig.url()][..], &options].concat());
     let number = |name: &str| object[name].as_u64().unwrap();
     let reads: usize = READS.iter().map(|code| rig.seen(*code)).sum();
     assert_eq!(number("requests"), reads as u64);
@@ -66,7 +66,7 @@ async fn reads_are_counted_as_the_target_counts_them() {
 async fn random_reads_take_as_many_sessions_as_they_are_told() {
     let rig = Rig::start(MIB).await;
     let options = ["--seconds", "1", "--random", "--sessions", "3"];
-    let text = says(&[&["perf", &rig.url()][..], &options].concat());
+    let text = text_of(&[&["perf", &rig.url()][..], &options].concat());
     assert!(
         text.starts_with("load      read, random, 4 KiB each, 32 in flight\nsessions  3\n"),
         "{text}"

@@ -3,7 +3,7 @@
 use iscsi_testkit::scsi::{AccessState, PortGroup, PortGroups, TargetPort};
 use serde_json::Value;
 
-use crate::support::{MIB, Rig, refuses, says, tells};
+use crate::support::{MIB, Rig, json_of, refuses, text_of};
 
 /// Starts a unit behind port 1 of an array, in the preferred group 1. Ports 2 and 3 are in standby.
 async fn start() -> (Rig, PortGroups) {
@@ -18,7 +18,7 @@ async fn start() -> (Rig, PortGroups) {
 async fn groups_and_the_port_of_the_session() {
     let (rig, groups) = start().await;
     groups.set_implicit_transition_time(30);
-    let text = says(&["port-groups", &rig.url()]);
+    let text = text_of(&["port-groups", &rig.url()]);
     let expected = "states change  implicit and explicit\n\
                     transition     up to 30 s\n\
                     this session   port 1 of group 1\n\
@@ -26,7 +26,7 @@ async fn groups_and_the_port_of_the_session() {
                     group 2        standby: ports 2, 3\n";
     assert_eq!(text, expected);
     groups.refuse_extended_header();
-    let object = tells(&["port-groups", &rig.url()]);
+    let object = json_of(&["port-groups", &rig.url()]);
     assert_eq!((&object["port"], &object["group"]), (&1.into(), &1.into()));
     assert_eq!(object["transition_seconds"], Value::Null);
     let standby = &object["groups"][1];
@@ -42,7 +42,7 @@ async fn a_group_gets_another_state() {
     let consent = ["the ways of all initiators to the unit", "--yes"];
     refuses(&["set-port-group", &url, "2", "active-non-optimized"], 2, "caller", &consent);
     assert_eq!(groups.state(2), Some(AccessState::Standby));
-    let text = says(&["set-port-group", &url, "2", "active-non-optimized", "--yes"]);
+    let text = text_of(&["set-port-group", &url, "2", "active-non-optimized", "--yes"]);
     let line = "group 2        active/non-optimized: ports 2, 3; set by an initiator\n";
     assert!(text.ends_with(line), "{text}");
     assert_eq!(groups.state(2), Some(AccessState::ActiveNonOptimized));
@@ -57,9 +57,9 @@ async fn a_group_gets_another_state() {
 #[tokio::test(flavor = "multi_thread")]
 async fn units_that_tell_nothing() {
     let rig = Rig::start(MIB).await;
-    let text = says(&["port-groups", &rig.url()]);
+    let text = text_of(&["port-groups", &rig.url()]);
     assert_eq!(text, "the unit has no target port groups: all ways to it are alike\n");
-    let object = tells(&["port-groups", &rig.url()]);
+    let object = json_of(&["port-groups", &rig.url()]);
     assert_eq!((&object["support"], &object["groups"]), (&"none".into(), &Value::Null));
 
     let (rig, _groups) = start().await;

@@ -14,7 +14,7 @@ use iscsi_testkit::target::Target;
 use serde_json::{Value, json};
 
 use crate::support::{
-    BLOCK, MIB, Rig, TARGET, iscsi_util, object, program, refuses, says, stderr, stdout, tells,
+    BLOCK, MIB, Rig, TARGET, iscsi_util, json_of, object, program, refuses, stderr, stdout, text_of,
 };
 
 const OTHER: &str = "iqn.2026-01.org.example:other";
@@ -32,7 +32,7 @@ async fn targets_are_listed_with_their_portals() {
         ];
     })
     .await;
-    let text = says(&["discover", &rig.at("")]);
+    let text = text_of(&["discover", &rig.at("")]);
     assert_eq!(
         text,
         format!(
@@ -42,7 +42,7 @@ async fn targets_are_listed_with_their_portals() {
         )
     );
     // Only the portal of the URL matters.
-    let object = tells(&["discover", &rig.url()]);
+    let object = json_of(&["discover", &rig.url()]);
     let expected = json!([
         { "name": TARGET, "portals": [
             { "host": "10.0.0.5", "port": 3260, "portal_group_tag": 1 },
@@ -62,8 +62,8 @@ async fn targets_are_listed_with_their_portals() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_portal_without_targets_says_so() {
     let rig = Rig::start_with(MIB, |config| config.discovery.nothing = true).await;
-    assert_eq!(says(&["discover", &rig.at("")]), "no targets\n");
-    assert_eq!(tells(&["discover", &rig.at("")])["targets"], json!([]));
+    assert_eq!(text_of(&["discover", &rig.at("")]), "no targets\n");
+    assert_eq!(json_of(&["discover", &rig.at("")])["targets"], json!([]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -74,7 +74,7 @@ async fn units_are_listed_with_what_they_are() {
         config.units.insert(300, unit);
     })
     .await;
-    let text = says(&["luns", &rig.at(&format!("/{TARGET}"))]);
+    let text = text_of(&["luns", &rig.at(&format!("/{TARGET}"))]);
     let lines: Vec<_> = text.lines().collect();
     assert_eq!(
         lines,
@@ -83,7 +83,7 @@ async fn units_are_listed_with_what_they_are() {
             "300  disk  TESTKIT  other disk  2 MiB in blocks of 4096",
         ]
     );
-    let object = tells(&["luns", &rig.at(&format!("/{TARGET}"))]);
+    let object = json_of(&["luns", &rig.at(&format!("/{TARGET}"))]);
     let units = object["units"].as_array().unwrap();
     assert_eq!(units.len(), 2);
     assert_eq!((&units[1]["lun"], &units[1]["capacity_bytes"]), (&300.into(), &(2 * MIB).into()));
@@ -104,16 +104,16 @@ async fn a_unit_is_found_by_its_number() {
         })
         .await;
         let url = rig.at(&format!("/{TARGET}/{number}"));
-        let listed = tells(&["luns", &rig.at(&format!("/{TARGET}"))]);
+        let listed = json_of(&["luns", &rig.at(&format!("/{TARGET}"))]);
         assert_eq!(listed["units"][0]["capacity_bytes"], MIB);
-        assert_eq!(tells(&["capacity", &url])["capacity_bytes"], MIB);
-        assert_eq!(tells(&["extents", &url])["extents"][0]["length"], MIB);
-        assert_eq!(tells(&["inquiry", &url])["pages"][0]["fields"]["product"], "RAM disk");
-        assert_eq!(tells(&["inquiry", &url, "--page", "80"])["pages"][0]["page"], "80");
-        assert_eq!(tells(&["reservations", &url])["reservation"], Value::Null);
-        assert_eq!(tells(&["port-groups", &url])["support"], "none");
+        assert_eq!(json_of(&["capacity", &url])["capacity_bytes"], MIB);
+        assert_eq!(json_of(&["extents", &url])["extents"][0]["length"], MIB);
+        assert_eq!(json_of(&["inquiry", &url])["pages"][0]["fields"]["product"], "RAM disk");
+        assert_eq!(json_of(&["inquiry", &url, "--page", "80"])["pages"][0]["page"], "80");
+        assert_eq!(json_of(&["reservations", &url])["reservation"], Value::Null);
+        assert_eq!(json_of(&["port-groups", &url])["support"], "none");
         assert_eq!(
-            tells(&["register", &url, "--key", "0xa", "--yes"])["key"],
+            json_of(&["register", &url, "--key", "0xa", "--yes"])["key"],
             "0x000000000000000a"
         );
         let missing = rig.at(&format!("/{TARGET}/{}", number + 1));
@@ -136,7 +136,7 @@ async fn what_is_wrong_with_a_unit_stands_beside_it() {
         config.units.insert(1, unit);
     })
     .await;
-    let object = tells(&["luns", &rig.url()]);
+    let object = json_of(&["luns", &rig.url()]);
     let units = &object["units"];
     assert_eq!((&units[0]["capacity_bytes"], &units[0]["error"]), (&MIB.into(), &Value::Null));
     assert_eq!(
@@ -157,12 +157,12 @@ async fn pages_are_decoded() {
     })
     .await;
     let url = rig.url();
-    let text = says(&["inquiry", &url]);
+    let text = text_of(&["inquiry", &url]);
     assert!(text.starts_with("standard INQUIRY data\n  device type             disk\n"), "{text}");
     assert!(!text.contains("page"), "{text}");
 
     let field = |page: &str, name: &str| {
-        let object = tells(&["inquiry", &url, "--page", page]);
+        let object = json_of(&["inquiry", &url, "--page", page]);
         assert_eq!(object["pages"].as_array().unwrap().len(), 1);
         object["pages"][0]["fields"][name].clone()
     };
@@ -170,7 +170,7 @@ async fn pages_are_decoded() {
     assert_eq!(field("80", "serial_number"), "0001");
     assert_eq!(field("0x83", "logical_unit_name"), "naa.3000000000000001");
     assert_eq!(field("83", "designators")[0]["association"], "logical unit");
-    let names = says(&["inquiry", &url, "--page", "83"]);
+    let names = text_of(&["inquiry", &url, "--page", "83"]);
     assert_eq!(
         names,
         "page 83: device identification\n\
@@ -190,9 +190,9 @@ async fn all_pages_are_those_that_the_unit_lists() {
         config.units.get_mut(&0).unwrap().behavior.refused_pages = vec![0xb1];
     })
     .await;
-    let listed = tells(&["inquiry", &rig.url(), "--page", "0"]);
+    let listed = json_of(&["inquiry", &rig.url(), "--page", "0"]);
     let listed = listed["pages"][0]["fields"]["pages"].as_array().unwrap().clone();
-    let object = tells(&["inquiry", &rig.url(), "--all"]);
+    let object = json_of(&["inquiry", &rig.url(), "--all"]);
     let pages = object["pages"].as_array().unwrap();
     assert_eq!(
         (&pages[0]["page"], &pages[0]["fields"]["product"]),
@@ -203,7 +203,7 @@ async fn all_pages_are_those_that_the_unit_lists() {
     let missing: Vec<_> = pages.iter().filter(|page| !page["error"].is_null()).collect();
     assert_eq!(missing.len(), 1, "{object}");
     assert_eq!(missing[0]["page"], "b1");
-    let text = says(&["inquiry", &rig.url(), "--all"]);
+    let text = text_of(&["inquiry", &rig.url(), "--all"]);
     assert!(text.contains("\npage b0: block limits\n"), "{text}");
 }
 
@@ -213,9 +213,9 @@ async fn the_capacity_is_told() {
         config.units.get_mut(&0).unwrap().physical_block_exponent = 3;
     })
     .await;
-    let text = says(&["capacity", &rig.url()]);
+    let text = text_of(&["capacity", &rig.url()]);
     assert!(text.starts_with("capacity         3 MiB (3145728 bytes)\n"), "{text}");
-    let object = tells(&["capacity", &rig.url()]);
+    let object = json_of(&["capacity", &rig.url()]);
     assert_eq!((&object["capacity_bytes"], &object["blocks"]), (&(3 * MIB).into(), &6144.into()));
     assert_eq!(
         (&object["block_size_bytes"], &object["physical_block_size_bytes"]),
@@ -232,7 +232,7 @@ async fn the_capacity_is_told() {
 async fn extents_are_told_without_a_gap() {
     let rig = Rig::start(8 * MIB).await;
     rig.disk.write(MIB, &[7; 1 << 20]);
-    let object = tells(&["extents", &rig.url()]);
+    let object = json_of(&["extents", &rig.url()]);
     let expected = json!([
         { "offset": 0, "length": MIB, "state": "deallocated" },
         { "offset": MIB, "length": MIB, "state": "data" },
@@ -241,7 +241,7 @@ async fn extents_are_told_without_a_gap() {
     assert_eq!(object["extents"], expected);
     assert_eq!(object["bytes"]["data"], MIB);
 
-    let text = says(&["extents", &rig.url(), "--offset", "1536K", "--length", "1M"]);
+    let text = text_of(&["extents", &rig.url(), "--offset", "1536K", "--length", "1M"]);
     assert_eq!(
         text,
         "1572864  524288  data\n2097152  524288  deallocated\n\
@@ -262,7 +262,7 @@ async fn more_extents_than_are_asked_for_are_no_whole_answer() {
     assert_eq!(object["extents"].as_array().unwrap().len(), 2);
     let error = "the unit reports more than 2 extents: --offset 2097152 shows those behind them, and --max N shows more together";
     assert_eq!(object["error"], error);
-    let rest = tells(&["extents", &rig.url(), "--offset", "2097152", "--max", "2"]);
+    let rest = json_of(&["extents", &rig.url(), "--offset", "2097152", "--max", "2"]);
     assert_eq!(
         rest["extents"],
         json!([{ "offset": 2 * MIB, "length": 6 * MIB, "state": "deallocated" }])
@@ -280,7 +280,7 @@ async fn more_extents_than_are_asked_for_are_no_whole_answer() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_unit_that_does_not_tell_its_extents_is_all_data() {
     let rig = Rig::start_with(MIB, |config| config.units.get_mut(&0).unwrap().thin = false).await;
-    let text = says(&["extents", &rig.url()]);
+    let text = text_of(&["extents", &rig.url()]);
     assert_eq!(
         text,
         "0  1048576  data\ntotal: 1 MiB data\n\
@@ -329,7 +329,7 @@ async fn passwords_come_from_files() {
         &["perf", "--seconds", "1", &url],
         &["discard", "--offset", "0", "--length", "512", "--yes", &url],
     ] {
-        says(&[command, &options].concat());
+        text_of(&[command, &options].concat());
         let mut logged = program(&[command, &options].concat());
         let said = stderr(&logged.env("RUST_LOG", "trace").output().unwrap());
         assert!(said.contains("session") && !said.contains("hunter"), "{said}");
@@ -386,13 +386,13 @@ async fn the_portals_of_the_sessions_are_told() {
     let url = rig.at(&format!("/{TARGET}/0?redirects=any"));
     let there = json!([to.address().to_string()]);
     for subcommand in [&["capacity"][..], &["perf", "--seconds", "1"]] {
-        let object = tells(&[subcommand, &[&url]].concat());
+        let object = json_of(&[subcommand, &[&url]].concat());
         assert_eq!(object["portals"], there, "{subcommand:?}");
     }
-    assert_eq!(tells(&["discover", &rig.at("?redirects=any")])["portals"], json!([]));
+    assert_eq!(json_of(&["discover", &rig.at("?redirects=any")])["portals"], json!([]));
     let plain = Rig::start(MIB).await;
     let portal = plain.server.address().to_string();
-    assert_eq!(tells(&["luns", &plain.url()])["portals"], json!([portal]));
+    assert_eq!(json_of(&["luns", &plain.url()])["portals"], json!([portal]));
     let parts = ["127.0.0.1", &to.address().to_string(), "redirects=any"];
     refuses(&["capacity", &rig.url()], 1, "target", &parts);
 }

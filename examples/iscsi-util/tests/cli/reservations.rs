@@ -3,7 +3,7 @@
 use iscsi_testkit::scsi::Reservations;
 use serde_json::Value;
 
-use crate::support::{MIB, Rig, iscsi_util, refuses, says, stderr, tells};
+use crate::support::{MIB, Rig, iscsi_util, json_of, refuses, stderr, text_of};
 
 const NAME: [&str; 2] = ["--initiator-name", "iqn.2026-01.org.example:host"];
 const KEY: &str = "0x000000000000000a";
@@ -21,22 +21,22 @@ fn agreed<'a>(command: &'a str, url: &'a str, options: &[&'a str]) -> Vec<&'a st
 async fn a_unit_is_reserved_and_given_back() {
     let rig = Rig::start(MIB).await;
     let (url, reservations) = (rig.url(), reservations(&rig));
-    let object = tells(&["reservations", &url]);
+    let object = json_of(&["reservations", &url]);
     assert_eq!((&object["reservation"], &object["generation"]), (&Value::Null, &0.into()));
     assert_eq!(object["registrations"], Value::Array(Vec::new()));
-    let text = says(&["reservations", &url]);
+    let text = text_of(&["reservations", &url]);
     assert!(text.starts_with("reservation    none\n") && text.ends_with("registered     none\n"));
 
     assert_eq!(
-        says(&agreed("register", &url, &["--persist"])),
+        text_of(&agreed("register", &url, &["--persist"])),
         format!("registered by the key {KEY}\n")
     );
     let kind = ["--type", "exclusive-access-registrants-only"];
-    let text = says(&agreed("reserve", &url, &kind));
+    let text = text_of(&agreed("reserve", &url, &kind));
     assert_eq!(text, "reserved: exclusive access, registrants only\n");
     assert_eq!(reservations.holder(), Some((6, 0xa)));
 
-    let object = tells(&["reservations", &url]);
+    let object = json_of(&["reservations", &url]);
     assert_eq!(object["reservation"]["key"], KEY);
     assert_eq!(object["reservation"]["type"], "exclusive access, registrants only");
     let registration = &object["registrations"][0];
@@ -45,7 +45,7 @@ async fn a_unit_is_reserved_and_given_back() {
     assert_eq!(registration["isid"], "8075746c0000", "the same for every run");
     assert_eq!(object["types"].as_array().unwrap().len(), 6);
     assert_eq!(object["persists_through_power_loss"], true);
-    let text = says(&["reservations", &url]);
+    let text = text_of(&["reservations", &url]);
     let lines = [
         "reservation    exclusive access, registrants only, held by 0x000000000000000a\n",
         "generation     1\n",
@@ -54,10 +54,10 @@ async fn a_unit_is_reserved_and_given_back() {
     ];
     assert!(lines.iter().all(|line| text.contains(line)), "{text}");
 
-    let object = tells(&agreed("release", &url, &kind));
+    let object = json_of(&agreed("release", &url, &kind));
     assert_eq!((&object["keys"][0], reservations.holder()), (&KEY.into(), None));
     let end = [&["register", &url, "--key", "0x0", "--yes"], &NAME[..]].concat();
-    assert_eq!(says(&end), "no longer registered\n");
+    assert_eq!(text_of(&end), "no longer registered\n");
     assert!(reservations.keys().is_empty());
     rig.assert_clean();
 }
@@ -71,14 +71,14 @@ async fn others_are_fenced_off() {
     let preempt = ["--type", "write-exclusive-registrants-only", "--victim", "0xb"];
     let conflict = ["RESERVATION CONFLICT", "not registered by that key", "reservations shows"];
     refuses(&agreed("preempt", &url, &preempt), 1, "caller", &conflict);
-    says(&agreed("register", &url, &[]));
+    text_of(&agreed("register", &url, &[]));
     refuses(&agreed("reserve", &url, &["--type", "write-exclusive"]), 1, "caller", &conflict);
-    let object = tells(&agreed("preempt", &url, &[&preempt[..], &["--abort"]].concat()));
+    let object = json_of(&agreed("preempt", &url, &[&preempt[..], &["--abort"]].concat()));
     assert_eq!(object["keys"], Value::Array(vec![KEY.into()]));
     assert_eq!(reservations.holder(), Some((5, 0xa)));
     refuses(&agreed("preempt", &url, &preempt), 1, "caller", &conflict);
 
-    let text = says(&agreed("clear", &url, &[]));
+    let text = text_of(&agreed("clear", &url, &[]));
     assert_eq!(text, "no reservation and no registration is left\n");
     assert_eq!((reservations.keys().len(), reservations.holder()), (0, None));
     rig.assert_clean();
@@ -88,8 +88,8 @@ async fn others_are_fenced_off() {
 async fn another_isid_is_another_initiator_port() {
     let rig = Rig::start(MIB).await;
     let (url, reservations) = (rig.url(), reservations(&rig));
-    says(&agreed("register", &url, &[]));
-    says(&agreed("register", &url, &["--isid", "0a1b2c"]));
+    text_of(&agreed("register", &url, &[]));
+    text_of(&agreed("register", &url, &["--isid", "0a1b2c"]));
     let isids: Vec<_> = reservations.registrations().iter().map(|it| it.registrant.isid).collect();
     assert_eq!(isids, [0x8075_746c_0000, 0x800a_1b2c_0000]);
 }

@@ -73,14 +73,14 @@ pub(crate) fn iscsi_util(arguments: &[&str]) -> Output {
 }
 
 /// Runs the program, checks that it succeeds, and returns its standard output.
-pub(crate) fn says(arguments: &[&str]) -> String {
+pub(crate) fn text_of(arguments: &[&str]) -> String {
     let output = iscsi_util(arguments);
     assert!(output.status.success(), "{:?}: {}", output.status, stderr(&output));
     stdout(&output)
 }
 
 /// Runs the program with `--json`, checks that it succeeds, and returns its object.
-pub(crate) fn tells(arguments: &[&str]) -> Value {
+pub(crate) fn json_of(arguments: &[&str]) -> Value {
     let output = iscsi_util(&[arguments, &["--json"]].concat());
     assert!(output.status.success(), "{:?}: {}", output.status, stderr(&output));
     let object = object(&output);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use iscsi_testkit::scsi::Unit;
 
-use crate::support::{MIB, Rig, iscsi_util, object, says, stderr, stdout, tells};
+use crate::support::{MIB, Rig, iscsi_util, json_of, object, stderr, stdout, text_of};
 
 /// Starts a unit that is identified by its number.
 async fn unit(number: u64) -> Rig {
@@ -25,18 +25,18 @@ fn file(name: &str) -> PathBuf {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_created_is_shown_and_checked() {
     let (one, other) = (unit(1).await, unit(2).await);
-    let text = says(&["volume", "create", &one.url(), &other.url(), "--chunk", "64K"]);
+    let text = text_of(&["volume", "create", &one.url(), &other.url(), "--chunk", "64K"]);
     assert!(text.starts_with("version = 1\nchunk = 65536\n\n[[member]]\n"), "{text}");
     let path = file("checked");
     std::fs::write(&path, &text).unwrap();
     let path = path.to_str().unwrap();
-    let checked = tells(&["volume", "check", path]);
+    let checked = json_of(&["volume", "check", path]);
     assert_eq!(
         (&checked["capacity_bytes"], &checked["metadata"]),
         (&(16 * MIB).into(), &().into())
     );
     assert_eq!(checked["members"][1]["name"], "naa.3000000000000002");
-    let shown = says(&["volume", "show", path]);
+    let shown = text_of(&["volume", "show", path]);
     assert!(
         shown.contains("TESTKIT RAM disk") && shown.ends_with("all is as described\n"),
         "{shown}"
@@ -71,7 +71,7 @@ async fn an_array_is_written_with_consent_only_and_imported_again() {
     assert_eq!(refused.status.code(), Some(2));
     assert!(stderr(&refused).contains("add --yes if that is meant"), "{}", stderr(&refused));
     assert!(!path.exists() && one.disk.mapped_blocks() == 0);
-    let made = tells(&[&create[..], &["--yes"]].concat());
+    let made = json_of(&[&create[..], &["--yes"]].concat());
     assert_eq!(made["metadata"]["data_offset_bytes"], MIB);
     let text = std::fs::read_to_string(&path).unwrap();
     assert_eq!(made["description"], text);
@@ -86,8 +86,8 @@ async fn an_array_is_written_with_consent_only_and_imported_again() {
     let again = iscsi_util(&[&create[..], &["--yes"]].concat());
     assert_eq!(again.status.code(), Some(1));
     assert!(stderr(&again).contains("choose another path"), "{}", stderr(&again));
-    assert!(says(&["volume", "check", output]).ends_with("over 2 units, all as described\n"));
-    assert_eq!(says(&["volume", "import", &other_url, &one_url]), text);
+    assert!(text_of(&["volume", "check", output]).ends_with("over 2 units, all as described\n"));
+    assert_eq!(text_of(&["volume", "import", &other_url, &one_url]), text);
     std::fs::remove_file(&path).unwrap();
     let plain = iscsi_util(&["volume", "create", &one_url, &other_url]);
     assert!(plain.status.success());

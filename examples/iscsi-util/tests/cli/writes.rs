@@ -2,7 +2,7 @@
 
 use iscsi_testkit::disk::RamDisk;
 
-use crate::support::{BLOCK, MIB, Rig, refuses, tells};
+use crate::support::{BLOCK, MIB, Rig, json_of, refuses};
 
 const UNMAP: u8 = 0x42;
 
@@ -32,7 +32,7 @@ async fn a_discard_takes_whole_blocks_of_its_range() {
     rig.disk.fill(7);
     let before = rig.disk.read(0, 1 << 20);
     let options = ["--offset", "65535", "--length", "65537", "--yes"];
-    let object = tells(&[&["discard", &rig.url()][..], &options].concat());
+    let object = json_of(&[&["discard", &rig.url()][..], &options].concat());
     assert_eq!(object["bytes_discarded"], 65_536);
     assert!(rig.disk.holds(0, &before[..65_536]) && rig.disk.holds(131_072, &before[131_072..]));
     assert!(rig.disk.holds(65_536, &[0; 65_536]));
@@ -62,7 +62,7 @@ async fn units_that_cannot_be_changed_refuse() {
 async fn writes_go_all_over_the_unit_and_are_flushed() {
     let rig = Rig::start(MIB).await;
     let options = ["--write", "--yes", "--seconds", "1", "--size", "64k", "--depth", "4"];
-    let object = tells(&[&["perf", &rig.url()][..], &options].concat());
+    let object = json_of(&[&["perf", &rig.url()][..], &options].concat());
     assert_eq!((&object["direction"], &object["io_size_bytes"]), (&"write".into(), &65_536.into()));
     assert!(object["requests"].as_u64().unwrap() >= 16, "{object}");
     assert!(object["flush_ms"].as_f64().is_some());

@@ -15,20 +15,20 @@ pub(super) type What = fn(&Figure) -> Option<f64>;
 pub(super) const MIB_PER_S: What =
     |figure| Some(figure.goodput_mbit_per_s? / 8.0 * 1e6 / f64::from(1 << 20));
 pub(super) const PROCESSOR: What =
-    |figure| Some(told(figure, "cpu_seconds")? * 1e6 / requests(figure)?);
+    |figure| Some(detail(figure, "cpu_seconds")? * 1e6 / requests(figure)?);
 pub(super) const USER: What =
-    |figure| Some(told(figure, "user_seconds")? * 1e6 / requests(figure)?);
-pub(super) const LATENCY: What = |figure| told(figure, "latency_us");
-pub(super) const FAULTS: What = |figure| Some(told(figure, "minor_faults")? / requests(figure)?);
+    |figure| Some(detail(figure, "user_seconds")? * 1e6 / requests(figure)?);
+pub(super) const LATENCY: What = |figure| detail(figure, "latency_us");
+pub(super) const FAULTS: What = |figure| Some(detail(figure, "minor_faults")? / requests(figure)?);
 pub(super) const WAITS: What =
-    |figure| Some(told(figure, "voluntary_switches")? / requests(figure)?);
+    |figure| Some(detail(figure, "voluntary_switches")? / requests(figure)?);
 pub(super) const SWITCHES: What =
-    |figure| Some(told(figure, "involuntary_switches")? / requests(figure)?);
-pub(super) const CALLS: What = |figure| Some(told(figure, "system_calls")? / requests(figure)?);
-pub(super) const TARGET: What = |figure| told(figure, "target_busy");
-pub(super) const IDLE: What = |figure| Some(told(figure, "cpu_seconds")? / figure.seconds?);
+    |figure| Some(detail(figure, "involuntary_switches")? / requests(figure)?);
+pub(super) const CALLS: What = |figure| Some(detail(figure, "system_calls")? / requests(figure)?);
+pub(super) const TARGET: What = |figure| detail(figure, "target_busy");
+pub(super) const IDLE: What = |figure| Some(detail(figure, "cpu_seconds")? / figure.seconds?);
 
-fn told(figure: &Figure, name: &str) -> Option<f64> {
+fn detail(figure: &Figure, name: &str) -> Option<f64> {
     figure.detail.get(name)?.as_f64()
 }
 

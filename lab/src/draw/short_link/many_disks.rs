@@ -14,7 +14,7 @@ const GOAL: Goal = Goal::AtMost(1.3);
 const RATE: What = |figure| Some(requests(figure)? / figure.seconds?);
 
 /// Adds the table of the disks, from runs in which they read and from runs in which they were idle.
-pub(super) fn tell(part: &mut Part, busy: &[&Figure], idle: &[&Figure]) {
+pub(super) fn add_table(part: &mut Part, busy: &[&Figure], idle: &[&Figure]) {
     let all: Vec<_> = busy.iter().chain(idle).copied().collect();
     if all.is_empty() {
         return;
@@ -138,7 +138,7 @@ mod tests {
         let mut part = Part::new("");
         let (idle, busy): (Vec<_>, Vec<_>) =
             figures.iter().partition(|figure| parameter(figure, "short_link") == Some("idle"));
-        tell(&mut part, &busy, &idle);
+        add_table(&mut part, &busy, &idle);
         let (_, page) = part.markdown.split_once("of the disks:\n\n").unwrap();
         insta::assert_snapshot!(page, @r"
         | disks | µs of the processor a read | outside the kernel | times a lone disk's | goal | by libiscsi's | reads a second | idle, s/s |

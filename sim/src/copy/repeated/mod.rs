@@ -149,7 +149,7 @@ impl<'a> RepeatedCopy<'a> {
                 return self.quiet().await;
             }
             if ended == Ended::Well {
-                return self.settle().await;
+                return self.check_end().await;
             }
         }
         Err("nothing is wrong, but no copy ends well".to_owned())
@@ -193,7 +193,7 @@ impl<'a> RepeatedCopy<'a> {
         self.before = self.image.clone();
         self.images += 1;
         let what = format!("a command line: {:?}", self.line);
-        self.copies.shared.lock().trace.note(&what, &[len as u64]);
+        self.copies.shared.lock().trace.record(&what, &[len as u64]);
     }
 
     /// Changes the source, or takes it back to its previous state.
@@ -216,7 +216,7 @@ impl<'a> RepeatedCopy<'a> {
             _ => self.image = changed(&self.image, rng),
         }
         self.before = last;
-        self.copies.shared.lock().trace.note("the source has changed", &[self.images]);
+        self.copies.shared.lock().trace.record("the source has changed", &[self.images]);
     }
 
     /// Writes to the destination as another host, without the knowledge of the copies.
@@ -237,7 +237,7 @@ impl<'a> RepeatedCopy<'a> {
     }
 
     /// Checks that the destination equals the source after the last copy, even after late writes and a loss of power.
-    async fn settle(&mut self) -> Result<(), String> {
+    async fn check_end(&mut self) -> Result<(), String> {
         self.quiet().await?;
         let mut world = self.copies.shared.lock();
         world.lose_all_power();
@@ -261,7 +261,7 @@ impl<'a> RepeatedCopy<'a> {
 
     fn count(&self, what: &'static str) {
         let mut world = self.copies.shared.lock();
-        world.trace.note(what, &[]);
+        world.trace.record(what, &[]);
         world.counts.repeated_copy(what);
     }
 }

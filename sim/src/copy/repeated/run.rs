@@ -195,7 +195,7 @@ impl RepeatedCopy<'_> {
         let destination = Watched { disk, watch: Arc::clone(&watch), is_source: false };
         let known = options.digests.as_ref().map_or(0, |digests| digests.known().bytes());
         let what = format!("a run, to be stopped by {stop:?}");
-        watch.shared.lock().trace.note(&what, &[options.done.bytes(), known]);
+        watch.shared.lock().trace.record(&what, &[options.done.bytes(), known]);
         let (process, source) = (process.clone(), Source::device(source));
         let destination = Destination::device(destination);
         let is_strict = is_last || self.copies.host.is_strict;
@@ -267,7 +267,7 @@ impl RepeatedCopy<'_> {
 
     fn has_failed(&self, current: &CurrentRun, failure: &Failure) -> Result<Ended, String> {
         let error = &failure.error;
-        current.watch.shared.lock().trace.note(&format!("not copied: {error}"), &[]);
+        current.watch.shared.lock().trace.record(&format!("not copied: {error}"), &[]);
         let may_fail = match error {
             CopyError::Cancelled => matches!(current.stop, Some(Stop::Cancel | Stop::Abandon)),
             CopyError::Abandoned { .. } => current.stop == Some(Stop::Abandon),
@@ -346,7 +346,7 @@ impl RepeatedCopy<'_> {
 /// Makes a target execute one of the next writes late, so that another process may write before it.
 fn put_off(world: &mut World, rng: &mut Rng) {
     let target = rng.index(0..world.targets.len());
-    world.trace.note("the target puts a write off", &[target as u64]);
+    world.trace.record("the target puts a write off", &[target as u64]);
     let fault = Fault::execute_late(.., rng.millis(20_000..MAX_LATE)).times(1);
     world.targets[target].config_mut().faults.push(fault);
 }

@@ -90,7 +90,7 @@ impl Vouching {
     /// The first false statement.
     pub(crate) fn check(&self, world: &World) -> Result<(), String> {
         let mut state = self.state();
-        let said = self.said(&mut state)?.clone();
+        let said = self.statements(&mut state)?.clone();
         if state.is_unproven {
             return Ok(());
         }
@@ -136,7 +136,7 @@ impl Vouching {
     /// Checks a write before it is sent: no digest may cover its range, since the process may be killed
     /// immediately afterwards.
     pub(crate) fn is_about_to_write(&self, world: &mut World, range: &Range<u64>) {
-        let why = match self.said(&mut self.state()) {
+        let why = match self.statements(&mut self.state()) {
             Ok(said)
                 if said.iter().all(|said| reader::overlapping(said, range).next().is_none()) =>
             {
@@ -149,7 +149,7 @@ impl Vouching {
     }
 
     /// Returns the statements of the digest file as it is, and as a crash of the host would leave it.
-    fn said<'a>(&self, state: &'a mut State) -> Result<&'a [Blocks; 2], String> {
+    fn statements<'a>(&self, state: &'a mut State) -> Result<&'a [Blocks; 2], String> {
         let (path, changes) = (PathBuf::from(DIGESTS), self.files.changes());
         let said = match state.said.take().filter(|(known, _)| *known == changes) {
             Some((_, said)) => said,

@@ -241,7 +241,7 @@ impl State {
             }
             _ => {}
         }
-        self.losses.note_answer();
+        self.losses.record_answer();
         let outcome = outcome.map_err(|failure| DeviceError::new(kind(failure.errno), failure));
         if let Some(waiting) = waiting {
             drop(waiting.answer.send(outcome));
@@ -250,10 +250,10 @@ impl State {
     }
 
     /// Marks the connection as lost: no request is answered any more.
-    fn lose(&mut self, why: String) {
+    fn mark_lost(&mut self, why: String) {
         if self.lost.is_none() {
             self.lost = Some(why);
-            self.losses.lose(self.has_unflushed());
+            self.losses.record_lost_connection(self.has_unflushed());
             self.waiting.clear();
         }
     }
@@ -278,7 +278,7 @@ async fn send_all(
             io::Result::Ok(())
         };
         if let Err(error) = sent.await {
-            return lock(&state).lose(error.to_string());
+            return lock(&state).mark_lost(error.to_string());
         }
     }
     let goodbye = lock(&state).transmission.disconnect();
@@ -326,7 +326,7 @@ async fn receive_all(
             }
         }
     };
-    lock(&state).lose(why);
+    lock(&state).mark_lost(why);
     // The sending task may be blocked by a socket that takes no more bytes.
     sender.abort();
 }

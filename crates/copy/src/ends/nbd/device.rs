@@ -15,7 +15,7 @@ use super::NbdError;
 use super::connection::{Failed, MAX_RANGE, unexpected};
 use super::connections::Connections;
 use super::dirty_bitmap::DirtyBitmap;
-use super::losses::Told;
+use super::losses::ReportedLosses;
 use super::opening;
 use super::uri::NbdUri;
 use super::writes::{Write, Writes};
@@ -49,7 +49,7 @@ pub struct NbdDevice {
     block_size: u64,
     max_payload: u64,
     writes: Writes,
-    told: Told,
+    reported: ReportedLosses,
 }
 
 impl Clone for NbdDevice {
@@ -60,7 +60,7 @@ impl Clone for NbdDevice {
             block_size: self.block_size,
             max_payload: self.max_payload,
             writes: self.writes.clone(),
-            told: self.told.further(self.connections.losses()),
+            reported: self.reported.further(self.connections.losses()),
         }
     }
 }
@@ -102,7 +102,7 @@ impl NbdDevice {
                 max_payload: (max_payload / block_size * block_size).max(block_size),
                 export: export.into(),
                 writes: Writes::default(),
-                told: Told::default(),
+                reported: ReportedLosses::default(),
             };
             Ok((device, marked))
         })
@@ -196,17 +196,17 @@ impl NbdDevice {
     /// Makes a change of the export. A loss that this handle reports during the change may include the change
     /// itself.
     async fn changed_by(&self, change: impl Future<Output = DeviceResult<()>>) -> DeviceResult<()> {
-        let told = self.told.count();
+        let reported = self.reported.count();
         change.await?;
-        if self.told.count() > told {
-            self.told.overtaken(told);
+        if self.reported.count() > reported {
+            self.reported.overtaken(reported);
         }
         Ok(())
     }
 
     /// Returns an error if there is a loss that this handle has not reported.
-    fn tell_loss(&self) -> DeviceResult<()> {
-        if self.told.is_news(self.connections.losses()) {
+    fn report_loss(&self) -> DeviceResult<()> {
+        if self.reported.is_news(self.connections.losses()) {
             return Err(NbdError::UnflushedWritesLost.into());
         }
         Ok(())
@@ -214,10 +214,10 @@ impl NbdDevice {
 
     async fn flush_all(&self) -> DeviceResult<()> {
         loop {
-            self.tell_loss()?;
+            self.report_loss()?;
             match self.connections.flush().await? {
                 // A connection may have been lost before the flush listed them.
-                Ok(()) => return self.tell_loss(),
+                Ok(()) => return self.report_loss(),
                 Err(Failed::Refused(error)) => return Err(error),
                 Err(Failed::Lost) => {}
             }
@@ -322,8 +322,8 @@ impl NbdDevice {
         let command = Command::BlockStatus { one: most == 1 };
         let (answer, allocation) = self.ask(command, around.start, asked, &[], None).await?;
         let Answer::BlockStatus(contexts) = answer else { return Err(unexpected()) };
-        let told = contexts.into_iter().find(|status| Some(status.context) == allocation);
-        let Some(status) = told else { return Ok(all_data()) };
+        let reported = contexts.into_iter().find(|status| Some(status.context) == allocation);
+        let Some(status) = reported else { return Ok(all_data()) };
         let (mut extents, mut at): (Vec<Extent>, u64) = (Vec::new(), around.start);
         for found in status.extents {
             let end = at.saturating_add(found.length);

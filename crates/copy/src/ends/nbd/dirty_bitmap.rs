@@ -126,8 +126,8 @@ async fn mark(
         Failed::Refused(error) => error,
     })?;
     let Answer::BlockStatus(contexts) = answer else { return Err(unexpected()) };
-    let told = contexts.into_iter().find(|status| status.context == context);
-    for extent in told.ok_or_else(unexpected)?.extents {
+    let reported = contexts.into_iter().find(|status| status.context == context);
+    for extent in reported.ok_or_else(unexpected)?.extents {
         let end = at + extent.length;
         if extent.status != 0 {
             dirty.add(at..end);

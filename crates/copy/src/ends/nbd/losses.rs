@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 pub(super) struct Losses {
     count: AtomicU64,
     /// Number of losses that any handle has reported.
-    told: AtomicU64,
+    reported: AtomicU64,
     /// Whether a server has answered since [`has_answered`](Self::has_answered) was last called.
     has_answered: AtomicBool,
     /// Notified when a connection is lost.
@@ -24,7 +24,7 @@ pub(super) struct Losses {
 
 impl Losses {
     /// Notes that a connection is lost; `is_loss` if it had answered changes that no flush has covered.
-    pub(super) fn lose(&self, is_loss: bool) {
+    pub(super) fn record_lost_connection(&self, is_loss: bool) {
         if is_loss {
             self.count.fetch_add(1, Ordering::Relaxed);
         }
@@ -36,7 +36,7 @@ impl Losses {
         self.news.notified().await;
     }
 
-    pub(super) fn note_answer(&self) {
+    pub(super) fn record_answer(&self) {
         self.has_answered.store(true, Ordering::Relaxed);
     }
 
@@ -48,12 +48,12 @@ impl Losses {
 
 /// The number of losses that one handle has reported.
 #[derive(Debug, Default)]
-pub(super) struct Told(AtomicU64);
+pub(super) struct ReportedLosses(AtomicU64);
 
-impl Told {
+impl ReportedLosses {
     /// Creates the state of a further handle: it need not report losses that any handle has reported before.
     pub(super) fn further(&self, losses: &Losses) -> Self {
-        Self(AtomicU64::new(self.count().max(losses.told.load(Ordering::Relaxed))))
+        Self(AtomicU64::new(self.count().max(losses.reported.load(Ordering::Relaxed))))
     }
 
     /// Returns the number of losses that this handle has reported.
@@ -72,7 +72,7 @@ impl Told {
         let count = losses.count.load(Ordering::Relaxed);
         let is_news = self.0.swap(count, Ordering::Relaxed) < count;
         if is_news {
-            losses.told.fetch_max(count, Ordering::Relaxed);
+            losses.reported.fetch_max(count, Ordering::Relaxed);
         }
         is_news
     }
@@ -85,17 +85,17 @@ mod tests {
     #[test]
     fn each_handle_tells_of_a_loss_once_and_a_new_one_of_those_that_nobody_has_told() {
         let losses = Losses::default();
-        let first = Told::default();
+        let first = ReportedLosses::default();
         let second = first.further(&losses);
-        losses.lose(false);
+        losses.record_lost_connection(false);
         assert!(!first.is_news(&losses));
-        losses.lose(true);
+        losses.record_lost_connection(true);
         let third = first.further(&losses);
-        losses.lose(true);
+        losses.record_lost_connection(true);
         assert!(first.is_news(&losses) && !first.is_news(&losses));
         assert!(second.is_news(&losses) && third.is_news(&losses));
         assert!(!second.further(&losses).is_news(&losses));
-        losses.lose(true);
+        losses.record_lost_connection(true);
         assert!(first.is_news(&losses) && second.is_news(&losses));
     }
 }

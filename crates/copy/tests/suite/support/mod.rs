@@ -154,7 +154,7 @@ impl Memory {
         state.holes[range.start / GRAIN..range.end.div_ceil(GRAIN)].fill(false);
     }
 
-    fn look(&self, offset: u64, len: u64) {
+    fn call_watch(&self, offset: u64, len: u64) {
         if let Some((path, look)) = self.lock().watch.clone() {
             look(&path, offset, len);
         }
@@ -237,7 +237,7 @@ impl Device for Memory {
     fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             let data = pages.concat();
-            self.look(offset, data.len() as u64);
+            self.call_watch(offset, data.len() as u64);
             self.dawdle_while(|state| state.holds_writes).await;
             let mut state = self.lock();
             let range = state.check(offset, data.len() as u64)?;
@@ -280,7 +280,7 @@ impl Device for Memory {
 
     fn write_zeroes(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
-            self.look(offset, len);
+            self.call_watch(offset, len);
             self.dawdle().await;
             let mut state = self.lock();
             assert!(state.limits.has_fast_zeroes);

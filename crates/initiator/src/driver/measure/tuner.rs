@@ -33,9 +33,9 @@ pub(crate) fn is_little(bytes: u64, time: Duration) -> bool {
 
 /// What a session waits for, besides what its sockets report.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Look {
+pub(crate) struct PollSample {
     pub(crate) waiting: Waiting,
-    /// Number of intervals that the look counts for.
+    /// Number of intervals that the sample counts for.
     pub(crate) intervals: u32,
     /// Time within these intervals in which requests waited in their traffic class.
     pub(crate) waited_in_class: Duration,
@@ -45,7 +45,7 @@ pub(crate) struct Look {
     pub(crate) awaited_data: u64,
 }
 
-impl Look {
+impl PollSample {
     /// Returns in how many of the intervals requests waited in their traffic class, rounded.
     fn in_class(&self) -> u32 {
         intervals_of(self.waited_in_class + POLL_INTERVAL / 2).min(self.intervals)
@@ -67,7 +67,7 @@ pub(crate) struct Tuner {
     plan: Plan,
     on_socket: OnSocket,
     activity: Activity,
-    learning: Learning,
+    estimates: LinkEstimates,
     request_limits: RequestLimits,
     /// Address that the connection leads to.
     address: SocketAddr,
@@ -89,11 +89,11 @@ struct OnSocket {
 
 /// Estimates of the link, from its use.
 #[derive(Debug)]
-struct Learning {
+struct LinkEstimates {
     /// Intervals since the plan last took in a reading.
     polls: u32,
     /// The last reading that the rates were estimated from, and its time.
-    learnt: Option<(TcpInfo, Instant)>,
+    last_reading: Option<(TcpInfo, Instant)>,
     link: LinkEstimator,
     loss: LossDetector,
 }
@@ -109,7 +109,7 @@ struct RequestLimits {
 #[derive(Debug, Default)]
 struct Stalls {
     watch: StallWatch,
-    /// How it stood still at the last look.
+    /// How it stood still at the last poll.
     last: Option<Stall>,
 }
 
@@ -132,9 +132,9 @@ impl Tuner {
             plan,
             on_socket: OnSocket::default(),
             activity: Activity::default(),
-            learning: Learning {
+            estimates: LinkEstimates {
                 polls: 0,
-                learnt: None,
+                last_reading: None,
                 link: LinkEstimator::new(EstimatorWindow::CONNECTION),
                 loss: LossDetector::default(),
             },
@@ -217,20 +217,20 @@ impl Tuner {
     pub(crate) fn poll(
         &mut self,
         socket: &dyn Socket,
-        look: Look,
+        sample: PollSample,
         is_blocked: bool,
         progress: (u64, u64),
         now: Instant,
     ) {
         let Ok(info) = socket.tcp_info() else { return };
-        self.learning.loss.watch_queue(&info);
+        self.estimates.loss.watch_queue(&info);
         self.observe_limits(&info, progress, now);
         self.stalls.last = self.stalls.watch.observe(&info, now);
-        self.count(&info, look, is_blocked);
-        self.learning.polls = self.learning.polls.saturating_add(look.intervals);
-        if self.learning.polls >= INTERVALS_PER_READING {
-            self.learning.polls = 0;
-            self.adapt(socket, |tuner| tuner.learn(&info, now));
+        self.count(&info, sample, is_blocked);
+        self.estimates.polls = self.estimates.polls.saturating_add(sample.intervals);
+        if self.estimates.polls >= INTERVALS_PER_READING {
+            self.estimates.polls = 0;
+            self.adapt(socket, |tuner| tuner.observe(&info, now));
         }
     }
 
@@ -246,16 +246,16 @@ impl Tuner {
         }
     }
 
-    fn count(&mut self, info: &TcpInfo, look: Look, is_blocked: bool) {
+    fn count(&mut self, info: &TcpInfo, sample: PollSample, is_blocked: bool) {
         let is_positive = |count: Option<u32>| count.is_some_and(|count| count > 0);
         // Time that the class takes counts for nothing else: without the other reasons no more would have been
         // sent.
-        let of_class = if self.is_paced(info) { look.intervals } else { look.in_class() };
+        let of_class = if self.is_paced(info) { sample.intervals } else { sample.in_class() };
         let activity = &mut self.activity;
         activity.class = activity.class.saturating_add(of_class);
-        let intervals = look.intervals - of_class;
-        let awaits_reads = look.awaited_data > 0;
-        let counter = match look.waiting {
+        let intervals = sample.intervals - of_class;
+        let awaits_reads = sample.awaited_data > 0;
+        let counter = match sample.waiting {
             _ if is_blocked || is_positive(info.bytes_not_sent) => &mut activity.socket,
             Waiting::WriteLimit => &mut activity.socket,
             Waiting::R2t => &mut activity.solicitation,
@@ -263,7 +263,7 @@ impl Tuner {
             // While nothing is on the link, the target is the reason, even if further requests wait for the
             // limit.
             Waiting::Answers
-                if look.is_at_limit && (awaits_reads || is_positive(info.segments_in_flight)) =>
+                if sample.is_at_limit && (awaits_reads || is_positive(info.segments_in_flight)) =>
             {
                 &mut activity.in_flight_limit
             }
@@ -274,8 +274,8 @@ impl Tuner {
             _ => return,
         };
         *counter = counter.saturating_add(intervals);
-        if matches!(look.waiting, Waiting::Answers | Waiting::ReadLimit) {
-            let awaited = u64::from(intervals).saturating_mul(look.awaited_data);
+        if matches!(sample.waiting, Waiting::Answers | Waiting::ReadLimit) {
+            let awaited = u64::from(intervals).saturating_mul(sample.awaited_data);
             activity.awaited_data = activity.awaited_data.saturating_add(awaited);
         }
     }
@@ -295,17 +295,17 @@ impl Tuner {
         self.address
     }
 
-    /// Returns how the connection stood still at the last look. `None` within this host, where no path swallows
+    /// Returns how the connection stood still at the last poll. `None` within this host, where no path swallows
     /// segments.
     pub(crate) fn stall(&self) -> Option<Stall> {
         self.stalls.last.filter(|_| !self.address.ip().is_loopback())
     }
 
     /// Takes in a reading of the link, and plans again.
-    fn learn(&mut self, info: &TcpInfo, now: Instant) {
+    fn observe(&mut self, info: &TcpInfo, now: Instant) {
         self.measurement.update(info);
         self.estimate(info, now);
-        self.measurement.loss = self.learning.loss.observe(info, self.copes_with_loss());
+        self.measurement.loss = self.estimates.loss.observe(info, self.copes_with_loss());
         self.plan_again();
     }
 
@@ -313,30 +313,31 @@ impl Tuner {
     /// otherwise the sender has set it.
     fn estimate(&mut self, info: &TcpInfo, now: Instant) {
         if let Some(rtt) = Rtt::of_tcp(info) {
-            self.learning.link.observe_round_trip(rtt.min, now);
+            self.estimates.link.observe_round_trip(rtt.min, now);
         }
         let sent = info.delivery_rate.map(|rate| {
             let is_sender_limited = info.delivery_rate_app_limited != Some(false);
             RateSample::new(rate).app_limited(is_sender_limited || !info.has_queue(None, rate))
         });
-        let arrived = self.learning.learnt.and_then(|(earlier, at)| {
+        let arrived = self.estimates.last_reading.and_then(|(earlier, at)| {
             let time = now.saturating_duration_since(at);
             let has_queue = info.has_queue_of_arrivals(&earlier, time);
             Some(RateSample::new(info.arrival_since(&earlier, time)?).app_limited(!has_queue))
         });
         for sample in [sent, arrived].into_iter().flatten() {
-            self.learning.link.observe_rate(&sample, now);
+            self.estimates.link.observe_rate(&sample, now);
         }
-        self.learning.learnt = Some((*info, now));
-        self.measurement.bandwidth = self.learning.link.rate();
-        if let (Some(rtt), Some(min)) = (&mut self.measurement.rtt, self.learning.link.round_trip())
+        self.estimates.last_reading = Some((*info, now));
+        self.measurement.bandwidth = self.estimates.link.rate();
+        if let (Some(rtt), Some(min)) =
+            (&mut self.measurement.rtt, self.estimates.link.round_trip())
         {
             rtt.min = min;
         }
     }
 
     /// Measures how much data the connection transfers in time, and how much the target takes.
-    pub(crate) fn look_at_limits(
+    pub(crate) fn measure_limits(
         &mut self,
         socket: &dyn Socket,
         progress: (u64, u64),
@@ -352,7 +353,7 @@ impl Tuner {
         self.request_limits.read.observe(info, now);
     }
 
-    /// Returns the limit of read data that the connection may be waiting for, in bytes, by the last look;
+    /// Returns the limit of read data that the connection may be waiting for, in bytes, by the last poll;
     /// `None` if it is not below `max`, the limit of what may be in flight.
     pub(crate) const fn read_limit(&self, max: u64) -> Option<u64> {
         self.request_limits.read.bytes(max)
@@ -363,7 +364,7 @@ impl Tuner {
         self.request_limits.read.longest_read(max)
     }
 
-    /// Returns the limit of write data that the connection may have in flight, in bytes, by the last look;
+    /// Returns the limit of write data that the connection may have in flight, in bytes, by the last poll;
     /// `None` if it is not below `max`, the limit of what may be in flight.
     pub(crate) fn write_limit(&self, max: u64) -> Option<u64> {
         self.request_limits.write.bytes(self.copes_with_loss(), max)
@@ -380,18 +381,18 @@ impl Tuner {
     }
 
     /// Takes in the limit of connections that found the target slow: `bytes` of write data outstanding.
-    pub(crate) const fn hear_of_slow_target(&mut self, bytes: u64) {
+    pub(crate) const fn on_slow_target(&mut self, bytes: u64) {
         self.request_limits.write.share(bytes);
     }
 
     /// Takes in losses on the same link that another connection has measured and that no queue explains, 0 to
     /// 1.
-    pub(crate) fn hear_of_loss(&mut self, socket: &dyn Socket, loss: f64) {
+    pub(crate) fn on_link_loss(&mut self, socket: &dyn Socket, loss: f64) {
         self.adapt(socket, |tuner| tuner.believe(loss));
     }
 
     fn believe(&mut self, loss: f64) {
-        self.measurement.loss = Some(self.learning.loss.learn_of(loss));
+        self.measurement.loss = Some(self.estimates.loss.adopt_loss(loss));
         self.plan_again();
     }
 
@@ -508,7 +509,7 @@ mod tests {
         limits.available_congestion_controls = vec!["bbr".to_owned()];
         let mut tuner =
             Tuner::within(limits, Tuning::default(), ([192, 0, 2, 1], 3260).into(), None);
-        tuner.learn(&info(100, 0, 0), Instant::now());
+        tuner.observe(&info(100, 0, 0), Instant::now());
         tuner.on_socket.is_applied = true;
         tuner
     }
@@ -529,9 +530,9 @@ mod tests {
     #[test]
     fn a_rate_counts_as_the_links_only_with_a_queue_before_it() {
         let mut tuner = connected();
-        tuner.learn(&info(100, 500, 0), Instant::now());
+        tuner.observe(&info(100, 500, 0), Instant::now());
         assert_eq!(tuner.plan.link.basis, Basis::Assumed);
-        tuner.learn(&info(180, 900, 0), Instant::now());
+        tuner.observe(&info(180, 900, 0), Instant::now());
         assert_eq!(tuner.plan.link.basis, Basis::Estimated);
         assert_eq!(tuner.plan.link.bandwidth, "90mbit".parse().unwrap());
     }
@@ -540,12 +541,12 @@ mod tests {
     #[test]
     fn a_burst_without_a_queue_does_not_raise_the_rate() {
         let mut tuner = connected();
-        tuner.learn(&info(180, 900, 0), Instant::now());
+        tuner.observe(&info(180, 900, 0), Instant::now());
         for (millis, app_limited) in [(100, false), (180, true)] {
             let mut burst = info(millis, 1000, 0);
             burst.delivery_rate = "1gbit".parse().ok();
             burst.delivery_rate_app_limited = Some(app_limited);
-            tuner.learn(&burst, Instant::now());
+            tuner.observe(&burst, Instant::now());
             assert_eq!(tuner.plan.link.bandwidth, "90mbit".parse().unwrap(), "{millis} ms");
         }
     }
@@ -562,10 +563,10 @@ mod tests {
             info.receive_rtt = Some(Duration::from_millis(millis));
             info
         };
-        tuner.learn(&arrived(100, 0), begun);
-        tuner.learn(&arrived(100, 2_000_000), begun + Duration::from_secs(1));
+        tuner.observe(&arrived(100, 0), begun);
+        tuner.observe(&arrived(100, 2_000_000), begun + Duration::from_secs(1));
         assert_eq!(tuner.plan.link.basis, Basis::Assumed);
-        tuner.learn(&arrived(180, 4_500_000), begun + Duration::from_secs(2));
+        tuner.observe(&arrived(180, 4_500_000), begun + Duration::from_secs(2));
         assert_eq!(tuner.plan.link.basis, Basis::Estimated);
         assert_eq!(tuner.plan.link.bandwidth, "20mbit".parse().unwrap());
     }
@@ -578,7 +579,7 @@ mod tests {
         let mut after = |seconds, rate: &str| {
             let mut reading = info(180, 900, 0);
             reading.delivery_rate = rate.parse().ok();
-            tuner.learn(&reading, begun + Duration::from_secs(seconds));
+            tuner.observe(&reading, begun + Duration::from_secs(seconds));
             tuner.plan.link.bandwidth.to_string()
         };
         assert_eq!(after(0, "90mbit"), "90 Mbit/s");
@@ -593,7 +594,7 @@ mod tests {
         let mut after = |minutes: u64, millis| {
             let mut reading = info(millis, 900, 0);
             reading.min_rtt = Some(Duration::from_millis(millis));
-            tuner.learn(&reading, begun + Duration::from_secs(60 * minutes));
+            tuner.observe(&reading, begun + Duration::from_secs(60 * minutes));
             tuner.plan.link.rtt.map(|rtt| rtt.min.as_millis())
         };
         assert_eq!([1, 5, 9].map(|minutes| after(minutes, 250)), [Some(100); 3]);
@@ -603,21 +604,21 @@ mod tests {
     #[test]
     fn loss_without_a_queue_asks_for_bbr_and_keeps_it() {
         let mut tuner = connected();
-        tuner.learn(&info(100, 2000, 10), Instant::now());
+        tuner.observe(&info(100, 2000, 10), Instant::now());
         assert_eq!(tuner.plan.congestion_control.value.as_deref(), Some("bbr"));
         assert!(tuner.plan.congestion_control.reason.contains("0.500 %"));
-        tuner.learn(&info(100, 9000, 10), Instant::now());
+        tuner.observe(&info(100, 9000, 10), Instant::now());
         assert_eq!(tuner.plan.congestion_control.value.as_deref(), Some("bbr"));
     }
 
     #[test]
     fn loss_in_which_a_queue_had_a_part_asks_for_nothing() {
         let mut tuner = connected();
-        tuner.learning.loss.watch_queue(&info(180, 1000, 5));
-        tuner.learn(&info(100, 2000, 10), Instant::now());
+        tuner.estimates.loss.watch_queue(&info(180, 1000, 5));
+        tuner.observe(&info(100, 2000, 10), Instant::now());
         assert_eq!(tuner.plan.congestion_control.value, None);
         // A queue explains only the losses of its own reading.
-        tuner.learn(&info(100, 4000, 30), Instant::now());
+        tuner.observe(&info(100, 4000, 30), Instant::now());
         assert_eq!(tuner.plan.congestion_control.value.as_deref(), Some("bbr"));
     }
 
@@ -629,8 +630,8 @@ mod tests {
         assert_eq!(tuner.plan.congestion_control.value.as_deref(), Some("bbr"));
         assert!(tuner.copes_with_loss());
         // The probes of BBR make queues, which do not explain the losses.
-        tuner.learning.loss.watch_queue(&info(180, 1000, 5));
-        tuner.learn(&info(100, 2000, 10), Instant::now());
+        tuner.estimates.loss.watch_queue(&info(180, 1000, 5));
+        tuner.observe(&info(100, 2000, 10), Instant::now());
         assert!((tuner.plan.link.loss - 0.005).abs() < 1e-9);
     }
 
@@ -641,7 +642,7 @@ mod tests {
         tuner.plan_again();
         let before = tuner.plan.clone();
         assert!(before.send_buffer.value.bytes().is_some());
-        tuner.learn(&info(180, 900, 0), Instant::now());
+        tuner.observe(&info(180, 900, 0), Instant::now());
         assert_eq!(tuner.plan.link.basis, Basis::Estimated);
         assert_eq!(tuner.plan.send_buffer, before.send_buffer);
         assert_eq!(tuner.plan.not_sent_low_water, before.not_sent_low_water);

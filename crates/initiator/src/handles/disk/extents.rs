@@ -46,7 +46,7 @@ impl Disk {
     /// [`LogicalUnit::execute`](crate::LogicalUnit::execute).
     #[doc(alias("GET LBA STATUS", "SEEK_HOLE", "sparse"))]
     pub async fn extents(&self, offset: u64, len: u64) -> Result<Vec<Extent>, Error> {
-        self.told(offset, len, ANSWER_LEN).await
+        self.query_extents(offset, len, ANSWER_LEN).await
     }
 
     /// Returns the first of the [`extents`](Self::extents) of a range, from an answer that has room
@@ -55,10 +55,10 @@ impl Disk {
     /// # Errors
     /// As [`extents`](Self::extents).
     pub async fn first_extent(&self, offset: u64, len: u64) -> Result<Option<Extent>, Error> {
-        Ok(self.told(offset, len, ONE_LEN).await?.first().copied())
+        Ok(self.query_extents(offset, len, ONE_LEN).await?.first().copied())
     }
 
-    fn told(
+    fn query_extents(
         &self,
         offset: u64,
         len: u64,
@@ -67,7 +67,7 @@ impl Disk {
         boxed(async move {
             self.check_range(offset, len)?;
             let end = offset + len;
-            if len == 0 || !self.tells_states() {
+            if len == 0 || !self.reports_block_states() {
                 return Ok(Extent::all_data(offset, len));
             }
             let block_size = u64::from(self.block_size());
@@ -85,7 +85,7 @@ impl Disk {
     }
 
     /// Returns whether the unit may report the states of its blocks.
-    pub(super) fn tells_states(&self) -> bool {
+    pub(super) fn reports_block_states(&self) -> bool {
         let question = Cdb::get_lba_status(0, 0).operation_code();
         let known = self.unit.state().known();
         self.capacity.provisioning_management && !known.is_unknown_form(question)

@@ -149,7 +149,7 @@ impl PortalNames {
             Ok(_) => return,
             Err(_) => None,
         };
-        report.note(DiskEvent::PortalsUnknown { error, limit });
+        report.add_note(DiskEvent::PortalsUnknown { error, limit });
     }
 }
 
@@ -228,7 +228,7 @@ async fn spread_out(
 ) -> Result<Disk, Error> {
     let (count, reason) = first_number(&session, sessions, &opener.portals);
     if !session.is_reinstated_by_login() {
-        opener.report.note(DiskEvent::NoTsih);
+        opener.report.add_note(DiskEvent::NoTsih);
     }
     let expected = Arc::new(Published::new(None));
     let mut opening = JoinSet::new();
@@ -243,13 +243,13 @@ async fn spread_out(
         Ok(name) => name,
         Err(reason) => {
             opener.report.span().in_scope(|| tracing::warn!("{reason}"));
-            opener.report.settle_for_one(SessionsReason::Unidentified(reason));
+            opener.report.set_one_session(SessionsReason::Unidentified(reason));
             opener.report.publish_to(&disk.unit().state().known().events);
             return Ok(disk.with_report(Arc::clone(&opener.report)).opened_by(opener));
         }
     };
     if let UnitName::Address(..) = name {
-        opener.report.note(DiskEvent::UnitUnnamed);
+        opener.report.add_note(DiskEvent::UnitUnnamed);
     }
     expected.set(Some(ExpectedUnit { name, like: disk.unit() }));
     let waits = count > 1 && (matches!(sessions, Sessions::Fixed(_)) || opener.portals.len() > 1);
@@ -263,7 +263,7 @@ async fn spread_out(
     let config = SupervisorConfig { opener, expected, sessions, reason, topology, opening };
     let mut supervisor = Supervisor::new(&paths, config);
     if waits {
-        supervisor.settle(&paths, limit).instrument(report.span().clone()).await?;
+        supervisor.wait_for_opening(&paths, limit).instrument(report.span().clone()).await?;
     }
     tokio::spawn(supervisor.run().instrument(report.span().clone()));
     Ok(disk.over(paths, report))

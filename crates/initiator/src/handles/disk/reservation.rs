@@ -17,10 +17,10 @@ use crate::error::{CallerCause, Error, UnitCause};
 /// Type of an exclusive reservation. It admits every registered session, since a disk may have several; every
 /// array that supports clusters has it.
 const EXCLUSIVE: ReservationType = ReservationType::WriteExclusiveRegistrantsOnly;
-/// Number and interval of the looks at the registered keys. Another host that also wants the unit may be
+/// Number and interval of the reads of the registered keys. Another host that also wants the unit may be
 /// registered for a moment, until it is refused.
-const LOOKS: u32 = 4;
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+const KEY_READS: u32 = 4;
+const KEY_READ_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What [`Disk::preempt`] does about the commands in flight of the hosts that it fences off.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -149,7 +149,7 @@ impl Disk {
         boxed(async move {
             let key = self.reservation_key()?;
             let mut is_reserved = false;
-            let mut looks = 0;
+            let mut reads = 0;
             loop {
                 let keys = self.registered_keys().await?.keys;
                 let others: BTreeSet<_> = keys.into_iter().filter(|other| *other != key).collect();
@@ -174,14 +174,14 @@ impl Disk {
                     is_reserved = true;
                     continue;
                 };
-                looks += 1;
-                if looks == LOOKS {
+                reads += 1;
+                if reads == KEY_READS {
                     if is_reserved {
                         self.release(EXCLUSIVE).await?;
                     }
                     return Err(UnitCause::RegisteredByAnother { key: other }.into());
                 }
-                sleep(LOOK_INTERVAL).await;
+                sleep(KEY_READ_INTERVAL).await;
             }
         })
     }

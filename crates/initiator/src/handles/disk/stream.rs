@@ -280,7 +280,7 @@ impl Flushing {
     fn begin(disk: &Disk) -> Self {
         let seen = disk.unit.losses().begin();
         let disk = disk.clone();
-        Self { task: Task::spawn(async move { disk.flush_untold(seen).await }), seen }
+        Self { task: Task::spawn(async move { disk.flush_unreported(seen).await }), seen }
     }
 
     fn poll(&mut self, disk: &Disk, context: &mut Context<'_>) -> Poll<Result<(), Error>> {

@@ -146,7 +146,7 @@ impl Disk {
         extent: &Arc<RangeGuard>,
     ) -> Result<Vec<Range<u64>>, Error> {
         let lbas = self.lbas(&blocks);
-        let is_possible = self.may_unmap_zeroes() && self.tells_states();
+        let is_possible = self.may_unmap_zeroes() && self.reports_block_states();
         if !is_possible || !self.granules().has_any_within(&lbas) {
             return Ok(vec![blocks]);
         }

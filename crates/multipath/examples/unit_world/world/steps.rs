@@ -33,7 +33,7 @@ impl World {
                 self.reply(session.into(), command.into(), Reply::Withdrawn);
             }
             Action::Deliver { session, answer } => self.deliver(session.into(), answer.into())?,
-            Action::Lose { session, unsent } => self.lose(session.into(), unsent.into()),
+            Action::Lose { session, unsent } => self.lose_session(session.into(), unsent.into()),
             Action::Login { session } => self.login(session.into()),
             Action::Opened { session } => self.opened(session.into()),
             Action::Reset => self.reset(),
@@ -105,8 +105,8 @@ impl World {
 
     fn time_passes(&mut self, now: Instant) {
         // A flush gives up the earlier commands after the time limit.
-        let hears = self.machine.hears();
-        self.oracle.faults += u32::from(hears);
+        let awaits_commands = self.machine.awaits_commands();
+        self.oracle.faults += u32::from(awaits_commands);
         self.machine.handle_timeout(now);
     }
 
@@ -271,7 +271,7 @@ impl World {
         Ok(())
     }
 
-    fn lose(&mut self, session: usize, unsent: usize) {
+    fn lose_session(&mut self, session: usize, unsent: usize) {
         self.left.losses -= 1;
         self.oracle.faults += 1;
         let it = &mut self.target.sessions[session];

@@ -47,7 +47,7 @@ enum Progress {
         question: Asked,
         refused: u32,
     },
-    Hearing(Hearing),
+    AwaitingCommands(CommandWait),
     ChoosingWitness {
         is_asked: bool,
         /// The previous witness, which could not vouch.
@@ -57,7 +57,7 @@ enum Progress {
         witness: PathId,
         asking: Asking,
     },
-    HearingWitness(Hearing),
+    AwaitingWitness(CommandWait),
 }
 
 /// SYNCHRONIZE CACHE is in flight.
@@ -87,7 +87,7 @@ struct Asking {
 
 /// The wait for the commands of a path that were sent before `number`.
 #[derive(Clone, Copy, Debug)]
-struct Hearing {
+struct CommandWait {
     path: PathId,
     number: CommandNumber,
     /// When the commands are given up.
@@ -97,7 +97,7 @@ struct Hearing {
 
 /// Result of the question of a stage.
 enum Next {
-    Hear(CommandNumber),
+    AwaitCommands(CommandNumber),
     /// The unit has refused SYNCHRONIZE CACHE, the question `refused`.
     AskCache {
         refused: u32,
@@ -112,7 +112,7 @@ enum Next {
     NoWitness,
     /// This witness cannot vouch: its session is lost, or its answer proves nothing.
     AnotherWitness(PathId),
-    HearWitness(PathId),
+    AwaitWitness(PathId),
     /// The witness has refused the question.
     AskWitnessAgain(PathId, Asking),
 }
@@ -169,8 +169,8 @@ impl Procedure {
             Progress::AskingCache { question, refused } => {
                 (asked(question), self.questions - refused).hash(state);
             }
-            Progress::Hearing(hearing) | Progress::HearingWitness(hearing) => {
-                let Hearing { path, number, is_limited, .. } = *hearing;
+            Progress::AwaitingCommands(wait) | Progress::AwaitingWitness(wait) => {
+                let CommandWait { path, number, is_limited, .. } = *wait;
                 (place(path), unit.place(path, number), is_limited).hash(state);
             }
             Progress::ChoosingWitness { is_asked, before } => {
@@ -189,7 +189,7 @@ impl Procedure {
         let Stage::InProgress(_, progress) = &self.stage else { return None };
         match progress {
             Progress::Flushing(flushing) if flushing.ready.is_none() => flushing.ask_at,
-            Progress::Hearing(hearing) | Progress::HearingWitness(hearing) => hearing.until,
+            Progress::AwaitingCommands(wait) | Progress::AwaitingWitness(wait) => wait.until,
             Progress::AskingWitness { asking, .. } => asking.ask_at,
             Progress::Flushing(_)
             | Progress::AskingCache { .. }
@@ -206,7 +206,7 @@ impl Procedure {
     }
 
     pub(super) fn poll(&mut self, unit: &mut Unit, now: Instant) -> Step {
-        self.hear(unit, now);
+        self.end_command_wait(unit, now);
         let number = self.questions;
         let progress = match &mut self.stage {
             Stage::Waiting => return Step::Wait,
@@ -227,8 +227,8 @@ impl Procedure {
                 let is_first = !std::mem::replace(is_asked, true);
                 return if is_first { Step::ChooseWitness } else { Step::Wait };
             }
-            Progress::Hearing(hearing) | Progress::HearingWitness(hearing) => {
-                return Step::Hear(hearing.path, hearing.number);
+            Progress::AwaitingCommands(wait) | Progress::AwaitingWitness(wait) => {
+                return Step::AwaitCommands(wait.path, wait.number);
             }
         };
         let Some((path, command)) = next else { return Step::Wait };
@@ -258,8 +258,8 @@ impl Procedure {
             | Progress::AskingCache { .. }
             | Progress::AskingWitness { .. }
             | Progress::ChoosingWitness { .. }
-            | Progress::Hearing(_)
-            | Progress::HearingWitness(_) => return,
+            | Progress::AwaitingCommands(_)
+            | Progress::AwaitingWitness(_) => return,
         };
         self.go_on(next, unit);
     }
@@ -286,13 +286,13 @@ impl Procedure {
     }
 
     /// Ends the wait for commands, if it is over.
-    fn hear(&mut self, unit: &mut Unit, now: Instant) {
+    fn end_command_wait(&mut self, unit: &mut Unit, now: Instant) {
         let Stage::InProgress(_, progress) = &mut self.stage else { return };
         let witness = progress.witness();
-        let (Progress::Hearing(hearing) | Progress::HearingWitness(hearing)) = progress else {
+        let (Progress::AwaitingCommands(wait) | Progress::AwaitingWitness(wait)) = progress else {
             return;
         };
-        if !hearing.is_over(self.terms.retry_timeout, unit, now) {
+        if !wait.is_over(self.terms.retry_timeout, unit, now) {
             return;
         }
         match witness {
@@ -305,10 +305,12 @@ impl Procedure {
         let Stage::InProgress(flush, progress) = &mut self.stage else { return };
         let question = Asked::default();
         match next {
-            Next::Hear(number) => *progress = Progress::Hearing(Hearing::new(self.path, number)),
-            Next::HearWitness(path) => {
-                let hearing = Hearing::new(path, unit.next_command(path));
-                *progress = Progress::HearingWitness(hearing);
+            Next::AwaitCommands(number) => {
+                *progress = Progress::AwaitingCommands(CommandWait::new(self.path, number))
+            }
+            Next::AwaitWitness(path) => {
+                let wait = CommandWait::new(path, unit.next_command(path));
+                *progress = Progress::AwaitingWitness(wait);
             }
             Next::AskWitnessAgain(witness, asking) => {
                 *progress = Progress::AskingWitness { witness, asking };
@@ -344,7 +346,7 @@ impl Procedure {
 /// Judges the end of SYNCHRONIZE CACHE. `may_have_cache` is whether the unit had a cache, or may have one now.
 fn flushed(number: u32, end: End<'_>, may_have_cache: bool) -> Next {
     let sense = match end {
-        End::Good(command, _) => return Next::Hear(command),
+        End::Good(command, _) => return Next::AwaitCommands(command),
         End::Check(sense) => sense,
         End::Status(_) | End::NoAnswer => return Next::Failed(number),
     };
@@ -374,10 +376,10 @@ fn asked_cache(before: Option<bool>, end: End<'_>, refused: u32, number: u32) ->
 /// Judges the answer of a witness: whether it has received the reports of all resets so far.
 fn asked_witness(witness: PathId, asking: Asking, end: End<'_>, limit: Duration) -> Next {
     let passes = match end {
-        End::Good(..) => return Next::HearWitness(witness),
+        End::Good(..) => return Next::AwaitWitness(witness),
         // A port that does not serve the unit reports resets all the same.
         End::Check(sense) if sense.key == SenseKey::NotReady && !sense.deferred => {
-            return Next::HearWitness(witness);
+            return Next::AwaitWitness(witness);
         }
         End::Check(sense) => sense.key == SenseKey::AbortedCommand && !sense.deferred,
         End::Status(status) => matches!(status, Status::BUSY | Status::TASK_SET_FULL),
@@ -398,11 +400,11 @@ impl Progress {
     const fn witness(&self) -> Option<PathId> {
         match self {
             Self::AskingWitness { witness, .. } => Some(*witness),
-            Self::HearingWitness(hearing) => Some(hearing.path),
+            Self::AwaitingWitness(wait) => Some(wait.path),
             Self::Flushing(_)
             | Self::AskingCache { .. }
             | Self::ChoosingWitness { .. }
-            | Self::Hearing(_) => None,
+            | Self::AwaitingCommands(_) => None,
         }
     }
 }
@@ -454,7 +456,7 @@ impl Asked {
     }
 }
 
-impl Hearing {
+impl CommandWait {
     const fn new(path: PathId, number: CommandNumber) -> Self {
         Self { path, number, until: None, is_limited: false }
     }

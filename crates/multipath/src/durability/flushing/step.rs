@@ -28,7 +28,7 @@ pub enum Step {
     /// Do nothing until the commands of this path have ended that were sent before this one
     /// ([`Unit::have_ended_before`](crate::Unit::have_ended_before)), or until
     /// [`poll_timeout`](super::Flushes::poll_timeout).
-    Hear(PathId, CommandNumber),
+    AwaitCommands(PathId, CommandNumber),
     /// Send this command, and pass its end to [`Flushes::on_end`](super::Flushes::on_end).
     Ask(Question),
     /// Choose the path that is the most suitable to vouch for the flush, by

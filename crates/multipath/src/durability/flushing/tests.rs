@@ -82,7 +82,7 @@ impl World {
         let second = unit.add_path(SharedReasons::default());
         let flush = flushes.start(ONE, FIRST, CACHED, &mut unit);
         flushes.cancel(flush);
-        let accepted = unit.begin(second);
+        let accepted = unit.begin_command(second);
         unit.durability.accept(second, accepted.epoch);
         unit.forget(second, accepted.number);
         let mut world = Self { flushes, unit, now: start(), flush };
@@ -99,7 +99,7 @@ impl World {
     }
 
     fn write(&mut self, path: PathId) {
-        let begun = self.unit.begin(path);
+        let begun = self.unit.begin_command(path);
         self.unit.durability.on_write(path, begun.epoch);
         self.unit.forget(path, begun.number);
     }
@@ -126,7 +126,7 @@ impl World {
         let step = self.poll_other(flush);
         let Step::Ask(question) = step else { panic!("{step:?}") };
         assert_eq!(question.command, command);
-        (question, self.unit.begin(question.path).number)
+        (question, self.unit.begin_command(question.path).number)
     }
 
     fn answer(&mut self, (question, number): (Question, CommandNumber), answer: Answer<'_>) {
@@ -149,7 +149,7 @@ impl World {
             Answer::Status(status) => CommandEnd::Status(status, &[]),
             Answer::Silence => CommandEnd::Error(&silence),
         };
-        let _ = self.unit.end(question.path, facts, end);
+        let _ = self.unit.end_command(question.path, facts, end);
         let sense = iscsi_pdu::scsi::Sense::decode(&data);
         let end = match answer {
             Answer::Good(data) => End::Good(number, data),
@@ -162,10 +162,11 @@ impl World {
 
     /// Lets the unit report a reset over a path, in place of an answer.
     fn reset(&mut self, path: PathId) {
-        let number = self.unit.begin(path).number;
+        let number = self.unit.begin_command(path).number;
         let facts = CommandFacts { number, synchronizes_cache: false, is_preempted: false };
         let sense = sense_data(UNIT_ATTENTION);
-        let _ = self.unit.end(path, facts, CommandEnd::Status(Status::CHECK_CONDITION, &sense));
+        let _ =
+            self.unit.end_command(path, facts, CommandEnd::Status(Status::CHECK_CONDITION, &sense));
     }
 
     fn losses(&self) -> u64 {
@@ -191,15 +192,15 @@ fn failed(question: u32) -> Step {
 #[test]
 fn a_flush_ends_when_all_has_been_heard_that_was_sent_before_it() {
     let mut world = World::new(CACHED);
-    let [before, earlier] = [(); 2].map(|()| world.unit.begin(FIRST).number);
+    let [before, earlier] = [(); 2].map(|()| world.unit.begin_command(FIRST).number);
     let asked = world.asks(Command::SynchronizeCache);
     assert_eq!((asked.0.number, asked.0.path), (0, FIRST));
     assert_eq!(world.poll(), Step::Wait, "asked once");
-    let later = world.unit.begin(FIRST).number;
+    let later = world.unit.begin_command(FIRST).number;
     world.answer(asked, GOOD);
-    assert_eq!(world.poll(), Step::Hear(FIRST, asked.1));
+    assert_eq!(world.poll(), Step::AwaitCommands(FIRST, asked.1));
     world.unit.forget(FIRST, earlier);
-    assert_eq!(world.wait(PATIENCE - Duration::from_secs(1)), Step::Hear(FIRST, asked.1));
+    assert_eq!(world.wait(PATIENCE - Duration::from_secs(1)), Step::AwaitCommands(FIRST, asked.1));
     world.unit.forget(FIRST, before);
     assert_eq!(world.poll(), DONE);
     assert_eq!(world.losses(), 0);
@@ -214,13 +215,14 @@ fn a_flush_ends_when_all_has_been_heard_that_was_sent_before_it() {
 #[test]
 fn a_reset_that_a_command_before_the_flush_reports_is_a_loss() {
     let mut world = World::new(CACHED);
-    let number = world.unit.begin(FIRST).number;
+    let number = world.unit.begin_command(FIRST).number;
     let asked = world.asks(Command::SynchronizeCache);
     world.answer(asked, GOOD);
-    assert_eq!(world.poll(), Step::Hear(FIRST, asked.1));
+    assert_eq!(world.poll(), Step::AwaitCommands(FIRST, asked.1));
     let facts = CommandFacts { number, synchronizes_cache: false, is_preempted: false };
     let sense = sense_data(UNIT_ATTENTION);
-    let _ = world.unit.end(FIRST, facts, CommandEnd::Status(Status::CHECK_CONDITION, &sense));
+    let _ =
+        world.unit.end_command(FIRST, facts, CommandEnd::Status(Status::CHECK_CONDITION, &sense));
     assert_eq!(world.poll(), DONE);
     assert_eq!(world.losses(), 1);
 }
@@ -228,10 +230,10 @@ fn a_reset_that_a_command_before_the_flush_reports_is_a_loss() {
 #[test]
 fn commands_that_never_end_are_given_up_and_may_have_reported_a_reset() {
     let mut world = World::new(CACHED);
-    let _silent = world.unit.begin(FIRST);
+    let _silent = world.unit.begin_command(FIRST);
     let asked = world.asks(Command::SynchronizeCache);
     world.answer(asked, GOOD);
-    assert_eq!(world.poll(), Step::Hear(FIRST, asked.1));
+    assert_eq!(world.poll(), Step::AwaitCommands(FIRST, asked.1));
     assert_eq!(world.flushes.poll_timeout(world.flush), Some(world.now + PATIENCE));
     assert_eq!(world.wait(PATIENCE), Step::ChooseWitness);
     assert_eq!(world.poll(), Step::Wait, "asked once");
@@ -287,7 +289,7 @@ fn a_reset_that_clears_a_flush_is_a_loss() {
 #[test]
 fn an_answer_counts_once() {
     let mut world = World::new(CACHED);
-    let earlier = world.unit.begin(FIRST).number;
+    let earlier = world.unit.begin_command(FIRST).number;
     let asked = world.asks(Command::SynchronizeCache);
     world.answer(asked, GOOD);
     let number = asked.0.number;
@@ -296,7 +298,7 @@ fn an_answer_counts_once() {
         world.flushes.on_end(world.flush, 7, end, &mut world.unit);
     }
     world.flushes.on_witness(world.flush, None, &mut world.unit);
-    assert_eq!(world.poll(), Step::Hear(FIRST, asked.1));
+    assert_eq!(world.poll(), Step::AwaitCommands(FIRST, asked.1));
     world.unit.forget(FIRST, earlier);
     assert_eq!(world.poll(), DONE);
     world.flushes.on_end(world.flush, number, End::NoAnswer, &mut world.unit);
@@ -327,14 +329,14 @@ fn a_flush_without_a_good_end_leaves_its_writes_unflushed() {
 fn a_session_that_is_lost_after_the_answer_vouches_if_nothing_was_in_flight() {
     for has_command in [false, true] {
         let mut world = World::new(CACHED);
-        let command = has_command.then(|| world.unit.begin(FIRST).number);
+        let command = has_command.then(|| world.unit.begin_command(FIRST).number);
         let asked = world.asks(Command::SynchronizeCache);
         world.answer(asked, GOOD);
         assert!(world.flushes.needs_path(FIRST));
         if let Some(number) = command {
-            assert_eq!(world.poll(), Step::Hear(FIRST, asked.1));
+            assert_eq!(world.poll(), Step::AwaitCommands(FIRST, asked.1));
             let facts = CommandFacts { number, synchronizes_cache: false, is_preempted: false };
-            let _ = world.unit.end(FIRST, facts, CommandEnd::Error(&TaskError::Aborted));
+            let _ = world.unit.end_command(FIRST, facts, CommandEnd::Error(&TaskError::Aborted));
             assert_eq!(world.poll(), Step::ChooseWitness);
             world.flushes.on_witness(world.flush, None, &mut world.unit);
         }
@@ -391,7 +393,7 @@ fn one_flush_of_an_owner_is_in_progress_at_a_time() {
     let [second, third] = [(); 2].map(|()| world.start(ONE, FIRST));
     let asked = world.asks(Command::SynchronizeCache);
     assert_eq!([second, third].map(|it| world.poll_other(it)), [Step::Wait; 2]);
-    let earlier = world.unit.begin(FIRST).number;
+    let earlier = world.unit.begin_command(FIRST).number;
     // The write ends while the first flush is in progress, so the second flush covers it.
     world.write(FIRST);
     world.answer(asked, GOOD);
@@ -401,7 +403,7 @@ fn one_flush_of_an_owner_is_in_progress_at_a_time() {
     let asked = world.asks_other(second, Command::SynchronizeCache);
     world.reset(FIRST);
     world.answer_other(second, asked, GOOD);
-    assert_eq!(world.poll_other(second), Step::Hear(FIRST, asked.1));
+    assert_eq!(world.poll_other(second), Step::AwaitCommands(FIRST, asked.1));
     assert_eq!(world.poll_other(third), Step::Wait);
     world.unit.forget(FIRST, earlier);
     assert_eq!(world.poll_other(second), DONE);
@@ -444,19 +446,19 @@ fn the_turn_passes_to_another_disk_when_the_unit_has_answered() {
     let [mut one, mut other] = [(); 2].map(|()| Unit::new());
     let [first, second] = [(); 2].map(|()| flushes.start(ONE, FIRST, CACHED, &mut one));
     let third = flushes.start(OTHER, FIRST, CACHED, &mut other);
-    let silent = one.begin(FIRST).number;
+    let silent = one.begin_command(FIRST).number;
     let Step::Ask(asked) = flushes.poll(first, &mut one, now) else { panic!("nothing asked") };
-    let number = one.begin(FIRST).number;
+    let number = one.begin_command(FIRST).number;
     assert_eq!(flushes.poll(third, &mut other, now), Step::Wait);
     one.forget(FIRST, number);
     flushes.on_end(first, asked.number, End::Good(number, &[]), &mut one);
-    assert_eq!(flushes.poll(first, &mut one, now), Step::Hear(FIRST, number));
+    assert_eq!(flushes.poll(first, &mut one, now), Step::AwaitCommands(FIRST, number));
     assert_eq!(flushes.poll(second, &mut one, now), Step::Wait, "its disk hears what was before");
     assert!(matches!(flushes.poll(third, &mut other, now), Step::Ask(_)));
     one.forget(FIRST, silent);
     assert_eq!(flushes.poll(first, &mut one, now), DONE);
     assert_eq!(flushes.poll(second, &mut one, now), Step::Wait, "the other disk has the turn");
-    let number = other.begin(FIRST).number;
+    let number = other.begin_command(FIRST).number;
     flushes.on_end(third, 0, End::Good(number, &[]), &mut other);
     assert!(matches!(flushes.poll(second, &mut one, now), Step::Ask(_)));
     assert_eq!(other.durability.losses(), LossCount(0));

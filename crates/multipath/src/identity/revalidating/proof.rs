@@ -24,11 +24,11 @@ use crate::{CommandNumber, PathId};
 pub struct Proof {
     /// Time limit of the wait for commands that were sent by then; `None` if no command is waited for.
     limit: Option<Duration>,
-    hearing: Option<Hearing>,
+    wait: Option<CommandWait>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Hearing {
+struct CommandWait {
     number: CommandNumber,
     until: Option<Instant>,
 }
@@ -42,7 +42,7 @@ pub enum ProofStep {
     Revalidate,
     /// Poll again when the commands have ended that the path sent before this one, or at
     /// [`poll_timeout`](Proof::poll_timeout).
-    Hear(CommandNumber),
+    AwaitCommands(CommandNumber),
     /// All commands that matter have ended.
     Proven,
     /// Commands have not ended within the time limit, and one of them may have reported another unit.
@@ -52,36 +52,37 @@ pub enum ProofStep {
 impl Proof {
     /// Creates the proof of a command on which no other command depends.
     pub const fn of_the_answer() -> Self {
-        Self { limit: None, hearing: None }
+        Self { limit: None, wait: None }
     }
 
     /// Creates a proof by all commands that the session has sent by then. `limit` is the time limit of the wait
     /// for them.
     pub const fn by_all(limit: Duration) -> Self {
-        Self { limit: Some(limit), hearing: None }
+        Self { limit: Some(limit), wait: None }
     }
 
     /// Returns the next step.
     pub fn poll(&mut self, path: PathId, unit: &Unit, now: Instant) -> ProofStep {
         if unit.identity.needs_revalidation(path) {
-            self.hearing = None;
+            self.wait = None;
             return ProofStep::Revalidate;
         }
         let Some(limit) = self.limit else { return ProofStep::Proven };
-        let first = || Hearing { number: unit.next_command(path), until: now.checked_add(limit) };
-        let Hearing { number, until } = *self.hearing.get_or_insert_with(first);
+        let first =
+            || CommandWait { number: unit.next_command(path), until: now.checked_add(limit) };
+        let CommandWait { number, until } = *self.wait.get_or_insert_with(first);
         if unit.have_ended_before(path, number) {
             ProofStep::Proven
         } else if until.is_some_and(|until| now >= until) {
             ProofStep::Unproven
         } else {
-            ProofStep::Hear(number)
+            ProofStep::AwaitCommands(number)
         }
     }
 
     /// Returns when to poll at the latest, if nothing happens before.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.hearing.and_then(|hearing| hearing.until)
+        self.wait.and_then(|wait| wait.until)
     }
 }
 
@@ -110,13 +111,13 @@ mod tests {
     fn end_lost(unit: &mut Unit, begun: &Begun) {
         let facts =
             CommandFacts { number: begun.number, synchronizes_cache: false, is_preempted: false };
-        let _ = unit.end(PATH, facts, CommandEnd::Error(&TaskError::Aborted));
+        let _ = unit.end_command(PATH, facts, CommandEnd::Error(&TaskError::Aborted));
     }
 
     #[test]
     fn a_command_that_ended_well_while_the_unit_was_in_doubt_waits_for_the_revalidation() {
         let (mut unit, now) = (unit(), start());
-        let begun = unit.begin(PATH);
+        let begun = unit.begin_command(PATH);
         let mut proof = Proof::of_the_answer();
         assert_eq!(proof.poll(PATH, &unit, now), ProofStep::Proven);
         unit.identity.add_reason(PATH);
@@ -133,21 +134,21 @@ mod tests {
     #[test]
     fn what_the_session_had_sent_by_then_is_heard() {
         let (mut unit, now) = (unit(), start());
-        let [before, begun] = [(); 2].map(|()| unit.begin(PATH));
+        let [before, begun] = [(); 2].map(|()| unit.begin_command(PATH));
         unit.forget(PATH, begun.number);
-        let after = unit.begin(PATH);
+        let after = unit.begin_command(PATH);
         let mut proof = Proof::by_all(PATIENCE);
         let number = unit.next_command(PATH);
-        assert_eq!(proof.poll(PATH, &unit, now), ProofStep::Hear(number));
-        let _later = unit.begin(PATH);
+        assert_eq!(proof.poll(PATH, &unit, now), ProofStep::AwaitCommands(number));
+        let _later = unit.begin_command(PATH);
         unit.forget(PATH, before.number);
-        assert_eq!(proof.poll(PATH, &unit, now), ProofStep::Hear(number));
+        assert_eq!(proof.poll(PATH, &unit, now), ProofStep::AwaitCommands(number));
         end_lost(&mut unit, &after);
         assert_eq!(proof.poll(PATH, &unit, now), ProofStep::Revalidate);
         unit.identity.on_revalidated(PATH, unit.identity.reasons(PATH));
         // A command that was sent meanwhile may receive a further report.
         let number = unit.next_command(PATH);
-        assert_eq!(proof.poll(PATH, &unit, now), ProofStep::Hear(number));
+        assert_eq!(proof.poll(PATH, &unit, now), ProofStep::AwaitCommands(number));
         assert_eq!(proof.poll_timeout(), Some(now + PATIENCE));
         let late = now + PATIENCE;
         assert_eq!(proof.poll(PATH, &unit, late), ProofStep::Unproven);

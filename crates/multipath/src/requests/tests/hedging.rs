@@ -174,7 +174,7 @@ fn a_late_request_is_hedged_over_a_path_that_comes_later() {
     let request = world.submit(WRITE);
     let (_, path) = world.only(request);
     let other = if path == A { B } else { A };
-    world.lose(other, &[]);
+    world.lose_path(other, &[]);
     world.pass(Duration::from_secs(5));
     assert_eq!(world.attempts(request).len(), 1);
     let again = PathId(2);
@@ -257,7 +257,7 @@ fn one_of_two_copies_may_be_lost() {
     let (_, path) = world.only(request);
     world.await_timer();
     assert_eq!(world.attempts(request).len(), 2);
-    world.lose(path, &[]);
+    world.lose_path(path, &[]);
     let (left, _) = world.only(request);
     assert!(!world.results.contains_key(&request));
     world.end(left, End::Good);

@@ -370,7 +370,7 @@ impl Links {
     fn handle(&mut self, event: Event) {
         match event {
             Event::End(attempt, end) => self.end(attempt, end),
-            Event::Dies(path) => self.lose(path),
+            Event::Dies(path) => self.lose_path(path),
             Event::Opens => {
                 let number = u32::try_from(self.links.len()).unwrap();
                 let link = self.replacement.map(|replacement| replacement(number));
@@ -396,7 +396,7 @@ impl Links {
         self.requests.ended(attempt, end, self.now());
     }
 
-    fn lose(&mut self, path: PathId) {
+    fn lose_path(&mut self, path: PathId) {
         let link = self.links.get_mut(&path).expect("a path that was opened");
         if link.is_lost {
             return;

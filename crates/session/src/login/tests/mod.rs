@@ -117,7 +117,7 @@ impl Rig {
             next_random,
         };
         rig.check_request();
-        rig.note_keys();
+        rig.check_keys();
         rig
     }
 
@@ -199,7 +199,7 @@ impl Rig {
             (self.request, self.data) = polled.expect("a request is due");
             self.check_request();
             if !continues {
-                self.note_keys();
+                self.check_keys();
             }
         }
         progress
@@ -228,7 +228,7 @@ impl Rig {
 
     /// UNH login 7.1, LOG-05, TXT-18: no key is sent twice in a login. Only texts that are whole in one request
     /// are checked.
-    fn note_keys(&mut self) {
+    fn check_keys(&mut self) {
         if self.request.is_continued {
             return;
         }

@@ -120,7 +120,7 @@ impl Model {
 
     fn send(&mut self, at: usize, write: Option<u32>, question: Option<(FlushId, Question)>) {
         let session = &mut self.sessions[at];
-        let begun = self.disks[session.disk].unit.begin(session.path);
+        let begun = self.disks[session.disk].unit.begin_command(session.path);
         let (number, begun) = (begun.number, begun.epoch);
         session.sent.push(Sent { number, begun, write, question, outcome: None });
     }
@@ -149,7 +149,7 @@ impl Model {
                 let path = self.disks[disk].unit.add_path(SharedReasons::default());
                 self.sessions.push(Session { disk, path, has_report, sent: Vec::new() });
             }
-            Event::Lose(which, executes) => self.lose(self.place(which), executes),
+            Event::Lose(which, executes) => self.lose_session(self.place(which), executes),
             Event::Start(which) => self.start(self.place(which)),
             Event::Cancel => {
                 if let Some(flush) = self.running.keys().next() {
@@ -158,7 +158,7 @@ impl Model {
             }
             Event::Minutes(minutes) => self.now += Duration::from_secs(60) * u32::from(minutes),
         }
-        self.settle();
+        self.poll_all();
     }
 
     fn reset(&mut self) {
@@ -230,14 +230,14 @@ impl Model {
         let flushes = |(_, question): (_, Question)| question.command == Command::SynchronizeCache;
         let synchronizes_cache = sent.question.is_some_and(flushes);
         let facts = CommandFacts { number: sent.number, synchronizes_cache, is_preempted: false };
-        let effects = self.disks[disk].unit.end(path, facts, end);
+        let effects = self.disks[disk].unit.end_command(path, facts, end);
         if effects.has_failed_flush {
             let others = self.disks.iter_mut().enumerate().filter(|(other, _)| *other != disk);
             others.for_each(|(_, other)| other.unit.durability.on_lost_writes());
         }
     }
 
-    fn lose(&mut self, at: usize, executes: bool) {
+    fn lose_session(&mut self, at: usize, executes: bool) {
         let disk = self.sessions[at].disk;
         let is_the_last = self.sessions.iter().filter(|it| it.disk == disk).count() == 1;
         let has_failed = |sent: &Sent| sent.outcome == Some(Outcome::MediumError);
@@ -272,13 +272,13 @@ impl Model {
     }
 
     /// Polls all flushes until none has a further step.
-    fn settle(&mut self) {
+    fn poll_all(&mut self) {
         let mut is_settled = false;
         while !std::mem::replace(&mut is_settled, true) {
             let all: Vec<_> = self.running.iter().map(|(id, it)| (*id, it.disk)).collect();
             for (flush, disk) in all {
                 let step = self.flushes.poll(flush, &mut self.disks[disk].unit, self.now);
-                is_settled &= matches!(step, Step::Wait | Step::Hear(..));
+                is_settled &= matches!(step, Step::Wait | Step::AwaitCommands(..));
                 self.carry_out(flush, disk, step);
             }
         }
@@ -296,7 +296,7 @@ impl Model {
     fn carry_out(&mut self, flush: FlushId, disk: usize, step: Step) {
         let find = |path| move |it: &Session| it.disk == disk && it.path == path;
         match step {
-            Step::Wait | Step::Hear(..) => {}
+            Step::Wait | Step::AwaitCommands(..) => {}
             Step::Ask(question) => match self.sessions.iter().position(find(question.path)) {
                 Some(at) => self.send(at, None, Some((flush, question))),
                 None => {

@@ -12,12 +12,12 @@ fn a_witness_vouches_once_it_has_received_all_reports() {
         assert_eq!(world.poll(), Step::ChooseWitness);
         world.flushes.on_witness(world.flush, Some(FIRST), &mut world.unit);
         assert!(world.flushes.needs_path(FIRST) && world.flushes.needs_path(later));
-        let earlier = world.unit.begin(FIRST).number;
+        let earlier = world.unit.begin_command(FIRST).number;
         let ready = world.asks(Command::TestUnitReady);
         assert_eq!((ready.0.path, world.poll()), (FIRST, Step::Wait));
         world.answer(ready, answer);
         let heard = world.unit.next_command(FIRST);
-        assert_eq!(world.poll(), Step::Hear(FIRST, heard));
+        assert_eq!(world.poll(), Step::AwaitCommands(FIRST, heard));
         assert!(world.flushes.needs_path(FIRST));
         world.unit.forget(FIRST, earlier);
         assert_eq!(world.poll(), DONE);
@@ -60,11 +60,11 @@ fn a_witness_that_is_lost_or_silent_or_was_reset_vouches_for_nothing_and_another
     let asked = world.asks(Command::SynchronizeCache);
     world.answer(asked, GOOD);
     assert_eq!(world.poll(), Step::ChooseWitness);
-    let _silent = world.unit.begin(FIRST);
+    let _silent = world.unit.begin_command(FIRST);
     world.flushes.on_witness(world.flush, Some(FIRST), &mut world.unit);
     let ready = world.asks(Command::TestUnitReady);
     world.answer(ready, GOOD);
-    assert!(matches!(world.poll(), Step::Hear(FIRST, _)));
+    assert!(matches!(world.poll(), Step::AwaitCommands(FIRST, _)));
     assert_eq!(world.wait(PATIENCE), DONE);
     assert_eq!(world.losses(), 1);
 }

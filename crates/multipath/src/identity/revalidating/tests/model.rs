@@ -108,11 +108,11 @@ impl Model {
             Event::Touch => self.reports += 1,
             Event::Seconds(seconds) => self.world.now += Duration::from_secs(seconds.into()),
         }
-        self.settle();
+        self.poll_all();
     }
 
     fn send(&mut self, kind: Kind) {
-        let begun = self.world.unit.begin(PATH);
+        let begun = self.world.unit.begin_command(PATH);
         self.sent.push(Sent { begun, kind, outcome: None });
     }
 
@@ -148,7 +148,7 @@ impl Model {
         };
         let facts =
             CommandFacts { number: begun.number, synchronizes_cache: false, is_preempted: false };
-        let _ = self.world.unit.end(PATH, facts, end);
+        let _ = self.world.unit.end_command(PATH, facts, end);
         match (kind, outcome) {
             (Kind::Read, Some(Outcome::Good { is_known })) => {
                 let proof = Proof::by_all(PATIENCE);
@@ -169,7 +169,7 @@ impl Model {
         }
     }
 
-    fn settle(&mut self) {
+    fn poll_all(&mut self) {
         loop {
             let needs = self.world.unit.identity.needs_revalidation(PATH);
             if needs && self.waiting > 0 && self.waiter.is_none() {
@@ -222,7 +222,7 @@ impl Model {
                     has_changed = true;
                     self.proving.push(it);
                 }
-                ProofStep::Hear(_) => self.proving.push(it),
+                ProofStep::AwaitCommands(_) => self.proving.push(it),
                 ProofStep::Unproven => {}
                 ProofStep::Proven if self.world.unit.is_of_known_unit(PATH, &it.begun) => {
                     assert!(it.is_known, "the answer of another unit counts");

@@ -72,7 +72,7 @@ fn the_time_of_retries_begins_again_with_another_reason_and_another_session() {
     while world.now < secs(200) || world.sent.is_empty() {
         world.step();
     }
-    world.lose(PathId(0));
+    world.lose_path(PathId(0));
     while world.ended.is_empty() {
         world.step();
     }

@@ -55,7 +55,7 @@ impl fmt::Display for Place {
 
 /// The content of a list.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct Told {
+pub(super) struct RangeList {
     /// The ranges that the list has itself.
     pub(super) ranges: RangeSet,
     /// Dirty bitmaps that mark further ranges.
@@ -68,7 +68,7 @@ pub(super) struct Told {
 ///
 /// # Errors
 /// The first error, and its place.
-pub(super) fn parse(text: &str, has: u64) -> Result<Told, RangesError> {
+pub(super) fn parse(text: &str, has: u64) -> Result<RangeList, RangesError> {
     let is_json = text.trim_start().starts_with('[');
     let (pieces, bitmaps) = if is_json { (array(text)?, Vec::new()) } else { lines(text)? };
     let mut ranges = RangeSet::new();
@@ -81,7 +81,7 @@ pub(super) fn parse(text: &str, has: u64) -> Result<Told, RangesError> {
         // from its list when it has printed them. If they were refused, they would be lost.
         ranges.insert(start..end);
     }
-    Ok(Told { ranges, bitmaps })
+    Ok(RangeList { ranges, bitmaps })
 }
 
 /// The place of a range, its first byte, and its length.
@@ -141,12 +141,12 @@ mod tests {
 
     use super::*;
 
-    fn set<const N: usize>(ranges: [Range<u64>; N]) -> Result<Told, RangesError> {
-        Ok(Told { ranges: ranges.into_iter().collect(), bitmaps: Vec::new() })
+    fn set<const N: usize>(ranges: [Range<u64>; N]) -> Result<RangeList, RangesError> {
+        Ok(RangeList { ranges: ranges.into_iter().collect(), bitmaps: Vec::new() })
     }
 
-    fn one(range: Range<u64>) -> Result<Told, RangesError> {
-        Ok(Told { ranges: range.into(), bitmaps: Vec::new() })
+    fn one(range: Range<u64>) -> Result<RangeList, RangesError> {
+        Ok(RangeList { ranges: range.into(), bitmaps: Vec::new() })
     }
 
     #[test]
@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn a_line_names_a_dirty_bitmap() {
         let bitmap = "nbd+unix:///disk?socket=/run/#1 qemu:dirty-bitmap:b0";
-        let told = Told {
+        let told = RangeList {
             ranges: (0..512).into(),
             bitmaps: vec![bitmap.parse().unwrap(), "nbd://h qemu:dirty-bitmap:1".parse().unwrap()],
         };

@@ -8,10 +8,10 @@ use iscsi_block_device::{DeviceError, DeviceErrorKind};
 /// Losses that a handle of a volume has still to report. For a member a loss is reported when its own flush has
 /// ended. The flush of the volume may still be running then, and may be dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Untold {
+pub(crate) struct UnreportedLosses {
     own: Mutex<Option<Loss>>,
     /// Number of losses that the handle has reported.
-    told: AtomicU64,
+    reported: AtomicU64,
     of_all: Arc<Mutex<Latest>>,
 }
 
@@ -29,7 +29,7 @@ struct Loss {
     error: DeviceError,
 }
 
-impl Untold {
+impl UnreportedLosses {
     /// Keeps the error of a member's flush, if it is a loss, until the handle reports it.
     pub(crate) fn keep(&self, error: &DeviceError) {
         if !is_loss(error) {
@@ -48,7 +48,7 @@ impl Untold {
     /// Returns the loss that is still to be reported. The caller must report it.
     pub(crate) fn take(&self) -> Option<DeviceError> {
         let Loss { number, error } = lock(&self.own).take()?;
-        self.told.fetch_add(1, Ordering::SeqCst);
+        self.reported.fetch_add(1, Ordering::SeqCst);
         let latest = &mut lock(&self.of_all).loss;
         // A later loss may be another one.
         *latest = latest.take().filter(|latest| latest.number > number);
@@ -56,16 +56,20 @@ impl Untold {
     }
 
     /// Returns the number of losses that the handle has reported.
-    pub(crate) fn told(&self) -> u64 {
-        self.told.load(Ordering::SeqCst)
+    pub(crate) fn reported_count(&self) -> u64 {
+        self.reported.load(Ordering::SeqCst)
     }
 }
 
 /// A later handle reports the losses that no handle has reported.
-impl Clone for Untold {
+impl Clone for UnreportedLosses {
     fn clone(&self) -> Self {
         let own = lock(&self.of_all).loss.clone();
-        Self { own: Mutex::new(own), told: AtomicU64::default(), of_all: Arc::clone(&self.of_all) }
+        Self {
+            own: Mutex::new(own),
+            reported: AtomicU64::default(),
+            of_all: Arc::clone(&self.of_all),
+        }
     }
 }
 
@@ -82,34 +86,34 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 mod tests {
     use super::*;
 
-    fn lose(untold: &Untold) {
-        untold.keep(&DeviceErrorKind::LostWrites.into());
+    fn add_loss(unreported: &UnreportedLosses) {
+        unreported.keep(&DeviceErrorKind::LostWrites.into());
     }
 
     #[test]
     fn a_loss_is_told_once_and_nothing_else_is() {
-        let untold = Untold::default();
-        untold.keep(&DeviceErrorKind::TimedOut.into());
-        untold.keep(&DeviceErrorKind::Other.into());
-        assert!(untold.take().is_none());
-        lose(&untold);
-        lose(&untold);
-        assert!(untold.take().is_some() && untold.take().is_none());
+        let unreported = UnreportedLosses::default();
+        unreported.keep(&DeviceErrorKind::TimedOut.into());
+        unreported.keep(&DeviceErrorKind::Other.into());
+        assert!(unreported.take().is_none());
+        add_loss(&unreported);
+        add_loss(&unreported);
+        assert!(unreported.take().is_some() && unreported.take().is_none());
     }
 
-    fn tells_a_later_handle(of: &Untold) -> bool {
+    fn reports_to_later_handle(of: &UnreportedLosses) -> bool {
         of.clone().take().is_some()
     }
 
     #[test]
     fn a_later_handle_is_told_until_one_was_that_knew() {
-        let one = Untold::default();
+        let one = UnreportedLosses::default();
         let other = one.clone();
-        lose(&one);
-        lose(&other);
+        add_loss(&one);
+        add_loss(&other);
         assert!(one.take().is_some());
-        assert!(tells_a_later_handle(&one), "that of the other handle may be another loss");
-        assert!(!tells_a_later_handle(&one));
+        assert!(reports_to_later_handle(&one), "that of the other handle may be another loss");
+        assert!(!reports_to_later_handle(&one));
         assert!(other.take().is_some(), "it has not told");
     }
 }
