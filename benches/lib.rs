@@ -1,4 +1,4 @@
-//! A session and the test target in one process, without sockets, for the benches.
+//! Runs a session and the test target in one process, without sockets, for the benches.
 
 use std::io::IoSlice;
 use std::time::Instant;
@@ -56,7 +56,8 @@ impl Pair {
         self.session.submit(command, self.now).map_err(|error| error.to_string())
     }
 
-    /// Moves bytes between both sides until there are none. Returns the number of commands that succeeded.
+    /// Moves bytes between session and target until neither has any to send. Returns the number of commands
+    /// that succeeded.
     pub fn drive(&mut self) -> usize {
         let mut good = 0;
         loop {
@@ -69,7 +70,7 @@ impl Pair {
         }
     }
 
-    /// Executes only the session's part of sending: it cuts frames, returns them as slices, and counts them
+    /// Executes only the sending half of the session: it cuts frames, returns them as slices, and counts them
     /// as sent. Returns the number of bytes.
     pub fn transmit_only(&mut self) -> usize {
         let mut bytes = 0;

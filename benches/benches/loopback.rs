@@ -1,5 +1,5 @@
-//! Benchmarks of a disk over TCP on this machine: the initiator on one thread, the test target on another.
-//! The target copies and checks all bytes, so compare the figures only with each other.
+//! Benchmarks of a disk over TCP on this machine: the initiator on one thread, the test target on another. The
+//! target copies and checks all bytes, which takes most of the time: compare the figures only with each other.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench may panic, and names itself")]
 
 use std::time::{Duration, Instant};
@@ -39,11 +39,11 @@ const LOADS: [(&str, Load); 5] = [
     ("4 KiB x 1", Load { len: 4 * KIB, depth: 1 }),
 ];
 
-/// A disk behind a socket, and the threads at both ends.
+/// A disk of the test target over TCP, and the threads of the initiator and of the target.
 struct Testbed {
     near: Runtime,
     disk: Disk,
-    /// Dropped last: this runtime runs the server.
+    /// Runtime of the server. The last field, so that it is dropped last.
     _far: Runtime,
     _server: Server,
 }
@@ -68,7 +68,7 @@ impl Testbed {
         Self { near, disk, _far: far, _server: server }
     }
 
-    /// Returns the time of `count` requests.
+    /// Returns how long `count` requests take.
     fn time(&self, load: Load, count: u64, request: Request) -> Duration {
         self.near.block_on(async {
             let workers = load.depth.min(count);
@@ -81,7 +81,7 @@ impl Testbed {
     }
 }
 
-/// The requests of one worker.
+/// The share of one worker in the requests.
 struct Turn {
     first: u64,
     step: u64,
@@ -98,7 +98,7 @@ impl Turn {
 }
 
 type Run = std::pin::Pin<Box<dyn Future<Output = ()> + Send>>;
-/// The work of one worker.
+/// A function that executes the share of one worker.
 type Request = fn(Disk, Load, Turn) -> Run;
 
 fn write(disk: Disk, load: Load, turn: Turn) -> Run {
@@ -159,7 +159,7 @@ fn bench(
 
 fn loopback(c: &mut Criterion) {
     let both: &[(&str, Request)] = &[("write", write), ("read", read)];
-    // A read sends only a header, so the length of sends does not matter.
+    // A read sends only a header, so the length of sends does not affect reads.
     let writes = &both[..1];
     for (name, options, requests) in [
         ("plain", plain(), both),
@@ -168,7 +168,7 @@ fn loopback(c: &mut Criterion) {
     ] {
         let testbed = Testbed::new(options);
         let mut group = c.benchmark_group(format!("loopback, {name}"));
-        // With a few requests per sample, most of the time would be the start and the end.
+        // With few requests per sample, the start and the end of the workers would take most of the time.
         group.sampling_mode(SamplingMode::Flat).sample_size(10);
         group.warm_up_time(Duration::from_millis(300)).measurement_time(Duration::from_secs(1));
         for (name, request) in requests {

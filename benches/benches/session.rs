@@ -1,7 +1,7 @@
 //! Benchmarks of a command in the session, without sockets.
 //!
-//! `write, session alone` ends at the slices that a driver would pass to the kernel. The others include the
-//! test target, which copies.
+//! `write, session alone` stops at the slices that a driver would pass to the kernel. The other benchmarks
+//! include the test target, which copies the data.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench may panic, and names itself")]
 
 use bytes::{Bytes, BytesMut};

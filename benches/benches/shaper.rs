@@ -1,4 +1,4 @@
-//! Benchmarks of a request in a tree of classes that all have requests.
+//! Benchmarks of granting a request in a tree of classes, while every class has waiting requests.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench may panic, and names itself")]
 
 use std::hint::black_box;
@@ -7,7 +7,7 @@ use std::time::Instant;
 use criterion::{Criterion, criterion_group, criterion_main};
 use iscsi_shaper::{Class, Grant, RateLimit, Tree};
 
-/// Classes below each class of the middle level.
+/// Number of classes on the lowest level below each class of the middle level.
 const BROTHERS: usize = 16;
 const LEN: u64 = 64 << 10;
 
@@ -39,7 +39,7 @@ fn next(tree: &mut Tree, now: &mut Instant) -> Grant {
     }
 }
 
-/// Measures granting a request, after which the next one of its class waits.
+/// Measures granting one request, and queueing the next request of the same class.
 fn grant(c: &mut Criterion) {
     let mut group = c.benchmark_group("shaper, a request");
     for classes in [1, 16, 256] {

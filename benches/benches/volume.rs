@@ -1,5 +1,6 @@
-//! Benchmarks of volumes: requests to a volume of two members, and the same requests to one member. The
-//! members take no time, copy, or are behind TCP on this machine. Compare the figures only with each other.
+//! Benchmarks of volumes: requests to a volume of two members, and the same requests to one member. There are
+//! three kinds of members: some take no time, some copy the data, some are reached over TCP on this machine.
+//! Compare the figures only with each other.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench may panic, and names itself")]
 
 use std::io;
@@ -31,7 +32,7 @@ const CHUNKS: [(&str, usize); 2] = [("512 KiB", 512 * KIB), ("64 KiB", 64 * KIB)
 
 const IN_ONE_PIECE: &str = ", members in one piece";
 
-/// A member that does nothing, or that copies what is read and written.
+/// A member that does nothing, or that copies the data of reads and writes.
 #[derive(Clone, Debug)]
 struct Nearby(Option<Arc<Mutex<Vec<u8>>>>);
 
@@ -145,7 +146,7 @@ enum Work {
     Write,
 }
 
-/// Sends `count` requests from several tasks, repeatedly over the device. Returns the time that they take.
+/// Sends `count` requests from several tasks, repeatedly over the device. Returns how long they take.
 async fn time(device: &Arc<dyn Device>, count: u64, work: Work) -> Duration {
     let places = (MEMBER / LEN) as u64;
     let data = Bytes::from(vec![0x5a; LEN]);
@@ -168,11 +169,11 @@ async fn time(device: &Arc<dyn Device>, count: u64, work: Work) -> Duration {
     begin.elapsed()
 }
 
-/// Targets on separate threads, and disks of them.
+/// Targets on separate threads, and a disk of each.
 struct Testbed {
     near: Runtime,
     disks: Vec<Disk>,
-    /// Dropped last: this runtime runs the servers.
+    /// Runtime of the servers. The last field, so that it is dropped last.
     _far: Runtime,
     _servers: Vec<Server>,
 }
@@ -217,7 +218,7 @@ fn compare(
     group.throughput(Throughput::Bytes(LEN as u64)).sampling_mode(SamplingMode::Flat);
     for (kind, work) in [("read", Work::Read), ("write", Work::Write)] {
         for (device_name, device) in devices {
-            // This device differs only in reads.
+            // The volume that reads in one piece differs from the other volumes only in reads.
             if work == Work::Write && device_name.ends_with(IN_ONE_PIECE) {
                 continue;
             }
@@ -229,7 +230,8 @@ fn compare(
     group.finish();
 }
 
-/// Returns one member, volumes of two members with different chunk sizes, and those that read in one piece.
+/// Returns the measured devices: one member, volumes of two members with different chunk sizes, and the same
+/// volumes with reads in one piece.
 fn devices<D: Device + Clone + 'static>(members: [D; 2]) -> Vec<(String, Arc<dyn Device>)> {
     let mut devices: Vec<(String, Arc<dyn Device>)> =
         vec![("one member".to_owned(), Arc::new(members[0].clone()))];

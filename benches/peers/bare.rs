@@ -17,7 +17,7 @@ const HEADER: usize = 48;
 /// slower.
 const LONGEST_CALL: usize = 112 << 10;
 
-/// Moves the bytes between two threads. Returns the resources that this end used.
+/// Moves the bytes between two threads. Returns the resources that this thread used.
 pub(crate) fn run(args: &BareArgs) -> Result<Value, Trouble> {
     let (io, count) = (usize::try_from(args.io.0)?, args.bytes.0 / args.io.0.max(1));
     let buffers = usize::try_from(args.depth.max(1))?;
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &BareArgs) -> Result<Value, Trouble> {
     Ok(taken)
 }
 
-/// Sends all bytes, and waits until the other end has received them.
+/// Sends all bytes, and waits until the other thread has received them.
 fn send(mut socket: TcpStream, io: usize, count: u64) -> io::Result<()> {
     let (header, data) = ([0; HEADER], vec![0x5a; io]);
     for _ in 0..count {
@@ -56,7 +56,7 @@ fn send(mut socket: TcpStream, io: usize, count: u64) -> io::Result<()> {
     socket.read_exact(&mut [0])
 }
 
-/// Receives all bytes into the buffers in turn, and then sends one byte.
+/// Receives all bytes into `buffers` buffers in turn, and then sends one byte as the acknowledgement.
 fn receive(mut socket: TcpStream, io: usize, count: u64, buffers: usize) -> io::Result<()> {
     let mut data = vec![vec![0x5a; HEADER + io]; buffers];
     for (_, buffer) in (0..count).zip((0..buffers).cycle()) {

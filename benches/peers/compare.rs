@@ -1,5 +1,5 @@
-//! Measures all rows. The programs run in turn, repetition by repetition, so that other load of the machine
-//! affects all of them.
+//! Runs the whole comparison. The programs run in turn, repetition by repetition, so that other load of the
+//! machine affects each program equally.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,11 +25,11 @@ use crate::words::CompareArgs;
 /// The result file in the repository.
 const RESULT: &str = "benches/results/short-link.json";
 
-/// Measures the selected rows. The result file is complete after each figure.
+/// Measures the loads that the arguments select. The result file is complete after each figure.
 pub(crate) fn compare(args: &CompareArgs) -> Result<(), Trouble> {
     Builder::new_current_thread().enable_all().build()?.block_on(async {
         let mut signals = Signals::catch()?;
-        // When either ends, the child processes end with it.
+        // Whether the measurement or a signal ends first: dropping the other future kills the child processes.
         tokio::select! {
             done = all(args) => done,
             signal = signals.next() => Err(format!("ended by {signal}").into()),
@@ -77,7 +77,7 @@ async fn all(args: &CompareArgs) -> Result<(), Trouble> {
     if failed > 0 { Err(format!("{failed} of {of} runs did not end well").into()) } else { Ok(()) }
 }
 
-/// Returns whether a run failed. A run that a program does not support is no failure.
+/// Returns whether a run failed. A load that a program does not support is no failure.
 const fn is_failure(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Failed(_) | Outcome::TimedOut)
 }
@@ -90,7 +90,8 @@ fn out(args: &CompareArgs, folder: &Path) -> PathBuf {
     }
 }
 
-/// Returns whether the figures replace those in the repository. Those of a part or of a test do not.
+/// Returns whether the figures replace the result file in the repository. Figures of a part or of a test do
+/// not.
 const fn is_for_the_repository(args: &CompareArgs) -> bool {
     args.out.is_none() && args.only.is_none() && !args.test
 }
@@ -154,7 +155,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Runs each program of a row repeatedly.
+    /// Runs each program of a load repeatedly.
     async fn runs(&mut self, row: &Row) -> Result<(), Trouble> {
         let mut programs = Program::of(row, &self.args.runtime);
         let (what, runs) = match row.kind {
@@ -205,8 +206,8 @@ impl Bench<'_> {
         if matches!(program, Program::Libiscsi(_)) { &self.null_of_libiscsi } else { &self.null }
     }
 
-    /// Runs each program once more against tgtd to count its system calls. Counting takes time as well, so
-    /// nothing else is taken from these runs.
+    /// Runs each program once more against tgtd to count its system calls. Counting takes time, so no other
+    /// figure is taken from these runs.
     async fn calls(&mut self, rows: &[Row]) -> Result<(), Trouble> {
         if let Some(why) = self.programs.cannot_count().await {
             eprintln!(

@@ -18,9 +18,9 @@ use crate::Trouble;
 use crate::usage::Usage;
 use crate::words::{Digests, Direction, RunArgs};
 
-/// Requests for each place in the queue before the measurement.
+/// Requests per worker before the measurement.
 const WARM_UP: u64 = 4;
-/// Concurrent logins, as many as the backlog of a target holds.
+/// Maximum of concurrent logins: as many as the backlog of a target holds.
 const LOGINS: usize = 32;
 
 /// Runs the load. Returns the resources that the measured part used.
@@ -41,7 +41,7 @@ async fn measure(args: &RunArgs) -> Result<Value, Trouble> {
     let warm_up = WARM_UP * u64::from(args.depth);
     let mut workers = carry_out(workers, 0..warm_up).await?;
     if let ([worker], None) = (workers.as_mut_slice(), args.idle) {
-        // Filled once, so that the requests touch no new page of it.
+        // Filled once, so that its memory is mapped before the measurement.
         let mut latencies = vec![1; usize::try_from(count)?];
         latencies.clear();
         worker.latencies = Some(latencies);
@@ -72,7 +72,7 @@ async fn open(args: &RunArgs) -> Result<Vec<Disk>, Trouble> {
     }
 }
 
-/// Opens `args.disks` disks over `sessions` sessions, in turn.
+/// Opens `args.disks` disks over `sessions` sessions. Each disk uses the next session in turn.
 async fn open_over(
     initiator: &Initiator,
     args: &RunArgs,
@@ -121,14 +121,14 @@ fn options(digests: Digests) -> Options {
         .with_advanced(Advanced::default().with_offer(offer))
 }
 
-/// A place in the queue of a disk, with one request after the other.
+/// One of the concurrent request streams to a disk. It sends one request after the other.
 #[derive(Debug)]
 struct Worker {
     disk: Disk,
-    /// Number of the disk's next request.
+    /// Number of the disk's next request, shared by the workers of the disk.
     next: Arc<AtomicU64>,
     io: usize,
-    /// Number of places for requests on the unit.
+    /// Number of requests that fit on the unit: request n uses place n modulo this number.
     places: u64,
     data: Data,
     /// Nanoseconds of each request, if they are measured.
@@ -139,7 +139,7 @@ struct Worker {
 enum Data {
     /// The data of every write.
     Write(Bytes),
-    /// The buffer of every read.
+    /// The buffer of every read, which each read returns.
     Read(BytesMut),
     /// Each read gets a new buffer.
     Fresh,
@@ -154,7 +154,7 @@ fn workers_of(disk: &Disk, args: &RunArgs) -> Result<Vec<Worker>, Trouble> {
     let written = Bytes::from(vec![0x5a; io]);
     let data = || match (args.direction, args.fresh) {
         (Direction::Write, _) => Data::Write(written.clone()),
-        // Not zeroed memory, which has no pages before it is written.
+        // Pages of zeroed memory are mapped at the first write, so fill the buffer before the measurement.
         (Direction::Read, false) => Data::Read(BytesMut::from(written.as_ref())),
         (Direction::Read, true) => Data::Fresh,
     };
@@ -165,7 +165,7 @@ fn workers_of(disk: &Disk, args: &RunArgs) -> Result<Vec<Worker>, Trouble> {
     Ok((0..args.depth).map(worker).collect())
 }
 
-/// Executes the requests with these numbers on each disk, and returns the workers at the end.
+/// Executes the requests with the numbers `numbers` on each disk, and returns the workers at the end.
 async fn carry_out(workers: Vec<Worker>, numbers: Range<u64>) -> Result<Vec<Worker>, Trouble> {
     for worker in &workers {
         worker.next.store(numbers.start, Ordering::Relaxed);

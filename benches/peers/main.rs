@@ -36,7 +36,7 @@ use clap::Parser;
 
 use crate::words::{Cli, Command};
 
-/// An error, as text for people.
+/// An error, as readable text.
 type Trouble = Box<dyn std::error::Error + Send + Sync>;
 
 fn main() -> ExitCode {

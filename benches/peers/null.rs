@@ -1,5 +1,5 @@
-//! The testkit's target with a unit that stores nothing. It is a separate process, so that its processor time
-//! does not count as the initiator's.
+//! Starts the testkit's target with a unit that stores nothing. It is a separate process, so that its processor
+//! time does not count as the initiator's.
 
 use std::io::Read;
 use std::process::Stdio;
@@ -17,7 +17,7 @@ use crate::Trouble;
 use crate::target::processor_time;
 
 const NAME: &str = "iqn.2026-01.org.example:testkit-null";
-/// 1 TiB.
+/// Blocks of the unit: 1 TiB.
 const BLOCKS: u64 = 1 << 31;
 /// Bytes of one PDU.
 const SEGMENT: u32 = 256 << 10;
@@ -26,7 +26,7 @@ const BURST: u32 = 1 << 20;
 /// Commands that may be in flight.
 const WINDOW: u32 = 128;
 
-/// Returns the keys and their values.
+/// Returns the login keys of the target, with their values.
 pub(crate) fn keys() -> [(&'static str, String); 6] {
     [
         ("FirstBurstLength", BURST.to_string()),
@@ -61,7 +61,7 @@ pub(crate) fn serve() -> Result<(), Trouble> {
     })
 }
 
-/// A process that runs `serve`.
+/// A process of this program that runs `serve`.
 #[derive(Debug)]
 pub(crate) struct NullTarget {
     child: Child,
@@ -69,7 +69,7 @@ pub(crate) struct NullTarget {
 }
 
 impl NullTarget {
-    /// Starts the process. It ends with this program in any case.
+    /// Starts the process. It ends when this program ends, even if this program is killed.
     pub(crate) async fn start() -> Result<Self, Trouble> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("null-target").stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -79,12 +79,12 @@ impl NullTarget {
         Ok(Self { child, url: url.ok_or("the null target did not start")? })
     }
 
-    /// Returns the processor time of its threads so far.
+    /// Returns the processor time of the process's threads so far.
     pub(crate) fn processor_time(&self) -> Duration {
         processor_time(self.child.id())
     }
 
-    /// Ends the process. Returns an error if the initiator has broken a rule.
+    /// Ends the process. Returns an error if the initiator has violated a rule of the protocol.
     pub(crate) async fn end(mut self) -> Result<(), Trouble> {
         drop(self.child.stdin.take());
         let status = self.child.wait().await?;

@@ -1,4 +1,4 @@
-//! The compared programs, and one run of one of them.
+//! Runs one of the compared programs once.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -56,7 +56,7 @@ pub(crate) enum TargetKind {
 }
 
 impl Program {
-    /// Returns the programs that run a row.
+    /// Returns the programs that run a load.
     pub(crate) fn of(row: &Row, runtimes: &[Runtime]) -> Vec<Self> {
         let ours = |target| runtimes.iter().map(move |runtime| Self::Initiator(*runtime, target));
         let mut programs: Vec<_> = ours(TargetKind::Tgtd).collect();
@@ -75,8 +75,8 @@ impl Program {
         programs
     }
 
-    /// Returns the target of the program. The TCP stream has none; tgtd, which is idle meanwhile, takes its
-    /// place.
+    /// Returns the target of the program. A TCP stream has no target: tgtd is returned, which is idle during
+    /// that run.
     pub(crate) const fn target(self) -> TargetKind {
         match self {
             Self::Initiator(_, target) | Self::Libiscsi(target) => target,
@@ -94,7 +94,7 @@ impl Program {
     }
 }
 
-/// The paths of the programs.
+/// Paths of the programs, and of their output.
 #[derive(Debug)]
 pub(crate) struct Programs {
     own: PathBuf,
@@ -214,7 +214,7 @@ fn parse_result(ended: &Ended) -> Result<Value, Outcome> {
 }
 
 /// Returns the command of perf, which writes its summary to a file. The kernel counts, so the program runs at
-/// its own speed. Under strace it would be slower, and would find more to do at each call.
+/// its own speed. Under strace it would be slower, and more data would be ready at each call.
 fn counter(summary: &Path) -> Command {
     let mut command = Command::new("perf");
     command.args(["stat", "-x", ",", "-e", ALL_CALLS]);

@@ -1,4 +1,4 @@
-//! The rows of the comparison: each is a load for every program.
+//! Lists the loads of the comparison. Each load is one row of the result table, and runs on every program.
 
 use iscsi_lab::size::Size;
 
@@ -7,7 +7,7 @@ use crate::words::{CompareArgs, Digests, Direction};
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// A load.
+/// A load: the requests, and the programs that execute them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row {
     pub(crate) direction: Direction,
@@ -21,10 +21,10 @@ pub(crate) struct Row {
     pub(crate) kind: Kind,
 }
 
-/// The programs that run the load, and their disks.
+/// The programs that run a load, and the number of disks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Kind {
-    /// The initiator and libiscsi, with one disk.
+    /// The initiator and libiscsi, each with one disk.
     Both,
     /// The initiator, libiscsi, and a TCP stream without iSCSI.
     AndBare,
@@ -37,7 +37,7 @@ pub(crate) enum Kind {
 }
 
 impl Row {
-    /// Returns the name for people, in which `--only` searches.
+    /// Returns the name of the load as readable text. `--only` searches in it.
     pub(crate) fn name(&self) -> String {
         let Self { direction, io, depth, .. } = self;
         let digests = match self.digests {
@@ -54,8 +54,8 @@ impl Row {
         format!("{direction} {io} x {depth}{digests}{kind}")
     }
 
-    /// Returns whether the testkit's target is measured as well: it is for loads of a single disk without
-    /// digests.
+    /// Returns whether the load also runs against the testkit's target. That is so for loads of a single disk
+    /// without digests.
     pub(crate) fn is_for_testkit(&self) -> bool {
         self.digests == Digests::None && matches!(self.kind, Kind::Both | Kind::AndBare)
     }
@@ -80,7 +80,7 @@ impl Row {
         Self { direction, io, depth, bytes, digests: Digests::None, kind: Kind::Both }
     }
 
-    /// Reduces the row to a few requests, which take almost no time.
+    /// Reduces the load to a few requests, which take almost no time.
     fn short(mut self) -> Self {
         self.kind = match self.kind {
             Kind::Both | Kind::AndBare => self.kind,
@@ -93,7 +93,7 @@ impl Row {
     }
 }
 
-/// Returns the selected rows.
+/// Returns the loads that the arguments select.
 pub(crate) fn rows(args: &CompareArgs) -> Vec<Row> {
     let mut rows = loads();
     rows.extend([1, 200, 1000].map(Kind::Disks).map(disks));
@@ -123,7 +123,7 @@ fn loads() -> Vec<Row> {
     rows
 }
 
-/// Reads of all disks together. Each number of disks divides it.
+/// Number of reads over all disks together. Each number of disks divides it.
 const READS: u64 = 65_000;
 
 fn disks(kind: Kind) -> Row {

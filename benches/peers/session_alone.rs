@@ -1,5 +1,5 @@
 //! Measures the session's state machine alone, on the runtime's sockets: the cost of a read without paths,
-//! locks between tasks, time limits and the tuner. An initiator above it costs more.
+//! locks between tasks, time limits and the tuner. An initiator that has these costs more.
 
 use std::cell::Cell;
 use std::io::{self, ErrorKind, IoSlice};
@@ -16,17 +16,17 @@ use tokio::net::TcpStream;
 use crate::Trouble;
 use crate::words::AloneArgs;
 
-/// Reads for each place in the queue before the measurement.
+/// Reads per slot of the queue before the measurement.
 pub(crate) const WARM_UP: u64 = 4;
 /// Bytes of a block of the units.
 pub(crate) const BLOCK: u64 = 512;
-/// Slices of one send; a command needs one.
+/// Slices of one send. A command needs one slice.
 const SLICES: usize = 16;
-/// Most times that a unit is asked whether it is ready: it begins with a unit attention.
+/// Maximum number of TEST UNIT READY: the first one reports a unit attention.
 const TRIES: u32 = 3;
 
 thread_local! {
-    /// Lent to the session that reads, as the driver does.
+    /// Read-ahead buffer of the thread. The session that reads borrows it, as in the driver.
     static READ_AHEAD: Cell<Option<ReadAhead>> = const { Cell::new(None) };
 }
 
@@ -131,7 +131,8 @@ impl Alone {
         Ok(())
     }
 
-    /// Sends bytes of the session, as far as the socket accepts them. Returns whether all were sent.
+    /// Sends bytes of the session until all are sent or the socket accepts no more. Returns whether all were
+    /// sent.
     pub(crate) fn try_send(&mut self, now: Instant) -> io::Result<bool> {
         while let Some(mut transmit) = self.session.poll_transmit(self.cid, now) {
             let mut slices = [IoSlice::new(&[]); SLICES];
@@ -155,7 +156,7 @@ impl Alone {
         self.take_in()
     }
 
-    /// Reads the bytes that the socket has.
+    /// Reads the bytes that are available in the socket, and passes them to the session.
     pub(crate) fn take_in(&mut self) -> Result<(), Trouble> {
         self.session.lend_read_ahead(self.cid, READ_AHEAD.take().unwrap_or_default());
         let result = self.receive();
@@ -193,7 +194,7 @@ impl Alone {
     }
 }
 
-/// Returns the data of a read that has succeeded with all of them.
+/// Returns the data of a read. It is an error if the read failed or returned fewer than `io` bytes.
 pub(crate) fn whole(status: Status, data: BytesMut, io: usize) -> Result<BytesMut, Trouble> {
     if (status, data.len()) == (Status::GOOD, io) {
         return Ok(data);

@@ -24,7 +24,7 @@ struct Shared {
 
 struct State {
     alone: Alone,
-    /// The reads in flight, with the channels for their results. They are few.
+    /// The reads in flight, with the channels for their results. There are few, so a list is fast enough.
     waiting: Vec<(Itt, oneshot::Sender<Result<BytesMut, Trouble>>)>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) async fn measure(sessions: Vec<Alone>, count: u64) -> Result<Value, T
     }
 }
 
-/// Executes reads on each session. `count` returns their number from the session's depth.
+/// Executes reads on each session. `count` computes the number of reads from the session's depth.
 async fn carry_out(sessions: &[Arc<Shared>], count: impl Fn(u64) -> u64) -> Result<(), Trouble> {
     let mut under_way = JoinSet::new();
     for session in sessions {
@@ -111,7 +111,8 @@ impl Shared {
             let io = alone.io;
             for (itt, status, data) in alone.ended.drain(..) {
                 if let Some(at) = waiting.iter().position(|(other, _)| *other == itt) {
-                    // A task that does not wait has failed before.
+                    // A task that has failed does not receive its result, so an error of the channel is
+                    // ignored.
                     let (_, tell) = waiting.swap_remove(at);
                     let _ = tell.send(whole(status, data, io));
                 }

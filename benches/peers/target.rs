@@ -1,4 +1,5 @@
-//! tgtd with units that store nothing: written data are discarded, and reads return what is in memory.
+//! Starts tgtd with units that store nothing: written data are discarded, and reads return whatever is in
+//! memory.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -12,14 +13,15 @@ use tokio::time::sleep;
 use crate::Trouble;
 use crate::words::Digests;
 
-/// Number of ports to try: another process may have taken a port.
+/// Number of ports to try: another process may use a port.
 const TRIES: u32 = 5;
-/// Number of checks whether it is up, ten per second.
+/// Maximum number of checks whether the daemon is up, ten per second.
 const POLLS: u32 = 100;
 const NAMES: [(&str, &str); 2] =
     [("1", "iqn.2026-01.org.example:null"), ("2", "iqn.2026-01.org.example:null-digests")];
 
-/// The daemon. Dropping this kills it, because it ignores a signal to end while it has a target.
+/// The tgtd daemon. Dropping this kills it with SIGKILL: while the daemon has a target, it ignores a signal to
+/// end.
 #[derive(Debug)]
 pub(crate) struct Target {
     daemon: Group,
@@ -30,7 +32,8 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Starts the daemon with `units` units of the target without digests. `keys` replace its defaults.
+    /// Starts the daemon with `units` units on the target without digests. `keys` replace its default login
+    /// keys.
     pub(crate) async fn start(log: &Path, units: u32, keys: &[String]) -> Result<Self, Trouble> {
         for _ in 0..TRIES {
             if let Some(target) = Self::try_start(log).await? {
@@ -91,7 +94,7 @@ impl Target {
         self.admin(&words).await.map(drop)
     }
 
-    /// Returns the keys and their values.
+    /// Returns the login keys of the target, with their values.
     pub(crate) async fn keys(&self) -> Result<Vec<(String, String)>, Trouble> {
         let told = self.admin("--op show --mode target --tid 1").await?;
         let pairs = told.lines().filter_map(|line| line.split_once('='));
@@ -104,7 +107,7 @@ impl Target {
         format!("iscsi://127.0.0.1:{}/{name}/1", self.port)
     }
 
-    /// Returns the processor time of its threads so far; zero if the kernel does not report it.
+    /// Returns the processor time of the daemon's threads so far; zero if the kernel does not report it.
     pub(crate) fn processor_time(&self) -> Duration {
         processor_time(self.daemon.child.id())
     }
@@ -128,7 +131,7 @@ pub(crate) fn processor_time(process: Option<u32>) -> Duration {
     threads.filter_map(|thread| on_processor(&thread.path().join("schedstat"))).sum()
 }
 
-/// Parses the first number, in nanoseconds (proc(5), schedstat).
+/// Parses the first number of the file, the time on a processor in nanoseconds (proc(5), schedstat).
 fn on_processor(schedstat: &Path) -> Option<Duration> {
     let told = fs::read_to_string(schedstat).ok()?;
     told.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)

@@ -1,4 +1,4 @@
-//! Resources that a part of a program has used.
+//! Measures the resources that a part of a program has used.
 
 use std::time::Instant;
 

@@ -1,5 +1,5 @@
-//! Any bytes from an NBD server, in pieces of any length: the client's half does not panic, consumes the
-//! input to its end, and ends each request at most once, reads with all of their bytes.
+//! Feeds any bytes as from an NBD server, in pieces of any length. The client's half must not panic, must
+//! consume the input to its end, and must end each request at most once, and reads with all of their bytes.
 #![no_main]
 
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use iscsi_nbd::client::{Answer, Goal, Handshake, HandshakeOutcome, Negotiated, T
 use iscsi_nbd::{BASE_ALLOCATION, Command, Export, MetaContext, TransmissionFlags};
 use libfuzzer_sys::fuzz_target;
 
-/// Bytes of the longest answer that is not refused, with its head.
+/// Bytes of the longest reply to an option that is not refused, with its head.
 const MAX_ANSWER: usize = 64 * 1024 + 20;
 
 fn goal(is_list: bool) -> Goal {
@@ -92,7 +92,8 @@ fn transmit<'a>(
                 assert!(input.len() < transmission.wanted(), "the input is not taken");
                 let Some(mut piece) = pieces.next() else { break };
                 if input.is_empty() {
-                    // The data of a read may bypass the input buffer.
+                    // The data of a read may be received directly into their buffer, and not through the input
+                    // buffer.
                     let landing = transmission.landing();
                     let direct = landing.len().min(piece.len());
                     landing[..direct].copy_from_slice(&piece[..direct]);

@@ -1,5 +1,6 @@
-//! Any bytes from an NBD client, in pieces of any length: the server's half does not panic, consumes the
-//! input to its end, buffers at most what it states, and returns only requests that the export allows.
+//! Feeds any bytes as from an NBD client, in pieces of any length. The server's half must not panic, must
+//! consume the input to its end, must buffer at most what it states, and must return only requests that the
+//! export allows.
 #![no_main]
 
 use bytes::BytesMut;
@@ -9,7 +10,8 @@ use iscsi_nbd::{
 };
 use libfuzzer_sys::fuzz_target;
 
-/// A handshake, so that the fuzzer need not guess one: flags, structured replies, a context, and NBD_OPT_GO.
+/// A valid handshake, so that the fuzzer need not guess one: flags, structured replies, a context, and
+/// NBD_OPT_GO.
 const GOOD: &[u8] = b"\0\0\0\x03IHAVEOPT\0\0\0\x08\0\0\0\0\
     IHAVEOPT\0\0\0\x0a\0\0\0\x1b\0\0\0\0\0\0\0\x01\0\0\0\x0fbase:allocation\
     IHAVEOPT\0\0\0\x07\0\0\0\x06\0\0\0\0\0\0";
@@ -26,7 +28,7 @@ fn export(flags: u16) -> Export {
     }
 }
 
-/// Runs a handshake on the input as far as possible.
+/// Runs a handshake on the input, as far as the input is valid.
 fn shake(
     handshake: &mut Handshake,
     input: &mut BytesMut,

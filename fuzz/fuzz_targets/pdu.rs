@@ -1,4 +1,5 @@
-//! Any header decodes to a PDU or an error, without a panic. A decoded PDU encodes to the same meaning.
+//! Decodes any header. The result must be a PDU or an error, without a panic. A decoded PDU must encode to the
+//! same meaning.
 #![no_main]
 
 use iscsi_pdu::{Bhs, Digest, FrameLayout, Header, InitiatorPdu, TargetPdu, rejected_header};

@@ -1,4 +1,4 @@
-//! Any bytes decode to SCSI data or an error, without a panic, and the result can be printed.
+//! Decodes any bytes as SCSI data. The result must be data or an error, without a panic, and must be printable.
 #![no_main]
 
 use iscsi_pdu::scsi::{

@@ -1,5 +1,5 @@
-//! Any bytes from the target, in pieces of any length: the session neither panics nor hangs. Each command
-//! ends at most once, and at the end of the session exactly once.
+//! Feeds any bytes as from a target, in pieces of any length. The session must neither panic nor hang. Each
+//! command must end at most once, and at the end of the session exactly once.
 #![no_main]
 
 use std::collections::BTreeSet;

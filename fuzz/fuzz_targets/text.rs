@@ -1,5 +1,5 @@
-//! Any text decodes to a list of pairs or an error, without a panic. The same holds for numbers and binary
-//! values.
+//! Decodes any text as a list of key-value pairs. The result must be a list or an error, without a panic. The
+//! same holds for numbers and binary values.
 #![no_main]
 
 use iscsi_pdu::keys::{Key, decode_binary, decode_pairs, encode_base64, encode_hex, parse_boolean, parse_number};

@@ -30,10 +30,10 @@ use crate::testbed::{self, INITIATOR, Testbed, link_words};
 /// Exit status when the target cannot be removed. The remaining measurements need another environment.
 pub const WEDGED: u8 = 75;
 
-/// Carries out a job and returns the exit status.
+/// Runs a job and returns the exit status.
 ///
 /// # Errors
-/// [`Error`] for failures other than those of a measurement.
+/// [`Error`] for failures other than failed measurements.
 pub async fn carry_out(job: &str) -> Result<u8, Error> {
     match serde_json::from_str(job)? {
         Job::Run(job) => Box::pin(run(*job)).await,
@@ -121,8 +121,8 @@ async fn measure_all(testbed: &mut Testbed, job: RunJob, points: &[Point]) -> Re
     Ok(())
 }
 
-/// Mounts the store of the units that meet faults, are mirrored to, have failing paths, or are written holes.
-/// Returns `None` without such units.
+/// Mounts the store of the units that need a file system of their own: units of faults, mirrors and
+/// failovers, and units to which holes are written. Returns `None` without such units.
 async fn store(scenario: &Scenario) -> Result<Option<Store>, Error> {
     let thin = scenario.measures.iter().find(|measure| measure.is_thin());
     let faulty = scenario.faults.first().map(|fault| fault.lun);
@@ -148,7 +148,7 @@ async fn set_system(scenario: &Scenario) -> Result<(), Error> {
     Ok(())
 }
 
-/// The parts that measurements need.
+/// The parts of the lab that measurements use.
 struct Lab<'a> {
     testbed: &'a mut Testbed,
     scenario: Scenario,
@@ -212,12 +212,12 @@ impl Lab<'_> {
         figure
     }
 
-    /// Returns the store of a unit that is written holes.
+    /// Returns the store of a unit to which holes are written; `None` for other measurements.
     fn thin_store(&self, point: &Point) -> Option<&Store> {
         self.store.as_ref().filter(|_| point.measure.is_thin())
     }
 
-    /// Checks that a unit that was written holes holds the bytes of the image.
+    /// Checks that a unit to which holes were written holds the bytes of the image.
     fn check_bytes(&self, point: &Point) -> Result<(), Outcome> {
         let Some(store) = self.thin_store(point) else { return Ok(()) };
         match store.held_by_unit(&self.images.image()) {
@@ -297,7 +297,7 @@ impl Lab<'_> {
         failover::measure(point, failover, run, site).await
     }
 
-    /// Moves bytes to or from units that are joined to one.
+    /// Moves bytes to or from several units as one device.
     async fn stripe(&mut self, point: &Point, striped: &Striped) -> Result<Reading, Outcome> {
         let failed = |error: Error| Outcome::Failed(error.to_string());
         let mut words = self.scenario.target.words(&point.measure.keys);
@@ -311,7 +311,7 @@ impl Lab<'_> {
         stripe::measure(point, striped, &self.bench()).await
     }
 
-    /// Runs a copy through a fault. Returns the judgement and the figure.
+    /// Runs a copy through a fault. Returns the verdict and the figure.
     async fn ordeal(
         &mut self,
         point: &Point,
@@ -335,7 +335,7 @@ impl Lab<'_> {
         Ok((outcome, FaultFigure { copied, held, expected: ordeal.error.clone() }))
     }
 
-    /// Makes the image, the unit, the target and the link. Returns the words of the target.
+    /// Makes the image, the unit, the target and the link. Returns the words for `lab/lio` that describe the target.
     async fn prepare_ordeal(
         &mut self,
         point: &Point,
@@ -362,8 +362,9 @@ impl Lab<'_> {
         Bench { tree, image, copy, in_guest: self.in_guest }
     }
 
-    /// Cleans up after a measurement that failed or met a fault. The link lets everything through, so that
-    /// requests in flight in the kernel can end. All sessions are removed.
+    /// Cleans up after a measurement that failed or met a fault. Releases held packets and removes the limits
+    /// of the link, so that requests in flight in the kernel can end. Then removes the target with all its
+    /// sessions.
     async fn recover(&mut self) {
         let release = self.testbed.release().await;
         for tried in [release, self.testbed.set_link(&[]).await, self.testbed.drop_target().await] {

@@ -9,12 +9,12 @@
 //!   is a level to compare with.
 //! - Figures with the parameter `fault` are copies through a fault: one row each, with how the copy ended.
 //! - Figures with a name in the parameter `flows` are flows with a limited rate. Each has a chart over time,
-//!   and the rate of each flow between the orders beside the expected rate.
+//!   and the rate of each flow between scripted changes beside the expected rate.
 //! - Figures with the parameter `mirror` are disks in use that QEMU mirrored: a table and a chart over time for
 //!   each link and load.
 //! - Figures with the parameter `failover` are of a unit with two paths: a table and bars for each load, with a
 //!   row for each event.
-//! - Figures with the parameter `links` are of units that are joined to one: a table and a chart by the number
+//! - Figures with the parameter `links` are of units joined to one device: a table and a chart by the number
 //!   of links, for each link and direction.
 //! - Figures with the parameter `short_link` are of two initiators without a simulated link: the cost of the
 //!   same requests for each, and the ratios as bars.

@@ -68,7 +68,7 @@ impl Environment {
         }
     }
 
-    /// Carries out a job in the environment. No process of it survives, however it ends.
+    /// Runs a job in the environment. However the environment ends, no process of it survives.
     ///
     /// # Errors
     /// [`Error::Start`] if the job cannot be started.
@@ -92,7 +92,8 @@ impl Environment {
             () = sleep(limit) => Ending::Limit,
         };
         group.ask_to_end();
-        // The environment ends stuck processes by itself, so this wait has a limit.
+        // A process may be stuck in the kernel. The environment ends such processes by itself, so this wait
+        // has a limit.
         let _ended = timeout(GRACE, group.child.wait()).await;
         Ok(ending)
     }
@@ -105,7 +106,8 @@ pub fn code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// Time that an environment has to end. The guest's own limit, for a lab that was killed, is later by as much.
+/// Time that an environment has to end. A guest also has a time limit of its own, in case this program was
+/// killed: it is later by the same time.
 const GRACE: Duration = Duration::from_secs(30);
 
 fn in_guest(program: &Path, job: &str, memory: Size, limit: Duration) -> Command {
@@ -117,7 +119,8 @@ fn in_guest(program: &Path, job: &str, memory: Size, limit: Duration) -> Command
     command
 }
 
-/// Enters own network and mount namespaces. The kernel removes them with the last process.
+/// Script that runs in new network and mount namespaces: it prepares them and starts the agent. The kernel
+/// removes the namespaces with the last process.
 const ENTER: &str =
     "mkdir -p /run/netns && mount -t tmpfs tmpfs /run/netns && ip link set lo up && exec \"$@\"";
 

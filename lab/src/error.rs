@@ -1,10 +1,10 @@
-//! Errors before or around a measurement.
+//! Errors outside of measurements.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Reasons why a command of the lab fails. A measurement that fails is not such an error: it is a figure with
-/// an [`Outcome`](crate::result::Outcome) of its own.
+/// Reasons why a command of the lab fails. A failed measurement is not an error of this type: it is a figure
+/// with an [`Outcome`](crate::result::Outcome) of its own.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A file could not be read or written.

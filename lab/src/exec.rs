@@ -56,7 +56,7 @@ fn units(words: &[String]) -> Result<Vec<Unit>, Error> {
     luns.map(|lun| lun.parse().map_err(Error::Usage)).collect()
 }
 
-/// Reports how a lab has ended if not by itself, and returns the exit status.
+/// Reports a lab that was ended by its time limit or a signal, and returns the exit status.
 pub(crate) fn report_ending(ending: Ending, limit: Duration) -> u8 {
     match ending {
         Ending::Status(status) => status,

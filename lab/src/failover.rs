@@ -1,5 +1,6 @@
-//! A unit with two paths that is written while the states of its target port groups change and its links are
-//! cut: for how long nothing moves, which errors the user sees, and whether the bytes are right at the end.
+//! Measures failovers. A program writes to a unit with two paths while the states of its target port groups
+//! change and its links are cut. The figure has the times without progress, the errors that the user sees,
+//! and whether the bytes are right at the end.
 
 mod copy;
 mod figure;
@@ -24,7 +25,7 @@ use watch::Watch;
 
 pub use figure::{FailoverFigure, judge};
 
-/// The parts that a failover acts on.
+/// The parts of the lab that a failover uses.
 #[derive(Debug)]
 pub struct Site<'a> {
     /// Links and target.
@@ -37,20 +38,20 @@ pub struct Site<'a> {
     pub bench: &'a Bench,
 }
 
-/// Words for block-serve without write-behind, so that answered writes are on the unit, as with the kernel's
-/// initiator.
+/// Arguments of block-serve that switch write-behind off: a write that was acknowledged is on the unit, as
+/// with the kernel's initiator.
 const ANSWERS_LAST: [&str; 2] = ["--write-behind", "0"];
 
 /// The running programs between the writer and the unit.
 enum Paths {
-    /// None: block-copy has sessions of its own.
+    /// No program: block-copy has sessions of its own.
     Copy,
     Server(Box<Server>),
     Kernel(Box<Multipath>),
 }
 
-/// Returns the words for `lab/lio` that put a portal group on each link, and set the first state of its target
-/// port group.
+/// Returns the words for `lab/lio` that put a portal group on each link, and set the initial state of its
+/// target port group.
 pub fn words(failover: &Failover) -> Vec<String> {
     let portals = (1..PATHS).map(|link| format!("portal={}@{}", portal(link), link + 1));
     let groups = failover.states.iter().zip(1..);
@@ -68,11 +69,11 @@ fn url(lun: u16) -> String {
     format!("iscsi://{}/{TARGET}/{lun}?{}", portal(0), others.collect::<Vec<_>>().join("&"))
 }
 
-/// Writes while the orders are carried out.
+/// Writes while the scripted changes happen.
 ///
 /// # Errors
-/// [`Outcome::TimedOut`] if the writer did not end in time, [`Outcome::Failed`] if an order could not be
-/// carried out, [`Outcome::Skipped`] if a program is missing.
+/// [`Outcome::TimedOut`] if the writer did not end in time, [`Outcome::Failed`] if a scripted change could
+/// not be made, [`Outcome::Skipped`] if a program is missing.
 pub async fn measure(
     point: &Point,
     failover: &Failover,
@@ -88,8 +89,8 @@ pub async fn measure(
         Ok(mut command) => write(point, &mut command, &watch, &mut script).await,
         Err(outcome) => Err(outcome),
     };
-    // After the cut, late data of a link may still arrive, and must do no harm. So the links are mended before
-    // the check.
+    // After a cut, late data of a link may still arrive, and must not change the unit. So the links are
+    // restored before the check.
     let mended = script.undo().await;
     let happened = script.happened();
     let closed = paths.end().await;
@@ -135,7 +136,7 @@ fn socket() -> std::path::PathBuf {
     "/run/lab-failover.sock".into()
 }
 
-/// Runs the writer to its end, with all orders.
+/// Runs the writer to its end, and makes the scripted changes meanwhile.
 async fn write(
     point: &Point,
     command: &mut Command,
@@ -176,7 +177,8 @@ impl Paths {
         }
     }
 
-    /// Ends all sessions. An error that a server reports then counts. Errors of the kernel's tools are only printed.
+    /// Ends all sessions. Returns an error if a server reports one. Errors of the kernel's tools are only
+    /// printed.
     async fn end(self) -> Result<(), Error> {
         match self {
             Self::Copy => {}

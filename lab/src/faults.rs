@@ -1,5 +1,5 @@
-//! Faults: a copy by block-copy, a fault of the link, the target or the unit in the middle of it, and whether
-//! the copy ended as expected.
+//! Measures copies through faults: block-copy copies, a fault of the link, the target or the unit comes in
+//! the middle, and the verdict says whether the copy ended as expected.
 
 mod progress;
 mod store;
@@ -24,7 +24,7 @@ use progress::Progress;
 pub use store::Store;
 pub use verdict::{Copied, FaultFigure, Held, judge};
 
-/// The parts that a fault acts on.
+/// The parts of the lab that a fault affects.
 #[derive(Debug)]
 pub struct Victims<'a> {
     /// Link and target.
@@ -41,7 +41,7 @@ pub struct Victims<'a> {
 ///
 /// # Errors
 /// [`Outcome::TimedOut`] if the copy did not end in time. [`Outcome::Failed`] if the fault could not be made,
-/// or the copy ended before it.
+/// or if the copy ended before the fault.
 pub async fn copy(
     point: &Point,
     ordeal: &Ordeal,
@@ -102,7 +102,7 @@ fn copied_from(ended: &Ended, progress: &Progress) -> Result<Copied, Outcome> {
 }
 
 impl FaultJob {
-    /// Returns block-copy's word for the bytes that the fault meets.
+    /// Returns block-copy's name for the stage of the copy in which the fault comes.
     fn stage(self) -> &'static str {
         match self {
             Self::Write | Self::Read => "copied",
@@ -152,7 +152,7 @@ impl Victims<'_> {
         }
     }
 
-    /// Ends a fault, if it can be ended.
+    /// Ends the fault, if faults of this kind can end.
     async fn end(&mut self, what: FaultKind) -> Result<(), Error> {
         match what {
             FaultKind::LinkDark => self.testbed.set_link(&link_words(&self.point.link)).await,

@@ -1,4 +1,4 @@
-//! Figures: a reading, with the values that follow from it.
+//! Makes figures: readings, with the values that follow from them.
 
 use serde_json::{Value, json};
 
@@ -55,7 +55,7 @@ impl Figure {
         }
     }
 
-    /// Returns the figure of a mirror. If the mirror was never ready, the figure says how far it came.
+    /// Returns the figure of a mirror. If disk and unit were never equal, the figure says how far the mirror came.
     pub fn of_mirror(point: &Point, told: Result<MirrorFigure, Outcome>) -> Self {
         match told {
             Ok(told) => Self {
@@ -81,8 +81,8 @@ impl Figure {
         }
     }
 
-    /// Returns the figure of units that are joined to one. It has no start time, since that would need the rate
-    /// of a single link.
+    /// Returns the figure of units that are joined to one device. It has no start time, since that would need
+    /// the rate of a single link.
     pub fn of_stripe(point: &Point, reading: Result<Reading, Outcome>) -> Self {
         Self { start_seconds: None, ..Self::new(point, reading) }
     }
@@ -139,7 +139,7 @@ impl Figure {
     }
 }
 
-/// Returns the detail of a measurement that its time limit ended: that limit.
+/// Returns the time limit as the detail of a measurement that reached it; null for all others.
 fn limit(outcome: &Outcome, point: &Point) -> Value {
     match outcome {
         Outcome::TimedOut => json!({ "limit_seconds": point.limit.as_secs() }),

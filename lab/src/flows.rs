@@ -1,7 +1,7 @@
-//! Concurrent flows whose rates are limited at the initiator: the bytes that each moves, counted several times
-//! per second, and the rates that each should have.
+//! Measures concurrent flows whose rates are limited at the initiator: counts the bytes that each flow moves,
+//! several times per second, beside the rates that each flow should have.
 //!
-//! Each flow has a portal of its own. So its bytes are counted by the target's host, as TCP payload per port.
+//! Each flow has its own portal, so the target's host can count the flow's bytes: TCP payload per port.
 
 mod block_copy;
 mod counters;
@@ -30,7 +30,7 @@ const RUNS: u64 = 64 << 10;
 /// Time limit until all flows run.
 const BEGIN: Duration = Duration::from_secs(30);
 
-/// The result of flows.
+/// The result of a measurement of flows.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlowsFigure {
@@ -40,10 +40,10 @@ pub struct FlowsFigure {
     pub seconds: Vec<f64>,
     /// Bytes of TCP payload that each flow had moved at each count.
     pub bytes: Vec<Vec<u64>>,
-    /// The orders, each with its time in seconds.
+    /// The scripted changes, each with its time in seconds.
     pub orders: Vec<(f64, String)>,
-    /// Rates that the flows should have before, between and after the orders, Mbit/s. A negative number expects
-    /// nothing.
+    /// Rates that the flows should have before the first change, between changes, and after the last one,
+    /// Mbit/s. A negative number expects nothing.
     pub expected: Vec<Vec<f64>>,
 }
 
@@ -87,7 +87,7 @@ pub async fn measure(
         }
     };
     let figure = count(flows, &running).await;
-    // Without the limits of the link, requests in flight end quickly.
+    // Remove the limits of the link, so that requests in flight end quickly.
     let released = testbed.set_link(&[]).await;
     running.end().await;
     released.map_err(failed)?;
@@ -147,8 +147,8 @@ impl FlowsFigure {
             .collect()
     }
 
-    /// Returns the mean rates of a flow before the first order, between the orders, and after the last one,
-    /// Mbit/s. The first second after each begin is left out.
+    /// Returns the mean rates of a flow before the first scripted change, between changes, and after the last
+    /// one, Mbit/s. The first second of each of these periods is left out.
     pub fn means(&self, flow: usize) -> Vec<f64> {
         let begins = std::iter::once(0.0).chain(self.orders.iter().map(|(at, _)| *at));
         let ends = self.orders.iter().map(|(at, _)| *at).chain([f64::INFINITY]);
@@ -164,7 +164,7 @@ impl FlowsFigure {
     }
 }
 
-/// Seconds after an order in which requests from before it may still move bytes. They do not count.
+/// Seconds after a scripted change that do not count: requests from before the change may still move bytes.
 const SETTLED: f64 = 1.0;
 
 #[cfg(test)]
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn means_are_those_between_the_orders() {
-        // 8 Mbit/s up to the order at 4 s, then nothing.
+        // 8 Mbit/s up to the change at 4 s, then nothing.
         let bytes = |second: u64| vec![second.min(4) * 1_000_000];
         let figure = FlowsFigure {
             flows: vec!["one".to_owned()],

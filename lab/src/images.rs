@@ -1,4 +1,4 @@
-//! The image files that are written to the target, and the files that are read from it.
+//! Makes the image files that are written to the target, and the files that are read from it.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -9,7 +9,7 @@ use std::process::Command;
 use crate::error::Error;
 use crate::scenario::Source;
 
-/// A folder in memory, and which image it holds.
+/// A folder in memory, and the image that it holds.
 #[derive(Debug)]
 pub struct Images {
     folder: PathBuf,

@@ -1,4 +1,4 @@
-//! The jobs that the lab on the machine gives to its agent.
+//! The jobs that the lab passes to its agent in the environment.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ pub enum Job {
 pub struct RunJob {
     /// The scenario.
     pub scenario: Scenario,
-    /// The result, as known before the first figure.
+    /// The result file, as far as it is known before the first figure.
     pub file: ResultFile,
     /// Path of the result file.
     pub out: PathBuf,

@@ -1,5 +1,5 @@
-//! The disk of a running machine that QEMU's mirror moves to a unit while it is written: how long until both
-//! are equal, how long the machine waits at the end, and whether they are equal then.
+//! Measures QEMU's mirror of a running machine's disk to a unit, while the disk is written: the time until
+//! disk and unit are equal, how long the machine waits at the end, and whether the data is equal then.
 //!
 //! `qemu-storage-daemon` stands in for the machine: it is QEMU's block layer without a guest. In place of a
 //! guest, fio writes to the daemon's NBD export of the disk.
@@ -30,41 +30,42 @@ use unit::Unit;
 
 pub use load::LoadFigure;
 
-/// Interval at which the mirror's progress is queried.
+/// Interval at which the progress of the mirror is queried.
 const STEP: Duration = Duration::from_millis(500);
 /// How long the disk is written before the mirror begins.
 const BEFORE: Duration = Duration::from_secs(3);
-/// How long both are kept equal before the machine moves.
+/// How long the mirror goes on after disk and unit were equal, before the machine moves.
 const AFTER_READY: Duration = Duration::from_secs(5);
-/// Time limit for the last writes to reach the unit.
+/// Time limit for the end of the mirror, with the last writes on the unit.
 const CUT_OVER: Duration = Duration::from_secs(120);
 
 /// The result of a mirror.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct MirrorFigure {
-    /// Seconds from the order until both were equal for the first time (`BLOCK_JOB_READY`). `None` if that did
-    /// not happen within the time limit.
+    /// Seconds from the start of the mirror until disk and unit were equal for the first time
+    /// (`BLOCK_JOB_READY`). `None` if that did not happen within the time limit.
     pub ready_seconds: Option<f64>,
     /// Seconds from the last moment at which a program might write until the end of the mirror
     /// (`BLOCK_JOB_COMPLETED`): the longest time that a moving machine would wait.
     pub cut_over_seconds: Option<f64>,
-    /// The part of `cut_over_seconds` until the last write was answered. `None` without a load.
+    /// The part of `cut_over_seconds` until the last write was acknowledged. `None` without a load.
     pub load_end_seconds: Option<f64>,
-    /// Bytes copied in total. Data that was written again was copied again.
+    /// Bytes copied in total. Data that was written again is counted each time it was copied.
     pub copied_bytes: u64,
     /// Bytes that differed at the end. 0 after a cut-over.
     pub left_bytes: u64,
     /// Bytes that crossed the link towards the unit until the end, with all headers.
     pub sent_bytes: Option<u64>,
-    /// Whether the unit held the bytes of the disk after the mirror had ended. `None` if it did not end.
+    /// Whether the unit held the bytes of the disk after the mirror had completed. `None` if the mirror did
+    /// not complete.
     pub equal: Option<bool>,
-    /// Share of the time in which the lab's processor was busy until then, 0 to 1. Near 1, the lab itself is
-    /// the bottleneck. `None` if the system does not report it.
+    /// Share of the time in which the lab's processor was busy until the mirror completed, 0 to 1. Near 1,
+    /// the lab itself is the bottleneck. `None` if the system does not report it.
     pub busy: Option<f64>,
-    /// Counts of the writes meanwhile. `None` without a load.
+    /// Counts of the writes during the mirror. `None` without a load.
     pub load: Option<LoadFigure>,
-    /// Samples: seconds after the order, bytes copied, bytes that differed.
+    /// Samples: seconds after the start of the mirror, bytes copied, bytes that differed.
     pub samples: Vec<(f64, u64, u64)>,
 }
 
@@ -122,7 +123,7 @@ pub fn judge(figure: &MirrorFigure) -> Outcome {
     }
 }
 
-/// Starts the mirror, and samples it until both were equal and for a short time after that.
+/// Starts the mirror, and samples its progress until disk and unit were equal and for a short time after that.
 async fn until_ready(
     point: &Point,
     job: &mut Job,
@@ -149,7 +150,7 @@ async fn until_ready(
     Ok(figure)
 }
 
-/// Does what a moving machine does: it stops writing, and goes on when both are equal.
+/// Stops the writes, and completes the mirror when disk and unit are equal, as for a machine that moves.
 async fn cut_over(
     figure: &mut MirrorFigure,
     job: &mut Job,

@@ -1,4 +1,4 @@
-//! The programs that are measured: how each is run, and how its output is read.
+//! Runs the programs that are measured, and parses their output.
 
 mod bench;
 mod block_copy;
@@ -38,7 +38,8 @@ pub async fn measure(point: &Point, bench: &Bench, testbed: &Testbed) -> Result<
         Who::Program => return program::measure(point, bench).await,
     }?;
     let after = traffic(point.measure.lun);
-    // Holes need not be transferred. There, the bytes themselves are compared.
+    // Holes need not be transferred, so the target's count may be lower. There, the unit's bytes are compared
+    // instead.
     if !point.measure.is_thin() {
         came_through(point, before, after)?;
     }
@@ -48,7 +49,7 @@ pub async fn measure(point: &Point, bench: &Bench, testbed: &Testbed) -> Result<
 /// The target's count of MiB written and read.
 type Traffic = Option<(u64, u64)>;
 
-/// Checks by the target's count that the bytes were transferred. The program's own report is not enough.
+/// Checks by the target's count that the bytes were transferred. The program's own report does not show that.
 fn came_through(point: &Point, before: Traffic, after: Traffic) -> Result<(), Outcome> {
     let (Some(before), Some(after)) = (before, after) else {
         return Err(Outcome::Failed("the target has no count of the traffic".to_owned()));

@@ -1,4 +1,4 @@
-//! Running programs with a time limit, without leaving processes behind.
+//! Runs programs with a time limit, without leaving processes behind.
 
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ impl Drop for Group {
     }
 }
 
-/// A program that has ended.
+/// A program that has exited.
 #[derive(Debug)]
 pub struct Ended {
     /// Its status and output.
@@ -66,7 +66,7 @@ impl Ended {
         String::from_utf8_lossy(&self.output.stdout).into_owned()
     }
 
-    /// Returns its error in one line: the last line of its standard error, or its status.
+    /// Returns the error of the program in one line: the last line of its standard error, or its status.
     pub fn complaint(&self) -> String {
         let errors = String::from_utf8_lossy(&self.output.stderr);
         let last = errors.lines().rev().find(|line| !line.trim().is_empty());
@@ -77,7 +77,7 @@ impl Ended {
     }
 }
 
-/// Runs a program to its end and keeps its output; `None` if the limit ended it.
+/// Runs a program until it exits, and returns its output; `None` if the time limit ended the program.
 ///
 /// # Errors
 /// [`Error::Start`] if it cannot be started, [`Error::System`] if its output cannot be read.
@@ -85,8 +85,8 @@ pub async fn run(command: &mut Command, limit: Duration) -> Result<Option<Ended>
     run_with_lines(command, limit, |_| {}).await
 }
 
-/// Runs a program to its end and keeps its output. Calls `on_line` with each line of its standard error as it
-/// arrives. `None` if the limit ended the program.
+/// Runs a program until it exits, and returns its output. Calls `on_line` with each line of its standard
+/// error as it arrives. `None` if the time limit ended the program.
 ///
 /// # Errors
 /// [`Error::Start`] if it cannot be started, [`Error::System`] if its output cannot be read.
@@ -212,7 +212,7 @@ mod tests {
         timeout(Duration::from_secs(60), gone).await.unwrap();
     }
 
-    /// Returns whether a process runs. A zombie that was not reaped does not.
+    /// Returns whether a process runs. A zombie that was not reaped counts as ended.
     fn alive(id: &str) -> bool {
         std::fs::read_to_string(format!("/proc/{id}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
     }

@@ -1,4 +1,4 @@
-//! The origin of figures: the machine, the sources, the system's settings.
+//! Describes the origin of figures: the machine, the sources, the system's settings.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,7 +29,7 @@ pub fn commit() -> String {
     if changed { format!("{commit}+") } else { commit }
 }
 
-/// Returns the time, RFC 3339, UTC.
+/// Returns the current time, RFC 3339, UTC.
 pub fn now() -> String {
     first_line(Command::new("date").args(["-u", "+%Y-%m-%dT%H:%M:%SZ"]))
 }
@@ -82,7 +82,7 @@ impl ProcessorTime {
         Some(Self { all: ticks.iter().sum(), idle, stolen: *ticks.get(7)? })
     }
 
-    /// Returns the share of the time since `begun` that the hypervisor gave to others.
+    /// Returns the share of the time since `begun` that the hypervisor gave to other machines.
     #[expect(clippy::cast_precision_loss, reason = "no share is that exact")]
     pub fn stolen_since(self, begun: Self) -> f64 {
         let all = self.all.saturating_sub(begun.all).max(1);

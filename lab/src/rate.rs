@@ -1,10 +1,10 @@
-//! Rates from bytes, times and samples.
+//! Calculates rates from bytes, times and samples.
 
 use crate::result::LinkConditions;
 
 /// Seconds at the start of a copy that do not count for its steady rate.
 const STRIDE: usize = 4;
-/// Share of all bytes at which the steady part ends.
+/// Share of all bytes after which samples do not count for the steady rate.
 const NEARLY_ALL: f64 = 0.99;
 /// The share of a link's rate that is available to payload: 1448 bytes of each 1514 on the wire (Ethernet,
 /// IPv4, TCP with timestamps, packets of 1500 bytes).
@@ -21,13 +21,13 @@ fn megabits(bytes: u64) -> f64 {
 }
 
 /// Returns the rate from the fifth second on: the slope of the least-squares line through the sums of the
-/// samples. There is one sample per second, and each sum is the amount done by the end of that second. Points
-/// at which 99 % of the bytes are done are left out, since they belong to the end of the copy and its flush.
-/// `None` with fewer than three points.
+/// samples. There is one sample per second, and each sum is the amount done by the end of that second. Sums
+/// of 99 % of the bytes or more are left out, since they belong to the last requests of the copy and its
+/// flush. `None` with fewer than three points.
 ///
-/// Writes end in lumps, each as large as one request. A mean between two edges is wrong by the lump that ends
-/// just before or after an edge. In the line each point has little weight, and early and late lumps average
-/// out.
+/// Writes complete in lumps, each as large as one request. A mean between two times is wrong by the lump that
+/// completes just before or after one of them. In the line each point has little weight, and early and late
+/// lumps average out.
 pub fn steady(samples: &[f64], bytes: u64) -> Option<f64> {
     let nearly_all = NEARLY_ALL * megabits(bytes);
     let done = samples.iter().scan(0.0, |done, sample| {
@@ -70,8 +70,8 @@ mod tests {
         assert!(close(steady(&samples, moved + left), 91.0));
     }
 
-    /// Returns the samples of a copy at 95 Mbit/s that ends in lumps of 8 MiB. The first lump ends after `part`
-    /// of its time.
+    /// Returns the samples of a copy at 95 Mbit/s whose writes complete in lumps of 8 MiB. The first lump
+    /// completes after the share `part` of its time.
     fn lumps(bytes: u64, part: f64) -> Vec<f64> {
         let lump = megabits(8 << 20);
         let done = |second: u32| {

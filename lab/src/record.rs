@@ -1,4 +1,4 @@
-//! The result file of a run in progress.
+//! Saves the result file of a run in progress.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -16,7 +16,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Begins a file, and replaces an existing one.
+    /// Writes a new file, and replaces an existing one.
     ///
     /// # Errors
     /// [`Error::File`] if the file cannot be written.
@@ -26,7 +26,7 @@ impl Record {
         Ok(record)
     }
 
-    /// Continues the file of an earlier environment of the same run, or begins it.
+    /// Continues the file that an earlier environment of the same run has left, or writes a new one.
     ///
     /// # Errors
     /// [`Error::File`] if the file cannot be read or written, [`Error::Result`] if it is not a result file.
@@ -54,8 +54,8 @@ impl Record {
         self.replace().map_err(|cause| Error::File { path: self.path.clone(), cause })
     }
 
-    /// Replaces the file atomically and durably: readers see the old file or the new one, and the end of a
-    /// guest loses neither.
+    /// Replaces the file atomically: readers see the old file or the new one, and if a guest is killed, one
+    /// of the two remains.
     fn replace(&self) -> io::Result<()> {
         let mut text = serde_json::to_string_pretty(&self.file)?;
         text.push('\n');

@@ -17,7 +17,7 @@ pub struct ResultFile {
     pub date: String,
     /// Commit of the project, followed by `+` if the tree had changes.
     pub commit: String,
-    /// The machine on which it ran.
+    /// The machine on which the run was made.
     pub machine: Machine,
     /// Settings of all figures: system limits, target keys, versions of the peers.
     pub settings: BTreeMap<String, String>,
@@ -42,13 +42,13 @@ pub struct Machine {
     /// `guest` or `host`.
     #[serde(rename = "place")]
     pub environment: String,
-    /// Share of the processors' time that the hypervisor gave to others during the run, 0 to 1 (`steal` of
-    /// `/proc/stat`).
+    /// Share of the processors' time that the hypervisor gave to other machines during the run, 0 to 1
+    /// (`steal` of `/proc/stat`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stolen: Option<f64>,
 }
 
-/// One measurement.
+/// The result of one measurement.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
@@ -62,7 +62,7 @@ pub struct Figure {
     pub outcome: Outcome,
     /// Bytes of payload to be moved. For iperf3, the bytes that its receiver counted.
     pub bytes: u64,
-    /// Seconds from the start of the program to its end; `None` if the measurement did not complete. For
+    /// Seconds from the start of the program to its exit; `None` if the measurement did not complete. For
     /// open-iscsi, the program is `dd`, after the login.
     pub seconds: Option<f64>,
     /// `bytes` per `seconds`, in 10^6 bits per second. For a measurement of fixed duration, the bytes that its
@@ -71,19 +71,19 @@ pub struct Figure {
     /// Rate from the fifth second on, in 10^6 bits per second (see [`steady`](crate::rate::steady)). `None`
     /// without samples, and for a run that is too short.
     pub steady_mbit_per_s: Option<f64>,
-    /// Time of the run beyond the time of its bytes at the link's rate, seconds. `None` without a rate.
+    /// Time of the run beyond the time that its bytes need at the link's rate, seconds. `None` without a rate.
     pub start_seconds: Option<f64>,
     /// Rate in each full second, by the bytes that arrived, in 10^6 bits per second. Empty for a program that
     /// does not report it.
     pub samples_mbit_per_s: Vec<f64>,
-    /// Bytes that crossed the link meanwhile; `None` if they were not counted.
+    /// Bytes that crossed the link during the measurement; `None` if they were not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub carried: Option<Carried>,
     /// Memory that the unit's file takes afterwards, bytes; `None` if it was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocated_bytes: Option<u64>,
-    /// The program's own report. `told_mbit_per_s` is the rate that it printed. For a program that the time
-    /// limit ended, `limit_seconds`.
+    /// The program's own report. `told_mbit_per_s` is the rate that the program printed. If the time limit
+    /// ended the program, the detail has `limit_seconds`.
     #[serde(default)]
     pub detail: Value,
 }

@@ -40,7 +40,7 @@ pub async fn run(args: &RunArgs) -> Result<u8, Error> {
     let begun = ProcessorTime::now();
     let ending = loop {
         let ending = environment.carry_out(&job, memory, limit).await?;
-        // A wedged target disappears with its guest. On the machine's own kernel it stays.
+        // A target that cannot be removed disappears with its guest. On the machine's own kernel it stays.
         if ending != Ending::Status(WEDGED) || environment == Environment::Host {
             break ending;
         }
@@ -75,8 +75,8 @@ fn is_complete(out: &Path, figures: usize) -> Result<bool, Error> {
     Ok(read(out)?.figures.len() >= figures)
 }
 
-/// Returns 1 if a figure of the result failed or timed out, else 0. Skipped figures are not failures, but they
-/// are printed.
+/// Returns 1 if a figure of the result failed or timed out, else 0. Skipped figures are printed, but are not
+/// failures.
 fn verdict(out: &Path) -> Result<u8, Error> {
     let file = read(out)?;
     for (who, reason) in skipped(&file.figures) {
@@ -154,7 +154,7 @@ fn programs(args: &RunArgs, scenario: &Scenario) -> Result<PathBuf, Error> {
     Ok(provenance::workspace().join(target.unwrap_or_else(|| "target".into())).join("release"))
 }
 
-/// Returns whether the scenario has a failover in which this project makes such writes.
+/// Returns whether the scenario has a failover in which a program of this project makes writes of this kind.
 fn fails_over(scenario: &Scenario, writes: Writes) -> bool {
     let mut runs = scenario.failovers.iter().flat_map(|failover| &failover.runs);
     runs.any(|run| run.through == Contender::Own && run.writes == writes)
@@ -200,7 +200,7 @@ fn memory(scenario: &Scenario, points: &[Point]) -> Size {
     Size(BASE + scenario.target.memory() + image + copy + store)
 }
 
-/// Time around a measurement: the target is made, the image filled, and the kernel's initiator logs out.
+/// Time besides a measurement: the target is made, the image filled, and the kernel's initiator logs out.
 const AROUND: Duration = Duration::from_secs(90);
 
 fn longest(points: &[Point]) -> Duration {
@@ -224,8 +224,8 @@ fn empty_file(
     }
 }
 
-/// Returns the command that makes such a file, from the workspace's folder. For a scenario outside, only the
-/// file's name is given: its folder has no meaning on another machine.
+/// Returns the command that makes this result file, from the workspace's folder. For a scenario outside of
+/// the workspace, only the file's name is given: its folder has no meaning on another machine.
 fn command(args: &RunArgs) -> String {
     let full = absolute(&args.scenario).unwrap_or_else(|_| args.scenario.clone());
     let inside = full.strip_prefix(provenance::workspace()).ok();
@@ -298,7 +298,7 @@ fn measured_over_paths(scenario: &Scenario, tree: &Path) -> Vec<PathBuf> {
     programs
 }
 
-/// Returns the programs that join units.
+/// Returns the programs that join units to one device.
 fn measured_as_one(scenario: &Scenario, tree: &Path) -> Vec<PathBuf> {
     let joiners = scenario.stripes.iter().map(|stripe| stripe.who);
     let programs = joiners.flat_map(|who| match who {
@@ -317,10 +317,10 @@ mod tests {
 
     fn command_of(scenario: &Path) -> String {
         let line = ["lab", "run", scenario.to_str().unwrap(), "--only", "iperf3"];
-        command_told(&line)
+        command_for(&line)
     }
 
-    fn command_told(line: &[&str]) -> String {
+    fn command_for(line: &[&str]) -> String {
         let Command::Run(args) = Cli::parse_from(line).command else { panic!("another command") };
         command(&args)
     }
@@ -336,7 +336,7 @@ mod tests {
 
     #[test]
     fn the_command_tells_the_direction() {
-        let told = command_told(&["lab", "run", "/elsewhere/own.toml", "--direction", "read"]);
+        let told = command_for(&["lab", "run", "/elsewhere/own.toml", "--direction", "read"]);
         assert!(told.ends_with("own.toml --direction read"), "{told}");
     }
 

@@ -54,25 +54,25 @@ pub struct Scenario {
     /// The links.
     #[serde(rename = "link")]
     pub links: Vec<Links>,
-    /// Measurements over each link.
+    /// Measurements that are made over each link.
     #[serde(default, rename = "measure")]
     pub measures: Vec<Measure>,
-    /// Copies by block-copy through faults, over each link.
+    /// Copies by block-copy through faults, made over each link.
     #[serde(default, rename = "fault")]
     pub faults: Vec<Fault>,
-    /// Concurrent flows whose rates are limited at the initiator, over each link.
+    /// Concurrent flows whose rates are limited at the initiator, run over each link.
     #[serde(default)]
     pub flows: Vec<Flows>,
-    /// Disks in use that QEMU mirrors to a unit, over each link.
+    /// Disks in use that QEMU mirrors to a unit, measured over each link.
     #[serde(default, rename = "mirror")]
     pub mirrors: Vec<Mirror>,
-    /// Events on the paths of a unit with two paths while it is written, over each link.
+    /// Events on the paths of a unit with two paths while it is written, measured over each link.
     #[serde(default, rename = "failover")]
     pub failovers: Vec<Failover>,
     /// Settings of the other programs that are measured in failovers.
     #[serde(default)]
     pub multipath: Multipath,
-    /// Units behind links of their own that are joined to one, over each link.
+    /// Units behind links of their own that are joined to one device, measured over each link.
     #[serde(default, rename = "stripe")]
     pub stripes: Vec<Stripe>,
     /// Goals of the figures. The drawing shows which figures reach them.
@@ -98,7 +98,7 @@ pub struct Links {
     pub loss: Vec<f64>,
 }
 
-/// Content of an image that is written.
+/// Data of an image that is written.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Source {
@@ -131,7 +131,7 @@ pub struct Measure {
     /// Direction of the bytes.
     #[serde(default)]
     pub direction: Direction,
-    /// Content of an image that is written.
+    /// Data of an image that is written.
     #[serde(default)]
     pub source: Source,
     /// Words added to the program's command line. `{NAME}` is replaced by the value from `vary`.
@@ -146,7 +146,7 @@ pub struct Measure {
     /// Lists of values. All combinations are measured, and each result has its values.
     #[serde(default)]
     pub vary: BTreeMap<String, Vec<String>>,
-    /// Keys of the target for this measurement. They override those of the scenario.
+    /// Keys of the target for this measurement. They override the scenario's keys.
     #[serde(default)]
     pub keys: BTreeMap<String, String>,
     /// Number of repetitions.
@@ -166,7 +166,7 @@ impl Measure {
         self.label.as_deref().unwrap_or_else(|| self.who.name())
     }
 
-    /// Returns whether it writes holes, to a unit whose file is replaced before.
+    /// Returns whether the measurement writes holes to a unit. The unit's file is replaced before.
     pub fn is_thin(&self) -> bool {
         self.source == Source::Scattered && self.direction == Direction::Write
     }

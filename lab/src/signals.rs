@@ -1,4 +1,4 @@
-//! The signals that end a run.
+//! Catches the signals that end a run.
 
 use nix::sys::signal::Signal as Kind;
 use tokio::signal::unix::{Signal, SignalKind, signal};

@@ -1,4 +1,4 @@
-//! Numbers of bytes and rates, as users write them.
+//! Parses numbers of bytes and rates, as users write them.
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,5 @@
-//! Units behind links of their own that are joined to one, and are written or read from end to end.
+//! Measures units behind links of their own that are joined to one device. All bytes of the device are
+//! written or read.
 
 mod member;
 mod raid;
@@ -25,10 +26,10 @@ pub fn image_bytes(point: &Point, striped: &Striped) -> Option<u64> {
     (point.measure.direction == Direction::Write).then_some(bytes)
 }
 
-/// Moves all bytes once.
+/// Moves all bytes once, by the program that joins the units.
 ///
 /// # Errors
-/// An [`Outcome`] other than [`Outcome::Complete`]; also if the target has counted less than a unit's share.
+/// An [`Outcome`] other than [`Outcome::Complete`]; also if the target counts less than its share for a unit.
 pub async fn measure(point: &Point, striped: &Striped, bench: &Bench) -> Result<Reading, Outcome> {
     let before = seen(striped, point.measure.direction);
     let reading = match striped.who {
@@ -42,7 +43,7 @@ pub async fn measure(point: &Point, striped: &Striped, bench: &Bench) -> Result<
     Ok(reading)
 }
 
-/// Returns the MiB that the target has counted for each unit so far.
+/// Returns the MiB that the target has counted in this direction for each unit so far.
 fn seen(striped: &Striped, direction: Direction) -> Vec<Option<u64>> {
     let counted = (0..u16::from(striped.links)).map(traffic);
     let one_way = |(written, read)| match direction {
@@ -52,7 +53,8 @@ fn seen(striped: &Striped, direction: Direction) -> Vec<Option<u64>> {
     counted.map(|both| both.map(one_way)).collect()
 }
 
-/// Checks by the target's counts that each unit has transferred its share. The program's own report is not enough.
+/// Checks by the target's counts that each unit has transferred its share. The program's own report does not
+/// show that.
 fn came_through(before: &[Option<u64>], after: &[Option<u64>], share: u64) -> Result<(), Outcome> {
     for (unit, (before, after)) in before.iter().zip(after).enumerate() {
         let (Some(before), Some(after)) = (before, after) else {

@@ -55,9 +55,9 @@ pub struct Unit {
     pub number: u16,
     /// Its size.
     pub size: Size,
-    /// Whether its content is in memory.
+    /// Whether the unit's data is in memory.
     pub in_memory: bool,
-    /// The file of its content.
+    /// The file with the unit's data.
     pub file: Option<PathBuf>,
     words: String,
 }

@@ -1,4 +1,4 @@
-//! The second host, the links to it and the target on it, as made by `lab/link` and `lab/lio`.
+//! Makes the second host, the links to it and the target on it, by `lab/link` and `lab/lio`.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::result::{Carried, LinkConditions};
 
 /// Address of the second host.
 pub const FAR: &str = "10.99.0.2";
-/// Name of this host's end of the link, as made by `lab/link`.
+/// Network device of this host at the link, as made by `lab/link`.
 const NEAR_DEVICE: &str = "near0";
 /// Network namespace of the second host.
 pub const FAR_NAMESPACE: &str = "far";
@@ -36,13 +36,13 @@ pub struct Testbed {
     is_wedged: bool,
 }
 
-/// State of the target.
+/// State of the target in the kernel.
 #[derive(Debug, PartialEq)]
 enum Standing {
     Nothing,
-    /// Its creation or its removal has begun: parts of it may exist.
+    /// Making or removing it has begun and not completed: parts of it may exist.
     Parts,
-    /// Complete, as these words describe it.
+    /// The target exists as these words describe it.
     Whole(Vec<String>),
 }
 
@@ -98,7 +98,7 @@ impl Testbed {
         Ok(())
     }
 
-    /// Takes a link down, as if its cable was pulled, until [`mend`](Self::mend).
+    /// Cuts a link, as if its cable was pulled, until [`mend`](Self::mend).
     ///
     /// # Errors
     /// [`Error::Tool`] with the reason.
@@ -106,7 +106,7 @@ impl Testbed {
         self.script("link", "cut", &of_link(link, &[])).await
     }
 
-    /// Takes a link up that may have been cut.
+    /// Restores a link that may have been cut.
     ///
     /// # Errors
     /// [`Error::Tool`] with the reason.
@@ -122,7 +122,7 @@ impl Testbed {
         self.script("link", "hold", &[]).await
     }
 
-    /// Releases the packets that were held back, and all that follow.
+    /// Releases the packets that were held back, and lets all later packets through.
     ///
     /// # Errors
     /// [`Error::Tool`] with the reason.
@@ -152,8 +152,8 @@ impl Testbed {
         Ok(())
     }
 
-    /// Changes the target by an action of `lab/lio` while initiators are logged in. The target then differs
-    /// from its words, so the next [`set_target`](Self::set_target) makes it again.
+    /// Changes the target by an action of `lab/lio` while initiators are logged in. The target then does not
+    /// match the words it was made from, so the next [`set_target`](Self::set_target) makes it again.
     ///
     /// # Errors
     /// [`Error::Tool`] with the reason.
@@ -203,7 +203,7 @@ impl Testbed {
     }
 }
 
-/// Returns words for `lab/link` about one of several links.
+/// Returns words for `lab/link` that apply to one of several links.
 fn of_link(link: u8, words: &[String]) -> Vec<String> {
     let number = (link > 0).then(|| format!("link={link}"));
     number.into_iter().chain(words.iter().cloned()).collect()
@@ -230,7 +230,7 @@ pub fn carried() -> Option<Carried> {
     Some(Carried { sent: count("tx_bytes")?, received: count("rx_bytes")? })
 }
 
-/// Returns the MiB that a unit was written and read so far, rounded down.
+/// Returns the MiB that were written to and read from a unit so far, rounded down.
 pub fn traffic(lun: u16) -> Option<(u64, u64)> {
     let counters = group().join(format!("lun/lun_{lun}/statistics/scsi_tgt_port"));
     let count = |name: &str| {
@@ -245,7 +245,7 @@ mod tests {
 
     use super::*;
 
-    /// Scripts that log their words. They fail for the words that a file names.
+    /// Scripts in place of `lab/link` and `lab/lio`. They log their words, and fail for words that a file names.
     struct Scripts(PathBuf);
 
     impl Scripts {

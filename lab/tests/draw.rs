@@ -1,4 +1,4 @@
-//! Pages drawn from small result files.
+//! Tests of pages drawn from small result files.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
@@ -85,7 +85,7 @@ fn names(files: &BTreeMap<String, String>) -> Vec<&str> {
     files.keys().map(String::as_str).collect()
 }
 
-/// The page of programs by round-trip time, from its first heading to its end.
+/// The whole page of programs by round-trip time is as expected.
 #[test]
 fn programs_by_round_trip_time() {
     let mut figures = Vec::new();
@@ -148,8 +148,8 @@ fn one_round_trip_time_is_drawn_by_loss() {
     }
 }
 
-/// The part of a page about goals: met, missed with and without a reason, not reached in time, and without a
-/// figure to compare with.
+/// The part of a page about goals shows goals that are met, missed with and without a reason, not reached in
+/// time, and without a figure to compare with.
 #[test]
 fn figures_beside_their_goals() {
     let ours = |link, goodput, steady, start| Figure {
@@ -194,7 +194,8 @@ fn figures_beside_their_goals() {
     ");
 }
 
-/// 100 Mbit/s by 40 ms are 500000 bytes, 488 KiB; by 0.3 ms far less than any buffer.
+/// 100 Mbit/s by 40 ms are 500000 bytes, 488 KiB, which is between the buffers. By 0.3 ms the product is far
+/// below any buffer.
 #[test]
 fn variants_by_send_buffer() {
     let mut figures = Vec::new();

@@ -1,4 +1,4 @@
-//! Targets that answer nothing for a while, although their hosts acknowledge all data.
+//! Targets that do not respond for a while, although their hosts acknowledge all data.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::clock;
 /// SYNCHRONIZE CACHE (10) and (16).
 const FLUSHES: [u8; 2] = [0x35, 0x91];
 
-/// A period in which a target does not answer.
+/// A period in which a target does not respond.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Silence {
     pub(crate) since: Instant,
@@ -45,7 +45,8 @@ pub(crate) struct SlowStore {
     pub(crate) block: Duration,
     /// Longest duration of a flush.
     pub(crate) max: Duration,
-    /// Interval of the target's ping timer. The answer to its ping stays unread until the flush has ended.
+    /// Interval of the target's ping timer. The initiator's response to that ping stays unread until the
+    /// flush has ended.
     pub(crate) ping: Option<Duration>,
 }
 
@@ -65,11 +66,12 @@ pub(crate) struct Unread {
     last_came: Option<Instant>,
     /// While set, the target neither reads this connection nor sends on it.
     pub(crate) silence: Option<Silence>,
-    /// When the target's ping timer ends the session, if a flush lasts that long.
+    /// When the target's ping timer ends the session. `None` if the flush ends before that.
     ping_due: Option<Instant>,
     /// The beginning of an incomplete PDU, while the stream is inspected.
     stream: BytesMut,
-    /// Whether the unread data has a command, and whether it has a request with a shorter time limit.
+    /// Whether the unread data has a SCSI command. `has_request` is for login, logout, text and task
+    /// management requests, whose time limits are shorter.
     pub(crate) has_command: bool,
     pub(crate) has_request: bool,
 }
@@ -122,7 +124,8 @@ impl Unread {
         Some(bytes)
     }
 
-    /// Returns whether the target does not answer on this connection now.
+    /// Returns whether the target neither reads nor sends on this connection at `now`. Clears a period that
+    /// is over.
     pub(crate) fn is_silent(&mut self, now: Instant) -> bool {
         if self.silence.is_some_and(|silence| silence.is_over(now)) {
             (self.silence, self.ping_due) = (None, None);
@@ -130,7 +133,8 @@ impl Unread {
         self.silence.is_some()
     }
 
-    /// Blocks the connection until a flush has ended.
+    /// Blocks the connection for the duration `flush`. If that is longer than `ping`, the target's ping timer
+    /// expires.
     pub(crate) fn wait_for(&mut self, flush: Duration, ping: Option<Duration>) {
         self.silence = Some(Silence::of(flush));
         self.ping_due = ping.filter(|ping| *ping < flush).map(|ping| clock::now() + ping);
@@ -141,12 +145,12 @@ impl Unread {
         self.ping_due.is_some_and(|due| due <= now)
     }
 
-    /// The next time at which the state changes by itself.
+    /// Returns the times at which the period ends and the ping timer expires.
     pub(crate) fn next(&self) -> impl Iterator<Item = Instant> + use<> {
         self.silence.map(|silence| silence.until).into_iter().chain(self.ping_due)
     }
 
-    /// Ends the period: everything is read from now on.
+    /// Ends the period: the target reads the connection again.
     pub(crate) fn heal(&mut self) {
         (self.silence, self.ping_due) = (None, None);
     }

@@ -68,7 +68,7 @@ impl World {
         }
     }
 
-    /// Lets a target read the data of a connection, unless it is busy.
+    /// Lets a target read the unread data of a connection, unless the target is busy.
     fn read(&mut self, number: u64, now: Instant) {
         let Some(wire) = self.wires.get_mut(&number) else { return };
         let which = self.portals[wire.portal].target;

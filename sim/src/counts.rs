@@ -1,17 +1,17 @@
-//! Numbers of requests and faults of an episode. An episode without requests proves nothing.
+//! Counts the requests and faults of an episode. An episode without requests would never find a violation.
 
 use std::collections::BTreeMap;
 
 use crate::settings::Class;
 
-/// Numbers of requests that ended well, and of the faults that happened.
+/// Numbers of requests that succeeded, and of the faults that happened.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Counts {
     /// Writes that were acknowledged.
     pub writes: u64,
     /// Reads that the oracle has checked.
     pub reads: u64,
-    /// Flushes that ended well.
+    /// Flushes that succeeded.
     pub flushes: u64,
     /// Faults that took effect, by their classes.
     pub faults: BTreeMap<Class, u64>,

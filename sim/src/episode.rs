@@ -26,12 +26,12 @@ pub(crate) const HOST: &str = "iqn.2026-01.org.example:host";
 const OTHER_HOST: &str = "iqn.2026-01.org.example:other-host";
 /// Longer than any late data takes to arrive.
 pub(crate) const QUIET: Duration = Duration::from_secs(300);
-/// How long an episode waits for its requests to end while faults may still have effects. If they do, it closes
-/// the disks in that state.
+/// How long an episode waits for its requests while faults may still have effects. After that it closes the
+/// disks, even with requests in flight.
 const IMPATIENCE: Duration = Duration::from_secs(30);
-/// Time limit for closing a disk while faults still have effects. It is the sum of the retry timeout (300 s)
-/// and a last try, of a flush without an answer (given up after 600 s), and of a port that changes its state
-/// (at most 255 s, as the unit reports).
+/// Time limit for closing a disk while faults still have effects: 400 s for the retry timeout (300 s) and a
+/// last attempt to reconnect, 600 s for a flush without a response, and 255 s for a port that changes its
+/// state (the most that a unit reports).
 pub(crate) const MAX_CLOSING: Duration = Duration::from_secs(400 + 600 + 255);
 
 /// Result of an episode.
@@ -45,7 +45,7 @@ pub struct Report {
     pub hash: u64,
     /// Number of requests.
     pub requests: usize,
-    /// Numbers of requests that ended well and of faults. An episode of copies counts only faults.
+    /// Numbers of requests that succeeded and of faults. An episode of copies counts only faults.
     pub counts: Counts,
     /// Duration, in virtual time.
     pub elapsed: Duration,
@@ -236,7 +236,8 @@ impl Episode<'_> {
 
     /// Closes the disks. Nothing may change after that. Some processes go on to the next phase.
     async fn end(&mut self, mut hosts: Vec<Host>, limit: Duration) -> Result<(), String> {
-        // Closing a disk counts as a reason for a loss. So wait first until every suspected loss is decided.
+        // Closing a disk counts as a reason for a loss. So first wait until each suspected loss has a reason
+        // or is a violation.
         if self.shared.lock().losses.is_any_suspected() {
             sleep(GRACE).await;
         }

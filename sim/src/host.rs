@@ -27,7 +27,8 @@ const UNIT: u16 = 0;
 const OUTLASTING: u64 = 0x6f75_746c_6173_7473;
 /// Number of the handle that reads everything at the end. No worker has it.
 const LAST_HANDLE: u32 = 63;
-/// Most workers of all disks of a process. Handles of a disk from this number on are those of streams.
+/// Largest number of workers for all disks of a process. Handles of a disk from this number on are used by
+/// streams.
 const MAX_WORKERS: u32 = 8;
 
 /// A host of an episode.
@@ -56,12 +57,12 @@ struct Process {
     initiator: Initiator,
     /// Whether its sessions have several connections.
     has_connections: bool,
-    /// Its disks fail requests, but do not end, if no session is back within the retry timeout.
+    /// Whether its disks fail requests, but do not end, if no session is back within the retry timeout.
     outlasts: bool,
     /// Retry timeout of its disks.
     patience: Duration,
     disks: Vec<Open>,
-    /// Disks that were not closed in order.
+    /// Disks that were dropped, or whose logout failed.
     dropped: Vec<usize>,
 }
 
@@ -102,12 +103,13 @@ impl Host {
         self.classes.contains(&class)
     }
 
-    /// Returns whether disks are opened while faults happen. They are not where another unit may be present by then.
+    /// Returns whether disks are opened while faults happen. With faults that change or replace the unit they
+    /// are not, since another unit may be present when a disk opens.
     fn reopens(&self) -> bool {
         !Class::CHANGES_OF_UNIT.iter().any(|class| self.has(*class))
     }
 
-    /// Opens disks until there are `disks`.
+    /// Opens disks until the process has `disks` of them.
     ///
     /// # Errors
     /// The reason why a disk does not open.
@@ -159,7 +161,7 @@ impl Host {
         Ok(Process { number, initiator, has_connections, outlasts, patience, disks, dropped })
     }
 
-    /// Returns the targets of the next disk or volume: one of them, or those of all members.
+    /// Returns the targets of the next disk or volume: one target, or the targets of all members.
     fn targets(&mut self) -> Vec<usize> {
         let targets = 0..self.topology.targets();
         if self.topology.is_of_volume() { targets.collect() } else { vec![self.rng.index(targets)] }
@@ -205,7 +207,7 @@ impl Host {
         self.process.as_ref()?.disks.first().map(|open| open.number)
     }
 
-    /// Notes that the caller has closed the disks, in order or not.
+    /// Notes that the caller has closed the disks. `is_well` says whether it has logged them out.
     pub(crate) fn closed_by_others(&mut self, is_well: bool) {
         let Some(process) = &mut self.process else { return };
         let mut world = self.shared.lock();
@@ -217,7 +219,7 @@ impl Host {
         }
     }
 
-    /// Opens another unit of one of the targets, in the process that runs.
+    /// Opens the unit at another LUN of one of the targets, in the running process.
     ///
     /// # Errors
     /// The reason why it does not open.
@@ -316,7 +318,7 @@ impl Host {
         }
     }
 
-    /// Ends the process, whatever it is doing.
+    /// Kills the process, whatever it is doing.
     pub(crate) fn die(&mut self) {
         let Some(process) = self.process.take() else { return };
         let disks = process.disks.iter().map(|open| (open.number, open.disk.is_settled()));
@@ -360,7 +362,8 @@ impl Host {
         Ok(())
     }
 
-    /// Closes all disks. Returns whether nothing may change the host's part of the unit after that.
+    /// Closes all disks. Returns whether all logouts have succeeded, so that nothing may change the host's
+    /// part of the unit afterwards.
     pub(crate) async fn close(&mut self, limit: Duration) -> Result<bool, String> {
         let Some(process) = &mut self.process else { return Ok(false) };
         let mut is_well = process.dropped.is_empty();
@@ -391,7 +394,7 @@ async fn within<T>(mut limit: Duration, awaited: impl Future<Output = T>) -> Opt
     None
 }
 
-/// Returns the only disk, or the volume of several disks.
+/// Returns the only disk, or a volume of several disks.
 fn opened(disks: Vec<Disk>, is_volume: bool) -> Result<Opened, String> {
     if !is_volume {
         return disks
@@ -407,8 +410,8 @@ fn opened(disks: Vec<Disk>, is_volume: bool) -> Result<Opened, String> {
     Ok(Opened::Volume(Box::new(volume)))
 }
 
-/// Reads everything. A disk that outlasts its retry timeout fails reads until a session is back. A disk whose
-/// unit has shrunk unnoticed finds that out by this read.
+/// Reads everything. A disk that outlasts its retry timeout fails reads until a session is back. If the unit
+/// has shrunk unnoticed, the disk finds that out by this read.
 async fn first_read(worker: &mut Worker) -> Option<Result<(), Error>> {
     loop {
         let capacity = worker.disk.capacity();
@@ -426,8 +429,8 @@ async fn first_read(worker: &mut Worker) -> Option<Result<(), Error>> {
     }
 }
 
-/// Checks that an open disk serves all requests. It may report one loss once; after failed write-backs, each
-/// session may report one.
+/// Checks that an open disk serves all requests. The disk may report one loss once; after failed write-backs,
+/// each session may report one.
 async fn serves(worker: &mut Worker, classes: &[Class]) -> Result<(), String> {
     let slow = |_| format!("a request takes more than {MAX_WAIT:?}, although nothing is wrong");
     match timeout(MAX_WAIT, first_read(worker)).await.map_err(slow)? {
@@ -450,7 +453,7 @@ async fn serves(worker: &mut Worker, classes: &[Class]) -> Result<(), String> {
     }
 }
 
-/// Returns whether the unit is no longer the one that was opened.
+/// Returns whether an error says that the unit is not the one that was opened.
 fn is_of_no_use(error: &Error) -> bool {
     error.kind() == ErrorKind::UnitChanged
 }

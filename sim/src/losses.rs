@@ -7,31 +7,33 @@ use tokio::time::Instant;
 
 use crate::clock;
 
-/// An initiator informs the target when it gives a request up. The target receives that within this time,
-/// unless a link stalls.
+/// An initiator informs the target when it gives up a request. The target receives that information within
+/// this time, unless a link stalls.
 pub(crate) const GRACE: Duration = Duration::from_secs(10);
 
-/// Reasons for losses, of all disks.
+/// Reasons for losses, for all disks.
 #[derive(Debug, Default)]
 pub(crate) struct Losses {
     /// Number of reasons so far.
     reasons: u64,
     /// State at the time when the opening of each disk began.
     at_opening: BTreeMap<usize, AtOpening>,
-    /// Times at which faults kept answers back. For all the initiator knows, a missing answer reports a reset.
+    /// Times at which faults delayed or dropped responses. The initiator must assume that a missing response
+    /// reports a reset.
     kept_back: Vec<Instant>,
-    /// Whether a write-back has failed. A nexus whose name was used before may receive that report late.
+    /// Whether a write-back has failed. A session that reuses the name of an earlier I_T nexus may receive
+    /// the deferred error late.
     has_deferred: bool,
-    /// How often targets have carried out task management functions. The connection that requested one may be
-    /// gone by then.
+    /// Number of task management functions that targets have executed. The connection that requested one may
+    /// be gone by then.
     managed: u32,
     /// Reported losses without a known reason, each with the time until which a reason may still become known,
     /// and the number of reasons at the time of the report.
     suspected: Vec<(Instant, u64)>,
 }
 
-/// State when the opening of a disk began. Its sessions exist before it is open, so they may report later what
-/// happened to the unit in between.
+/// State when the opening of a disk began. The sessions exist before the disk is open, so they may later
+/// report an event at the unit from the time in between.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AtOpening {
     reasons: u64,
@@ -39,7 +41,7 @@ pub(crate) struct AtOpening {
 }
 
 impl Losses {
-    /// Notes an event that may be a loss, or may hide the report of one from an initiator.
+    /// Notes an event that may lose writes, or may hide the report of a loss from an initiator.
     pub(crate) const fn reason(&mut self) {
         self.reasons += 1;
     }
@@ -50,8 +52,8 @@ impl Losses {
         self.reason();
     }
 
-    /// Notes how many task management functions the targets have carried out so far. A reset is one, and a
-    /// command that is ended by an abort does not report resets.
+    /// Notes the number of task management functions that the targets have executed so far. A further one is
+    /// a reason: it may be a reset, and a command that an abort has ended does not report resets.
     pub(crate) const fn managed(&mut self, count: u32) {
         if self.managed != count {
             self.managed = count;
@@ -59,7 +61,7 @@ impl Losses {
         }
     }
 
-    /// Notes that a fault delays the answer to a command, or drops it.
+    /// Notes that a fault delays the response to a command, or drops it.
     pub(crate) fn kept_back(&mut self) {
         self.kept_back.push(clock::now());
     }
@@ -74,8 +76,8 @@ impl Losses {
         self.at_opening.insert(disk, at_opening);
     }
 
-    /// Notes that a handle of a disk has reported a loss. `patience` is how long its flushes wait for the
-    /// answers to earlier commands.
+    /// Notes that a handle of a disk has reported a loss. `patience` is how long the flushes of the disk wait
+    /// for the responses to earlier commands.
     pub(crate) fn on_reported_loss(&mut self, disk: usize, patience: Duration) {
         let Some(AtOpening { reasons, time }) = self.at_opening.get(&disk).copied() else { return };
         let is_given_up =
@@ -91,7 +93,7 @@ impl Losses {
         !self.suspected.is_empty()
     }
 
-    /// Returns the time at which the first of those losses is known to lack a reason.
+    /// Returns the time from which the earliest suspected loss counts as false.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.suspected.first().map(|(due, _)| *due)
     }

@@ -1,4 +1,4 @@
-//! The unit at the LUN that disks are opened by, and the units that replace it for a while.
+//! The unit at the LUN by which disks are opened, and the units that replace it for a while.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ pub(crate) struct Lun {
     is_exchanged: bool,
     /// When the original was last put back.
     restored: Option<Moment>,
-    /// When a target last held back a unit attention until the data of a command had arrived.
+    /// When a target last delayed a unit attention until the data of a command had arrived.
     withheld: Option<Moment>,
 }
 
@@ -42,7 +42,8 @@ pub(crate) struct Lun {
 struct Stranger {
     disk: RamDisk,
     image: Bytes,
-    /// When each disk was informed that this is another unit. Its later writes may not reach it.
+    /// When each disk was informed that this is another unit. Writes that the disk begins after that may not
+    /// reach it.
     was_found: BTreeMap<usize, Moment>,
 }
 
@@ -80,7 +81,7 @@ impl Lun {
         self.min_blocks
     }
 
-    /// Notes that the original has another size.
+    /// Notes that the size of the original has changed.
     pub(crate) fn resized(&mut self) {
         self.min_blocks = self.min_blocks.min(self.original.disk.blocks());
     }
@@ -118,7 +119,7 @@ impl Lun {
         put(targets, &unit, notice);
     }
 
-    /// Fills another unit with the content that all of them have.
+    /// Returns the data that a replacement unit has at its start. It is the same for all of them.
     fn image_of_strangers(&self, disk: &RamDisk) -> Bytes {
         if let Some(stranger) = self.strangers.first() {
             disk.write(0, &stranger.image);
@@ -148,10 +149,10 @@ impl Lun {
         self.is_exchanged || self.restored.is_some_and(|restored| restored > begun)
     }
 
-    /// Returns whether another unit may have answered a request that began at `begun` before the initiator
-    /// could notice. With several connections per session, GOOD over one may arrive before the unit attention
-    /// over another. And a write that meets the unit attention is answered once its data has arrived, after
-    /// reads that were sent later.
+    /// Returns whether another unit may have responded to a request that began at `begun` before the
+    /// initiator could notice the replacement. If a session has several connections, GOOD over one connection
+    /// may arrive before the unit attention over another. And a write that meets the unit attention gets its
+    /// response once its data has arrived, after reads that were sent later.
     pub(crate) fn may_have_misled(&self, has_connections: bool, begun: Moment) -> bool {
         let is_overtaken = self.withheld.is_some_and(|withheld| withheld > begun);
         (has_connections || is_overtaken) && self.was_another_since(begun)

@@ -26,8 +26,8 @@ const SEGMENT: usize = 16 << 10;
 /// Number of uses of each tag slot before the tags repeat.
 const TAG_GENERATIONS: u64 = 262_143;
 
-/// The simulated network of one process. Once the process has ended, it carries and answers nothing, so the
-/// further actions of the initiator cannot be observed.
+/// The simulated network of one process. Once the process has ended, the network neither carries data nor
+/// accepts connections, so the further actions of the initiator cannot be observed.
 #[derive(Clone)]
 pub(crate) struct SimulatedNetwork {
     pub(crate) shared: Arc<Shared>,

@@ -121,7 +121,8 @@ impl Opened {
     }
 }
 
-/// Returns the initiator's error of a member. A volume that fails by itself has a bug, and ends the episode.
+/// Returns the initiator's error that a member of a volume has reported. An error of the volume itself is a
+/// bug, and ends the episode.
 fn of_member(error: DeviceError) -> Error {
     let of_unit = error.source_as::<Error>().cloned();
     of_unit.unwrap_or_else(|| panic!("a volume fails by itself: {error}"))

@@ -1,10 +1,11 @@
 //! Judges what reads may return, from all earlier writes.
 //!
-//! The oracle knows the begin and the end of each write in the order of all events. A read may return the data
-//! of any write to its place, unless another write that ended well came after that write and before the read. A
-//! write that failed or was dropped may have been executed, or may be executed later. This ends when a write
-//! that began after its end has ended well, since each later write waits for it. A flush that ended well makes
-//! all writes durable that had ended well before it began. A crash may undo the rest.
+//! The oracle knows when each write began and ended, in the order of all events. A read may return the data
+//! of any write to its place, unless another write to that place that succeeded came after that write and
+//! before the read. A write that failed or was dropped may have been executed, or may be executed later. This
+//! is over when a write that began after the end of the failed write has succeeded, since each later write
+//! waits for it. A flush that succeeded makes all writes durable that had succeeded before the flush began. A
+//! crash may undo the rest.
 //!
 //! A write that a process had in flight when it died is an orphan: no later write waits for it. So it may be
 //! executed until no request of the process is in flight, even over data that others have written and flushed
@@ -26,7 +27,7 @@ pub(crate) use self::served::Unanswered;
 pub(crate) use self::version::Moment;
 use self::version::{Version, is_replaced};
 
-/// The content of one unit.
+/// The data of one unit, as far as writes and reads determine it.
 #[derive(Debug)]
 pub(crate) struct Oracle {
     now: Moment,
@@ -41,14 +42,14 @@ pub(crate) struct Oracle {
     is_volatile: bool,
     /// When `is_volatile` last changed from false to true.
     switched_on: Option<Moment>,
-    /// Whether a loss is reported to each handle, and not only to the first that flushes.
+    /// Whether a loss is reported to each handle, and not only to the first handle that flushes.
     reports_to_each: bool,
-    /// Whether writes are answered before the unit has them.
+    /// Whether writes are acknowledged before the unit has them.
     answers_early: bool,
 }
 
 impl Oracle {
-    /// Returns the content of a unit of `bytes` bytes, all zero.
+    /// Returns the oracle of a unit of `bytes` bytes, all zero.
     pub(crate) fn new(bytes: usize, is_volatile: bool, reports_to_each: bool) -> Self {
         let grains = vec![vec![Version::first()]; bytes / GRAIN];
         let begun = Vec::new();
@@ -90,7 +91,7 @@ impl Oracle {
         self.begun.get(number).copied()
     }
 
-    /// Ends a write. It has ended well if `is_acknowledged`; otherwise it has failed or was dropped.
+    /// Ends a write. It has succeeded if `is_acknowledged`; otherwise it has failed or was dropped.
     pub(crate) fn end_write(&mut self, write: Write, is_acknowledged: bool) {
         let now = self.now();
         for version in self.grains[write.grains].iter_mut().flatten() {
@@ -107,18 +108,18 @@ impl Oracle {
         let (number, grains) = (write.number, write.grains.clone());
         self.end_write(write, true);
         for version in self.grains[grains].iter_mut().flatten() {
-            let is_told = version.told & (1 << handle) != 0;
-            version.is_durable |= version.write == number && !is_told;
+            let is_reported = version.reported & (1 << handle) != 0;
+            version.is_durable |= version.write == number && !is_reported;
         }
     }
 
-    /// Notes that a flush which began at `begun` has ended well. All writes of the disk are durable that had
-    /// ended well before that, except those reported to the handle as possibly lost.
+    /// Notes that a flush which began at `begun` has succeeded. Writes of the disk that had succeeded before
+    /// `begun` are durable, except those reported to the handle as possibly lost.
     pub(crate) fn flushed(&mut self, disk: usize, handle: u32, begun: Moment) {
         for version in self.grains.iter_mut().flatten() {
             let before = version.ended.is_some_and(|ended| ended < begun);
-            let is_told = version.told & (1 << handle) != 0;
-            if version.is_acknowledged && before && version.disk == disk && !is_told {
+            let is_reported = version.reported & (1 << handle) != 0;
+            if version.is_acknowledged && before && version.disk == disk && !is_reported {
                 version.is_durable = true;
             }
         }
@@ -126,19 +127,19 @@ impl Oracle {
 
     /// Notes that a handle has reported a possible loss of writes that were not flushed.
     pub(crate) fn on_reported_loss(&mut self, disk: usize, handle: u32) {
-        let told = if self.reports_to_each { 1 << handle } else { u64::MAX };
+        let reported = if self.reports_to_each { 1 << handle } else { u64::MAX };
         for version in self.grains.iter_mut().flatten() {
             if !version.is_durable && version.disk == disk {
-                version.told |= told;
+                version.reported |= reported;
             }
         }
     }
 
     /// Adds a handle. It reports no loss that another handle has reported before.
     pub(crate) fn made_handle(&mut self, disk: usize, handle: u32) {
-        let told = |version: &&mut Version| version.disk == disk && version.told != 0;
-        for version in self.grains.iter_mut().flatten().filter(told) {
-            version.told |= 1 << handle;
+        let reported = |version: &&mut Version| version.disk == disk && version.reported != 0;
+        for version in self.grains.iter_mut().flatten().filter(reported) {
+            version.reported |= 1 << handle;
         }
     }
 
@@ -151,7 +152,7 @@ impl Oracle {
         }
     }
 
-    /// Notes that the unit has crashed: the content of its cache may be lost.
+    /// Notes that the unit has crashed: the data in its cache may be lost.
     pub(crate) fn crashed(&mut self) {
         if self.is_volatile {
             self.lost(0..self.grains.len());
@@ -188,9 +189,9 @@ impl Oracle {
         }
     }
 
-    /// Notes that the users of these disks will receive no report of the next crash. They do receive one of the
-    /// writes that an earlier crash has undone, except of those that were in flight then: they may have been
-    /// executed after it.
+    /// Notes that the users of the disks `of` will receive no report of the next crash. They will still
+    /// receive a report of writes that an earlier crash has undone, except of writes that were in flight
+    /// during that crash: those may have been executed after it.
     pub(crate) fn mark_unreported(&mut self, of: impl Fn(usize) -> bool) {
         let answers_early = self.answers_early;
         let may_be_there = |version: &Version| match (version.crashed, version.ended) {
@@ -202,12 +203,12 @@ impl Oracle {
         };
         for version in self.grains.iter_mut().flatten().filter(is_undone) {
             if self.is_volatile && of(version.disk) {
-                version.told = u64::MAX;
+                version.reported = u64::MAX;
             }
         }
     }
 
-    /// Notes that the write cache was switched on or off. Its previous content is durable.
+    /// Notes that the write cache was switched on or off. Its previous data is durable.
     pub(crate) fn set_volatile(&mut self, is_volatile: bool) {
         if is_volatile && !self.is_volatile {
             self.switched_on = Some(self.now());
@@ -215,8 +216,8 @@ impl Oracle {
         self.is_volatile = is_volatile;
     }
 
-    /// Returns whether a cache that was switched on has lost something since. If it were switched off then, the
-    /// loss might never be reported: the report of a later reset would replace it.
+    /// Returns whether the cache has lost something since it was switched on. If it were switched off then,
+    /// the loss might never be reported: the report of a later reset would replace it.
     pub(crate) fn has_lost_since_switched_on(&self) -> bool {
         self.is_volatile && self.switched_on.is_some() && self.crashed > self.switched_on
     }
@@ -260,16 +261,16 @@ impl Oracle {
         }
         // Writes of zeros that were replaced before do not match this read.
         if self.answers_early && !versions.iter().any(|it| may_be(it) && it.counts()) {
-            // A server's cache may show content again that the unit held only for a while, so this read proves
-            // nothing.
+            // A server's cache may show data again that the unit held only for a while. So this read does not
+            // confirm that the data is on the unit.
             return Ok(());
         }
-        // A crash may have undone this content since.
+        // A crash since the read began may have undone the data.
         if self.crashed.is_some_and(|crashed| crashed > read.start) {
             return Ok(());
         }
-        // A process that wrote a part of a block may have read the rest before an orphan was executed, and may
-        // write that old data back.
+        // A process that writes a part of a block may have read the rest of the block before an orphan was
+        // executed, and may write that old data back.
         let may_return = |version: &Version| {
             version.was_orphan
                 && !versions.iter().any(|later| is_replaced(version, later, read.start))
@@ -279,8 +280,9 @@ impl Oracle {
         }
         for version in versions {
             let had_ended = version.settled.is_some_and(|settled| settled < read.start);
-            // The content of this read came after the settled writes. A write that a crash has undone is left out:
-            // a copy of its request that is still in flight may do it again.
+            // The data of this read is newer than the settled writes, so it replaces them. A write that a
+            // crash has undone does not count: a copy of its request that is still in flight may execute it
+            // again.
             if version.content != content && version.counts() && had_ended {
                 version.covered.get_or_insert(read.end);
             }

@@ -1,4 +1,4 @@
-//! Faults that a target has still to make.
+//! Counts the faults that a target will still make.
 
 use iscsi_testkit::fault::{Effect, Fault, Trigger};
 use iscsi_testkit::scsi::Access;
@@ -12,7 +12,7 @@ pub(crate) struct Pending {
     counts: [u64; Self::CLASSES.len()],
     /// Number of flushes that will fail.
     pub(crate) flushes: u64,
-    /// Number of flushes that will lose the content of the cache.
+    /// Number of flushes that will lose the data in the cache.
     pub(crate) losing: u64,
 }
 
@@ -49,7 +49,7 @@ impl Pending {
         }
     }
 
-    /// Returns how many faults of each class were made between two counts.
+    /// Returns how many faults of each class were made between the counts `self` and `now`.
     pub(crate) fn made(self, now: Self) -> impl Iterator<Item = (Class, u64)> {
         let counts = self.counts.into_iter().zip(now.counts);
         let made = counts.map(|(before, now)| before.saturating_sub(now));

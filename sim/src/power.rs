@@ -4,7 +4,7 @@ use crate::rng::Rng;
 use crate::settings::Class;
 use crate::world::World;
 
-/// How often of 1000 times a target that takes data writes a part of its cache back.
+/// Probability that a target that receives data writes a part of its cache back, out of 1000.
 const WRITE_BACKS: u64 = 20;
 
 impl World {
@@ -50,7 +50,7 @@ impl World {
         }
     }
 
-    /// Writes a part of the cache back at times, if drives do that in this episode.
+    /// Writes a part of the cache back with a certain probability, if drives do that in this episode.
     pub(crate) fn may_write_back(&mut self, unit: usize) {
         if self.torn.as_mut().is_some_and(|rng| rng.within(0..1000) < WRITE_BACKS) {
             self.write_back(unit);
@@ -75,7 +75,8 @@ impl World {
         let mut has_lost = false;
         while let Some(unit) = self.units.next_cache_loss() {
             self.trace.record("the cache is lost", &[]);
-            // Only the process whose flush failed gets a report of it. All processes get a report of a reset.
+            // Only the process whose flush failed is informed of that failure. All processes are informed of
+            // a reset.
             if let Some(process) = self.losing.first() {
                 let open = &self.open;
                 self.oracle.mark_unreported(|disk| open.get(&disk) != Some(process));
@@ -88,8 +89,9 @@ impl World {
     }
 }
 
-/// Draws which of `count` blocks are on the medium: none, one, all but one, those before or from one on, every
-/// other one, or any. The closure is called for the blocks in order.
+/// Draws which of `count` blocks are on the medium: no block, one, all but one, all before or all from a
+/// random block on, every second block, or any set. The closure must be called for the blocks in ascending
+/// order.
 fn some_of(count: usize, rng: &mut Rng) -> impl FnMut(u64) -> bool {
     let (kind, place) = (rng.within(0..9), rng.index(0..count));
     let (share, mut each, mut asked) = (rng.within(1..100), rng.fork(), 0);

@@ -12,7 +12,7 @@ impl Rng {
         Self(seed)
     }
 
-    /// Returns a separate sequence, so that the draws of one user do not change those of others.
+    /// Returns a separate sequence, so that the draws of its user do not change the draws of others.
     pub(crate) fn fork(&mut self) -> Self {
         Self(self.next())
     }

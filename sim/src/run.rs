@@ -18,7 +18,7 @@ pub fn run(seed: u64, settings: &Settings) -> std::io::Result<Report> {
     } else {
         part(seed, Box::pin(episode::episode(seed, settings)))?
     };
-    // Worlds of their own, so that the random draws of the first part stay the same.
+    // Each further part has its own world, so that the random draws of the first part stay the same.
     if report.violation.is_none() && repeated::follow(seed) {
         report = report.and(part(seed, Box::pin(repeated::episode(seed, settings)))?);
     }

@@ -1,4 +1,4 @@
-//! The contents of an episode: which faults it may have, and how many requests.
+//! Settings of episodes: which faults they may have, and how many requests.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,13 +14,13 @@ pub enum Class {
     Late,
     /// Links carry nothing for a while.
     Stall,
-    /// Portals refuse connections, or do not answer.
+    /// Portals refuse connections, or do not respond.
     Refuse,
     /// Commands end with BUSY or TASK SET FULL.
     Busy,
     /// Data-Ins are lost in the target.
     Hole,
-    /// Answers arrive late.
+    /// Responses arrive late.
     Slow,
     /// Writes are executed late, even after their connection is lost.
     Zombie,
@@ -34,7 +34,7 @@ pub enum Class {
     WriteCache,
     /// The unit grows and shrinks.
     Capacity,
-    /// The unit has blocks of another size for a while, with other data.
+    /// For a while, the unit has another block size and other data.
     BlockSize,
     /// Another unit replaces this one for a while.
     Exchange,
@@ -53,7 +53,7 @@ pub enum Class {
     AfterClose,
     /// A restarted target listens before its access list and units are back.
     Startup,
-    /// A target does not answer for a while, although its host acknowledges all data.
+    /// A target does not respond for a while, although its host acknowledges all data.
     BusyTarget,
     /// A flush takes time for each unflushed block, and its connection is not read meanwhile.
     SlowStore,
@@ -99,7 +99,8 @@ impl Class {
         Self::Torn,
     ];
 
-    /// Returns whether it is an event that happens now and then, and not a property of the whole episode.
+    /// Returns whether this class is an event that happens now and then, and not a property of the whole
+    /// episode.
     pub(crate) const fn is_event(self) -> bool {
         !self.is_trouble()
             && !matches!(
@@ -113,7 +114,7 @@ impl Class {
             )
     }
 
-    /// Returns whether it is a trouble: it has a beginning and an end, and random draws of its own.
+    /// Returns whether this class is a trouble: a fault with a beginning and an end, and with its own random draws.
     pub(crate) const fn is_trouble(self) -> bool {
         matches!(
             self,
@@ -121,13 +122,13 @@ impl Class {
         )
     }
 
-    /// Returns whether an episode may have it in which only links fail. Data that was sent over such links may
-    /// arrive late.
+    /// Returns whether episodes in which only links fail may have this class. Data that was sent over such
+    /// links may arrive late.
     pub(crate) const fn is_about_links(self) -> bool {
         !self.is_event() || matches!(self, Self::Cut | Self::Stall | Self::Refuse | Self::Zombie)
     }
 
-    /// Returns its name on the command line.
+    /// Returns the name of the class on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -164,7 +165,7 @@ impl Class {
 }
 
 impl Class {
-    /// Returns the percentage of episodes that have it. Faults that end most disks are rare.
+    /// Returns the percentage of episodes that have this class. Faults that end most disks are rare.
     pub(crate) const fn chance(self) -> u64 {
         if matches!(self, Self::BlockSize | Self::Exchange) {
             8
@@ -210,7 +211,7 @@ impl Default for Settings {
 }
 
 impl Class {
-    /// Faults after which the unit is another one, or looks like one.
+    /// Faults after which the unit is another one, or seems to be another one.
     pub(crate) const CHANGES_OF_UNIT: [Self; 3] = [Self::Capacity, Self::BlockSize, Self::Exchange];
 }
 

@@ -15,7 +15,7 @@ use crate::workload::Worker;
 /// The highest handle of a disk that a stream may use. The oracle knows 64 handles.
 const MAX_HANDLE: u32 = 60;
 
-/// A stream that is in use.
+/// A stream in use.
 struct Streaming {
     stream: DiskStream,
     handle: u32,
@@ -252,8 +252,8 @@ fn is_loss(error: &io::Error) -> bool {
     cause_of(error).is_some_and(|cause| cause.kind() == ErrorKind::UnflushedWritesLost)
 }
 
-/// Returns whether the seek led to an offset before byte 0. A write that the unit has refused may have the same
-/// error kind.
+/// Returns whether the seek led to an offset before byte 0. A write that the unit has refused may have the
+/// same error kind, so the cause is checked too: the stream's own error has none.
 fn is_no_place(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::InvalidInput && cause_of(error).is_none()
 }

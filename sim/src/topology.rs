@@ -9,8 +9,9 @@ use crate::network::address;
 use crate::rng::Rng;
 use crate::units::Units;
 
-/// The portal groups of all targets. Each is a [`Target`] of its own, since a login to another group makes
-/// another I_T nexus (RFC 7143 §4.4.3). The groups of one target share its name, and all groups share the unit.
+/// The portal groups of all targets. Each group is a [`Target`] of its own, since a login to another group
+/// makes another I_T nexus (RFC 7143 §4.4.3). The groups of one target share its name, and all groups share
+/// the unit.
 #[derive(Clone, Debug)]
 pub(crate) struct Topology {
     groups: Vec<PortalGroup>,
@@ -134,8 +135,8 @@ impl Topology {
         self.groups.iter().map(target).collect()
     }
 
-    /// Draws the target port groups: half of the arrays have one for each portal group, and nearly all of these
-    /// report their states.
+    /// Draws the target port groups. Half of the arrays have one target port group for each portal group, and
+    /// nearly all of these report the states of their groups.
     fn array(&self, rng: &mut Rng) -> Option<PortGroups> {
         if rng.percent(50) || self.is_of_volume {
             return None;

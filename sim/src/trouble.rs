@@ -1,5 +1,5 @@
 //! Judges episodes whose only fault is one kind of trouble that ends in time: no request may fail, and no
-//! session may be lost for missing answers.
+//! session may be lost because responses are missing.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::clock;
 use crate::settings::Class;
 use crate::world::World;
 
-/// Time limit of a read that another portal can serve. A dead session is found within 45 s. Then it reconnects
-/// over the other portal, with pauses of up to 30 s between tries.
+/// Time limit of a read that another portal can serve. A dead session is detected within 45 s. Then the disk
+/// reconnects over the other portal, with pauses of up to 30 s between attempts.
 const MAX_DETOUR: Duration = Duration::from_secs(150);
 
 /// Longest busy period in which no session may be lost: the time limit of a command is 60 s.
@@ -47,9 +47,9 @@ impl World {
         self.trace.record("a target is busy", &[target as u64, lasts.as_secs()]);
     }
 
-    /// Returns the violation if the initiator gives up a connection although the only fault is a busy target or
-    /// a stopped process. Logins, aborts and logouts are excepted: their time limits are short, and they end
-    /// all connections of their session.
+    /// Returns the violation if the initiator gives up a connection although the only fault is a busy target
+    /// or a stopped process. Logins, aborts and logouts are excepted: their time limits are short, and when
+    /// such a limit expires, all connections of the session end.
     pub(crate) fn lost_for_silence(&self, number: u64) -> Option<String> {
         let wire = self.wires.get(&number).filter(|wire| !wire.is_reset && !wire.is_at_end)?;
         let mut others = self.wires.values().filter(|other| other.process == wire.process);
@@ -66,7 +66,7 @@ impl World {
         let is_busy = wire.unread.has_command || target.has_task_on(wire.connection);
         let is_quiet = wire.to_initiator.is_quiet(clock::now());
         let acknowledges = wire.is_all_acknowledged(clock::now(), &self.shape);
-        // Without room in the buffers, an abort may wait after earlier data.
+        // Without room in the buffers, an abort may wait until the target has read earlier data.
         let has_room = wire.room(&self.shape) > 0;
         let may_not = self.watches_unread()
             && is_busy

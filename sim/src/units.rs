@@ -11,8 +11,8 @@ use crate::rng::Rng;
 pub(crate) const CHUNK: usize = 64 << 10;
 
 /// Units that hold the bytes of one disk or of one volume. The place of each byte of a volume is calculated
-/// here, by the RAID-0 layout of md, and not by the volume itself. So a volume that puts bytes in the wrong
-/// places, and finds them again there, is detected.
+/// here, by the RAID-0 layout of md, and not by the volume itself. So a volume that writes bytes to wrong
+/// places, and reads them from the same wrong places, is detected.
 #[derive(Debug)]
 pub(crate) struct Units {
     disks: Vec<RamDisk>,
@@ -25,8 +25,8 @@ pub(crate) struct Units {
 }
 
 impl Units {
-    /// Makes the units from disks of one volume, and from the unit that each target serves. A single disk holds
-    /// all bytes.
+    /// Makes the units from the disks of one volume, and from the unit that each target serves. If there is
+    /// one disk, it holds all bytes.
     pub(crate) fn new(disks: &[RamDisk], of_target: Vec<usize>, chunk: usize) -> Self {
         Self { disks: disks.to_vec(), of_target, chunk, cache_losses: vec![0; disks.len()] }
     }
@@ -87,7 +87,8 @@ impl Units {
         grains
     }
 
-    /// Returns the first unit whose cache has lost something since the last call, and marks the loss as known.
+    /// Returns a unit whose cache has lost something since the last call, and marks the loss as known. `None`
+    /// if there is none.
     pub(crate) fn next_cache_loss(&mut self) -> Option<usize> {
         let lost = |(disk, known): (&RamDisk, &mut u64)| {
             let now = disk.cache_losses();

@@ -8,7 +8,7 @@ use crate::rng::{Rng, mix};
 use crate::settings::{Class, Settings};
 use crate::topology::Topology;
 
-/// Percentage of seeds that go on with a volume.
+/// Percentage of seeds whose episode goes on with a volume.
 const SHARE: u64 = 15;
 /// Separates the random draws of volumes from all others.
 const STREAM: u64 = 0x766f_6c75_6d65;
@@ -36,7 +36,7 @@ fn drawn_disks(count: usize, rng: &mut Rng) -> Vec<RamDisk> {
     let (size, blocks) = if rng.percent(50) { (512, 256) } else { (4096, 32) };
     let caches = [Cache::Volatile, Cache::Volatile, Cache::Volatile, Cache::WriteThrough];
     let mut drawn = || {
-        // The rest that is less than a chunk stays unused.
+        // The volume uses whole chunks only: it ignores the last blocks.
         let disk = RamDisk::new(size, blocks + rng.within(0..4));
         disk.set_cache(rng.pick(&caches).copied().unwrap_or_default());
         disk

@@ -1,4 +1,4 @@
-//! A simulated TCP connection: two directions of bytes, each with its delays, and two ends that close.
+//! A simulated TCP connection: two directions of bytes, each with its delays, and a close by either side.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -43,7 +43,7 @@ pub(crate) struct Direction {
     bytes: usize,
     /// Nothing arrives before this time.
     stalled_until: Option<Instant>,
-    /// Whether the sender has closed its end.
+    /// Whether the sender has closed the connection.
     has_ended: bool,
 }
 
@@ -108,14 +108,14 @@ impl Direction {
         self.has_ended = true;
     }
 
-    /// Returns whether the sender has closed its end, and everything has arrived.
+    /// Returns whether the sender has closed the connection, and everything has arrived.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
         self.has_ended
             && self.flying.is_empty()
             && self.stalled_until.is_none_or(|until| until <= now)
     }
 
-    /// Returns when the end arrives, if a stall alone holds it back.
+    /// Returns when the close arrives, if only a stall delays it.
     pub(crate) fn end_arrives(&self) -> Option<Instant> {
         if self.has_ended && self.flying.is_empty() { self.stalled_until } else { None }
     }
@@ -126,7 +126,7 @@ impl Direction {
     }
 }
 
-/// A connection, seen from both of its ends.
+/// A connection, with the state of both sides.
 #[derive(Debug)]
 pub(crate) struct Wire {
     /// The process whose connection it is.
@@ -140,7 +140,7 @@ pub(crate) struct Wire {
     pub(crate) unread: Unread,
     /// Received data that the initiator has not read.
     pub(crate) inbox: BytesMut,
-    /// Number of received bytes from which on the reader is woken (`SO_RCVLOWAT`).
+    /// Number of received bytes from which the reader is woken (`SO_RCVLOWAT`).
     pub(crate) low_water: usize,
     pub(crate) reader: Option<Waker>,
     pub(crate) writer: Option<Waker>,
@@ -148,11 +148,11 @@ pub(crate) struct Wire {
     pub(crate) has_answered: bool,
     /// Whether the initiator is to see a reset of the connection.
     pub(crate) is_reset: bool,
-    /// Whether the initiator is to see that the target has closed it.
+    /// Whether the initiator is to see that the target has closed the connection.
     pub(crate) is_at_end: bool,
-    /// Whether the initiator will reset it when it closes it.
+    /// Whether the initiator resets the connection when it closes it.
     pub(crate) is_abortive: bool,
-    /// Whether the initiator has closed it.
+    /// Whether the initiator has closed the connection.
     pub(crate) is_closed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Concurrent requests of many kinds, whose answers the oracle judges.
+//! Concurrent requests of many kinds, whose results the oracle judges.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ pub(crate) struct Worker {
     pub(crate) work: Work,
     /// Its handle, to which each loss is reported. Clones would be further handles.
     pub(crate) disk: Arc<Opened>,
-    /// Number of the handle among those of the disk.
+    /// Number of the handle among the handles of the disk.
     pub(crate) handle: u32,
     pub(crate) rng: Rng,
     /// Range of its last request.
@@ -74,7 +74,7 @@ enum Kind {
 }
 
 impl Worker {
-    /// Makes requests until there were enough, or the disk has ended.
+    /// Makes requests until there are enough, or the disk has ended.
     pub(crate) async fn run(mut self) {
         while self.takes_one() {
             if self.rng.percent(50) {
@@ -189,7 +189,7 @@ impl Worker {
         self.grains(&part)
     }
 
-    /// Draws a part of a range: at times that of the last request, which may not have completed.
+    /// Draws a part of a range. At times the range of the last request, which may not have completed.
     pub(crate) fn grains(&mut self, of: &Range<usize>) -> Range<usize> {
         let is_within = of.start <= self.last.start && self.last.end <= of.end;
         if self.last.is_empty() || !is_within || self.rng.percent(75) {
@@ -331,7 +331,7 @@ impl Worker {
         result
     }
 
-    /// Notes that a flush has reported lost writes. There has to be a reason for it.
+    /// Notes that a flush has reported lost writes. If there is no reason for a loss, that is a violation.
     pub(crate) fn on_reported_loss(&self, world: &mut World, handle: u32) {
         if self.work.is_strict {
             world.accuse("nothing is wrong, but a flush tells of lost writes".to_owned());
@@ -340,8 +340,8 @@ impl Worker {
         world.oracle.on_reported_loss(self.work.opened, handle);
     }
 
-    /// Returns whether another unit may have answered a request that began at `begun` before the initiator
-    /// could notice.
+    /// Returns whether another unit may have responded to a request that began at `begun` before the
+    /// initiator could notice that.
     pub(crate) fn may_be_of_another(&self, world: &World, begun: Moment) -> bool {
         world.lun.may_have_misled(self.work.has_connections, begun)
     }
@@ -431,7 +431,7 @@ fn is_another_unit(error: &Error) -> bool {
     error.sense().is_none() && matches!(error.advice(), Some(Advice::OneUnit | Advice::Reopen))
 }
 
-/// The pause before the last try to reconnect a lost session. That try may be omitted.
+/// The pause before the last attempt to reconnect a lost session. That attempt may be omitted.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// Longer than any request takes after the last fault, including a reconnect.

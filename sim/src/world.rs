@@ -22,7 +22,7 @@ use crate::wire::{Shape, Wire};
 /// The latest that bytes may arrive, milliseconds.
 pub(crate) const MAX_LATE: u64 = 1 << 18;
 
-/// Separates the random draw of the sessions' first numbers from others.
+/// Separates the random draw of the sessions' first numbers from all others.
 const NUMBERS: u64 = 0x006e_756d_6265_7273;
 
 /// What happens to a connection attempt to a portal.
@@ -30,7 +30,7 @@ const NUMBERS: u64 = 0x006e_756d_6265_7273;
 pub(crate) enum Reachability {
     Open,
     Refuses,
-    /// No answer arrives.
+    /// No response arrives.
     Dark,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Portal {
     pub(crate) reachability: Reachability,
 }
 
-/// The world of one episode.
+/// The world of one episode: everything outside the initiator.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) targets: Vec<Target>,
@@ -62,7 +62,7 @@ pub(crate) struct World {
     pub(crate) max_late: u64,
     /// The unit at the LUN; for a volume, its first unit.
     pub(crate) lun: Lun,
-    /// The units whose content the oracle knows.
+    /// The units whose data the oracle knows.
     pub(crate) units: Units,
     /// Decides which parts of their caches drives write back without a request, and when; `None` if they do not.
     pub(crate) torn: Option<Rng>,
@@ -82,7 +82,7 @@ pub(crate) struct World {
     pub(crate) has_trouble: bool,
     /// The portal that is cut off, if one is.
     pub(crate) cut_off: Option<usize>,
-    /// Processes whose flush has failed in this turn and emptied the cache.
+    /// Processes whose flush has failed in this turn, so that the cache was lost.
     pub(crate) losing: BTreeSet<u64>,
     accepted: u64,
     /// Number of processes that were started.
@@ -206,9 +206,9 @@ impl World {
         self.has_orphans
     }
 
-    /// Ends a process: nothing that it does afterwards can be observed. The system closes its connections; the
-    /// data that they had taken arrives, is lost, or arrives late. For each of its disks that was not closed in
-    /// order, the oracle is informed whether the target had finished all acknowledged requests.
+    /// Ends a process: nothing that it does afterwards can be observed. The system closes its connections;
+    /// the data that the process had sent arrives, arrives late, or is lost. For each of its disks that was
+    /// not logged out, the oracle is informed whether the target had completed all acknowledged requests.
     pub(crate) fn end_process(&mut self, process: u64, disks: &[(usize, bool)]) {
         self.trace.record("process ends", &[process]);
         self.ended.insert(process);
@@ -242,14 +242,14 @@ impl World {
         }
     }
 
-    /// Reports a violation. Only the first one is kept.
+    /// Reports a violation. Only the first violation is kept.
     pub(crate) fn accuse(&mut self, why: String) {
         self.trace.record(&why, &[]);
         self.violation.get_or_insert(why);
     }
 
-    /// Returns the first breach of the standard by an initiator that the targets have seen. Where bytes of lost
-    /// connections arrive late, their order proves nothing, so nothing is reported.
+    /// Returns the first violation of the standard by an initiator that the targets have seen. If bytes of
+    /// lost connections arrive late, their order may look like a violation, so nothing is reported.
     pub(crate) fn broken_rule(&self) -> Option<String> {
         if self.max_late > 0 {
             return None;
@@ -276,7 +276,7 @@ impl World {
         self.wires.get_mut(&number)
     }
 
-    /// Closes the initiator's end. The data that it has sent arrives first, unless it is lost.
+    /// Closes the initiator's side of a connection. The data that it has sent arrives first, unless it is lost.
     pub(crate) fn close(&mut self, number: u64) {
         let max_late = self.max_late;
         let Some(wire) = self.wires.get(&number) else { return };
@@ -302,7 +302,7 @@ impl World {
     }
 
     /// Loses a connection. The initiator sees the reset immediately. The data that it had sent is lost or
-    /// arrives late, and the target sees the end after that.
+    /// arrives late, and the target sees the close after that.
     pub(crate) fn cut(&mut self, number: u64) {
         let Some(wire) = self.wires.get_mut(&number) else { return };
         self.losses.reason();

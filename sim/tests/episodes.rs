@@ -13,7 +13,7 @@ const REPEATED_COPIES: [u64; 6] = [74, 69, 48, 17, 40, 45];
 /// Seeds of episodes with a served unit. Together they have every event that is counted.
 const SERVED: [u64; 2] = [98, 325];
 
-/// The seed decides everything random: the hash covers every request, every answer and every byte of a
+/// The seed decides everything random: the hash covers every request, every response and every byte of a
 /// connection, with their times.
 #[test]
 fn a_seed_decides_everything() -> io::Result<()> {
@@ -36,8 +36,8 @@ fn where_nothing_goes_wrong_no_request_fails_and_every_read_is_right() -> io::Re
     Ok(())
 }
 
-/// There is no violation where a stream seeks after a write that the unit has refused, where a unit shrinks
-/// unnoticed, and where a port still changes its state while a disk is closed.
+/// These cases are no violations: a stream seeks after a write that the unit has refused, a unit shrinks
+/// unnoticed, and a port still changes its state while a disk is closed.
 #[test]
 fn what_looks_wrong_and_is_not_is_no_violation() -> io::Result<()> {
     for seed in [8_023_720, 8_049_030, 8_050_850] {
@@ -46,7 +46,8 @@ fn what_looks_wrong_and_is_not_is_no_violation() -> io::Result<()> {
     Ok(())
 }
 
-/// An episode without requests finds nothing, so they are counted here.
+/// Requests succeed and faults of each class take effect. Without that, an episode could never find a
+/// violation.
 #[test]
 fn in_episodes_requests_end_well_and_faults_of_each_class_take_effect() -> io::Result<()> {
     let rules = [Class::EachHandle, Class::AfterClose];

@@ -1,4 +1,4 @@
-//! The grid of the measurement: round-trip times, variants of sending, send buffers.
+//! Builds the grid of the measurement: round-trip times, settings of sends, sizes of the send buffer.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use iscsi_tuner::Sends;
 use crate::trouble::Trouble;
 
 const KIB: u64 = 1024;
-/// The send buffers of the full grid, KiB of data.
+/// The send buffers of the full grid, in KiB of data.
 const BUFFERS: [u64; 12] = [128, 256, 384, 512, 640, 768, 1024, 1152, 1280, 1536, 2048, 2560];
 
-/// Settings of the socket.
+/// Settings of sends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Variant {
     /// A page per send; small segments are sent immediately.
@@ -22,7 +22,7 @@ pub(crate) enum Variant {
     MultiPage,
     /// Many pages per send; small segments are held back.
     Both,
-    /// Everything is chosen by the tuner.
+    /// The tuner chooses all settings.
     Tuned,
 }
 
@@ -82,7 +82,7 @@ impl Grid {
         })
     }
 
-    /// Returns a grid that is small enough for a check.
+    /// Returns a small grid, for a check of the bench.
     fn small() -> Self {
         Self {
             rtts: vec![20, 100],
@@ -92,7 +92,7 @@ impl Grid {
         }
     }
 
-    /// Returns the grid of the literature.
+    /// Returns the full grid, with round-trip times and buffers as in the literature.
     fn full() -> Self {
         let sizes = BUFFERS.iter().map(|kib| Buffer::of_kib(*kib));
         Self {
@@ -103,7 +103,7 @@ impl Grid {
         }
     }
 
-    /// Returns all points. Points to compare with each other are measured one after the other.
+    /// Returns all points. Points that are compared with each other are measured one after the other.
     pub(crate) fn points(&self) -> Vec<Point> {
         let mut points = Vec::new();
         for &rtt_ms in &self.rtts {
@@ -118,8 +118,8 @@ impl Grid {
         points
     }
 
-    /// Returns the time of a sample of a point. With a small send buffer, writes end in bursts, one per round
-    /// trip.
+    /// Returns how long one sample of a point lasts. With a small send buffer, writes end in bursts, one per
+    /// round trip.
     pub(crate) fn sample(&self, point: &Point) -> Duration {
         self.sample.max(2 * point.rtt())
     }
@@ -128,7 +128,7 @@ impl Grid {
 impl Variant {
     const ALL: [Self; 5] = [Self::Default, Self::Nagle, Self::MultiPage, Self::Both, Self::Tuned];
 
-    /// Returns the name in the results.
+    /// Returns the name of the variant in the result file.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Default => "default",
@@ -143,8 +143,8 @@ impl Variant {
         Self::ALL.into_iter().find(|variant| variant.name() == text)
     }
 
-    /// Returns whether small segments are sent immediately, and the length of sends; `None` leaves both to
-    /// the tuner.
+    /// Returns whether small segments are sent immediately, and the length of sends; `None` if the tuner
+    /// chooses them.
     const fn sending(self) -> Option<(bool, Sends)> {
         match self {
             Self::Default => Some((true, Sends::OnePage)),
@@ -168,7 +168,7 @@ impl Buffer {
         }
     }
 
-    /// Returns the value in the results.
+    /// Returns the setting of the buffer as it is in the result file.
     pub(crate) fn parameter(self) -> String {
         match self {
             Self::Static(bytes) => bytes.to_string(),
@@ -177,7 +177,7 @@ impl Buffer {
         }
     }
 
-    /// Returns the name for people.
+    /// Returns the name of the point as readable text.
     pub(crate) fn name(self) -> String {
         match self {
             Self::Static(bytes) => format!("{} KiB", bytes / KIB),
@@ -191,13 +191,13 @@ impl Point {
         Duration::from_millis(self.rtt_ms.into())
     }
 
-    /// Returns the least time for slow start and the kernel's tuning.
+    /// Returns the least time before the first sample: slow start and the kernel's tuning must have ended.
     pub(crate) fn warm_up(&self) -> Duration {
         Duration::from_secs(1).max(20 * self.rtt())
     }
 
-    /// Returns the options for the tuner. A variant sets nothing but what it names, so that the variants
-    /// differ only in that.
+    /// Returns the options for the tuner. A variant sets only what its name says, so that the variants differ
+    /// only in that.
     pub(crate) fn tuning(&self) -> Tuning {
         let mut tuning = Tuning::default();
         if let Some((no_delay, sends)) = self.variant.sending() {

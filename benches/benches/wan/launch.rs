@@ -1,4 +1,4 @@
-//! On the host: finds an environment for the lab, and starts this program in it.
+//! Finds an environment for the lab on the host, and starts this program in it.
 
 use std::env;
 use std::io::{IsTerminal, stdout};
@@ -15,12 +15,12 @@ use crate::grid::Grid;
 use crate::trouble::Trouble;
 use crate::variables::{OUT, RESULT, result_path};
 
-/// Time limit in seconds: twice the time of the full grid.
+/// Time limit of the lab in seconds: twice the time of the full grid.
 const LIMIT: u64 = 9000;
 /// Variables that select the points. The result file has them as part of its command.
 const CHOICES: [&str; 4] = ["WAN_GRID", "WAN_RTT", "WAN_VARIANT", "WAN_BUFFER"];
-/// Measures the grid in the lab, or reports why not. A machine without an environment for the lab is no
-/// error.
+/// Measures the grid in the lab. On a machine that has no environment for the lab it prints the reason,
+/// measures nothing and returns success.
 pub(crate) fn go(grid: &Grid, words: &[String]) -> Result<u8, Trouble> {
     let points = grid.points().len();
     if is_rehearsal(words) {
@@ -47,13 +47,14 @@ pub(crate) fn runtime() -> Result<Runtime, Trouble> {
     Ok(Builder::new_current_thread().enable_all().build()?)
 }
 
-/// Returns whether criterion would measure nothing: it measures only if cargo passes `--bench`.
+/// Returns whether criterion will measure nothing. It measures only if cargo passes `--bench`.
 fn is_rehearsal(words: &[String]) -> bool {
     let has = |option: &str| words.iter().any(|word| word == option);
     has("--test") || has("--list") || !has("--bench")
 }
 
-/// Returns the command line of this program, with what it cannot find out in the lab.
+/// Returns the command line of this program in the lab. It contains the facts that the program cannot find out
+/// there.
 fn program(environment: Environment, words: &[String]) -> Result<Vec<String>, Trouble> {
     let program = env::current_exe()?;
     let head = serde_json::to_string(&head(environment))?;
@@ -68,7 +69,8 @@ fn program(environment: Environment, words: &[String]) -> Result<Vec<String>, Tr
     line.extend(chosen.map(|(name, value)| format!("{name}={value}")));
     line.push(program.display().to_string());
     line.extend_from_slice(words);
-    // In the lab standard output is a terminal, whatever it is here.
+    // Standard output in the lab is always a terminal, so criterion needs an option if it is no terminal on the
+    // host.
     if !stdout().is_terminal() {
         line.push("--color=never".to_owned());
     }
@@ -76,7 +78,7 @@ fn program(environment: Environment, words: &[String]) -> Result<Vec<String>, Tr
 }
 
 /// Returns the folder of criterion's results: beside the folder of the profile that this program was built
-/// with, as for the other benches.
+/// with, as cargo has it for other benches.
 fn criterion_home(program: &Path) -> PathBuf {
     let target = program.ancestors().nth(3).unwrap_or_else(|| Path::new("target"));
     target.join("criterion")

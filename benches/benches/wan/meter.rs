@@ -1,4 +1,4 @@
-//! The measurement of one point of the grid.
+//! Measures one point of the grid.
 
 use std::time::Duration;
 
@@ -33,8 +33,8 @@ impl Meter {
         Ok(Self { stream, edges, before, trouble: None })
     }
 
-    /// Returns the time of `writes` writes. It measures until at least that number have ended, and scales the
-    /// time to the number.
+    /// Returns how long `writes` writes take. It measures until at least that many have ended, and scales the
+    /// time to `writes`.
     pub(crate) async fn sample(&mut self, writes: u64) -> Duration {
         match self.next_edge(writes).await {
             Ok((moved, time)) => time.mul_f64(writes as f64 / moved as f64),
@@ -53,7 +53,7 @@ impl Meter {
         Ok(between)
     }
 
-    /// Ends the measurement. The figure is `None` if no sample was taken.
+    /// Ends the measurement. Returns no figure if no sample was taken.
     pub(crate) async fn end(mut self, point: &Point) -> (Stream, Option<Figure>) {
         let figure = match self.trouble.take() {
             Some(trouble) => Err(trouble),
@@ -64,7 +64,7 @@ impl Meter {
     }
 
     async fn figure(&self, point: &Point) -> Result<Option<Figure>, Trouble> {
-        // Before the samples, criterion estimates the time of a write.
+        // The first edges are of criterion's warm-up, in which it estimates the time of a write: skip them.
         let tries = self.edges.len().saturating_sub(usize::from(SAMPLES) + 1);
         let Some(edges @ [first, .., last]) = self.edges.get(tries..) else { return Ok(None) };
         let (writes, time) = first.until(last);
@@ -83,7 +83,8 @@ impl Meter {
         let rate = |(writes, time): (u64, Duration)| mbit_per_s(writes * WRITE, time.as_secs_f64());
         let samples = edges.windows(2).map(|pair| rate(pair[0].until(&pair[1])));
         let (info, granted) = (after.tcp_info(), after.granted());
-        // The kernel does not report the size that it tunes; the size of a new socket means nothing.
+        // If the kernel tunes the buffer, it does not report the size; the reported size of a new socket means
+        // nothing.
         let is_set = after.plan().send_buffer.value.bytes().is_some();
         let refused = granted.refused.iter().map(|refusal| &refusal.reason);
         json!({
@@ -99,7 +100,7 @@ impl Meter {
         })
     }
 
-    /// Returns the rate at which bytes were acknowledged, including headers, in Mbit/s.
+    /// Returns the rate at which the target acknowledged bytes, with headers, in Mbit/s.
     fn acknowledged(&self, after: &Reading) -> Option<f64> {
         let bytes = |reading: &Reading| reading.tcp_info().bytes_acknowledged;
         let moved = bytes(after)?.saturating_sub(bytes(&self.before)?);

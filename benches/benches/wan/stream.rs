@@ -1,4 +1,4 @@
-//! A stream of writes without a pause, over one session.
+//! Writes to the target without a pause, over one session.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,12 +13,12 @@ use tokio::time::{sleep, timeout};
 
 use crate::trouble::Trouble;
 
-/// Bytes of one write: the immediate data that LIO accepts. So a write is one PDU and one round trip, and
+/// Bytes of one write: the most immediate data that LIO accepts. So a write is one PDU and one round trip, and
 /// writes end as evenly as their bytes arrive.
 pub(crate) const WRITE: u64 = PATTERN.len() as u64;
 const PATTERN: &[u8] = &[0x5a; 64 * 1024];
-/// Writes in flight: as many as LIO lets a session have. Together they have 4 MiB, more than any send buffer
-/// of the grid and more than its longest link holds.
+/// Writes in flight: as many as LIO accepts in one session. Together they have 4 MiB, more than the largest
+/// send buffer of the grid, and more than fits in flight on its longest link.
 pub(crate) const DEPTH: u32 = 64;
 /// A stream in which no write ends for this time has failed.
 const STALL: Duration = Duration::from_secs(30);
@@ -68,8 +68,8 @@ impl Stream {
         Ok(Self { session, writers, common, progress })
     }
 
-    /// Waits at least `time` until the rate does not grow, when slow start and the kernel's tuning have found
-    /// their limit.
+    /// Waits at least `time`, and until the rate grows no more: slow start and the kernel's tuning have then
+    /// reached their limit.
     pub(crate) async fn wait_for_steady_rate(&self, time: Duration) -> Result<(), Trouble> {
         const MAX_POLLS: u32 = 8;
         sleep(time / 2).await;
@@ -114,7 +114,7 @@ impl Stream {
         self.session.reading().await
     }
 
-    /// Stops the writers after their present writes.
+    /// Stops the writers. Each ends its current write first.
     pub(crate) fn stop(&self) {
         self.common.stop.store(true, Ordering::Relaxed);
     }
@@ -128,7 +128,7 @@ impl Stream {
 }
 
 impl Common {
-    /// Writes as one of the writers, from the beginning to the end of the disk and again.
+    /// Runs one writer: it writes from the beginning to the end of the disk, and again from the beginning.
     async fn write(self: Arc<Self>) {
         let places = (self.disk.capacity() / WRITE).max(1);
         while !self.stop.load(Ordering::Relaxed) {
@@ -144,7 +144,7 @@ impl Common {
 }
 
 impl Progress {
-    /// Returns the number of writes up to `later`, and their time.
+    /// Returns the number of writes from this progress to `later`, and the time between the two.
     pub(crate) fn until(&self, later: &Self) -> (u64, Duration) {
         (later.writes - self.writes, later.at.saturating_duration_since(self.at))
     }

@@ -1,4 +1,4 @@
-//! The settings that the bench changes: the link, and the limit of send buffers.
+//! Changes the settings that the bench needs: the link, and the system's limit of send buffers.
 
 use std::fs;
 
@@ -14,19 +14,19 @@ use crate::trouble::Trouble;
 
 /// Rate of the link, Mbit/s (10^6 bits).
 const RATE: f64 = 100.0;
-/// Limits the size of a send buffer that a program may set.
+/// Name of the system's limit for the send buffer that a program may set.
 const CAP: &str = "net.core.wmem_max";
-/// The limit for static buffers in bytes, above all sizes of the grid.
+/// Raised limit in bytes, above all send buffers of the grid.
 pub(crate) const RAISED: u64 = 4 << 20;
 
-/// The limit before the measurement, which is restored at the end.
+/// The system's limit before the measurement. It is restored at the end.
 #[derive(Debug)]
 pub(crate) struct System {
     stock: Option<String>,
 }
 
 impl System {
-    /// Reads the present limit.
+    /// Reads the system's current limit.
     pub(crate) fn found() -> Self {
         let stock = fs::read_to_string(sysctl_file(CAP)).ok();
         Self { stock: stock.map(|bytes| bytes.trim().to_owned()) }
@@ -56,7 +56,7 @@ impl Drop for System {
     }
 }
 
-/// Returns the link of a point.
+/// Returns the conditions of the link for a point.
 pub(crate) fn link(point: &Point) -> LinkConditions {
     LinkConditions { rtt_ms: point.rtt_ms.into(), rate_mbit_per_s: Some(RATE), loss_percent: 0.0 }
 }

@@ -1,4 +1,4 @@
 //! The error of the bench.
 
-/// An error, as text for people.
+/// An error, as readable text.
 pub(crate) type Trouble = Box<dyn std::error::Error + Send + Sync>;

@@ -1,4 +1,4 @@
-//! Environment variables for the process in the lab, and for the result file.
+//! Environment variables that configure the process in the lab, and the path of the result file.
 
 use std::env;
 use std::ffi::OsStr;
@@ -6,10 +6,10 @@ use std::path::PathBuf;
 
 use iscsi_lab::provenance;
 
-/// Contains the result file without figures.
+/// Variable with the result file as JSON, without figures.
 pub(crate) const RESULT: &str = "WAN_RESULT";
 
-/// Names another result file. Its path is not part of the results.
+/// Variable with the path of another result file. The path is not part of the results.
 pub(crate) const OUT: &str = "WAN_OUT";
 
 /// Returns the path of the result file.

@@ -1,4 +1,4 @@
-//! In the lab: measures each point of the grid.
+//! Measures each point of the grid, in the lab.
 
 use std::env;
 use std::fs;
@@ -17,8 +17,8 @@ use crate::system::{RAISED, System, open_link};
 use crate::trouble::Trouble;
 use crate::variables::{RESULT, result_path};
 
-/// Measures all points. Returns the exit status: 1 if one of them has no figure. The result file is complete
-/// after each point.
+/// Measures all points. Returns the exit status: 1 if a point has no figure. The result file is complete after
+/// each point.
 pub(crate) fn measure(url: &str, grid: &Grid) -> Result<u8, Trouble> {
     // A separate thread: the stream must not pause while criterion calculates.
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
@@ -56,7 +56,7 @@ fn record() -> Result<Record, Trouble> {
     Ok(Record::begin(&path, file)?)
 }
 
-/// The parts that the measurement of a point needs.
+/// What the measurement of a point needs.
 struct Bench<'a> {
     url: &'a str,
     grid: &'a Grid,

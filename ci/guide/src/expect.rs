@@ -4,7 +4,7 @@
 const ANYTHING: &str = "...";
 
 /// Returns whether `printed` matches `shown`. Runs of spaces count as one, since the width of columns depends
-/// on their content. A number with a decimal point is a measurement: it matches any other measurement.
+/// on their text. A number with a decimal point is a measurement: it matches any other measurement.
 #[must_use]
 pub fn is_as_shown(shown: &[String], printed: &str) -> bool {
     let shown: Vec<_> = shown.iter().map(|line| squeezed(line)).collect();

@@ -1,4 +1,4 @@
-//! The programs that a line of shell starts, with their arguments.
+//! Finds the programs that a shell command starts, with their arguments.
 
 /// Words that begin another command, or end the arguments of one.
 const ENDS: [&str; 9] = ["|", "||", "&&", "&", ";", ")", "]", "then", "do"];
@@ -21,7 +21,7 @@ fn arguments<'a>(words: impl Iterator<Item = &'a String>) -> Vec<String> {
         } else if let Some(redirection) =
             word.trim_start_matches(['1', '2']).strip_prefix(['<', '>'])
         {
-            // After a bare sign, the file name is the next word.
+            // If nothing follows the redirection sign, the file name is the next word.
             is_file = redirection.trim_start_matches('>').is_empty();
         } else {
             taken.push(word.clone());

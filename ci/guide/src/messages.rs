@@ -1,8 +1,9 @@
 //! The page `docs/guide/src/messages.md`: every kind of message, with its cause and what to do, generated from
 //! the code.
 //!
-//! The message of a row comes from a sample of the error, printed as a program prints it. The cause is the doc
-//! comment of the variant in the source. [`complaints`] names each variant that has no row.
+//! Each message has a row of a table. Its text comes from a sample of the error, printed as a program prints
+//! it. The cause is the doc comment of the variant in the source. [`complaints`] names each variant that has
+//! no row.
 
 mod copy;
 mod initiator;
@@ -32,13 +33,13 @@ Messages about the programs' own options and files are not listed, because each 
 [Troubleshooting by message](troubleshooting.md), which shows the command behind the most common ones.
 ";
 
-/// Returns all tables of the page.
+/// Returns all tables of the page of messages.
 #[must_use]
 pub fn tables() -> Vec<Table> {
     [url::tables(), login::tables(), initiator::tables(), copy::tables(), volume::tables()].concat()
 }
 
-/// Returns the page.
+/// Returns the page of messages in Markdown.
 #[must_use]
 pub fn page() -> String {
     let mut page = HEAD.to_owned();

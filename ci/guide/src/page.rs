@@ -1,4 +1,4 @@
-//! A page as a list of steps.
+//! Parses a page of the guide into a list of steps.
 //!
 //! A block of commands has the language `console`. A line that begins with `$ ` is a command, and `> `
 //! continues it. The lines below are its output: first standard error, then standard output. `...` stands for
@@ -37,16 +37,16 @@ pub struct Step {
     pub command: String,
     /// The output lines; `None` if the page shows no output, as for a setup.
     pub shown: Option<Vec<String>>,
-    /// Whether it runs.
+    /// Whether the command runs.
     pub run: Run,
 }
 
 /// Whether a command runs.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Run {
-    /// It runs if these programs are installed.
+    /// The command runs if these programs are installed.
     With(Vec<String>),
-    /// It does not run, for this reason.
+    /// The command does not run, for this reason.
     Ignored(String),
 }
 

@@ -1,4 +1,4 @@
-//! Links, headings and options in the text of a page.
+//! Finds links, headings and options in the text of a page.
 
 /// Returns the targets of the Markdown links.
 #[must_use]

@@ -7,7 +7,7 @@ use crate::graph::Graph;
 use crate::modules::{Arrow, Arrows, Modules, Texts};
 use crate::rules;
 
-/// A crate, or one program of it, with its arrows.
+/// A crate, or one program of a crate, with the arrows between its files.
 #[derive(Debug)]
 pub(crate) struct Crate<'a> {
     folder: &'a str,
@@ -21,7 +21,7 @@ impl<'a> Crate<'a> {
         Self { folder, root, files: modules.files(), arrows: modules.arrows() }
     }
 
-    /// Returns everything that is wrong, a sentence or a list each.
+    /// Returns everything that is wrong with the crate, as sentences and lists.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let mut complaints = self.circles();
         complaints.extend(self.upward_between_crates(rules::may_use(self.folder)));

@@ -1,4 +1,4 @@
-//! Circles between files, and floors: the height of each file above those that use nothing.
+//! Finds circles between files, and floors: the height of each file above the files that use no other file.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +20,7 @@ impl<'a> Graph<'a> {
         Self { below }
     }
 
-    /// Returns the sets of files that all lead to each other.
+    /// Returns the circles: sets of files of which each leads to all others.
     pub(crate) fn circles(&self) -> Vec<BTreeSet<&'a str>> {
         let reach: BTreeMap<_, _> =
             self.below.keys().map(|file| (*file, self.reach(file))).collect();
@@ -35,11 +35,11 @@ impl<'a> Graph<'a> {
     }
 
     /// Returns the floor of each file: one above the highest floor that the file uses. The files of a circle
-    /// share one.
+    /// have the same floor.
     pub(crate) fn floors(&self) -> BTreeMap<&'a str, usize> {
         let circles = self.circles();
         let mut floors: BTreeMap<&str, usize> = self.below.keys().map(|file| (*file, 0)).collect();
-        // The longest way down visits each file at most once.
+        // The longest path down visits each file at most once, so this number of rounds is enough.
         for _ in 0..self.below.len() {
             for (file, below) in &self.below {
                 let circle = circles.iter().find(|circle| circle.contains(file));

@@ -1,4 +1,4 @@
-//! Structs and the blocks of their methods, reduced to what their sizes need.
+//! Parses structs and blocks of methods, reduced to what the limits of `sizes.rs` need.
 
 use proc_macro2::{Delimiter, Group, TokenTree};
 
@@ -125,7 +125,7 @@ mod tests {
         Struct::read(&tokens(text)).unwrap().fields
     }
 
-    /// Returns the type, followed by a colon and the trait if there is one.
+    /// Returns the type of the block, followed by a colon and the trait if there is one.
     fn read_impl(text: &str) -> String {
         let Impl { of_trait, of_type } = Impl::read(&tokens(text)).unwrap();
         let of_trait = of_trait.map(|path| format!(": {}", path.join(".")));

@@ -1,17 +1,17 @@
 //! Checks that there is no circle between the files of a crate, and that no arrow leads up between crates or layers.
 //!
-//! There is an arrow from a file to another one if it uses a name that the other one defines, by `use` or by a
-//! path in the code. The arrow leads through re-exports to the file with the definition. A re-export from below
-//! is an arrow only if the file itself uses the name. A parent that calls its child, by `child::name` or by an
-//! import, uses it like any other file. Methods have no paths, so a method call shows only by the imported
-//! type. Code that is compiled for tests only does not count.
+//! There is an arrow from a file to another file if it uses a name that the other file defines, by `use` or
+//! by a path in the code. The arrow leads through re-exports to the file with the definition. A re-export
+//! from below is an arrow only if the file itself uses the name. A parent that calls its child, by
+//! `child::name` or by an import, uses it like any other file. Method calls have no paths, so they make no
+//! arrow: only the import of their type does. Code that is compiled for tests only does not count.
 //!
 //! Types stay small: the methods of a type are in at most three files, and a struct has at most 12 fields,
 //! except those that `exceptions.rs` lists with a reason. Implementations of traits from outside the workspace
 //! do not count.
 //!
-//! `--large` prints the types above a limit. `--draw` prints each crate as floors: a file is one floor above
-//! the highest one that it uses.
+//! `--large` prints the types above a limit. `--draw` prints each crate as floors: each file is one floor
+//! above the highest file that it uses.
 
 mod check;
 mod exceptions;
@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The output besides the complaints.
+/// What to print besides the complaints.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Shows {
     Complaints,
@@ -62,7 +62,7 @@ enum Shows {
     Large,
 }
 
-/// Checks every crate below the project's folder. Returns whether everything is right.
+/// Checks every crate below the project's folder. Returns whether there is no complaint.
 fn check(project: &Path, shows: Shows) -> Result<bool, Box<dyn std::error::Error>> {
     let mut out = io::stdout().lock();
     let mut well = true;
@@ -94,7 +94,7 @@ fn check(project: &Path, shows: Shows) -> Result<bool, Box<dyn std::error::Error
     Ok(well)
 }
 
-/// Prints the types of a crate that exceed a limit, with the reason why they may.
+/// Prints the types of a crate that exceed a limit, with the reasons from the exceptions.
 fn print_large(folder: &str, large: &[Large], out: &mut impl Write) -> io::Result<()> {
     for of in large {
         let Large { file, name, what, count } = of;
@@ -130,7 +130,8 @@ fn texts(folder: &Path) -> io::Result<Texts> {
     Ok(texts)
 }
 
-/// Returns the files that the compiler begins with: libraries, programs and benches, but neither tests nor examples.
+/// Returns the files from which the compiler starts: libraries, programs and benches, but neither tests nor
+/// examples.
 fn roots(texts: &Texts) -> Vec<String> {
     let is_root = |file: &&String| match file.split('/').collect::<Vec<_>>().as_slice() {
         ["lib.rs"] | ["src", "lib.rs" | "main.rs"] | ["benches", _, "main.rs"] => true,

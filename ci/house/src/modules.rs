@@ -1,4 +1,4 @@
-//! The modules of a crate, and the file that defines the item of a path.
+//! Finds the modules of a crate, and the file that defines the item of a path.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::source::{Import, PathUse, Source};
 /// The sources of a crate: texts by their path below the root's folder.
 pub(crate) type Texts = BTreeMap<String, String>;
 
-/// The largest number of re-exports that are followed from one to the next.
+/// The largest number of re-exports that are followed in a row.
 const MAX_STEPS: usize = 32;
 
 /// All modules that a root file leads to.
@@ -49,7 +49,7 @@ enum Found {
     Foreign,
 }
 
-/// A use in one file of an item that another file, or another crate, defines.
+/// A use of an item in a file that does not define it.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Arrow {
     pub(crate) from: String,
@@ -62,7 +62,7 @@ pub(crate) struct Arrow {
 /// The arrows of a crate.
 #[derive(Debug, Default)]
 pub(crate) struct Arrows {
-    /// Arrows between its files.
+    /// Arrows between files of the crate.
     pub(crate) inside: BTreeSet<Arrow>,
     /// Arrows to items that no module of the crate defines.
     pub(crate) outside: BTreeSet<Arrow>,
@@ -121,7 +121,7 @@ impl Modules {
         types
     }
 
-    /// Returns whether a path leads to an item that a crate of the workspace defines.
+    /// Returns whether a path leads to an item of a crate in the workspace.
     fn is_ours(&self, at: usize, path: &[String]) -> bool {
         let imports = &self.list[at].imports;
         let import = imports.iter().find(|import| import.name.as_ref() == path.first());
@@ -130,8 +130,8 @@ impl Modules {
             || path.first().is_some_and(|first| rules::library(first).is_some())
     }
 
-    /// Adds the arrow of an import. A re-export from below is an arrow only if the module itself uses the name.
-    /// The use of an imported module shows by the paths that begin with it.
+    /// Adds the arrow of an import. A re-export from below is an arrow only if the module itself uses the
+    /// name. If a module is imported, the paths that begin with its name make the arrows.
     fn import_arrow(&self, at: usize, import: &Import, arrows: &mut Arrows) {
         let found = self.resolve(at, &import.path, MAX_STEPS);
         let from_below = match found {
@@ -150,8 +150,8 @@ impl Modules {
         }
     }
 
-    /// Returns whether a path in the code is an arrow by itself. It is not if it names an item of the module
-    /// itself, or begins with an imported item, whose import is the arrow.
+    /// Returns whether a path in the code makes an arrow. A path to an item of the module itself makes none,
+    /// nor does a path that begins with an imported item: the import makes that arrow.
     fn leads_away(&self, at: usize, path: &[String]) -> bool {
         let module = &self.list[at];
         let Some(first) = path.first() else { return false };
@@ -250,7 +250,7 @@ impl Modules {
             || self.globs(at, steps).any(|from| self.knows(from, name, steps))
     }
 
-    /// Returns the modules of this crate from which a module imports everything.
+    /// Returns the modules of this crate that a module imports with `*`.
     fn globs(&self, at: usize, steps: usize) -> impl Iterator<Item = usize> {
         let globs = self.list[at].imports.iter().filter(|import| import.name.is_none());
         globs.filter_map(move |import| match self.resolve(at, &import.path, steps) {
@@ -271,7 +271,7 @@ impl Modules {
         self.add(texts, Source::read(tokens), file, folder, parent)
     }
 
-    /// Adds a module and those below it. `folder` is where its children's files are.
+    /// Adds a module and the modules below it. `folder` has the files of its children.
     fn add(
         &mut self,
         texts: &Texts,
@@ -309,7 +309,7 @@ impl Modules {
     }
 }
 
-/// Returns the folder of the files of the root's children: that of the root itself.
+/// Returns the folder with the files of the root's children, which is the folder of the root itself.
 fn folder_of_root(root: &str) -> String {
     root.rfind('/').map_or(String::new(), |slash| root[..=slash].to_owned())
 }

@@ -1,4 +1,4 @@
-//! Limits on the sizes of types: no type has its methods in many files, and no struct has many fields.
+//! Limits the sizes of types: the methods of a type are in few files, and a struct has few fields.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ const MOST_FIELDS: usize = 12;
 /// File of the exceptions.
 const LIST: &str = "ci/house/src/exceptions.rs";
 
-/// A type that exceeds one of the limits.
+/// A type that exceeds a limit.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Large {
     pub(crate) file: String,

@@ -1,4 +1,4 @@
-//! The content of one module: the modules and names that it declares, its imports, and the paths in its code.
+//! Parses one module: the modules and names that it declares, its imports, and the paths in its code.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::tokens::{
     after_item, attribute, is_comma, is_double_colon, is_for_tests, is_punct, word_at,
 };
 
-/// The content of a module that arrows and sizes need, without code that is compiled for tests only.
+/// The parts of a module that arrows and sizes need, without code that is compiled for tests only.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     /// Modules in files of their own.
@@ -27,7 +27,7 @@ pub(crate) struct Source {
     pub(crate) impls: Vec<Impl>,
 }
 
-/// An import by `use`: one name, or all names of a module.
+/// An import by `use`: one name, or all names of a module (`*`).
 #[derive(Debug, PartialEq)]
 pub(crate) struct Import {
     pub(crate) path: Vec<String>,
@@ -52,7 +52,8 @@ impl Source {
         source
     }
 
-    /// Parses the tokens of a module, or those of a group in it if it is not at the `top`.
+    /// Parses the tokens of a module, or of a group in a module. `top` says whether the tokens are the
+    /// module's own.
     fn scan(&mut self, tokens: TokenStream, top: bool) {
         let tokens: Vec<TokenTree> = tokens.into_iter().collect();
         let mut at = 0;
@@ -61,7 +62,7 @@ impl Source {
         }
     }
 
-    /// Parses what begins at `at`. Returns the position after it.
+    /// Parses the item or token at `at`. Returns the position after it.
     fn step(&mut self, tokens: &[TokenTree], at: usize, top: bool) -> usize {
         if let Some((attribute, after)) = attribute(tokens, at) {
             return if is_for_tests(attribute) { after_item(tokens, after) } else { after };
@@ -185,7 +186,7 @@ mod tests {
         Source::read(text.parse().unwrap())
     }
 
-    /// Returns the imports as `path = name`, those of everything as `path = *`, and public ones with a plus.
+    /// Returns the imports as `path = name`, imports of everything as `path = *`. A plus marks public imports.
     fn imports(text: &str) -> Vec<String> {
         let show = |import: &Import| {
             let sign = if import.public { "+" } else { "" };

@@ -1,4 +1,4 @@
-//! Begins and ends of items in a list of tokens.
+//! Finds where items begin and end in a list of tokens.
 
 use proc_macro2::{Delimiter, Group, Spacing, TokenTree};
 

@@ -1,4 +1,4 @@
-//! The content of a block.
+//! Makes the data of a block, and checks it.
 
 use std::fmt;
 
@@ -6,18 +6,19 @@ use crate::layout::{BLOCK, Layout, mixed};
 
 /// A block in memory, aligned for transfers that bypass the page cache (open(2), `O_DIRECT`).
 ///
-/// It begins with its number on the disk and its generation. All further bytes follow from these two. So a
+/// A block begins with its number on the disk and its generation. These two determine all further bytes. So a
 /// block that is damaged, or that belongs to another place or generation, is detected.
 #[derive(Clone, Eq, PartialEq)]
 #[repr(C, align(4096))]
 pub(crate) struct Block(pub(crate) [u8; BLOCK]);
 
-/// A block that no writer has ever written to its place. It has the number and the generation at its begin.
+/// The error for a block that no writer has ever written to its place: the number and the generation at its
+/// beginning.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Damaged {
-    /// The number at its begin.
+    /// The number at the beginning of the block.
     number: u64,
-    /// The generation at its begin.
+    /// The generation at the beginning of the block.
     generation: u64,
 }
 
@@ -27,7 +28,7 @@ impl Block {
         Box::new(Self([0; BLOCK]))
     }
 
-    /// Returns the block that a generation leaves at a place.
+    /// Returns the block that the write with this generation leaves at a place.
     pub(crate) fn new(number: u64, generation: u64) -> Box<Self> {
         let mut block = Self::zeros();
         let (words, _) = block.0.as_chunks_mut();
@@ -68,7 +69,7 @@ impl Block {
         }
     }
 
-    /// Returns the number and the generation at the begin of the block.
+    /// Returns the number and the generation at the beginning of the block.
     fn head(&self) -> [u64; 2] {
         let (words, _) = self.0.as_chunks();
         let word = |at| words.get(at).copied().map_or(0, u64::from_le_bytes);

@@ -1,4 +1,4 @@
-//! Checks that a disk has the writes that were flushed to it.
+//! Checks that a disk has all writes that a flush has covered.
 
 use std::fs::File;
 use std::io;
@@ -7,17 +7,17 @@ use std::os::unix::fs::FileExt;
 use crate::block::Block;
 use crate::layout::{Layout, WRITERS};
 
-/// Number of complaints that are printed.
-const TOLD: usize = 10;
+/// Largest number of complaints that are printed.
+const MAX_PRINTED: usize = 10;
 
 /// Findings about a disk.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// Number of blocks that are as before the writers began, as they may be.
+    /// Number of blocks that are as before the writers began, and that no flushed write covers.
     pub(crate) untouched: u64,
-    /// Number of blocks of the last flushed generation.
+    /// Number of blocks with the last generation that was flushed to their place.
     pub(crate) flushed: u64,
-    /// Number of blocks of a later generation.
+    /// Number of blocks with a later generation.
     pub(crate) later: u64,
     /// Number of blocks that are damaged, or older than the last flush.
     pub(crate) wrong: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Findings {
     pub(crate) complaints: Vec<String>,
 }
 
-/// Reads a whole disk. `flushed` has the number of flushed writes of each writer.
+/// Reads a whole disk. `flushed` is the number of flushed writes of each writer.
 ///
 /// # Errors
 /// When the disk cannot be read, or is too small for any layout.
@@ -44,7 +44,7 @@ pub(crate) fn check(disk: &File, flushed: [u64; WRITERS]) -> io::Result<Findings
     Ok(findings)
 }
 
-/// Returns the lowest generation that each block may have.
+/// Returns the lowest generation that each block may have after the flushes.
 fn due(layout: Layout, flushed: [u64; WRITERS]) -> Vec<u64> {
     let mut due = vec![0; usize::try_from(layout.blocks()).unwrap_or(0)];
     for (writer, flushed) in (0..).zip(flushed) {
@@ -75,7 +75,7 @@ impl Findings {
             Err(damaged) => format!("block {number} {damaged}; {due} was flushed"),
         };
         self.wrong += 1;
-        if self.complaints.len() < TOLD {
+        if self.complaints.len() < MAX_PRINTED {
             self.complaints.push(complaint);
         }
     }

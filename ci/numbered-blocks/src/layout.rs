@@ -1,4 +1,4 @@
-//! The places of blocks on a disk, and the place of each write.
+//! Calculates the places of blocks on a disk, and the place of each write.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -11,14 +11,14 @@ const LEN: u64 = BLOCK as u64;
 pub(crate) const WRITERS: usize = 4;
 /// Distance between two blocks of one writer, in blocks.
 const STRIDE: u64 = WRITERS as u64;
-/// Number of blocks of a MiB. At first, every other MiB of the disk is a hole.
+/// Number of blocks per MiB. Before the writers begin, every other MiB of the disk is a hole.
 const STRETCH: u64 = (1 << 20) / LEN;
 
-/// The blocks of a disk. Each belongs to one writer, and neighbours belong to different writers.
+/// The blocks of a disk. Each belongs to one writer, and neighbouring blocks belong to different writers.
 ///
 /// The writes of a writer are numbered from 1. The number of a write is the generation of the block that it
-/// leaves, and determines its place. So a checker that knows the number of flushed writes knows the content of
-/// each block.
+/// writes, and determines the place of that block. So a checker that knows the number of flushed writes knows
+/// the data of each block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     /// Number of blocks of each writer.
@@ -26,8 +26,8 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Divides a disk of `len` bytes. The rest at its end belongs to no writer. `None` if the disk has less
-    /// than one block for each writer.
+    /// Divides a disk of `len` bytes. The bytes at its end that are less than one block for each writer
+    /// belong to no writer. `None` if the whole disk has less than that.
     pub(crate) fn new(len: u64) -> Option<Self> {
         let each = len / (LEN * STRIDE);
         (each > 0).then_some(Self { each })

@@ -1,10 +1,10 @@
-//! Lines for users and scripts.
+//! Prints lines for users and scripts.
 
 use std::io::{self, Write};
 
 /// Prints a line on standard output in one piece, since other threads may print at the same time.
 pub(crate) fn print_line(line: &str) {
-    // Without a standard output, the failure cannot be reported either.
+    // The failure is ignored: if standard output does not work, there is no place to report it.
     drop(io::stdout().write_all(format!("{line}\n").as_bytes()));
 }
 

@@ -1,4 +1,4 @@
-//! Writes to a disk in rounds, each of which ends with a flush.
+//! Writes to a disk in rounds. Each round ends with a flush.
 
 use std::fs::File;
 use std::io;
@@ -34,11 +34,12 @@ impl<'a> Writer<'a> {
         Self { disk, layout, number, flushed: 0, generations }
     }
 
-    /// Writes forever. Prints on standard output what was flushed, what has failed, and which reads returned
-    /// wrong data.
+    /// Writes forever. Prints on standard output which writes are flushed, which requests have failed, and
+    /// which reads returned wrong data.
     ///
-    /// If a write or the flush of a round fails, the whole round is repeated until it succeeds. After a failed
-    /// flush, it is unknown which of the writes before it are on the disk, and no later flush reports that.
+    /// If a write or the flush of a round fails, the whole round is repeated until it succeeds. After a
+    /// failed flush, it is unknown which of the writes before it are on the disk, and a later flush does not
+    /// report that either.
     pub(crate) fn run(mut self) {
         loop {
             let end = self.flushed + 1 + mixed(self.flushed) % ROUND;
@@ -54,7 +55,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Makes the writes after the last flush up to generation `end`, and flushes them.
+    /// Writes the generations after the last flush up to `end`, and flushes them.
     fn round(&mut self, end: u64) -> Result<(), (&'static str, io::Error)> {
         for generation in self.flushed + 1..=end {
             let number = self.layout.place(self.number, generation);
@@ -68,7 +69,7 @@ impl<'a> Writer<'a> {
         self.disk.sync_data().map_err(|error| ("flush", error))
     }
 
-    /// Reads a block of the writer, and reports it if it is not as last written.
+    /// Reads a block of the writer, and reports the block if its data is not what the writer has last written.
     fn check_block(&mut self, number: u64) {
         let mut block = Block::zeros();
         if let Err(error) = self.disk.read_exact_at(&mut block.0, Layout::offset(number)) {

@@ -1,4 +1,4 @@
-//! The table of copy tools, `docs/copy-tools.md`: each statement about our own tool needs an existing test.
+//! Checks the table of copy tools, `docs/copy-tools.md`: each statement about our own tool needs an existing test.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ const OWN: &str = "block-copy";
 /// Tests, by file and name.
 pub(crate) type Tests = BTreeSet<(String, String)>;
 
-/// Returns everything that is wrong with the page, a sentence each.
+/// Returns everything that is wrong with the page, as sentences.
 pub(crate) fn complaints(page: &str, tests: &Tests) -> Vec<String> {
     let mut complaints = vec![];
     let (mut column, mut rows): (Option<usize>, _) = (None, 0);

@@ -1,4 +1,4 @@
-//! The list of rules, `docs/rules.txt`.
+//! Parses the list of rules, `docs/rules.txt`.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ pub(crate) struct Rule {
     pub(crate) untested: Option<String>,
 }
 
-/// Values of the second field of a rule.
+/// Valid levels of a rule.
 const LEVELS: [&str; 6] = ["M", "N", "S", "Z", "m", "E"];
 
 impl List {
@@ -54,7 +54,7 @@ impl List {
         self.rules.iter().position(|rule| rule.id == id)
     }
 
-    /// Returns the ids from one to another of the same family, both included.
+    /// Returns the ids from `first` to `last`, which are of the same family, both included.
     pub(crate) fn between(&self, first: &str, last: &str) -> Option<Vec<&str>> {
         let (from, to) = (self.position(first)?, self.position(last)?);
         let between = self.rules.get(from..=to)?;

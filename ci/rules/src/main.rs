@@ -50,7 +50,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Checks the rules, the tests and the table of the project. Returns whether everything is right.
+/// Checks the rules, the tests and the table of the project. Returns whether there is no complaint.
 fn check(project: &Path, write: bool) -> Result<bool, Box<dyn Error>> {
     let text = fs::read_to_string(project.join(LIST))?;
     let list = List::read(&text).map_err(|error| format!("{LIST}: {error}"))?;

@@ -1,4 +1,4 @@
-//! The rules that a text names: `SEQ-01`, `DIG-01..03`, `KEY-14 to KEY-18`, `UNH login 6.1 to 6.3, 7.6`.
+//! Finds the rules that a text names: `SEQ-01`, `DIG-01..03`, `KEY-14 to KEY-18`, `UNH login 6.1 to 6.3, 7.6`.
 
 use std::collections::BTreeSet;
 
@@ -50,16 +50,17 @@ impl Named {
 struct Reader<'a> {
     list: &'a List,
     named: &'a mut Named,
-    /// The suite of numbers without a name.
+    /// The test suite that numbers without a suite's name belong to.
     suite: Option<&'a str>,
     /// The id just read. A range may begin with it.
     last: Option<String>,
-    /// Whether the next id ends a range.
+    /// Whether the next id is the end of a range.
     range: bool,
 }
 
 impl<'a> Reader<'a> {
-    /// Starts again, inside a suite or outside.
+    /// Forgets the last id, and sets the suite of the numbers that follow. `None` for numbers that belong to
+    /// no suite.
     fn begin(&mut self, suite: Option<&'a str>) {
         self.suite = suite;
         self.last = None;
@@ -142,7 +143,7 @@ mod tests {
         List::read(&ids.map(|id| format!("{id} | M | Text.\n")).concat()).unwrap()
     }
 
-    /// Returns the known ids, then a bar, then the unknown ones.
+    /// Returns the known ids in `text`, then a bar, then the unknown ids.
     fn named(text: &str) -> String {
         let mut named = Named::default();
         named.read(text, &list());

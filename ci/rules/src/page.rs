@@ -1,4 +1,4 @@
-//! The table of rules and tests, and its errors.
+//! Makes the table of rules and tests, and finds its errors.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -13,7 +13,7 @@ pub(crate) struct Page<'a> {
     list: &'a List,
     /// Files and names of tests, by the id of the rule.
     holders: BTreeMap<String, BTreeSet<(String, String)>>,
-    /// Ids that tests name and the list lacks, a sentence each.
+    /// Complaints about ids that tests name and the list lacks.
     unknown: Vec<String>,
 }
 
@@ -51,7 +51,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Returns everything that is wrong, a sentence each.
+    /// Returns everything that is wrong with the rules and their tests, as sentences.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let of_rules = self.list.rules.iter().filter_map(|rule| {
             match (self.holders.get(&rule.id), &rule.untested) {
@@ -69,7 +69,7 @@ impl<'a> Page<'a> {
         self.unknown.iter().cloned().chain(of_rules).collect()
     }
 
-    /// Returns the page in Markdown, for the folder `docs/`.
+    /// Returns the table as a page in Markdown, for the folder `docs/`.
     pub(crate) fn markdown(&self) -> String {
         let mut page = HEAD.to_owned();
         let mut section = "";

@@ -1,4 +1,4 @@
-//! The tests of one file: their names, doc comments and strings.
+//! Finds the tests of one file: their names, doc comments and strings.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
@@ -6,7 +6,7 @@ use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 #[derive(Debug, PartialEq)]
 pub(crate) struct Test {
     pub(crate) name: String,
-    /// Its doc comment, the ids in its name and the strings of its body, joined.
+    /// The test's doc comment, the ids in its name and the strings of its body, joined.
     pub(crate) text: String,
 }
 
@@ -43,7 +43,8 @@ fn scan(tokens: TokenStream, tests: &mut Vec<Test>) {
                 tests.push(Test { name: name.to_string(), text });
             }
             TokenTree::Group(group) => {
-                // Groups such as that of `pub(crate)` stand between an attribute and its item.
+                // Groups such as the parentheses of `pub(crate)` stand between an attribute and its item, and
+                // do not end the attributes.
                 if group.delimiter() != Delimiter::Parenthesis {
                     above = Attributes::default();
                 }
@@ -112,11 +113,11 @@ fn strings(tokens: TokenStream, text: &mut String) {
     }
 }
 
-/// Adds a literal as it is in the code. Numbers may be added too, since none is an id.
+/// Adds a literal as it is in the code. Numbers are added too, which does no harm: none is an id.
 fn add(text: &mut String, literal: &str) {
     let literal = literal.trim_start_matches('"').trim_end_matches('"');
     text.push_str(literal);
-    // A space ends the ids of a string. A doc comment continues in its next line.
+    // A space separates the ids of different strings, and the lines of a doc comment.
     text.push(' ');
 }
 

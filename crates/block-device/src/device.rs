@@ -26,14 +26,14 @@ const MAX_ZEROS: usize = 1 << 20;
 
 /// A device of bytes, such as a disk, a file or memory.
 ///
-/// Requests may have any offset and length; a device splits what is too large for one command. Many
-/// requests may run concurrently. Concurrent requests have no order, but a request that begins
-/// after a write has returned sees the data of that write. Dropping a future cancels its request: a
-/// write may have been carried out in part or not at all, but a later write to the same bytes comes
-/// after it.
+/// Requests may have any offset and length; a device splits a request that is too large for one command. Many
+/// requests may run concurrently. Concurrent requests have no order, but a request that begins after a write
+/// has returned sees the data of that write. Dropping a future cancels its request: a write may have been
+/// executed, in part or not at all, but a later write to the same bytes comes after it.
 ///
-/// A device in front of another one, such as a cache, returns that one from [`below`](Self::below). The device
-/// below then answers each question that does not name a place on the device.
+/// A device in front of another one, such as a cache, returns the other device from [`below`](Self::below).
+/// The defaults of the methods that take no offset then forward to the device below, except
+/// [`name`](Self::name) and [`content_name`](Self::content_name).
 #[doc(alias = "block device")]
 pub trait Device: fmt::Debug + Send + Sync {
     /// Returns the device that this one is in front of; `None` if it is in front of none.
@@ -44,21 +44,21 @@ pub trait Device: fmt::Debug + Send + Sync {
     /// Returns the capacity, in bytes.
     fn capacity(&self) -> u64;
 
-    /// Returns what the device can do, and how it is used best. The default is the answer of the device
-    /// [below](Self::below), or `DeviceLimits::default()` without one.
+    /// Returns the abilities of the device, and which requests suit it. The default forwards to the device
+    /// [below](Self::below), and returns `DeviceLimits::default()` if there is none.
     fn limits(&self) -> DeviceLimits {
         self.below().map_or_else(DeviceLimits::default, Device::limits)
     }
 
     /// Returns how many concurrent requests of `io_size` bytes keep the device busy now; at least 1. The
-    /// default is the answer of the device [below](Self::below), or 1 without one.
+    /// default forwards to the device [below](Self::below), and returns 1 if there is none.
     fn queue_depth(&self, io_size: usize) -> usize {
         self.below().map_or(1, |below| below.queue_depth(io_size))
     }
 
     /// Returns how many concurrent reads of `io_size` bytes keep the device busy, if there are only reads; a
-    /// device may need fewer. The default is the answer of the device [below](Self::below), or
-    /// [`queue_depth`](Self::queue_depth) without one.
+    /// device may need fewer. The default forwards to the device [below](Self::below), and returns
+    /// [`queue_depth`](Self::queue_depth) if there is none.
     fn read_depth(&self, io_size: usize) -> usize {
         match self.below() {
             Some(below) => below.read_depth(io_size),
@@ -67,35 +67,35 @@ pub trait Device: fmt::Debug + Send + Sync {
     }
 
     /// Returns the number of events after which data that was read before may be out of date, though nothing
-    /// was written through this device. While the number stays the same, a cache of what was read remains
-    /// valid. A device that reports no such events returns 0. The default is the answer of the device
-    /// [below](Self::below), or 0 without one.
+    /// was written through this device. While this number stays the same, a cache of data that was read
+    /// remains valid. A device that reports no such events returns 0. The default forwards to the device
+    /// [below](Self::below), and returns 0 if there is none.
     fn attentions(&self) -> u64 {
         self.below().map_or(0, Device::attentions)
     }
 
-    /// Returns the name by which a later process recognizes the device; `None`, the default, if
-    /// nothing proves later that it is the same device.
+    /// Returns the name by which a later process recognizes the device; `None`, the default, if the device
+    /// cannot be recognized later.
     ///
     /// # Errors
-    /// When the name cannot be found out.
+    /// When the name cannot be determined.
     fn name(&self) -> DeviceResult<Option<DeviceName>> {
         Ok(None)
     }
 
-    /// Returns the name of the present content of the device, which changes with each write; `None`, the
+    /// Returns a name of the data that the device holds now, which changes with each write; `None`, the
     /// default, if the device has no such name.
     ///
     /// # Errors
-    /// When the name cannot be found out.
+    /// When the name cannot be determined.
     fn content_name(&self) -> DeviceResult<Option<ContentName>> {
         Ok(None)
     }
 
     /// Returns one line of text by which a later process can [end](Self::end_left) the requests that this
     /// process leaves in flight if it is killed. Store the line before anything is written. `None` if no
-    /// request outlives the process. The default is the answer of the device [below](Self::below), or `None`
-    /// without one.
+    /// request outlives the process. The default forwards to the device [below](Self::below), and returns
+    /// `None` if there is none.
     fn leaves(&self) -> Option<String> {
         self.below().and_then(Device::leaves)
     }
@@ -105,7 +105,7 @@ pub trait Device: fmt::Debug + Send + Sync {
     /// requests can change the device any more.
     ///
     /// # Errors
-    /// When nothing proves that they have ended.
+    /// When it cannot be confirmed that they have ended.
     fn end_left<'a>(&'a self, left: &'a str) -> DeviceFuture<'a, ()> {
         match self.below() {
             Some(below) => below.end_left(left),
@@ -115,8 +115,8 @@ pub trait Device: fmt::Debug + Send + Sync {
         }
     }
 
-    /// Returns whether no request that has returned can still change the device. A write that was
-    /// sent over two sessions may have returned while its second copy is in flight.
+    /// Returns whether every request that has returned is also unable to change the device any more. A write
+    /// that was sent over two sessions, for example, may have returned while its second copy is in flight.
     fn is_settled(&self) -> bool {
         self.below().is_none_or(Device::is_settled)
     }
@@ -170,11 +170,11 @@ pub trait Device: fmt::Debug + Send + Sync {
     #[doc(alias("sync", "fsync"))]
     fn flush(&self) -> DeviceFuture<'_, ()>;
 
-    /// Checks that this is still the device that was opened, where another one may take its place
-    /// without notice. If it is not, an earlier request may have gone to the other device.
+    /// Checks that this is still the device that was opened, in case another device can take its place
+    /// unnoticed. If it is not, an earlier request may have gone to the other device.
     ///
     /// # Errors
-    /// When it is another device, or does not report what it is.
+    /// When it is another device, or does not report its identity.
     fn confirm(&self) -> DeviceFuture<'_, ()> {
         match self.below() {
             Some(below) => below.confirm(),
@@ -182,8 +182,8 @@ pub trait Device: fmt::Debug + Send + Sync {
         }
     }
 
-    /// Marks the bytes of a range as not needed any more. What they read as afterwards is not
-    /// defined. Parts of the range that the device cannot deallocate stay as they are.
+    /// Marks the bytes of a range as not needed any more. A later read may return any bytes there. Parts of
+    /// the range that the device cannot deallocate stay as they are.
     ///
     /// # Errors
     /// [`Unsupported`](crate::DeviceErrorKind::Unsupported) if [`DeviceLimits::discard_granularity`] is
@@ -225,15 +225,15 @@ pub trait Device: fmt::Debug + Send + Sync {
         })
     }
 
-    /// Returns what is known of the bytes of a range without reading them. The extents are in
-    /// order, without a gap, from `offset` on. None is empty, and two neighbours differ in state.
+    /// Returns the states of the bytes of a range, without reading them. The extents are in order, without a
+    /// gap, from `offset` on. No extent is empty, and neighbouring extents differ in state.
     ///
-    /// There is at least one extent unless the range is empty, and at most [`Extent::MAX_REPORTED`].
-    /// The extents may end before the range does: to continue, ask again from the
-    /// [end](Extent::end) of the last one. A concurrent write may show or not.
+    /// There is at least one extent unless the range is empty, and at most [`Extent::MAX_REPORTED`]. The
+    /// extents may end before the range does: to continue, call this again from the [end](Extent::end) of the
+    /// last one. The result may include a concurrent write or not.
     ///
     /// # Errors
-    /// When the range is not on the device, or the device fails. A device that does not know
+    /// When the range is not on the device, or the device fails. A device that does not know the states
     /// returns one extent of data.
     fn extents(&self, offset: u64, len: u64) -> DeviceFuture<'_, Vec<Extent>> {
         Box::pin(async move {
@@ -242,8 +242,8 @@ pub trait Device: fmt::Debug + Send + Sync {
         })
     }
 
-    /// Returns the first extent of a range, or the beginning of it. It is for a caller that needs
-    /// no more: a device may ask for one extent only. `None` if the range is empty.
+    /// Returns the first extent of a range, or only its beginning. A device may query one extent only, so
+    /// this costs less than [`extents`](Self::extents). `None` if the range is empty.
     ///
     /// # Errors
     /// As [`extents`](Self::extents).
@@ -364,7 +364,7 @@ mod tests {
     #[derive(Debug)]
     struct Layer(Peculiar);
 
-    /// A device whose answer to each question differs from the default.
+    /// A device whose result of each method differs from the default.
     #[derive(Debug)]
     struct Peculiar;
 
@@ -449,7 +449,8 @@ mod tests {
         assert_eq!(layer.leaves().as_deref(), Some("left"));
         assert_eq!(layer.end_left("theirs").await.unwrap_err().to_string(), "theirs");
         assert_eq!(layer.confirm().await.unwrap_err().kind(), DeviceErrorKind::AnotherDevice);
-        // A name would be that of the device below, which may hold more.
+        // The layer has no name of its own: that of the device below must not be used, because the layer may
+        // hold data that the device below lacks.
         assert!(layer.name().unwrap().is_none() && layer.content_name().unwrap().is_none());
         assert_eq!(
             layer.first_extent(0, 9).await.unwrap_err().kind(),

@@ -11,8 +11,8 @@ use crate::error_kind::DeviceErrorKind;
 /// Reason why a request to a [`Device`](crate::Device) failed.
 ///
 /// A caller decides by the [`kind`](Self::kind). The [`source`](Error::source) is the error of the unit, the
-/// export or the system, and gives the text; [`advice`](Self::advice) says what can be done. If the device is a
-/// part of a larger one, the text begins with the name of the part.
+/// export or the system, and gives the text; [`advice`](Self::advice) says what the user can do. If the
+/// device is a part of a larger one, the text begins with the name of the part.
 ///
 /// ```
 /// use std::io;
@@ -25,7 +25,7 @@ use crate::error_kind::DeviceErrorKind;
 /// assert!(error.source_as::<io::Error>().is_some());
 /// ```
 ///
-/// An error is one pointer wide, so that a request that succeeds does not pay for it. A clone is the same
+/// An error is one pointer wide, which keeps the results of successful requests small. Clones share the same
 /// error.
 #[derive(Clone)]
 pub struct DeviceError(Arc<Inner>);
@@ -33,7 +33,7 @@ pub struct DeviceError(Arc<Inner>);
 #[derive(Clone, Debug)]
 struct Inner {
     kind: DeviceErrorKind,
-    /// The kind of the system's error that this one was made from.
+    /// The kind of the `io::Error` that this error was made from.
     system: Option<io::ErrorKind>,
     member: Option<String>,
     advice: Option<&'static str>,
@@ -42,14 +42,14 @@ struct Inner {
 
 #[derive(Clone, Debug)]
 enum Cause {
-    /// No source; the text is that of the kind.
+    /// No source; the text of the kind is used.
     None,
-    /// An error of the system that holds no other error.
+    /// An error of the system that contains no other error.
     System(Arc<io::Error>),
     Other(Arc<dyn Error + Send + Sync>),
 }
 
-/// The range does not lie on the device.
+/// The error of a range that does not lie on the device.
 #[derive(Debug, ThisError)]
 #[error("{len} bytes at offset {offset} do not fit a disk of {capacity} bytes")]
 struct OutOfRange {
@@ -58,13 +58,13 @@ struct OutOfRange {
     capacity: u64,
 }
 
-/// The device cannot do something.
+/// The error of a request that the device does not support.
 #[derive(Debug, ThisError)]
 #[error("the device does not support {0}")]
 struct Unsupported(&'static str);
 
 impl DeviceError {
-    /// Creates an error with a source, which gives the text.
+    /// Creates an error with a source, whose text it shows.
     pub fn new(kind: DeviceErrorKind, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         Self::of(kind, Cause::Other(source.into().into()))
     }
@@ -101,7 +101,7 @@ impl DeviceError {
         self.with(|inner| inner.kind = kind)
     }
 
-    /// Sets what can be done about the error, as a part of a sentence.
+    /// Sets the advice to the user, as a part of a sentence.
     #[must_use]
     pub fn with_advice(self, advice: Option<&'static str>) -> Self {
         self.with(|inner| inner.advice = advice)
@@ -117,14 +117,13 @@ impl DeviceError {
         self.0.kind
     }
 
-    /// Returns the name of the part of a larger device that failed. A part of a part has the names of both, as
-    /// one text.
+    /// Returns the name of the part of a larger device that failed. If parts are nested, this is one text
+    /// with the names of all of them.
     pub fn member(&self) -> Option<&str> {
         self.0.member.as_deref()
     }
 
-    /// Returns what can be done about the error, as a part of a sentence; `None` if nothing is known beyond the
-    /// text.
+    /// Returns the advice to the user, as a part of a sentence; `None` if nothing is known beyond the text.
     pub fn advice(&self) -> Option<&'static str> {
         self.0.advice
     }
@@ -135,8 +134,8 @@ impl DeviceError {
         self.source()?.downcast_ref()
     }
 
-    /// Returns the kind as the system has it: that of the system's error that this one was made from, or the
-    /// closest one.
+    /// Returns the kind as an `io::ErrorKind`: the kind of the `io::Error` that this error was made from, or
+    /// else the closest one.
     pub fn io_kind(&self) -> io::ErrorKind {
         self.0.system.unwrap_or_else(|| self.0.kind.into())
     }
@@ -155,8 +154,8 @@ impl From<io::ErrorKind> for DeviceError {
 }
 
 impl From<io::Error> for DeviceError {
-    /// Converts an error of the system. An error that it holds becomes the source; a [`DeviceError`] that it
-    /// holds is returned unchanged.
+    /// Converts an error of the system. An error inside it becomes the source; a [`DeviceError`] inside it is
+    /// returned unchanged.
     fn from(error: io::Error) -> Self {
         let error = match error.downcast::<Self>() {
             Ok(error) => return error,
@@ -173,8 +172,8 @@ impl From<io::Error> for DeviceError {
 }
 
 impl From<DeviceError> for io::Error {
-    /// Returns the error of the system that this one was made from. An error that names a member, has clones,
-    /// or was not made from one is held by a new error instead.
+    /// Returns the `io::Error` that this error was made from. If this error names a member, has clones, or
+    /// was not made from an `io::Error`, it is wrapped in a new one instead.
     fn from(error: DeviceError) -> Self {
         let kind = error.io_kind();
         if error.0.member.is_some() || !matches!(error.0.cause, Cause::System(_)) {
@@ -247,7 +246,7 @@ mod tests {
         assert_eq!(io::Error::from(full).raw_os_error(), Some(28));
         let unreadable = DeviceError::from(io::Error::from_raw_os_error(5));
         assert_eq!(unreadable.kind(), DeviceErrorKind::Medium);
-        // Kinds of the system that no kind of a device stands for are kept.
+        // Kinds of the system that have no counterpart among the kinds of a device are kept.
         let long = DeviceError::from(io::ErrorKind::FileTooLarge);
         assert_eq!(long.kind(), DeviceErrorKind::Other);
         assert_eq!(io::Error::from(long).kind(), io::ErrorKind::FileTooLarge);

@@ -39,13 +39,13 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// Writes that were answered and not flushed may be lost: write them again, then flush. Only a flush reports it, and each
-    /// handle of a device reports each loss once.
+    /// Writes that have completed and were not flushed may be lost: write them again, then flush. Only a flush
+    /// returns this error, and each handle of a device reports each loss once.
     #[doc(alias = "lost write")]
     LostWrites => "writes that were not flushed may be lost", Other;
-    /// The device is not the one that was opened, or nothing proves that it is. Do not continue.
+    /// The device is not the one that was opened, or this cannot be confirmed. Do not continue.
     AnotherDevice => "it is another device than the one that was opened", StaleNetworkFileHandle;
-    /// The caller asked for what is not possible, such as a range that is not on the device.
+    /// The request is not possible: for example, its range is not on the device.
     InvalidInput => "the request is not valid", InvalidInput;
     /// The device ended before the range of a read did: it has become shorter.
     UnexpectedEnd => "the device ended before the range did", UnexpectedEof;
@@ -60,19 +60,19 @@ kinds! {
     /// Another host has fenced this one off, and uses the device.
     #[doc(alias = "preempted")]
     Fenced => "another host has taken the device over", PermissionDenied;
-    /// The device, or what it lies in, does not exist.
+    /// The device, or the file or export that holds it, does not exist.
     NotFound => "there is no such device", NotFound;
     /// No network path leads to the device.
     Unreachable => "the device cannot be reached", HostUnreachable;
-    /// The connection to the device was lost. The request may have been carried out or not.
+    /// The connection to the device was lost. The request may have been executed or not.
     ConnectionLost => "the connection to the device is lost", ConnectionReset;
-    /// The device did not answer within the time limit. The request may have been carried out or not.
+    /// The device did not answer within the time limit. The request may have been executed or not.
     #[doc(alias = "timeout")]
     TimedOut => "the device did not answer in time", TimedOut;
     /// The device cannot take the request now: retry later.
     Busy => "the device is busy", ResourceBusy;
-    /// The result of an earlier write is unknown, and it may still be carried out: write nothing to its range
-    /// until that is excluded.
+    /// The result of an earlier write is unknown, and that write may still be executed. Write nothing to its
+    /// range until it is certain that it will not be.
     InDoubt => "an earlier write may still be carried out", ResourceBusy;
     /// The medium cannot return the bytes of this read; other bytes may be readable.
     #[doc(alias = "bad block")]
@@ -81,9 +81,9 @@ kinds! {
     Defective => "the device is defective", Other;
     /// The device was closed before the request.
     Closed => "the device is closed", NotConnected;
-    /// The request was cancelled on purpose. It may have been carried out or not.
+    /// The request was cancelled on purpose. It may have been executed or not.
     Aborted => "the request was cancelled", ConnectionAborted;
-    /// The server of the device violated its protocol, or its answers contradict each other.
+    /// The server of the device violated its protocol, or its responses contradict each other.
     Protocol => "the answer makes no sense", InvalidData;
     /// The device does not support the request.
     Unsupported => "the device does not support the request", Unsupported;
@@ -92,7 +92,7 @@ kinds! {
 }
 
 /// Error numbers by which Linux reports that a medium cannot be read: EIO, ENODATA, EILSEQ and EREMOTEIO. On
-/// MIPS and SPARC the last three have other numbers, and on other systems all four.
+/// MIPS and SPARC the last three have other values; on other systems all four have other values.
 const MEDIUM: &[i32] = if cfg!(not(target_os = "linux")) {
     &[]
 } else if cfg!(any(target_arch = "mips", target_arch = "mips64", target_arch = "sparc64")) {

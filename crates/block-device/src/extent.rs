@@ -1,4 +1,4 @@
-//! States of the bytes of a device that are known without reading the bytes.
+//! Extents: which bytes of a device hold data, known without reading them.
 
 /// A run of bytes of a device that are in one state.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -22,12 +22,12 @@ pub enum ExtentState {
     Deallocated,
     /// Has storage but no data, and reads as zeros.
     Anchored,
-    /// Holds no data; what it reads as is not known.
+    /// Holds no data; a read may return any bytes.
     Unknown,
 }
 
 impl Extent {
-    /// Maximum number of extents in one answer. It bounds the memory and the time that an answer takes.
+    /// Maximum number of extents in one result. It bounds the memory and the time of a request for extents.
     pub const MAX_REPORTED: usize = 4096;
 
     /// Creates an extent of `len` bytes from `offset` on.
@@ -40,7 +40,7 @@ impl Extent {
         self.offset.saturating_add(self.len)
     }
 
-    /// Returns the extents of a range about which nothing is known: one extent of data, or none if the range is
+    /// Returns the extents of a range whose state is not known: one extent of data, or none if the range is
     /// empty.
     pub fn all_data(offset: u64, len: u64) -> Vec<Self> {
         if len == 0 { Vec::new() } else { vec![Self::new(offset, len, ExtentState::Data)] }

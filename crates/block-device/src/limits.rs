@@ -1,14 +1,14 @@
-//! Abilities of a device, and the requests that suit it.
+//! Abilities of a device, and which requests suit it.
 
-/// Abilities of a [`Device`](crate::Device), and the requests that suit it. Fields may be added: to create one,
+/// Abilities of a [`Device`](crate::Device), and which requests suit it. Fields may be added: to create one,
 /// start from the [default](Self::default) and set fields.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct DeviceLimits {
-    /// Block size, in bytes, at least 1, a power of two or not. Requests that are aligned to it
-    /// need nothing else; a write that begins or ends elsewhere also reads.
+    /// Block size, in bytes, at least 1, not always a power of two. A write that does not begin and end at a
+    /// multiple of the block size also reads.
     pub block_size: u32,
-    /// Alignment of the cheapest requests, in bytes: the physical block, a multiple of the block
+    /// Alignment of the cheapest requests, in bytes: the size of a physical block, a multiple of the block
     /// size.
     pub preferred_alignment: u64,
     /// Length of a request that suits the device, in bytes, at least 1.
@@ -21,13 +21,14 @@ pub struct DeviceLimits {
     pub has_fast_zeroes: bool,
     /// Whether every write is refused.
     pub is_read_only: bool,
-    /// Whether writes return before they are on the medium, so that [`Device::flush`](crate::Device::flush) has work to
-    /// do.
+    /// Whether writes return before they are on the medium, so that [`Device::flush`](crate::Device::flush)
+    /// is needed.
     pub has_volatile_cache: bool,
 }
 
 impl Default for DeviceLimits {
-    /// Describes a device that takes any byte, in requests of 1 MiB, and supports nothing else.
+    /// Describes a device that takes requests at any byte, of 1 MiB by preference, and has no optional
+    /// ability.
     fn default() -> Self {
         Self {
             block_size: 1,

@@ -1,17 +1,17 @@
-//! Names by which a later process recognizes a device or its content.
+//! Names by which a later process recognizes a device or its data.
 
 use std::time::Duration;
 
-/// The name by which a later process recognizes a device. An address is no part of it, because addresses change.
+/// The name by which a later process recognizes a device. It contains no address, because addresses change.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct DeviceName {
     /// The name, one line of text.
     pub text: String,
-    /// The capacity in bytes, if a device of another capacity is another one; otherwise 0.
+    /// The capacity in bytes, if a device whose capacity differs must count as another device; otherwise 0.
     pub bytes: u64,
-    /// Whether no other device had this name before, or gets it later. The inode number of a file, for example,
-    /// is used again after the file is removed.
+    /// Whether no other device had this name before, or will get it later. This is not so for the inode
+    /// number of a file, for example, which is used again after the file is removed.
     pub is_unique: bool,
 }
 
@@ -21,7 +21,7 @@ impl DeviceName {
         Self { text, bytes, is_unique: true }
     }
 
-    /// Sets whether no other device had this name before, or gets it later.
+    /// Sets whether no other device had this name before, or will get it later.
     #[must_use]
     pub const fn with_unique(mut self, is_unique: bool) -> Self {
         self.is_unique = is_unique;
@@ -29,7 +29,7 @@ impl DeviceName {
     }
 }
 
-/// Name of the present content of a device. Each write, by this process or another one, changes it.
+/// Name of the data that a device holds now. Each write, by this process or another one, changes the name.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct ContentName {

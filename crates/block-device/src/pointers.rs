@@ -1,5 +1,5 @@
-//! The trait for references, boxes and `Arc`s of devices: the owner and the users of a device need not agree on
-//! how they hold it.
+//! Implements the trait for references, boxes and `Arc`s of devices, so that the code that owns a device and
+//! the code that uses it need not hold it in the same way.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::extent::Extent;
 use crate::limits::DeviceLimits;
 use crate::name::{ContentName, DeviceName};
 
-/// Forwards every method, also those with a default: the device may have a better one.
+/// Forwards every method, also methods with a default implementation: the device may override them.
 macro_rules! forwards_to_its_device {
     ($pointer:ty) => {
         impl<D: Device + ?Sized> Device for $pointer {
@@ -119,7 +119,7 @@ forwards_to_its_device!(Arc<D>);
 mod tests {
     use super::*;
 
-    /// Compares the forwarded methods with those in the source of the trait.
+    /// Compares the list of forwarded methods with the methods in the source of the trait.
     #[test]
     fn every_method_is_forwarded() {
         let source = |text: &'static str, from: &str, indent: &str| {

@@ -21,7 +21,7 @@ impl RangeSet {
         self.ranges.is_empty()
     }
 
-    /// Returns the number of bytes.
+    /// Returns the number of bytes in the set.
     pub fn bytes(&self) -> u64 {
         self.iter().map(|range| range.end - range.start).sum()
     }
@@ -36,7 +36,8 @@ impl RangeSet {
         self.iter().next()
     }
 
-    /// Returns the ranges from a byte on, in order; the first one begins there if the byte is within it.
+    /// Returns the ranges from the byte `at` on, in order. If `at` is within a range, the first returned
+    /// range begins at `at`.
     pub fn ranges_from(&self, at: u64) -> impl Iterator<Item = Range<u64>> + '_ {
         let around = self.ranges.range(..at).next_back().filter(|(_, end)| **end > at);
         let rest = self.ranges.range(at..).map(|(start, end)| *start..*end);
@@ -49,7 +50,7 @@ impl RangeSet {
         range.is_empty() || before.is_some_and(|(_, end)| *end >= range.end)
     }
 
-    /// Returns the parts of a range that the set has.
+    /// Returns the parts of a range that are in the set.
     pub fn overlap(&self, range: &Range<u64>) -> Self {
         let mut found = Self::new();
         for part in self.touching(range) {
@@ -58,8 +59,8 @@ impl RangeSet {
         found
     }
 
-    /// Closes the shortest gaps until at most `most` ranges are left, or 1 if `most` is 0. The set grows by the
-    /// bytes of the gaps.
+    /// Closes the shortest gaps until at most `most` ranges are left (1 if `most` is 0). The bytes of the
+    /// closed gaps become part of the set.
     pub fn close_gaps(&mut self, most: usize) {
         let excess = self.ranges.len().saturating_sub(most.max(1));
         if excess == 0 {
@@ -87,7 +88,7 @@ impl RangeSet {
         rest
     }
 
-    /// Adds a range, of which the set may already have a part.
+    /// Adds a range. Parts of the range may already be in the set.
     pub fn insert(&mut self, range: Range<u64>) {
         if range.is_empty() {
             return;
@@ -100,7 +101,7 @@ impl RangeSet {
         self.ranges.insert(whole.start, whole.end);
     }
 
-    /// Removes a range, of which the set may lack a part.
+    /// Removes a range. Parts of the range may be missing from the set.
     pub fn remove(&mut self, range: &Range<u64>) {
         if range.is_empty() {
             return;

@@ -1,8 +1,8 @@
-//! Work that may block.
+//! Runs blocking work outside the runtime's threads.
 
 use std::io;
 
-/// Runs work that may block on a thread of its own.
+/// Runs work that may block on a thread of tokio's blocking pool.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {

@@ -1,4 +1,4 @@
-//! Boxed futures at the boundary of the crate.
+//! Boxes the futures of public functions.
 //!
 //! The code of an async function is generated in the crate that polls it: each program that awaits one would
 //! compile all async functions below it again. Public functions therefore return a [`BoxFuture`], whose code

@@ -1,11 +1,10 @@
-//! The content of a destination as a digest of each block, so that the next copy sends only the blocks that
-//! differ.
+//! Stores a digest of each block of a destination, so that the next copy sends only the blocks that differ.
 //!
 //! The text has one line for each block: position, length, and the BLAKE3 of its bytes, as `b3sum` prints it;
 //! consecutive blocks of zeros share a line. A line that ends in `?` invalidates earlier lines about its
-//! bytes. Lines of sessions name the sessions that may still write to the destination, until a line says that
-//! they are settled. One line records how a file was left. Lines count when a line `# check` follows them,
-//! with the BLAKE3 of everything above it.
+//! bytes. `# sessions` lines name the sessions that may still write to the destination, until a line says
+//! that these sessions are settled. A `# left` line records the state in which a copy left a file. Lines
+//! count only if a `# check` line follows them, with the BLAKE3 of everything above it.
 
 pub(crate) mod delta;
 pub(crate) mod digesting;
@@ -30,12 +29,13 @@ const SOURCE: &str = "# source: ";
 const DESTINATION: &str = "# destination: ";
 const COLUMNS: &str = "# position, length, digest";
 const CHECK: &str = "# check ";
-/// Line of a copy that has ended: everything above it was saved completely.
+/// Line at the end of a complete copy: all lines above it were saved.
 const END: &str = "# end";
-/// Line with the state in which a copy has left a file, after everything above it was done.
+/// Line with the state in which a copy has left the destination file, after everything above the line was
+/// done.
 const LEFT: &str = "# left: ";
-/// Lines that name the sessions a copy may leave at the destination, and the line that ends all sessions
-/// above it.
+/// Lines that name the sessions a copy may leave at the destination, and the line that says that the sessions
+/// of all lines above it have ended.
 const SESSIONS: &str = "# sessions: ";
 const SETTLED: &str = "# settled";
 const ZEROS: &str = "zeros";
@@ -79,7 +79,7 @@ pub struct Digests {
     zeros: RangeSet,
 }
 
-/// Reasons why a text is not a list of digests, or not the list of this destination.
+/// Reasons why a text is not a valid list of digests, or belongs to another destination.
 #[derive(Clone, Debug, Eq, PartialEq, ThisError)]
 #[non_exhaustive]
 pub enum DigestsError {
@@ -225,8 +225,8 @@ impl Digests {
         lines
     }
 
-    /// Parses a file of digests. Lines at its end without a correct check were cut off during a write, and do
-    /// not count.
+    /// Parses a file of digests. Lines at its end without a correct check were cut off during a write, and are
+    /// ignored.
     pub(crate) fn parse(text: &[u8]) -> Result<Kept, DigestsError> {
         let mut reader = Reader { text, at: 0, number: 0, sum: blake3::Hasher::new(), summed: 0 };
         let (digests, destination) = reader.head()?;
@@ -235,14 +235,14 @@ impl Digests {
         while is_first || reader.at < text.len() {
             let first = reader.number + 1;
             let (lines, is_sound) = reader.batch();
-            // Everything above the end line was saved before it, so that it cannot have been cut off.
+            // Everything above an end line was saved before that line, so a file that ends in one is complete.
             let is_cut_off =
                 reader.at == text.len() && lines.iter().skip(1).all(|(_, line)| *line != END);
             if !is_sound && (is_first || !is_cut_off) {
                 return Err(DigestsError::Damaged(first));
             }
             if is_sound {
-                // A later copy has begun, and has not recorded yet how it leaves the destination.
+                // A later copy has begun, and has not recorded yet in which state it leaves the destination.
                 kept.left = None;
                 for (number, line) in lines {
                     kept.apply(line).ok_or(DigestsError::Damaged(number))?;
@@ -275,13 +275,14 @@ impl Digests {
     }
 }
 
-/// The content of a file of digests.
+/// The parsed data of a file of digests.
 #[derive(Debug)]
 pub(crate) struct Kept {
     pub(crate) digests: Digests,
     /// The destination that the digests describe.
     pub(crate) destination: Identity,
-    /// State in which the last copy has left the destination, if that is a file and the copy has recorded it.
+    /// State in which the last copy has left the destination; `None` if that copy has not recorded it, or the
+    /// destination is not a file.
     pub(crate) left: Option<Identity>,
     /// Sessions through which copies may still have requests in flight.
     pub(crate) sessions: Vec<String>,
@@ -306,11 +307,11 @@ impl Kept {
 /// Reads the lines of a file.
 struct Reader<'a> {
     text: &'a [u8],
-    /// Offset of the next line.
+    /// Offset of the next line in the text.
     at: usize,
     /// Number of lines read so far.
     number: usize,
-    /// BLAKE3 of the first `summed` bytes.
+    /// BLAKE3 of the first `summed` bytes of the text.
     sum: blake3::Hasher,
     summed: usize,
 }
@@ -357,7 +358,8 @@ impl<'a> Reader<'a> {
         rest.and_then(parse).ok_or(DigestsError::Damaged(self.number))
     }
 
-    /// Returns the lines up to a check, each with its number, and whether the check is correct.
+    /// Returns the lines up to and including the next check, each with its number, and whether that check is
+    /// correct.
     fn batch(&mut self) -> (Vec<(usize, &'a str)>, bool) {
         let mut lines = Vec::new();
         loop {

@@ -1,4 +1,4 @@
-//! The ends of a copy: where bytes come from and go to.
+//! Sources and destinations of a copy.
 
 pub(crate) mod destination;
 pub(crate) mod file;

@@ -4,8 +4,8 @@
 //!  to do ──► survey ──► data ──► reads in flight ──► waiting parts ──► writes in flight ──► flush
 //!                 └───► zeros that the destination lacks ────►┘
 //! ```
-//! Requests complete in any order; waiting parts are written from the lowest offset on. A source or a
-//! destination that is a stream has one read or write in flight, in order.
+//! Requests complete in any order; waiting parts are written in ascending order of their offsets. If the
+//! source or the destination is a stream, it has one read or write in flight at a time.
 //!
 //! Design: `docs/design/copies.md`.
 
@@ -63,7 +63,7 @@ use reads::{Read, Reads};
 use saving::Saving;
 use writes::Writes;
 
-/// Interval at which the devices are asked for their queue depths, and progress is reported.
+/// Interval at which the devices are queried for their queue depths, and progress is reported.
 const REFRESH: Duration = Duration::from_millis(100);
 
 /// A running copy.
@@ -145,7 +145,7 @@ impl Engine {
         }
     }
 
-    /// Copies until the source ends, and flushes.
+    /// Copies until the source ends, flushes, and saves the checkpoint and the digests.
     pub(crate) fn run(mut self) -> BoxFuture<'static, Result<Copied, Failure>> {
         boxed(async move {
             let control = self.control.clone();
@@ -180,7 +180,7 @@ impl Engine {
                 }
                 Err(error) => {
                     let progress = Box::new(progress);
-                    // An earlier run may have set the length.
+                    // An earlier run may have set the length of the file.
                     let is_sized = ends.is_sized || progress.resumed > 0;
                     let has_full_length = is_sized && ends.awaits_length();
                     Err(Failure { error, progress, unreadable, is_written, has_full_length })
@@ -189,7 +189,7 @@ impl Engine {
         })
     }
 
-    /// Checks that the data fits, and begins to ask where the destination reads as zeros.
+    /// Checks that the data fits, and starts to query which ranges of the destination read as zeros.
     async fn prepare(&mut self) -> Result<(), CopyError> {
         let len = self.ends.source_len();
         self.account.begin(self.ends.is_stream(), self.ends.source.length());
@@ -213,8 +213,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Sets the length of a file after the first read: a copy that fails before that leaves no trace. Only
-    /// then is it known where the file reads as zeros.
+    /// Sets the length of the destination file after the first read, so that a copy that fails before leaves
+    /// no trace. The ranges of the file that read as zeros are known only after that.
     async fn set_len(&mut self) -> Result<(), CopyError> {
         if self.ends.is_sized || self.parts.is_empty() {
             return Ok(());
@@ -227,25 +227,25 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes the report of the destination on its zeros. The parts that have waited for it are surveyed
-    /// again.
+    /// Takes the destination's report of its zeros. The parts that have waited for it return to the survey.
     fn take_blank(&mut self, found: RangeSet) {
         let zeros = self.parts.answer(found);
         self.reads.survey.put_back(&zeros);
     }
 
-    /// Records how the destination is left.
+    /// Records in which state the destination is left.
     async fn end_kept(&mut self, is_complete: bool) {
         let (destination, digesting) = (&self.ends.destination, self.parts.digesting.as_mut());
         self.saving.close(is_complete, destination, digesting, &self.account.reporter).await;
     }
 
-    /// Returns the known zeros of the destination. Unless the options state them, the destination is asked
-    /// while the copy begins.
+    /// Returns the known zeros of the destination. Unless the options state them, a query to the destination
+    /// starts, and runs concurrently with the copy.
     async fn find_blank(&mut self, len: u64) -> Blank {
-        // A sequential destination receives zeros as data.
+        // A stream has no ranges to query: it receives zeros as data.
         let Some(device) = self.ends.destination.shared() else { return Blank::default() };
-        // Earlier copies may have written data, even where no digest is known.
+        // Earlier copies may have written data even where no digest is known, so the destination counts as zeros
+        // only in the first one.
         let is_first =
             self.parts.digesting.as_ref().is_none_or(|digesting| digesting.file.begin_first());
         if self.options.destination_is_zero && is_first {
@@ -253,12 +253,12 @@ impl Engine {
             return Blank::known((0..len).into());
         }
         let len = len.min(self.ends.destination.capacity().unwrap_or(len));
-        // The source is a stream, and the file has no length yet.
+        // The source is a stream, so its length is unknown, and the file has no length yet.
         if len == u64::MAX {
             self.flush_before_anything().await;
             return Blank::default();
         }
-        // Zeros in a volatile cache may be lost with it.
+        // Zeros in a volatile cache may be lost with it, so they count only after a flush.
         if !self.flush_before_anything().await {
             return Blank::default();
         }
@@ -266,8 +266,8 @@ impl Engine {
         Blank::asked()
     }
 
-    /// Flushes a volatile cache before the first write: a loss that this flush reports concerns no write of
-    /// this copy, and its time is the least that any flush takes. Returns whether the cache is empty.
+    /// Flushes a volatile cache before the first write. A loss that this flush reports concerns no write of
+    /// this copy. Its duration is the shortest that a flush takes. Returns whether the cache is empty.
     async fn flush_before_anything(&mut self) -> bool {
         let Some(device) = self.ends.destination.shared() else { return false };
         if !device.limits().has_volatile_cache {
@@ -289,7 +289,8 @@ impl Engine {
         loop {
             let order = self.control.order();
             let rate = self.control.rate();
-            // The clock is read once: where that is a system call, it costs more than the rest of the loop.
+            // The clock is read once per iteration: where that is a system call, it costs more than the rest of the
+            // loop.
             let now = Instant::now();
             self.rates.set(rate, now);
             match order {
@@ -352,7 +353,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Saves the digests that parts wait for, and those that a flush has covered.
+    /// Starts to save the digests that parts wait for, and those that a flush has covered.
     fn start_keep(&mut self) {
         let lines = self.parts.begin_save(&mut self.account, &self.ends);
         let Some((file, lines)) = lines else { return };
@@ -366,7 +367,7 @@ impl Engine {
         self.parts.end_save(lines, result, &mut self.account, &self.ends)
     }
 
-    /// Saves a checkpoint, if there is anything new.
+    /// Starts to save a checkpoint, if there is anything new.
     fn start_save(&mut self) {
         let Some(save) = self.saving.begin(&self.account, self.ends.source_len()) else { return };
         self.tasks.spawn(async move { Ok(Ended::Saved(save.await)) });
@@ -377,7 +378,7 @@ impl Engine {
         self.saving.is_saving() || self.parts.digesting.as_ref().is_some_and(Digesting::is_saving)
     }
 
-    /// Asks the devices for their queue depths, and reports progress.
+    /// Queries the devices for their queue depths, and reports progress.
     fn refresh(&mut self) {
         self.ends.refresh();
         let io_size = self.parts.cut.io_size;
@@ -407,9 +408,9 @@ impl Engine {
             && self.parts.is_empty()
     }
 
-    /// Ends the copy after an error or an order: waits for the writes in flight, and flushes them, so that
-    /// they need not be written again. After a failed flush there is no other one, since it would prove
-    /// nothing. A copy that turns out to be complete has not failed.
+    /// Ends the copy after an error, a cancel or an abandon: waits for the writes in flight, and flushes them,
+    /// so that the next run need not write them again. After a failed flush there is no other flush, since it
+    /// would not show that the data is durable. If the copy turns out to be complete, it succeeds.
     async fn wind_up(&mut self, error: CopyError) -> Result<(), CopyError> {
         let control = self.control.clone();
         let ending = async {
@@ -423,7 +424,7 @@ impl Engine {
                     Ok(Ended::Flushed(result)) => _ = self.take_flushed(result),
                     Ok(Ended::Saved(result)) => self.saving.end(result, &self.account.reporter),
                     Ok(Ended::Kept(lines, result)) => _ = self.take_kept(&lines, result),
-                    // The data of a read is not needed any more, and one error is enough.
+                    // The data of a read is not needed any more, and the first error is enough.
                     Ok(Ended::Read(_) | Ended::Surveyed(..) | Ended::Asked(_)) | Err(_) => {}
                 }
             }

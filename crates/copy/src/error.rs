@@ -68,7 +68,8 @@ pub enum CopyError {
 }
 
 impl CopyError {
-    /// Returns the error of a device, if one failed: the source, or the destination at a write or a flush.
+    /// Returns the error of the device that failed, source or destination; `None` if the copy failed for
+    /// another reason.
     pub const fn device(&self) -> Option<&DeviceError> {
         match self {
             Self::Source(cause) | Self::Destination(cause) | Self::Flush(cause) => Some(cause),
@@ -84,8 +85,8 @@ impl CopyError {
     }
 }
 
-/// Returns whether a device reports that it may have lost unflushed writes, so that writing them again
-/// repairs that.
+/// Returns whether the device reports that unflushed writes may be lost. Then it is enough to write them
+/// again.
 pub(crate) fn is_loss(error: &DeviceError) -> bool {
     error.kind() == DeviceErrorKind::LostWrites
 }
@@ -96,7 +97,7 @@ pub(crate) fn is_loss(error: &DeviceError) -> bool {
 pub struct Failure {
     /// The reason.
     pub error: CopyError,
-    /// The progress of the copy until then.
+    /// The progress of the copy up to the failure.
     pub progress: Box<Progress>,
     /// Ranges that the medium of the source could not read.
     pub unreadable: RangeSet,

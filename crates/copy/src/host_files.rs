@@ -1,7 +1,8 @@
-//! The file operations for checkpoints and digests, as a trait: the simulation implements it with a host that crashes.
+//! Abstracts the file operations for checkpoints and digests: the simulation implements them with a host that
+//! crashes.
 //!
-//! After a crash of the host, synced data exists, and a name exists if its folder was synced. After the death
-//! of a process, everything exists that it has passed to the system.
+//! After a crash of the host, the data of a file survives if the file was synced, and its name survives if
+//! the folder was synced. After the death of a process, everything survives that it has passed to the system.
 //!
 //! Design: `docs/design/kept-files.md`.
 
@@ -21,27 +22,27 @@ use crate::boxed::IoFuture;
     expect(unreachable_pub, reason = "the feature lets others name them")
 )]
 pub trait HostFiles: fmt::Debug + Send + Sync {
-    /// Reads a file, through a link if the path is one; `None` if there is no file. If the file does not
-    /// begin with `title`, only its beginning is read: it may be a disk.
+    /// Reads a file, following a symbolic link; `None` if there is no file. If the file does not begin with
+    /// `title`, only its beginning is read, because the path may lead to a disk.
     ///
     /// # Errors
-    /// The errors of the system. Anything but a regular file is refused.
+    /// The errors of the system, and an error for anything but a regular file.
     fn read(&self, path: &Path, title: &str) -> io::Result<Option<Vec<u8>>>;
 
-    /// Creates a file that will replace the one at `path`, or the one behind the link there.
+    /// Creates a file that will replace the one at `path`; if `path` is a symbolic link, the file that the
+    /// link leads to.
     ///
     /// # Errors
-    /// The errors of the system. Anything but a regular file is refused.
+    /// The errors of the system, and an error for anything but a regular file.
     fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>>;
 
     /// Runs blocking work outside the runtime's threads. The work completes even if the returned future is dropped.
     ///
-    /// # Errors
-    /// An error if the work panics.
+    /// Returns an error if the work panics.
     fn run(&self, work: Box<dyn FnOnce() + Send>) -> IoFuture<'_, ()>;
 }
 
-/// A new file under a temporary name. Dropping it removes it.
+/// A new file under a temporary name. It is removed when it is dropped.
 #[cfg_attr(
     not(feature = "simulation"),
     expect(unreachable_pub, reason = "the feature lets others name them")
@@ -53,7 +54,7 @@ pub trait NewFile: fmt::Debug + Send {
     /// The errors of the system.
     fn write(&mut self, text: &[u8]) -> io::Result<()>;
 
-    /// Makes the content durable.
+    /// Makes the data of the file durable.
     ///
     /// # Errors
     /// The errors of the system.
@@ -72,7 +73,7 @@ pub trait NewFile: fmt::Debug + Send {
     expect(unreachable_pub, reason = "the feature lets others name them")
 )]
 pub trait KeptFile: fmt::Debug + Send {
-    /// Makes its name durable.
+    /// Makes the name of the file durable.
     ///
     /// # Errors
     /// The errors of the system.
@@ -87,13 +88,13 @@ pub trait KeptFile: fmt::Debug + Send {
     /// Writes all bytes at an offset.
     ///
     /// # Errors
-    /// The errors of the system; a part may be written then.
+    /// The errors of the system. After an error, a part of the bytes may be written.
     fn write_at(&self, text: &[u8], offset: u64) -> io::Result<()>;
 
-    /// Makes the content durable.
+    /// Makes the data of the file durable.
     ///
     /// # Errors
-    /// The errors of the system. It reports each failed write-back once.
+    /// The errors of the system. The system reports a failed write-back only once.
     fn sync(&self) -> io::Result<()>;
 }
 

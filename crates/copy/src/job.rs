@@ -23,9 +23,9 @@ use resumption::Resumption;
 /// A copy from a source to a destination. It begins when it [runs](Self::run).
 ///
 /// Only the parts of the source that hold data are read, as far as the source reports them. Zeros are written
-/// in the cheapest way that the destination supports, or not at all if it reads as zeros. Memory is bounded.
-/// When the copy has succeeded, all of it is flushed. If the destination reports that it may have lost
-/// unflushed writes, these are copied again, and nothing else.
+/// in the cheapest way that the destination supports, or skipped if the destination reads as zeros already.
+/// Memory is bounded. When the copy has succeeded, all of its data is flushed. If the destination reports
+/// that unflushed writes may be lost, only these are copied again.
 #[derive(Debug)]
 pub struct CopyJob {
     source: Source,
@@ -61,8 +61,8 @@ impl CopyJob {
     /// that everything is done: remove it before the next full copy. This call replaces
     /// [`CopyOptions::with_checkpoint`], and may come before or after [`with_options`](Self::with_options).
     ///
-    /// Both ends must be recognizable: a `Disk` of `iscsi-initiator` by the name of its unit, a
-    /// [`FileDevice`](crate::FileDevice) by its number and its times, a device of another kind by the
+    /// The source and the destination must be recognizable: a `Disk` of `iscsi-initiator` by the name of its
+    /// unit, a [`FileDevice`](crate::FileDevice) by its inode number and its times, any other device by the
     /// identity that [`Source::with_identity`] and [`Destination::with_identity`] set. A source that has
     /// changed is refused, and so is a destination that another program has written to.
     ///
@@ -88,8 +88,9 @@ impl CopyJob {
     /// ```
     ///
     /// # Errors
-    /// [`CopyError::Checkpoint`] if the file cannot be read or written, is damaged, or belongs to other ends;
-    /// [`CopyError::Source`] and [`CopyError::Destination`] for an end that is a stream, or that a later run
+    /// [`CopyError::Checkpoint`] if the file cannot be read or written, is damaged, or belongs to another
+    /// copy; [`CopyError::Source`] and [`CopyError::Destination`] for a stream, or a device that a later run
+    /// could not recognize. In all these cases nothing is written.
     /// could not recognize. Nothing is written in these cases.
     #[doc(alias = "checkpoint")]
     #[doc(alias = "restart")]
@@ -99,7 +100,7 @@ impl CopyJob {
         Ok(self)
     }
 
-    /// Returns the bytes that earlier runs have copied, by the checkpoint that the copy is [resumed
+    /// Returns the bytes that earlier runs have copied, as recorded in the checkpoint that this copy [resumes
     /// from](Self::resume_from). Pass them to [`Verify::with_earlier`](crate::Verify::with_earlier).
     pub fn resumed(&self) -> RangeSet {
         self.resumption.as_ref().map(|resumption| resumption.done().clone()).unwrap_or_default()
@@ -115,12 +116,12 @@ impl CopyJob {
         self.reporter.events()
     }
 
-    /// Copies everything, and flushes it. Dropping the future stops the copy; data in flight may or may not
-    /// be written.
+    /// Copies everything, and flushes it. If the returned future is dropped, the copy stops; data in flight
+    /// may or may not be written.
     ///
     /// # Errors
-    /// The first error, with the progress of the copy. Everything written by then is flushed, unless the
-    /// destination failed.
+    /// The first error, with the progress of the copy. Everything written before the error is flushed, unless
+    /// the destination failed.
     pub async fn run(self) -> Result<Copied, Failure> {
         let Self { source, destination, options, resumption, control, reporter } = self;
         let options = match resumption {

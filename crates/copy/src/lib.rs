@@ -160,7 +160,7 @@ pub mod simulation {
     pub use crate::host_files::{HostFiles, KeptFile, NewFile};
 }
 
-/// Compiles the examples of the README.
+/// Compiles the code examples of the README as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

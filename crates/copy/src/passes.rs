@@ -5,8 +5,8 @@
 //!                       ▲               │
 //!                       └───────────────┘
 //! ```
-//! Invariant: the checkpoint is cleared before the passes ask for the changes, because [`Changes`] forgets
-//! what it has reported. After the answer the checkpoint records everything but the reported changes as done.
+//! Invariant: the checkpoint is cleared before the passes query the changes, because [`Changes`] forgets what
+//! it has reported. After the report, the checkpoint records everything but the reported changes as done.
 
 pub(crate) mod changes;
 mod checkpoints;
@@ -34,14 +34,15 @@ use changes::Changes;
 use checkpoints::PassCheckpoints;
 use forecast::{Forecast, Pass, Verdict};
 
-/// Copies a source that is written to meanwhile: first all of it, and then, pass by pass, its
-/// [changes](Changes), until one more pass is short enough to be made while writes are stopped.
+/// Copies a source while other programs write to it: first all of it, and then, pass by pass, its
+/// [changes](Changes), until the next pass is short enough to be made while writes are stopped.
 ///
-/// Each pass is a [copy](CopyJob) of its own, which reads the source again and is flushed at its end. It may
-/// be paused and cancelled, and repeated if it fails. Checkpoints and digests stay valid from pass to pass,
-/// even if the process is killed between two of them. But requests of a killed process may be executed after
-/// those of the next one, with older data. With the same ISID (`iscsi_initiator::Advanced::with_isid`), the
-/// target ends the old sessions first, if the next process opens as many sessions.
+/// Each pass is a separate [copy](CopyJob), which reads the changed ranges again and flushes at its end. It
+/// can be paused and cancelled, and repeated if it fails. Checkpoints and digests stay valid from pass to
+/// pass, even if the process is killed between two passes. But the target may execute requests of a killed
+/// process after those of the next process, so that older data remains. If the next process has the same ISID
+/// (`iscsi_initiator::Advanced::with_isid`) and opens as many sessions, the target ends the old sessions
+/// first.
 ///
 /// ```no_run
 /// # use std::time::Duration;
@@ -77,7 +78,7 @@ pub struct Passes {
 struct Total {
     /// The ranges that any pass has copied, or is to copy.
     covered: RangeSet,
-    /// The part of `covered` that the next or the running pass is to copy.
+    /// The part of `covered` that the next or the running pass copies.
     left: RangeSet,
     unreadable: RangeSet,
     checksums: Option<Checksums>,
@@ -85,7 +86,7 @@ struct Total {
     progress: Progress,
 }
 
-/// A pass that has ended, and its consequence.
+/// A pass that has ended, and what follows from it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct EndedPass {
@@ -93,21 +94,22 @@ pub struct EndedPass {
     pub progress: Progress,
     /// Time from its beginning to the end of its last flush.
     pub time: Duration,
-    /// Bytes written to the source meanwhile; `None` until that is known, and after the last pass.
+    /// Bytes written to the source during the pass; `None` until the changes are known, and after the last
+    /// pass.
     pub dirtied: Option<u64>,
-    /// The verdict on the next step.
+    /// The decision about the next step; `None` until the changes are known.
     pub verdict: Option<Verdict>,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// A pass is to be made, or in progress since that time.
+    /// A pass is to be made, or is running since that time.
     Copying { is_last: bool, since: Option<Instant> },
-    /// The changes are to be asked for.
+    /// The changes are to be queried next.
     Asking,
     /// The last pass has ended.
     Ended,
-    /// The changes were asked for, and the answer is lost.
+    /// The changes were queried, and the report is lost.
     Unknown,
 }
 
@@ -142,8 +144,8 @@ pub enum PassesError {
 }
 
 impl Passes {
-    /// Creates the passes from a source to the same offsets of a destination. The first one copies the ranges
-    /// of the options; the rest of the source counts as done.
+    /// Creates the passes from a source to the same offsets of a destination. The first pass copies the ranges
+    /// that the options set; the rest of the source counts as done.
     ///
     /// # Errors
     /// [`PassesError::Stream`].
@@ -171,23 +173,23 @@ impl Passes {
         })
     }
 
-    /// Sets what happens if more passes do not help. With `true`, writes are not stopped then: one more pass
-    /// copies the reported changes, and it is the last. Otherwise writes are stopped, and the last pass is
-    /// made however long it takes.
+    /// Sets what happens if more passes do not make the last one shorter. With `true`, writes are not stopped:
+    /// one more pass copies the reported changes, and it is the last. With `false`, writes are stopped, and
+    /// the last pass is made however long it takes.
     #[must_use]
     pub const fn with_stop_at_divergence(mut self, stops: bool) -> Self {
         self.stops_at_divergence = stops;
         self
     }
 
-    /// Returns the next pass, to be run and [added](Self::add_copied); `None` after the last. Before all but the
-    /// first pass it asks for the changes. A pass that was not taken is returned again, unless it keeps
-    /// digests. If that pass was abandoned or dropped, its writes in flight must not be executed after those
-    /// of the repeated pass: a `Disk` of `iscsi-initiator` ensures that, a file does not.
+    /// Returns the next pass, to be run and [added](Self::add_copied); `None` after the last. Before each pass
+    /// but the first, it queries the changes. A pass whose result was not added is returned again, unless it
+    /// keeps digests. If that pass was abandoned or dropped, its writes in flight must not be executed after
+    /// those of the repeated pass: a `Disk` of `iscsi-initiator` ensures that, a file does not.
     ///
     /// # Errors
-    /// The reason why there is no further pass. After any error but [`PassesError::Freeze`], the checkpoint
-    /// of an earlier run is not valid any more.
+    /// The reason why there is no further pass. After any error but [`PassesError::Freeze`], the checkpoint of
+    /// an earlier run is not valid any more.
     pub async fn next(&mut self) -> Result<Option<CopyJob>, PassesError> {
         if let State::Asking = self.state {
             // If this future is dropped, the changes are unknown.
@@ -208,7 +210,7 @@ impl Passes {
         }
     }
 
-    /// Takes the result of the [next](Self::next) pass.
+    /// Adds the result of the [next](Self::next) pass, which has ended.
     pub fn add_copied(&mut self, copied: Copied) {
         let State::Copying { is_last, since: Some(since) } = self.state else { return };
         let (progress, time) = (copied.progress, since.elapsed());
@@ -234,18 +236,18 @@ impl Passes {
     }
 
     /// Returns the ranges that the medium of the source could not read in the passes that have ended, without
-    /// those that are [left](Self::left).
+    /// the ranges that are [left](Self::left).
     pub fn unreadable(&self) -> RangeSet {
         self.total.unreadable()
     }
 
-    /// Returns the progress of all passes, if the running one has come as far as `of_pass`. Changes that are
-    /// to be copied again do not count as done.
+    /// Returns the progress of all passes together; `of_pass` is the progress of the running pass. Changes
+    /// that are to be copied again do not count as done.
     pub fn progress(&self, of_pass: &Progress) -> Progress {
         self.total.progress(of_pass)
     }
 
-    /// Returns the result of all passes: the source as the last one has read it.
+    /// Returns the result of all passes together.
     pub fn into_copied(self) -> Copied {
         let progress = self.progress(&Progress::default());
         let Self { total: Total { unreadable, checksums, .. }, options, .. } = self;
@@ -254,7 +256,7 @@ impl Passes {
 
     /// Returns the ranges that were copied and have no checksum, because an earlier run has copied them, or
     /// because a later pass has copied a part of a range with a checksum. They can be
-    /// [verified](crate::Verify::with_earlier) while the source is not written to.
+    /// [verified](crate::Verify::with_earlier) as long as the source does not change.
     pub fn without_checksum(&self) -> RangeSet {
         let known = self.total.checksums.as_ref().map(Checksums::ranges).unwrap_or_default();
         self.total.covered.without(&known).without(&self.total.unreadable)
@@ -263,7 +265,7 @@ impl Passes {
     /// Returns the pass over the ranges that are left.
     fn pass(&mut self) -> CopyJob {
         let mut options = self.options.clone();
-        // After this pass the destination is not zero any more.
+        // This pass writes data, so for later passes the destination does not read as zeros.
         self.options.destination_is_zero = false;
         if !self.ended.is_empty() {
             (options.ranges, options.done) = (Some(self.total.left.clone()), RangeSet::new());
@@ -276,13 +278,13 @@ impl Passes {
         CopyJob::new(self.source.clone(), self.destination.clone()).with_options(options)
     }
 
-    /// Finds out which ranges are left, and returns whether the next pass is the last.
+    /// Queries the changes if needed, and returns whether the next pass is the last.
     fn decide(&mut self) -> BoxFuture<'_, Result<bool, PassesError>> {
         boxed(async move {
             self.ask().await?;
             let dirtied = self.total.left.bytes();
             let Some(ended) = self.ended.last_mut() else { return Err(PassesError::Unknown) };
-            // Skipped ranges were no work, so that they say nothing about the rate.
+            // Skipped ranges took no time, so they do not count in the rate.
             let copied = ended.progress.written + ended.progress.zeros_written;
             let verdict = self.forecast.add_pass(Pass { copied, time: ended.time, dirtied });
             (ended.dirtied, ended.verdict) = (Some(dirtied), Some(verdict));
@@ -305,7 +307,7 @@ impl Passes {
         Ok(true)
     }
 
-    /// Asks for the changes, and marks them as to be copied.
+    /// Queries the changes, and marks them as to be copied.
     async fn ask(&mut self) -> Result<(), PassesError> {
         self.keep(RangeSet::new()).await.map_err(PassesError::Checkpoint)?;
         let changed = self.changes.changed().await.map_err(PassesError::Changes)?;
@@ -313,7 +315,7 @@ impl Passes {
         let changed = widened(&changed, self.options.digests.as_ref(), len);
         self.total.change(&changed);
         let flushed = self.all().without(&self.total.left).without(&self.total.unreadable);
-        // If this fails, the checkpoint records less than it could, and the next flush tries again.
+        // A failure is ignored: the checkpoint then records less than it could, and the next flush saves it again.
         _ = self.keep(flushed).await;
         Ok(())
     }
@@ -341,7 +343,7 @@ impl Total {
         }
     }
 
-    /// Adds a pass that has copied all that was left.
+    /// Adds the result of a pass that has copied all ranges that were left.
     fn add(&mut self, of_pass: &Progress, unreadable: &RangeSet, checksums: Option<Checksums>) {
         self.progress = added(&self.progress, of_pass);
         let left = mem::take(&mut self.left);
@@ -359,17 +361,17 @@ impl Total {
         self.covered.extend(changed.iter());
     }
 
-    /// Returns the ranges that the source cannot read, without those that are left.
+    /// Returns the ranges that the source could not read, without the ranges that are left.
     fn unreadable(&self) -> RangeSet {
         self.unreadable.without(&self.left)
     }
 
-    /// Returns the ranges that the destination has, without those that are left.
+    /// Returns the copied ranges, without the ranges that are left.
     fn present_ranges(&self) -> RangeSet {
         self.covered.without(&self.left).without(&self.unreadable)
     }
 
-    /// Returns the progress of all passes, if the running one has come as far as `of_pass`.
+    /// Returns the progress of all passes together; `of_pass` is the progress of the running pass.
     fn progress(&self, of_pass: &Progress) -> Progress {
         let rest = self.present_ranges().bytes();
         let mut progress = added(&self.progress, of_pass);
@@ -380,13 +382,13 @@ impl Total {
     }
 }
 
-/// Returns the parts of `ranges` that the source has; with digests, whole blocks.
+/// Returns the parts of `ranges` that lie within the source; with digests, extended to whole blocks.
 fn widened(ranges: &RangeSet, digests: Option<&DigestFile>, len: u64) -> RangeSet {
     let wide = digests.map(|file| file.known().all_widened(ranges));
     wide.as_ref().unwrap_or(ranges).overlap(&(0..len))
 }
 
-/// Returns the sum of the work of two copies, without their positions.
+/// Returns the sums of the numbers of two copies; positions are not added.
 fn added(one: &Progress, other: &Progress) -> Progress {
     Progress {
         resumed: one.resumed + other.resumed,

@@ -1,4 +1,4 @@
-//! The progress and the events of a copy.
+//! Counts the progress of a copy, and reports its events.
 
 pub(crate) mod checkpoint;
 pub(crate) mod checkpoint_file;
@@ -14,7 +14,7 @@ use tokio::sync::broadcast::error::RecvError;
 pub struct Progress {
     /// The bytes to copy, if that is known.
     pub total: Option<u64>,
-    /// Bytes that the destination has as they should be, flushed or not.
+    /// Bytes that the destination has correctly, flushed or not.
     pub done: u64,
     /// Bytes that are done and flushed. This number never falls.
     pub flushed: u64,
@@ -28,10 +28,10 @@ pub struct Progress {
     pub zeroed: u64,
     /// The part of `zeroed` that was sent as data, because the destination does not write zeros without data.
     pub zeros_written: u64,
-    /// Bytes that were not sent because the destination had them already: zeros, and blocks by their
-    /// [digests](crate::Digests).
+    /// Bytes that were not sent because the destination had them already: zeros, and blocks with the same
+    /// [digest](crate::Digests).
     pub skipped: u64,
-    /// Bytes that were done, may be lost, and are copied again.
+    /// Bytes that were done, may be lost, and are to be copied again.
     pub lost: u64,
     /// Bytes that the medium of the source could not read, and that are omitted.
     pub unreadable: u64,
@@ -41,7 +41,7 @@ pub struct Progress {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// The copy has made progress: reported every tenth of a second in which it has.
+    /// The progress has changed. This is reported at most every tenth of a second.
     Progress(Progress),
     /// A flush has covered more bytes.
     Flushed(Progress),
@@ -50,27 +50,27 @@ pub enum Event {
         /// Number of these bytes.
         bytes: u64,
     },
-    /// The medium of the source cannot read these bytes; they are omitted.
+    /// The medium of the source could not read these bytes; they are omitted.
     Unreadable {
         /// Offset of the first byte.
         offset: u64,
         /// Number of bytes.
         len: u64,
     },
-    /// A checkpoint, or digests, could not be written; the next flush tries again. The text is the reason.
+    /// A checkpoint, or digests, could not be saved; the next flush tries again. The text is the reason.
     NotSaved(String),
-    /// An earlier run that was killed may still have requests in flight at the destination, which may change
-    /// the data of this run. The text is the reason why that could not be ruled out.
+    /// An earlier run that was killed may still have requests in flight at the destination, which could
+    /// overwrite the data of this run. The text is the reason why these requests could not be ended.
     NotEnded(String),
-    /// This many events were dropped, because they were not received in time.
+    /// Number of events that were dropped because the receiver was too slow.
     Missed(u64),
 }
 
 /// Number of events that wait for a receiver.
 const BACKLOG: usize = 256;
 
-/// The events of a copy, in order. A receiver that falls behind by 256 events loses the oldest, and receives
-/// [`Event::Missed`].
+/// The events of a copy, in the order in which they happened. A receiver that is more than 256 events late
+/// loses the oldest events, and receives [`Event::Missed`].
 #[derive(Debug)]
 pub struct Events(broadcast::Receiver<Event>);
 
@@ -85,11 +85,11 @@ impl Events {
     }
 }
 
-/// Counts the progress, and sends the events.
+/// Counts the progress, and sends the events to all receivers.
 #[derive(Debug)]
 pub(crate) struct Reporter {
     pub(crate) progress: Progress,
-    /// A copy of the progress for readers outside the engine.
+    /// A copy of the progress, for [`Control::progress`](crate::Control::progress).
     shown: Arc<Mutex<Progress>>,
     events: broadcast::Sender<Event>,
     reported: Progress,
@@ -110,7 +110,7 @@ impl Reporter {
         Arc::clone(&self.shown)
     }
 
-    /// Publishes the progress.
+    /// Updates the copy of the progress that other tasks can read.
     pub(crate) fn show(&self) {
         *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = self.progress;
     }
@@ -124,7 +124,7 @@ impl Reporter {
     }
 
     pub(crate) fn report(&self, event: Event) {
-        // Having no receiver is no error.
+        // Without a receiver the event is dropped.
         _ = self.events.send(event);
     }
 }

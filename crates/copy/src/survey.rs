@@ -1,12 +1,12 @@
-//! Finds out which bytes hold data: known and asked ranges.
+//! Finds out which bytes of a device hold data, by extent queries.
 //!
 //! ```text
 //!  unknown ──► asked ──► known: data, zeros
 //!     │          │         │
 //!     └──────────┴─────────┴──► begun, in order: read, made zero, or skipped
 //! ```
-//! Unknown ranges are in the caller's set. Ranges that are asked, or known and not begun, are removed from
-//! it.
+//! The caller's set has the unknown ranges. Ranges that are asked (a query is in flight), or known and not
+//! begun, are removed from it.
 
 pub(crate) mod blocks;
 pub(crate) mod questions;
@@ -22,65 +22,65 @@ use blocks::whole_blocks;
 use questions::{Answer, Pace, Questions};
 use segment::{Segment, segments};
 
-/// Number of known or asked ranges at which no more is asked, unless the next range is unknown. Also the
-/// largest number of ranges in one question.
+/// Number of known or asked ranges above which no further query is sent, unless the next range is unknown.
+/// Also the largest number of ranges in one query.
 const ENOUGH: usize = 1024;
 
-/// The alignment of questions.
+/// The lengths to which queries are rounded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grid {
     /// Size of the blocks that are read as a whole; 1 without blocks.
     pub(crate) block: u64,
-    /// A separate range of at most this length is not asked about: reading it takes no longer.
+    /// A separate range of at most this length is not queried, because reading it takes no longer.
     pub(crate) short: u64,
 }
 
-/// A question to the device about a range.
+/// An extent query to the device.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     number: u64,
     block: u64,
     begun: Instant,
-    /// From the first wanted byte to the last; unwanted bytes may lie between them.
+    /// From the first to the last wanted byte; the range may contain bytes that are not wanted.
     pub(crate) range: Range<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
-    /// Part of the question with this number.
+    /// Part of the query with this number, which is in flight.
     Asked(u64),
     Data,
     Zeros,
 }
 
-/// The next range, and what is known of it.
+/// The next range, and what is known about it.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) enum Front {
     Data(Range<u64>),
     Zeros(Range<u64>),
-    /// Asked, or still to be asked.
+    /// A query is in flight, or still to be sent.
     Unknown(Range<u64>),
 }
 
 impl Front {
-    /// Returns the first byte.
+    /// Returns the offset of the first byte.
     pub(crate) const fn start(&self) -> u64 {
         let (Self::Data(range) | Self::Zeros(range) | Self::Unknown(range)) = self;
         range.start
     }
 }
 
-/// The known ranges of a device, and the questions to it.
+/// The known ranges of a device, and the queries to it.
 #[derive(Debug)]
 pub(crate) struct Survey {
-    /// The ranges: by the first byte, the byte after the last one, and the state.
+    /// Asked or known ranges: first byte, byte after the last one, and state.
     pieces: BTreeMap<u64, (u64, State)>,
     questions: Questions,
-    /// The number of the next question.
+    /// Number of the next query.
     next: u64,
-    /// Number of reads in flight of unknown ranges.
+    /// Number of reads in flight whose ranges are unknown.
     blind: usize,
-    /// Position of a stream; `None` at its end, and for a device.
+    /// Current position of a stream; `None` at its end, and for a device.
     stream: Option<u64>,
 }
 
@@ -91,17 +91,17 @@ impl Survey {
         Self { pieces: BTreeMap::new(), questions, next: 0, blind: 0, stream }
     }
 
-    /// Creates the survey of a device that is not asked where it holds data: all of it is read.
+    /// Creates the survey of a device that is not queried: all of it counts as data, and is read.
     pub(crate) fn unasked() -> Self {
         Self { questions: Questions::none(), ..Self::new(false) }
     }
 
-    /// Returns whether nothing remains. An answer that is not needed any more is not waited for.
+    /// Returns whether no range remains. It does not wait for query results that are not needed any more.
     pub(crate) fn is_over(&self) -> bool {
         self.pieces.is_empty() && self.stream.is_none()
     }
 
-    /// Returns the position of the next read of a stream.
+    /// Returns the position of a stream.
     pub(crate) const fn stream(&self) -> Option<u64> {
         self.stream
     }
@@ -113,12 +113,12 @@ impl Survey {
         }
     }
 
-    /// Notes that the stream has ended.
+    /// Records that the stream has ended.
     pub(crate) const fn end_stream(&mut self) {
         self.stream = None;
     }
 
-    /// Returns the next question, if one should be asked.
+    /// Returns the next query, if one should be sent.
     pub(crate) fn ask(
         &mut self,
         unknown: &mut RangeSet,
@@ -150,8 +150,8 @@ impl Survey {
         Some(Question { number: self.next - 1, block: grid.block, begun: now, range })
     }
 
-    /// Marks ranges that are too short for a question as data. The rest of a longer range, cut off by a
-    /// question, does not count as short.
+    /// Marks ranges that are too short for a query as data. The rest of a longer range, of which a query has
+    /// covered the beginning, does not count as short.
     fn put_short(&mut self, unknown: &mut RangeSet, grid: Grid) {
         while let Some(range) = unknown.first()
             && range.end - range.start <= grid.short
@@ -169,8 +169,8 @@ impl Survey {
         self.pieces.range(..at).next_back().is_some_and(|(_, (end, _))| *end == at)
     }
 
-    /// Takes the answer to a question. Ranges that it does not cover are unknown again; ranges that were
-    /// begun meanwhile stay so.
+    /// Takes the result of a query. Ranges that the result does not cover become unknown again; ranges whose
+    /// read has begun meanwhile are not changed.
     pub(crate) fn take(
         &mut self,
         question: &Question,
@@ -181,7 +181,7 @@ impl Survey {
         let Question { block, ref range, .. } = *question;
         let (extents, error) = match told {
             Ok(extents) => (extents, None),
-            // The reason shows when the range is read.
+            // The error is ignored here: the read of the range will report its cause.
             Err(error) => (Vec::new(), Some(error)),
         };
         let mut found = segments(&extents, range.clone());
@@ -201,7 +201,8 @@ impl Survey {
         }
     }
 
-    /// Replaces the asked ranges with the answer, and returns the number of bytes in it that are zeros.
+    /// Replaces the asked ranges with the reported extents, and returns the number of their bytes that are
+    /// zeros.
     fn put(
         &mut self,
         question: &Question,
@@ -235,12 +236,12 @@ impl Survey {
         spared
     }
 
-    /// Puts zeros back that were cut off and have to wait.
+    /// Returns zeros to the survey that were cut off and must wait.
     pub(crate) fn put_back(&mut self, zeros: &RangeSet) {
         self.pieces.extend(zeros.iter().map(|range| (range.start, (range.end, State::Zeros))));
     }
 
-    /// Returns the next range, in the order of the device.
+    /// Returns the range with the lowest offset that is not begun.
     pub(crate) fn front(&self, unknown: &RangeSet) -> Option<Front> {
         let piece = self.pieces.first_key_value();
         let asked_next =
@@ -258,7 +259,7 @@ impl Survey {
     }
 
     /// Returns the range to read next, at most `len` bytes, up to a multiple of `grid`; and whether it is
-    /// unknown.
+    /// unknown if the range holds data.
     pub(crate) fn data(
         &self,
         unknown: &RangeSet,
@@ -274,7 +275,7 @@ impl Survey {
         Some((range.start..range.end.min(aligned), is_blind))
     }
 
-    /// Begins the next range.
+    /// Begins a range, so that it is removed from the survey and from the unknown ranges.
     pub(crate) fn begin(&mut self, range: &Range<u64>, unknown: &mut RangeSet) {
         match self.pieces.remove(&range.start) {
             Some((end, state)) if end > range.end => {
@@ -285,7 +286,7 @@ impl Survey {
         }
     }
 
-    /// Begins a read of a range; `is_blind` if it is unknown.
+    /// Begins a read of a range. `is_blind`: it is unknown if the range holds data.
     pub(crate) fn begin_read(
         &mut self,
         range: &Range<u64>,
@@ -296,13 +297,13 @@ impl Survey {
         self.begin(range, unknown);
     }
 
-    /// Takes in the end of a read of `bytes` bytes.
+    /// Counts `bytes` bytes of a read that has ended.
     pub(crate) fn end_read(&mut self, bytes: u64, is_blind: bool) {
         self.blind -= usize::from(is_blind);
         self.questions.read(bytes, is_blind);
     }
 
-    /// Cuts off zeros that come next, at most `len` bytes.
+    /// Cuts off the next range if it is zeros, at most `len` bytes of it.
     pub(crate) fn cut_zeros(&mut self, unknown: &mut RangeSet, len: u64) -> Option<Range<u64>> {
         let Some(Front::Zeros(range)) = self.front(unknown) else { return None };
         let range = range.start..range.end.min(range.start.saturating_add(len));
@@ -310,7 +311,7 @@ impl Survey {
         Some(range)
     }
 
-    /// Takes all zeros that are known and not begun, and begins them.
+    /// Removes and returns all zeros that are known and not begun.
     pub(crate) fn take_zeros(&mut self) -> Vec<Range<u64>> {
         let zeros = self.pieces.iter().filter(|(_, (_, state))| *state == State::Zeros);
         let zeros: Vec<_> = zeros.map(|(start, (end, _))| *start..*end).collect();
@@ -318,13 +319,13 @@ impl Survey {
         zeros
     }
 
-    /// Returns whether nothing can be read before an answer arrives.
+    /// Returns whether nothing can be read before the result of a query arrives.
     pub(crate) fn is_awaited(&self, unknown: &RangeSet) -> bool {
         let is_unknown = matches!(self.front(unknown), Some(Front::Unknown(_)));
         is_unknown && self.questions.are_under_way() && !self.questions.allow_blind(0)
     }
 
-    /// Notes the pace of reading from `now` on.
+    /// Records what reading does from `now` on.
     pub(crate) fn set_pace(&mut self, now: Instant, pace: Pace) {
         self.questions.set_pace(now, pace);
     }
@@ -352,7 +353,7 @@ mod tests {
         (Survey::new(false), unknown.into(), Instant::now())
     }
 
-    /// Begins and returns the next ranges in their order, as long as they are known.
+    /// Begins and returns the next ranges in ascending order, as long as their state is known.
     fn fronts(survey: &mut Survey, unknown: &mut RangeSet) -> Vec<(Range<u64>, bool)> {
         let mut fronts = Vec::new();
         while let Some(front) = survey.front(unknown) {
@@ -403,7 +404,8 @@ mod tests {
         assert_eq!(fronts(&mut survey, &mut unknown), known);
     }
 
-    /// A short separate range is read; the rest of a range that a question has cut is asked for.
+    /// A short separate range counts as data without a query; the rest of a range that a query has cut is
+    /// queried.
     #[test]
     fn a_short_range_is_data_unless_it_is_the_rest_of_a_longer_one() {
         let (mut survey, mut unknown, now) = survey(RangeSet::from_iter([0..8, 20..28, 40..60]));
@@ -435,7 +437,7 @@ mod tests {
         assert_eq!(fronts(&mut survey, &mut nothing), known);
     }
 
-    /// Where the device fails, the range counts as data.
+    /// If the query fails, the range counts as data.
     #[test]
     fn no_answer_is_no_hole() {
         let (mut survey, mut unknown, now) = survey(0..100);

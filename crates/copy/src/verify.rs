@@ -30,7 +30,7 @@ use crate::zeros::is_zero;
 use checksums::{Checksums, sum};
 use read_back::{Expected, Piece, ReadBack, Side, Step};
 
-/// Interval at which waiting for an answer is reconsidered.
+/// Interval at which the pace of reading is updated while results of queries are awaited.
 const REFRESH: Duration = Duration::from_millis(100);
 
 /// Reads a destination back, and compares it with the data that the copy has read from the source.
@@ -39,11 +39,11 @@ pub struct Verify {
     source: Source,
     destination: Arc<dyn Device>,
     checksums: Checksums,
-    /// Ranges that another run has copied.
+    /// Ranges that another run has copied: they have no checksum, and are compared with the source.
     earlier: RangeSet,
     /// Digests that copies have stored, for a verification without the source.
     digests: Option<Digests>,
-    /// Whether neither end is asked where it holds data.
+    /// Whether neither source nor destination is queried where it holds data.
     reads_holes: bool,
     control: Control,
     reporter: Reporter,
@@ -75,12 +75,13 @@ pub enum VerifyError {
     Cancelled,
 }
 
-/// The first place at which two ends differ.
+/// The first place at which source and destination differ.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Difference {
     /// They differ at this byte.
     At(u64),
-    /// They differ somewhere in these bytes: the source has changed since the copy.
+    /// They differ somewhere in these bytes. The exact byte is unknown, because the source has changed since
+    /// the copy.
     Within {
         /// Offset of the first of these bytes.
         offset: u64,
@@ -89,12 +90,13 @@ pub enum Difference {
     },
 }
 
-/// A piece that was read back: its range, and its bytes if they differ from the expected ones.
+/// The result of comparing a piece: its range, and its bytes if they differ from the expected ones.
 type Compared = Result<(Range<u64>, Option<Bytes>), VerifyError>;
-/// The reads in flight, each with the side whose answer it has not waited for, if there is one.
+/// The reads in flight. Each has the side that had not reported yet whether the range holds data; `None` if
+/// that was known.
 type Comparisons = JoinSet<(Compared, Option<Side>)>;
 
-/// Reads a piece back, and compares it.
+/// Reads a piece from the destination, and compares it with the expected data.
 async fn compare_piece(
     device: Arc<dyn Device>,
     source: Source,
@@ -119,7 +121,7 @@ async fn compare_piece(
 }
 
 impl Verify {
-    /// Creates a verification of the destination of a copy, with the checksums that the copy has returned.
+    /// Creates a verification of the destination of a copy, with the checksums of [`Copied`](crate::Copied).
     ///
     /// # Errors
     /// [`VerifyError::Stream`].
@@ -144,8 +146,8 @@ impl Verify {
         })
     }
 
-    /// Creates a verification by the digests that copies have [stored](crate::CopyOptions::with_digests), at
-    /// any time and from any host: it needs no source. Only blocks with a known digest are read.
+    /// Creates a verification by the digests that copies have [stored](crate::CopyOptions::with_digests). It
+    /// needs no source, so it can run at any time and on any host. Only blocks with a known digest are read.
     ///
     /// # Errors
     /// [`VerifyError::Stream`].
@@ -155,24 +157,24 @@ impl Verify {
         Ok(Self { digests: Some(digests), ..verify })
     }
 
-    /// Sets the ranges that [another run](crate::CopyOptions::with_done) has copied, to be compared as well.
-    /// For these the source is read again.
+    /// Sets the ranges that [another run](crate::CopyOptions::with_done) has copied. They are compared with
+    /// the source, which is read again.
     #[must_use]
     pub fn with_earlier(mut self, done: RangeSet) -> Self {
         self.earlier = done;
         self
     }
 
-    /// Sets whether the destination is also read where it reports that it holds no data. Otherwise these
-    /// ranges count as zeros by its report. Some file systems have reported data as holes.
+    /// Sets whether the destination is also read where it reports that it holds no data. By default, its
+    /// report is trusted, and these ranges count as zeros. Some file systems have reported data as holes.
     #[must_use]
     pub const fn with_holes_read(mut self, reads: bool) -> Self {
         self.reads_holes = reads;
         self
     }
 
-    /// Sets the largest number of concurrent reads, at least 1; without it the depth is the one that the
-    /// destination reports.
+    /// Sets the largest number of concurrent reads, at least 1. The default is the depth that the destination
+    /// reports.
     #[must_use]
     pub fn with_queue_depth(mut self, depth: usize) -> Self {
         self.queue_depth = Some(depth.max(1));
@@ -185,7 +187,8 @@ impl Verify {
         self.checksums.bytes() + self.earlier.bytes() + known
     }
 
-    /// Returns a handle that controls the verification, even while it runs. Equal bytes count as done.
+    /// Returns a handle that controls the verification, even while it runs. In its progress, bytes that are
+    /// equal count as done.
     pub fn control(&self) -> Control {
         self.control.clone()
     }
@@ -195,8 +198,8 @@ impl Verify {
         self.reporter.events()
     }
 
-    /// Reads everything back. Zeros are not read where the destination reports that it holds no data, unless
-    /// [holes are read](Self::with_holes_read).
+    /// Reads the destination back, and compares it. Zeros are not read where the destination reports that it
+    /// holds no data, unless [holes are read](Self::with_holes_read).
     ///
     /// # Errors
     /// The first difference, or the first error before it.
@@ -209,7 +212,7 @@ impl Verify {
             self.reporter.progress.total = Some(self.bytes());
             let mut pieces = self.pieces();
             let mut reads = Comparisons::new();
-            // In the order of the device: pieces that were begun, and those of them that were read.
+            // Pieces in ascending order: those whose reads have begun, and results that wait for an earlier piece.
             let mut begun = VecDeque::new();
             let mut read = BTreeMap::new();
             let mut limit = RateLimit::new(Instant::now());
@@ -247,7 +250,7 @@ impl Verify {
         })
     }
 
-    /// Begins as many reads as may be in flight, and returns the pace.
+    /// Begins as many reads as may be in flight, and returns the pace of reading.
     fn begin(
         &mut self,
         pieces: &mut ReadBack,
@@ -273,7 +276,7 @@ impl Verify {
         Pace::Going
     }
 
-    /// Takes the completed reads in the order of the device.
+    /// Takes the completed reads in ascending order of their offsets.
     async fn take(
         &mut self,
         begun: &mut VecDeque<Piece>,
@@ -312,7 +315,7 @@ impl Verify {
         ReadBack::new(source, destination, known, [zeros, earlier], self.reads_holes)
     }
 
-    /// Finds the byte that differs, if the source still has its data.
+    /// Finds the first byte that differs, if the source still has the data that was copied.
     async fn locate(&self, range: Range<u64>, expected: Expected, found: &[u8]) -> Difference {
         let somewhere = Difference::Within { offset: range.start, len: range.end - range.start };
         let position = |wanted: &[u8]| {
@@ -336,7 +339,8 @@ impl Verify {
 }
 
 impl Difference {
-    /// Returns the same difference `by` bytes later, for a copy to a later offset of the destination.
+    /// Returns the difference at an offset that is `by` bytes larger, for a copy to another offset of the
+    /// destination.
     #[must_use]
     pub const fn moved(self, by: u64) -> Self {
         match self {

@@ -10,9 +10,9 @@ pub(crate) fn is_zero(data: &[u8]) -> bool {
     lanes.all(is_zero) && is_zero(lanes.remainder())
 }
 
-/// Cuts data at `offset` of a device into runs of zeros and other runs, in order: each with its range in the
-/// data, and whether it is zero. Runs of zeros begin and end at multiples of `granularity` (not 0) on the
-/// device, or at an end of the data.
+/// Cuts data at `offset` of a device into runs of zeros and runs of data, in ascending order. Each has its
+/// range in the data, and whether it is zero. Runs of zeros begin and end at multiples of `granularity` (not
+/// 0) on the device, or at the start or end of the data.
 pub(crate) fn runs(data: &[u8], offset: u64, granularity: usize) -> Vec<(Range<usize>, bool)> {
     let mut runs: Vec<(Range<usize>, bool)> = Vec::new();
     let mut at = 0;

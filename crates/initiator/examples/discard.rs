@@ -5,9 +5,9 @@
 //! cargo run -p iscsi-initiator --example discard -- \
 //!     discard iscsi://10.0.0.5/iqn.2026-01.org.example:disk/0 1048576 2097152
 //! ```
-//! OFFSET and LENGTH are bytes. `discard` (UNMAP) does not change blocks that are only partly in the range.
-//! What the others read as afterwards is defined only if the disk reports it. After `zero` (WRITE SAME) the
-//! whole range reads as zeros; a thin disk deallocates the blocks as well, if it can.
+//! OFFSET and LENGTH are in bytes. `discard` (UNMAP) does not change blocks that are only partly in the
+//! range. The bytes that deallocated blocks read as are defined only if the disk reports them. After `zero`
+//! (WRITE SAME), the whole range reads as zeros; a thin disk also deallocates the blocks, if it can.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is what the program is for")]
 
 use std::process::ExitCode;

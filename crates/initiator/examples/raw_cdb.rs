@@ -1,4 +1,4 @@
-//! Sends a raw SCSI command (MODE SENSE (10) for all pages) and prints the answer.
+//! Sends a raw SCSI command (MODE SENSE (10) for all pages) and prints the response.
 //!
 //! ```text
 //! cargo run -p iscsi-initiator --example raw_cdb -- iscsi://10.0.0.5/iqn.2026-01.org.example:disk/0

@@ -15,7 +15,7 @@ use iscsi_initiator::{Error, Initiator};
 use tokio::task::JoinSet;
 
 const PAGE: usize = 4096;
-/// Pages of one write: 1 MiB.
+/// Number of 4 KiB pages of one write: 1 MiB in total.
 const PAGES: usize = 256;
 /// Number of concurrent writes.
 const DEPTH: usize = 16;
@@ -60,7 +60,7 @@ async fn run() -> Result<(), Error> {
     session.logout().await
 }
 
-/// Returns the result of one write; its task was not cancelled.
+/// Returns the result of one write. The task of the write was not cancelled.
 fn ended(joined: Option<Result<Result<(), Error>, tokio::task::JoinError>>) -> Result<(), Error> {
     joined.and_then(Result::ok).unwrap_or(Ok(()))
 }

@@ -1,4 +1,4 @@
-//! Blocking handles for programs without async: every method waits until it has finished.
+//! Provides blocking handles for programs without async: every method waits until it has finished.
 //!
 //! An [`Initiator`] runs a tokio runtime on a separate thread. Its disks share the runtime, which ends with the
 //! last of them. All handles can be used from many threads. Each call is one request (a large one is split into

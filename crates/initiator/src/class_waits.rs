@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Time in which at least one request waited.
+/// Total time in which at least one request waited.
 #[derive(Debug, Default)]
 pub(crate) struct ClassWaits(Mutex<Waits>);
 
 #[derive(Debug, Default)]
 struct Waits {
     waiting: usize,
-    /// Start of the present wait, if at least one request waits.
+    /// Start of the current wait; `None` if no request waits.
     since: Option<Instant>,
-    /// Total time without the present wait.
+    /// Total time, without the current wait.
     total: Duration,
 }
 
-/// A request that waits, until it is dropped.
+/// A request that waits, until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct ClassWait<'a>(&'a ClassWaits);
 

@@ -1,4 +1,4 @@
-//! Meaning of the completion of a command.
+//! Interprets the completion of a command.
 
 use iscsi_pdu::scsi::{Sense, SenseKey, Status};
 use iscsi_session::Completion;
@@ -24,7 +24,8 @@ pub(crate) fn failure_of(command: &'static str, completion: &Completion) -> Erro
     }
 }
 
-/// Turns a refusal of the unit into `None`. Other errors remain errors: without a session there is no answer.
+/// Turns an error that the unit has reported into `None`. Other errors remain errors, because without a
+/// session the unit has reported nothing.
 pub(crate) fn tolerate<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
     match answer {
         Ok(data) => Ok(Some(data)),

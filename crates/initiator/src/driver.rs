@@ -1,8 +1,9 @@
-//! The driver: it owns the state machine and the sockets of a session, behind a lock.
+//! Drives a session: owns its state machine and its sockets, behind a lock.
 //!
-//! A caller hands its request to the session itself, and sends a small one that nothing else will join. The
-//! [event loop](event_loop) waits for everything else: sockets, deadlines, and the messages that callers leave
-//! in a queue. The driver never waits for a caller: each result goes into a slot of its own.
+//! A caller hands its request to the session directly, and sends a small request itself if no other request is
+//! expected to be sent with it. The [event loop](event_loop) waits for everything else: sockets, deadlines, and
+//! the messages that callers leave in a queue. The driver never waits for a caller: each request has a separate
+//! channel for its result.
 
 mod alarm;
 pub(crate) mod answers;
@@ -46,7 +47,7 @@ use links::{Links, LoopCall};
 use requests::Requests;
 use transports::{Transport, span_of};
 
-/// The connection that a session begins with.
+/// CID of the leading connection: the one that a session begins with.
 const LEADING: Cid = Cid(0);
 
 /// A session and its connections.
@@ -54,13 +55,13 @@ pub(crate) struct Driver {
     session: Session,
     peer: Peer,
     shared: Arc<Shared>,
-    /// Span of the session's log entries: a copy, so that no request has to fetch that of `shared`.
+    /// Span of the session's log entries: a copy of the span in `shared`, which requests then need not read.
     span: Span,
     inbox: Inbox,
     reach: Reach,
     links: Links,
-    /// Time at which this turn began, for everything done in it. Read once per turn, from the clock of the
-    /// runtime, so that tests can control it.
+    /// Time at which the present turn began, used for everything in the turn. It is read from the runtime's
+    /// clock, so that tests can control it.
     now: Instant,
     event_loop: LoopCall,
     requests: Requests,
@@ -71,8 +72,8 @@ pub(crate) struct Driver {
 #[derive(Default)]
 struct Inbox {
     /// Number of messages that were announced and are not handled yet.
-    told: usize,
-    /// Memory for the messages that are acted on.
+    announced: usize,
+    /// Messages taken from the queue in a turn; kept between turns to reuse its memory.
     messages: Vec<Message>,
     /// Whether all handles are gone.
     orphaned: bool,
@@ -96,7 +97,7 @@ impl Driver {
         }
     }
 
-    /// Handles the session's outputs, and sends until nothing is left or the sockets take no more.
+    /// Executes the session's outputs, and sends PDUs until none is left or the sockets take no more.
     fn finish_turn(&mut self) {
         self.dispatch();
         while !self.ended
@@ -107,9 +108,9 @@ impl Driver {
         }
     }
 
-    /// Handles the messages that have come, up to the queue's limit for one turn; returns their number.
+    /// Handles the messages in the queue, up to the limit for one turn; returns the number of handled messages.
     fn obey_messages(&mut self, queue: &Queue) -> usize {
-        self.inbox.told = 0;
+        self.inbox.announced = 0;
         queue.take(&mut self.inbox.messages);
         let count = self.inbox.messages.len();
         if count > 0 {
@@ -139,13 +140,13 @@ impl Driver {
         self.requests.start(submission, &mut self.session, &self.shared, self.now);
     }
 
-    /// Passes the end of a request on to its caller.
+    /// Passes the result of a request on to its caller.
     fn answer(&mut self, itt: Itt, outcome: Outcome) {
         let of = (&*self.shared, &self.peer);
         self.requests.end(itt, outcome, &mut self.session, of, self.now);
     }
 
-    /// Carries out all outputs of the session.
+    /// Executes all outputs of the session.
     fn dispatch(&mut self) {
         self.links.update_window(&self.session, &self.shared);
         while let Some(output) = self.session.poll_output() {
@@ -189,9 +190,9 @@ impl Driver {
         self.ended = true;
     }
 
-    /// Ends the session's requests when no task runs the driver any more, and the session may not have ended.
-    /// The target may execute the commands that it received. After a panic the driver cannot tell which
-    /// commands were still to be sent, so all count as sent.
+    /// Ends the session's requests when no task runs the driver any more, although the session may not have
+    /// ended. The target may still execute the commands that it received. After a panic the driver cannot tell
+    /// which commands were not sent yet, so all count as sent.
     fn abandon(&mut self) {
         if self.ended {
             return;
@@ -204,7 +205,7 @@ impl Driver {
     }
 }
 
-/// The connections of the session: the leading one, those that join it, and how they end.
+/// Opens and closes the connections of the session: the leading one, and those that join it.
 impl Driver {
     /// Opens a connection. Connections that join use the portal of the leading one.
     fn open(&mut self, cid: Cid, address: Option<TargetAddress>) {
@@ -225,7 +226,7 @@ impl Driver {
         self.event_loop.is_called = true;
     }
 
-    /// Handles the end of an attempt to connect.
+    /// Handles the result of an attempt to connect.
     fn opened(&mut self, cid: Cid, result: Result<Connected, LinkCause>) {
         match result {
             Ok(connected) => {
@@ -250,7 +251,7 @@ impl Driver {
         }
     }
 
-    /// Notes that the leading connection has followed a redirection, if there was one.
+    /// Reports that the leading connection has followed a redirection, if there was one.
     fn followed(&self, address: SocketAddr) {
         let Some(referral) = self.peer.referral() else { return };
         let note = referral.redirect_event(self.peer.portal(), address);
@@ -281,7 +282,8 @@ impl Driver {
         span_of(cid).in_scope(|| self.remark(&format!("a connection of the session ended: {why}")));
     }
 
-    /// Handles that a connection has reached full feature phase.
+    /// Marks a connection as logged in: it has reached full feature phase. If it is the leading one, the session
+    /// accepts requests.
     fn logged_in(&mut self, cid: Cid) {
         if let Some(transport) = self.links.find(cid) {
             transport.is_logged_in = true;
@@ -296,11 +298,11 @@ impl Driver {
         }
     }
 
-    /// Makes the session ready for requests; further connections join meanwhile.
+    /// Makes the session ready for requests, and starts the further connections.
     fn begin(&mut self) {
         if let Some(negotiated) = self.session.negotiated().cloned() {
             self.add_connections(negotiated.max_connections);
-            // The leading connection logs in once.
+            // The leading connection logs in once, so the value is never set already.
             let (portal, tsih) = (self.peer.portal().clone(), self.session.tsih());
             let leading = self.links.transports.iter().find(|transport| transport.cid == LEADING);
             let address = leading.and_then(Transport::tuner).map(|tuner| tuner.address().ip());
@@ -316,7 +318,7 @@ impl Driver {
             match self.session.add_connection(cid, self.now()) {
                 Ok(()) => {}
                 Err(error @ SubmitError::NoTsih) => self.remark(&error.to_string()),
-                // A session that was already asked to log out needs no further connection.
+                // The session may be logging out already; then it needs no further connection.
                 Err(error) => tracing::debug!(%cid, %error, "a connection is not added"),
             }
         }
@@ -328,7 +330,7 @@ impl Driver {
         }
     }
 
-    /// Logs and notes why the session has fewer connections than it should.
+    /// Logs why the session has fewer connections than wanted, and stores the reason for the status.
     fn remark(&self, reason: &str) {
         tracing::warn!("{reason}");
         self.shared.with_connections(|connections| connections.remark(reason));
@@ -347,8 +349,8 @@ impl Driver {
         self.shared.with_connections(|connections| connections.open = open);
     }
 
-    /// Reads from the kernel what each connection waits for, and gives up those that stand still on a path that
-    /// swallows long packets.
+    /// Reads from the kernel what each connection waits for, and closes connections that stand still on a path
+    /// that drops long packets.
     fn poll_kernel(&mut self) {
         let has_requests = self.requests.len() > 0;
         self.links.poll_kernel(&mut self.session, &self.shared, has_requests, self.now);

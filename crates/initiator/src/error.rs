@@ -1,8 +1,9 @@
-//! Errors: what failed, whose fault it is, and what to do about it.
+//! Defines [`Error`], the error that callers receive: what failed, whose fault it is, and what to do about
+//! it.
 //!
-//! [`Error`] is the type that callers receive. Inside, an error has one of four owners, each with its
-//! messages in a file: the [caller](caller), the [unit](unit), the [session](session) and the [link](link) to
-//! the target; or it follows from another error.
+//! Internally, the cause of an error lies with one of four sides: the [caller](caller), the [unit](unit), the
+//! [session](session) or the [link](link) to the target. Each side has a file with its messages. An error may
+//! also follow from another error.
 
 pub(crate) mod advice;
 mod caller;
@@ -47,15 +48,15 @@ pub(crate) use unit::UnitCause;
 
 /// Reason why a request failed.
 ///
-/// Programs decide by its [`kind`](Self::kind); [`fault`](Self::fault) names the side that can fix it. The
-/// unit's answer is in [`sense`](Self::sense) and [`status`](Self::status). The text states the fact only;
-/// [`advice`](Self::advice) says what can be done. Neither contains a secret.
+/// Programs decide by the error's [`kind`](Self::kind); [`fault`](Self::fault) names the side that can
+/// correct it. [`sense`](Self::sense) and [`status`](Self::status) return what the unit has reported. The
+/// text only states what failed; [`advice`](Self::advice) says what can be done. Neither contains a secret.
 ///
 /// The [source](std::error::Error::source) is the error of the layer below, which the text already includes: a
 /// [`UrlError`], a [`LoginError`](iscsi_session::LoginError), a [`SessionError`](iscsi_session::SessionError), a
 /// [`TaskError`](iscsi_session::TaskError), or another `Error` where one followed from another.
 ///
-/// An error is one pointer wide, so that it costs a successful request nothing. A clone is the same error.
+/// An error is one pointer wide, so that it costs a successful request nothing. Clones share the same error.
 ///
 /// ```
 /// use iscsi_initiator::scsi::{Lun, SenseKey};
@@ -102,7 +103,7 @@ pub(crate) enum Cause {
     Consequence(Consequence),
 }
 
-/// An error that follows from another one.
+/// An error that follows from another error.
 #[derive(Clone, Debug, ThisError)]
 pub(crate) enum Consequence {
     /// The last session of a disk was lost, and could not be reconnected.
@@ -139,7 +140,7 @@ pub(crate) enum Consequence {
         "the target may still carry out writes of a lost session, over what is written there later: {why}"
     )]
     Unsettled {
-        /// Reason why this is not known: what ended the session, or why it could not be
+        /// Reason why this is not known: the error that ended the session, or why the session could not be
         /// reconnected.
         #[source]
         why: Error,
@@ -160,7 +161,7 @@ pub(crate) enum Consequence {
 }
 
 impl Error {
-    /// Returns what the error means to the caller, and what to do about it.
+    /// Returns what the error means to the caller, and so what to do about it.
     ///
     /// ```
     /// use iscsi_initiator::{Error, ErrorKind, Url};
@@ -185,7 +186,7 @@ impl Error {
         }
     }
 
-    /// Returns whether the same request may succeed later, or over a new session: see
+    /// Returns whether the same request may succeed later or over a new session: see
     /// [`ErrorKind::is_transient`].
     #[doc(alias("retry", "is_retryable"))]
     pub fn is_transient(&self) -> bool {
@@ -203,9 +204,9 @@ impl Error {
         }
     }
 
-    /// Returns what can be done about the error; `None` if the text says all that is known.
+    /// Returns what can be done about the error; `None` if there is no advice beyond the text.
     ///
-    /// The advice on an error that has a cause is that of the cause.
+    /// If the error follows from another error, the advice is about that other error.
     pub fn advice(&self) -> Option<Advice> {
         match self.cause() {
             Cause::Caller(cause) => cause.advice(),
@@ -225,7 +226,7 @@ impl Error {
         }
     }
 
-    /// Returns the status of the command, if it ended in one other than GOOD (SAM-5 §5.3).
+    /// Returns the status of the command, if it is not GOOD (SAM-5 §5.3).
     pub fn status(&self) -> Option<Status> {
         match self.cause() {
             Cause::Unit(cause) => cause.status(),
@@ -233,7 +234,7 @@ impl Error {
         }
     }
 
-    /// Returns the name of the command in the standard, if a command failed: `"WRITE (16)"`.
+    /// Returns the name of the command in the standard, such as `"WRITE (16)"`, if a command failed.
     pub fn command(&self) -> Option<&'static str> {
         match self.cause() {
             Cause::Unit(cause) => cause.command(),
@@ -243,7 +244,7 @@ impl Error {
         }
     }
 
-    /// Returns the portal that the error is about, `host:port`, if it is about one.
+    /// Returns the portal that the error is about, as `host:port`; `None` if it is not about a portal.
     pub fn portal(&self) -> Option<String> {
         match self.cause() {
             Cause::Caller(_) => None,
@@ -254,8 +255,8 @@ impl Error {
         }
     }
 
-    /// Returns the target that lacks the logical unit, if that is the error: its URL without credentials and options,
-    /// `iscsi://host:port/name`.
+    /// Returns the URL of the target that lacks the logical unit, without credentials and options:
+    /// `iscsi://host:port/name`. Returns `None` for other errors.
     pub fn target_url(&self) -> Option<&str> {
         if let Cause::Unit(UnitCause::NoSuchUnit { target, .. }) = self.cause() {
             return Some(target);
@@ -263,7 +264,8 @@ impl Error {
         self.reconnect_error()?.target_url()
     }
 
-    /// Returns what the unit does not support, if that is the error: `"UNMAP"`.
+    /// Returns the name of the feature that the unit does not support, such as `"UNMAP"`; `None` for other
+    /// errors.
     pub fn unsupported_feature(&self) -> Option<&'static str> {
         if let Cause::Unit(UnitCause::Unsupported(feature)) = self.cause() {
             Some(feature)
@@ -272,9 +274,9 @@ impl Error {
         }
     }
 
-    /// Returns whether the command may have been executed although it failed: it was sent, and no
-    /// answer came. If a [`Disk`](crate::Disk) has retried a command and the unit has then refused
-    /// it for good, the refusal is the error, and this describes that last attempt only.
+    /// Returns whether the command may have been executed although it failed: it was sent, and no response
+    /// was received. If a [`Disk`](crate::Disk) has retried a command and the unit has then refused it for
+    /// good, the error is the refusal, and the result is about that last attempt only.
     pub fn may_have_executed(&self) -> bool {
         match self.cause() {
             Cause::Session(cause) => cause.may_have_executed(),
@@ -286,8 +288,8 @@ impl Error {
         }
     }
 
-    /// Returns whether the session ended, or was closed, before the request was answered. Over another session the
-    /// request may succeed.
+    /// Returns whether the session ended, or was closed, before the request was answered. The request may
+    /// succeed over another session.
     pub fn is_of_session(&self) -> bool {
         matches!(self.cause(), Cause::Session(SessionCause::Ended(_) | SessionCause::Closed))
     }
@@ -303,13 +305,14 @@ impl Error {
         }
     }
 
-    /// Creates the error of an answer to `command` that is not in the format of the standard, for programs that send
-    /// commands by [`LogicalUnit::execute`](crate::LogicalUnit::execute) and decode the answers.
+    /// Creates the error of a response to `command` that is not in the format of the standard. It is for
+    /// programs that send commands by [`LogicalUnit::execute`](crate::LogicalUnit::execute) and decode the
+    /// responses.
     pub fn malformed_answer(command: &'static str, why: FormatError) -> Self {
         UnitCause::Format { command, why }.into()
     }
 
-    /// Returns whether the unit does not exist, or does not exist any more.
+    /// Returns whether the unit does not exist, or has vanished.
     pub(crate) fn is_of_no_unit(&self) -> bool {
         matches!(self.cause(), Cause::Unit(UnitCause::NoSuchUnit { .. } | UnitCause::UnitGone(_)))
     }
@@ -325,7 +328,7 @@ impl Error {
 }
 
 impl Consequence {
-    /// Returns the error that it follows from. If there are two, it is the later one.
+    /// Returns the error that this error follows from. If there are two, returns the later one.
     const fn of(&self) -> &Error {
         match self {
             Self::NotReopened { why: cause, .. }
@@ -343,7 +346,8 @@ impl Consequence {
                     kind,
                     ErrorKind::ConnectionLost | ErrorKind::MayHaveExecuted | ErrorKind::Closed
                 );
-                // The request was never sent in the attempts to reconnect the session.
+                // The reconnect attempts never sent the request, so they do not show whether it was
+                // executed.
                 if is_loss { kind_of_loss(lost.may_have_executed()) } else { kind }
             }
             Self::EndsSessions { .. } => ErrorKind::Protocol,
@@ -470,8 +474,8 @@ impl From<BlockError> for Cause {
 }
 
 impl From<Error> for io::Error {
-    /// Converts to the closest [kind](ErrorKind). The new error holds the original: `get_ref` and
-    /// then `downcast_ref` return it.
+    /// Converts the error to an [`io::Error`] of the closest [kind](ErrorKind). The new error contains the
+    /// original: `get_ref` and then `downcast_ref` return it.
     fn from(error: Error) -> Self {
         Self::new(error.kind().into(), error)
     }

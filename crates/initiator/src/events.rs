@@ -1,4 +1,4 @@
-//! Events of a disk, and what it waits for.
+//! Defines the events of a disk, and what a disk waits for.
 //!
 //! Design: `docs/design/events.md`.
 

@@ -52,9 +52,9 @@
 //! This crate exports the types of `iscsi_pdu` (SCSI and iSCSI), `iscsi_session`, `iscsi_tuner` and `iscsi_shaper` that most
 //! programs name. For the others, such as a VPD page or a plan, add a dependency on the crate that has them.
 //!
-//! All handles except [`DiskStream`] are cheap to clone, `Send` and `Sync`, and can be used from many
-//! tasks. A task runs each session in the background. It never waits for a caller, nor for one direction of
-//! a socket, nor for one connection, while another could move.
+//! All handles except [`DiskStream`] are cheap to clone, `Send` and `Sync`, and can be used from many tasks.
+//! A task runs each session in the background. A slow caller, a slow connection, or one blocked direction of
+//! a socket does not stop the others.
 //!
 //! # Retry, reconnect and failover
 //!
@@ -72,18 +72,17 @@
 //!
 //! # Data is not copied
 //!
-//! A write goes to the socket directly from the caller's pages, also from a list of pages. A read lands
-//! directly in the buffer that the caller receives. The exceptions: reads into an unaligned
+//! A write goes to the socket directly from the caller's pages, also from a list of pages. The data of a read
+//! is received directly into the buffer that the caller gets. The exceptions: reads into an unaligned
 //! [`read_into`](Disk::read_into) buffer, bytes that were read ahead of a header, and [`DiskStream`]. Shared
-//! `Bytes` cannot change, so a data digest always agrees with what was sent.
+//! `Bytes` cannot change, so a data digest always agrees with the data sent.
 //!
 //! # The link is kept full
 //!
-//! [`iscsi_tuner`] plans socket buffers, Nagle's algorithm, congestion control and the shape of transfers from
-//! what is measured of the link, within the limits of this host; [`Options::with_tuning`] controls it.
-//! [`Session::plan`] returns the plan, each number with its reason. Compare two
-//! [readings](Session::reading) of a running session to learn what held it back between them, and what
-//! would lift that limit.
+//! [`iscsi_tuner`] plans socket buffers, Nagle's algorithm, congestion control and the shape of transfers
+//! from measurements of the link, within the limits of this host; [`Options::with_tuning`] controls it.
+//! [`Session::plan`] returns the plan, each number with its reason. To find out what limits a running
+//! session, and how to raise that limit, compare two [readings](Session::reading) of it.
 //!
 //! # Many connections as one disk
 //!
@@ -95,16 +94,16 @@
 //! reconnected. [`Options::with_connections`] asks for several connections in each session (MC/S, RFC 7143 §4.2) as
 //! far as the target allows them.
 //!
-//! The order of requests is the same over one session and over many. Writes to the same block are carried
-//! out one after the other. A request that follows the end of a write sees its data. A flush covers every
-//! write that had returned before the call. Concurrent requests have no order.
+//! The order of requests is the same over one session and over many. Writes to the same block are executed
+//! one after the other. A request that is made after a write has returned sees the data of that write. A
+//! flush covers every write that had returned before the call. Concurrent requests have no order.
 //!
 //! # Many disks over one session
 //!
-//! A session leads to all units of its target, as with other initiators: [`LogicalUnit::disk_without_reconnect`] makes a disk
-//! of each. A thousand such disks cost less processor time than a thousand sessions, since answers of several
-//! arrive together, and some targets accept few sessions. But when the session ends, all these disks end, and
-//! they do not reconnect.
+//! A session leads to all units of its target, as with other initiators:
+//! [`LogicalUnit::disk_without_reconnect`] makes a disk of each unit. A thousand such disks cost less
+//! processor time than a thousand sessions, because responses for several disks arrive together. Also, some
+//! targets accept few sessions. But when the session ends, all these disks end, and they do not reconnect.
 //!
 //! ```no_run
 //! # async fn units() -> Result<(), iscsi_initiator::Error> {
@@ -146,11 +145,11 @@
 //! |---|---|
 //! | the future of a command that is not sent yet | the command is discarded |
 //! | the future of a command in flight | it is aborted in the background (ABORT TASK); the session keeps its buffers until the target has finished with them |
-//! | the future of a write of a [`Disk`] | as above; a later write to the same blocks waits until the target has finished |
-//! | the future of a command in flight, while a volatile cache holds writes | an aborted command may have received the report of a reset: unless another session can vouch for the writes before it, the flush returns [`UnflushedWritesLost`](ErrorKind::UnflushedWritesLost). To stop without that, wait for the commands in flight, and [close](TrafficClass::close) the class of those that wait for their rate |
+//! | the future of a write of a [`Disk`] | the same as for a command; in addition, a later write to the same blocks waits until the target has finished |
+//! | the future of a command in flight, while a volatile cache holds writes | an aborted command may have received the report of a reset: unless another session can vouch for the earlier writes, the flush returns [`UnflushedWritesLost`](ErrorKind::UnflushedWritesLost). To stop without that, wait for the commands in flight, and [close](TrafficClass::close) the class of the commands that wait for their rate |
 //! | the future of [`Initiator::connect`] | the login is cancelled |
 //! | the last handle of a session | it logs out in the background |
-//! | the last handle of a [`Disk`] | its sessions log out in the background, each when the target has finished with the writes sent over it; a lost session is reconnected for that. Only [`Disk::logout`] proves it |
+//! | the last handle of a [`Disk`] | its sessions log out in the background, each when the target has finished with the writes sent over it; a lost session is reconnected for that. Only [`Disk::logout`] reports whether this succeeded |
 //!
 //! # What is retried
 //!
@@ -160,7 +159,7 @@
 //! | UNIT ATTENTION: NOT READY TO READY CHANGE of a unit with a removable medium (RMB), which may now hold another one | never, and nothing more is sent to the unit |
 //! | BUSY, TASK SET FULL | after a pause |
 //! | TASK ABORTED: another initiator has reset the unit, or aborted what is in flight there | by a disk, after a pause |
-//! | NOT READY that passes by itself: becoming ready, asymmetric access state transition, an operation in progress that keeps the content (not format or sanitize) | after a pause |
+//! | NOT READY that passes by itself: becoming ready, asymmetric access state transition, an operation in progress that keeps the data (not format or sanitize) | after a pause |
 //! | NOT READY: the port is in standby, or unavailable; if the unit reports port groups, also offline, or changing its state | by a disk, over another port immediately (failover); if no port serves the unit, after a pause, provided that the unit reports port groups or the URL has several portals |
 //! | ABORTED COMMAND: the unit or the link gave up the command | after a pause |
 //! | INVALID COMMAND OPERATION CODE for READ, WRITE, SYNCHRONIZE CACHE or WRITE SAME of 16 bytes | immediately, in 10 bytes, as are all later ones |
@@ -172,17 +171,18 @@
 //! | no status: the session ended or lost the connection | by a disk, over the next session |
 //!
 //! Pauses begin at 10 ms and double up to one second. The methods of [`Session`] and [`LogicalUnit`] give up
-//! after about five seconds of pauses; while a port changes its state, after the time that the unit reports,
-//! or a minute. A [`Disk`] retries for as long as [`Options::with_retry_timeout`] allows (after ABORTED COMMAND and
-//! damaged data: five seconds), over another session if there is one, and [`Disk::status`] reports meanwhile what
-//! it waits for. [`Advanced::with_retry_pauses`] changes the pauses. Only commands that may be executed twice without
-//! harm are retried: those that read, and those that write to an address.
-//!
+//! after about five seconds of pauses. While a port changes its state, they give up after the time that the
+//! unit reports, or after a minute if it reports none. A [`Disk`] retries for as long as
+//! [`Options::with_retry_timeout`] allows (after ABORTED COMMAND and damaged data: five seconds), over
+//! another session if there is one. Meanwhile [`Disk::status`] reports what the disk waits for.
+//! [`Advanced::with_retry_pauses`] changes the pauses. Only commands that may be executed twice without harm
+//! are retried: commands that read, and commands that write to an address.
 //! A lost connection ends every request of its session with an error that says whether the command may have
-//! been executed. To go on, connect again, and repeat what may be repeated; a disk that was opened by its URL
-//! does so by itself. A command that ends its session each time is detected, and fails after a few times with
-//! [`Protocol`](ErrorKind::Protocol). A session of several connections ([`Options::with_connections`]) survives the loss of
-//! one: only requests that were sent over it end in this way, once the target has given them up.
+//! been executed. To continue, connect again, and repeat the commands that may be repeated; a disk that was
+//! opened by its URL does this by itself. A command that ends its session each time is detected, and fails
+//! after a few times with [`Protocol`](ErrorKind::Protocol). A session of several connections
+//! ([`Options::with_connections`]) survives the loss of one connection. Only the requests that were sent over
+//! that connection end with an error, once the target has given them up.
 #![forbid(unsafe_code)]
 
 pub mod blocking;
@@ -266,14 +266,14 @@ pub mod scsi {
     pub use iscsi_pdu::scsi::{Cdb, Lun, Sense, SenseKey, Status};
 }
 
-/// Rate limits: classes of requests that share a rate; see [`Shaper`].
+/// Limits the rate of requests: classes of requests that share a rate; see [`Shaper`].
 pub mod shaping {
     pub use crate::scheduler::{Charge, Granting, Scheduler};
     pub use iscsi_shaper::{Class, ClassId, RateLimit};
 }
 
-/// A network that the caller supplies, to run the initiator in virtual time: see [`Initiator::over`]. It
-/// may change at any time.
+/// Lets the caller supply a network, to run the initiator in virtual time: see [`Initiator::over`]. This
+/// module may change at any time.
 #[cfg(feature = "simulation")]
 #[doc(hidden)]
 pub mod simulation {

@@ -1,4 +1,4 @@
-//! Default name of an initiator.
+//! Builds the default name of an initiator.
 
 use std::fs;
 
@@ -7,18 +7,18 @@ use iscsi_pdu::{IscsiName, NameError};
 /// Naming authority of default names: `example.org` is reserved for such uses (RFC 2606).
 const AUTHORITY: &str = "iqn.2026-01.org.example.iscsi-initiator";
 
-/// The longest host part; the whole name stays far below 223 bytes (RFC 7143 §4.2.7.1).
+/// Maximum length of the host part. The whole name stays far below 223 bytes (RFC 7143 §4.2.7.1).
 const MAX_HOST_LEN: usize = 63;
 
-/// Returns a name for this host: the same in every call, and different from other hosts' names. It
-/// is `iqn.2026-01.org.example.iscsi-initiator:HOST-DIGEST`, with the host's name and eight digits
-/// of a digest of `/etc/machine-id`.
+/// Returns a name for this host: the same in every call, and different from the names of other hosts. The
+/// name is `iqn.2026-01.org.example.iscsi-initiator:HOST-DIGEST`, with the host name and eight digits of a
+/// digest of `/etc/machine-id`.
 ///
 /// The name is logged at `info`. If the target has an access list, choose a name for the initiator
 /// instead.
 ///
 /// # Errors
-/// None in practice: the name is built to be valid.
+/// None in practice, because the name is always valid.
 #[doc(alias = "IQN")]
 pub fn default_name() -> Result<IscsiName, NameError> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Options of an initiator for every session, unless the URL says otherwise.
+//! Defines the options of an initiator, which apply to every session unless the URL sets another value.
 
 pub(crate) mod advanced;
 pub(crate) mod back_off;
@@ -24,8 +24,8 @@ use crate::options::retry_timeout::OnRetryTimeout;
 use crate::options::sessions::Sessions;
 use crate::traffic_class::TrafficClass;
 
-/// Options of every session of an [`Initiator`](crate::Initiator), unless the URL says otherwise. A
-/// value outside of its range counts as the nearest end of the range.
+/// Options of every session of an [`Initiator`](crate::Initiator), unless the URL sets another value. A value
+/// outside of its range counts as the nearest end of the range.
 ///
 /// ```
 /// use std::time::Duration;
@@ -71,14 +71,14 @@ pub(crate) struct Waits {
 pub(crate) struct InFlight {
     pub(crate) requests: usize,
     pub(crate) bytes: usize,
-    /// Most bytes of one command of a disk.
+    /// Maximum number of bytes of one command of a disk.
     pub(crate) transfer: usize,
 }
 
 impl Default for Options {
-    /// Suits long links: see [`Offer::default`](iscsi_session::Offer::default); one connection, 1024 requests
-    /// with 64 MiB in flight, commands of up to 1 MiB, five minutes for retry and reconnect, and no wait for
-    /// a target that is not there when a disk is opened.
+    /// Returns options that suit long links: [`Offer::default`](iscsi_session::Offer::default), one
+    /// connection, 1024 requests with 64 MiB in flight, commands of up to 1 MiB, and five minutes for retry
+    /// and reconnect. Opening a disk does not wait for a target that is not available.
     fn default() -> Self {
         Self {
             timeouts: Timeouts::default(),
@@ -118,17 +118,18 @@ impl Options {
         self
     }
 
-    /// Sets whether libiscsi's environment variables are used, as by default. For a URL without credentials, see
-    /// [`Url::with_environment`](crate::Url::with_environment). For sockets, they are `LIBISCSI_TCP_KEEPIDLE` and
-    /// `LIBISCSI_TCP_KEEPINTVL` (seconds), `LIBISCSI_TCP_KEEPCNT`, `LIBISCSI_TCP_USER_TIMEOUT` (milliseconds) and
-    /// `LIBISCSI_BIND_INTERFACES` (names separated by commas); a value that is not a number counts as not set.
+    /// Sets whether libiscsi's environment variables are used; they are by default. For the variables with
+    /// credentials, see [`Url::with_environment`](crate::Url::with_environment). The variables for sockets
+    /// are `LIBISCSI_TCP_KEEPIDLE` and `LIBISCSI_TCP_KEEPINTVL` (seconds), `LIBISCSI_TCP_KEEPCNT`,
+    /// `LIBISCSI_TCP_USER_TIMEOUT` (milliseconds) and `LIBISCSI_BIND_INTERFACES` (names separated by commas).
+    /// A value that is not a number counts as not set.
     #[must_use]
     pub const fn with_use_environment(mut self, use_environment: bool) -> Self {
         self.use_environment = use_environment;
         self
     }
 
-    /// Sets which redirections of a login are followed. The URL may say otherwise (`redirects`).
+    /// Sets which redirections of a login are followed. The URL may set another value (`redirects`).
     #[must_use]
     pub const fn with_redirects(mut self, redirects: Redirects) -> Self {
         self.redirects = redirects;
@@ -142,9 +143,9 @@ impl Options {
         self
     }
 
-    /// Sets the number of connections to open in a session, 1 to 16, 1 by default; `MaxConnections` is proposed
-    /// accordingly (MC/S, RFC 7143 §4.2.2, §13.2). A session with fewer continues, and
-    /// [`Session::connections`](crate::Session::connections) reports why.
+    /// Sets the number of connections to open in a session, 1 to 16, 1 by default. `MaxConnections` is
+    /// proposed accordingly (MC/S, RFC 7143 §4.2.2, §13.2). If fewer connections are possible, the session
+    /// continues, and [`Session::connections`](crate::Session::connections) reports why.
     #[doc(alias = "MC/S")]
     #[must_use]
     pub const fn with_connections(mut self, connections: u16) -> Self {
@@ -162,14 +163,14 @@ impl Options {
     }
 
     /// Sets the time limit of a [`Disk`](crate::Disk) for errors that may pass by themselves, 5 minutes by
-    /// default: a unit that cannot take a request now, or a lost session that cannot be reconnected yet. A
-    /// login that the target refuses counts as such, because a target that restarts listens before its access
-    /// list and its units are back. While it waits, requests are held, and
+    /// default. Such errors are a unit that cannot take a request now, and a lost session that cannot be
+    /// reconnected yet. A login that the target refuses is also such an error, because a target that restarts
+    /// listens before its access list and its units are ready. While the disk waits, requests are held, and
     /// [`Disk::status`](crate::Disk::status) reports the reason.
     ///
-    /// With less than the target's Time2Wait, lost sessions are not reconnected; zero waits for nothing. The
-    /// URL may say otherwise (`retry_timeout`). For opening a disk, see
-    /// [`with_open_timeout`](Self::with_open_timeout).
+    /// If the time limit is shorter than the target's Time2Wait, lost sessions are not reconnected. With
+    /// zero, the disk does not wait at all. The URL may set another value (`retry_timeout`). For opening a
+    /// disk, see [`with_open_timeout`](Self::with_open_timeout).
     #[doc(alias(
         "reconnect",
         "retry",
@@ -195,10 +196,11 @@ impl Options {
 
     /// Sets the time limit within which [`Initiator::disk`](crate::Initiator::disk),
     /// [`Initiator::connect`](crate::Initiator::connect) and
-    /// [`Initiator::discover`](crate::Initiator::discover) retry while the target may still appear: nothing
-    /// listens, its name is not known, it refuses the login for now, or the unit does not exist or is not
-    /// ready. An error that waiting does not change is returned immediately; a password that is refused is
-    /// tried seven times at most. Zero, the default, tries once. The URL may say otherwise (`open_timeout`).
+    /// [`Initiator::discover`](crate::Initiator::discover) retry while the target may still become available:
+    /// no process listens, the host name is not known, the target refuses the login for now, or the unit does
+    /// not exist or is not ready. Errors that do not pass by themselves are returned immediately. If the
+    /// password is refused, the login is tried seven times at most. Zero, the default, tries once. The URL
+    /// may set another value (`open_timeout`).
     #[doc(alias("retry", "timeout", "wait"))]
     #[must_use]
     pub const fn with_open_timeout(mut self, open_timeout: Duration) -> Self {
@@ -206,15 +208,15 @@ impl Options {
         self
     }
 
-    /// Sets the interval at which an idle [`Disk`](crate::Disk) asks its unit for changes, 1 second to 1 day.
-    /// `None`, the default, and zero mean never. The URL may say otherwise (`poll`).
+    /// Sets the interval at which an idle [`Disk`](crate::Disk) polls its unit for changes, 1 second to 1
+    /// day. `None`, the default, and zero mean never. The URL may set another value (`poll`).
     ///
     /// A unit reports only at the next command that it has another size, was reset, or has lost a
-    /// registration (SAM-5 §5.14). So without this, [`Disk::events`](crate::Disk::events) and
+    /// registration (SAM-5 §5.14). So without polls, [`Disk::events`](crate::Disk::events) and
     /// [`Disk::capacity`](crate::Disk::capacity) of an idle disk show no change of the unit. The disk sends
-    /// one TEST UNIT READY over one session when it has sent no command for one to two intervals. It does not
-    /// count as a request. A disk from
-    /// [`Session::disk_without_reconnect`](crate::Session::disk_without_reconnect) never asks.
+    /// one TEST UNIT READY over one session when it has sent no command for one to two intervals. A poll does
+    /// not count as a request. A disk from
+    /// [`Session::disk_without_reconnect`](crate::Session::disk_without_reconnect) never polls.
     #[doc(alias("keepalive", "path checker"))]
     #[must_use]
     pub const fn with_poll(mut self, interval: Option<Duration>) -> Self {
@@ -222,8 +224,8 @@ impl Options {
         self
     }
 
-    /// Sets the number of commands that a session, or a disk with all its sessions, may have in flight, 1 to
-    /// 2000, 1024 by default; further ones wait. Task management and pings do not count.
+    /// Sets the maximum number of commands in flight of a session, or of a disk with all its sessions, 1 to
+    /// 2000, 1024 by default. Further commands wait. Task management and pings do not count.
     #[doc(alias("queue depth", "concurrency"))]
     #[must_use]
     pub const fn with_max_requests(mut self, max_requests: usize) -> Self {
@@ -231,8 +233,8 @@ impl Options {
         self
     }
 
-    /// Sets the total size of the buffers of these requests, in bytes, 64 MiB by default; further requests wait. One
-    /// request that exceeds the limit runs alone.
+    /// Sets the maximum total size of the buffers of requests in flight, in bytes, 64 MiB by default. Further
+    /// requests wait. A request that exceeds the limit runs alone.
     #[doc(alias = "memory")]
     #[must_use]
     pub const fn with_max_bytes_in_flight(mut self, max_bytes_in_flight: usize) -> Self {
@@ -240,8 +242,9 @@ impl Options {
         self
     }
 
-    /// Sets the most bytes that a [`Disk`](crate::Disk) moves in one command, at least one block, 1 MiB by
-    /// default; longer requests are split. The limit that the unit reports (VPD page B0) applies as well.
+    /// Sets the maximum number of bytes that a [`Disk`](crate::Disk) moves in one command, at least one
+    /// block, 1 MiB by default. Longer requests are split. The limit that the unit reports (VPD page B0)
+    /// applies as well.
     #[must_use]
     pub const fn with_max_transfer(mut self, max_transfer: usize) -> Self {
         self.in_flight.transfer = max_transfer;
@@ -260,19 +263,18 @@ impl Options {
         self
     }
 
-    /// Sets the key that registers each session of a [`Disk`](crate::Disk) with the unit before anything is
-    /// written over it (persistent reservations, SPC-4 §5.13); [`NONE`](ReservationKey::NONE), the default,
-    /// registers none. The URL may say otherwise (`reservation_key`).
+    /// Sets the reservation key. Each session of a [`Disk`](crate::Disk) is registered with the unit by this
+    /// key before data is written over the session (persistent reservations, SPC-4 §5.13).
+    /// [`NONE`](ReservationKey::NONE), the default, registers no session. The URL may set another value
+    /// (`reservation_key`).
     ///
-    /// If another host ends the registration, to fence this host off, all requests of the disk fail
-    /// with [`Preempted`](crate::ErrorKind::Preempted), and no session is registered again: to
-    /// go on, open the disk again. A disk that is logged out, or whose last handle is dropped, ends
-    /// the registrations of the sessions that it has then. The registration of a lost session stays
-    /// with the unit.
+    /// If another host ends the registration, to fence this host off, all requests of the disk fail with
+    /// [`Preempted`](crate::ErrorKind::Preempted), and no session is registered again. To continue, open the
+    /// disk again. A disk that is logged out, or whose last handle is dropped, ends the registrations of the
+    /// sessions that it has then. The registration of a lost session stays at the unit.
     ///
-    /// Registrations survive a power failure of the unit if the unit supports that; otherwise it
-    /// has then lost the key. Each host or process that must be fenced off separately needs a
-    /// different key.
+    /// Registrations survive a power failure of the unit if the unit supports that. Otherwise a power failure
+    /// removes the key. Each host or process that must be fenced off separately needs a different key.
     #[doc(alias = "fencing")]
     #[must_use]
     pub const fn with_reservation_key(mut self, reservation_key: ReservationKey) -> Self {
@@ -294,7 +296,8 @@ impl Options {
         self.waits.retry_timeout
     }
 
-    /// Returns the time limit to open something: see [`with_open_timeout`](Self::with_open_timeout).
+    /// Returns the time limit to open a disk, a session or a discovery: see
+    /// [`with_open_timeout`](Self::with_open_timeout).
     #[must_use]
     pub const fn open_timeout(&self) -> Duration {
         self.waits.open_timeout
@@ -306,16 +309,20 @@ impl Options {
         self.in_flight.bytes
     }
 
-    /// More connections would take the rate of other hosts on the link.
+    /// Maximum number of connections of a session. More connections would take bandwidth from other hosts on
+    /// the link.
     const MAX_CONNECTIONS: u16 = 16;
-    /// Number of concurrent task management functions, pings and text exchanges of a session; further ones wait.
+    /// Number of concurrent task management functions, pings and text exchanges of a session; further ones
+    /// wait.
     pub(crate) const MAX_SESSION_REQUESTS: usize = 16;
-    /// With more requests than this, an abort for each would not fit the session's 4096 tags.
+    /// Maximum number of requests. With more requests, the session's 4096 tags would not suffice for an abort
+    /// of each.
     const MAX_REQUESTS: usize = 2000;
     /// Minimum interval between two polls of an idle disk's unit.
     const MIN_POLL: Duration = Duration::from_secs(1);
 
-    /// Returns `connections` within its range; a discovery session always has one (RFC 7143 §13.2).
+    /// Returns `connections` within its range. A discovery session always has one connection (RFC 7143
+    /// §13.2).
     pub(crate) fn connections_of(&self, kind: &SessionKind) -> u16 {
         match kind {
             SessionKind::Normal { .. } => self.connections.clamp(1, Self::MAX_CONNECTIONS),
@@ -328,14 +335,14 @@ impl Options {
         self.in_flight.requests.clamp(1, Self::MAX_REQUESTS)
     }
 
-    /// Returns `poll` within its range, or the value of the URL in seconds, if it has one.
+    /// Returns `poll` within its range. A value of the URL, in seconds, takes precedence.
     pub(crate) fn poll_interval(&self, of_url: Option<u32>) -> Option<Duration> {
         let of_url = of_url.map(|seconds| Duration::from_secs(seconds.into()));
         let interval = of_url.or(self.waits.poll).filter(|interval| !interval.is_zero());
         interval.map(|interval| interval.clamp(Self::MIN_POLL, MAX_TIME))
     }
 
-    /// Returns the rules for requests that fail or are late. The URL may set another retry timeout.
+    /// Returns the rules for requests that fail or are late. `retry_timeout` of the URL takes precedence.
     pub(crate) fn policy(&self, retry_timeout: Option<Duration>) -> RequestPolicy {
         let reservation_key = Some(self.reservation_key).filter(|key| !key.is_none());
         RequestPolicy {
@@ -347,9 +354,9 @@ impl Options {
         }
     }
 
-    /// Returns the number of tags of a session: for every request, an abort for each of them, requests of the
-    /// session itself, and what the session sends by itself. So a request that holds a permit is never
-    /// refused.
+    /// Returns the number of tags of a session. There is a tag for each request, a tag for the abort of each
+    /// request, and tags for requests of the session itself and for what the session sends by itself. So a
+    /// request that holds a permit is never refused.
     pub(crate) fn tasks(&self) -> usize {
         2 * self.requests() + Self::MAX_SESSION_REQUESTS + 16
     }

@@ -1,11 +1,11 @@
-//! A published value that tasks can wait for.
+//! Publishes a value that tasks can wait for.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// A value that one task publishes and others wait for. Tasks are woken in the order in which they began to
-/// wait. With `tokio::sync::watch` that order is random, so a simulation could not be repeated.
+/// A value that one task publishes and other tasks wait for. Tasks are woken in the order in which they began
+/// to wait. With `tokio::sync::watch` that order is random, so a simulation could not be repeated.
 #[derive(Debug)]
 pub(crate) struct Published<T> {
     value: Mutex<T>,
@@ -26,10 +26,10 @@ impl<T: Clone> Published<T> {
         self.changed.notify_waiters();
     }
 
-    /// Waits until `find` finds something in the value.
+    /// Waits until `find` returns a result for the value, and returns that result.
     pub(crate) async fn find<R>(&self, find: impl Fn(&T) -> Option<R>) -> R {
         loop {
-            // A change from here on is noticed.
+            // Created before the check, so that a change after the check is noticed.
             let changed = self.changed.notified();
             if let Some(found) = find(&self.lock()) {
                 return found;

@@ -1,4 +1,4 @@
-//! The runtime of the caller.
+//! Runs tasks and time limits on the runtime of the caller.
 
 use std::panic::resume_unwind;
 use std::pin::Pin;
@@ -11,14 +11,15 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::error::{CallerCause, Error};
 
-/// Returns an error if there is no runtime to run tasks and timers.
+/// Fails if there is no tokio runtime that can run tasks and timers.
 pub(crate) fn require() -> Result<(), Error> {
     Handle::try_current().map(drop).map_err(|_| Error::from(CallerCause::NoRuntime))
 }
 
-/// A process that was not stopped checks its timers within this time after a deadline.
+/// Maximum delay of a timer in a process that was not stopped. A longer delay means that the process was
+/// stopped.
 const PUNCTUAL: Duration = Duration::from_secs(1);
-/// Time limits are counted in parts of this length. A part in which the process was stopped does not count.
+/// Time limits are split into parts of this length. A part in which the process was stopped does not count.
 const PART: Duration = Duration::from_secs(10);
 
 /// Returns the output of the future, unless it takes longer than `limit`. Time in which the process is
@@ -41,23 +42,23 @@ pub(crate) async fn within<T>(
     None
 }
 
-/// A future that runs in a task of its own.
+/// A future that runs in a separate task.
 #[derive(Debug)]
 pub(crate) struct Task<T> {
     task: Result<JoinHandle<Result<T, Error>>, Error>,
-    /// Whether the task runs to its end when this is dropped.
+    /// Whether the task continues when this value is dropped.
     is_detached: bool,
 }
 
 impl<T: Send + 'static> Task<T> {
-    /// Spawns a task that is aborted when this is dropped. Outside of a runtime it does not run, and ends
-    /// with [`CallerCause::NoRuntime`].
+    /// Spawns a task that is aborted when the returned value is dropped. Outside of a runtime the task does
+    /// not run, and ends with [`CallerCause::NoRuntime`].
     pub(crate) fn spawn(future: impl Future<Output = Result<T, Error>> + Send + 'static) -> Self {
         let runtime = Handle::try_current().map_err(|_| Error::from(CallerCause::NoRuntime));
         Self { task: runtime.map(|runtime| runtime.spawn(future)), is_detached: false }
     }
 
-    /// Spawns a task that runs to its end, even if this is dropped.
+    /// Spawns a task that runs to its end, even if the returned value is dropped.
     pub(crate) fn detached(
         future: impl Future<Output = Result<T, Error>> + Send + 'static,
     ) -> Self {
@@ -78,7 +79,7 @@ impl<T> Future for Task<T> {
         match ready!(Pin::new(task).poll(context)) {
             Ok(result) => Poll::Ready(result),
             Err(end) if end.is_panic() => resume_unwind(end.into_panic()),
-            // The runtime of the task is gone.
+            // The runtime of the task was shut down.
             Err(_) => Poll::Ready(Err(Error::closed())),
         }
     }
@@ -112,7 +113,7 @@ mod tests {
         assert_eq!(begun.elapsed(), LIMIT);
         for stopped in [PART * 2, LIMIT + PUNCTUAL / 2, LIMIT * 3] {
             let stop = async {
-                // The wait must begin first.
+                // Lets the spawned wait begin first.
                 tokio::task::yield_now().await;
                 advance(stopped).await;
             };

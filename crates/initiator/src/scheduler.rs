@@ -1,4 +1,4 @@
-//! Schedulers decide when requests may be sent, and what they are charged.
+//! Defines schedulers, which decide when requests may be sent, and what they are charged.
 
 use std::fmt;
 use std::pin::Pin;
@@ -9,11 +9,11 @@ use iscsi_shaper::RateLimit;
 pub type Granting<'a> = Pin<Box<dyn Future<Output = Charge> + Send + 'a>>;
 
 /// Decides when the requests of a [`TrafficClass`](crate::TrafficClass) may be sent. A
-/// [`Shaper`](crate::Shaper) implements it for its classes. Implement it to ask another process, which
-/// limits the rate of several processes together.
+/// [`Shaper`](crate::Shaper) implements it for its classes. To limit the rate of several processes together,
+/// implement it so that it requests each grant from one process.
 ///
-/// That process calls [`TrafficClass::pass`](crate::TrafficClass::pass) for its classes, and returns
-/// the result.
+/// That process calls [`TrafficClass::pass`](crate::TrafficClass::pass) for its classes, and sends the result
+/// to the scheduler.
 #[doc(alias = "rate limit")]
 pub trait Scheduler: fmt::Debug + Send + Sync {
     /// Waits until a request of `bytes` bytes may be sent. Grant requests in the order in which
@@ -21,13 +21,13 @@ pub trait Scheduler: fmt::Debug + Send + Sync {
     /// granted meanwhile or not.
     fn grant(&self, bytes: u64) -> Granting<'_>;
 
-    /// Returns the highest rate at this time. A disk splits its requests by this rate, and keeps as
-    /// many of them waiting as may pass in one second.
+    /// Returns the current maximum rate. A disk splits its requests by this rate, and keeps as many of them
+    /// waiting as can be sent in one second.
     fn ceil(&self) -> RateLimit;
 }
 
-/// The bytes that a request was charged with. A charge that is dropped before it is
-/// [sent](Self::sent) counts for nothing.
+/// The bytes that a request was charged. A charge that is dropped before it is [sent](Self::sent) is
+/// refunded.
 pub struct Charge {
     bytes: u64,
     is_sent: bool,
@@ -35,21 +35,21 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// Makes a charge of `bytes` bytes. `settle` is called once, at the end, with the number of
-    /// bytes that the request has moved: 0 if it was not sent, and fewer or more than `bytes` after
-    /// [`settle`](Self::settle).
+    /// Creates a charge of `bytes` bytes. `settle` is called once, when the charge ends, with the number of
+    /// bytes that the request has moved. The number is 0 if the request was not sent, and may be lower or
+    /// higher than `bytes` after [`complete`](Self::complete).
     #[must_use]
     pub fn new(bytes: u64, settle: impl FnOnce(u64) + Send + 'static) -> Self {
         Self { bytes, is_sent: false, settle: Some(Box::new(settle)) }
     }
 
-    /// Returns what the request was charged with, in bytes.
+    /// Returns the number of bytes that the request was charged.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Marks the request as sent: from here on, dropping the charge counts all of it.
+    /// Marks the request as sent. From then on, dropping the charge counts all of its bytes.
     pub fn sent(mut self) -> Self {
         self.is_sent = true;
         self

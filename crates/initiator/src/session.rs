@@ -1,4 +1,4 @@
-//! The handle of a session.
+//! Defines the handle of a session.
 
 pub(crate) mod discovered_target;
 pub(crate) mod node;
@@ -148,22 +148,22 @@ impl Session {
         self.shared.logged_in().await
     }
 
-    /// Returns the number of the unit in the URL.
+    /// Returns the LUN of the unit that the URL names.
     pub(crate) fn named_lun(&self) -> Option<Lun> {
         self.shared.named.lun
     }
 
-    /// Returns the serial number that the URL requires of that unit.
+    /// Returns the serial number that the unit named in the URL must have, if the URL requires one.
     pub(crate) fn expected_serial_number(&self) -> Option<&str> {
         self.shared.named.serial_number.as_deref()
     }
 
-    /// Returns what is known of a unit; all its handles share it.
+    /// Returns the state of a unit, which all handles of the unit share.
     pub(crate) fn unit_state(&self, lun: Lun) -> Arc<UnitState> {
         self.shared.unit(lun)
     }
 
-    /// Sets `state` as what is known of a unit, for a unit that the disk knows already.
+    /// Sets the state of a unit that the disk knows already.
     pub(crate) fn adopt_unit_state(&self, lun: Lun, state: UnitState) -> Arc<UnitState> {
         self.shared.adopt_unit(lun, state)
     }
@@ -176,7 +176,7 @@ impl Session {
     /// Asks the target for its own addresses (SendTargets, RFC 7143 appendix C).
     ///
     /// # Errors
-    /// When the target refuses, its answer is malformed, or the session ends.
+    /// When the target refuses, its response is malformed, or the session ends.
     pub async fn send_targets(&self) -> Result<Vec<DiscoveredTarget>, Error> {
         let targets = decode_send_targets(&self.send_targets_text().await?).map_err(Cause::from)?;
         let asked = self.portal().ok_or_else(Error::closed)?;
@@ -188,11 +188,11 @@ impl Session {
         Waiter::start(&self.driver, &self.shared, holds, Request::SendTargets).await
     }
 
-    /// Sends a NOP-Out and returns the time to its answer (RFC 7143 §11.18): the round-trip time,
-    /// plus the time that it waits for earlier data in the send buffer.
+    /// Sends a NOP-Out and returns the time until the NOP-In arrives (RFC 7143 §11.18): the round-trip time,
+    /// plus the time that the NOP-Out waits for earlier data in the send buffer.
     ///
     /// # Errors
-    /// When the session ends, or the answer does not come within the time limit.
+    /// When the session ends, or the NOP-In does not arrive within the time limit.
     #[doc(alias("NOP-Out", "RTT"))]
     pub async fn ping(&self) -> Result<Duration, Error> {
         self.ping_with(Bytes::new()).await
@@ -205,9 +205,9 @@ impl Session {
         Waiter::start(&self.driver, &self.shared, holds, request).await
     }
 
-    /// Sends a task management function for a unit or the whole target (RFC 7143 §11.5), such as a
-    /// reset. To abort a single task, drop its future. The function does not wait behind requests,
-    /// since it may be what frees requests that are stuck.
+    /// Sends a task management function for a unit or the whole target (RFC 7143 §11.5), such as a reset. To
+    /// abort a single task, drop its future. The function does not wait for the budget of other requests, since
+    /// it may be needed to free requests that are stuck.
     ///
     /// # Errors
     /// When the session ends first. A refusal is a [`FunctionResponse`].
@@ -288,18 +288,18 @@ impl Session {
         self.of_plan(Plan::clone)
     }
 
-    /// Returns a value from the plan, without a copy of the whole plan.
+    /// Calls `ask` with the plan and returns the result, without a copy of the plan.
     pub(crate) fn of_plan<R>(&self, ask: impl FnOnce(&Plan) -> R) -> Option<R> {
         self.shared.basis().map(|basis| ask(&basis.plan))
     }
 
-    /// Returns whether answers may come over several connections, which have no common order.
+    /// Returns whether responses may arrive over several connections, which have no common order.
     pub(crate) fn may_have_several_connections(&self) -> bool {
         self.shared.with_connections(|connections| connections.wanted > 1)
     }
 
-    /// Returns how many requests should be in flight on all connections, if `on_each` says how many the plan
-    /// wants on each.
+    /// Returns how many requests should be in flight on all connections together; `on_each` returns the number
+    /// per connection by the plan.
     pub(crate) fn depth(&self, on_each: impl Fn(&Plan) -> u32) -> Option<u32> {
         let basis = self.shared.basis()?;
         let connections = self.shared.with_connections(|connections| connections.open.max(1));
@@ -308,8 +308,8 @@ impl Session {
         Some(basis.plan.terms.window.map_or(depth, |window| depth.min(window.max(1))))
     }
 
-    /// Measures the leading connection: the first one of [`readings`](Self::readings). Compare two
-    /// readings to learn what held the connection back between them.
+    /// Measures the leading connection: the first one of [`readings`](Self::readings). Compare two readings to
+    /// find out what held the connection back between them.
     ///
     /// # Errors
     /// When the session has no connection.
@@ -325,7 +325,8 @@ impl Session {
     /// When the session has ended.
     pub async fn readings(&self) -> Result<Vec<Reading>, Error> {
         let (answer, readings) = oneshot::channel();
-        // If the driver is gone, the message is dropped, and with it the sender: the receiver notices that.
+        // If the driver is gone, the message is dropped together with the sender, and the receiver returns an
+        // error.
         self.driver.send(Message::Read(answer));
         readings.await.map_err(|_| self.shared.reason_of_end())
     }
@@ -342,7 +343,7 @@ impl Session {
     /// The reason why the session ended, if not by this logout.
     #[doc(alias("close", "disconnect"))]
     pub async fn logout(&self) -> Result<(), Error> {
-        // A driver that is gone has published its end, or is about to.
+        // If the driver is gone, it has published the end of the session, or is about to.
         self.driver.send(Message::Logout);
         self.shared.ended().await
     }
@@ -360,7 +361,7 @@ impl Session {
         self.shared.lengths.write.load(Ordering::Relaxed)
     }
 
-    /// Returns the length that suits a read of a disk, in bytes.
+    /// Returns the length that suits a read of a disk, in bytes, by the link's rate so far.
     pub(crate) fn longest_read(&self) -> u64 {
         self.shared.lengths.read.load(Ordering::Relaxed)
     }
@@ -372,7 +373,8 @@ impl Session {
         Some(bytes).filter(|bytes| *bytes < u64::MAX)
     }
 
-    /// Takes in the limit of sessions that found the target slow: `bytes` of write data outstanding.
+    /// Passes the limit of other sessions that found the target slow to the driver: `bytes` of write data
+    /// outstanding.
     pub(crate) fn on_slow_target(&self, bytes: u64) {
         self.driver.send(Message::SlowTarget(bytes));
     }
@@ -387,19 +389,19 @@ impl Session {
         self.shared.retries.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Keeps the ranges of its writes locked, if the session is lost, until [`settle`](Self::settle).
+    /// Makes the session keep the ranges of its writes locked, if it is lost, until [`settle`](Self::settle).
     pub(crate) fn keep_unsettled(&self) {
         self.shared.units.unsettled.keep();
     }
 
-    /// Takes in the loss that another session has measured over the same link, 0 to 1.
+    /// Passes the loss that another session has measured over the same link, 0 to 1, to the driver.
     pub(crate) fn on_link_loss(&self, loss: f64) {
         // A session that has ended does not need it.
         self.driver.send(Message::Loss(loss));
     }
 
-    /// Returns whether the target can be relied on to drop this session when its login comes again (RFC 7143
-    /// §6.3.5): not if it gave the session no TSIH.
+    /// Returns whether a new login under the same name makes the target drop this session (RFC 7143 §6.3.5).
+    /// This is uncertain, so false, if the target gave the session no TSIH.
     pub(crate) fn is_reinstated_by_login(&self) -> bool {
         self.shared.course.terms.get().is_none_or(|terms| terms.tsih != Tsih::NEW_SESSION)
     }
@@ -450,7 +452,7 @@ impl Session {
         self.shared.course.terms.get().and_then(|terms| terms.address)
     }
 
-    /// Returns what is done about requests that fail or are late, by the options and the URL.
+    /// Returns the policy for requests that fail or are late, by the options and the URL.
     pub(crate) fn policy(&self) -> &RequestPolicy {
         &self.shared.rules.policy
     }
@@ -461,7 +463,7 @@ impl Session {
         self.shared.rule_by_class();
     }
 
-    /// Returns the most bytes of one command, by the options.
+    /// Returns the maximum length of one command, in bytes, by the options.
     pub(crate) fn max_transfer(&self) -> usize {
         self.shared.rules.max_transfer
     }
@@ -476,23 +478,24 @@ impl Session {
         &self.shared.budgets.requests
     }
 
-    /// Waits for room for a request with buffers of `bytes`.
+    /// Waits until the budget has room for a request with buffers of `bytes` bytes.
     pub(crate) async fn reserve(&self, bytes: usize) -> Result<Permit, Error> {
         self.shared.budgets.requests.reserve(bytes).await
     }
 
-    /// Returns what a request to the session itself holds: a place in its separate budget, and no memory.
+    /// Reserves a place in the separate budget for requests to the session itself, such as pings; they need no
+    /// memory.
     async fn holds(&self) -> Result<Holds, Error> {
         let permit = self.shared.budgets.of_session.reserve(0).await?;
         Ok(Holds { _permit: Arc::new(permit), extent: None, listener: None })
     }
 
-    /// Sends a command once. The future returns its end, whatever the status; if the command is given up, it
-    /// returns the end of the abort. A command for the known unit ends in
-    /// [`TaskError::Withdrawn`](iscsi_session::TaskError::Withdrawn) if the unit may be another one before it
-    /// is sent.
+    /// Sends a command once. The future returns its result, whatever the status; if the command is given up, the
+    /// result comes after the abort has ended. A command for the known unit ends in
+    /// [`TaskError::Withdrawn`](iscsi_session::TaskError::Withdrawn) if the unit may be another one before it is
+    /// sent.
     ///
-    /// `command` creates the command in its place, as it is large and each move copies it.
+    /// `command` creates the command where it is stored, as the command is large and each move copies it.
     pub(crate) fn perform(
         &self,
         command: impl FnOnce() -> Command,
@@ -507,8 +510,8 @@ impl Session {
         Waiter::start(&self.driver, &self.shared, holds, request)
     }
 
-    /// Sends the command of a disk's attempt once, like [`perform`](Self::perform), but the listener reports
-    /// its end.
+    /// Sends the command of a disk's attempt once, like [`perform`](Self::perform), but the listener reports its
+    /// result.
     pub(crate) fn hand_over(
         &self,
         command: impl FnOnce() -> Command,
@@ -524,7 +527,7 @@ impl Session {
         id
     }
 
-    /// Gives up a command that was [handed over](Self::hand_over). Its end is still reported.
+    /// Gives up a command that was [handed over](Self::hand_over). Its result is still reported.
     pub(crate) fn give_up(&self, id: RequestId) {
         // If the driver is gone, the command has ended.
         self.driver.send(Message::Cancel(id));
@@ -535,7 +538,7 @@ impl Session {
         self.shared.reason_of_end()
     }
 
-    /// Returns the event that segments are kept short because of the path, if they are.
+    /// Returns the event that segments are kept short because of the path; `None` if they are not.
     pub(crate) fn path_note(&self) -> Option<DiskEvent> {
         let limit = self.shared.basis()?.measurement.segment_limit?;
         Some(DiskEvent::SegmentsLimited { portal: self.portal()?.clone(), limit })

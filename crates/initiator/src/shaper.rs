@@ -1,4 +1,4 @@
-//! Classes of requests that share a rate, on the runtime's clock.
+//! Limits rates by classes of requests, on the runtime's clock.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -12,8 +12,8 @@ use tokio::time::sleep_until;
 use crate::scheduler::{Charge, Granting, Scheduler};
 use crate::traffic_class::TrafficClass;
 
-/// Time after which a waiting request checks its turn itself if the timekeeper does not: the timekeeper's
-/// future may not be polled for long.
+/// Time after which a waiting request checks its turn itself. The timekeeper normally does this for all
+/// requests, but its future may not be polled for a long time.
 const GRACE: Duration = Duration::from_millis(100);
 
 /// Limits the rate of disks by classes that share a link: hierarchical token buckets. Clones are
@@ -53,20 +53,20 @@ struct TreeClass {
 struct State {
     tree: Tree,
     waiters: BTreeMap<Ticket, Waiter>,
-    /// The waiting request that polls the tree at `next`, for all.
+    /// The waiting request that polls the tree at `next`, for all waiting requests.
     timekeeper: Option<Ticket>,
-    /// When the tree may grant something next.
+    /// When the tree may grant the next request.
     next: Option<Instant>,
 }
 
 #[derive(Debug, Default)]
 struct Waiter {
-    /// Notified when the request was granted, or is the timekeeper and `next` has changed.
+    /// Notified when the request was granted, or when the request is the timekeeper and `next` has changed.
     woken: Arc<Notify>,
     grant: Option<Grant>,
 }
 
-/// A request that waits in its class, until this is dropped.
+/// A request that waits in its class, until this value is dropped.
 struct Waiting {
     shaper: Shaper,
     ticket: Ticket,
@@ -74,8 +74,8 @@ struct Waiting {
 }
 
 impl Shaper {
-    /// Makes a shaper with this root class. Below it is a default class, which borrows what all
-    /// others leave.
+    /// Creates a shaper with this root class. Below the root is a default class, which borrows the rate that
+    /// all other classes leave.
     ///
     /// # Errors
     /// [`TreeError::Class`].
@@ -91,7 +91,7 @@ impl Shaper {
         self.lock().tree.root()
     }
 
-    /// Returns the class of requests that have none.
+    /// Returns the default class, for requests without another class.
     #[must_use]
     pub fn default_class(&self) -> ClassId {
         self.lock().tree.default_class()
@@ -115,7 +115,7 @@ impl Shaper {
         self.change_tree(|tree, now| tree.add(parent, class, now))
     }
 
-    /// Changes the settings of a class. They apply immediately, also to requests that wait.
+    /// Changes the settings of a class. The new settings apply immediately, also to waiting requests.
     ///
     /// # Errors
     /// [`TreeError::Class`], [`TreeError::Unknown`], and [`TreeError::Overcommitted`] if its rate is
@@ -124,7 +124,7 @@ impl Shaper {
         self.change_tree(|tree, now| tree.change(id, class, now))
     }
 
-    /// Removes a class. Requests that wait in it continue in the default class.
+    /// Removes a class. Requests that wait in the class continue in the default class.
     ///
     /// # Errors
     /// [`TreeError::Unknown`], [`TreeError::HasChildren`], [`TreeError::Permanent`].
@@ -138,13 +138,13 @@ impl Shaper {
         self.lock().tree.class(id)
     }
 
-    /// Returns what has passed through a class and all classes below it; `None` if it was removed.
+    /// Returns the statistics of a class and all classes below it; `None` if the class was removed.
     #[must_use]
     pub fn statistics(&self, id: ClassId) -> Option<Statistics> {
         self.lock().tree.statistics(id)
     }
 
-    /// Returns the highest rate of a class: its own limit or the lowest one above it.
+    /// Returns the maximum rate of a class: the lowest ceil of the class and its ancestors.
     #[must_use]
     pub fn ceil(&self, id: ClassId) -> RateLimit {
         self.lock().tree.ceil(id)
@@ -197,7 +197,7 @@ impl TreeClass {
 }
 
 impl State {
-    /// Grants the requests that may be sent, and arranges the next call.
+    /// Grants the requests that may be sent, and schedules the next call.
     fn drive(&mut self, now: Instant) {
         while let Some(grant) = self.tree.poll_grant(now) {
             if let Some(waiter) = self.waiters.get_mut(&grant.ticket) {
@@ -235,7 +235,7 @@ impl Waiting {
         Self { shaper: shaper.clone(), ticket, woken }
     }
 
-    /// Returns the grant if there is one, or otherwise when to call again.
+    /// Returns the grant of the request. If there is none yet, returns when to call again.
     fn poll_grant(&self) -> Result<Grant, Option<Instant>> {
         let mut state = self.shaper.lock();
         state.drive(now());
@@ -324,7 +324,8 @@ mod tests {
         assert_eq!((waiting.await.unwrap(), other.await.unwrap()), (millis(10), millis(10)));
     }
 
-    /// The first request that waits is the timekeeper for all.
+    /// When a waiting request is dropped, its place in the queue is freed. If it was the timekeeper, another
+    /// request takes over.
     #[tokio::test(start_paused = true)]
     async fn who_gives_up_leaves_his_place_and_the_clock_to_the_others() {
         let (shaper, class) = shaper();
@@ -339,7 +340,8 @@ mod tests {
         assert_eq!(shaper.statistics(shaper.default_class()).unwrap().sent.requests, 2);
     }
 
-    /// The first future was polled once, and is the timekeeper.
+    /// The first future was polled once, and is the timekeeper, but is not polled again. The second one is
+    /// granted anyway.
     #[tokio::test(start_paused = true)]
     async fn a_future_that_nobody_polls_holds_up_no_other() {
         let (_, class) = shaper();
@@ -359,7 +361,8 @@ mod tests {
         .await
     }
 
-    /// The pause also applies to requests that already wait in the class. Another handle gets the whole rate.
+    /// The pause of a handle also applies to requests that already wait. Another handle of the class gets the
+    /// whole rate.
     #[tokio::test(start_paused = true)]
     async fn a_handle_that_is_paused_leaves_the_class_to_others() {
         let (shaper, class) = shaper();
@@ -379,7 +382,7 @@ mod tests {
         assert_eq!(times, [1000, 1100, 1200, 1300, 1400].map(millis));
     }
 
-    /// Nothing was sent, so nothing is charged.
+    /// Nothing was sent, so no bytes are charged.
     #[tokio::test(start_paused = true)]
     async fn a_handle_that_is_closed_ends_what_waits_and_stays_so() {
         let (shaper, class) = shaper();

@@ -1,8 +1,8 @@
-//! The whole initiator over a simulated network in virtual time, without sockets and without the system's
-//! clock.
+//! Tests of the whole initiator over a simulated network in virtual time, without sockets and without the
+//! system's clock.
 //!
-//! Connections can be held up and cut. What a cut connection has taken in still reaches the target after its
-//! release, like data in the buffers of a real network.
+//! Tests can hold connections up and cut them. Data that was sent over a connection before it was cut still
+//! reaches the target after the connection is released, like data in the buffers of a real network.
 
 mod callers;
 mod flushes;
@@ -48,7 +48,7 @@ use path_model::PathModel;
 const TARGET: &str = "iqn.2026-01.org.example:disk";
 const ROUND_TRIP: Duration = Duration::from_millis(100);
 
-/// Portals at the ends of links with these properties.
+/// The simulated network: portals, and the properties of the links to them.
 #[derive(Clone)]
 struct Simulated {
     portals: Arc<[Portal]>,
@@ -61,10 +61,9 @@ struct Portal {
     /// The target that new connections lead to, if it differs from `target`.
     moved_to: Mutex<Option<Arc<Mutex<Target>>>>,
     is_refusing: AtomicBool,
-    /// Whether nothing comes back from the portal.
+    /// Whether attempts to connect to the portal neither succeed nor fail.
     is_dark: AtomicBool,
-    /// Longest segments that arrive at the target and at the initiator; with them, the model reports `TCP_INFO`
-    /// of connections.
+    /// Longest segments that arrive at the target, and at the initiator. `None` disables the [`PathModel`].
     path: Mutex<Option<[usize; 2]>>,
     connections: Mutex<Vec<Connection>>,
 }
@@ -96,7 +95,7 @@ struct Wire {
     polls: u32,
     /// Round-trip time that `TCP_INFO` reports.
     round_trip: Duration,
-    /// Most bytes that one read returns; the rest is reported one turn later.
+    /// Most bytes that one read returns; the socket reports the rest one turn later.
     max_read: Option<usize>,
     is_rest_unreported: bool,
     /// Number of writes.
@@ -105,9 +104,9 @@ struct Wire {
     longest_write: usize,
     /// All bytes that were written.
     sent: Vec<u8>,
-    /// Whether nothing reaches the target.
+    /// Whether data to the target is held up.
     is_held: bool,
-    /// Whether the initiator's end is closed.
+    /// Whether the connection is closed at the initiator.
     is_closed: bool,
     reader: Option<Waker>,
     path: Option<PathModel>,
@@ -133,17 +132,17 @@ impl Portal {
         self.is_refusing.store(is_refusing, Ordering::Relaxed);
     }
 
-    /// Holds back what its connections carry to the target.
+    /// Holds up the data that the portal's connections carry to the target.
     fn hold(&self) {
         self.change(|wire| wire.is_held = true);
     }
 
-    /// Lets through what was held back.
+    /// Lets the data through that was held up.
     fn release(&self) {
         self.change(|wire| wire.is_held = false);
     }
 
-    /// Resets the initiator's end of its connections.
+    /// Closes the portal's connections at the initiator.
     fn cut(&self) {
         self.change(|wire| wire.is_closed = true);
     }
@@ -238,7 +237,8 @@ fn see<R>(network: &Simulated, see: impl FnOnce(&mut Wire) -> R) -> R {
     see(&mut lock(&connections[0].wire))
 }
 
-/// Lets the tuner find out the round-trip time: it measures once a second while there is work.
+/// Sets the round-trip time, and keeps the disk busy until the tuner has measured it: the tuner measures once a
+/// second while there are requests.
 async fn measure_round_trip(network: &Simulated, disk: &Disk, round_trip: Duration) {
     see(network, |wire| wire.round_trip = round_trip);
     for _ in 0..30 {
@@ -247,8 +247,8 @@ async fn measure_round_trip(network: &Simulated, disk: &Disk, round_trip: Durati
     }
 }
 
-/// Carries bytes between both ends until the connection is closed. Bytes that the initiator has sent by then
-/// still reach the target.
+/// Carries bytes between initiator and target until the connection is closed. Bytes that the initiator has sent
+/// by then still reach the target.
 async fn carry(target: Arc<Mutex<Target>>, id: ConnId, wire: Arc<Mutex<Wire>>, moved: Arc<Notify>) {
     loop {
         let next = {
@@ -297,7 +297,7 @@ async fn carry(target: Arc<Mutex<Target>>, id: ConnId, wire: Arc<Mutex<Wire>>, m
     }
 }
 
-/// The initiator's end of a connection.
+/// The socket of a connection at the initiator.
 struct End(Connection);
 
 impl Socket for End {
@@ -393,7 +393,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap()
 }
 
-/// Opens, writes, reads and logs out by the runtime's clock, so that the cost in round trips is known exactly.
+/// Opens a disk, writes, reads and logs out in virtual time, and checks the exact number of round trips that
+/// each takes.
 #[tokio::test(start_paused = true)]
 async fn a_disk_over_a_simulated_network_in_virtual_time() {
     let mut properties = Properties::default();

@@ -1,5 +1,5 @@
-//! State that outlives a request: what is known of a unit, which ranges are being written, what was not
-//! flushed, how much may be in flight, and statistics.
+//! Holds the state that outlives a request: what is known of a unit, ranges that are being written, unflushed
+//! writes, limits of what may be in flight, and statistics.
 
 pub(crate) mod attempt;
 pub(crate) mod budget;

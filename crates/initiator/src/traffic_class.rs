@@ -1,4 +1,4 @@
-//! Classes of requests that disks belong to.
+//! Defines classes of requests, which limit the rate of disks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use crate::scheduler::{Charge, Scheduler};
 
 /// Number of [`Class::TIME_SLICE`]s in a second.
 const SLICES: u64 = 20;
-/// Connections send faster than the ceil by 1 / this.
+/// Inverse of the margin by which connections send faster than the ceil: 1/20 of the ceil.
 const PACING_MARGIN: u64 = 20;
 /// Lowest pacing rate: one request of 4 KiB, the shortest into which requests are split, per
 /// [`Class::TIME_SLICE`]; bits per second.
 const MIN_PACING_RATE: u64 = 4096 * 8 * SLICES;
 
-/// A class of requests that share a rate, for [`Options::with_class`](crate::Options::with_class). Clones are
-/// the same class.
+/// A class of requests that share a rate, for [`Options::with_class`](crate::Options::with_class). Clones
+/// refer to the same class.
 ///
-/// Most classes belong to a [`Shaper`](crate::Shaper) of this process. If another process limits
-/// the rate, implement a [`Scheduler`] that asks it:
+/// Most classes belong to a [`Shaper`](crate::Shaper) of this process. If another process limits the rate,
+/// implement a [`Scheduler`] that requests grants from that process:
 ///
 /// ```
 /// use std::sync::Arc;
@@ -65,14 +65,14 @@ enum Passage {
 }
 
 impl TrafficClass {
-    /// Makes a class whose requests this scheduler grants.
+    /// Creates a class whose requests this scheduler grants.
     #[must_use]
     pub fn new(scheduler: Arc<dyn Scheduler>) -> Self {
         Self { scheduler, passage: Arc::default(), waits: Arc::default() }
     }
 
-    /// Stops further requests of this handle until [`resume`](Self::resume). Other users of the class get the
-    /// rate that it leaves; requests in flight are completed.
+    /// Stops further requests of this handle until [`resume`](Self::resume) is called. Other users of the
+    /// class can use its whole rate meanwhile. Requests in flight are completed.
     pub fn pause(&self) {
         self.turn(Passage::Paused);
     }
@@ -82,15 +82,15 @@ impl TrafficClass {
         self.turn(Passage::Open);
     }
 
-    /// Refuses all later requests of this handle, and those that wait, with
-    /// [`Closed`](crate::ErrorKind::Closed). This cannot be undone. Requests in flight
-    /// are completed, and flushes still pass. A request that is sent as several commands returns when
-    /// those in flight are completed.
+    /// Refuses all later requests of this handle, and requests that wait, with
+    /// [`Closed`](crate::ErrorKind::Closed). This cannot be undone. Requests in flight are completed, and
+    /// flushes are still sent. A request that is sent as several commands returns when its commands in flight
+    /// are completed.
     pub fn close(&self) {
         self.turn(Passage::Closed);
     }
 
-    /// Returns the highest rate at this time.
+    /// Returns the current maximum rate.
     #[must_use]
     pub fn ceil(&self) -> RateLimit {
         self.scheduler.ceil()
@@ -99,8 +99,8 @@ impl TrafficClass {
     /// Waits until a request of `bytes` bytes may be sent; `None` if the class is
     /// [closed](Self::close).
     ///
-    /// A [`Disk`](crate::Disk) calls this by itself. Call it for other traffic that shares the
-    /// rate.
+    /// A [`Disk`](crate::Disk) calls this by itself. Call it for other traffic that shares the rate of the
+    /// class.
     pub async fn pass(&self, bytes: u64) -> Option<Charge> {
         let _waiting = self.waits.join();
         let mut passage = self.passage.subscribe();
@@ -112,7 +112,8 @@ impl TrafficClass {
                 Passage::Paused => _ = passage.changed().await,
                 Passage::Open => tokio::select! {
                     biased;
-                    // Dropping the grant leaves the class, which may serve others.
+                    // Dropping the grant withdraws the request from the class, so that the class can serve
+                    // other requests.
                     _ = passage.changed() => {}
                     charge = self.scheduler.grant(bytes) => return Some(charge),
                 },
@@ -120,19 +121,19 @@ impl TrafficClass {
         }
     }
 
-    /// Returns the longest length that a request should have, bytes; `None` without a limit.
+    /// Returns the maximum length of a request, in bytes; `None` without a limit.
     pub(crate) fn max_request_len(&self) -> Option<u64> {
         self.ceil().bytes_in(Class::TIME_SLICE)
     }
 
-    /// Returns the most bytes that may pass in a second; `None` without a limit.
+    /// Returns how many bytes may pass in one second; `None` without a limit.
     pub(crate) fn bytes_in_second(&self) -> Option<u64> {
         self.max_request_len().map(|bytes| bytes.saturating_mul(SLICES))
     }
 
-    /// Returns the rate at which a connection should send, so that bytes that pass in one moment do not leave
-    /// the host in one burst; `None` for as fast as possible. It is a little above the ceil, which the class
-    /// enforces anyway. It has a minimum, so that commands that are not shaped do not wait long after a
+    /// Returns the pacing rate of a connection, so that bytes that pass in one moment do not leave the host
+    /// in one burst; `None` for no pacing. The rate is a little above the ceil, which the class itself
+    /// enforces. The rate has a minimum, so that commands that are not shaped do not wait long after a
     /// request.
     pub(crate) fn pacing_rate(&self) -> Option<Rate> {
         let ceil = self.ceil().bits_per_second().filter(|ceil| *ceil > 0)?;
@@ -140,12 +141,12 @@ impl TrafficClass {
         Rate::from_bits_per_second(rate).ok()
     }
 
-    /// Returns the time so far in which requests of this handle have waited for their turn, including pauses.
+    /// Returns the total time in which requests of this handle have waited for their turn, including pauses.
     pub(crate) fn waited(&self) -> Duration {
         self.waits.total()
     }
 
-    /// Changes the passage. A closed class stays closed.
+    /// Changes the passage, unless the class is closed.
     fn turn(&self, next: Passage) {
         self.passage.send_if_modified(|passage| {
             let is_new = *passage != Passage::Closed && *passage != next;

@@ -1,4 +1,4 @@
-//! Logical units through one session: their properties, and commands for them.
+//! Accesses logical units through one session: reads their properties, and sends commands to them.
 
 pub(crate) mod execute;
 mod fencing;

@@ -1,4 +1,4 @@
-//! `iscsi://` URLs: libiscsi's grammar, with percent-decoding everywhere and more options.
+//! Parses `iscsi://` URLs: libiscsi's grammar, with percent-decoding everywhere and more options.
 //!
 //! ```text
 //! iscsi://[USER[%PASSWORD | :PASSWORD]@]HOST[:PORT][/TARGET[/LUN]][?OPTION=VALUE[&OPTION=VALUE]...]
@@ -20,24 +20,24 @@
 //! | option | values |
 //! |---|---|
 //! | `auth` | the only CHAP algorithm to offer: `md5`, `sha1`, `sha-256`, `sha3-256` |
-//! | `target_user`, `target_password` | what the target must prove (mutual CHAP) |
+//! | `target_user`, `target_password` | CHAP credentials of the target (mutual CHAP) |
 //! | `chap_short_secrets` | `warn`, `refuse`: what to do about a CHAP secret below 96 bits (RFC 7143 §9.2.1) |
 //! | `redirects` | `never`, `same-host`, `any`: which redirections are followed; see [`Redirects`](crate::Redirects) |
 //! | `header_digest`, `data_digest` | `none`, `crc32c`, or a list in order of preference: `none-crc32c`, `crc32c-none` |
 //! | `initial_r2t`, `immediate_data` | `yes`, `no` |
 //! | `first_burst`, `max_burst`, `max_recv_data_segment` | bytes, 512 to 16777215 |
 //! | `max_outstanding_r2t` | 1 to 65535 |
-//! | `timeout` | time limit of a command, in seconds; 0 for none |
+//! | `timeout` | time limit of a command, in seconds; 0 for no limit |
 //! | `login_timeout` | time limit of connect and login together, in seconds, from 1 on |
 //! | `retry_timeout` | time limit of a disk for errors that may pass by themselves, in seconds; see [`Options::with_retry_timeout`](crate::Options::with_retry_timeout). Also called `patience` |
 //! | `open_timeout` | time limit of retries while a target is not available yet, in seconds; see [`Options::with_open_timeout`](crate::Options::with_open_timeout). Also called `open_patience` |
-//! | `poll` | interval at which an idle disk asks its unit for changes, in seconds, 0 for never; see [`Options::with_poll`](crate::Options::with_poll) |
+//! | `poll` | interval at which an idle disk polls its unit for changes, in seconds, 0 for never; see [`Options::with_poll`](crate::Options::with_poll) |
 //! | `force_usn` | the unit serial number that the unit must have |
 //! | `reservation_key` | `0x1a2b`: the key that registers a disk with its unit; see [`Options::with_reservation_key`](crate::Options::with_reservation_key) |
 //! | `portal` | one more portal of the same unit, `HOST[:PORT]`; may be given several times |
 //! | `portals` | `auto`: use every portal that the target reports for itself |
 //!
-//! An unknown option is an error, because a mistyped one must not leave a session without the digest or
+//! An unknown option is an error, because a mistyped option must not leave a session without the digest or
 //! the authentication that the user wanted.
 
 mod error;
@@ -75,7 +75,7 @@ pub struct Url {
     pub user: Option<String>,
     /// CHAP secret of the initiator.
     pub password: Option<Secret>,
-    /// User that the target must answer with (CHAP_N, mutual CHAP).
+    /// User name that the target must send (CHAP_N, mutual CHAP).
     pub target_user: Option<String>,
     /// CHAP secret of the target.
     pub target_password: Option<Secret>,
@@ -84,7 +84,7 @@ pub struct Url {
     /// Further portals that lead to the same unit, for further sessions of a disk.
     #[doc(alias = "multipath")]
     pub portals: Vec<TargetAddress>,
-    /// Whether the target is asked for its further portals (`portals=auto`).
+    /// Whether the target is queried for its further portals (`portals=auto`).
     pub all_portals: bool,
     /// Session parameters that the URL sets.
     pub parameters: Parameters,
@@ -94,7 +94,7 @@ pub struct Url {
 const SCHEME: &str = "iscsi://";
 
 impl Url {
-    /// Creates the URL of a target, or of one of its units, without credentials.
+    /// Creates the URL of a target or of one of its units, without credentials.
     pub(crate) fn of(portal: TargetAddress, target: IscsiName, lun: Option<Lun>) -> Self {
         Self {
             portal: TargetAddress { portal_group_tag: None, ..portal },
@@ -119,8 +119,8 @@ impl Url {
         let rest = text.strip_prefix(SCHEME).ok_or_else(|| UrlError::scheme(text))?;
         let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
         if options.contains('@') {
-            // This check comes before parts of the text that may belong to a password are examined, and
-            // quoted in errors.
+            // This check comes first, because later checks quote parts of the text in errors, and such a
+            // part may belong to a password.
             return Err(UrlError::AtBehindQuestionMark);
         }
         let (credentials, rest) = match rest.split_once('@') {
@@ -151,9 +151,9 @@ impl Url {
         })
     }
 
-    /// Returns the text of a URL without its passwords, so that it can be shown or stored. Escapes
-    /// such as `%25` stay as they are written. If an `@` after the first `?` makes the text no
-    /// valid URL, only the scheme is returned.
+    /// Returns the text of a URL without its passwords, so that it can be shown or stored. Escapes such as
+    /// `%25` stay as they are written. If there is an `@` after the first `?`, the text is not a valid URL,
+    /// and only the scheme is returned.
     ///
     /// ```
     /// # use iscsi_initiator::Url;
@@ -164,7 +164,7 @@ impl Url {
     pub fn without_passwords(text: &str) -> String {
         let (address, options) = text.split_once('?').unwrap_or((text, ""));
         if options.contains('@') {
-            // It is not known where the passwords end.
+            // In such a text it is not known where the passwords end.
             return format!("{SCHEME}...");
         }
         let mut kept = match address.split_once('@') {
@@ -173,7 +173,8 @@ impl Url {
                     credentials.split_at(credentials.find("://").map_or(0, |at| at + 3));
                 let user = separator(credentials).and_then(|at| credentials.get(..at));
                 let user = user.unwrap_or(credentials);
-                // Without a character after it, an escape in the user would begin the password.
+                // Without a character after it, an escape in the user would count as the start of the
+                // password.
                 let end = if user.contains('%') { ":" } else { "" };
                 format!("{scheme}{user}{end}@{rest}")
             }
@@ -190,14 +191,14 @@ impl Url {
         kept
     }
 
-    /// Fills in credentials that the URL lacks from libiscsi's variables: `LIBISCSI_CHAP_USERNAME`,
-    /// `LIBISCSI_CHAP_PASSWORD`, `LIBISCSI_CHAP_TARGET_USERNAME` and
-    /// `LIBISCSI_CHAP_TARGET_PASSWORD`. Empty ones count as not set. A password may be any bytes.
-    /// If a part of the credentials is still missing, [`chap`](Self::chap) refuses them.
+    /// Sets credentials that the URL lacks from libiscsi's variables: `LIBISCSI_CHAP_USERNAME`,
+    /// `LIBISCSI_CHAP_PASSWORD`, `LIBISCSI_CHAP_TARGET_USERNAME` and `LIBISCSI_CHAP_TARGET_PASSWORD`. Empty
+    /// variables count as not set. A password may be any bytes. If a part of the credentials is still
+    /// missing, [`chap`](Self::chap) returns an error.
     ///
     /// # Errors
-    /// [`UrlError::Variable`] when a user name that is needed is not UTF-8: it must not count as
-    /// not set.
+    /// [`UrlError::Variable`] if a required user name is not UTF-8, because such a name must not count as not
+    /// set.
     pub fn with_environment(
         mut self,
         variable: impl Fn(&str) -> Option<OsString>,
@@ -215,8 +216,8 @@ impl Url {
         if self.target_user.is_none() {
             self.target_user = user("LIBISCSI_CHAP_TARGET_USERNAME")?;
         }
-        // Set even if no user is known: ignoring a password would mean a login without the authentication
-        // that was wanted.
+        // Set even if no user is known, because ignoring a password would log in without the authentication
+        // that the user wanted.
         self.password = self.password.or_else(|| secret("LIBISCSI_CHAP_PASSWORD"));
         self.target_password =
             self.target_password.or_else(|| secret("LIBISCSI_CHAP_TARGET_PASSWORD"));
@@ -349,8 +350,8 @@ impl From<&Self> for Url {
 }
 
 impl fmt::Display for Url {
-    /// Writes the portal, the target and the unit, without credentials and options.
-    /// [`parse`](Self::parse) reads the text.
+    /// Writes the portal, the target and the unit, without credentials and options. [`parse`](Self::parse)
+    /// can read the text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{SCHEME}{}", encode(&portal_name(&self.portal)))?;
         if let Some(target) = &self.target {

@@ -1,5 +1,5 @@
-//! Log lines name their disk. This test has its own process, because `tracing` caches, for all threads, which
-//! log statements have a subscriber.
+//! Tests that log lines name their disk. This test has its own process, because `tracing` caches, for all
+//! threads, which log statements have a subscriber.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -79,7 +79,7 @@ fn isids(disk: &Disk) -> Vec<String> {
     disk.sessions().iter().map(|session| format!("isid={}", session.isid())).collect()
 }
 
-/// Drops a connection of a session, then all connections, and waits until the sessions are back.
+/// Drops one connection, then all connections, and waits until the sessions have reconnected.
 async fn shake(rig: &Rig, disk: &Disk) {
     let lost = rig.server.with(|target| {
         let lost = target.accepted();
@@ -91,7 +91,7 @@ async fn shake(rig: &Rig, disk: &Disk) {
     soon(disk.write_at(0, vec![1; 512])).await.unwrap();
 }
 
-/// Two disks in one process: each line of the tasks that run them names the disk.
+/// The lines of two disks in one process can be distinguished: each line names its disk.
 #[tokio::test]
 async fn lines_of_two_disks_can_be_told_apart() {
     let log = Log::default();
@@ -114,7 +114,7 @@ async fn lines_of_two_disks_can_be_told_apart() {
             lines.iter().filter(|line| line.contains(&format!("target={name} lun=0"))).collect();
         let says = |part: &str| own.iter().any(|line| line.contains(part));
         assert!(says("disk{target") && says("session{target"), "{own:#?}");
-        // Lines of the supervisor name the session, lines of the driver the connection.
+        // Lines of the supervisor name the session. Lines of the driver name the connection.
         assert!(says("a session was lost") && says("connection{cid="), "{own:#?}");
         for isid in isids {
             assert!(own.iter().any(|line| line.contains("path{") && line.contains(isid)));

@@ -41,7 +41,7 @@ impl Access {
     }
 
     /// Returns the state of a port that refuses a command that every disk supports, which can only be because
-    /// of its state: LIO 6.1 answers INVALID FIELD IN CDB to every command through a group that is offline.
+    /// of its state: LIO 6.1 refuses every command through an offline group with INVALID FIELD IN CDB.
     #[must_use]
     pub fn suspected(sense: &Sense) -> Option<Self> {
         let is_senseless =
@@ -62,7 +62,7 @@ impl Access {
             AccessState::ActiveOptimized => 0,
             AccessState::LogicalBlockDependent => 2,
             AccessState::ActiveNonOptimized => 4,
-            // It may serve soon.
+            // The port may serve the unit soon.
             AccessState::Transitioning => 6,
             AccessState::Standby => 8,
             AccessState::Unavailable | AccessState::Reserved(_) => 10,

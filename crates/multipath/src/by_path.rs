@@ -4,9 +4,9 @@ use smallvec::SmallVec;
 
 use crate::ids::PathId;
 
-/// The records of the paths, in the order of their numbers. A unit has few paths, so a list is shorter and
-/// faster than a map. Up to two records lie within the unit: with many units, memory elsewhere would be one
-/// more cache miss each time.
+/// The records of the paths, in the order of their numbers. A unit has few paths, so a list is smaller and
+/// faster than a map. Up to two records are stored in the unit itself, because with many units, each access
+/// to a separate allocation would be a cache miss.
 #[derive(Clone, Debug)]
 pub(crate) struct ByPath<T>(SmallVec<[(PathId, T); 2]>);
 
@@ -29,7 +29,7 @@ impl<T> ByPath<T> {
     }
 
     pub(crate) fn get(&self, path: PathId) -> Option<&T> {
-        // Most units have one path; then nothing is searched.
+        // Most units have one path, which needs no search.
         match self.0.as_slice() {
             [(only, record)] if *only == path => Some(record),
             records => records.get(place(records, path).ok()?).map(|(_, record)| record),

@@ -1,21 +1,21 @@
-//! Commands of a path that the unit has not answered yet.
+//! Commands of a path whose status has not arrived.
 
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 
 /// The commands of one path whose status is not known, in the order in which they were sent.
 ///
-/// A unit reports a condition once, with the first command after it (SAM-5 §5.14). If statuses arrive in
-/// another order than the commands were sent, as over several connections, a status GOOD proves nothing about
-/// earlier reports while an earlier command is unanswered. So a flush ends only when all commands have ended
-/// that its session sent before it.
+/// A unit reports a condition once, with the first command after it (SAM-5 §5.14). Statuses may arrive in
+/// another order than the commands were sent, for example over several connections. Then a status GOOD does
+/// not exclude an earlier report that is still on its way with an earlier command. So a flush ends only when
+/// all commands have ended that its session sent before it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Commands {
     /// Number of the first command that has not ended.
     first: u64,
     /// Number of the next command that is sent.
     next: u64,
-    /// For each command after the first, up to the last that has ended, whether it has ended; empty while
+    /// For each command after `first`, up to the last that has ended, whether it has ended; empty while
     /// commands end in order.
     ended: VecDeque<bool>,
 }
@@ -31,7 +31,7 @@ impl Commands {
         number
     }
 
-    /// Returns the number of the next command: all that were sent so far come before it.
+    /// Returns the number of the next command. All commands sent so far have lower numbers.
     pub(crate) const fn next(&self) -> CommandNumber {
         CommandNumber(self.next)
     }
@@ -45,7 +45,7 @@ impl Commands {
         self.first >= number.0
     }
 
-    /// Ends a command: it has its status, or will never have one.
+    /// Ends a command: its status has arrived, or will never arrive.
     pub(crate) fn end(&mut self, number: CommandNumber) {
         if !(self.first..self.next).contains(&number.0) {
             return;
@@ -64,18 +64,18 @@ impl Commands {
         }
     }
 
-    /// Hashes which commands have ended, relative to the first that has not: the absolute numbers do not
-    /// matter.
+    /// Hashes which commands have ended, relative to the first that has not ended, because the absolute
+    /// numbers have no effect.
     pub(crate) fn fingerprint(&self, state: &mut impl Hasher) {
         (self.next - self.first, &self.ended).hash(state);
     }
 
-    /// Returns how far a command is after the first that has not ended.
+    /// Returns the distance of a command from the first that has not ended.
     pub(crate) const fn place(&self, number: CommandNumber) -> i64 {
         number.0.wrapping_sub(self.first).cast_signed()
     }
 
-    /// Ends all commands before this one: their statuses are not waited for any more.
+    /// Gives up all commands before this one: they count as ended, though their statuses have not arrived.
     pub(crate) fn give_up_before(&mut self, number: CommandNumber) {
         (self.first..number.0).for_each(|earlier| self.end(CommandNumber(earlier)));
     }
@@ -90,7 +90,8 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// In whatever order commands end, some of them twice, the first is the lowest that has not ended.
+        /// `first` is always the lowest command that has not ended, in whatever order commands end, some of
+        /// them twice.
         #[test]
         fn the_first_is_that_of_all_that_have_not_ended(
             steps in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 0..200),

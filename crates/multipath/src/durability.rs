@@ -1,4 +1,4 @@
-//! Writes that a volatile cache may still lose, and losses so far (SBC-3 §4.15).
+//! Tracks writes that a volatile cache may still lose, and counts losses (SBC-3 §4.15).
 //!
 //! Design: `docs/design/flushes.md`.
 
@@ -21,34 +21,34 @@ use crate::ids::PathId;
 use losses::Losses;
 use reports::Reports;
 
-/// The writes that the unit has acknowledged and may not have on its medium, and what a flush proves about
-/// them.
+/// The writes that the unit has acknowledged and that may not be on its medium yet, and the losses of such
+/// writes.
 ///
 /// A unit keeps writes in a volatile cache until a flush (SYNCHRONIZE CACHE), and a reset empties that cache.
-/// The unit reports each reset to every session, with the session's next command (SAM-5 §5.14). So one session
-/// can flush for all, and one session can vouch for the writes of all: a session that logged in before the
-/// oldest unflushed write began, and has received no report of a reset since. If there is no such session, and
-/// the unit has a cache, the writes count as lost: writing them again does no harm, but trusting an unknown
-/// state does.
+/// The unit reports each reset to every session, with the session's next command (SAM-5 §5.14). So one
+/// session can flush the writes of all sessions, and one session can vouch for these writes: a session that
+/// logged in before the oldest unflushed write began, and has received no report of a reset since. If there
+/// is no such session, and the unit has a cache, the writes count as lost. The caller then writes them again,
+/// which does no harm if they were not lost.
 ///
-/// - A report that a new session receives before its first accepted command is older than the session, so it is
-///   no loss.
-/// - A unit reports once. A command that ends without a status, with TASK ABORTED, or without readable sense
-///   data may have carried the report. Its session cannot vouch any more for earlier writes, and another
-///   session has to: the witness.
+/// - A report that a new session receives before its first accepted command is about an event before the
+///   session began, so it counts as no loss.
+/// - A unit reports a reset once per session. A command that ends without a status, with TASK ABORTED, or
+///   without readable sense data may have carried the report. Its session can then not vouch for earlier
+///   writes any more, and another session must vouch for them: the witness.
 /// - A deferred error (SPC-4 §4.5.5) is a loss, and so is a flush that fails on the medium: the unit need not
-///   retry what it could not write. It reports a failed flush only to the session that has sent it, although
-///   SYNCHRONIZE CACHE covers the writes of all. Other disks of the same unit have to be informed
-///   ([`on_lost_writes`](Self::on_lost_writes)).
-/// - A flush counts once all commands have ended that its session sent before it, because any of them may have
-///   received a report ([`Unit::have_ended_before`](crate::Unit::have_ended_before)). An abandoned flush leaves
-///   its writes unflushed.
+///   retry data that it could not write. It reports a failed flush only to the session that has sent the
+///   flush, although SYNCHRONIZE CACHE covers the writes of all sessions. Other disks of the same unit must
+///   be informed by the caller ([`on_lost_writes`](Self::on_lost_writes)).
+/// - A flush ends only when all commands have ended that its session sent before it, because any of them may
+///   have received a report ([`Unit::have_ended_before`](crate::Unit::have_ended_before)). An abandoned flush
+///   leaves its writes unflushed.
 /// - Each handle of a disk reports each loss once, as Linux does for each open file (`errseq_t`).
 ///
-/// Some losses stay unknown. One is the loss by another initiator's failed flush. Another one is the loss by a
-/// flush that fails on the medium and whose answer is lost with its session: to count it, every session that is
-/// lost during a flush would have to count as a loss. Also, no report shows what a cache has lost that was
-/// switched on, and switched off again after a loss of power, between two commands.
+/// Some losses are not detected. The first is a failed flush of another initiator. The second is a flush that
+/// fails on the medium and whose status is lost with its session: to count this loss, every session that is
+/// lost during a flush would have to count as a loss. The third is a cache that was switched on, lost data at
+/// a loss of power, and was switched off again between two commands: no report shows this.
 #[derive(Clone, Debug)]
 pub struct Durability {
     now: Epoch,
@@ -60,7 +60,7 @@ pub struct Durability {
     has_cache: bool,
 }
 
-/// Start of the oldest write that no flush has proved to be on the medium.
+/// Start of the oldest write that may not be on the medium yet.
 #[derive(Clone, Copy, Debug, Default)]
 struct OldestWrites {
     /// The oldest write for which no flush has begun.
@@ -94,7 +94,7 @@ impl Durability {
         self.paths.remove(path);
     }
 
-    /// Returns the present epoch, in which a command begins.
+    /// Returns the present epoch: the begin of a command that is sent now.
     pub(crate) const fn now(&self) -> Epoch {
         self.now
     }
@@ -113,7 +113,7 @@ impl Durability {
     }
 
     /// Records that a command of a session has ended in a way that may have hidden the report of a reset. The
-    /// unit does not repeat it.
+    /// unit does not repeat a hidden report.
     pub fn on_uncertain_end(&mut self, path: PathId) {
         let now = self.next_epoch();
         if let Some(reports) = self.paths.get_mut(path) {
@@ -121,7 +121,7 @@ impl Durability {
         }
     }
 
-    /// Records that the unit has accepted a command, instead of reporting a reset with it.
+    /// Records that the unit has accepted a command, so that it had no reset to report to this session.
     pub fn accept(&mut self, path: PathId, begun: Epoch) {
         if let Some(reports) = self.paths.get_mut(path) {
             reports.accept(begun);
@@ -135,8 +135,8 @@ impl Durability {
     }
 
     /// Records a loss of writes: the unit has reported a failed write-back, or a flush has failed on the
-    /// medium, perhaps one of another disk. The loss may include any write that has begun so far, also one that
-    /// the flush in progress does not cover; the next flush reports it again.
+    /// medium, perhaps a flush of another disk. The loss may include any write that has begun so far, also a
+    /// write that the flush in progress does not cover; the next flush reports the loss again.
     pub fn on_lost_writes(&mut self) {
         self.losses.add();
         self.last_failure = self.next_epoch();
@@ -163,8 +163,8 @@ impl Durability {
         self.losses.reported()
     }
 
-    /// Returns the epochs that it keeps, in an order that does not depend on their values: by path, then the
-    /// others. Only the order of the values matters, not the values themselves.
+    /// Returns the epochs in this state, by path and then the others. Their order does not depend on their
+    /// values, because only the order of the values has an effect.
     pub(crate) fn epochs(&self) -> impl Iterator<Item = Option<Epoch>> {
         let of_paths = self.paths.iter().flat_map(Reports::epochs).map(Some);
         let others = [self.last_failure, self.now].map(Some);

@@ -1,5 +1,5 @@
-//! The reservation key of a disk: the paths over which it is registered with the unit, and the procedures that
-//! find out whether it still is (SPC-4 §5.13).
+//! Registers the paths of a disk with its reservation key, and finds out whether they still are registered
+//! (SPC-4 §5.13).
 //!
 //! Design: `docs/design/fencing.md`.
 
@@ -26,36 +26,36 @@ pub use step::{Failure, Goal, Step};
 
 /// The registrations of a disk with a reservation key, over all of its paths.
 ///
-/// A host that ends a registration of the disk (PREEMPT, CLEAR) wants this host to write nothing more. So the
+/// A host that ends a registration of the disk (PREEMPT, CLEAR) wants to stop all writes of this host. So the
 /// disk never renews a registration that another host has ended, and from then on all of its requests fail
-/// ([`is_preempted`](Self::is_preempted)). Nothing ends that state.
+/// ([`is_preempted`](Self::is_preempted)). This state is final.
 ///
 /// Each session registers its I_T nexus before anything is written over it. A registration belongs to the nexus
 /// and outlives the session (SPC-4 §5.13.1). So a session that reconnects is still registered, unless another
 /// host has ended the registration.
 ///
-/// | path | command | proof that no other host has ended the registrations |
+/// | path | command | how the disk confirms that no other host has ended the registrations |
 /// |---|---|---|
-/// | the first one | REGISTER AND IGNORE EXISTING KEY | none: the caller that opens the disk wants it registered |
-/// | one whose nexus was registered | REGISTER, with the key of the nexus | if the registration was ended, the unit refuses this with RESERVATION CONFLICT. The path is then registered as a further one, because some targets, such as tgt, take each session for a new nexus |
+/// | the first one | REGISTER AND IGNORE EXISTING KEY | not at all: the caller that opens the disk wants it registered |
+/// | one whose nexus was registered | REGISTER, with the key of the nexus | if the registration was ended, the unit refuses this with RESERVATION CONFLICT. The path is then registered as a further one, because some targets, such as tgt, treat each session as a new nexus |
 /// | a further one | REGISTER AND IGNORE EXISTING KEY between two READ KEYS | the first READ KEYS shows the key, and PRGENERATION has grown by one: no registration was ended in between. Otherwise the new registration is ended, and the path tries again |
 ///
-/// A registration that was sent and not answered may still be carried out, until its nexus logs in again. So a
-/// key that READ KEYS shows proves nothing if it may come from such a registration. Then READ FULL STATUS shows
-/// whether the registration of another nexus is there. A nexus that logs in again first ends its own uncertain
+/// A registration that was sent and has no status may still be executed, until its nexus logs in again. Such
+/// a registration may have set the key that READ KEYS shows, so the key alone is then not enough: READ FULL
+/// STATUS shows whether another nexus is registered. A nexus that logs in again first ends its own uncertain
 /// registration.
 ///
-/// A command that ends with RESERVATION CONFLICT may have met the reservation of another host, or this host was
-/// fenced off. A REGISTER as in the second row of the table, over the same path, shows which. A unit attention
-/// that reports a preemption over a registered path needs no proof.
+/// RESERVATION CONFLICT means that another host holds a reservation, or that this host was fenced off. A
+/// REGISTER as in the second row of the table, over the same path, shows which. A unit attention that reports
+/// a preemption over a registered path needs no further check.
 ///
-/// A path that is not needed any more ends its registration, unless a reservation may end with it: the
-/// registration of the holder, and under an all registrants type that of the last registrant
-/// (SPC-4 §5.13.11.2). Then it stays until the disk ends.
+/// A path that is not needed any more ends its registration, unless a reservation may end with it. This
+/// applies to the registration of the holder, and to the last registration under an all registrants type
+/// (SPC-4 §5.13.11.2). Such a registration stays until the disk ends.
 ///
-/// Procedures run one at a time, in the order of their [`start`](Self::start), because each counts all changes
-/// of registrations. Only the end of a registration does not wait ([`Goal::End`]): at the end of a disk one
-/// silent path must not delay all others.
+/// Procedures run one at a time, in the order of their [`start`](Self::start), because each checks the count
+/// of all changes of registrations. Only the end of a registration does not wait ([`Goal::End`]): when a disk
+/// ends, one silent path must not delay all others.
 ///
 /// ```
 /// use std::time::Instant;
@@ -88,7 +88,7 @@ pub struct Fencing {
     next_procedure: u64,
 }
 
-/// Identifies a procedure. No number is used twice.
+/// Identifies a procedure. No identifier is used twice.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ProcedureId(u64);
 
@@ -97,7 +97,7 @@ pub struct ProcedureId(u64);
 #[must_use]
 pub struct Claim {
     nexus: Option<Nexus>,
-    /// Whether the nexus could not hold a reservation before.
+    /// Whether the nexus could not hold a reservation before this command.
     is_new: bool,
     is_reserve: bool,
 }
@@ -136,25 +136,26 @@ impl Fencing {
         self.registrations.detach(path);
     }
 
-    /// Returns whether the path was registered, and has not ended its registration itself.
+    /// Returns whether the path was registered and the disk has not ended that registration.
     pub fn is_registered(&self, path: PathId) -> bool {
         self.registrations.is_registered(path)
     }
 
-    /// Returns whether the unit may know the nexus of the path by the key of the disk.
+    /// Returns whether the unit may have a registration of the nexus of the path with the key of the disk.
     pub fn is_nexus_registered(&self, path: PathId) -> bool {
         let nexus = self.registrations.nexus_of(path);
         !self.is_preempted() && nexus.is_some_and(|nexus| self.registrations.knows(nexus))
     }
 
-    /// Returns whether the unit may know any nexus of the disk by the key.
+    /// Returns whether the unit may have a registration of any nexus of the disk.
     pub fn may_be_left(&self) -> bool {
         self.registrations.may_be_left()
     }
 
     /// Records a unit attention of a path. Returns whether it reports that another host has ended the
-    /// registration of the disk: by its key, or with all others (SPC-4 §5.13.11.4, §5.13.11.6). On a path that
-    /// was not registered, it is about an earlier registration of the same nexus.
+    /// registration of the disk: by its key, or with all others (SPC-4 §5.13.11.4, §5.13.11.6). If the path
+    /// was not registered, returns `false`, because the report is about an earlier registration of the same
+    /// nexus.
     pub fn on_unit_attention(&mut self, path: PathId, additional: AdditionalSense) -> bool {
         let is_preemption = matches!(
             additional,
@@ -180,7 +181,7 @@ impl Fencing {
         id
     }
 
-    /// Returns what a procedure does next. Each question is returned once.
+    /// Returns the next step of a procedure. Each command is returned once.
     pub fn poll(&mut self, procedure: ProcedureId, now: Instant) -> Step {
         let is_waiting = self.turns.contains(&procedure) && self.turns.front() != Some(&procedure);
         if is_waiting {
@@ -196,15 +197,15 @@ impl Fencing {
         step
     }
 
-    /// Records the end of the question that [`poll`](Self::poll) returned last for this procedure.
+    /// Records the end of the command that [`poll`](Self::poll) returned last for this procedure.
     pub fn on_end(&mut self, procedure: ProcedureId, end: End<'_>) {
         if let Some(running) = find(&mut self.procedures, procedure) {
             running.on_end(end, &mut self.registrations);
         }
     }
 
-    /// Cancels a procedure, because no caller waits for it any more. The unit may still carry out a command
-    /// that was sent; that stays noted.
+    /// Cancels a procedure, because its caller does not wait any more. The unit may still execute a command
+    /// that was sent, so its possible effect stays recorded.
     pub fn cancel(&mut self, procedure: ProcedureId) {
         if let Some(running) = find(&mut self.procedures, procedure) {
             running.give_up(&mut self.registrations);

@@ -1,4 +1,4 @@
-//! Identity of the unit that the paths of a disk lead to, and its present properties.
+//! Identifies the unit that the paths of a disk lead to, and tracks its present properties.
 //!
 //! Design: `docs/design/identity.md`.
 
@@ -31,24 +31,24 @@ pub(crate) use revalidation::Before;
 use revalidation::Revalidation;
 use size::Size;
 
-/// Identity of the unit that the paths of a disk lead to, and the reasons to ask the unit for it again.
+/// Identity of the unit that the paths of a disk lead to, and the reasons to query it again.
 ///
-/// A target may put another unit behind a LUN while a session goes on. It reports that by a unit attention, if
-/// at all. After a report that may mean it (REPORTED LUNS DATA HAS CHANGED, INQUIRY DATA HAS CHANGED, resets,
-/// 25/00 and the like), or an end of a command that may have hidden such a report, the unit is asked again for
-/// its name and its block size: the revalidation. Until it has ended, only its questions are sent to the unit,
-/// and a command that ends with GOOD meanwhile does not count. A command does not count either if two such
-/// reasons came since it began: another unit may have been there in the meantime.
+/// A target may put another unit behind a LUN while a session continues. It reports that by a unit attention,
+/// if at all. A report that may mean it (REPORTED LUNS DATA HAS CHANGED, INQUIRY DATA HAS CHANGED, resets,
+/// 25/00 and the like) is a reason to query the name and the block size of the unit again, and so is an end
+/// of a command that may have hidden such a report. This query is the revalidation. Until it has ended, only
+/// its commands are sent to the unit, and GOOD of another command is not trusted. A command is not trusted
+/// either if two such reasons came since it began, because another unit may have been there for a time.
 ///
-/// - Each path has its own reasons, because the unit reports to each session. What it reports while it is asked
-///   after a reconnect counts as well ([`Unit::merge`](crate::Unit::merge)), because it is not repeated. A path
-///   that leads to another unit, or to blocks of another size, is never used again, and its verdict is a reason
-///   for all other paths.
-/// - Only another name of the same type proves another unit ([`UnitName`]).
+/// - Each path has separate reasons, because the unit reports to each session. Reports that a session
+///   receives while it reconnects count as well ([`Unit::merge`](crate::Unit::merge)), because the unit does
+///   not repeat them. A path that leads to another unit, or to blocks of another size, is never used again,
+///   and is a reason to revalidate all other paths.
+/// - Only another name of the same type means another unit ([`UnitName`]).
 /// - A unit whose medium can be removed (RMB) keeps its name with each medium. After NOT READY TO READY CHANGE,
 ///   nothing more is sent to it over any path, as in Linux.
-/// - A unit may grow and shrink while it is used. Each answer to READ CAPACITY counts, in the order of the
-///   questions.
+/// - A unit may grow and shrink while it is used. Results of READ CAPACITY are used in the order in which the
+///   commands were sent.
 #[derive(Clone, Debug)]
 pub struct Identity {
     unit: Option<KnownUnit>,
@@ -66,7 +66,7 @@ pub struct Identity {
     attentions: u64,
 }
 
-/// Properties of a unit that are needed to judge its reports.
+/// Properties of a unit that the evaluation of its reports depends on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct KnownUnit {
     /// RMB: the medium can be removed.
@@ -93,7 +93,7 @@ impl Identity {
         }
     }
 
-    /// Adds a path. `asked_at` are the reasons that existed when its session was asked for its unit.
+    /// Adds a path. `asked_at` is the number of shared reasons when the unit was identified over its session.
     pub(crate) fn join(&mut self, path: PathId, asked_at: SharedReasons) {
         self.paths.insert(path, Revalidation::asked_at(asked_at));
         self.revision += 1;
@@ -123,7 +123,7 @@ impl Identity {
         self.shared
     }
 
-    /// Adds a reason to ask over this path.
+    /// Adds a reason to revalidate this path.
     pub fn add_reason(&mut self, path: PathId) {
         if let Some(record) = self.paths.get_mut(path) {
             record.add_reason();
@@ -131,8 +131,8 @@ impl Identity {
         }
     }
 
-    /// Records that a command of this path was given up, so that what its status would have reported is
-    /// unknown.
+    /// Records that a command of this path was given up. Its status could have reported a reason, so this is
+    /// a reason too.
     pub fn add_given_up(&mut self, path: PathId) {
         if let Some(record) = self.paths.get_mut(path) {
             record.add_given_up();
@@ -145,8 +145,8 @@ impl Identity {
         self.paths.get(path).map_or_else(Reasons::default, |record| record.reasons(self.shared))
     }
 
-    /// Records that the unit is still the known one. `asked_at` are the reasons that existed when the unit was
-    /// asked.
+    /// Records that the unit is still the known one. `asked_at` is the number of reasons when the
+    /// revalidation began.
     pub fn on_revalidated(&mut self, path: PathId, asked_at: Reasons) {
         if let Some(record) = self.paths.get_mut(path) {
             record.resolve(asked_at);
@@ -154,7 +154,7 @@ impl Identity {
         }
     }
 
-    /// Records that the path leads to another unit, for good. The other paths have a reason to ask.
+    /// Records that the path leads to another unit, for good. This is a reason to revalidate the other paths.
     pub fn on_another_unit(&mut self, path: PathId, verdict: Verdict) {
         if let Some(record) = self.paths.get_mut(path) {
             record.set_verdict(verdict);
@@ -175,15 +175,14 @@ impl Identity {
         self.paths.get(path).and_then(Revalidation::verdict).cloned().map_or(Ok(()), Err)
     }
 
-    /// Returns whether the unit has to be asked over this path, or must not be used any more. This also holds
-    /// before the unit is known.
+    /// Returns whether the path must be revalidated, or must not be used any more. This also holds before the
+    /// unit is known.
     pub fn has_reasons(&self, path: PathId) -> bool {
         let is_open = |record: &Revalidation| record.is_open(self.shared);
         self.medium.is_in_question() || self.paths.get(path).is_some_and(is_open)
     }
 
-    /// Returns whether the unit is known, and has to be asked again over this path before anything else is
-    /// sent.
+    /// Returns whether the unit is known, and the path must be revalidated before anything else is sent.
     pub fn needs_revalidation(&self, path: PathId) -> bool {
         self.is_known() && self.has_reasons(path)
     }
@@ -200,7 +199,7 @@ impl Identity {
         self.revision
     }
 
-    /// Returns the state that a command keeps from its start.
+    /// Returns the state of the reasons that a command keeps from its start.
     pub(crate) fn before(&self, path: PathId) -> Before {
         self.paths.get(path).map(Revalidation::before).unwrap_or_default()
     }
@@ -211,8 +210,8 @@ impl Identity {
         self.paths.get(path).is_some_and(|record| record.may_be_two_since(self.shared, before))
     }
 
-    /// Hashes the state that decides about a path, about a command that began with `before`, and about a
-    /// question that was sent at the reasons `asked_at`. Counts are hashed as differences.
+    /// Hashes the state of a path, of a command that began with `before`, and of a query that began at the
+    /// reasons `asked_at`, as far as it affects later behavior. Counts are hashed as differences.
     pub(crate) fn fingerprint(
         &self,
         path: PathId,
@@ -239,26 +238,26 @@ impl Identity {
         self.medium.is_reported()
     }
 
-    /// Counts a report of the unit that something about it has changed, or may have. A report that a command
-    /// may have hidden counts, and one that a lost session would have received. It counts before the caller of
-    /// the command receives the result.
+    /// Counts a report of the unit that something about it has changed, or may have changed. Also call this
+    /// for a report that a command may have hidden, or that a lost session would have received. Call it
+    /// before the caller of the command receives the result.
     pub const fn add_attention(&mut self) {
         self.attentions += 1;
     }
 
-    /// Returns how many times [`add_attention`](Self::add_attention) was called. Only differences have a
+    /// Returns the number of calls of [`add_attention`](Self::add_attention). Only differences have a
     /// meaning.
     pub const fn attentions(&self) -> u64 {
         self.attentions
     }
 
-    /// Notes that a question for the capacity is about to be sent.
+    /// Notes that READ CAPACITY is about to be sent.
     pub const fn ask_size(&mut self) -> SizeQuestion {
         self.size.ask()
     }
 
     /// Records the capacity of a recognized unit, in bytes. Returns the change, if there is one. Changes
-    /// nothing if a later question was answered before.
+    /// nothing if a READ CAPACITY that was sent later has returned before.
     pub fn on_size(&mut self, question: SizeQuestion, bytes: u64) -> Option<Resized> {
         self.unit?;
         let resized = self.size.answer(question, bytes)?;

@@ -1,7 +1,8 @@
-//! Polls of the unit while the disk is idle.
+//! Polls the unit while the disk is idle.
 //!
 //! A unit reports a change only with the next command of each session (SAM-5 §5.14), so an idle disk would
-//! receive no report. One TEST UNIT READY per interval, over one session, is such a command.
+//! receive no report. To receive reports, an idle disk sends one TEST UNIT READY per interval over one
+//! session.
 
 use std::time::{Duration, Instant};
 
@@ -13,8 +14,8 @@ pub struct IdlePoll<N> {
     /// `None` if there are no polls.
     interval: Option<Duration>,
     next: Instant,
-    /// The next command of each session at the last call of `look`. While it stays the same, no command was
-    /// sent.
+    /// The next command of each session at the last call of `check_due`. While these are the same, no command
+    /// was sent.
     seen: Vec<(PathId, N)>,
     is_in_flight: bool,
 }
@@ -33,8 +34,8 @@ impl<N: PartialEq> IdlePoll<N> {
         self.interval.filter(|_| !self.is_in_flight).map(|_| self.next)
     }
 
-    /// Receives the next command of each session, and whether nothing is in flight. Returns whether to poll the
-    /// unit now: if no command was sent over any session for an interval.
+    /// Returns whether to poll the unit now: if no command was sent over any session for an interval. `next`
+    /// is the next command of each session, `is_quiet` whether nothing is in flight.
     pub fn check_due(&mut self, next: Vec<(PathId, N)>, is_quiet: bool, now: Instant) -> bool {
         let Some(interval) = self.interval.filter(|_| !self.is_in_flight && now >= self.next)
         else {
@@ -50,8 +51,8 @@ impl<N: PartialEq> IdlePoll<N> {
         self.is_in_flight = true;
     }
 
-    /// Notes that a poll has ended. Its own command is no work of the disk, so `next` is the next command of
-    /// each session after it.
+    /// Notes that a poll has ended. `next` is the next command of each session after the poll, so that the
+    /// poll itself does not count as a command of the disk.
     pub fn end(&mut self, next: Vec<(PathId, N)>, now: Instant) {
         self.is_in_flight = false;
         self.next = now + self.interval.unwrap_or_default();

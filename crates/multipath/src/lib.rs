@@ -1,8 +1,8 @@
-//! What is known of one logical unit over all iSCSI sessions that lead to it, and the decisions that follow
-//! from it.
+//! Tracks the state of one logical unit over all iSCSI sessions that lead to it, and makes the decisions that
+//! follow from this state.
 //!
 //! The crate has no socket, clock, lock, runtime or randomness: events and `now` are arguments, and decisions
-//! are returned. Each part of the knowledge has one owner, a plain structure whose methods take `&mut self`.
+//! are returned. Each part of the state is a plain structure whose methods take `&mut self`.
 #![forbid(unsafe_code)]
 
 mod access;

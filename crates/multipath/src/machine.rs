@@ -1,24 +1,25 @@
-//! One logical unit as a whole: its owners together, the requests of its disks, and their attempts.
+//! Runs one logical unit as a whole: combines the parts of its state, the requests of its disks, and their
+//! attempts.
 //!
-//! The machine adds one thing to its owners: the order in which a call passes through them.
+//! The machine adds one thing to these parts: the order in which a call passes through them.
 //!
-//! - A write takes its range before anything else. The request and each of its attempts hold the range, an
-//!   attempt until the unit has ended it. A lost session leaves its writes in doubt until
-//!   [`settled`](Machine::settled) proves that they cannot be executed any more.
-//! - The end of an attempt is judged once: first what it reports about the unit, then whether the known unit
-//!   has executed it, then what it means for durability, and last what follows for the request. So a write
-//!   counts as unflushed before its caller has the answer.
-//! - An attempt that is unknown, has ended before, or was lost with its path is rejected at one place, the
-//!   first line of [`completed`](Machine::completed). [`path_lost`](Machine::path_lost) is the only route of a
-//!   loss.
-//! - While the unit may be another one, only the questions which unit it is are sent over a path, and GOOD does
-//!   not count.
+//! - A write takes its range before anything else. The request holds the range until it has ended, and each
+//!   of its attempts until the unit has ended the attempt. The writes of a lost session are in doubt until
+//!   [`settled`](Machine::settled) reports that they cannot be executed any more.
+//! - The end of an attempt is evaluated once: first what it reports about the unit, then whether the known
+//!   unit has executed it, then what it means for durability, and last what follows for the request. So a
+//!   write counts as unflushed before its caller receives the result.
+//! - An attempt that is unknown, has ended before, or was lost with its path is rejected in one place, the
+//!   first line of [`completed`](Machine::completed). Only [`path_lost`](Machine::path_lost) handles the loss
+//!   of a path.
+//! - While the unit may be another one, only the commands that identify it are sent over a path, and GOOD is
+//!   not trusted.
 //! - One flush is in progress at a time, over all disks.
 //!
-//! After any call that takes `&mut self`, drain [`poll_output`](Machine::poll_output), carry out the outputs in
+//! After any call that takes `&mut self`, drain [`poll_output`](Machine::poll_output), execute the outputs in
 //! their order, and call [`handle_timeout`](Machine::handle_timeout) at
-//! [`poll_timeout`](Machine::poll_timeout). One call produces at most as many outputs as there are requests and
-//! attempts, and a few for each path.
+//! [`poll_timeout`](Machine::poll_timeout). The number of outputs of one call is bounded by the number of
+//! requests and attempts, plus a few for each path.
 
 mod attempts;
 mod fingerprint;
@@ -56,7 +57,7 @@ pub enum Request {
     Read(RequestSpec),
     /// Changes the bytes of a range, which must not be empty.
     Write(Range<u64>, RequestSpec),
-    /// Brings all that was written onto the medium.
+    /// Brings all completed writes onto the medium.
     Flush,
     /// Sends any other command that may be repeated. It must touch no blocks.
     Other(RequestSpec),
@@ -80,7 +81,7 @@ pub struct Machine<E> {
 }
 
 impl<E: Clone> Machine<E> {
-    /// Creates a unit without paths, of which nothing is known.
+    /// Creates a unit without paths. Nothing is known about the unit.
     pub fn new() -> Self {
         Self {
             unit: Unit::new(),
@@ -102,17 +103,18 @@ impl<E: Clone> Machine<E> {
         self.outputs.pop_front()
     }
 
-    /// Returns the state of the unit: what is unflushed, and which unit it is.
+    /// Returns the state of the unit: unflushed writes, and its identity.
     pub const fn unit(&self) -> &Unit {
         &self.unit
     }
 
-    /// Returns the state of the unit for changes: it has a cache, or has reported which unit it is.
+    /// Returns the state of the unit for changes, for example to record its cache or its identity.
     pub const fn unit_mut(&mut self) -> &mut Unit {
         &mut self.unit
     }
 
-    /// Returns whether every request and attempt has ended, and the target has finished with every write.
+    /// Returns whether every request and attempt has ended, and no write of a lost session may still be
+    /// executed.
     pub fn is_idle(&self) -> bool {
         let is_empty = self.sizes() == (0, 0) && self.outputs.is_empty();
         is_empty && self.writes.are_none() && self.are_settled()
@@ -152,8 +154,8 @@ impl<E: Clone> Machine<E> {
         id
     }
 
-    /// Removes a disk: its requests fail with `why`, and its paths are closed. The disk is removed with the
-    /// last of them.
+    /// Removes a disk: its requests fail with `why`, and its paths are closed. The disk is removed together
+    /// with the last of its paths.
     pub fn detach(&mut self, disk: DiskId, why: &E, now: Instant) {
         self.refuse(disk, why, now);
         if let Some(disk) = self.disks.get_mut(&disk) {
@@ -169,8 +171,8 @@ impl<E: Clone> Machine<E> {
         self.run(now);
     }
 
-    /// Refuses requests of a disk with `why`: those that wait, and new ones until a path is opened. Attempts in
-    /// flight go on.
+    /// Refuses requests of a disk with `why`: waiting requests, and new requests until a path is opened.
+    /// Attempts in flight continue.
     pub fn refuse(&mut self, disk: DiskId, why: &E, now: Instant) {
         self.with_engine(disk, |engine| engine.refuse(why));
         self.run(now);
@@ -203,8 +205,8 @@ impl<E: Clone> Machine<E> {
         Some(RequestId { disk, id })
     }
 
-    /// Cancels a request, because its caller waits no longer. Attempts that were not sent are dropped, and the
-    /// others are aborted. A range stays taken until the attempts that hold it have ended.
+    /// Cancels a request, because its caller does not wait any more. Attempts that were not sent are dropped,
+    /// and the others are aborted. A range stays taken until the attempts that hold it have ended.
     pub fn cancel(&mut self, request: RequestId, now: Instant) {
         let Some(record) = self.remove_record(request) else { return };
         self.with_engine(request.disk, |engine| engine.cancel(request.id, now));
@@ -214,7 +216,7 @@ impl<E: Clone> Machine<E> {
         self.run(now);
     }
 
-    /// Notes that the request has waited for its class, and may take a path.
+    /// Notes that the class of the request has let it pass, so that it may take a path.
     pub fn charged(&mut self, request: RequestId, now: Instant) {
         self.with_engine(request.disk, |engine| engine.charged(request.id, now));
         self.run(now);
@@ -271,7 +273,7 @@ impl<E: Clone> Machine<E> {
             self.with_engine(request.disk, |engine| engine.cancel(request.id, now));
             return self.complete(request, Err(Failure::InDoubt));
         }
-        // A range that is not in doubt will be free when its holder has ended, so the request goes on waiting.
+        // A range that is not in doubt becomes free when its holder ends, so the request continues to wait.
         let patience = self.disks.get(&request.disk).map(|disk| disk.retry_timeout);
         self.writes.set_deadline(range, patience.and_then(|patience| now.checked_add(patience)));
     }
@@ -353,7 +355,7 @@ impl<E: Clone> Machine<E> {
             requests::Output::PathSetAside(path, why) => {
                 Output::Event(Event::PathSetAside(path, why))
             }
-            // Closed paths are looked for at the end of each call, and `poll_timeout` covers all timers.
+            // Each call checks closed paths at its end, and `poll_timeout` covers all timers.
             requests::Output::PathDrained(_) | requests::Output::TimerSet(_) => return,
         };
         self.outputs.push_back(output);
@@ -385,7 +387,7 @@ impl<E: Clone> Machine<E> {
         self.end_if_elsewhere(path, now);
     }
 
-    /// Creates an attempt, and sends it unless the unit has to be recognized first.
+    /// Creates an attempt, and sends it unless the unit must be identified first.
     fn send(
         &mut self,
         disk: DiskId,
@@ -425,7 +427,7 @@ impl<E: Clone> Machine<E> {
         let id = AttemptId(AttemptKey::OfRequest(disk, engine));
         match self.attempts.get(id).map(|attempt| attempt.progress) {
             Some(Progress::Sent(_)) => self.outputs.push_back(Output::Abort(id)),
-            // The unit has nothing of this attempt.
+            // The attempt is not in flight at the unit.
             Some(Progress::Held | Progress::Unproven(_)) => self.withdraw(id, now),
             None => {}
         }

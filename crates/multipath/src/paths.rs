@@ -1,4 +1,4 @@
-//! Paths: their quality, their requests in flight, and the choice of the path for a request.
+//! Paths: their quality, their requests in flight, and the choice of a path for each request.
 
 mod delivery;
 pub mod hedge;

@@ -1,10 +1,10 @@
-//! States of the unit's target port groups, and the questions for them (SPC-4 §5.11).
+//! Queries and tracks the states of the unit's target port groups (SPC-4 §5.11).
 //!
 //! Requests go to the best ports and to no others, by the asymmetric access states of REPORT TARGET PORT
-//! GROUPS: active/optimized first, and preferred ports first among equals. The states are asked for when the
-//! unit reports a change, when a port refuses a request, and every five seconds while ports differ. One session
-//! at each portal is asked, all concurrently, so a session that does not answer delays no other. An answer
-//! lists all groups, and counts for a group unless a later question has been answered already.
+//! GROUPS: active/optimized first, and preferred ports first among equals. The states are queried when the
+//! unit reports a change, when a port refuses a request, and every five seconds while ports differ. One
+//! session at each portal is queried, all concurrently, so a session that does not respond delays no other. A
+//! response lists all groups. It is used for a group unless a later query has returned already.
 
 #[cfg(test)]
 mod tests;
@@ -18,20 +18,20 @@ use crate::access::{Access, Priority};
 use crate::ids::{PathId, PortalId};
 use crate::reconnect::BackOff;
 
-/// Time between two questions while some ports are worse than others, or not in use. A unit reports a change
-/// for the better only to the sessions that gain by it.
+/// Time between two queries while some ports are worse than others, or not in use. It is needed because a
+/// unit reports an improvement only to the sessions that gain by it.
 const INTERVAL: Duration = Duration::from_secs(5);
-/// Time between two questions while no port serves the unit.
+/// Time between two queries while no port serves the unit.
 const INTERVAL_IN_NEED: Duration = Duration::from_millis(200);
-/// States that have not changed for this time are calm. Questions with less time between them have pauses,
-/// which grow.
+/// Time without a change after which states count as calm. While the states are not calm, there are growing
+/// pauses between queries.
 const CALM: Duration = Duration::from_secs(2);
 
 /// Support of the unit for target port groups.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Support {
     None,
-    /// The unit claims target port groups (TPGS), and has reported no states yet.
+    /// The unit claims target port groups (TPGS), but has not reported states.
     Claimed,
     Reported,
 }
@@ -41,34 +41,35 @@ enum Support {
 struct PathRecord {
     portal: PortalId,
     group: Option<u16>,
-    /// The state of a port that refuses even the question. It counts, whatever other ports report of its group.
+    /// The state of a port that refuses even the query. It overrides the state that other ports report for
+    /// its group.
     refusing: Option<Access>,
     asking: Asking,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Asking {
-    /// The path was never asked, so its group is unknown.
+    /// The path was never queried, so its group is unknown.
     Due,
     InFlight,
     Answered,
-    /// The path has not answered, and is asked again at this time.
+    /// The path has not responded, and is queried again at this time.
     Again(Instant),
 }
 
-/// A question for the states of all groups, and for the group of the port that answers.
+/// A query for the states of all groups, and for the group of the port that responds.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Question {
-    /// Number of the question; it grows with each question.
+    /// Number of the query; it grows with each query.
     pub number: u64,
-    /// The paths to send it over.
+    /// The paths over which to send the query.
     pub paths: Vec<PathId>,
 }
 
-/// The answer over one path.
+/// The response over one path.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The number of the question.
+    /// The number of the query.
     pub question: u64,
     /// The group of the port, if the unit reports it (VPD page 83h).
     pub group: Option<u16>,
@@ -78,7 +79,7 @@ pub struct Answer {
     pub groups: TargetPortGroups,
 }
 
-/// Reasons why a path has not answered a question.
+/// Reasons why a path has not responded to a query.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum NoAnswer {
     /// The unit does not know the command.
@@ -87,27 +88,28 @@ pub enum NoAnswer {
     Refused(Access),
     /// The session has ended.
     SessionEnded,
-    /// Anything else, which may be temporary.
+    /// Any other reason, which may be temporary.
     MayPass,
 }
 
-/// The states of the ports of a unit, and the questions for them.
+/// The states of the ports of a unit, and the queries for them.
 #[derive(Debug)]
 pub struct PortGroups {
     support: Support,
     paths: BTreeMap<PathId, PathRecord>,
-    /// For each portal, the group that the latest session there has found.
+    /// For each portal, the group that the latest session there has reported.
     portals: BTreeMap<PortalId, u16>,
-    /// The state of each group, and the question that it answers.
+    /// The state of each group, and the number of the query that returned it.
     states: BTreeMap<u16, (u64, Access)>,
     /// When the states changed last.
     changed: Instant,
     question: u64,
-    /// Whether there has been a reason to ask since the last question.
+    /// Whether there has been a reason for a query since the last one.
     is_called_for: bool,
-    /// When to ask for the states without another reason.
+    /// When to query the states without another reason.
     due: Option<Instant>,
-    /// Earliest time of the next question, so that a unit that contradicts itself is not asked in a tight loop.
+    /// Earliest time of the next query, so that a unit that contradicts itself is not queried in a tight
+    /// loop.
     not_before: Instant,
     back_off: BackOff,
     pauses: BackOff,
@@ -115,7 +117,7 @@ pub struct PortGroups {
 }
 
 impl PortGroups {
-    /// Creates the state of a unit of which nothing is known except whether it claims to have target port
+    /// Creates the state of a unit of which only one fact is known: whether it claims to have target port
     /// groups.
     #[must_use]
     pub const fn new(is_claimed: bool, back_off: BackOff, now: Instant) -> Self {
@@ -135,7 +137,7 @@ impl PortGroups {
         }
     }
 
-    /// Returns whether the unit has target port groups, as far as is known.
+    /// Returns whether the unit has target port groups, as far as this is known.
     #[must_use]
     pub fn is_supported(&self) -> bool {
         self.support != Support::None
@@ -147,7 +149,8 @@ impl PortGroups {
         self.support == Support::Reported
     }
 
-    /// Returns when the states will have been unchanged for long enough that sessions may move.
+    /// Returns the time from which sessions may move, because the states will then have been unchanged for
+    /// long enough.
     #[must_use]
     pub fn calm_at(&self) -> Instant {
         self.changed + CALM
@@ -165,8 +168,8 @@ impl PortGroups {
         self.paths.retain(|path, _| is_open(*path));
     }
 
-    /// Requests a question as soon as a pause allows it: the unit has reported a change, or a port has refused
-    /// a request.
+    /// Requests a query as soon as the pauses allow it, because the unit has reported a change, or a port has
+    /// refused a request.
     pub const fn call(&mut self) {
         self.is_called_for = true;
     }
@@ -196,8 +199,8 @@ impl PortGroups {
         all.filter_map(|path| Some((*path, self.access(*path)?))).collect()
     }
 
-    /// Returns when to call [`ask`](Self::ask) without another reason. If the disk is not busy, only
-    /// [`call`](Self::call) wakes it.
+    /// Returns when to call [`ask`](Self::ask) without another reason. If the disk is idle, only
+    /// [`call`](Self::call) leads to a query.
     #[must_use]
     pub fn poll_timeout(&self, is_busy: bool) -> Option<Instant> {
         if !self.is_supported() {
@@ -212,8 +215,8 @@ impl PortGroups {
         call.into_iter().chain(due).chain(again).min()
     }
 
-    /// Returns the question that is due, if there is one. Its paths are the oldest one at each portal, if there
-    /// is a reason to ask for all states, and each one whose port is unknown.
+    /// Returns the query that is due, if there is one. Its paths are the oldest one at each portal, if there
+    /// is a reason to query all states, and every path whose port is unknown.
     pub fn ask(&mut self, now: Instant) -> Option<Question> {
         if !self.is_supported() {
             return None;
@@ -257,7 +260,7 @@ impl PortGroups {
         self.question += 1;
     }
 
-    /// Records an answer. An answer over a path that was removed is ignored.
+    /// Records a response. A response over a path that was removed is ignored.
     pub fn answered(&mut self, path: PathId, answer: &Answer, now: Instant) {
         let Some(record) = self.paths.get_mut(&path) else { return };
         if self.support == Support::None {
@@ -286,7 +289,8 @@ impl PortGroups {
         }
     }
 
-    /// Records that a path has not answered. Returns whether the unit turns out to have no target port groups.
+    /// Records that a path has not responded. Returns whether it shows that the unit has no target port
+    /// groups.
     pub fn not_answered(&mut self, path: PathId, why: NoAnswer, now: Instant) -> bool {
         let is_only = self.paths.len() == 1;
         let Some(record) = self.paths.get_mut(&path) else { return false };
@@ -296,21 +300,21 @@ impl PortGroups {
             return true;
         }
         match why {
-            // The path itself knows this state better than others: LIO takes a single port offline without a
-            // change of its group.
+            // The refusal over the path itself is more reliable than what other ports report: LIO takes a
+            // single port offline without a change of its group.
             NoAnswer::Refused(access) => record.refusing = Some(access),
-            // A path whose group stays unknown would always count as the best.
+            // Query the path again: a path with an unknown group would always count as the best.
             NoAnswer::SessionEnded | NoAnswer::MayPass if record.group.is_none() => {
                 record.asking = Asking::Again(now + self.pauses_again.next());
             }
             NoAnswer::SessionEnded | NoAnswer::MayPass | NoAnswer::Unknown => {}
         }
-        // The only path may be unable to answer while its own port is out of use.
+        // The only path may be unable to respond while its own port is out of use, so query it again.
         self.is_called_for |= is_only && why != NoAnswer::SessionEnded;
         false
     }
 
-    /// Schedules the next question by the states of all paths except silent ones.
+    /// Schedules the next query by the states of all paths except silent ones.
     pub fn plan(&mut self, is_silent: impl Fn(PathId) -> bool, now: Instant) {
         let all = self.paths.keys().filter(|path| !is_silent(**path));
         let all = all.map(|path| self.access(*path).unwrap_or(Access::UNKNOWN));

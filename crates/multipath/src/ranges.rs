@@ -1,14 +1,15 @@
-//! Byte ranges of a unit that are being written, so that overlapping writes keep their order.
+//! Tracks byte ranges of a unit that are being written, so that overlapping writes keep their order.
 //!
-//! Two writes that touch the same block are never in flight together: an unaligned write reads and writes back
-//! the blocks at its edges, which would undo the other write. A range stays taken until the target has finished
-//! with it, also if its writer has given up, so that an aborted write cannot overwrite a later one.
+//! Two writes that touch the same block are never in flight together: an unaligned write reads and writes
+//! back the blocks at its edges, which would undo the other write. A range stays taken until the target has
+//! finished with it, also if its writer was cancelled, so that an aborted write cannot overwrite a later one.
 //!
-//! First come, first served: a range waits for those that are taken, and for all earlier waiting ones that
-//! touch the same bytes. So short writes cannot starve a long one.
+//! First come, first served: a range waits for all taken ranges and all earlier waiting ranges that touch the
+//! same bytes. So short writes cannot starve a long one.
 //!
-//! A range is in doubt while a lost session was writing there and nothing proves that the target will not carry
-//! out that write later. It stays taken until each such session is settled. Time alone proves nothing.
+//! A range is in doubt while a lost session was writing there and it is not certain that the target will not
+//! execute that write later. It stays taken until each such session is settled. A time limit is not enough to
+//! settle one.
 //!
 //! Design: `docs/design/writes-in-doubt.md`.
 
@@ -17,12 +18,12 @@ use std::collections::btree_map::Entry;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
-/// The ranges that are taken, and those that wait.
+/// The taken ranges, and the waiting ranges.
 #[derive(Clone, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Ranges {
-    /// By the start of each range. They are disjoint.
+    /// Taken ranges by their starts. They are disjoint.
     taken: BTreeMap<u64, Taken>,
-    /// By the number of each range, which is the order in which they came.
+    /// Waiting ranges by their numbers, which grow in the order in which the ranges came.
     waiting: BTreeMap<u64, Range<u64>>,
     next: u64,
 }
@@ -44,11 +45,11 @@ pub struct RangeId {
     start: u64,
 }
 
-/// The union of ranges, without their order.
+/// A union of ranges; their order has no effect.
 #[derive(Debug, Default)]
 struct Union(BTreeMap<u64, u64>);
 
-/// Ranges that waited and are taken now.
+/// Ranges that have waited and are now taken.
 pub type Admitted = Vec<RangeId>;
 
 impl Ranges {
@@ -66,7 +67,7 @@ impl Ranges {
         })
     }
 
-    /// Takes the range, or appends it to the ranges that wait. Returns whether it is taken already.
+    /// Takes the range, or appends it to the waiting ranges. Returns whether the range is taken.
     ///
     /// `range` must not be empty.
     pub fn take(&mut self, range: Range<u64>) -> (RangeId, bool) {
@@ -87,22 +88,22 @@ impl Ranges {
         }
     }
 
-    /// Removes a holder of a range, or a range that waits. The range stays taken while it has another holder,
-    /// and while it is in doubt.
+    /// Removes a holder of a taken range, or removes a waiting range. A taken range stays taken while it has
+    /// another holder, and while it is in doubt.
     pub fn release(&mut self, id: RangeId) -> Admitted {
         let is_known = self.waiting.remove(&id.number).is_some()
             || self.give_back(id, |taken| taken.holders = taken.holders.saturating_sub(1));
         if is_known { self.admit() } else { Vec::new() }
     }
 
-    /// Marks a range as in doubt, because a session was lost that was writing there.
+    /// Marks a range as in doubt, because a session that was writing there was lost.
     pub fn doubt(&mut self, id: RangeId) {
         if let Some(taken) = self.taken_mut(id) {
             taken.in_doubt += 1;
         }
     }
 
-    /// Settles one lost session: the target has finished with what that session was writing in the range.
+    /// Settles one lost session: the writes of that session in the range will not be executed any more.
     pub fn settle(&mut self, id: RangeId) -> Admitted {
         let is_known =
             self.give_back(id, |taken| taken.in_doubt = taken.in_doubt.saturating_sub(1));
@@ -114,7 +115,7 @@ impl Ranges {
         self.taken.is_empty() && self.waiting.is_empty()
     }
 
-    /// Hashes the ranges that are taken and that wait, by position instead of number.
+    /// Hashes the taken and the waiting ranges, by position instead of number.
     pub(crate) fn fingerprint(&self, state: &mut impl Hasher) {
         for (start, taken) in &self.taken {
             (start, taken.end, taken.holders, taken.in_doubt).hash(state);
@@ -123,8 +124,8 @@ impl Ranges {
         self.waiting.values().for_each(|range| range.hash(state));
     }
 
-    /// Returns the start of a range, and its position among the waiting ones if it waits: a name that does not
-    /// depend on its number.
+    /// Returns the start of a range, and its position among the waiting ranges if it waits: an identification
+    /// that does not depend on its number.
     pub(crate) fn name(&self, id: RangeId) -> (u64, Option<usize>) {
         (id.start, self.waiting.keys().position(|number| *number == id.number))
     }
@@ -134,7 +135,7 @@ impl Ranges {
         self.taken_in(range).any(|(_, taken)| taken.in_doubt > 0)
     }
 
-    /// Returns whether another range waits for a part of this one.
+    /// Returns whether another range waits for a part of this range.
     pub fn is_waited_for(&self, id: RangeId) -> bool {
         let Some(taken) = self.taken.get(&id.start).filter(|taken| taken.number == id.number)
         else {
@@ -169,8 +170,8 @@ impl Ranges {
         self.taken.get_mut(&id.start).filter(|taken| taken.number == id.number)
     }
 
-    /// Changes a range that is taken, and frees it once it has no holder and is not in doubt. Returns `false`
-    /// if it is not taken.
+    /// Applies `change` to a taken range, and frees it if it then has no holder and is not in doubt. Returns
+    /// `false` if the range is not taken.
     fn give_back(&mut self, id: RangeId, change: impl FnOnce(&mut Taken)) -> bool {
         let Entry::Occupied(mut entry) = self.taken.entry(id.start) else { return false };
         if entry.get().number != id.number {
@@ -184,10 +185,10 @@ impl Ranges {
         true
     }
 
-    /// Takes each waiting range that touches neither a taken one nor an earlier waiting one.
+    /// Takes each waiting range that touches neither a taken range nor an earlier waiting one.
     fn admit(&mut self) -> Admitted {
         let mut admitted = Vec::new();
-        // The usual case (docs/design/hot-path.md).
+        // This is the usual case (docs/design/hot-path.md).
         if self.waiting.is_empty() {
             return admitted;
         }
@@ -197,7 +198,7 @@ impl Ranges {
             if is_taken || earlier.overlaps(range) {
                 earlier.add(range.clone());
             } else {
-                // It overlaps no other range that is admitted: each of those is in `earlier`.
+                // It overlaps no other admitted range, because each of those is in `earlier`.
                 admitted.push(RangeId { number: *number, start: range.start });
                 earlier.add(range.clone());
             }
@@ -216,7 +217,7 @@ impl Union {
         self.last_overlap(range).is_some()
     }
 
-    /// Adds a range, and merges those that it overlaps into it.
+    /// Adds a range, and merges the ranges that it overlaps into it.
     fn add(&mut self, mut range: Range<u64>) {
         while let Some((start, end)) = self.last_overlap(&range) {
             self.0.remove(&start);
@@ -282,7 +283,7 @@ mod tests {
         assert!(ranges.settle(id).is_empty(), "it is over");
     }
 
-    /// The last holder frees the range, also if an attempt was lost.
+    /// The release by the last holder frees the range, also if an attempt was lost.
     #[test]
     fn a_range_is_taken_until_each_holder_has_given_it_back() {
         let mut ranges = Ranges::default();
@@ -313,7 +314,7 @@ mod tests {
         assert!(ranges.try_take(&(0..8)).is_some());
     }
 
-    /// A writer of both halves gets its turn among writers of one half each.
+    /// A writer of a whole range gets its turn among writers of one half each.
     #[test]
     fn a_long_range_is_not_starved_by_short_ones() {
         let mut ranges = Ranges::default();
@@ -338,7 +339,7 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Come(Range<u64>),
-        /// One of the ranges that are left is released, whether it is taken or waits.
+        /// One of the taken or waiting ranges is released.
         Go(usize),
     }
 
@@ -347,8 +348,8 @@ mod tests {
         prop_oneof![2 => come, 1 => any::<usize>().prop_map(Step::Go)]
     }
 
-    /// Computes which ranges are taken, by a look at all of them in the order in which they came: those that
-    /// overlap neither a range that is taken nor an earlier one.
+    /// Computes which ranges are taken, by checking all ranges in the order in which they came: a range is
+    /// taken if it overlaps neither a taken range nor an earlier one.
     fn model(line: &[(usize, Range<u64>)], taken: &mut BTreeSet<usize>) {
         for (at, (who, range)) in line.iter().enumerate() {
             let is_barred = line.iter().enumerate().any(|(other_at, (other, other_range))| {

@@ -1,11 +1,11 @@
-//! When and at which portals a lost session reconnects.
+//! Decides when and at which portals a lost session reconnects.
 //!
-//! A lost session reconnects under its own ISID with TSIH 0, so that the target ends what is left of the old
-//! session at the login (RFC 7143 §6.3.5). The first try begins when the Time2Wait of the end is over (§7.4),
-//! and later if several sessions of this path have ended soon after their login. Each try visits the portal of
-//! the lost session and then all others, because that portal may never return. After a failure that may be
-//! temporary there is another try, with pauses that grow and are partly random, until the retry timeout is
-//! over.
+//! A lost session reconnects under its own ISID with TSIH 0, so that the target ends the rest of the old
+//! session at the login (RFC 7143 §6.3.5). The first try begins when the Time2Wait of the old session is over
+//! (§7.4), or later if several sessions of this path have ended soon after their login. Each try visits the
+//! portal of the lost session and then all others, because that portal may never return. After a failure that
+//! may be temporary there is another try, with pauses that grow and are partly random, until the retry
+//! timeout is over.
 //!
 //! Design: `docs/design/reconnects.md`.
 
@@ -38,7 +38,7 @@ pub struct ReconnectLimits {
     pub max_pause: Duration,
     /// Random part of each pause, in percent, 0 to 100.
     pub jitter: u8,
-    /// Time within which the last try begins.
+    /// Time limit for the begin of the last try.
     pub retry_timeout: Duration,
     /// Pauses before logins of a path whose sessions end soon.
     pub after_quick_ends: BackOff,
@@ -49,11 +49,11 @@ pub struct ReconnectLimits {
 pub struct LostSession {
     /// The portal of the session.
     pub portal: PortalId,
-    /// When it was lost. The tries may begin later.
+    /// When the session was lost. The tries may begin later.
     pub at: Instant,
-    /// Time2Wait of its end: the time from `at` until the first login.
+    /// Time2Wait of the lost session: the minimum time from `at` until the first login.
     pub time2wait: Duration,
-    /// When the session began, and how many sessions before it ended soon.
+    /// When the session began, and how many sessions before it ended soon after their login.
     pub lifetime: Lifetime,
 }
 
@@ -66,12 +66,12 @@ pub enum Step {
     GiveUp {
         /// The time.
         at: Instant,
-        /// Whether later tries are useless as well.
+        /// Whether later tries would also fail.
         is_final: bool,
     },
 }
 
-/// The tries to open one lost session again.
+/// The tries to reconnect one lost session.
 #[derive(Debug)]
 pub struct Reconnect<E> {
     limits: ReconnectLimits,
@@ -84,7 +84,7 @@ pub struct Reconnect<E> {
 }
 
 impl<E: Entropy> Reconnect<E> {
-    /// Creates the tries, which begin now. If Time2Wait exceeds the retry timeout, there is no try.
+    /// Creates the tries, which begin now. There is no try if Time2Wait exceeds the retry timeout.
     pub fn new(lost: &LostSession, limits: ReconnectLimits, entropy: E, now: Instant) -> Self {
         let ReconnectLimits { first_pause, max_pause, jitter, retry_timeout, .. } = limits;
         let mut back_off = JitteredBackOff::new(entropy, first_pause, max_pause, jitter);
@@ -114,13 +114,13 @@ impl<E: Entropy> Reconnect<E> {
     }
 
     /// Begins a try, and returns the portals to visit, in the order of the connections. `portals` is the
-    /// present number of known portals.
+    /// number of portals that are known now.
     pub fn begin_try(&mut self, portals: usize, now: Instant) -> Vec<PortalId> {
         self.candidates.extend(portals.max(1), self.portal, now);
         self.candidates.due(now)
     }
 
-    /// Records that the login at a portal has failed. Returns whether the try goes on at the other portals.
+    /// Records that the login at a portal has failed. Returns whether the try continues at the other portals.
     pub fn failed_at(&mut self, portal: PortalId, outlook: Outlook, now: Instant) -> bool {
         self.candidates.failed(portal, outlook, now);
         outlook != Outlook::Never

@@ -1,13 +1,13 @@
-//! Requests: the choice of their paths, and the consequences of the end of each attempt.
+//! Runs the requests of a disk: chooses their paths, and applies the consequences of the end of each attempt.
 //!
-//! Invariant: a request that waits takes a path as soon as one has credit for it, whether the credit comes from
-//! an answer, from a path that is added, or from a higher limit.
+//! Invariant: a waiting request takes a path as soon as a path has credit for it, whether the credit comes
+//! from a completion, from a path that is added, or from a higher limit.
 //!
 //! A request takes a path when its turn comes and a path has credit, not when it is submitted (late binding).
 //! All requests may be repeated without harm, so requests in flight on a session that ends are sent over
-//! another path. A request that is late on one path is hedged: the first answer counts. The other copy of a
-//! write is then aborted, because it could overwrite newer data; it keeps its range until it has ended, or its
-//! session is settled. The other copy of a read runs to its end.
+//! another path. A request that is late on one path is hedged: it is also sent over another path, and the
+//! first result is used. The other copy of a write is then aborted, because it could overwrite newer data; it
+//! keeps its range until it has ended, or its session is settled. The other copy of a read runs to its end.
 //!
 //! Design: `docs/design/requests.md`.
 
@@ -39,7 +39,7 @@ use request::{Attempt, Hedge, Request, State, Waiting};
 /// The end of an attempt.
 #[derive(Clone, Debug)]
 pub struct AttemptEnd<E> {
-    /// How it ended.
+    /// Class of the end.
     pub end: End,
     /// State of the port, if the sense data may be about the port.
     pub access: Option<Access>,
@@ -75,7 +75,7 @@ pub struct Requests<E> {
     ports: Ports,
     /// When a path that is held up takes requests again; set while requests wait.
     hold_up_end: Option<Instant>,
-    /// Since when the unit has refused requests without carrying out any.
+    /// Since when the unit has refused requests and executed none.
     refused_since: Option<Instant>,
 }
 
@@ -85,8 +85,8 @@ struct Ports {
     /// Whether the unit reports the states of its port groups.
     follows_access: bool,
     /// Whether sessions are opened at other portals when no port serves the unit.
-    looks_for_ports: bool,
-    /// Whether requests wait for memory, so that idle paths do not mean a lack of work.
+    discovers_ports: bool,
+    /// Whether requests wait for memory, so that an idle path does not show that there is no work.
     has_backlog: bool,
 }
 
@@ -147,11 +147,11 @@ impl<E: Clone> Requests<E> {
     }
 
     /// Sets whether sessions are opened at other portals when no port serves the unit.
-    pub const fn set_looks_for_ports(&mut self, looks: bool) {
-        self.ports.looks_for_ports = looks;
+    pub const fn set_discovers_ports(&mut self, discovers: bool) {
+        self.ports.discovers_ports = discovers;
     }
 
-    /// Adds a path, which requests may take immediately. It also ends the refusal of requests.
+    /// Adds a path, which requests may take immediately. Requests are not refused any more.
     pub fn add_path(&mut self, path: PathId, credit: Credit, now: Instant) {
         self.refusal = None;
         self.selector.add(path, credit);
@@ -170,8 +170,8 @@ impl<E: Clone> Requests<E> {
         self.dispatch(now);
     }
 
-    /// Sets the access states of the ports of paths. If one has changed, requests that pause are retried,
-    /// because that port may take them.
+    /// Sets the access states of the ports of paths. If the state of a port has changed, pausing requests are
+    /// retried, because that port may accept them.
     pub fn set_access(&mut self, all: impl IntoIterator<Item = (PathId, Access)>, now: Instant) {
         let mut has_changed = false;
         for (path, access) in all {
@@ -199,20 +199,20 @@ impl<E: Clone> Requests<E> {
         self.selector.remove(path);
     }
 
-    /// Removes a lost path, so that nothing more is sent there. Report the end of each attempt in flight there
-    /// by [`ended`](Self::ended), when it is known whether its command was sent.
+    /// Removes a lost path, so that nothing more is sent there. Report the end of each attempt in flight
+    /// there by [`ended`](Self::ended), once it is known whether its command was sent.
     pub fn remove_lost_path(&mut self, path: PathId, now: Instant) {
         if !self.selector.is_alone(path) {
             self.plain_losses += 1;
         }
         self.selector.remove(path);
-        // A path that is closing has to serve until there is another one.
+        // A closing path has to serve requests until there is another path.
         self.selector.reopen_if_none_is_left();
         self.dispatch(now);
     }
 
-    /// Refuses requests with `why`: those that wait, and new ones until a path is added. Attempts in flight go
-    /// on.
+    /// Refuses requests with `why`: waiting requests, and new requests until a path is added. Attempts in
+    /// flight continue.
     pub fn refuse(&mut self, why: &E) {
         self.refusal = Some(why.clone());
         self.queue.clear();
@@ -251,8 +251,9 @@ impl<E: Clone> Requests<E> {
         request
     }
 
-    /// Submits a request that waits for its range until [`admitted`](Self::admitted). Its caller has requested
-    /// it at `asked`: while the unit refuses requests, the time limit of its retries counts from then on.
+    /// Submits a request that waits for its range until [`admitted`](Self::admitted). Its caller has
+    /// requested it at `asked`: while the unit refuses requests, the time limit of its retries counts from
+    /// that time.
     pub fn submit_held(&mut self, spec: RequestSpec, asked: Instant) -> RequestId {
         let request = RequestId(self.requests.insert(Request::new(spec, asked)));
         if let Some(why) = self.refusal.clone() {
@@ -269,8 +270,8 @@ impl<E: Clone> Requests<E> {
         }
     }
 
-    /// Begins the steps before a path: the wait for the class, or the preparation of a flush. With `is_retry`
-    /// the request goes before those that have not had a path yet.
+    /// Begins the steps before a request takes a path: the wait for its class, or the preparation of a flush.
+    /// With `is_retry` the request goes before requests that have not had a path yet.
     fn make_ready(&mut self, request: RequestId, is_retry: bool, now: Instant) {
         let Some(record) = self.requests.get_mut(request.0) else { return };
         if record.spec.route == Route::Vouching {
@@ -285,8 +286,8 @@ impl<E: Clone> Requests<E> {
         }
     }
 
-    /// Notes that the flush may take a path: with `own_path` one without other requests, for which it waits,
-    /// otherwise the one that is chosen next.
+    /// Notes that the flush may take a path. With `own_path` it waits for a path without other requests;
+    /// otherwise it takes the path that is chosen next.
     pub fn prepared(&mut self, request: RequestId, own_path: bool, now: Instant) {
         let Some(record) = self.requests.get_mut(request.0) else { return };
         let State::Preparing = record.state else { return };
@@ -298,7 +299,7 @@ impl<E: Clone> Requests<E> {
         self.outputs.push_back(Output::Choose(request));
     }
 
-    /// Sends a flush over the path that was chosen for it, regardless of what is in flight there.
+    /// Sends a flush over the path that was chosen for it, regardless of other requests in flight there.
     pub fn choose(&mut self, request: RequestId, path: PathId, now: Instant) {
         let Some(record) = self.requests.get_mut(request.0) else { return };
         let State::Choosing = record.state else { return };
@@ -308,7 +309,7 @@ impl<E: Clone> Requests<E> {
         }
     }
 
-    /// Notes that the request has waited for its class, and may take a path.
+    /// Notes that the class of the request has let it pass, so that it may take a path.
     pub fn charged(&mut self, request: RequestId, now: Instant) {
         let Some(record) = self.requests.get_mut(request.0) else { return };
         if let Hedge::Charging { is_stuck } = record.hedge {
@@ -324,8 +325,8 @@ impl<E: Clone> Requests<E> {
         self.enqueue(request, is_retry, now);
     }
 
-    /// Notes that the class of a request takes nothing any more: the request fails with `why`, or is not
-    /// hedged.
+    /// Notes that the class lets no more requests pass. A request that waits for it fails with `why`; a
+    /// second copy that waits for it is not sent.
     pub fn not_charged(&mut self, request: RequestId, why: E) {
         let Some(record) = self.requests.get_mut(request.0) else { return };
         if let Hedge::Charging { .. } = record.hedge {
@@ -337,8 +338,8 @@ impl<E: Clone> Requests<E> {
         }
     }
 
-    /// Cancels a request, because its caller waits no longer. Attempts that were not sent are dropped, and the
-    /// others are aborted.
+    /// Cancels a request, because its caller does not wait any more. Attempts that were not sent are dropped,
+    /// and the others are aborted.
     pub fn cancel(&mut self, request: RequestId, now: Instant) {
         let Some(record) = self.requests.get(request.0) else { return };
         let held = match record.state {
@@ -399,8 +400,8 @@ impl<E: Clone> Requests<E> {
         self.attempts.get(attempt.0).map(|attempt| attempt.permit.taken_at())
     }
 
-    /// Returns when to call [`handle_timeout`](Self::handle_timeout) for this request. Also call it from time
-    /// to time in between, because these timers do not cover the time when a held-up path takes requests again.
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout) for this request. Also call it
+    /// periodically, because these timers do not cover the time at which a held-up path takes requests again.
     pub fn timer(&self, request: RequestId) -> Option<Instant> {
         self.requests.get(request.0)?.timer
     }
@@ -423,7 +424,7 @@ impl<E: Clone> Requests<E> {
                 | State::Queued => {}
             }
         }
-        // A path may have become silent by time alone, so that another one is the best now.
+        // A path may have become silent since the last call, so that another path is the best now.
         self.dispatch(now);
     }
 
@@ -432,7 +433,7 @@ impl<E: Clone> Requests<E> {
         record.state = State::Queued;
         let requirements = record.requirements();
         let waiting = Waiting { request, requirements, is_hedge: false };
-        // Most requests find a path with credit, and an empty queue.
+        // Most requests are submitted with an empty queue, and a path has credit.
         if self.queue.is_empty() && !requirements.is_alone {
             self.selector.unreserve();
             if let Some(path) = self.selector.pick(record.spec.len, requirements, now) {
@@ -447,8 +448,8 @@ impl<E: Clone> Requests<E> {
         self.dispatch(now);
     }
 
-    /// Gives paths to the waiting requests, in their order. A request does not hold up the others if it only
-    /// must avoid the path that has credit, or must be alone on one.
+    /// Assigns paths to the waiting requests, in their order. A request does not block later ones if it waits
+    /// only because it must avoid the path that has credit, or must be alone on a path.
     fn dispatch(&mut self, now: Instant) {
         self.start_all(now);
         let waits = !self.queue.is_empty();
@@ -508,7 +509,8 @@ impl<E: Clone> Requests<E> {
         self.outputs.push_back(Output::Send { request, attempt, path, is_short, is_hedge });
     }
 
-    /// Completes a request. Its other attempts go on without it; those of a write are aborted.
+    /// Completes a request. Other attempts of a read continue without it; other attempts of a write are
+    /// aborted.
     fn complete(&mut self, request: RequestId, result: Result<AttemptId, Failure<E>>) {
         let Some(record) = self.requests.get(request.0) else { return };
         if record.spec.writes {
@@ -547,7 +549,7 @@ impl<E: Clone> Requests<E> {
         self.released(permit.path(), now);
     }
 
-    /// Handles that a request has left a path.
+    /// Handles the credit that was released because a request has left a path.
     fn released(&mut self, path: PathId, now: Instant) {
         self.dispatch(now);
         self.check_drained(path);

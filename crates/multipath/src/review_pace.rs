@@ -1,8 +1,8 @@
-//! Times of the reviews of a disk's paths.
+//! Schedules the reviews of a disk's paths.
 
 use std::time::{Duration, Instant};
 
-/// After this number of reviews without any traffic, the reviews stop until the next request.
+/// Number of consecutive reviews without traffic after which the reviews stop until the next request.
 const MAX_IDLE: u32 = 4;
 
 /// Time and result of the last review.
@@ -10,7 +10,7 @@ const MAX_IDLE: u32 = 4;
 pub struct ReviewPace {
     /// `None` before the first review, which is due immediately.
     last: Option<Instant>,
-    /// Whether there was little traffic, over a single short path.
+    /// Whether reviews are rare: there was little traffic, over a single short path.
     is_rare: bool,
     /// Number of consecutive reviews without any traffic.
     idle: u32,
@@ -22,9 +22,9 @@ impl ReviewPace {
     /// Time between two reviews of the paths.
     pub const INTERVAL: Duration = Duration::from_millis(250);
 
-    /// Creates the pace of a disk. While there is little traffic over a single short path, `rare` passes
-    /// between two reviews, because nothing new is measured there sooner. With 1,000 disks in a process, a
-    /// review finds nothing of its disk in a cache of the processor.
+    /// Creates the pace of a disk. While there is little traffic over a single short path, the time between
+    /// two reviews is `rare`, because no new measurements are available sooner. More frequent reviews would
+    /// cost CPU time: with 1,000 disks in a process, a review misses the caches of the processor.
     #[must_use]
     pub const fn new(rare: Duration) -> Self {
         Self { last: None, is_rare: false, idle: 0, rare }
@@ -36,8 +36,8 @@ impl ReviewPace {
         self.rare
     }
 
-    /// Returns when the next review is due; `None` after some reviews without traffic. `are_steady` is whether
-    /// no session is lost or being opened; otherwise the interval is the short one.
+    /// Returns when the next review is due; `None` after some reviews without traffic. If a session is lost
+    /// or being opened (`are_steady` is `false`), reviews are not rare.
     #[must_use]
     pub fn poll_timeout(&self, are_steady: bool, now: Instant) -> Option<Instant> {
         let interval = if self.is_rare && are_steady { self.rare } else { Self::INTERVAL };
@@ -45,7 +45,7 @@ impl ReviewPace {
         self.is_awake().then_some(next)
     }
 
-    /// Returns whether reviews take place.
+    /// Returns whether reviews are scheduled.
     #[must_use]
     pub const fn is_awake(&self) -> bool {
         self.idle < MAX_IDLE
@@ -56,18 +56,19 @@ impl ReviewPace {
         self.last = Some(now);
     }
 
-    /// Resumes the reviews, because there is work or something has happened.
+    /// Resumes the reviews, because there is a request or another event.
     pub const fn wake(&mut self) {
         self.idle = 0;
     }
 
-    /// Notes traffic since the last review; `is_rare` if it was little, over a single short path.
+    /// Notes that there was traffic since the last review. `is_rare` is whether it was little, over a single
+    /// short path.
     pub const fn moved(&mut self, is_rare: bool) {
         (self.is_rare, self.idle) = (is_rare, 0);
     }
 
-    /// Notes that there was no traffic since the last review. Returns whether the reviews stop here; they go on
-    /// while requests wait.
+    /// Notes that there was no traffic since the last review. Returns whether the reviews stop now; they
+    /// continue while requests wait.
     pub fn rested(&mut self, has_requests: bool) -> bool {
         let was_awake = self.is_awake();
         self.is_rare = false;
@@ -83,7 +84,7 @@ mod tests {
 
     const RARE: Duration = Duration::from_secs(2);
 
-    /// Returns the time from a review to the next one.
+    /// Returns the time from one review to the next.
     fn pause(pace: &mut ReviewPace, are_steady: bool) -> Option<Duration> {
         let now = Instant::now();
         pace.begin(now);

@@ -1,10 +1,10 @@
-//! Values by keys that are never used twice.
+//! Stores values by keys that are never used twice.
 
 use std::collections::VecDeque;
 use std::fmt;
 
-/// Identifies a value of a [`Slab`]. After the value is removed, its key finds nothing, even if the place is
-/// used again, so that the late end of an attempt has no effect.
+/// Identifies a value of a [`Slab`]. After the value is removed, its key is not found, even if the place is
+/// used again. So the late end of an attempt has no effect.
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Key {
     place: u32,
@@ -17,8 +17,8 @@ impl Key {
     }
 }
 
-/// Values in places that are used again, so that a steady number of values needs no allocation. The place that
-/// has been free for the longest time is used first.
+/// Stores values in places that are used again, so that a constant number of values needs no allocation. The
+/// place that has been free for the longest time is used first.
 #[derive(Clone, Debug)]
 pub(crate) struct Slab<T> {
     places: Vec<Place<T>>,
@@ -70,7 +70,7 @@ impl<T> Slab<T> {
     fn free(&mut self, key: Key) {
         let Some(place) = self.place_mut(key) else { return };
         place.generation = place.generation.wrapping_add(1);
-        // A place whose generations are used up stays empty, so that no key is used twice.
+        // A place whose generations are used up stays empty, so that no key occurs twice.
         if place.generation != 0 {
             self.free.push_back(key.place);
         }
@@ -103,8 +103,8 @@ impl<T> Slab<T> {
     }
 }
 
-/// More values by the keys of a [`Slab`]. Each stays until it is removed here, or the place in the slab is used
-/// again.
+/// Stores additional values by the keys of a [`Slab`]. Each value stays until it is removed here, or until
+/// its place is used by another key.
 #[derive(Clone, Debug)]
 pub(crate) struct Secondary<T> {
     places: Vec<Option<(u32, T)>>,

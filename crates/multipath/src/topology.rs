@@ -1,8 +1,8 @@
-//! Which sessions with the unit there should be.
+//! Decides which sessions with the unit there should be.
 //!
-//! [`Topology`] compares the open sessions with those that there should be, and returns the difference:
-//! sessions to open, each with a list of portals in the order of the tries, and sessions to close. All sessions
-//! that carry data are at the best ports. The rules, by priority:
+//! [`Topology`] compares the open sessions with the sessions that there should be, and returns the
+//! difference: sessions to open, each with a list of portals in the order of the tries, and sessions to
+//! close. All sessions that carry data are at the best ports. The rules, by priority:
 //!
 //! | situation | action | how often |
 //! |---|---|---|
@@ -13,7 +13,7 @@
 //! | access states are followed, or all portals of the target are used | a session opens at each portal that has none: it receives reports of resets like the others, and takes requests immediately when its port becomes the best | a minute after the last try there |
 //! | a portal without a session, and another one with several | a session opens there, and replaces the youngest at the portal with the most | a minute after this situation began, and after the last such session |
 //! | several sessions at a port that is worse than another one | all but one move, 4 at a time | when the states have not changed for 2 s, and a minute after a move that failed |
-//! | one session, and slow flushes | a second session opens | |
+//! | one session, and slow flushes | a second session opens, because a slow flush may end the only one | |
 //! | the tuner wants more sessions, or fewer | more open, or the youngest of those in use close | |
 //!
 //! While sessions are lost or being opened, only the first four rules and the last one apply.
@@ -41,17 +41,18 @@ pub use situation::{
     Why,
 };
 
-/// Time between two questions for the portals of the target.
+/// Minimum time between two queries for the portals of the target.
 const DISCOVERY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Tries of sessions at one portal.
 #[derive(Clone, Copy, Debug, Default)]
 struct PortalRecord {
-    /// When a session was last tried at this portal alone, or closed because its port did not serve the unit.
+    /// When a session was last tried at this portal alone, or closed there because its port did not serve the
+    /// unit.
     tried: Option<Instant>,
-    /// Number of sessions that were closed there for that reason.
+    /// Number of sessions that were closed at this portal because its port did not serve the unit.
     closed: u32,
-    /// Number of sessions that return, because the port serves the unit again.
+    /// Number of sessions to reopen at this portal, because its port serves the unit again.
     returning: u32,
 }
 
@@ -60,18 +61,18 @@ struct PortalRecord {
 pub struct Topology {
     opening: Vec<Open>,
     next: u32,
-    /// Counter from which the next portal in turn follows.
+    /// Counter that selects the next portal in turn.
     turn: usize,
     portals: Vec<PortalRecord>,
-    /// Since when a portal has no session and another one has several, or when the last session was opened to
-    /// change that.
+    /// Since when a portal has no session and another one has several, or when a session was last opened to
+    /// change this.
     uneven_since: Option<Instant>,
-    /// Earliest time of the next move.
+    /// Earliest time of the next move of sessions to better ports.
     moves_from: Option<Instant>,
     discovery: Discovery,
 }
 
-/// State of the questions for the portals of the target.
+/// State of the queries for the portals of the target.
 #[derive(Clone, Copy, Debug, Default)]
 struct Discovery {
     is_in_flight: bool,
@@ -133,12 +134,12 @@ impl Topology {
             }
             changes.open.push(self.begin(why, portals));
         }
-        // Returning sessions for which there was no room are not opened later either.
+        // Sessions that could not be reopened now, because there was no room, are not reopened later either.
         self.portals.iter_mut().for_each(|record| record.returning = 0);
         changes
     }
 
-    /// Begins further sessions at the start of a disk, when nothing but the portals is known.
+    /// Begins to open further sessions at the start of a disk, when only the portals are known.
     pub fn open_first(&mut self, count: u32, portals: usize) -> Vec<Open> {
         let opens = (0..count).map(|_| {
             let turn = self.next_turn();
@@ -182,7 +183,7 @@ impl Topology {
         admission.unwrap_or(Admission::Dismiss)
     }
 
-    /// Records that a session could not be opened, or is not admitted because the disk ends.
+    /// Records that opening a session has failed, or that the session was closed again because the disk ends.
     pub fn ended(&mut self, id: OpenId, now: Instant) {
         if let Some(open) = self.take(id)
             && open.why == Why::Better
@@ -203,7 +204,7 @@ impl Topology {
         count(self.opening.iter().filter(|open| matches!(open.why, Why::Lost(_))))
     }
 
-    /// Begins a question for the portals of the target, if ten seconds have passed since the last answer.
+    /// Begins a query for the portals of the target, if ten seconds have passed since the last one ended.
     /// Returns whether it begins.
     pub fn begin_discovery(&mut self, now: Instant) -> bool {
         let is_time = self
@@ -215,7 +216,7 @@ impl Topology {
         begins
     }
 
-    /// Ends a question for the portals of the target.
+    /// Records the end of a query for the portals of the target.
     pub const fn end_discovery(&mut self, now: Instant) {
         self.discovery = Discovery { is_in_flight: false, last: Some(now) };
     }
@@ -260,7 +261,7 @@ impl Topology {
         turn
     }
 
-    /// Returns all portals, the best ports first, and equal ones beginning with the portal in turn.
+    /// Returns all portals, with the best ports first. Among equal ports, the portal in turn is first.
     fn best_in_turn(&mut self, facts: &Facts<'_>) -> Vec<PortalId> {
         let turn = self.next_turn();
         let mut portals = in_turn(facts.portals.len(), turn);

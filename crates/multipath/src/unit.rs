@@ -13,19 +13,19 @@ use crate::durability::{Durability, Epoch, LossCount};
 use crate::identity::{Before, Identity, SharedReasons};
 use crate::ids::PathId;
 
-/// State of one logical unit. Each part has an owner. Events that concern several owners, such as the start and
-/// the end of a command, go through this type.
+/// State of one logical unit. Events that concern several parts of the state, such as the start and the end
+/// of a command, go through this type.
 #[derive(Clone, Debug)]
 pub struct Unit {
-    /// What is unflushed, and what is lost.
+    /// Unflushed and lost writes.
     pub durability: Durability,
-    /// Which unit it is.
+    /// The identity of the unit.
     pub identity: Identity,
     commands: ByPath<Commands>,
     next_path: u32,
 }
 
-/// No revision of the identity.
+/// A value that no revision of the identity has.
 const NEVER: u64 = u64::MAX;
 
 /// The state of the unit when a command began.
@@ -35,26 +35,26 @@ pub struct Begun {
     pub number: CommandNumber,
     /// Epoch at which the command began.
     pub epoch: Epoch,
-    /// The revision of the identity, or [`NEVER`] if there was a reason to ask which unit it is.
+    /// The revision of the identity, or [`NEVER`] if there was a reason to revalidate the path.
     calm_at: u64,
     before: Before,
 }
 
-/// Meaning of a GOOD status of the known unit.
+/// What a status GOOD of the known unit shows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum GoodEnd {
-    /// Nothing: the unit would have answered the same with a reset to report, or the meaning is found out
-    /// later.
+    /// Nothing yet: the unit would have returned the same status with a reset to report, or the meaning is
+    /// recorded later.
     SaysNothing,
     /// The unit had no reset to report when it executed the command.
     NoReset,
-    /// The unit had no reset to report, and the command has written data that are unflushed.
+    /// The unit had no reset to report, and the command has written data that are not flushed yet.
     Wrote,
 }
 
 impl GoodEnd {
-    /// Returns what the status proves if the request was cancelled, or another copy of it has ended first: then
-    /// no flush has to bring the data of this command onto the medium.
+    /// Returns what the status shows if the request was cancelled, or another copy of it has ended first. No
+    /// flush has to bring the data of such a command onto the medium.
     #[must_use]
     pub const fn if_not_awaited(self) -> Self {
         match self {
@@ -75,8 +75,8 @@ pub struct Reported {
 }
 
 impl Begun {
-    /// Returns whether there was no reason to ask which unit it is when the command began, nor since;
-    /// `revision` is the [present one](Identity::revision).
+    /// Returns whether there was no reason to revalidate the path when the command began, nor since.
+    /// `revision` is the [present revision](Identity::revision).
     pub fn is_calm(&self, revision: u64) -> bool {
         self.calm_at == revision
     }
@@ -86,7 +86,7 @@ impl Unit {
     /// The path with which a unit begins.
     pub const FIRST_PATH: PathId = PathId(0);
 
-    /// Creates a unit with its first path, about which nothing else is known.
+    /// Creates an unknown unit with its first path.
     pub fn new() -> Self {
         let first = Self::FIRST_PATH;
         let mut commands = ByPath::default();
@@ -99,8 +99,8 @@ impl Unit {
         }
     }
 
-    /// Adds a path for a session that leads to the unit. `asked_at` are the reasons that existed when the
-    /// session was asked for its unit.
+    /// Adds a path for a session that leads to the unit. `asked_at` is the number of shared reasons when the
+    /// unit was identified over the session.
     pub fn add_path(&mut self, asked_at: SharedReasons) -> PathId {
         let path = PathId(self.next_path);
         self.next_path += 1;
@@ -133,15 +133,15 @@ impl Unit {
         }
     }
 
-    /// Returns whether the known unit has executed a command that ended with GOOD. This is not certain if
-    /// another unit may have been there in the meantime.
+    /// Returns whether the known unit has executed a command that ended with GOOD. Returns `false` if another
+    /// unit may have been there for a time since the command began.
     pub fn is_of_known_unit(&self, path: PathId, begun: &Begun) -> bool {
         !self.identity.is_known() || !self.identity.may_be_two_since(path, begun.before)
     }
 
-    /// Notes that a command has ended with GOOD, and that there is no reason to ask which unit has executed it.
-    /// Returns whether it was the known unit; if not, another unit may have been there since the command began,
-    /// and the status proves nothing.
+    /// Records a command that has ended with GOOD while there is no reason to revalidate the path. Returns
+    /// whether the known unit has executed it. If not, another unit may have been there since the command
+    /// began, and the status is ignored.
     pub fn end_with_good(&mut self, path: PathId, begun: &Begun, means: GoodEnd) -> bool {
         let is_of_known_unit = self.is_of_known_unit(path, begun);
         if is_of_known_unit {
@@ -150,7 +150,7 @@ impl Unit {
         is_of_known_unit
     }
 
-    /// Notes a status GOOD of the known unit, or of the unit that is being asked which one it is.
+    /// Records a status GOOD of the known unit, or of the unit that is being identified.
     pub fn on_good(&mut self, path: PathId, begun: &Begun, means: GoodEnd) {
         match means {
             GoodEnd::SaysNothing => {}
@@ -159,7 +159,7 @@ impl Unit {
         }
     }
 
-    /// Returns what the unit has reported over a path so far, for [`merge`](Self::merge).
+    /// Returns the reports of the unit over a path so far, for [`merge`](Self::merge).
     pub fn reported(&self, path: PathId) -> Reported {
         Reported {
             has_reasons: self.identity.has_reasons(path),
@@ -169,8 +169,7 @@ impl Unit {
         }
     }
 
-    /// Merges what the unit has reported to a session before the session became this path. The unit does not
-    /// report it again.
+    /// Merges the reports that a session received before it became this path. The unit does not repeat them.
     pub fn merge(&mut self, path: PathId, reported: Reported) {
         if reported.has_reasons {
             self.identity.add_reason(path);
@@ -193,14 +192,14 @@ impl Unit {
         }
     }
 
-    /// Ends a command whose session has ended. The target may have executed it, and may have reported
-    /// something.
+    /// Records the end of a command whose session has ended. The target may have executed the command, and
+    /// its status may have been a report.
     pub fn end_with_session(&mut self, path: PathId, number: CommandNumber) {
         self.on_hidden_report(path);
         self.forget(path, number);
     }
 
-    /// Returns the number of the next command of a path: all that were sent so far come before it.
+    /// Returns the number of the next command of a path. All commands sent so far have lower numbers.
     pub fn next_command(&self, path: PathId) -> CommandNumber {
         self.commands.get(path).map_or_else(|| Commands::default().next(), Commands::next)
     }
@@ -210,13 +209,13 @@ impl Unit {
         self.commands.get(path).is_none_or(Commands::are_none)
     }
 
-    /// Returns whether all commands of a path have ended that were sent before this one.
+    /// Returns whether all commands that a path sent before this one have ended.
     pub fn have_ended_before(&self, path: PathId, number: CommandNumber) -> bool {
         self.commands.get(path).is_none_or(|commands| commands.have_ended_before(number))
     }
 
-    /// Ends all commands that a path sent before this one: their statuses are not waited for any more. Each may
-    /// have hidden the report of a reset.
+    /// Gives up all commands that a path sent before this one: they count as ended. Each may have hidden the
+    /// report of a reset.
     pub fn give_up_before(&mut self, path: PathId, number: CommandNumber) {
         if let Some(commands) = self.commands.get_mut(path) {
             commands.give_up_before(number);

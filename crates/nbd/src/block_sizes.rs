@@ -1,4 +1,4 @@
-//! Lengths and offsets that requests may have.
+//! Defines which lengths and offsets requests may have.
 
 /// The largest payload of a request, in bytes, unless another size was negotiated: 32 MiB (NBD, "Block size
 /// constraints").
@@ -8,13 +8,13 @@ pub const MAX_PAYLOAD: u32 = 1 << 25;
 /// constraints").
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct BlockSizes {
-    /// Every offset and length is a multiple of this: a power of two, 1 to 65,536.
+    /// Every offset and length is a multiple of this size: a power of two, 1 to 65,536.
     pub minimum: u32,
-    /// Writes of multiples of this need no data to be read first: a power of two of at least 512 and
-    /// [`Self::minimum`].
+    /// Writes of multiples of this size need no data to be read first: a power of two, at least 512 and at
+    /// least [`Self::minimum`].
     pub preferred: u32,
-    /// The largest length of a read or write: a multiple of [`Self::minimum`], or `u32::MAX` for no limit of
-    /// its own.
+    /// The largest length of a read or write: a multiple of [`Self::minimum`], or `u32::MAX` if the export
+    /// sets no limit.
     pub maximum: u32,
 }
 
@@ -33,8 +33,8 @@ impl BlockSizes {
             && self.maximum >= self.minimum
     }
 
-    /// Returns the sizes that a server reports. Sizes that are slightly wrong are rounded; `None` is returned
-    /// if they allow no request.
+    /// Returns the sizes that a server reports, rounded if they are slightly wrong; `None` if they allow no
+    /// request.
     pub(crate) fn reported(minimum: u32, preferred: u32, maximum: u32) -> Option<Self> {
         let preferred = preferred.max(minimum).max(Self::MIN_PREFERRED);
         let preferred = preferred.checked_next_power_of_two()?;
@@ -60,7 +60,7 @@ impl BlockSizes {
     }
 }
 
-/// The sizes that hold without a negotiation.
+/// Returns the sizes that apply without a negotiation.
 impl Default for BlockSizes {
     fn default() -> Self {
         Self { minimum: 1, preferred: 4096, maximum: MAX_PAYLOAD }

@@ -1,4 +1,4 @@
-//! Exports that a server offers.
+//! Describes the exports that a server offers.
 
 use crate::block_sizes::BlockSizes;
 use crate::transmission_flags::TransmissionFlags;
@@ -6,15 +6,15 @@ use crate::transmission_flags::TransmissionFlags;
 /// An export as its server describes it (NBD, "`NBD_INFO_EXPORT`" and the other information types).
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Export {
-    /// The name that the server uses for it; the empty name means the default export.
+    /// The name that the server uses for the export; the empty name means the default export.
     pub name: String,
-    /// Description, for people.
+    /// Description of the export, as readable text.
     pub description: Option<String>,
     /// Size in bytes.
     pub size: u64,
-    /// The commands that the server supports, and properties of the export.
+    /// Flags: the commands that the server supports, and properties of the export.
     pub flags: TransmissionFlags,
-    /// The block sizes that requests must keep, whether or not the client knows them. A server accepts no
+    /// The block sizes that requests must keep, even if the client does not know them. A server accepts no
     /// payload above [`MAX_PAYLOAD`](crate::MAX_PAYLOAD), and reports that limit.
     pub block_sizes: BlockSizes,
     /// The names of the metadata contexts that clients can select, such as
@@ -23,7 +23,8 @@ pub struct Export {
 }
 
 impl Export {
-    /// Returns the flags to report to a client, without those whose prerequisite is missing.
+    /// Returns the flags to report to a client, without flags that require structured replies (if not
+    /// `structured`) or another flag that is not set.
     pub(crate) fn offered_flags(&self, structured: bool) -> TransmissionFlags {
         let mut flags = self.flags | TransmissionFlags::HAS_FLAGS;
         if !structured {

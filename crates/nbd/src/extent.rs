@@ -1,4 +1,4 @@
-//! Parts of an export with one status.
+//! Describes parts of an export with a single status.
 
 /// Consecutive bytes with the same status in a metadata context (NBD, "`NBD_REPLY_TYPE_BLOCK_STATUS`").
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -10,7 +10,7 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// NBD_STATE_HOLE of `base:allocation`: nothing is allocated there.
+    /// NBD_STATE_HOLE of `base:allocation`: no storage is allocated for the extent.
     pub const HOLE: u32 = 1 << 0;
     /// NBD_STATE_ZERO of `base:allocation`: the extent reads as zeros.
     pub const ZERO: u32 = 1 << 1;

@@ -11,10 +11,10 @@
 //!    │ ◄───────────────────────── replies ── │  server::Replies, in any order
 //! ```
 //!
-//! Bytes are arguments, and outputs are returned; sockets and time are the caller's. The messages of the
-//! other side are checked against the negotiated terms: a request that breaks them is refused, and a stream
-//! that cannot be parsed ends with a [`ProtocolError`]. No input causes a panic, or makes a state machine
-//! hold more memory than documented.
+//! Input bytes are arguments, and output bytes are returned; the caller does the IO and the timing. The
+//! messages of the other side are checked against the negotiated terms: a request that breaks them is
+//! refused, and a stream that cannot be parsed ends with a [`ProtocolError`]. No input causes a panic, or
+//! makes a state machine use more memory than documented.
 //!
 //! Section names are those of the protocol's document, `doc/proto.md` of NetworkBlockDevice/nbd, which is in
 //! the public domain; names in capitals are its terms.
@@ -52,7 +52,7 @@ pub use terms::Breach;
 pub use text::MAX_STRING;
 pub use transmission_flags::TransmissionFlags;
 
-/// Compiles the examples of the README.
+/// Compiles the code examples of the README as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -7,8 +7,8 @@ pub const BASE_ALLOCATION: &str = "base:allocation";
 /// A metadata context that was selected for a connection (NBD, "Metadata querying").
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct MetaContext {
-    /// Identifies the context in replies; chosen by the server, valid for the connection.
+    /// Id of the context in replies; chosen by the server, valid for the connection.
     pub id: u32,
-    /// A namespace, a colon, and a name in it.
+    /// Name of the context: a namespace, a colon, and a name within the namespace.
     pub name: String,
 }

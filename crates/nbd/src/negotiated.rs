@@ -8,11 +8,12 @@ use crate::meta_context::MetaContext;
 pub struct Negotiated {
     /// The export, with the flags and block sizes that were reported to the client.
     pub export: Export,
-    /// The name by which the client requested it.
+    /// The name by which the client requested the export.
     pub name: String,
     /// Whether replies are structured (NBD, "`NBD_OPT_STRUCTURED_REPLY`").
     pub structured: bool,
-    /// The contexts in which requests for block status are answered; without any, such requests are refused.
+    /// The selected metadata contexts, which requests for block status report; without any, such requests are
+    /// refused.
     pub contexts: Vec<MetaContext>,
     /// Whether the client knows the block sizes.
     pub knows_block_sizes: bool,

@@ -1,13 +1,13 @@
-//! Options of the handshake, and the answers to them.
+//! Encodes options of the handshake, and the replies to options.
 
 use bytes::{BufMut, BytesMut};
 use thiserror::Error;
 
 /// `NBDMAGIC`, the first bytes that a server sends.
 pub(crate) const INIT_MAGIC: u64 = 0x4e42_444d_4147_4943;
-/// `IHAVEOPT`, before the flags of a server and each option of a client.
+/// `IHAVEOPT`: the number before the flags of a server, and before each option of a client.
 pub(crate) const OPTION_MAGIC: u64 = 0x4948_4156_454f_5054;
-/// Precedes each answer to an option.
+/// The number before each reply to an option.
 pub(crate) const REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 
 /// NBD_FLAG_FIXED_NEWSTYLE and NBD_FLAG_C_FIXED_NEWSTYLE.
@@ -15,11 +15,11 @@ pub(crate) const FIXED_NEWSTYLE: u16 = 1 << 0;
 /// NBD_FLAG_NO_ZEROES and NBD_FLAG_C_NO_ZEROES.
 pub(crate) const NO_ZEROES: u16 = 1 << 1;
 
-/// Length of an option without its data.
+/// Length of an option without its data, bytes.
 pub(crate) const OPTION_LEN: usize = 16;
-/// Length of an answer to an option without its data.
+/// Length of an option reply without its data, bytes.
 pub(crate) const REPLY_LEN: usize = 20;
-/// Number of zeros after the answer to NBD_OPT_EXPORT_NAME.
+/// Number of zeros after the reply to NBD_OPT_EXPORT_NAME.
 pub(crate) const ZEROES: usize = 124;
 
 /// The options (NBD, "Option types").
@@ -34,13 +34,13 @@ pub(crate) mod code {
     pub(crate) const SET_META_CONTEXT: u32 = 10;
 }
 
-/// The answers that are not errors (NBD, "Option reply types").
+/// The option replies that are not errors (NBD, "Option reply types").
 pub(crate) mod answer {
     pub(crate) const ACK: u32 = 1;
     pub(crate) const SERVER: u32 = 2;
     pub(crate) const INFO: u32 = 3;
     pub(crate) const META_CONTEXT: u32 = 4;
-    /// The bit that is set in all errors.
+    /// The bit that is set in the types of all error replies.
     pub(crate) const IS_ERROR: u32 = 1 << 31;
 }
 
@@ -86,12 +86,12 @@ pub enum OptionError {
 }
 
 impl OptionError {
-    /// Returns the answer's type on the wire.
+    /// Returns the type of the error reply on the wire.
     pub const fn to_wire(self) -> u32 {
         answer::IS_ERROR | self as u32
     }
 
-    /// Returns the error for an answer whose highest bit is set; an unlisted one becomes
+    /// Returns the error for the type of an error reply. An unlisted type becomes
     /// [`OptionError::Unsupported`].
     pub(crate) const fn from_wire(value: u32) -> Self {
         match value & !answer::IS_ERROR {
@@ -108,13 +108,13 @@ impl OptionError {
     }
 }
 
-/// Appends an answer to an option.
+/// Appends a reply to an option.
 pub(crate) fn put_answer(output: &mut BytesMut, option: u32, kind: u32, parts: &[&[u8]]) {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     output.put_u64(REPLY_MAGIC);
     output.put_u32(option);
     output.put_u32(kind);
-    // A string has at most 4096 bytes, and an answer at most two strings.
+    // A string has at most 4096 bytes, and a reply at most two strings.
     output.put_u32(u32::try_from(len).unwrap_or_default());
     parts.iter().for_each(|part| output.put_slice(part));
 }

@@ -1,4 +1,4 @@
-//! Replies of a server in transmission.
+//! Encodes and decodes the replies of a server in transmission.
 
 use bytes::{Buf, BufMut, Bytes};
 
@@ -8,14 +8,14 @@ use crate::cookie::Cookie;
 pub(crate) const SIMPLE_MAGIC: u32 = 0x6744_6698;
 /// NBD_STRUCTURED_REPLY_MAGIC.
 pub(crate) const CHUNK_MAGIC: u32 = 0x668e_33ef;
-/// Length of a simple reply without data.
+/// Length of a simple reply without data, bytes.
 pub(crate) const SIMPLE_LEN: usize = 16;
-/// Length of a chunk without its payload.
+/// Length of a chunk without its payload, bytes.
 pub(crate) const CHUNK_LEN: usize = 20;
 /// NBD_REPLY_FLAG_DONE: no chunk of the reply follows.
 pub(crate) const DONE: u16 = 1 << 0;
 
-/// The kinds of chunks (NBD, "Structured reply types").
+/// The types of chunks (NBD, "Structured reply types").
 pub(crate) mod chunk {
     pub(crate) const NONE: u16 = 0;
     pub(crate) const OFFSET_DATA: u16 = 1;
@@ -23,11 +23,11 @@ pub(crate) mod chunk {
     pub(crate) const BLOCK_STATUS: u16 = 5;
     pub(crate) const ERROR: u16 = (1 << 15) + 1;
     pub(crate) const ERROR_OFFSET: u16 = (1 << 15) + 2;
-    /// The bit that is set in all kinds of errors.
+    /// The bit that is set in the types of all error chunks.
     pub(crate) const IS_ERROR: u16 = 1 << 15;
 }
 
-/// The bytes of a reply before its data.
+/// The first bytes of a reply; its data follows.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct ReplyHead {
     bytes: [u8; Self::MAX_LEN],
@@ -108,7 +108,7 @@ pub(crate) struct ChunkHead {
 }
 
 impl ChunkHead {
-    /// Takes the rest of a head that follows the magic number; all of it must be present.
+    /// Decodes a head from the bytes after its magic number, all of which must be present.
     pub(crate) fn take(bytes: &mut impl Buf) -> Self {
         Self {
             is_done: bytes.get_u16() & DONE != 0,

@@ -1,4 +1,4 @@
-//! Requests of a client in transmission.
+//! Encodes the requests of a client in transmission.
 
 use bytes::{Buf, BufMut};
 
@@ -8,7 +8,7 @@ use crate::error::ProtocolError;
 /// NBD_REQUEST_MAGIC.
 const MAGIC: u32 = 0x2560_9513;
 
-/// The kinds of requests (NBD, "Request types").
+/// The types of requests (NBD, "Request types").
 pub(crate) mod kind {
     pub(crate) const READ: u16 = 0;
     pub(crate) const WRITE: u16 = 1;
@@ -32,9 +32,9 @@ pub(crate) mod flag {
 /// A request with its range (NBD, "Request message").
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Request {
-    /// Identifies the request in its replies.
+    /// Id of the request in its replies.
     pub cookie: Cookie,
-    /// The operation.
+    /// Operation on the range.
     pub command: Command,
     /// Offset of the range, in bytes.
     pub offset: u64,
@@ -42,9 +42,9 @@ pub struct Request {
     pub length: u32,
 }
 
-/// The operation on the range of a request (NBD, "Request types").
+/// The operation of a request (NBD, "Request types").
 ///
-/// `fua`: the server replies only when the written data is on permanent storage.
+/// `fua` (force unit access): the server replies only when the written data is on permanent storage.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Command {
     /// Reads the data of the range.
@@ -57,8 +57,8 @@ pub enum Command {
         /// Whether the data must be on permanent storage before the reply.
         fua: bool,
     },
-    /// Flushes: all writes that were answered before are on permanent storage before the reply. The range has
-    /// length zero.
+    /// Flushes: the reply means that all writes that were answered before are on permanent storage. The range
+    /// of the request has length zero.
     Flush,
     /// Discards the data of the range.
     Trim {
@@ -108,10 +108,10 @@ impl Command {
 }
 
 impl Request {
-    /// Length of a request without the data of a write.
+    /// Length of a request without the data of a write, bytes.
     pub const LEN: usize = 28;
 
-    /// Returns the request as on the wire; the data of a write follows it.
+    /// Encodes the request; the data of a write follows it.
     pub fn encode(&self) -> [u8; Self::LEN] {
         self.header().encode()
     }
@@ -123,7 +123,7 @@ impl Request {
     }
 }
 
-/// The fields of a request, not yet checked.
+/// The fields of a request that are not checked yet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct RequestHeader {
     pub(crate) flags: u16,

@@ -1,4 +1,4 @@
-//! The negotiated terms that requests must keep, on either side.
+//! Checks requests against the negotiated terms, on either side.
 //!
 //! Design: `docs/design/nbd.md`.
 
@@ -15,9 +15,9 @@ use crate::transmission_flags::TransmissionFlags;
 #[error("{reason}")]
 #[non_exhaustive]
 pub struct Breach {
-    /// The error that a server replies with.
+    /// The error that a server sends in its reply.
     pub errno: Errno,
-    /// The reason, for people.
+    /// The reason, as readable text.
     pub reason: &'static str,
 }
 
@@ -27,7 +27,7 @@ impl Breach {
     }
 }
 
-/// The negotiated terms that requests are checked against.
+/// The negotiated terms: requests that break them are refused.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     size: u64,
@@ -50,7 +50,7 @@ impl Terms {
     /// Returns the command of a request, if the terms allow it.
     pub(crate) fn check(&self, header: &RequestHeader) -> Result<Command, Breach> {
         if matches!(header.kind, kind::WRITE | kind::WRITE_ZEROES | kind::TRIM) {
-            // A read-only export does not offer these commands either; this check gives the better reason.
+            // A read-only export does not offer these commands either; this check gives the more exact reason.
             self.check_writable()?;
         }
         let command = self.command(header)?;
@@ -77,7 +77,7 @@ impl Terms {
         Ok(command)
     }
 
-    /// Returns the command that kind and flags stand for.
+    /// Returns the command for the type and the flags of a request.
     fn command(&self, header: &RequestHeader) -> Result<Command, Breach> {
         let has = |flag| header.flags & flag != 0;
         let fua = has(flag::FUA);
@@ -104,7 +104,7 @@ impl Terms {
         if !self.flags.contains(needed) {
             return Err(Breach::new(Errno::Invalid, "the request was not offered"));
         }
-        // Clients set FUA also on requests that write nothing, where it has no effect.
+        // Clients also set FUA on requests that write nothing, where it has no effect.
         if header.flags & !(allowed | flag::FUA) != 0 {
             return Err(Breach::new(Errno::Invalid, "a flag does not belong to the request"));
         }

@@ -1,11 +1,11 @@
-//! Strings of the protocol: names, descriptions and messages.
+//! Decodes and limits strings of the protocol: names, descriptions and messages.
 
 use bytes::Bytes;
 
-/// Largest length of a string, in bytes (NBD, "Conventions").
+/// Largest length of a string, bytes (NBD, "Conventions").
 pub const MAX_STRING: usize = 4096;
 
-/// Decodes text from the other side; `None` if it is not UTF-8, contains a NUL or is too long.
+/// Decodes a string of the peer; returns `None` if it is not UTF-8, contains a NUL or is too long.
 pub(crate) fn string(bytes: &Bytes) -> Option<String> {
     if bytes.len() > MAX_STRING || bytes.contains(&0) {
         return None;
@@ -13,7 +13,7 @@ pub(crate) fn string(bytes: &Bytes) -> Option<String> {
     str::from_utf8(bytes).ok().map(str::to_owned)
 }
 
-/// Returns a message of the peer as printable text: control characters, line separators and direction marks
+/// Decodes a message of the peer as printable text: control characters, line separators and direction marks
 /// are escaped.
 pub(crate) fn message(bytes: &[u8]) -> String {
     let shown = bytes.get(..MAX_STRING).unwrap_or(bytes);
@@ -29,7 +29,7 @@ pub(crate) fn message(bytes: &[u8]) -> String {
     message
 }
 
-/// Returns as much of our own text as a string may hold.
+/// Returns the text of this side, cut to the largest length of a string.
 pub(crate) fn limited(text: &str) -> &str {
     if text.len() <= MAX_STRING {
         return text;

@@ -1,4 +1,4 @@
-//! The transmission flags of an export.
+//! Defines the transmission flags of an export.
 
 use std::fmt;
 use std::ops::{BitOr, BitOrAssign};
@@ -16,23 +16,23 @@ impl TransmissionFlags {
     pub const HAS_FLAGS: Self = Self(1 << 0);
     /// NBD_FLAG_READ_ONLY: writes are refused.
     pub const READ_ONLY: Self = Self(1 << 1);
-    /// NBD_FLAG_SEND_FLUSH.
+    /// NBD_FLAG_SEND_FLUSH: flushes are supported.
     pub const FLUSH: Self = Self(1 << 2);
-    /// NBD_FLAG_SEND_FUA.
+    /// NBD_FLAG_SEND_FUA: the flag FUA of commands is supported.
     pub const FUA: Self = Self(1 << 3);
     /// NBD_FLAG_ROTATIONAL: seeks cost time.
     pub const ROTATIONAL: Self = Self(1 << 4);
-    /// NBD_FLAG_SEND_TRIM.
+    /// NBD_FLAG_SEND_TRIM: trims are supported.
     pub const TRIM: Self = Self(1 << 5);
-    /// NBD_FLAG_SEND_WRITE_ZEROES, with the flag NO_HOLE of that command.
+    /// NBD_FLAG_SEND_WRITE_ZEROES: writes of zeros are supported, with the flag NO_HOLE of that command.
     pub const WRITE_ZEROES: Self = Self(1 << 6);
-    /// NBD_FLAG_SEND_DF: reads may require a single chunk; only with structured replies.
+    /// NBD_FLAG_SEND_DF: a read may require its data in a single chunk; only with structured replies.
     pub const DONT_FRAGMENT: Self = Self(1 << 7);
     /// NBD_FLAG_CAN_MULTI_CONN: a flush on one connection covers the writes of all connections.
     pub const MULTI_CONN: Self = Self(1 << 8);
-    /// NBD_FLAG_SEND_CACHE.
+    /// NBD_FLAG_SEND_CACHE: the cache command is supported.
     pub const CACHE: Self = Self(1 << 10);
-    /// NBD_FLAG_SEND_FAST_ZERO: only with [`Self::WRITE_ZEROES`].
+    /// NBD_FLAG_SEND_FAST_ZERO: fast writes of zeros may be requested; only with [`Self::WRITE_ZEROES`].
     pub const FAST_ZERO: Self = Self(1 << 11);
 
     const NAMES: [(Self, &str); 11] = [
@@ -77,7 +77,7 @@ impl TransmissionFlags {
     }
 }
 
-/// Prints the names of the flags that are set, in the terms of the protocol; unknown bits as a number.
+/// Prints the protocol's names of the flags that are set, and unknown bits as a number.
 impl fmt::Debug for TransmissionFlags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rest = *self;

@@ -10,7 +10,7 @@ use crate::tag::Cid;
 
 const EVENT: usize = 36;
 const VENDOR_CODE: usize = 37;
-/// Parameter1 to Parameter3.
+/// Offsets of Parameter1 to Parameter3.
 const PARAMETERS: [usize; 3] = [38, 40, 42];
 
 /// Asynchronous Message: a report that the target sends without a request (RFC 7143 §11.9).
@@ -18,11 +18,11 @@ const PARAMETERS: [usize; 3] = [38, 40, 42];
 pub struct AsyncMessage {
     /// The logical unit, for events that concern one.
     pub lun: Lun,
-    /// The number that the message uses up.
+    /// StatSN: the number that the message consumes.
     pub stat_sn: StatSn,
-    /// The next CmdSN the target expects.
+    /// ExpCmdSN: the next CmdSN that the target expects.
     pub exp_cmd_sn: CmdSn,
-    /// The last CmdSN the target accepts.
+    /// MaxCmdSN: the last CmdSN that the target accepts.
     pub max_cmd_sn: CmdSn,
     /// The event.
     pub event: AsyncEvent,
@@ -33,30 +33,30 @@ pub struct AsyncMessage {
 pub enum AsyncEvent {
     /// A SCSI event; its sense data is in the data segment: see [`sense_of`](crate::sense_of).
     ScsiAsyncEvent,
-    /// The target wants a logout of this connection.
+    /// The target requests a logout of this connection.
     LogoutRequest {
-        /// Seconds within which the target wants the logout.
+        /// Seconds within which the target expects the logout.
         time: u16,
     },
     /// The target will drop a connection.
     ConnectionDropped {
-        /// The connection.
+        /// CID: the connection that is dropped.
         cid: Cid,
         /// Seconds to wait before a reconnect.
         time2wait: u16,
-        /// Seconds after that in which tasks are kept.
+        /// Seconds after `time2wait` in which the target keeps the tasks.
         time2retain: u16,
     },
     /// The target will drop all connections of the session.
     SessionDropped {
         /// Seconds to wait before a reconnect.
         time2wait: u16,
-        /// Seconds after that in which tasks are kept.
+        /// Seconds after `time2wait` in which the target keeps the tasks.
         time2retain: u16,
     },
-    /// The target wants to negotiate parameters.
+    /// The target requests a negotiation of parameters.
     NegotiationRequest {
-        /// Seconds within which the target wants the negotiation.
+        /// Seconds within which the target expects the negotiation.
         time: u16,
     },
     /// All tasks of the logical unit were ended, and the target waits for an acknowledgement.
@@ -73,7 +73,7 @@ pub enum AsyncEvent {
 }
 
 impl AsyncMessage {
-    /// The header; its DataSegmentLength is zero until framing sets it.
+    /// Returns the header; its DataSegmentLength is zero until framing sets it.
     pub fn encode(&self) -> Bhs {
         let mut bhs = Bhs::with_opcode(TargetOpcode::AsyncMessage as u8, false);
         bhs.put_flags(FINAL);

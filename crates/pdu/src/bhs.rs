@@ -12,7 +12,7 @@ use bytes::Bytes;
 /// The largest value of the 24-bit DataSegmentLength field.
 pub const MAX_DATA_SEGMENT_LENGTH: usize = 0x00ff_ffff;
 
-/// The 48 bytes that begin every PDU.
+/// The Basic Header Segment: the 48 bytes that begin every PDU.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub struct Bhs([u8; Self::LEN]);
 
@@ -20,39 +20,39 @@ impl Bhs {
     /// Length of the segment, bytes.
     pub const LEN: usize = 48;
 
-    /// Takes the bytes as they came off the wire; nothing is checked here.
+    /// Creates a header from the bytes as they were received, without any check.
     pub const fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
         Self(bytes)
     }
 
-    /// The bytes as they go on the wire.
+    /// Returns the bytes of the header as they are sent.
     pub const fn as_bytes(&self) -> &[u8; Self::LEN] {
         &self.0
     }
 
-    /// The low six bits of byte 0.
+    /// Returns the opcode: the low six bits of byte 0.
     pub const fn opcode(&self) -> u8 {
         self.0[0] & 0x3f
     }
 
-    /// The I bit: deliver immediately, outside the order of commands.
+    /// Returns the I bit: deliver the PDU immediately, outside the order of commands.
     pub const fn immediate(&self) -> bool {
         self.0[0] & 0x40 != 0
     }
 
-    /// TotalAHSLength in bytes: 0 to 1020, a multiple of four.
+    /// Returns TotalAHSLength in bytes: 0 to 1020, a multiple of four.
     pub const fn ahs_len(&self) -> usize {
         self.0[4] as usize * 4
     }
 
-    /// DataSegmentLength in bytes, without padding or digest.
+    /// Returns DataSegmentLength in bytes, without padding or digest.
     pub const fn data_len(&self) -> usize {
         u32::from_be_bytes([0, self.0[5], self.0[6], self.0[7]]) as usize
     }
 
     /// Sets DataSegmentLength.
     ///
-    /// Invariant: `len` is at most [`MAX_DATA_SEGMENT_LENGTH`]; the field holds the low 24 bits.
+    /// Invariant: `len` is at most [`MAX_DATA_SEGMENT_LENGTH`]; only its low 24 bits are stored.
     pub const fn set_data_len(&mut self, len: usize) {
         debug_assert!(len <= MAX_DATA_SEGMENT_LENGTH);
         let bytes = (len as u64).to_be_bytes();
@@ -113,7 +113,7 @@ impl fmt::Debug for Bhs {
 pub struct Header {
     /// The first 48 bytes; TotalAHSLength agrees with `ahs`.
     pub bhs: Bhs,
-    /// All additional header segments as they stand on the wire, padding included; mostly empty.
+    /// All additional header segments as they are sent, padding included; usually empty.
     pub ahs: Bytes,
 }
 

@@ -1,11 +1,11 @@
-//! The fields that most PDUs have at the same place (RFC 7143 §11.2.1).
+//! Fields that most PDUs have at the same offset (RFC 7143 §11.2.1).
 
 use crate::tag::RESERVED_TAG;
 use crate::{Bhs, CmdSn, DataSn, DecodeError, Itt, StatSn, Ttt, scsi::Lun};
 
-/// The F bit of byte 1; the standard sets it even in PDUs that have no use for it.
+/// The F bit of byte 1; the standard sets it even in PDUs in which it has no meaning.
 pub(crate) const FINAL: u8 = 0x80;
-/// The C bit of byte 1 in Login and Text PDUs: the text goes on in the next PDU.
+/// The C bit of byte 1 in Login and Text PDUs: the text continues in the next PDU.
 pub(crate) const CONTINUE: u8 = 0x40;
 
 /// Returns `mask` if the flag is set, otherwise 0.
@@ -17,13 +17,13 @@ const FLAGS: usize = 1;
 const LUN: usize = 8;
 const ITT: usize = 16;
 const TTT: usize = 20;
-/// CmdSN in what an initiator sends.
+/// Offset of CmdSN in PDUs of an initiator.
 const CMD_SN: usize = 24;
-/// StatSN in what a target sends.
+/// Offset of StatSN in PDUs of a target.
 const STAT_SN: usize = 24;
-/// ExpStatSN in what an initiator sends.
+/// Offset of ExpStatSN in PDUs of an initiator.
 const EXP_STAT_SN: usize = 28;
-/// ExpCmdSN in what a target sends.
+/// Offset of ExpCmdSN in PDUs of a target.
 const EXP_CMD_SN: usize = 28;
 const MAX_CMD_SN: usize = 32;
 const DATA_SN: usize = 36;
@@ -61,7 +61,7 @@ impl Bhs {
         Itt::new(self.u32_at(ITT))
     }
 
-    /// The tag of a PDU that belongs to a task.
+    /// Returns the Initiator Task Tag of a PDU that belongs to a task.
     pub(crate) fn task_itt(&self, pdu: &'static str) -> Result<Itt, DecodeError> {
         self.itt().ok_or_else(|| reserved_tag(pdu, "Initiator Task Tag"))
     }
@@ -86,7 +86,7 @@ impl Bhs {
         StatSn::new(self.u32_at(EXP_STAT_SN))
     }
 
-    /// The two numbers of every request that takes a place in the order of commands.
+    /// Writes CmdSN and ExpStatSN, which every numbered request has.
     pub(crate) fn put_request_numbers(&mut self, cmd_sn: CmdSn, exp_stat_sn: StatSn) {
         self.put_u32(CMD_SN, cmd_sn.get());
         self.put_exp_stat_sn(exp_stat_sn);
@@ -112,13 +112,13 @@ impl Bhs {
         CmdSn::new(self.u32_at(MAX_CMD_SN))
     }
 
-    /// The command window that every PDU of a target brings.
+    /// Writes ExpCmdSN and MaxCmdSN, which every PDU of a target has.
     pub(crate) fn put_window(&mut self, exp_cmd_sn: CmdSn, max_cmd_sn: CmdSn) {
         self.put_u32(EXP_CMD_SN, exp_cmd_sn.get());
         self.put_u32(MAX_CMD_SN, max_cmd_sn.get());
     }
 
-    /// The three numbers of every response that uses up a StatSN.
+    /// Writes StatSN, ExpCmdSN and MaxCmdSN, which every response that consumes a StatSN has.
     pub(crate) fn put_response_numbers(&mut self, stat_sn: StatSn, exp: CmdSn, max: CmdSn) {
         self.put_stat_sn(stat_sn);
         self.put_window(exp, max);
@@ -133,7 +133,7 @@ impl Bhs {
     }
 }
 
-/// A tag of 0xffffffff where a valid one must stand.
+/// Returns the error for a tag of 0xffffffff in a field that must have a valid tag.
 pub(crate) const fn reserved_tag(pdu: &'static str, field: &'static str) -> DecodeError {
     DecodeError::Field { pdu, field, value: RESERVED_TAG as u64 }
 }

@@ -23,23 +23,23 @@ const RESIDUAL_COUNT: usize = 44;
 /// Data from the target (RFC 7143 §11.7); the last PDU may also carry the status of its command.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DataIn {
-    /// F: the last PDU of its sequence; not necessarily of the task.
+    /// F: the last PDU of its sequence; not necessarily the last one of the task.
     pub is_final: bool,
-    /// A: the target asks for a DataACK; means nothing at ErrorRecoveryLevel 0.
+    /// A: the target requests a DataACK; has no meaning at ErrorRecoveryLevel 0.
     pub acknowledge: bool,
-    /// S: the status of the command, which ends with this PDU.
+    /// S: the status of the command, if this PDU ends the command.
     pub status: Option<DataInStatus>,
-    /// For a DataACK; reserved otherwise.
+    /// LUN for a DataACK; reserved otherwise.
     pub lun: Lun,
-    /// The task.
+    /// Initiator task tag of the command.
     pub itt: Itt,
-    /// For a DataACK; `None` otherwise.
+    /// Target transfer tag for a DataACK; `None` otherwise.
     pub ttt: Option<Ttt>,
-    /// The next CmdSN the target expects.
+    /// ExpCmdSN: the next CmdSN that the target expects.
     pub exp_cmd_sn: CmdSn,
-    /// The last CmdSN the target accepts.
+    /// MaxCmdSN: the last CmdSN that the target accepts.
     pub max_cmd_sn: CmdSn,
-    /// The PDU's number in its task, from zero; shared with R2Ts.
+    /// DataSN: the PDU's number in its task, from zero; Data-Ins and R2Ts share one counter.
     pub data_sn: DataSn,
     /// Offset of the data in the transfer, bytes.
     pub buffer_offset: u32,
@@ -48,7 +48,7 @@ pub struct DataIn {
 /// The end of a command in a Data-In with the S bit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DataInStatus {
-    /// The number that the status uses up.
+    /// StatSN: the number that the status consumes.
     pub stat_sn: StatSn,
     /// The SCSI status.
     pub status: Status,
@@ -57,7 +57,7 @@ pub struct DataInStatus {
 }
 
 impl DataIn {
-    /// The header; its DataSegmentLength is zero until framing sets it.
+    /// Returns the header; its DataSegmentLength is zero until framing sets it.
     pub fn encode(&self) -> Bhs {
         let mut bhs = Bhs::with_opcode(TargetOpcode::DataIn as u8, false);
         let mut flags = flag(self.is_final, FINAL) | flag(self.acknowledge, ACKNOWLEDGE);
@@ -77,10 +77,10 @@ impl DataIn {
         bhs
     }
 
-    /// Reads a header. Without S, status, residual and StatSN are ignored.
+    /// Reads a header. Without S, the fields for status, residual and StatSN are ignored.
     ///
     /// # Errors
-    /// When the Initiator Task Tag is the reserved one, S comes without F, or O with U.
+    /// When the Initiator Task Tag is the reserved one, S is set without F, or O and U are both set.
     pub fn decode(bhs: &Bhs) -> Result<Self, DecodeError> {
         let status = if bhs.has_flag(STATUS) { Some(DataInStatus::decode(bhs)?) } else { None };
         Ok(Self {

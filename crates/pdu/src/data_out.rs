@@ -7,31 +7,31 @@ const PDU: &str = "SCSI Data-Out";
 
 const BUFFER_OFFSET: usize = 40;
 
-/// SCSI Data-Out: a piece of a write's data (RFC 7143 §11.7).
+/// SCSI Data-Out: a part of a write's data (RFC 7143 §11.7).
 ///
-/// It is no command and has no CmdSN.
+/// A Data-Out is not a command and has no CmdSN.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct DataOut {
-    /// F: the last PDU of its sequence, which is the answer to one R2T or the unsolicited data
-    /// (RFC 7143 §11.7.1).
+    /// F: the last PDU of its sequence, which carries the data of one R2T or the unsolicited data (RFC 7143
+    /// §11.7.1).
     pub is_final: bool,
-    /// The LUN of the R2T that is answered; in unsolicited data the LUN of the command, which may
-    /// repeat it or leave it zero (RFC 7143 §11.7.4).
+    /// The LUN of the R2T to which this PDU belongs. In unsolicited data the LUN of the command, or zero (RFC
+    /// 7143 §11.7.4).
     pub lun: Lun,
-    /// The write.
+    /// Initiator task tag of the write.
     pub itt: Itt,
-    /// The tag of the R2T that is answered; `None` in unsolicited data.
+    /// The tag of the R2T to which this PDU belongs; `None` in unsolicited data.
     pub ttt: Option<Ttt>,
-    /// The next StatSN the initiator expects on this connection.
+    /// ExpStatSN: the next StatSN that the initiator expects on the connection.
     pub exp_stat_sn: StatSn,
-    /// Counts the PDUs of the sequence from 0 (RFC 7143 §11.7.5).
+    /// DataSN: the PDU's number in its sequence, from 0 (RFC 7143 §11.7.5).
     pub data_sn: DataSn,
-    /// Where the data segment belongs in the write's data, bytes (RFC 7143 §11.7.6).
+    /// Offset of the data segment in the write's data, bytes (RFC 7143 §11.7.6).
     pub buffer_offset: u32,
 }
 
 impl DataOut {
-    /// The header as it goes on the wire, without the length of the data segment.
+    /// Returns the header as it is sent, without the length of the data segment.
     pub fn encode(&self) -> Bhs {
         let mut bhs = Bhs::with_opcode(InitiatorOpcode::DataOut as u8, false);
         bhs.put_flags(flag(self.is_final, FINAL));
@@ -44,7 +44,7 @@ impl DataOut {
         bhs
     }
 
-    /// Reads a header whose opcode says it is a Data-Out.
+    /// Reads a header whose opcode is Data-Out.
     ///
     /// # Errors
     /// [`DecodeError::Field`] for a reserved Initiator Task Tag.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crc_fast::CrcAlgorithm;
 
-/// The digest in force for headers or for data, each on its own (RFC 7143 §13.1).
+/// The digest in force for headers or for data. Each of them is negotiated separately (RFC 7143 §13.1).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Digest {
     /// No digest.
@@ -15,7 +15,7 @@ pub enum Digest {
 }
 
 impl Digest {
-    /// Length on the wire, bytes.
+    /// Returns the length of the digest, bytes.
     pub const fn len(self) -> usize {
         match self {
             Self::None => 0,
@@ -45,7 +45,7 @@ impl fmt::Display for Digest {
 pub struct Crc32c(crc_fast::Digest);
 
 impl Crc32c {
-    /// Creates the checksum of no bytes.
+    /// Creates the checksum of an empty input.
     pub fn new() -> Self {
         Self(crc_fast::Digest::new(CrcAlgorithm::Crc32Iscsi))
     }
@@ -55,7 +55,7 @@ impl Crc32c {
         self.0.update(bytes);
     }
 
-    /// The digest as it goes on the wire. It is the only field with the least significant byte first.
+    /// Returns the digest as it is sent. It is the only field with the least significant byte first.
     pub fn finish(self) -> [u8; 4] {
         let [a, b, c, d, ..] = self.0.finalize().to_le_bytes();
         [a, b, c, d]
@@ -68,7 +68,7 @@ impl Default for Crc32c {
     }
 }
 
-/// The CRC32C of bytes, as it goes on the wire.
+/// Returns the CRC32C of bytes, as it is sent.
 pub fn crc32c(bytes: &[u8]) -> [u8; 4] {
     let mut crc = Crc32c::new();
     crc.update(bytes);

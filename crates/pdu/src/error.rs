@@ -1,4 +1,4 @@
-//! Why bytes from the other side are not a PDU.
+//! Errors of bytes from the peer that are not a PDU.
 
 use thiserror::Error;
 

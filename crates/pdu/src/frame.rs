@@ -1,4 +1,4 @@
-//! Where the parts of a PDU stand in the stream (RFC 7143 §11.2).
+//! Offsets and lengths of a PDU's parts in the stream (RFC 7143 §11.2).
 
 use crate::bhs::Bhs;
 use crate::digest::Digest;
@@ -7,15 +7,15 @@ use crate::digest::Digest;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct FrameLayout {
-    /// All Additional Header Segments.
+    /// Length of all Additional Header Segments.
     pub ahs_len: usize,
-    /// The header digest, if one is in force.
+    /// Length of the header digest; 0 if none is in force.
     pub header_digest_len: usize,
-    /// The data segment.
+    /// Length of the data segment.
     pub data_len: usize,
     /// Bytes that fill the data segment up to a multiple of four.
     pub padding_len: usize,
-    /// The data digest, if one is in force and there is data.
+    /// Length of the data digest; 0 if none is in force or there are no data.
     pub data_digest_len: usize,
 }
 
@@ -25,8 +25,8 @@ pub const fn padding_of(len: usize) -> usize {
 }
 
 impl FrameLayout {
-    /// The layout that a header announces. The peer chooses these lengths: check them before you allocate memory
-    /// for them.
+    /// Returns the layout that a header announces. The peer chooses these lengths: check them before you
+    /// allocate memory for them.
     pub const fn of(bhs: &Bhs, header_digest: Digest, data_digest: Digest) -> Self {
         let data_len = bhs.data_len();
         Self {
@@ -38,7 +38,7 @@ impl FrameLayout {
         }
     }
 
-    /// Where the data segment begins.
+    /// Returns the offset of the data segment.
     pub const fn data_offset(&self) -> usize {
         Bhs::LEN + self.ahs_len + self.header_digest_len
     }
@@ -48,7 +48,7 @@ impl FrameLayout {
         self.padding_len + self.data_digest_len
     }
 
-    /// The whole PDU.
+    /// Returns the length of the whole PDU.
     pub const fn total_len(&self) -> usize {
         self.data_offset() + self.data_len + self.trailer_len()
     }

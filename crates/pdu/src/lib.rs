@@ -1,4 +1,4 @@
-//! iSCSI protocol data units (RFC 7143 §11-13) and SCSI formats as plain values.
+//! iSCSI protocol data units (RFC 7143 §11-13) and SCSI formats as values.
 //!
 //! A PDU on the wire:
 //!
@@ -10,17 +10,18 @@
 //!    TotalAHSLength counts the AHS in words; DataSegmentLength counts the data in bytes.
 //! ```
 //!
-//! Each PDU is a value with named fields; byte order, flags and reserved fields stay in the file that knows them.
-//! The data segment is not part of the value: [`FrameLayout`] says where it is, [`keys`] and [`scsi`] say what it
-//! holds. The crate has no state: its users decide what a PDU means, and whether it is allowed at that time.
+//! Each PDU is a value with named fields; byte order, flags and reserved fields are handled in the file of
+//! the PDU. The data segment is not part of the value: [`FrameLayout`] gives its position, and [`keys`] and
+//! [`scsi`] decode it. The crate has no state: its users decide what a PDU means, and whether it is allowed
+//! at that time.
 //!
 //! Decoding ignores reserved fields and refuses reserved codes. No input panics.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `bhs.rs`, `frame.rs`, `digest.rs` | the parts of a PDU |
-//! | `opcode.rs`, `message.rs` | which PDU it is |
-//! | one file per pair of PDUs, named as in RFC 7143 §11 | their fields |
+//! | `opcode.rs`, `message.rs` | the kinds of PDUs |
+//! | one file per pair of PDUs, named as in RFC 7143 §11 | the fields of PDUs |
 //! | `tag.rs`, `serial.rs` | tags and sequence numbers |
 //! | `name.rs`, `target_address.rs` | names and addresses in text |
 //! | [`keys`] | key=value text and the table of all keys |

@@ -9,7 +9,7 @@ use crate::opcode::{InitiatorOpcode, TargetOpcode};
 use crate::serial::{CmdSn, StatSn};
 use crate::tag::{Cid, Isid, Itt, Tsih};
 
-/// The only protocol version there is (RFC 7143 §11.12.4).
+/// The only protocol version (RFC 7143 §11.12.4).
 pub const LOGIN_VERSION: u8 = 0;
 
 const REQUEST: &str = "Login Request";
@@ -34,17 +34,17 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// CSG, from the flags of a PDU.
+    /// Returns CSG from the flags of a PDU.
     fn current(pdu: &'static str, flags: u8) -> Result<Self, DecodeError> {
         Self::from_wire(flags >> 2).ok_or_else(|| contradiction(pdu, "CSG", flags))
     }
 
-    /// NSG, from the flags of a PDU.
+    /// Returns NSG from the flags of a PDU.
     fn next(pdu: &'static str, flags: u8) -> Result<Self, DecodeError> {
         Self::from_wire(flags).ok_or_else(|| contradiction(pdu, "NSG", flags))
     }
 
-    /// The stage of a two-bit code; 2 is reserved.
+    /// Returns the stage with a two-bit code; `None` for 2, which is reserved.
     const fn from_wire(code: u8) -> Option<Self> {
         Some(match code & 3 {
             0 => Self::SecurityNegotiation,
@@ -55,33 +55,33 @@ impl Stage {
     }
 }
 
-/// A step of the login by the initiator (RFC 7143 §11.12); the text is the data segment. Always
-/// immediate.
+/// Login Request: a step of the login by the initiator (RFC 7143 §11.12). Its text is the data segment. It is
+/// always immediate.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LoginRequest {
     /// T: the initiator is ready for the next stage.
     pub transit: bool,
-    /// C: the text goes on in the next request.
+    /// C: the text continues in the next request.
     pub is_continued: bool,
-    /// CSG: the stage this request belongs to.
+    /// CSG: the stage to which this request belongs.
     pub current_stage: Stage,
-    /// NSG: the stage to go to; sent only with T.
+    /// NSG: the proposed next stage; sent only with T.
     pub next_stage: Stage,
-    /// The highest version spoken: 0.
+    /// The highest version that the initiator supports: 0.
     pub version_max: u8,
-    /// The lowest version spoken: 0.
+    /// The lowest version that the initiator supports: 0.
     pub version_min: u8,
     /// The initiator's part of the session identifier.
     pub isid: Isid,
-    /// The session; zero for a new one.
+    /// TSIH: the session; zero for a new one.
     pub tsih: Tsih,
-    /// The initiator task tag: one for all requests of a login.
+    /// Initiator task tag, which all requests of a login share.
     pub itt: Itt,
-    /// The connection.
+    /// CID: the connection within the session.
     pub cid: Cid,
-    /// CmdSN of the first command to come.
+    /// CmdSN of the first command after the login.
     pub cmd_sn: CmdSn,
-    /// The next StatSN expected on the connection.
+    /// ExpStatSN: the next StatSN that the initiator expects on the connection.
     pub exp_stat_sn: StatSn,
 }
 
@@ -89,13 +89,13 @@ const fn flags(transit: bool, is_continued: bool, current: Stage, next: u8) -> u
     flag(transit, TRANSIT | next) | flag(is_continued, CONTINUE) | (current as u8) << 2
 }
 
-/// The error for flags that exclude each other, or for a stage that does not exist.
+/// Returns the error for flags that exclude each other, or for an invalid stage.
 fn contradiction(pdu: &'static str, field: &'static str, flags: u8) -> DecodeError {
     DecodeError::Field { pdu, field, value: flags.into() }
 }
 
 impl LoginRequest {
-    /// The header; its DataSegmentLength is zero until framing sets it.
+    /// Returns the header; its DataSegmentLength is zero until framing sets it.
     pub fn encode(&self) -> Bhs {
         let mut bhs = Bhs::with_opcode(InitiatorOpcode::LoginRequest as u8, true);
         let next = self.next_stage as u8;
@@ -112,7 +112,7 @@ impl LoginRequest {
     /// Reads a header. Without T the next stage is read as the current one.
     ///
     /// # Errors
-    /// When the Initiator Task Tag is the reserved one, a stage is 2, or T and C come together.
+    /// When the Initiator Task Tag is the reserved one, a stage is 2, or T and C are both set.
     pub fn decode(bhs: &Bhs) -> Result<Self, DecodeError> {
         let flags = bhs.flags();
         let (transit, is_continued) = (bhs.has_flag(TRANSIT), bhs.has_flag(CONTINUE));
@@ -137,39 +137,39 @@ impl LoginRequest {
     }
 }
 
-/// A step of the login by the target (RFC 7143 §11.13); the text is the data segment.
+/// Login Response: a step of the login by the target (RFC 7143 §11.13). Its text is the data segment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LoginResponse {
     /// T: the target agrees to the next stage.
     pub transit: bool,
-    /// C: the text goes on in the next response.
+    /// C: the text continues in the next response.
     pub is_continued: bool,
-    /// CSG: the stage this response belongs to. Means nothing in a failure.
+    /// CSG: the stage to which this response belongs; has no meaning in a failure.
     pub current_stage: Stage,
-    /// NSG: the stage to go to; present with T.
+    /// NSG: the next stage; present with T.
     pub next_stage: Option<Stage>,
-    /// The highest version the target speaks.
+    /// The highest version that the target supports.
     pub version_max: u8,
     /// The version that both sides use after this response.
     pub version_active: u8,
     /// The initiator's part of the session identifier.
     pub isid: Isid,
-    /// The session; given in the last response.
+    /// TSIH: the session; assigned in the last response.
     pub tsih: Tsih,
-    /// The tag of the requests.
+    /// Initiator task tag of the requests.
     pub itt: Itt,
-    /// The number that the response uses up; means nothing in a failure.
+    /// StatSN: the number that the response consumes; has no meaning in a failure.
     pub stat_sn: StatSn,
-    /// The next CmdSN the target expects; means nothing in a failure.
+    /// ExpCmdSN: the next CmdSN that the target expects; has no meaning in a failure.
     pub exp_cmd_sn: CmdSn,
-    /// The last CmdSN the target accepts; means nothing in a failure.
+    /// MaxCmdSN: the last CmdSN that the target accepts; has no meaning in a failure.
     pub max_cmd_sn: CmdSn,
     /// The status of the login.
     pub status: LoginStatus,
 }
 
 impl LoginResponse {
-    /// The header; its DataSegmentLength is zero until framing sets it.
+    /// Returns the header; its DataSegmentLength is zero until framing sets it.
     pub fn encode(&self) -> Bhs {
         let mut bhs = Bhs::with_opcode(TargetOpcode::LoginResponse as u8, false);
         let next = self.next_stage.map_or(0, |stage| stage as u8);
@@ -183,12 +183,12 @@ impl LoginResponse {
         bhs
     }
 
-    /// Reads a header. A failure is read leniently: its stages are read as SecurityNegotiation and none, whatever
-    /// they hold.
+    /// Reads a header. In a failure the stages are not checked: CSG is read as SecurityNegotiation, and NSG
+    /// as none.
     ///
     /// # Errors
-    /// When the Initiator Task Tag is the reserved one; in a success, when a stage is 2, or T and C
-    /// come together.
+    /// When the Initiator Task Tag is the reserved one. In a success also when a stage is 2, or T and C are
+    /// both set.
     pub fn decode(bhs: &Bhs) -> Result<Self, DecodeError> {
         let status = LoginStatus { class: bhs.u8_at(STATUS), detail: bhs.u8_at(STATUS + 1) };
         let flags = bhs.flags();
@@ -218,7 +218,7 @@ impl LoginResponse {
     }
 }
 
-/// Status-Class and Status-Detail (RFC 7143 §11.13.5).
+/// The status of a login: Status-Class and Status-Detail (RFC 7143 §11.13.5).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct LoginStatus {
     /// 0 success, 1 redirection, 2 the initiator's error, 3 the target's error.
@@ -228,29 +228,29 @@ pub struct LoginStatus {
 }
 
 impl LoginStatus {
-    /// The class of a login that goes on, or is complete.
+    /// The class of a login that continues, or is complete.
     pub const CLASS_SUCCESS: u8 = 0;
     /// The class of a login that is redirected.
     pub const CLASS_REDIRECTION: u8 = 1;
-    /// The class of a login that fails through the initiator's fault.
+    /// The class of a login that fails because of an error of the initiator.
     pub const CLASS_INITIATOR_ERROR: u8 = 2;
-    /// The class of a login that fails through the target's fault.
+    /// The class of a login that fails because of an error of the target.
     pub const CLASS_TARGET_ERROR: u8 = 3;
 
     /// The target has moved permanently.
     pub const TARGET_MOVED_PERMANENTLY: Self = Self { class: 1, detail: 2 };
-    /// The initiator's error, without a reason.
+    /// An error of the initiator, without a reason.
     pub const INITIATOR_ERROR: Self = Self { class: 2, detail: 0 };
-    /// The initiator could not prove itself.
+    /// The initiator could not authenticate itself.
     pub const AUTHENTICATION_FAILURE: Self = Self { class: 2, detail: 1 };
     /// The initiator may not use the target.
     pub const AUTHORIZATION_FAILURE: Self = Self { class: 2, detail: 2 };
-    /// There is no such target.
+    /// The target does not exist.
     pub const TARGET_NOT_FOUND: Self = Self { class: 2, detail: 3 };
-    /// There is no such target any more.
+    /// The target was removed.
     pub const TARGET_REMOVED: Self = Self { class: 2, detail: 4 };
 
-    /// Returns whether the login goes on, or is complete.
+    /// Returns whether the login continues, or is complete.
     pub const fn is_success(self) -> bool {
         self.class == Self::CLASS_SUCCESS
     }

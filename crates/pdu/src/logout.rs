@@ -8,7 +8,7 @@ use crate::{Bhs, Cid, CmdSn, DecodeError, InitiatorOpcode, Itt, StatSn, TargetOp
 const REQUEST: &str = "Logout Request";
 const RESPONSE: &str = "Logout Response";
 
-/// The reason shares byte 1 with the F bit.
+/// Mask of the reason, which shares byte 1 with the F bit.
 const REASON: u8 = 0x7f;
 const CID: usize = 20;
 const CODE: usize = 2;
@@ -18,11 +18,11 @@ const TIME2RETAIN: usize = 42;
 /// Kinds of logout (RFC 7143 §11.14.1).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum LogoutReason {
-    /// The session with all its connections and tasks.
+    /// Closes the session with all its connections and tasks.
     CloseSession = 0,
-    /// One connection with its tasks.
+    /// Closes one connection with its tasks.
     CloseConnection = 1,
-    /// One connection whose tasks go over to another one; error recovery level 2 only.
+    /// Closes one connection whose tasks move to another one; error recovery level 2 only.
     RemoveConnectionForRecovery = 2,
 }
 
@@ -40,26 +40,25 @@ impl LogoutReason {
     }
 }
 
-/// Logout Request: an orderly end of a connection or a session (RFC 7143 §11.14).
+/// Logout Request: closes a connection or a session in order (RFC 7143 §11.14).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct LogoutRequest {
     /// I: outside the order of commands.
     pub immediate: bool,
     /// The kind of logout.
     pub reason: LogoutReason,
-    /// The tag of this request.
+    /// Initiator task tag of this request.
     pub itt: Itt,
-    /// The connection to end. Reserved, and zero on the wire, for
-    /// [`LogoutReason::CloseSession`].
+    /// CID: the connection to close. Reserved, and zero when sent, for [`LogoutReason::CloseSession`].
     pub cid: Cid,
-    /// The number of this request, or of the next one if it is immediate.
+    /// CmdSN: the number of this request, or of the next one if this request is immediate.
     pub cmd_sn: CmdSn,
-    /// The next StatSN the initiator expects on this connection.
+    /// ExpStatSN: the next StatSN that the initiator expects on the connection.
     pub exp_stat_sn: StatSn,
 }
 
 impl LogoutRequest {
-    /// The header as it goes on the wire; a Logout Request has no data segment.
+    /// Returns the header as it is sent; a Logout Request has no data segment.
     pub fn encode(&self) -> Bhs {
         let mut bhs = Bhs::with_opcode(InitiatorOpcode::LogoutRequest as u8, self.immediate);
         bhs.put_flags(FINAL | self.reason as u8);
@@ -69,7 +68,7 @@ impl LogoutRequest {
         bhs
     }
 
-    /// Reads a header whose opcode says it is a Logout Request.
+    /// Reads a header whose opcode is Logout Request.
     ///
     /// # Errors
     /// [`DecodeError::Field`] for a reserved Initiator Task Tag or reason.
@@ -94,14 +93,14 @@ fn cid_of(reason: LogoutReason, cid: Cid) -> Cid {
 /// Results of a logout (RFC 7143 §11.15.1).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct LogoutCode(
-    /// The code as it stands on the wire; those without a name here are reserved.
+    /// The code as it is sent; values without a constant here are reserved.
     pub u8,
 );
 
 impl LogoutCode {
     /// The connection or the session is closed.
     pub const SUCCESS: Self = Self(0);
-    /// The target knows no connection of that CID.
+    /// The target has no connection with this CID.
     pub const CID_NOT_FOUND: Self = Self(1);
     /// The target cannot recover connections (error recovery level below 2).
     pub const RECOVERY_NOT_SUPPORTED: Self = Self(2);
@@ -126,23 +125,23 @@ impl fmt::Display for LogoutCode {
 pub struct LogoutResponse {
     /// The result.
     pub response: LogoutCode,
-    /// The tag of the request.
+    /// Initiator task tag of the request.
     pub itt: Itt,
-    /// The number of this status.
+    /// StatSN: the number that the response consumes.
     pub stat_sn: StatSn,
-    /// The next CmdSN the target expects.
+    /// ExpCmdSN: the next CmdSN that the target expects.
     pub exp_cmd_sn: CmdSn,
-    /// The last CmdSN the target has room for.
+    /// MaxCmdSN: the last CmdSN that the target accepts.
     pub max_cmd_sn: CmdSn,
-    /// The time to wait before a reconnect, seconds (RFC 7143 §11.15.3).
+    /// Time2Wait: least time before a reconnect, seconds (RFC 7143 §11.15.3).
     pub time2wait: u16,
-    /// The time after that for which the target keeps the tasks, seconds; 0 means they are gone
+    /// Time2Retain: how long after Time2Wait the target keeps the tasks, seconds; 0 means that they are gone
     /// (RFC 7143 §11.15.4).
     pub time2retain: u16,
 }
 
 impl LogoutResponse {
-    /// The header as it goes on the wire; a Logout Response has no data segment.
+    /// Returns the header as it is sent; a Logout Response has no data segment.
     pub fn encode(&self) -> Bhs {
         let mut bhs = Bhs::with_opcode(TargetOpcode::LogoutResponse as u8, false);
         bhs.put_flags(FINAL);
@@ -155,11 +154,11 @@ impl LogoutResponse {
         bhs
     }
 
-    /// Reads a header whose opcode says it is a Logout Response.
+    /// Reads a header whose opcode is Logout Response.
     ///
     /// # Errors
-    /// [`DecodeError::Field`] for a reserved Initiator Task Tag. A reserved response code is no error: the logout
-    /// has ended either way.
+    /// [`DecodeError::Field`] for a reserved Initiator Task Tag. A reserved response code is not an error,
+    /// because the logout has ended anyway.
     pub fn decode(bhs: &Bhs) -> Result<Self, DecodeError> {
         Ok(Self {
             response: LogoutCode(bhs.u8_at(CODE)),
@@ -177,7 +176,7 @@ impl LogoutResponse {
 mod tests {
     use super::*;
 
-    /// LGO-02: F is set, and the CID is reserved when the whole session ends.
+    /// LGO-02: F is set, and the CID is zero when the whole session is closed.
     #[test]
     fn lgo_02_cid_stands_only_where_it_has_a_meaning() {
         let request = |reason| {

@@ -1,4 +1,4 @@
-//! Dispatch of headers to PDUs by opcode.
+//! Decodes and encodes PDUs by their opcode.
 
 use crate::async_message::AsyncMessage;
 use crate::bhs::Header;
@@ -53,7 +53,7 @@ impl InitiatorPdu {
         })
     }
 
-    /// The header; its DataSegmentLength is zero until framing sets it.
+    /// Returns the header; its DataSegmentLength is zero until framing sets it.
     pub fn encode(&self) -> Header {
         match self {
             Self::NopOut(pdu) => pdu.encode().into(),
@@ -67,7 +67,7 @@ impl InitiatorPdu {
         }
     }
 
-    /// The opcode.
+    /// Returns the opcode of the PDU.
     pub const fn opcode(&self) -> InitiatorOpcode {
         match self {
             Self::NopOut(_) => InitiatorOpcode::NopOut,
@@ -122,7 +122,7 @@ impl TargetPdu {
         })
     }
 
-    /// The header; its DataSegmentLength is zero until framing sets it.
+    /// Returns the header; its DataSegmentLength is zero until framing sets it.
     pub fn encode(&self) -> Header {
         Header::from(match self {
             Self::NopIn(pdu) => pdu.encode(),
@@ -138,7 +138,7 @@ impl TargetPdu {
         })
     }
 
-    /// The opcode.
+    /// Returns the opcode of the PDU.
     pub const fn opcode(&self) -> TargetOpcode {
         match self {
             Self::NopIn(_) => TargetOpcode::NopIn,

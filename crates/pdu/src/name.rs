@@ -11,18 +11,18 @@ use unicode_normalization::UnicodeNormalization;
 /// The longest name, bytes (RFC 7143 §4.2.7.1).
 const MAX_LEN: usize = 223;
 
-/// The name of an initiator or target: `iqn.`, `eui.` or `naa.`, as it was spelled.
+/// The name of an initiator or target, with the prefix `iqn.`, `eui.` or `naa.`, in its original spelling.
 ///
-/// Names are compared after folding: letters to lower case and characters to their compatible form (NFKC), as RFC
-/// 3722 demands. On the wire a name keeps its spelling, because many targets compare bytes. Characters that the
-/// profile forbids but that some targets use, such as the underscore, are kept as they are.
+/// Names are compared after folding: letters to lower case and characters to their compatible form (NFKC), as
+/// RFC 3722 requires. A name is sent in its original spelling, because many targets compare bytes. Characters
+/// that RFC 3722 forbids but that some targets use, such as the underscore, are kept.
 #[derive(Clone)]
 pub struct IscsiName {
     spelling: Box<str>,
     folded: Box<str>,
 }
 
-/// The reason why a text is no iSCSI name.
+/// The reason why a text is not an iSCSI name.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("'{name}' is no iSCSI name: {reason}")]
 pub struct NameError {
@@ -31,11 +31,11 @@ pub struct NameError {
 }
 
 impl IscsiName {
-    /// Checks a name.
+    /// Creates a name from a text, after a check.
     ///
     /// # Errors
-    /// When it is longer than 223 bytes, as it stands or folded, holds white space or control characters, has no known
-    /// type, or breaks the form of its type.
+    /// When the name is longer than 223 bytes before or after folding, contains white space or control
+    /// characters, has an unknown type, or violates the form of its type.
     pub fn parse(name: &str) -> Result<Self, NameError> {
         let error = |reason| NameError { name: name.to_owned(), reason };
         if name.chars().any(|c| c.is_whitespace() || c.is_control()) {
@@ -55,7 +55,7 @@ impl IscsiName {
         Ok(Self { spelling: name.into(), folded: folded.into() })
     }
 
-    /// The name as it was spelled.
+    /// Returns the name in its original spelling.
     pub fn as_str(&self) -> &str {
         &self.spelling
     }
@@ -69,7 +69,7 @@ fn fold(name: &str) -> String {
     name.nfkc().flat_map(char::to_lowercase).nfkc().collect()
 }
 
-/// `yyyy-mm.reversed.domain[:string]`
+/// Checks an iqn name after its prefix: `yyyy-mm.reversed.domain[:string]`
 fn check_iqn(rest: &str) -> Result<(), &'static str> {
     let form = "the form is iqn.yyyy-mm.reversed.domain[:string]";
     let (date, authority) = rest.split_at_checked(8).ok_or(form)?;
@@ -201,12 +201,12 @@ mod tests {
         }
     }
 
-    /// NAM-01: neither what goes on the wire nor what is compared may be longer.
+    /// NAM-01: neither the name that is sent nor its folded form may be longer than the limit.
     #[test]
     fn nam_01_both_forms_are_bounded() {
         let name = |tail: &str| IscsiName::parse(&format!("iqn.2001-04.com.example:{tail}"));
         assert!(name(&"x".repeat(199)).is_ok() && name(&"x".repeat(200)).is_err());
-        // Wide letters are shorter when folded, a ligature of eighteen letters is longer.
+        // Wide letters become shorter when folded, and a ligature of eighteen letters becomes longer.
         assert!(name(&"\u{ff38}".repeat(67)).is_err());
         assert!(name(&"\u{fdfa}".repeat(50)).is_err());
     }

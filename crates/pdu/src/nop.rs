@@ -6,31 +6,31 @@ use crate::{Bhs, CmdSn, DecodeError, InitiatorOpcode, Itt, StatSn, TargetOpcode,
 const NOP_OUT: &str = "NOP-Out";
 const NOP_IN: &str = "NOP-In";
 
-/// NOP-Out: a ping, the answer to one, or an acknowledgement (RFC 7143 §11.18).
+/// NOP-Out: a ping, the response to a ping, or an acknowledgement (RFC 7143 §11.18).
 ///
 /// | `itt` | `ttt` | Meaning |
 /// |---|---|---|
-/// | some | `None` | a ping: the target answers and returns the data |
-/// | `None` | some | the answer to the target's ping of that tag |
-/// | `None` | `None` | only ExpStatSN counts; no answer comes |
+/// | some | `None` | a ping: the target responds and returns the data |
+/// | `None` | some | the response to the target's ping with that tag |
+/// | `None` | `None` | only ExpStatSN has a meaning; there is no response |
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct NopOut {
     /// I: outside the order of commands. Without an `itt` it must be set (RFC 7143 §11.18.1).
     pub immediate: bool,
-    /// The LUN of the ping that is answered; otherwise zero.
+    /// The LUN of the target's ping, in a response to it; otherwise zero.
     pub lun: Lun,
-    /// The tag of a ping of our own.
+    /// Initiator task tag of a ping of the initiator.
     pub itt: Option<Itt>,
-    /// The tag of the target's ping that is answered.
+    /// Target transfer tag of the target's ping, in a response to it.
     pub ttt: Option<Ttt>,
-    /// The number of this request, or of the next one if it is immediate.
+    /// CmdSN: the number of this request, or of the next one if this request is immediate.
     pub cmd_sn: CmdSn,
-    /// The next StatSN the initiator expects on this connection.
+    /// ExpStatSN: the next StatSN that the initiator expects on the connection.
     pub exp_stat_sn: StatSn,
 }
 
 impl NopOut {
-    /// The header as it goes on the wire, without the length of the data segment.
+    /// Returns the header as it is sent, without the length of the data segment.
     pub fn encode(&self) -> Bhs {
         let mut bhs = Bhs::with_opcode(InitiatorOpcode::NopOut as u8, self.immediate);
         bhs.put_flags(FINAL);
@@ -41,10 +41,10 @@ impl NopOut {
         bhs
     }
 
-    /// Reads a header whose opcode says it is a NOP-Out.
+    /// Reads a header whose opcode is NOP-Out.
     ///
     /// # Errors
-    /// [`DecodeError::Field`] when both tags are valid: it would be a ping and an answer.
+    /// [`DecodeError::Field`] when both tags are valid: the PDU would be both a ping and a response.
     pub fn decode(bhs: &Bhs) -> Result<Self, DecodeError> {
         let (itt, ttt) = one_tag_at_most(NOP_OUT, bhs)?;
         Ok(Self {
@@ -58,33 +58,33 @@ impl NopOut {
     }
 }
 
-/// NOP-In: the answer to a ping, a ping of the target, or a report of its sequence numbers (RFC
-/// 7143 §11.19).
+/// NOP-In: the response to a ping, a ping of the target, or a report of its sequence numbers (RFC 7143
+/// §11.19).
 ///
 /// | `itt` | `ttt` | Meaning |
 /// |---|---|---|
-/// | some | `None` | the answer to our ping; uses up a StatSN |
-/// | `None` | some | a ping: answer it with the tag and the LUN |
-/// | `None` | `None` | only the numbers count; no answer is due |
+/// | some | `None` | the response to the initiator's ping; consumes a StatSN |
+/// | `None` | some | a ping: the response has its tag and its LUN |
+/// | `None` | `None` | only the sequence numbers have a meaning; no response is due |
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct NopIn {
-    /// To be repeated in the answer to a ping of the target.
+    /// The LUN that the response to a ping of the target must have.
     pub lun: Lun,
-    /// The tag of the ping that is answered.
+    /// Initiator task tag of the ping to which this is the response.
     pub itt: Option<Itt>,
-    /// The tag of a ping of the target.
+    /// Target transfer tag of a ping of the target.
     pub ttt: Option<Ttt>,
-    /// The number of this status; without an `itt` the number of the *next* one
-    /// (RFC 7143 §11.19.2).
+    /// StatSN: the number of this status; without an `itt` the number of the *next* status (RFC 7143
+    /// §11.19.2).
     pub stat_sn: StatSn,
-    /// The next CmdSN the target expects.
+    /// ExpCmdSN: the next CmdSN that the target expects.
     pub exp_cmd_sn: CmdSn,
-    /// The last CmdSN the target has room for.
+    /// MaxCmdSN: the last CmdSN that the target accepts.
     pub max_cmd_sn: CmdSn,
 }
 
 impl NopIn {
-    /// The header as it goes on the wire, without the length of the data segment.
+    /// Returns the header as it is sent, without the length of the data segment.
     pub fn encode(&self) -> Bhs {
         let mut bhs = Bhs::with_opcode(TargetOpcode::NopIn as u8, false);
         bhs.put_flags(FINAL);
@@ -96,10 +96,10 @@ impl NopIn {
         bhs
     }
 
-    /// Reads a header whose opcode says it is a NOP-In.
+    /// Reads a header whose opcode is NOP-In.
     ///
     /// # Errors
-    /// [`DecodeError::Field`] when both tags are valid: it would be a ping and an answer.
+    /// [`DecodeError::Field`] when both tags are valid: the PDU would be both a ping and a response.
     pub fn decode(bhs: &Bhs) -> Result<Self, DecodeError> {
         let (itt, ttt) = one_tag_at_most(NOP_IN, bhs)?;
         Ok(Self {
@@ -137,7 +137,7 @@ mod tests {
         bhs
     }
 
-    /// NOP-05: a NOP with two valid tags has no meaning.
+    /// NOP-05: a NOP-Out or NOP-In with two valid tags is an error.
     #[test]
     fn nop_05_two_tags_are_an_error() {
         let error = |pdu| DecodeError::Field { pdu, field: "Target Transfer Tag", value: 5 };

@@ -33,7 +33,7 @@ pub enum TargetOpcode {
 }
 
 impl InitiatorOpcode {
-    /// The opcode of the low six bits of byte 0, if an initiator may send it.
+    /// Returns the opcode in the low six bits of byte 0, if an initiator may send it.
     pub const fn from_wire(byte: u8) -> Option<Self> {
         Some(match byte & 0x3f {
             0x00 => Self::NopOut,
@@ -50,7 +50,7 @@ impl InitiatorOpcode {
 }
 
 impl TargetOpcode {
-    /// The opcode of the low six bits of byte 0, if a target may send it.
+    /// Returns the opcode in the low six bits of byte 0, if a target may send it.
     pub const fn from_wire(byte: u8) -> Option<Self> {
         Some(match byte & 0x3f {
             0x20 => Self::NopIn,
@@ -67,7 +67,7 @@ impl TargetOpcode {
         })
     }
 
-    /// The name of the PDU in RFC 7143 §11.
+    /// Returns the name of the PDU in RFC 7143 §11.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NopIn => "NOP-In",

@@ -11,31 +11,31 @@ const R2T_SN: usize = 36;
 const BUFFER_OFFSET: usize = 40;
 const DESIRED_LENGTH: usize = 44;
 
-/// Ready To Transfer: the target asks for a range of a write's data (RFC 7143 §11.8).
+/// Ready To Transfer: the target requests a range of a write's data (RFC 7143 §11.8).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct R2t {
     /// The logical unit of the command; every Data-Out of the sequence repeats it.
     pub lun: Lun,
-    /// The write.
+    /// Initiator task tag of the write.
     pub itt: Itt,
-    /// Names this request; every Data-Out of the sequence repeats it (RFC 7143 §11.7.4).
+    /// Target transfer tag of this R2T; every Data-Out of the sequence repeats it (RFC 7143 §11.7.4).
     pub ttt: Ttt,
-    /// The StatSN that the *next* status will have; an R2T uses none up (RFC 7143 §11.8.2).
+    /// The StatSN of the *next* status; an R2T consumes none (RFC 7143 §11.8.2).
     pub stat_sn: StatSn,
-    /// The next CmdSN the target expects.
+    /// ExpCmdSN: the next CmdSN that the target expects.
     pub exp_cmd_sn: CmdSn,
-    /// The last CmdSN the target has room for.
+    /// MaxCmdSN: the last CmdSN that the target accepts.
     pub max_cmd_sn: CmdSn,
-    /// Counts the R2Ts of the task from 0 (RFC 7143 §11.8.3).
+    /// R2TSN: the number of this R2T in its task, from 0 (RFC 7143 §11.8.3).
     pub r2t_sn: R2tSn,
-    /// Where the range begins in the write's data, bytes (RFC 7143 §11.8.4).
+    /// Offset of the range in the write's data, bytes (RFC 7143 §11.8.4).
     pub buffer_offset: u32,
     /// The length of the range, bytes: 1 to MaxBurstLength (RFC 7143 §11.8.4).
     pub desired_data_transfer_length: NonZeroU32,
 }
 
 impl R2t {
-    /// The header as it goes on the wire; an R2T has no data segment.
+    /// Returns the header as it is sent; an R2T has no data segment.
     pub fn encode(&self) -> Bhs {
         let mut bhs = Bhs::with_opcode(TargetOpcode::R2t as u8, false);
         bhs.put_flags(FINAL);
@@ -50,11 +50,10 @@ impl R2t {
         bhs
     }
 
-    /// Reads a header whose opcode says it is an R2T.
+    /// Reads a header whose opcode is R2T.
     ///
     /// # Errors
-    /// [`DecodeError::Field`] for a reserved tag, and for a request for no data, which the
-    /// standard forbids.
+    /// [`DecodeError::Field`] for a reserved tag, and for a length of zero, which the standard forbids.
     pub fn decode(bhs: &Bhs) -> Result<Self, DecodeError> {
         Ok(Self {
             lun: bhs.lun(),

@@ -10,17 +10,17 @@ use crate::serial::{CmdSn, DataSn, StatSn};
 
 const REASON: usize = 2;
 
-/// The target refused a PDU (RFC 7143 §11.17). The header of that PDU is in the data segment: see
+/// Reject: the target refuses a PDU (RFC 7143 §11.17). The header of that PDU is in the data segment: see
 /// [`rejected_header`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Reject {
     /// The reason.
     pub reason: RejectReason,
-    /// The number that the reject uses up.
+    /// StatSN: the number that the reject consumes.
     pub stat_sn: StatSn,
-    /// The next CmdSN the target expects.
+    /// ExpCmdSN: the next CmdSN that the target expects.
     pub exp_cmd_sn: CmdSn,
-    /// The last CmdSN the target accepts.
+    /// MaxCmdSN: the last CmdSN that the target accepts.
     pub max_cmd_sn: CmdSn,
     /// DataSN or R2TSN, for rejected data and SNACKs.
     pub data_sn: DataSn,
@@ -35,7 +35,7 @@ impl RejectReason {
     pub const DATA_DIGEST_ERROR: Self = Self(0x02);
     /// The SNACK cannot be served.
     pub const SNACK_REJECT: Self = Self(0x03);
-    /// The PDU breaks the protocol.
+    /// The PDU violates the protocol.
     pub const PROTOCOL_ERROR: Self = Self(0x04);
     /// The command is not supported.
     pub const COMMAND_NOT_SUPPORTED: Self = Self(0x05);
@@ -75,7 +75,7 @@ impl fmt::Display for RejectReason {
 }
 
 impl Reject {
-    /// The header; its DataSegmentLength is zero until framing sets it.
+    /// Returns the header; its DataSegmentLength is zero until framing sets it.
     pub fn encode(&self) -> Bhs {
         let mut bhs = Bhs::with_opcode(TargetOpcode::Reject as u8, false);
         bhs.put_flags(FINAL);
@@ -101,7 +101,8 @@ impl Reject {
     }
 }
 
-/// The header of the refused PDU, from the data segment of a Reject; `None` if it is cut short.
+/// Returns the header of the refused PDU, from the data segment of a Reject; `None` if the header is
+/// truncated.
 pub fn rejected_header(data: &[u8]) -> Option<Bhs> {
     data.first_chunk().copied().map(Bhs::from_bytes)
 }
@@ -110,7 +111,7 @@ pub fn rejected_header(data: &[u8]) -> Option<Bhs> {
 mod tests {
     use super::*;
 
-    /// REJ-01: the copy of the header may be followed by more, or be cut short.
+    /// REJ-01: the copy of the header may be followed by more bytes, or be truncated.
     #[test]
     fn rej_01_rejected_header_is_48_bytes_or_none() {
         let data = [0x43; 52];

@@ -20,7 +20,7 @@ const PRIORITY: usize = 2;
 const EXPECTED_LENGTH: usize = 20;
 const CDB: usize = 32;
 
-/// The bits of AHSType that hold the code; the others are reserved.
+/// Mask of the code in AHSType; the other bits are reserved.
 const AHS_CODE: u8 = 0x3f;
 /// AHSType: the rest of a CDB that does not fit the BHS.
 const EXTENDED_CDB: u8 = 1;
@@ -38,40 +38,40 @@ pub struct ScsiCommand {
     pub read: bool,
     /// W: data goes to the target.
     pub write: bool,
-    /// The SAM task attribute.
+    /// The task attribute.
     pub attribute: TaskAttribute,
     /// Command priority, 0 to 15; 0 below iSCSIProtocolLevel 2 (RFC 7144).
     pub priority: u8,
     /// The logical unit.
     pub lun: Lun,
-    /// The task.
+    /// Initiator task tag of the command.
     pub itt: Itt,
-    /// Bytes to transfer; for a bidirectional command, those to write.
+    /// Number of bytes to transfer; for a bidirectional command, number of bytes to write.
     pub expected_data_transfer_length: u32,
-    /// CmdSN; used up unless immediate.
+    /// CmdSN: consumed unless the request is immediate.
     pub cmd_sn: CmdSn,
-    /// The next StatSN expected on the connection.
+    /// ExpStatSN: the next StatSN that the initiator expects on the connection.
     pub exp_stat_sn: StatSn,
-    /// The command descriptor block; more than 16 bytes travel in an Additional Header Segment.
+    /// The command descriptor block; the bytes after the first 16 are sent in an Additional Header Segment.
     pub cdb: Cdb,
-    /// Bytes to read, for a bidirectional command.
+    /// Number of bytes to read, for a bidirectional command.
     pub bidirectional_read_length: Option<u32>,
 }
 
-/// The SAM task attribute (RFC 7143 §11.3.1).
+/// The task attribute of a SCSI command (RFC 7143 §11.3.1).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[repr(u8)]
 pub enum TaskAttribute {
-    /// None; the target's default.
+    /// No attribute; the target uses its default.
     Untagged = 0,
-    /// In any order with other simple tasks.
+    /// The command may be executed in any order with other simple tasks.
     #[default]
     Simple = 1,
-    /// After all older tasks, before all younger ones.
+    /// The command is executed after all older tasks, and before all younger ones.
     Ordered = 2,
-    /// Before all others.
+    /// The command is executed before all others.
     HeadOfQueue = 3,
-    /// Part of an auto contingent allegiance.
+    /// The command is part of an auto contingent allegiance.
     Aca = 4,
 }
 
@@ -91,7 +91,7 @@ impl TaskAttribute {
 }
 
 impl ScsiCommand {
-    /// The header; its DataSegmentLength is zero until framing sets it.
+    /// Returns the header; its DataSegmentLength is zero until framing sets it.
     pub fn encode(&self) -> Header {
         let mut bhs = Bhs::with_opcode(InitiatorOpcode::ScsiCommand as u8, self.immediate);
         bhs.put_flags(self.flags());
@@ -148,8 +148,8 @@ impl ScsiCommand {
 fn encode_ahs(extended_cdb: &[u8], read_length: Option<u32>) -> Bytes {
     let mut ahs = BytesMut::new();
     if !extended_cdb.is_empty() {
-        // AHSLength counts what follows the type, its first byte being reserved. A CDB is at most
-        // 260 bytes long.
+        // AHSLength counts the bytes after the type; the first of them is reserved. A CDB has at most 260
+        // bytes.
         ahs.put_u16(u16::try_from(extended_cdb.len() + 1).unwrap_or(u16::MAX));
         ahs.put_slice(&[EXTENDED_CDB, 0]);
         ahs.put_slice(extended_cdb);
@@ -163,7 +163,7 @@ fn encode_ahs(extended_cdb: &[u8], read_length: Option<u32>) -> Bytes {
     ahs.freeze()
 }
 
-/// The content of the Additional Header Segments of a command.
+/// The Additional Header Segments of a command.
 #[derive(Debug, Default)]
 struct Segments<'a> {
     extended_cdb: Option<&'a [u8]>,
@@ -171,7 +171,7 @@ struct Segments<'a> {
 }
 
 impl<'a> Segments<'a> {
-    /// Reads the segments, and skips those of other types.
+    /// Reads the segments, and skips segments of other types.
     fn decode(mut ahs: &'a [u8]) -> Result<Self, DecodeError> {
         let mut segments = Self::default();
         while let Some((&[high, low, kind], rest)) = ahs.split_first_chunk::<3>() {
@@ -184,7 +184,7 @@ impl<'a> Segments<'a> {
         if ahs.is_empty() { Ok(segments) } else { Err(DecodeError::Ahs("it is cut short")) }
     }
 
-    /// The first byte of the content is reserved.
+    /// Stores the bytes of one segment, without the first one, which is reserved.
     fn take(&mut self, code: u8, content: &'a [u8]) -> Result<(), DecodeError> {
         let value = content.get(1..).unwrap_or_default();
         let is_repeated = match code {
@@ -195,7 +195,7 @@ impl<'a> Segments<'a> {
         if is_repeated { Err(DecodeError::Ahs("it comes twice")) } else { Ok(()) }
     }
 
-    /// The whole CDB, of which `field` is the part in the BHS.
+    /// Returns the whole CDB; `field` is its part in the BHS.
     fn cdb(&self, field: [u8; Cdb::SHORT_LEN]) -> Result<Cdb, DecodeError> {
         match self.extended_cdb {
             None => Ok(Cdb::from_field(&field)),

@@ -26,29 +26,29 @@ const SNACK_TAG: usize = 20;
 const BIDIRECTIONAL_RESIDUAL_COUNT: usize = 40;
 const RESIDUAL_COUNT: usize = 44;
 
-/// SCSI Response: the end of a command (RFC 7143 §11.4). Sense data is in the data segment: see
+/// SCSI Response: the status of a command (RFC 7143 §11.4). Sense data is in the data segment: see
 /// [`sense_of`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ScsiResponse {
-    /// Whether the command was completed at the target at all; only then the status counts.
+    /// Whether the command was completed at the target; only then the status has a meaning.
     pub response: ServiceResponse,
     /// The SCSI status.
     pub status: Status,
-    /// The bytes left over or missing in the transfer, or in the write half of a bidirectional one.
+    /// Number of bytes left over or missing in the transfer, or in the write half of a bidirectional command.
     pub residual: Residual,
-    /// The bytes left over or missing in the read half of a bidirectional command.
+    /// Number of bytes left over or missing in the read half of a bidirectional command.
     pub bidirectional_residual: Residual,
     /// Status Qualifier (RFC 7144).
     pub status_qualifier: u16,
-    /// The task.
+    /// Initiator task tag of the command.
     pub itt: Itt,
     /// SNACK Tag, or zero.
     pub snack_tag: u32,
-    /// The number that the response uses up.
+    /// StatSN: the number that the response consumes.
     pub stat_sn: StatSn,
-    /// The next CmdSN the target expects.
+    /// ExpCmdSN: the next CmdSN that the target expects.
     pub exp_cmd_sn: CmdSn,
-    /// The last CmdSN the target accepts.
+    /// MaxCmdSN: the last CmdSN that the target accepts.
     pub max_cmd_sn: CmdSn,
     /// The number of Data-In and R2T PDUs that the target sent; some targets leave it at zero.
     pub exp_data_sn: DataSn,
@@ -59,7 +59,7 @@ pub struct ScsiResponse {
 pub struct ServiceResponse(pub u8);
 
 impl ServiceResponse {
-    /// The command was completed at the target; the status says how.
+    /// The command was completed at the target; the status gives the result.
     pub const COMPLETED_AT_TARGET: Self = Self(0x00);
     /// The target failed; there is no status.
     pub const TARGET_FAILURE: Self = Self(0x01);
@@ -76,10 +76,10 @@ impl fmt::Display for ServiceResponse {
     }
 }
 
-/// The bytes left over or missing in a transfer (RFC 7143 §11.4.5).
+/// The number of bytes left over or missing in a transfer (RFC 7143 §11.4.5).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Residual {
-    /// All that was expected, and no more.
+    /// Exactly the expected bytes were transferred.
     #[default]
     None,
     /// Number of expected bytes that were not transferred.
@@ -104,7 +104,7 @@ impl Residual {
         }
     }
 
-    /// Reads the count at `at` by its two flags, which exclude each other.
+    /// Reads the count at `at`. Its two flags, for underflow and overflow, exclude each other.
     pub(crate) fn decode(
         bhs: &Bhs,
         pdu: &'static str,
@@ -125,7 +125,7 @@ impl Residual {
 }
 
 impl ScsiResponse {
-    /// The header; its DataSegmentLength is zero until framing sets it.
+    /// Returns the header; its DataSegmentLength is zero until framing sets it.
     pub fn encode(&self) -> Bhs {
         let mut bhs = Bhs::with_opcode(TargetOpcode::ScsiResponse as u8, false);
         let flags = self.residual.flags(OVERFLOW, UNDERFLOW)
@@ -142,11 +142,11 @@ impl ScsiResponse {
         bhs
     }
 
-    /// Reads a header. Unless the command was completed at the target, residuals are ignored and read as none
-    /// (RFC 7143 §11.4.3).
+    /// Reads a header. Unless the command was completed at the target, the residuals are ignored, and read as
+    /// none (RFC 7143 §11.4.3).
     ///
     /// # Errors
-    /// When the Initiator Task Tag is the reserved one, or an overflow comes with an underflow.
+    /// When the Initiator Task Tag is the reserved one, or an overflow and an underflow are both set.
     pub fn decode(bhs: &Bhs) -> Result<Self, DecodeError> {
         let response = ServiceResponse(bhs.u8_at(RESPONSE));
         let (residual, bidirectional_residual) = match response {
@@ -169,7 +169,7 @@ impl ScsiResponse {
     }
 }
 
-/// Both residuals of a response whose flags count.
+/// Returns both residuals of a response whose command was completed at the target.
 fn residuals(bhs: &Bhs) -> Result<(Residual, Residual), DecodeError> {
     let read = (BIDIRECTIONAL_OVERFLOW, BIDIRECTIONAL_UNDERFLOW);
     Ok((
@@ -178,10 +178,10 @@ fn residuals(bhs: &Bhs) -> Result<(Residual, Residual), DecodeError> {
     ))
 }
 
-/// The sense data in the data segment of a SCSI Response or of an Asynchronous Message: what follows the two
-/// bytes of SenseLength, which it may exceed (RFC 7143 §11.4.7). If SenseLength goes beyond the segment, the
-/// sense data end with the segment. A segment without room for SenseLength has no sense data: the status counts
-/// without them.
+/// Returns the sense data in the data segment of a SCSI Response or of an Asynchronous Message: the bytes
+/// after the two bytes of SenseLength. Bytes after the sense data are ignored (RFC 7143 §11.4.7). If
+/// SenseLength exceeds the segment, the sense data end with the segment. A segment that is too short for
+/// SenseLength has no sense data, and the status is valid without them.
 pub fn sense_of(data: &Bytes) -> Bytes {
     let Some(len) = data.first_chunk::<2>() else { return Bytes::new() };
     let end = 2 + usize::from(u16::from_be_bytes(*len));
@@ -219,7 +219,7 @@ mod tests {
         assert_eq!(response.response, ServiceResponse::TARGET_FAILURE);
     }
 
-    /// LAY-19: the length is before the sense data, and is not trusted.
+    /// LAY-19: the length before the sense data may be too large for the segment.
     #[test]
     fn rd_13_sense_is_bounded_by_the_segment() {
         let sense = |data: &'static [u8]| sense_of(&Bytes::from_static(data));

@@ -10,49 +10,48 @@ macro_rules! serial_number {
         pub struct $name(u32);
 
         impl $name {
-            /// Wraps a counter as it stands on the wire; every value is legal.
+            /// Creates a number from its value in a PDU; every value is legal.
             pub const fn new(value: u32) -> Self {
                 Self(value)
             }
 
-            /// The counter as it stands on the wire.
+            /// Returns the value in a PDU.
             pub const fn get(self) -> u32 {
                 self.0
             }
 
-            /// The number that follows this one, wrapping at 2^32.
+            /// Returns the number after this one, wrapping at 2^32.
             #[must_use]
             pub const fn next(self) -> Self {
                 self.plus(1)
             }
 
-            /// The number `count` steps after this one, wrapping at 2^32.
+            /// Returns the number `count` steps after this one, wrapping at 2^32.
             #[must_use]
             pub const fn plus(self, count: u32) -> Self {
                 Self(self.0.wrapping_add(count))
             }
 
-            /// The number `count` steps before this one, wrapping at 2^32.
+            /// Returns the number `count` steps before this one, wrapping at 2^32.
             #[must_use]
             pub const fn minus(self, count: u32) -> Self {
                 Self(self.0.wrapping_sub(count))
             }
 
-            /// Returns the number of steps from `earlier` to `self`; negative when `self` comes
-            /// first.
+            /// Returns the number of steps from `earlier` to `self`; negative if `self` is before `earlier`.
             ///
-            /// Two numbers that are exactly 2^31 apart have no order in RFC 1982; here the
-            /// distance is then `i32::MIN`.
+            /// In RFC 1982 two numbers that are exactly 2^31 apart have no order; here the distance is then
+            /// `i32::MIN`.
             pub const fn distance_from(self, earlier: Self) -> i32 {
                 self.0.wrapping_sub(earlier.0).cast_signed()
             }
 
-            /// Returns whether `self` comes after `other`.
+            /// Returns whether `self` is after `other`.
             pub const fn is_after(self, other: Self) -> bool {
                 self.distance_from(other) > 0
             }
 
-            /// Returns whether `self` comes before `other`.
+            /// Returns whether `self` is before `other`.
             pub const fn is_before(self, other: Self) -> bool {
                 other.distance_from(self) > 0
             }

@@ -1,4 +1,4 @@
-//! SNACK Request: asks again for PDUs that were lost (RFC 7143 §11.16).
+//! SNACK Request: requests lost PDUs again, or acknowledges data (RFC 7143 §11.16).
 
 use crate::common_fields::FINAL;
 use crate::{Bhs, DecodeError, InitiatorOpcode, Itt, StatSn, scsi::Lun};
@@ -13,13 +13,13 @@ const RUN_LENGTH: usize = 44;
 /// Kinds of SNACK (RFC 7143 §11.16.1).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum SnackKind {
-    /// Data-In or R2T PDUs of a task, as they were sent the first time.
+    /// Requests Data-In or R2T PDUs of a task, as they were sent the first time.
     DataOrR2t = 0,
-    /// Status PDUs of the connection.
+    /// Requests status PDUs of the connection.
     Status = 1,
-    /// Nothing: the data up to `beg_run` arrived.
+    /// Requests no PDU: acknowledges the data before `beg_run`.
     DataAck = 2,
-    /// Data-In PDUs of a task, which the target may cut differently this time.
+    /// Requests Data-In PDUs of a task, which the target may split differently.
     RData = 3,
 }
 
@@ -39,29 +39,29 @@ impl SnackKind {
 
 /// SNACK Request, used above error recovery level 0 only (RFC 7143 §11.16).
 ///
-/// It has no CmdSN. Each field says for which kinds it is reserved.
+/// It has no CmdSN. The comment of each field says for which kinds the field is reserved.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SnackRequest {
-    /// The kind of request.
+    /// The kind of SNACK.
     pub kind: SnackKind,
     /// The LUN of the Data-In that is acknowledged; [`SnackKind::DataAck`] only, otherwise zero.
     pub lun: Lun,
-    /// The task; `None` for [`SnackKind::Status`] and [`SnackKind::DataAck`].
+    /// Initiator task tag; `None` for [`SnackKind::Status`] and [`SnackKind::DataAck`].
     pub itt: Option<Itt>,
     /// The Target Transfer Tag of the Data-In for [`SnackKind::DataAck`], a separate tag for
     /// [`SnackKind::RData`], otherwise 0xffffffff (RFC 7143 §11.16.3).
     pub tag: u32,
-    /// The next StatSN the initiator expects on this connection.
+    /// ExpStatSN: the next StatSN that the initiator expects on the connection.
     pub exp_stat_sn: StatSn,
-    /// The DataSN, R2TSN or StatSN of the first PDU asked for; the first one that did *not* arrive
-    /// for [`SnackKind::DataAck`]; 0 for [`SnackKind::RData`] (RFC 7143 §11.16.4).
+    /// The DataSN, R2TSN or StatSN of the first requested PDU. For [`SnackKind::DataAck`] the first one that
+    /// did *not* arrive; for [`SnackKind::RData`] 0 (RFC 7143 §11.16.4).
     pub beg_run: u32,
-    /// The number of PDUs; 0 asks for all that were not acknowledged (RFC 7143 §11.16.5).
+    /// The number of requested PDUs; 0 requests all that were not acknowledged (RFC 7143 §11.16.5).
     pub run_length: u32,
 }
 
 impl SnackRequest {
-    /// The header as it goes on the wire; a SNACK has no data segment.
+    /// Returns the header as it is sent; a SNACK Request has no data segment.
     pub fn encode(&self) -> Bhs {
         let mut bhs = Bhs::with_opcode(InitiatorOpcode::SnackRequest as u8, false);
         bhs.put_flags(FINAL | self.kind as u8);
@@ -74,7 +74,7 @@ impl SnackRequest {
         bhs
     }
 
-    /// Reads a header whose opcode says it is a SNACK.
+    /// Reads a header whose opcode is SNACK Request.
     ///
     /// # Errors
     /// [`DecodeError::Field`] for a reserved type.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The wire value that says "no tag" in ITT, TTT and Referenced Task Tag fields.
+/// The value that means "no tag" in ITT, TTT and Referenced Task Tag fields.
 pub(crate) const RESERVED_TAG: u32 = 0xffff_ffff;
 
 macro_rules! task_tag {
@@ -12,17 +12,17 @@ macro_rules! task_tag {
         pub struct $name(u32);
 
         impl $name {
-            /// Wraps a tag; `None` for the reserved value 0xffffffff. Zero is a legal tag.
+            /// Creates a tag; `None` for the reserved value 0xffffffff. Zero is a legal tag.
             pub const fn new(value: u32) -> Option<Self> {
                 if value == RESERVED_TAG { None } else { Some(Self(value)) }
             }
 
-            /// The tag as it stands on the wire; never 0xffffffff.
+            /// Returns the value of the tag in a PDU; never 0xffffffff.
             pub const fn get(self) -> u32 {
                 self.0
             }
 
-            /// The wire value of a tag that may be absent.
+            /// Returns the value in a PDU of a tag that may be absent.
             pub const fn to_wire(tag: Option<Self>) -> u32 {
                 match tag {
                     Some(tag) => tag.0,
@@ -46,11 +46,11 @@ macro_rules! task_tag {
 }
 
 task_tag! {
-    /// Initiator Task Tag: names a task in a session (RFC 7143 §11.2.1.8).
+    /// Initiator Task Tag: identifies a task in a session (RFC 7143 §11.2.1.8).
     Itt
 }
 task_tag! {
-    /// Target Transfer Tag: names an R2T, a ping or a text exchange of the target.
+    /// Target Transfer Tag: identifies an R2T, a ping or a text exchange of the target.
     Ttt
 }
 
@@ -64,12 +64,12 @@ impl fmt::Display for Cid {
     }
 }
 
-/// Target Session Identifying Handle; zero asks for a new session (RFC 7143 §11.12.6).
+/// Target Session Identifying Handle; zero requests a new session (RFC 7143 §11.12.6).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Tsih(pub u16);
 
 impl Tsih {
-    /// The handle of a session that does not exist yet.
+    /// The TSIH of a session that does not exist yet.
     pub const NEW_SESSION: Self = Self(0);
 }
 
@@ -79,19 +79,19 @@ impl Tsih {
 pub struct Isid([u8; 6]);
 
 impl Isid {
-    /// An ISID of type "random" (T = 10b): 24 random bits and a qualifier that distinguishes the sessions of one
-    /// initiator.
+    /// Creates an ISID of type "random" (T = 10b): 24 random bits and a qualifier that distinguishes the
+    /// sessions of one initiator.
     pub const fn random(random: [u8; 3], qualifier: u16) -> Self {
         let q = qualifier.to_be_bytes();
         Self([0x80, random[0], random[1], random[2], q[0], q[1]])
     }
 
-    /// An ISID from its six bytes as they stand on the wire.
+    /// Creates an ISID from its six bytes in a PDU.
     pub const fn from_bytes(bytes: [u8; 6]) -> Self {
         Self(bytes)
     }
 
-    /// The six bytes as they stand on the wire.
+    /// Returns the six bytes in a PDU.
     pub const fn to_bytes(self) -> [u8; 6] {
         self.0
     }
@@ -120,15 +120,15 @@ mod tests {
         assert_eq!(Ttt::to_wire(None), u32::MAX);
     }
 
-    /// ISI-01: the random form is T = 10b, so byte 0 is 0x80 and never 0x40.
+    /// ISI-01: a random ISID has T = 10b, so byte 0 is 0x80 and never 0x40.
     #[test]
     fn isi_01_random_isid_has_type_10() {
         let isid = Isid::random([0xff, 0xff, 0xff], 7);
         assert_eq!(isid.to_bytes(), [0x80, 0xff, 0xff, 0xff, 0, 7]);
     }
 
-    /// ISI-04: no random value makes an ISID that claims an OUI or an enterprise number, and the qualifier is
-    /// big-endian.
+    /// ISI-04: whatever the random value, the ISID does not contain an OUI or an enterprise number, and the
+    /// qualifier is big-endian.
     #[test]
     fn isi_04_no_foreign_number_is_claimed() {
         for random in [[0; 3], [0xff; 3], [0x40, 0x80, 0xc0]] {

@@ -1,4 +1,4 @@
-//! TargetAddress: where a target can be reached (RFC 7143 §13.8).
+//! TargetAddress: the network address of a target (RFC 7143 §13.8).
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -7,24 +7,25 @@ use thiserror::Error;
 
 use crate::keys::printable;
 
-/// The port of iSCSI (RFC 7143 §4.1).
+/// The TCP port of iSCSI (RFC 7143 §4.1).
 pub const DEFAULT_PORT: u16 = 3260;
 
-/// `host[:port][,portal-group-tag]`. The host is a DNS name, an IPv4 address or an IPv6 address, which is in
-/// brackets in the text, and without them here.
+/// The address of a target: `host[:port][,portal-group-tag]`. The host is a DNS name, an IPv4 address or an
+/// IPv6 address. The text has an IPv6 address in brackets; this type has it without brackets.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct TargetAddress {
-    /// A DNS name or an IP address, without brackets; an IPv6 zone such as `%eth0` may follow. Read from a text, a
-    /// name is in lower case and an IPv6 address in its canonical form (RFC 5952), so that one host is one text.
+    /// A DNS name or an IP address, without brackets; an IPv6 zone such as `%eth0` may follow.
+    /// [`TargetAddress::parse`] stores a name in lower case and an IPv6 address in its canonical form (RFC
+    /// 5952), so that one host has one spelling.
     pub host: String,
-    /// The TCP port; 3260 unless given.
+    /// The TCP port; 3260 by default.
     pub port: u16,
-    /// The portal group tag, given in SendTargets records and not in redirections. Tags that are
-    /// no 16-bit number, as some targets send them, count as not given.
+    /// The portal group tag, which is present in SendTargets records and not in redirections. A tag that is
+    /// not a 16-bit number, as some targets send it, counts as absent.
     pub portal_group_tag: Option<u16>,
 }
 
-/// A text that is no TargetAddress.
+/// The error for a text that is not a TargetAddress.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("{text:?} is no address of the form host[:port][,tag]: {reason}")]
 pub struct TargetAddressError {
@@ -36,8 +37,8 @@ impl TargetAddress {
     /// Reads an address.
     ///
     /// # Errors
-    /// When the host is empty or has control characters, a bracket has no partner, or the port is no number from
-    /// 1 to 65535.
+    /// When the host is empty or has control characters, a bracket has no counterpart, or the port is not a
+    /// number from 1 to 65535.
     pub fn parse(text: &str) -> Result<Self, TargetAddressError> {
         let error = |reason| TargetAddressError { text: text.to_owned(), reason };
         let (address, tag) = match text.rsplit_once(',') {
@@ -60,8 +61,8 @@ impl TargetAddress {
     }
 }
 
-/// Returns a host in its canonical spelling, by which hosts are compared. The case of a zone is kept: it names an
-/// interface.
+/// Returns a host in its canonical spelling, so that hosts can be compared. The case of a zone is kept,
+/// because a zone is the name of an interface.
 fn canonical(host: &str) -> String {
     let (address, zone) = host.split_at(host.find('%').unwrap_or(host.len()));
     match address.parse::<Ipv6Addr>() {
@@ -70,7 +71,7 @@ fn canonical(host: &str) -> String {
     }
 }
 
-/// Splits off the port; an IPv6 address without brackets has none.
+/// Splits an address into host and port; an IPv6 address without brackets has no port.
 fn split_port(address: &str) -> Result<(&str, Option<&str>), &'static str> {
     if let Some(rest) = address.strip_prefix('[') {
         let (host, after) = rest.split_once(']').ok_or("a bracket is not closed")?;
@@ -138,7 +139,7 @@ mod tests {
         }
     }
 
-    /// Two spellings of one host are one address.
+    /// Two spellings of the same host give the same address.
     #[test]
     fn a_host_is_kept_in_one_spelling() {
         for (text, host) in [
@@ -148,7 +149,7 @@ mod tests {
             ("[FE80:0::1%Eth0]", "fe80::1%Eth0"),
             ("[::FFFF:a00:1]", "::ffff:10.0.0.1"),
             ("Disk.Example.ORG", "disk.example.org"),
-            // A text that is no IPv6 address is left to the resolver.
+            // A text that is not an IPv6 address is left to the resolver.
             ("[FD00::5::]", "fd00::5::"),
         ] {
             assert_eq!(TargetAddress::parse(text), Ok(address(host, 3260, None)), "{text}");

@@ -13,14 +13,14 @@ use crate::tag::Itt;
 const REQUEST: &str = "Task Management Function Request";
 const RESPONSE: &str = "Task Management Function Response";
 
-/// The function shares byte 1 with the F bit.
+/// Mask of the function, which shares byte 1 with the F bit.
 const FUNCTION: u8 = 0x7f;
 const REFERENCED_TASK_TAG: usize = 20;
 const REF_CMD_SN: usize = 32;
 const RESPONSE_CODE: usize = 2;
 const ADDITIONAL: usize = 8;
 
-/// Control over other tasks (RFC 7143 §11.5).
+/// Task Management Function Request: aborts tasks, resets units, and more (RFC 7143 §11.5).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TaskManagementRequest {
     /// I: consumes no CmdSN.
@@ -29,17 +29,17 @@ pub struct TaskManagementRequest {
     pub function: TaskFunction,
     /// The logical unit, for functions that concern one; zero otherwise.
     pub lun: Lun,
-    /// The tag of this request.
+    /// Initiator task tag of this request.
     pub itt: Itt,
-    /// The task to abort, reassign or ask about.
+    /// The tag of the task to abort, reassign or query.
     pub referenced_task_tag: Option<Itt>,
-    /// CmdSN; used up unless immediate.
+    /// CmdSN: consumed unless the request is immediate.
     pub cmd_sn: CmdSn,
-    /// The next StatSN expected on the connection.
+    /// ExpStatSN: the next StatSN that the initiator expects on the connection.
     pub exp_stat_sn: StatSn,
-    /// For ABORT TASK the CmdSN of the task, so that the target can fill a gap; zero otherwise.
+    /// RefCmdSN: for ABORT TASK the CmdSN of the task, so that the target can fill a gap; zero otherwise.
     pub ref_cmd_sn: CmdSn,
-    /// For TASK REASSIGN the next DataSN or R2TSN expected; zero otherwise.
+    /// ExpDataSN: for TASK REASSIGN the next DataSN or R2TSN that the initiator expects; zero otherwise.
     pub exp_data_sn: DataSn,
 }
 
@@ -83,7 +83,7 @@ impl TaskFunction {
 }
 
 impl TaskManagementRequest {
-    /// The header.
+    /// Returns the header.
     pub fn encode(&self) -> Bhs {
         let opcode = InitiatorOpcode::TaskManagementRequest as u8;
         let mut bhs = Bhs::with_opcode(opcode, self.immediate);
@@ -125,13 +125,13 @@ pub struct TaskManagementResponse {
     pub response: FunctionResponse,
     /// Additional Response Information (RFC 7144).
     pub additional: [u8; 3],
-    /// The request.
+    /// Initiator task tag of the request.
     pub itt: Itt,
-    /// The number that the response uses up.
+    /// StatSN: the number that the response consumes.
     pub stat_sn: StatSn,
-    /// The next CmdSN the target expects.
+    /// ExpCmdSN: the next CmdSN that the target expects.
     pub exp_cmd_sn: CmdSn,
-    /// The last CmdSN the target accepts.
+    /// MaxCmdSN: the last CmdSN that the target accepts.
     pub max_cmd_sn: CmdSn,
 }
 
@@ -142,9 +142,9 @@ pub struct FunctionResponse(pub u8);
 impl FunctionResponse {
     /// The function is complete.
     pub const COMPLETE: Self = Self(0);
-    /// The referenced task is not known.
+    /// The referenced task does not exist.
     pub const TASK_DOES_NOT_EXIST: Self = Self(1);
-    /// There is no such logical unit.
+    /// The logical unit does not exist.
     pub const LUN_DOES_NOT_EXIST: Self = Self(2);
     /// The task's connection is still in use.
     pub const TASK_STILL_ALLEGIANT: Self = Self(3);
@@ -154,9 +154,9 @@ impl FunctionResponse {
     pub const FUNCTION_NOT_SUPPORTED: Self = Self(5);
     /// The initiator may not request the function.
     pub const AUTHORIZATION_FAILED: Self = Self(6);
-    /// The answer to a query is yes (RFC 7144).
+    /// The result of the query is yes (RFC 7144).
     pub const SUCCEEDED: Self = Self(7);
-    /// The target refused.
+    /// The target rejected the function.
     pub const REJECTED: Self = Self(255);
 }
 
@@ -178,7 +178,7 @@ impl fmt::Display for FunctionResponse {
 }
 
 impl TaskManagementResponse {
-    /// The header.
+    /// Returns the header.
     pub fn encode(&self) -> Bhs {
         let mut bhs = Bhs::with_opcode(TargetOpcode::TaskManagementResponse as u8, false);
         bhs.put_flags(FINAL);

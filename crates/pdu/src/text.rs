@@ -15,30 +15,30 @@ const fn flags(is_final: bool, is_continued: bool) -> u8 {
     flag(is_final, FINAL) | flag(is_continued, CONTINUE)
 }
 
-/// Key=value pairs from the initiator in full feature phase (RFC 7143 §11.10); the text is the data
-/// segment.
+/// Text Request: key=value pairs from the initiator in full feature phase (RFC 7143 §11.10). The text is the
+/// data segment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TextRequest {
     /// I: consumes no CmdSN.
     pub immediate: bool,
     /// F: the initiator has nothing more to send.
     pub is_final: bool,
-    /// C: the text goes on in the next request.
+    /// C: the text continues in the next request.
     pub is_continued: bool,
-    /// Copied from the response that this continues, zero otherwise.
+    /// LUN, copied from the response that this request continues; zero otherwise.
     pub lun: Lun,
-    /// The initiator task tag: one for all requests of an exchange.
+    /// Initiator task tag, which all requests of an exchange share.
     pub itt: Itt,
-    /// Copied from the response that this continues.
+    /// Target transfer tag, copied from the response that this request continues.
     pub ttt: Option<Ttt>,
-    /// CmdSN; used up unless immediate.
+    /// CmdSN: consumed unless the request is immediate.
     pub cmd_sn: CmdSn,
-    /// The next StatSN expected on the connection.
+    /// ExpStatSN: the next StatSN that the initiator expects on the connection.
     pub exp_stat_sn: StatSn,
 }
 
 impl TextRequest {
-    /// The header; its DataSegmentLength is zero until framing sets it.
+    /// Returns the header; its DataSegmentLength is zero until framing sets it.
     pub fn encode(&self) -> Bhs {
         let mut bhs = Bhs::with_opcode(InitiatorOpcode::TextRequest as u8, self.immediate);
         bhs.put_flags(flags(self.is_final, self.is_continued));
@@ -67,29 +67,29 @@ impl TextRequest {
     }
 }
 
-/// Key=value pairs from the target in full feature phase (RFC 7143 §11.11).
+/// Text Response: key=value pairs from the target in full feature phase (RFC 7143 §11.11).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct TextResponse {
     /// F: the exchange is complete.
     pub is_final: bool,
-    /// C: the text goes on in the next response.
+    /// C: the text continues in the next response.
     pub is_continued: bool,
-    /// To be copied into the request that continues.
+    /// LUN, which the next request must copy.
     pub lun: Lun,
-    /// The tag of the requests.
+    /// Initiator task tag of the requests.
     pub itt: Itt,
-    /// To be copied into the request that continues; absent if no further request is due.
+    /// Target transfer tag, which the next request must copy; absent if no further request is due.
     pub ttt: Option<Ttt>,
-    /// The number that the response uses up.
+    /// StatSN: the number that the response consumes.
     pub stat_sn: StatSn,
-    /// The next CmdSN the target expects.
+    /// ExpCmdSN: the next CmdSN that the target expects.
     pub exp_cmd_sn: CmdSn,
-    /// The last CmdSN the target accepts.
+    /// MaxCmdSN: the last CmdSN that the target accepts.
     pub max_cmd_sn: CmdSn,
 }
 
 impl TextResponse {
-    /// The header; its DataSegmentLength is zero until framing sets it.
+    /// Returns the header; its DataSegmentLength is zero until framing sets it.
     pub fn encode(&self) -> Bhs {
         let mut bhs = Bhs::with_opcode(TargetOpcode::TextResponse as u8, false);
         bhs.put_flags(flags(self.is_final, self.is_continued));

@@ -1,5 +1,6 @@
-//! Headers put together by hand from the figures of RFC 7143 §11, for PDUs that a healthy target does not send in
-//! a capture. Each decodes to one value, and the value encodes to the same words.
+//! Tests of headers that were assembled by hand from the figures of RFC 7143 §11, for PDUs that a correct
+//! target does not send in a capture. Each header decodes to one value, and the value encodes to the same
+//! words.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test may panic")]
 
 use bytes::Bytes;
@@ -11,7 +12,7 @@ use iscsi_pdu::{
     SnackKind, SnackRequest, Stage, StatSn, TargetPdu, TaskAttribute, TextRequest, Tsih, Ttt,
 };
 
-/// Twelve words of header, then the additional header segments.
+/// Returns a header from its twelve words and the additional header segments.
 fn header(words: &str) -> Header {
     let words: Vec<u32> =
         words.split_whitespace().map(|word| u32::from_str_radix(word, 16).unwrap()).collect();
@@ -37,7 +38,7 @@ fn itt(tag: u32) -> Itt {
     Itt::new(tag).unwrap()
 }
 
-/// LAY-14, REJ-01: no Initiator Task Tag, and the DataSN for data only.
+/// LAY-14, REJ-01: a Reject has no Initiator Task Tag, and a DataSN only for rejected data.
 #[test]
 fn lay_14_reject() {
     let reject = Reject {
@@ -54,7 +55,7 @@ fn lay_14_reject() {
     );
 }
 
-/// LAY-14: the last words of a message depend on its event.
+/// LAY-14: the last words of an Asynchronous Message depend on its event.
 #[test]
 fn lay_14_asynchronous_messages() {
     let (time2wait, time2retain) = (3, 20);
@@ -85,7 +86,7 @@ fn lay_14_asynchronous_messages() {
     }
 }
 
-/// LAY-15, SNK-02, SNK-03: type, tags and runs.
+/// LAY-15, SNK-02, SNK-03: a SNACK Request has its type, tags and runs in the right fields.
 #[test]
 fn lay_15_snack_requests() {
     let none = SnackRequest {
@@ -111,8 +112,8 @@ fn lay_15_snack_requests() {
     }
 }
 
-/// LAY-02, LAY-03, LAY-05, WR-22: a CDB of 18 bytes and a read length, in two additional segments;
-/// the first holds 1 + 2 bytes and two of padding.
+/// LAY-02, LAY-03, LAY-05, WR-22: a CDB of 18 bytes and a read length are in two additional segments. The
+/// first segment holds 1 + 2 bytes and two of padding.
 #[test]
 fn lay_03_bidirectional_command_with_an_extended_cdb() {
     let cdb: Vec<u8> = (0x7f..0x7f + 18).collect();
@@ -139,7 +140,7 @@ fn lay_03_bidirectional_command_with_an_extended_cdb() {
     );
 }
 
-/// LAY-06, PL2-03: the residual of the read half stands before that of the write half.
+/// LAY-06, PL2-03: the residual of the read half comes before the residual of the write half.
 #[test]
 fn lay_06_response_with_two_residuals() {
     let response = ScsiResponse {
@@ -162,7 +163,7 @@ fn lay_06_response_with_two_residuals() {
     );
 }
 
-/// LAY-07: all flags but U, and a tag to acknowledge.
+/// LAY-07: a Data-In with all flags except U, and a tag to acknowledge.
 #[test]
 fn lay_07_data_in() {
     let status = DataInStatus {
@@ -189,7 +190,7 @@ fn lay_07_data_in() {
     );
 }
 
-/// LAY-10: every field of a Login Request at its place.
+/// LAY-10: every field of a Login Request is in its place.
 #[test]
 fn lay_10_login_request() {
     let request = LoginRequest {
@@ -225,7 +226,7 @@ fn lay_10_login_request() {
     );
 }
 
-/// LAY-10: a refusal, with its reason in words.
+/// LAY-10: a Login Response that refuses the login, with the name of its status.
 #[test]
 fn lay_10_login_response() {
     let response = LoginResponse {
@@ -251,7 +252,7 @@ fn lay_10_login_response() {
     );
 }
 
-/// LAY-12: CID at 20, the times at 40 and 42, the text's C bit.
+/// LAY-12: the CID is at byte 20, the times are at 40 and 42, and a text has its C bit.
 #[test]
 fn lay_12_logout_and_text() {
     let request = LogoutRequest {

@@ -1,5 +1,5 @@
-//! Whole PDUs as captured on the wire: cut and checked by their own lengths and digests, read, and encoded again
-//! to the same bytes.
+//! Tests with captured PDUs: each is split and checked by its own lengths and digests, decoded, and encoded
+//! again to the same bytes.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test may panic")]
 
 use std::num::NonZeroU32;
@@ -21,7 +21,7 @@ fn unhex(digits: &str) -> Vec<u8> {
     (0..digits.len()).step_by(2).map(digit).collect()
 }
 
-/// The PDUs of a file: name and bytes.
+/// Returns the PDUs of a file: name and bytes.
 fn pdus(file: &'static str) -> impl Iterator<Item = (&'static str, Vec<u8>)> {
     let lines = file.lines().filter(|line| !line.starts_with('#'));
     lines.map(|line| line.split_once(' ').unwrap()).map(|(name, digits)| (name, unhex(digits)))
@@ -31,7 +31,7 @@ fn layout(pdu: &[u8], digest: Digest) -> FrameLayout {
     FrameLayout::of(&Bhs::from_bytes(*pdu.first_chunk().unwrap()), digest, digest)
 }
 
-/// A PDU of a file by its name: header and data segment.
+/// Returns the header and the data segment of a PDU, by its name in a file.
 fn captured(file: &'static str, digest: Digest, name: &str) -> (Header, Bytes) {
     let (_, pdu) = pdus(file).find(|(found, _)| *found == name).unwrap();
     let layout = layout(&pdu, digest);
@@ -64,7 +64,7 @@ fn itt(tag: u32) -> Itt {
     Itt::new(tag).unwrap()
 }
 
-/// LAY-04: a header tells where its PDU ends.
+/// LAY-04: a header gives the length of its PDU.
 #[test]
 fn lay_04_length_of_every_pdu() {
     for (file, digest) in [(SESSIONS, Digest::None), (DIGESTS, Digest::Crc32c)] {
@@ -75,8 +75,8 @@ fn lay_04_length_of_every_pdu() {
     }
 }
 
-/// DIG-01, DIG-03, DIG-05, DIG-04: both digests of a target, and of an independent CRC32C for the
-/// requests; "hello" and the 37 bytes of INQUIRY data are covered with their padding.
+/// DIG-01, DIG-03, DIG-05, DIG-04: the digests of a target are right, and so are those of the requests by an
+/// independent CRC32C. "hello" and the 37 bytes of INQUIRY data are covered with their padding.
 #[test]
 fn dig_05_digests_of_every_pdu() {
     let mut padded = 0;
@@ -154,7 +154,7 @@ fn managed(response: FunctionResponse, tag: u32) -> TargetPdu {
     })
 }
 
-/// LAY-13: function, tags and numbers of both sides are where a real target has them.
+/// LAY-13: function, tags and sequence numbers are in the same fields as in PDUs of a real target.
 #[test]
 fn task_management() {
     let request = |name| from_initiator(session(name)).0;
@@ -167,7 +167,7 @@ fn task_management() {
     assert_eq!(response("abort-task-response"), managed(FunctionResponse::TASK_DOES_NOT_EXIST, 3));
 }
 
-/// NOP-01: the target's ping is returned with its tag, and consumes no number of either side.
+/// NOP-01: the response to the target's ping has its tag, and consumes no sequence number of either side.
 #[test]
 fn nop_01_ping_of_the_target() {
     let ping = NopIn {
@@ -210,7 +210,7 @@ fn read_command() {
     assert_eq!(from_initiator(session("read-command")).0, InitiatorPdu::ScsiCommand(command));
 }
 
-/// LAY-09: the R2T shows the StatSN that the response to the write then has.
+/// LAY-09: the R2T carries the StatSN that the response to the write then has.
 #[test]
 fn write_with_ready_to_transfer() {
     let expected = R2t {

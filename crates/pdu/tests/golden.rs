@@ -1,4 +1,4 @@
-//! Captured PDUs, both directions: their values, and that these encode to the same bytes.
+//! Tests with captured PDUs of both directions: their values, and that the values encode to the same bytes.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -19,7 +19,7 @@ use iscsi_pdu::{
 
 const TGT: &str = include_str!("vectors/tgt.hex");
 
-/// A captured PDU by name: its header and its data segment.
+/// Returns the header and the data segment of a captured PDU, by its name.
 fn captured(name: &str) -> (Header, Bytes) {
     let line = TGT.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).unwrap();
     let digit = |at: usize| u8::from_str_radix(&line[at..at + 2], 16).unwrap();
@@ -30,7 +30,7 @@ fn captured(name: &str) -> (Header, Bytes) {
     (bhs.into(), data.slice(..len))
 }
 
-/// Decodes, encodes, and compares all but DataSegmentLength, which framing sets.
+/// Decodes a PDU, encodes it, and compares everything except DataSegmentLength, which framing sets.
 fn target(name: &str) -> TargetPdu {
     let (header, _) = captured(name);
     let pdu = TargetPdu::decode(&header).unwrap();
@@ -92,7 +92,7 @@ fn commands_and_their_ends() {
     assert_eq!((data_in.is_final, data_in.status), (true, Some(status)));
 }
 
-/// LAY-08, LAY-09: an R2T and a Data-Out that answers it.
+/// LAY-08, LAY-09: an R2T, and a Data-Out that is sent for it.
 #[test]
 fn write_data() {
     let TargetPdu::R2t(r2t) = target("r2t") else { panic!() };
@@ -113,7 +113,7 @@ fn write_data() {
     assert!(!data_out.is_final);
 }
 
-/// LAY-17: a ping has no transfer tag, and its answer the task tag of the ping.
+/// LAY-17: a ping has no transfer tag, and its response has the task tag of the ping.
 #[test]
 fn pings_and_logout() {
     let InitiatorPdu::NopOut(ping) = initiator("nop-out") else { panic!() };

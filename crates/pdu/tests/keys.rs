@@ -1,4 +1,4 @@
-//! Text keys: pairs, values and the table (RFC 7143 §6.1, §12, §13).
+//! Tests of text keys: pairs, values and the table (RFC 7143 §6.1, §12, §13).
 
 #![allow(
     clippy::unwrap_used,
@@ -15,9 +15,9 @@ use iscsi_pdu::keys::{
 use proptest::prelude::*;
 use std::collections::HashSet;
 
-// Pairs.
+// Tests of pairs.
 
-/// TXT-01: every pair ends in a NUL, the last one too.
+/// TXT-01: every pair ends with a NUL, also the last one.
 #[test]
 fn txt_01_each_pair_ends_in_a_nul() {
     let mut text = TextBuilder::new();
@@ -27,7 +27,7 @@ fn txt_01_each_pair_ends_in_a_nul() {
     assert_eq!(&text.finish()[..], b"InitialR2T=No\0HeaderDigest=CRC32C,None\0");
 }
 
-/// TXT-02: a pair splits at the first "=", so that base64 padding stays in the value.
+/// TXT-02: a pair splits at the first "=", so that the padding of base64 stays in the value.
 #[test]
 fn txt_02_split_at_the_first_equals() {
     let pairs = decode_pairs(b"CHAP_C=0bAQ==\0Empty=\0").unwrap();
@@ -50,7 +50,7 @@ fn txt_03_key_names() {
     }
 }
 
-/// TXT-04: 64 KiB of text are accepted, not a byte more.
+/// TXT-04: a text of 64 KiB is accepted, and one more byte is an error.
 #[test]
 fn txt_04_long_texts() {
     let mut text = format!("CHAP_C={}\0", "5".repeat(MAX_TEXT_LEN - 8)).into_bytes();
@@ -60,7 +60,7 @@ fn txt_04_long_texts() {
     assert_eq!(decode_pairs(&text), Err(TextError::TooLong { len: MAX_TEXT_LEN + 1 }));
 }
 
-/// TXT-27: rubbish is an error; additional NULs, or a missing last one, are not.
+/// TXT-27: bytes that are not text are an error; additional NULs, or a missing last one, are not.
 #[test]
 fn txt_27_rubbish_is_an_error() {
     assert_eq!(decode_pairs(b"").unwrap(), []);
@@ -89,7 +89,7 @@ fn txt_28_aliases_in_another_encoding() {
     assert_eq!(decode_pairs(b"TargetAlias=\xff").unwrap(), [("TargetAlias", "")]);
 }
 
-/// TXT-28: an alias is any UTF-8.
+/// TXT-28: an alias may be any UTF-8 text.
 #[test]
 fn txt_28_aliases_are_free_text() {
     let text = "TargetAlias=Bob's disk — größer\0";
@@ -104,7 +104,7 @@ fn a_value_cannot_smuggle_in_another_pair() {
     assert_eq!(decode_pairs(&text).unwrap(), [("CHAP_N", "bobSessionType=Discovery")]);
 }
 
-/// CHP-15: the values that are sent do not appear in a log.
+/// CHP-15: `Debug` output of the builder does not contain values.
 #[test]
 fn chp_15_builder_does_not_show_values() {
     let mut text = TextBuilder::new();
@@ -112,9 +112,9 @@ fn chp_15_builder_does_not_show_values() {
     assert!(!format!("{text:?}").contains("5ec7e7"));
 }
 
-// Values.
+// Tests of values.
 
-/// TXT-05: decimal without leading zeros or 0x/0X hexadecimal, below 2^64.
+/// TXT-05: a number is decimal without leading zeros, or hexadecimal after 0x or 0X, and below 2^64.
 #[test]
 fn txt_05_numbers() {
     for (text, number) in [
@@ -136,7 +136,7 @@ fn txt_05_numbers() {
     }
 }
 
-/// TXT-06: hexadecimal of n digits is (n + 1) / 2 bytes; base64 carries its padding.
+/// TXT-06: n hexadecimal digits are (n + 1) / 2 bytes; base64 has its padding.
 #[test]
 fn txt_06_binary_items() {
     let decoded = |text| decode_binary(text).unwrap();
@@ -175,7 +175,7 @@ fn txt_06_binary_items() {
     }
 }
 
-/// The vectors of RFC 4648 §10.
+/// The test vectors of RFC 4648 §10 decode and encode.
 #[test]
 fn base64_vectors() {
     for (bytes, text) in [
@@ -192,7 +192,7 @@ fn base64_vectors() {
     assert_eq!(encode_hex(&[0x00, 0x9a, 0xff]), "0x009aff");
 }
 
-/// TXT-07: exactly Yes or No.
+/// TXT-07: a boolean is exactly Yes or No.
 #[test]
 fn txt_07_booleans() {
     assert_eq!(parse_boolean(format_boolean(true)), Ok(true));
@@ -214,7 +214,7 @@ fn errors_quote_no_more_than_the_beginning() {
     assert_eq!(parse_number(&text), Err(TextError::Number("9".repeat(64))));
 }
 
-// The table.
+// Tests of the table.
 
 #[test]
 fn table_is_consistent() {
@@ -235,8 +235,8 @@ fn table_is_consistent() {
     assert_eq!(Key::from_name("X-com.example.key"), None);
 }
 
-/// KEY-03, KEY-10, KEY-13 to KEY-18, KEY-21, KEY-24: range, default and result function of the numbers, as in RFC
-/// 7143 §13.
+/// KEY-03, KEY-10, KEY-13 to KEY-18, KEY-21, KEY-24: range, default and result function of the numerical keys
+/// are those of RFC 7143 §13.
 #[test]
 fn key_numbers() {
     let minimum = |default, min, max| Kind::Minimum { default, min, max };
@@ -289,7 +289,7 @@ fn key_31_security_stage() {
     assert_eq!(allowed, expected);
 }
 
-/// KEY-29: these are for the first connection of a session alone.
+/// KEY-29: these keys are allowed only on the first connection of a session.
 #[test]
 fn key_29_leading_login_keys_are_of_the_session() {
     for key in Key::ALL {
@@ -303,8 +303,7 @@ fn key_29_leading_login_keys_are_of_the_session() {
     }
 }
 
-/// KEY-30: the keys that mean nothing to a Discovery session; the timers and the recovery level do mean
-/// something.
+/// KEY-30: these keys have no meaning in a discovery session; the times and the recovery level do have one.
 #[test]
 fn key_30_irrelevant_in_discovery() {
     let irrelevant: Vec<Key> =
@@ -334,7 +333,7 @@ fn target_does_not_originate_the_initiators_keys() {
     assert!(Key::MaxBurstLength.definition().sender.is_target_allowed());
 }
 
-/// TXT-25: markers are refused, never "not understood".
+/// TXT-25: marker keys are refused, and not answered with "NotUnderstood".
 #[test]
 fn txt_25_markers_are_refused() {
     for (key, reply) in [
@@ -347,7 +346,7 @@ fn txt_25_markers_are_refused() {
     }
 }
 
-/// TXT-16: ranges hold at both ends.
+/// TXT-16: both ends of a range are valid, and the numbers beyond them are not.
 #[test]
 fn txt_16_ranges() {
     let kind = Key::MaxBurstLength.definition().kind;
@@ -383,7 +382,7 @@ fn result_functions() {
     assert_eq!(and.default_number(), None);
 }
 
-// Properties.
+// Property tests.
 
 fn key_name() -> impl Strategy<Value = String> {
     "[A-Z][A-Za-z0-9.+@_#-]{0,62}"
@@ -430,7 +429,7 @@ proptest! {
         prop_assert_eq!(&decode_binary(&encode_base64(&bytes)).unwrap(), &bytes);
     }
 
-    /// Base64 has one text for each value, so an accepted text is what we would have written.
+    /// A value has only one base64 text, so a text that decodes equals the text that the encoder writes.
     #[test]
     fn base64_is_canonical(digits in "[A-Za-z0-9+/=]{1,12}") {
         let text = format!("0b{digits}");

@@ -1,5 +1,5 @@
-//! Any header decodes to an error or to a value that encodes to itself, with every reserved field
-//! zero; reserved fields that are not zero change nothing (RFC 7143 §11.2).
+//! Property tests: any header decodes to an error, or to a value that encodes to the same header with every
+//! reserved field zero. Reserved fields that are not zero change nothing (RFC 7143 §11.2).
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test may panic")]
 
 use bytes::Bytes;
@@ -7,7 +7,7 @@ use iscsi_pdu::scsi::Cdb;
 use iscsi_pdu::{Bhs, Header, InitiatorPdu, ScsiCommand, TargetPdu};
 use proptest::prelude::*;
 
-/// The bytes of a header that hold fields, by opcode: a mask over the 48 bytes.
+/// Returns a mask over the 48 bytes of a header: the bits that belong to fields, by opcode.
 fn fields(opcode: u8) -> [u8; 48] {
     let mut mask = [0; 48];
     let mut show = |range: std::ops::Range<usize>, bits: u8| mask[range].fill(bits);
@@ -59,7 +59,7 @@ fn header(bytes: [u8; 48]) -> Header {
     Header::from(Bhs::from_bytes(bytes))
 }
 
-/// Headers that may decode: a known opcode, no AHS, otherwise anything.
+/// Generates headers that may decode: a known opcode, no AHS, otherwise any bytes.
 fn bytes(opcodes: &'static [u8]) -> impl Strategy<Value = [u8; 48]> {
     (prop::sample::select(opcodes), any::<[u8; 32]>(), any::<[u8; 16]>()).prop_map(
         |(opcode, a, b)| {
@@ -73,7 +73,7 @@ fn bytes(opcodes: &'static [u8]) -> impl Strategy<Value = [u8; 48]> {
     )
 }
 
-/// A SCSI Command with F, and these additional header segments.
+/// Returns a SCSI Command with F, and these additional header segments.
 fn command_with(ahs: Vec<u8>) -> Header {
     let mut bhs = [0; 48];
     bhs[..2].copy_from_slice(&[0x01, 0x80]);
@@ -93,7 +93,7 @@ fn assert_reserved_is_zero(encoded: &Header) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Keeps the fields and takes everything else from `noise`.
+/// Returns the fields of `bytes`, with all other bits taken from `noise`.
 fn with_noise(mut bytes: [u8; 48], noise: &[u8]) -> [u8; 48] {
     let mask = fields(bytes[0] & 0x3f);
     for ((byte, mask), noise) in bytes.iter_mut().zip(mask).zip(noise) {
@@ -105,7 +105,7 @@ fn with_noise(mut bytes: [u8; 48], noise: &[u8]) -> [u8; 48] {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4000))]
 
-    /// ERR-02: PDUs of an initiator.
+    /// ERR-02: PDUs of an initiator survive a round trip, whatever their reserved fields hold.
     #[test]
     fn initiator_pdus(bytes in bytes(INITIATOR), noise in prop::collection::vec(any::<u8>(), 48)) {
         if let Ok(pdu) = InitiatorPdu::decode(&header(bytes)) {
@@ -117,7 +117,7 @@ proptest! {
         }
     }
 
-    /// ERR-02: PDUs of a target.
+    /// ERR-02: PDUs of a target survive a round trip, whatever their reserved fields hold.
     #[test]
     fn target_pdus(bytes in bytes(TARGET), noise in prop::collection::vec(any::<u8>(), 48)) {
         if let Ok(pdu) = TargetPdu::decode(&header(bytes)) {
@@ -129,7 +129,7 @@ proptest! {
         }
     }
 
-    /// ERR-14: an opcode of the other direction, or of none, is no PDU.
+    /// ERR-14: an opcode of the other direction, or an unassigned one, is an error.
     #[test]
     fn opcodes_have_a_direction(bytes in any::<[u8; 32]>(), opcode in 0u8..64) {
         let mut bhs = [0; 48];
@@ -143,8 +143,8 @@ proptest! {
         }
     }
 
-    /// Segments of any length and content are read or refused; the value of those that are read survives a round
-    /// trip.
+    /// Additional header segments of any length and bytes are decoded or refused; a decoded value survives a
+    /// round trip.
     #[test]
     fn additional_header_segments(
         segments in prop::collection::vec((0u8..4, prop::collection::vec(any::<u8>(), 0..24)), 0..3),
@@ -163,7 +163,7 @@ proptest! {
         }
     }
 
-    /// No bytes cause a panic.
+    /// Additional header segments of any bytes cause no panic.
     #[test]
     fn any_bytes_as_segments(ahs in prop::collection::vec(any::<u8>(), 0..64)) {
         let _ = InitiatorPdu::decode(&command_with(ahs));

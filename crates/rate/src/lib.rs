@@ -1,5 +1,4 @@
-//! A rate in bits per second, of a link or of a class of requests: parsing, display, and conversion to bytes
-//! and times.
+//! Parses, displays and converts rates in bits per second, of a link or of a class of requests.
 //!
 //! ```
 //! use iscsi_rate::Rate;
@@ -46,7 +45,7 @@ impl Rate {
     /// Creates a rate of `bits` bits per second.
     ///
     /// # Errors
-    /// [`RateError::OutOfRange`].
+    /// [`RateError::OutOfRange`] for a rate below [`MIN`](Self::MIN) or above [`MAX`](Self::MAX).
     pub const fn from_bits_per_second(bits: u64) -> Result<Self, RateError> {
         if bits < Self::MIN.0 || bits > Self::MAX.0 {
             return Err(RateError::OutOfRange);
@@ -70,7 +69,7 @@ impl Rate {
         self.0
     }
 
-    /// Returns the rate in 10^6 bits per second.
+    /// Returns the rate in Mbit/s (10^6 bits per second).
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a rate for people is a rounded number")]
     pub fn mbit_per_second(self) -> f64 {
@@ -113,7 +112,7 @@ impl FromStr for Rate {
         if !bits.is_finite() {
             return Err(RateError::OutOfRange);
         }
-        // A float that is cast to an integer saturates: what is out of range stays out of range.
+        // A cast from a float to an integer saturates, so a number that is out of range stays out of range.
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
         Self::from_bits_per_second(bits.round() as u64)
     }

@@ -1,4 +1,4 @@
-//! CHAP: secrets, responses, and challenges that must not come back (RFC 7143 §12.1.3, RFC 1994).
+//! CHAP: secrets, responses, and the challenges that this process has issued (RFC 7143 §12.1.3, RFC 1994).
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,17 +13,17 @@ use zeroize::Zeroizing;
 
 use crate::entropy::Entropy;
 
-/// The length of the shortest challenge issued, bytes. Some targets have little room for a longer one.
+/// Length of the shortest challenge that is issued, bytes. Some targets have no room for a much longer one.
 const MIN_CHALLENGE_LEN: usize = 16;
 
-/// A CHAP secret: bytes that are erased from memory when dropped and that no `Debug` shows.
+/// A CHAP secret. Its bytes are erased from memory when it is dropped, and `Debug` does not show them.
 ///
-/// Any length is taken; at least 12 random bytes are recommended (RFC 7143 §9.2.1).
+/// Any length is accepted; at least 12 random bytes are recommended (RFC 7143 §9.2.1).
 #[derive(Clone)]
 pub struct Secret(Zeroizing<Vec<u8>>);
 
 impl Secret {
-    /// The length, bytes.
+    /// Returns the length of the secret, bytes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -61,7 +61,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The response to a challenge: the hash of identifier, secret and challenge (RFC 1994 §4.1).
+/// Returns the response to a challenge: the hash of identifier, secret and challenge (RFC 1994 §4.1).
 pub(crate) fn response(
     algorithm: ChapAlgorithm,
     identifier: u8,
@@ -86,29 +86,29 @@ pub(crate) fn equal(a: &[u8], b: &[u8]) -> bool {
     a.ct_eq(b).into()
 }
 
-/// The challenges that the logins of this process have issued and that are not answered yet.
+/// The challenges that logins of this process have issued and whose responses have not arrived.
 ///
-/// A target that sends one of them back, on whatever connection, wants the initiator to compute
-/// the answer for it (RFC 7143 §9.2.1). Clones share one list; give every [`crate::Config`] of a
-/// process a clone of the same list.
+/// If a target sends one of them back, on any connection, it tries to make the initiator compute the response
+/// for it (RFC 7143 §9.2.1). Clones share one list; give every [`crate::Config`] of a process a clone of the
+/// same list.
 #[derive(Clone, Default)]
 pub struct IssuedChallenges(Arc<Mutex<Vec<Vec<u8>>>>);
 
 impl IssuedChallenges {
-    /// Draws a challenge that differs from `theirs` and from all that are on the list, and puts
-    /// it there for as long as the returned value lives.
+    /// Draws a challenge that differs from `theirs` and from all challenges on the list. It is on the list
+    /// for as long as the returned value lives.
     pub(crate) fn issue(
         &self,
         algorithm: ChapAlgorithm,
         theirs: &[u8],
         entropy: &mut dyn Entropy,
     ) -> IssuedChallenge {
-        // Not shorter than the hash (RFC 1994 §4.1).
+        // The challenge is not shorter than the hash (RFC 1994 §4.1).
         let mut challenge = vec![0; algorithm.digest_len().max(MIN_CHALLENGE_LEN)];
         entropy.fill(&mut challenge);
         let mut issued = self.lock();
-        // The source has returned a challenge in use, by chance or because it is poor. Counting up finds a free
-        // one.
+        // The source has returned a challenge in use, by chance or because the source is poor. Counting up
+        // finds an unused challenge.
         while challenge == theirs || issued.contains(&challenge) {
             increment(&mut challenge);
         }
@@ -186,7 +186,7 @@ mod tests {
         }
     }
 
-    /// CHP-15.
+    /// CHP-15: `Debug` output does not contain the secret.
     #[test]
     fn chp_15_debug_hides_the_secret() {
         assert_eq!(format!("{:?}", Secret::from("hunter2hunter2")), "Secret(..)");
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(long.as_bytes().len(), 32);
     }
 
-    /// CHP-09: the list holds what is in flight, no more.
+    /// CHP-09: the list contains only the challenges of logins in progress.
     #[test]
     fn chp_09_a_challenge_leaves_the_list_with_its_login() {
         let list = IssuedChallenges::default();

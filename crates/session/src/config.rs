@@ -8,7 +8,7 @@ use iscsi_pdu::{CmdSn, IscsiName, Isid};
 
 use crate::chap::{IssuedChallenges, Secret};
 
-/// Everything a session needs to know before its first connection.
+/// Everything that a session must know before its first connection.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Config {
@@ -42,7 +42,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// A configuration with this project's offers for long links.
+    /// Creates a configuration whose offers suit long links.
     pub fn new(initiator_name: IscsiName, isid: Isid, kind: SessionKind) -> Self {
         Self {
             initiator_name,
@@ -76,7 +76,7 @@ pub enum SessionKind {
 
 /// The operational parameters to propose (RFC 7143 §13).
 ///
-/// A proposal is not a result: what holds after login is in [`crate::Negotiated`].
+/// A proposal is not a result: the values in force after the login are in [`crate::Negotiated`].
 /// ErrorRecoveryLevel is always proposed as 0.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Offer {
@@ -118,7 +118,7 @@ impl Offer {
         self
     }
 
-    /// Sets InitialR2T (§13.10); No lets writes start without a round trip.
+    /// Sets InitialR2T (§13.10). With No, a write starts without a round trip.
     #[must_use]
     pub const fn with_initial_r2t(mut self, initial_r2t: bool) -> Self {
         self.initial_r2t = initial_r2t;
@@ -235,11 +235,12 @@ impl Offer {
     }
 }
 
-/// The greatest length of a burst that is proposed, bytes: the largest multiple of 4096 that a 24-bit length can hold.
+/// The longest burst that is proposed, bytes: the largest multiple of 4096 that fits into 24 bits.
 pub(crate) const PROPOSED_BURST: u32 = 4095 * 4096;
 
 impl Default for Offer {
-    /// For long links: no round trip before the first burst, bursts of up to 16 MiB, 32 R2Ts.
+    /// Returns an offer for long links: no round trip before the first burst, bursts of up to 16 MiB, 32
+    /// R2Ts.
     fn default() -> Self {
         Self {
             header_digest: DigestOffer::NoneFirst,
@@ -265,17 +266,17 @@ impl Default for Offer {
 pub enum DigestOffer {
     /// `None`: never a digest.
     Never,
-    /// `None,CRC32C`: a digest only if the target insists.
+    /// `None,CRC32C`: a digest only if the target requires it.
     #[default]
     NoneFirst,
-    /// `CRC32C,None`: a digest if the target can.
+    /// `CRC32C,None`: a digest if the target supports it.
     Crc32cFirst,
     /// `CRC32C`: no session without a digest.
     Required,
 }
 
 impl DigestOffer {
-    /// The list value as sent.
+    /// Returns the list value as it is sent.
     pub const fn as_list(self) -> &'static str {
         match self {
             Self::Never => "None",
@@ -292,9 +293,9 @@ impl DigestOffer {
 pub struct Chap {
     /// CHAP_N of the initiator, 1 to 255 bytes.
     pub user: String,
-    /// The secret that proves the initiator to the target.
+    /// The secret with which the initiator authenticates to the target.
     pub secret: Secret,
-    /// The credentials that the target must prove; `None` is one-way CHAP.
+    /// The credentials with which the target must authenticate; `None` is one-way CHAP.
     pub target: Option<TargetCredentials>,
     /// CHAP_A list, in order of preference; not empty.
     pub algorithms: Vec<ChapAlgorithm>,
@@ -303,7 +304,7 @@ pub struct Chap {
 }
 
 impl Chap {
-    /// One-way CHAP with every algorithm, the strongest first.
+    /// Creates one-way CHAP with every algorithm, the strongest first.
     pub fn new(user: impl Into<String>, secret: Secret) -> Self {
         Self {
             user: user.into(),
@@ -315,23 +316,23 @@ impl Chap {
     }
 }
 
-/// The name and secret that a target must prove in mutual CHAP.
+/// The name and secret with which a target must authenticate in mutual CHAP.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct TargetCredentials {
-    /// CHAP_N the target must answer with; `None` accepts any name, the response decides.
+    /// CHAP_N that the target must send; `None` accepts any name, so that only the response is checked.
     pub user: Option<String>,
-    /// The secret that proves the target to the initiator; must differ from the initiator's.
+    /// The secret of the target; must differ from the initiator's.
     pub secret: Secret,
 }
 
 impl TargetCredentials {
-    /// Creates credentials without a name: any name is accepted if the response proves the secret.
+    /// Creates credentials without a name: any name is accepted if the response is right.
     pub const fn new(secret: Secret) -> Self {
         Self { user: None, secret }
     }
 
-    /// Sets the name with which the target must answer.
+    /// Sets the CHAP_N that the target must send.
     #[must_use]
     pub fn with_user(mut self, user: impl Into<String>) -> Self {
         self.user = Some(user.into());
@@ -339,8 +340,8 @@ impl TargetCredentials {
     }
 }
 
-/// Time limits; `None` means no limit. The time limit of a login or a request starts again if it ends while the
-/// process is stopped.
+/// Time limits; `None` means no limit. If the time limit of a login or a request ends while the process is
+/// stopped, it starts again.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Timeouts {
     pub(crate) login: Duration,
@@ -352,48 +353,48 @@ pub struct Timeouts {
 }
 
 impl Timeouts {
-    /// Sets the time from the request for a connection to full feature phase (15 s by default).
+    /// Sets the time limit from the request for a connection to full feature phase (15 s by default).
     #[must_use]
     pub const fn with_login(mut self, login: Duration) -> Self {
         self.login = login;
         self
     }
 
-    /// Sets the time from submission of a command to its status, unless the command sets its own (60 s by
-    /// default; `None` sets no limit). SYNCHRONIZE CACHE may take ten times as long: its duration depends on the
-    /// whole content of the cache, and an aborted one has to start again.
+    /// Sets the time limit from the submission of a command to its status, unless the command sets its own
+    /// (60 s by default; `None` sets no limit). SYNCHRONIZE CACHE may take ten times as long: its duration
+    /// depends on everything that is in the cache, and an aborted one has to start from the beginning.
     #[must_use]
     pub const fn with_command(mut self, command: Option<Duration>) -> Self {
         self.command = command;
         self
     }
 
-    /// Sets the time from a task management request to its response, after which the session is dropped (10 s by
-    /// default).
+    /// Sets the time limit from a task management request to its response (10 s by default). When it ends,
+    /// the session is dropped.
     #[must_use]
     pub const fn with_task_management(mut self, task_management: Duration) -> Self {
         self.task_management = task_management;
         self
     }
 
-    /// Sets the silence from the target after which a NOP-Out asks for a sign of life (15 s by default; `None`
-    /// never asks).
+    /// Sets the silence of the target after which the session sends a NOP-Out, to check that the target is
+    /// alive (15 s by default; `None` sends none).
     #[must_use]
     pub const fn with_nop_interval(mut self, nop_interval: Option<Duration>) -> Self {
         self.nop_interval = nop_interval;
         self
     }
 
-    /// Sets the time from that NOP-Out to any PDU from the target, after which the connection counts as lost (30 s by
-    /// default); but see
-    /// [`Session::host_acknowledges`](crate::Session::host_acknowledges).
+    /// Sets the time limit from that NOP-Out to any PDU of the target (30 s by default). When it ends, the
+    /// connection counts as lost, except as [`Session::host_acknowledges`](crate::Session::host_acknowledges)
+    /// describes.
     #[must_use]
     pub const fn with_nop_response(mut self, nop_response: Duration) -> Self {
         self.nop_response = nop_response;
         self
     }
 
-    /// Sets the time from the logout request to its response (5 s by default).
+    /// Sets the time limit from the logout request to its response (5 s by default).
     #[must_use]
     pub const fn with_logout(mut self, logout: Duration) -> Self {
         self.logout = logout;
@@ -405,7 +406,7 @@ impl Timeouts {
     /// Factor by which SYNCHRONIZE CACHE may take longer than other commands.
     const FLUSH_FACTOR: u32 = 10;
 
-    /// Returns the time limit of a command that sets none itself.
+    /// Returns the time limit of a command that does not set its own.
     pub(crate) fn of(&self, cdb: &Cdb) -> Option<Duration> {
         let factor = if cdb.synchronizes_cache() { Self::FLUSH_FACTOR } else { 1 };
         self.command.map(|limit| limit.saturating_mul(factor))

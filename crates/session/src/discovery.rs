@@ -1,4 +1,4 @@
-//! Answers to SendTargets: which targets there are, and where (RFC 7143 §4.3, Appendix C).
+//! Decodes the response to SendTargets: the targets and their addresses (RFC 7143 §4.3, Appendix C).
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -6,21 +6,22 @@ use std::net::IpAddr;
 use iscsi_pdu::keys::{Key, TextError, decode_pairs};
 use iscsi_pdu::{IscsiName, TargetAddress};
 
-/// A target as a SendTargets answer reports it.
+/// A target as the response to SendTargets reports it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DiscoveredTarget {
     /// The target's node name.
     pub name: IscsiName,
-    /// Where the target is, in the order of the answer. An empty list means the portal that was asked.
+    /// Addresses of the target, in the order of the response. An empty list means the portal that sent the
+    /// response.
     pub addresses: Vec<TargetAddress>,
 }
 
-/// Reads the whole answer to SendTargets, all its PDUs joined; an empty answer is an empty list.
+/// Decodes the whole response to SendTargets, all its PDUs joined; an empty response is an empty list.
 ///
-/// A record begins with TargetName and has any number of TargetAddress keys (RFC 7143 Appendix C). Records of the
-/// same name become one, under its first spelling. Errors in one record must not hide the others, so names and
-/// addresses that cannot be understood or are not UTF-8, unspecified addresses (`0.0.0.0`, `[::]`), and foreign
-/// keys are skipped. The answer may be of any length.
+/// A record begins with TargetName and has any number of TargetAddress keys (RFC 7143 Appendix C). Records of
+/// the same name become one, under its first spelling. Errors in one record must not hide the others, so
+/// these are skipped: names and addresses that cannot be understood or are not UTF-8, unspecified addresses
+/// (`0.0.0.0`, `[::]`), and foreign keys. The response may be of any length.
 ///
 /// # Errors
 ///
@@ -50,13 +51,13 @@ pub fn decode_send_targets(text: &[u8]) -> Result<Vec<DiscoveredTarget>, TextErr
     Ok(list.targets)
 }
 
-/// The records so far.
+/// The records that were decoded so far.
 #[derive(Default)]
 struct List {
     targets: Vec<DiscoveredTarget>,
-    /// Where in `targets` a name is.
+    /// Index in `targets` of each name.
     positions: HashMap<IscsiName, usize>,
-    /// The record that addresses belong to.
+    /// Index of the record to which the next addresses belong.
     current: Option<usize>,
 }
 
@@ -123,7 +124,8 @@ mod tests {
         targets.map(|target| (target.name.as_str().to_owned(), hosts(&target))).collect()
     }
 
-    /// DSC-02: records begin at each TargetName; one without an address is the portal asked.
+    /// DSC-02: a record begins at each TargetName; a record without an address means the portal that sent the
+    /// response.
     #[test]
     fn dsc_02_records() {
         let text = "TargetName=iqn.2026-01.org.example:a\0TargetAddress=10.0.0.1:3260,1\0\
@@ -137,7 +139,7 @@ mod tests {
         assert_eq!(decode(text), expected);
     }
 
-    /// DSC-03: a list far above the limit of a negotiation's text.
+    /// DSC-03: a list may be far longer than the text of a negotiation.
     #[test]
     fn dsc_03_ten_thousand_targets() {
         let text: String = (0..10_000)
@@ -149,8 +151,8 @@ mod tests {
         assert!(targets.iter().all(|(_, hosts)| hosts == &["10.0.0.1|3260"]));
     }
 
-    /// DSC-05: one bad address does not spoil the rest, and QRK-37: unspecified addresses stand
-    /// for the portal asked.
+    /// DSC-05: one bad address does not affect the others. QRK-37: an unspecified address means the portal
+    /// that sent the response.
     #[test]
     fn dsc_05_bad_addresses_are_skipped() {
         let text = "TargetName=iqn.2026-01.org.example:a\0TargetAddress=0.0.0.0:3260,1\0\
@@ -171,8 +173,8 @@ mod tests {
         assert_eq!(targets[0].1, ["10.0.0.1|3260"]);
     }
 
-    /// TXT-27: a name in another encoding hides no other target, and the addresses after it belong to no target.
-    /// A foreign key with an illegal name hides none either.
+    /// TXT-27: a name that is not UTF-8 does not hide other targets, and the addresses after it belong to no
+    /// target. A foreign key with an illegal name does not hide other targets either.
     #[test]
     fn txt_27_what_is_no_text_hides_no_target() {
         let text = b"TargetName=iqn.2026-01.org.example:a\0TargetAddress=10.0.0.1,1\0\
@@ -189,7 +191,7 @@ mod tests {
         assert_eq!(found.collect::<Vec<(_, Vec<_>)>>(), expected);
     }
 
-    /// NAM-02: names compare folded; the first spelling is the one to log in with.
+    /// NAM-02: names that differ only in case are the same name; the first spelling is used to log in.
     #[test]
     fn nam_02_records_of_one_name_in_two_spellings_become_one() {
         let text = "TargetName=iqn.2026-01.org.example:Disk\0TargetAddress=10.0.0.1\0\
@@ -209,7 +211,7 @@ mod tests {
         assert_eq!(targets[0].1, ["10.0.0.1|3260", "10.0.0.2|3260"]);
     }
 
-    /// DSC-07 and TXT-27: an empty answer is an empty list, garbage is an error.
+    /// DSC-07 and TXT-27: an empty response is an empty list, and bytes that are not text are an error.
     #[test]
     fn dsc_07_empty_answer_and_txt_27_garbage() {
         assert_eq!(decode(""), []);
@@ -218,7 +220,7 @@ mod tests {
         assert!(decode_send_targets(b"TargetName=iqn.2026-01.org.example:a\0no pair").is_err());
     }
 
-    /// TXT-27, TXT-28: NULs too many or too few, and an alias in another encoding, hide no target.
+    /// TXT-27, TXT-28: too many or too few NULs, and an alias that is not UTF-8, do not hide a target.
     #[test]
     fn txt_27_harmless_faults_of_the_text() {
         let text =

@@ -1,6 +1,6 @@
 //! The source of random bytes.
 
-/// Where a session takes random bytes from: CHAP challenges need a cryptographic source.
+/// A source of random bytes for a session. CHAP challenges need a cryptographic source.
 pub trait Entropy: Send {
     /// Fills the whole slice.
     fn fill(&mut self, bytes: &mut [u8]);

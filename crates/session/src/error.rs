@@ -1,4 +1,4 @@
-//! What can go wrong, and whose fault it is.
+//! Errors of requests, connections and sessions, with the side that caused them.
 
 use bytes::Bytes;
 use iscsi_pdu::{DecodeError, Itt, RejectReason, ServiceResponse, StatSn};
@@ -47,13 +47,13 @@ pub enum ProtocolError {
     /// The data digest of a PDU does not match, and the PDU cannot be requested again.
     #[error("the data digest of {pdu} does not match")]
     DataDigest {
-        /// The PDU's name.
+        /// Name of the PDU.
         pdu: &'static str,
     },
     /// A data segment is longer than this side accepts by its declaration.
     #[error("a data segment of {len} bytes exceeds the limit of {limit}")]
     DataSegmentLength {
-        /// The DataSegmentLength of the header, bytes.
+        /// DataSegmentLength in the header, bytes.
         len: usize,
         /// The largest acceptable value, bytes.
         limit: usize,
@@ -61,7 +61,7 @@ pub enum ProtocolError {
     /// The target sent a PDU that is not allowed in this state of the connection.
     #[error("{pdu} is not allowed in this state of the connection")]
     Unexpected {
-        /// The PDU's name.
+        /// Name of the PDU.
         pdu: &'static str,
     },
     /// StatSN is not the expected number: a status was lost, or the target counts wrong (RFC 7143 §4.2.2.2).
@@ -75,7 +75,7 @@ pub enum ProtocolError {
     /// A PDU names a task that does not exist, or does not suit the kind of the task.
     #[error("{pdu} names task {itt}, which it does not fit")]
     Task {
-        /// The PDU's name.
+        /// Name of the PDU.
         pdu: &'static str,
         /// Tag of the task that the PDU names.
         itt: Itt,
@@ -114,9 +114,9 @@ impl ProtocolError {
         matches!(self, Self::HeaderDigest | Self::DataDigest { .. })
     }
 
-    /// Returns whether it concerns only the connection it came on: damage on the way, or a break in a sequence
-    /// that is numbered by connection or task (RFC 7143 §7.8, §7.9). A malformed PDU, or one that is not allowed
-    /// in the present state, ends all connections of the session (RFC 7143 §7.7).
+    /// Returns whether the error concerns only the connection on which it occurred: damage in transit, or a
+    /// break in a sequence that is numbered per connection or task (RFC 7143 §7.8, §7.9). A malformed PDU, or
+    /// one that is not allowed in the present state, ends all connections of the session (RFC 7143 §7.7).
     pub(crate) const fn is_of_one_connection(&self) -> bool {
         match self {
             Self::HeaderDigest
@@ -189,7 +189,7 @@ pub enum SessionError {
 }
 
 impl SessionError {
-    /// Returns whether the other connections of the session can go on.
+    /// Returns whether the other connections of the session can continue.
     pub(crate) const fn is_of_one_connection(&self) -> bool {
         match self {
             Self::Protocol(error) => error.is_of_one_connection(),

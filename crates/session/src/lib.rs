@@ -1,5 +1,5 @@
-//! An iSCSI session without IO (RFC 7143): bytes, events and time go in; bytes and outputs come
-//! out.
+//! An iSCSI session without I/O (RFC 7143). The driver passes bytes, events and the time; the session returns
+//! bytes and outputs.
 //!
 //! The crate has no socket, clock, runtime or randomness. A driver owns a [`Session`], the
 //! transport connections it asks for, and a clock, and keeps one rule:
@@ -7,8 +7,8 @@
 //! > After any call that takes `&mut self` and `now`, drain [`Session::poll_output`], then
 //! > [`Session::poll_transmit`] for each connection, before waiting.
 //!
-//! With several connections, poll them in turn until none has anything to send that its socket takes:
-//! each takes its share of the commands when it is polled.
+//! With several connections, poll them in turn until none has anything to send that its socket takes: a
+//! connection takes its share of the commands when it is polled.
 //!
 //! | what happened | call |
 //! |---|---|
@@ -18,18 +18,18 @@
 //! | the application has a request | [`Session::submit`], [`Session::abort`], [`Session::manage`], [`Session::send_targets`], [`Session::ping`], [`Session::logout`] |
 //! | a connection is to be added or dropped | [`Session::add_connection`], [`Session::drop_connection`] |
 //!
-//! Sequence numbers are assigned when a PDU is put in wire order, never before, so a command that is taken back
-//! earlier leaves no hole in CmdSN. Write data is sent from the caller's own pages and read data is stored in the
-//! caller's own buffer; the crate copies only what was read ahead.
+//! Sequence numbers are assigned when a PDU is put in wire order, never before, so a command that is
+//! withdrawn earlier leaves no gap in CmdSN. Write data is sent from the caller's own pages, and read data is
+//! stored in the caller's own buffer; the crate copies only what was read ahead.
 //!
-//! Every task ends exactly once, in one [`Output`]; status GOOD is passed on only if the bytes that it covers
+//! Every task ends exactly once, in one [`Output`]. Status GOOD is passed on only if the bytes that it covers
 //! were transferred.
 //!
 //! A session survives the loss of all but the last of its connections ([`Output::ConnectionLost`]). It logs a
-//! lost connection out over another one. Then commands that the target had not counted start over on another
-//! connection. The others end with an error, because they may have been executed.
+//! lost connection out over another one. Then commands that the target had not counted are sent again on
+//! another connection. The other commands end with an error, because they may have been executed.
 //!
-//! A login and a read from a target in memory; a driver carries the bytes over a socket instead:
+//! This example logs in and reads from a target in memory; a driver moves the bytes over a socket instead:
 //!
 //! ```
 //! use std::time::Instant;
@@ -96,11 +96,11 @@
 //! | `transmit/` | sending of each kind of PDU, one file each |
 //! | `receive/` | handling of each PDU of the target, one file each |
 //! | `login/` | the login phase: stages, negotiation, CHAP |
-//! | `config.rs`, `chap.rs`, `entropy.rs` | what a session is given: settings, secrets, random bytes |
+//! | `config.rs`, `chap.rs`, `entropy.rs` | inputs of a session: settings, secrets, random bytes |
 //! | `task/` | commands that wait or are in flight, and their transfers |
-//! | `window.rs`, `state.rs`, `timer.rs` | the command window, the states of a session, what time limits are for |
+//! | `window.rs`, `state.rs`, `timer.rs` | the command window, the states of a session, the kinds of time limits |
 //! | `waiting.rs` | what a session without bytes to send waits for |
-//! | `reopening.rs` | when a session that has ended may reconnect |
+//! | `reopening.rs` | when the caller may reconnect after a session has ended |
 //! | `short_queue.rs` | a queue that mostly holds one element |
 #![forbid(unsafe_code)]
 #![warn(clippy::indexing_slicing)]

@@ -10,91 +10,92 @@ use crate::error::{SessionError, TaskError};
 use crate::short_queue::ShortQueue;
 use crate::task::command::Completion;
 
-/// One thing to do or to pass on. Each is returned once, in the order of occurrence.
+/// One action for the driver, or one result or notice for the caller. Each output is returned once, in the
+/// order of occurrence.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Output {
     /// Open a transport connection, then call `handle_connected` or `handle_disconnected`.
     Connect {
-        /// The connection it will be.
+        /// CID: the connection that this will be.
         cid: Cid,
-        /// Where to, after a redirection; `None` is the portal the caller knows.
+        /// Address after a redirection; `None` means the portal that the caller knows.
         address: Option<TargetAddress>,
     },
     /// Close the transport connection of this CID; nothing more is read from or written to it.
     Disconnect {
-        /// The connection to close.
+        /// CID: the connection to close.
         cid: Cid,
-        /// Whether to reset it, so that nothing that is still buffered reaches the target.
+        /// Whether to reset the connection, so that no buffered byte reaches the target.
         abortive: bool,
     },
     /// The connection has reached full feature phase; `Session::negotiated` returns the agreed parameters.
     LoggedIn {
-        /// The connection.
+        /// CID: the connection within the session.
         cid: Cid,
     },
-    /// An added connection failed in its login, or one of several failed later; the session goes on over the
-    /// others. The connection is closed: [`Output::Disconnect`] was returned before.
+    /// An added connection failed in its login, or one of several connections failed later; the session
+    /// continues over the others. The lost connection is closed: [`Output::Disconnect`] was returned before.
     ///
-    /// The tasks of the connection end as soon as the target has given them up; its CID is free to
-    /// be added again after that.
+    /// The tasks of the connection end when the target has given them up; after that its CID can be added
+    /// again.
     ConnectionLost {
-        /// The connection.
+        /// CID: the connection within the session.
         cid: Cid,
         /// The reason for the loss.
         why: SessionError,
     },
     /// A SCSI command has ended.
     Completed {
-        /// The task's tag, as `submit` gave it.
+        /// The tag that `submit` returned.
         itt: Itt,
-        /// The completion, or the error, of the task.
+        /// The completion of the task, or its error.
         result: Result<Completion, TaskError>,
     },
     /// A task management function has ended.
     Managed {
-        /// The tag that `manage` gave.
+        /// The tag that `manage` returned.
         itt: Itt,
-        /// The target's response.
+        /// The response of the target.
         result: Result<FunctionResponse, TaskError>,
     },
     /// A SendTargets exchange has ended; the text of all its responses is joined.
     Discovered {
-        /// The tag that `send_targets` gave.
+        /// The tag that `send_targets` returned.
         itt: Itt,
-        /// The records, for [`crate::decode_send_targets`].
+        /// The text, for [`crate::decode_send_targets`].
         result: Result<Bytes, TaskError>,
     },
-    /// A NOP-Out of the caller has been answered.
+    /// A ping of the caller has ended.
     Ponged {
-        /// The tag that `ping` gave.
+        /// The tag that `ping` returned.
         itt: Itt,
-        /// Time from the moment it was put in wire order to its answer.
+        /// Time from putting the NOP-Out in wire order to its response.
         result: Result<Duration, TaskError>,
     },
-    /// Something worth knowing that asks for no action.
+    /// An event that needs no action.
     Notice(Notice),
-    /// The session is over: every task has been completed, every connection closed.
+    /// The session is over: every task has ended, and every connection is closed.
     Ended(Result<(), SessionError>),
 }
 
-/// Something worth knowing.
+/// Events that need no action.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Notice {
     /// The login was redirected (RFC 7143 §11.13.5).
     Redirected {
-        /// Where to.
+        /// The new address.
         address: TargetAddress,
         /// Whether the target says that it moved permanently.
         permanent: bool,
     },
-    /// The target refused the list of CHAP algorithms, or closed the connection over it; the login is
-    /// tried again with MD5 alone.
+    /// The target refused the list of CHAP algorithms, or closed the connection because of it; the login is
+    /// retried with MD5 alone.
     SingleChapAlgorithm,
     /// An asynchronous message (RFC 7143 §11.9).
     AsyncMessage {
-        /// The logical unit, for events that concern one.
+        /// The logical unit, if the event concerns one.
         lun: Lun,
         /// The event that the target reports.
         event: AsyncEvent,
@@ -103,33 +104,34 @@ pub enum Notice {
     },
     /// The target rejected a PDU that no task waits for (RFC 7143 §11.17).
     Rejected {
-        /// The reason that the target gives.
+        /// The reason that the target reports.
         reason: RejectReason,
     },
-    /// The target numbers answers like earlier ones (StatSN, RFC 7143 §4.2.2.2). Such an answer is accepted as
-    /// long as its task waits for one. Reported once for each connection.
+    /// The target repeats StatSNs (RFC 7143 §4.2.2.2). A response with an old StatSN is accepted while its
+    /// task waits for one. Reported once per connection.
     RepeatedStatSn {
-        /// The connection.
+        /// CID: the connection within the session.
         cid: Cid,
     },
-    /// The target answers neither the session's NOP-Out nor a command that it has, while its host acknowledges
-    /// what is sent: it is busy with the command. The session waits for as long as the command may take.
+    /// The target responds neither to the session's NOP-Out nor to an outstanding command, while its host
+    /// acknowledges everything that is sent: it is busy with the command. The session waits until the time
+    /// limit of the command.
     Busy {
-        /// The connection.
+        /// CID: the connection within the session.
         cid: Cid,
         /// The operation of the command, as the standard names it.
         operation: &'static str,
         /// Time since the last byte of the target.
         silence: Duration,
     },
-    /// The target answered a logout with a failure. The connection or session is closed anyway.
+    /// The target reported a failure of the logout. The connection or session is closed anyway.
     LogoutFailed {
         /// The response code (RFC 7143 §11.15.1).
         response: u8,
     },
 }
 
-/// Outputs that were not returned yet, oldest first.
+/// Outputs that are not returned yet, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Outputs(ShortQueue<Output>);
 

@@ -5,7 +5,7 @@ use iscsi_pdu::keys::Key;
 
 /// The operational parameters in force on a connection and its session (RFC 7143 §13).
 ///
-/// The two MaxRecvDataSegmentLengths are declarations, one a direction, and are never mixed.
+/// The two MaxRecvDataSegmentLengths are declarations, one per direction, and may differ.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Negotiated {
@@ -13,9 +13,11 @@ pub struct Negotiated {
     pub header_digest: Digest,
     /// DataDigest of this connection (§13.1).
     pub data_digest: Digest,
-    /// The longest data segment the target may send on this connection, bytes (§13.12).
+    /// MaxRecvDataSegmentLength of the initiator: the longest data segment that the target may send on this
+    /// connection, bytes (§13.12).
     pub initiator_max_recv_data_segment_length: u32,
-    /// The longest data segment the initiator may send on this connection, bytes (§13.12).
+    /// MaxRecvDataSegmentLength of the target: the longest data segment that the initiator may send on this
+    /// connection, bytes (§13.12).
     pub target_max_recv_data_segment_length: u32,
     /// MaxConnections (§13.2).
     pub max_connections: u16,
@@ -41,14 +43,14 @@ pub struct Negotiated {
     pub error_recovery_level: u8,
     /// iSCSIProtocolLevel; 1 unless both sides agreed on more (RFC 7144).
     pub protocol_level: u8,
-    /// TargetPortalGroupTag, if the target said it (§13.9).
+    /// TargetPortalGroupTag, if the target sent one (§13.9).
     pub target_portal_group_tag: Option<u16>,
     /// TargetAlias, if the target sent one (§13.6), as [printable](iscsi_pdu::keys::printable) text.
     pub target_alias: Option<String>,
 }
 
 impl Default for Negotiated {
-    /// The defaults of RFC 7143 §13, in force for every key that was never declared.
+    /// Returns the defaults of RFC 7143 §13, which apply to every key that is not negotiated.
     fn default() -> Self {
         Self {
             header_digest: Digest::None,
@@ -81,7 +83,8 @@ fn boolean(key: Key) -> bool {
     key.definition().kind.default_boolean().unwrap_or_default()
 }
 
-/// Invariant: the table holds no default beyond the range of its field.
+/// Converts a default of the table to the type of its field. Invariant: the default is in the range of that
+/// type.
 fn narrow<T: TryFrom<u32> + Default>(number: u32) -> T {
     T::try_from(number).unwrap_or_default()
 }
@@ -90,7 +93,7 @@ fn narrow<T: TryFrom<u32> + Default>(number: u32) -> T {
 mod tests {
     use super::*;
 
-    /// RFC 7143 §13.2-13.20: no default is lost on the way from the table.
+    /// RFC 7143 §13.2-13.20: every default of the table is in its field.
     #[test]
     fn defaults_are_those_of_the_standard() {
         let Negotiated {

@@ -1,4 +1,4 @@
-//! When a session that has ended may reconnect (RFC 7143 §7.4, §11.15.3-11.15.4).
+//! The times for the reconnect of a session that has ended (RFC 7143 §7.4, §11.15.3-11.15.4).
 
 use std::time::Duration;
 
@@ -7,15 +7,16 @@ use iscsi_pdu::{LogoutCode, LogoutResponse};
 use crate::error::SessionError;
 use crate::params::Negotiated;
 
-/// The times that apply to the reconnect of a session, by how it ended (RFC 7143 §7.4).
+/// The times for the reconnect of a session, which depend on how it ended (RFC 7143 §7.4).
 ///
-/// An announced end names the times; after any other end the times negotiated at login apply.
+/// If the target announced the end, its message states the times; otherwise the times negotiated at login
+/// apply.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub struct Reopening {
-    /// Time2Wait: from the end of the session to the next login, at least.
+    /// Time2Wait: the least time from the end of the session to the next login.
     pub time2wait: Duration,
-    /// Time2Retain: how long after that the target keeps the tasks; zero means that they are gone.
+    /// Time2Retain: how long after Time2Wait the target keeps the tasks; zero means that the tasks are gone.
     pub time2retain: Duration,
 }
 
@@ -27,14 +28,14 @@ impl Reopening {
         }
     }
 
-    /// The times that the login agreed on.
+    /// Returns the times that were agreed at login.
     pub(crate) const fn agreed(terms: &Negotiated) -> Self {
         Self::new(terms.default_time2wait, terms.default_time2retain)
     }
 
-    /// Returns the times of a logout response that ends the session. After a success there is no wait: below
-    /// ErrorRecoveryLevel 2 its fields mean nothing. A response to an unknown connection, or with a reserved
-    /// code, names no times.
+    /// Returns the times after a logout response that ends the session. After a success there is no wait:
+    /// below ErrorRecoveryLevel 2 the fields have no meaning. A response for an unknown connection, or with a
+    /// reserved code, gives no times.
     pub(crate) const fn after_logout(response: &LogoutResponse) -> Option<Self> {
         match response.response {
             LogoutCode::SUCCESS => Some(Self::new(0, 0)),
@@ -45,7 +46,7 @@ impl Reopening {
         }
     }
 
-    /// The times that the target named when it dropped the connection or the session.
+    /// Returns the times that the target stated when it dropped the connection or the session.
     pub(crate) const fn announced(cause: &SessionError) -> Option<Self> {
         match cause {
             SessionError::DroppedByTarget { time2wait, time2retain } => {

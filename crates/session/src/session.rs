@@ -35,7 +35,7 @@ use crate::task::queue::CommandQueue;
 use crate::task::set::{NO_TASK, TaskSet};
 use crate::window::CommandWindow;
 
-/// The connection a session begins with.
+/// The CID of the first connection of a session.
 const LEADING: Cid = Cid(0);
 
 /// An iSCSI session: an I_T nexus, its connections and its tasks (RFC 7143 §4.2).
@@ -54,7 +54,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Creates a session, which asks for its first connection immediately.
+    /// Creates a session, which immediately requests its first connection.
     ///
     /// `entropy` must be a cryptographic source if CHAP is configured.
     pub fn new(config: Config, entropy: impl Entropy + 'static, now: Instant) -> Self {
@@ -73,7 +73,7 @@ impl Session {
         session
     }
 
-    /// Informs the session that the transport connection is made: the login begins.
+    /// Informs the session that the transport connection is established: the login starts.
     pub fn handle_connected(&mut self, cid: Cid, now: Instant) {
         let leading = self.state.is_free();
         let identity = LoginIdentity {
@@ -105,7 +105,7 @@ impl Session {
     }
 
     /// Returns the memory for the next bytes of a connection: read into the slices in order, then call
-    /// [`handle_received`](Self::handle_received). Both are empty when nothing is expected.
+    /// [`handle_received`](Self::handle_received). Both slices are empty when no bytes are expected.
     pub fn receive_slices(&mut self, cid: Cid) -> [IoSliceMut<'_>; 2] {
         match self.connections.get_mut(cid) {
             Some(connection) => connection.receive_slices(&mut self.tasks),
@@ -113,9 +113,9 @@ impl Session {
         }
     }
 
-    /// Lends a connection memory for the headers and short data segments that are read next, until it is [taken
-    /// back](Self::reclaim_read_ahead) or the connection is gone. Without it the connection allocates its own,
-    /// and keeps it.
+    /// Lends a connection memory for the headers and short data segments that are read next, until the memory
+    /// is [taken back](Self::reclaim_read_ahead) or the connection is closed. Without a loan the connection
+    /// allocates its own memory, and keeps it.
     pub fn lend_read_ahead(&mut self, cid: Cid, memory: ReadAhead) {
         if let Some(connection) = self.connections.get_mut(cid) {
             connection.lend_read_ahead(memory);
@@ -123,13 +123,13 @@ impl Session {
     }
 
     /// Takes back the memory in which a connection reads ahead. Bytes that have arrived in it stay with the
-    /// connection. Returns `None` if the connection has none or is gone.
+    /// connection. Returns `None` if the connection has no such memory or is closed.
     pub fn reclaim_read_ahead(&mut self, cid: Cid) -> Option<ReadAhead> {
         self.connections.get_mut(cid)?.reclaim_read_ahead()
     }
 
-    /// Returns the missing bytes of a data segment that has begun to arrive; until they are there, nothing
-    /// else can be read from the connection.
+    /// Returns the number of missing bytes of a data segment that has begun to arrive. Until they have
+    /// arrived, nothing else can be read from the connection.
     pub fn segment_rest(&mut self, cid: Cid) -> usize {
         let connection = self.connections.get_mut(cid);
         connection.map_or(0, |connection| connection.segment_rest(&mut self.tasks))
@@ -157,7 +157,7 @@ impl Session {
         self.follow_up(now);
     }
 
-    /// Returns the next thing to do or to pass on, oldest first.
+    /// Returns the oldest output: an action for the driver, or a result or notice for the caller.
     #[must_use = "an output is handed out once"]
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop()
@@ -174,9 +174,9 @@ impl Session {
         self.connections.get(cid)?.agreed()
     }
 
-    /// The handle the target gave the session; zero before the end of the first login. Some targets
-    /// give none: then no connection can join the session, and the standard's reinstatement of it
-    /// (RFC 7143 §6.3.5) cannot be relied on.
+    /// Returns the handle that the target assigned to the session; zero before the end of the first login.
+    /// Some targets assign none: then no connection can join the session, and the reinstatement of the
+    /// standard (RFC 7143 §6.3.5) is not reliable.
     pub const fn tsih(&self) -> Tsih {
         self.state.tsih()
     }
@@ -188,12 +188,12 @@ impl Session {
         self.state.reopening()
     }
 
-    /// The initiator's part of the session identifier.
+    /// Returns the initiator's part of the session identifier.
     pub const fn isid(&self) -> Isid {
         self.config.isid
     }
 
-    /// Counters since the session began.
+    /// Returns the counters since the session began.
     pub const fn stats(&self) -> Stats {
         self.stats
     }
@@ -204,48 +204,49 @@ impl Session {
         u32::try_from(beyond).unwrap_or_default()
     }
 
-    /// Returns the number of commands that the target accepts beyond those it has received in order,
-    /// by its latest report. The window may be smaller at the end of the login than from the first
-    /// command on.
+    /// Returns the number of commands that the target accepts beyond those it has received in order, by its
+    /// latest report. The window at the end of the login may be smaller than the window after the first
+    /// command.
     pub fn command_window(&self) -> u32 {
         let size = self.window.max_cmd_sn().next().distance_from(self.window.exp_cmd_sn());
         u32::try_from(size).unwrap_or_default()
     }
 
-    /// Limits the write data, in bytes, that the target may be waiting for on a connection; initially
-    /// there is no limit. A write beyond the limit waits until other writes of the connection end,
-    /// unless another connection takes it; requests submitted after it wait behind it. A write that
-    /// is alone is never held back. Connections share the commands in proportion to their limits.
+    /// Limits the write data, in bytes, that the target may be waiting for on a connection; initially there
+    /// is no limit. A write beyond the limit waits until other writes of the connection end, unless another
+    /// connection takes it; requests submitted after the write wait behind it. If a write is the only one, it
+    /// is never held back. Connections share the commands in proportion to their limits.
     ///
-    /// A target gives up on a connection that does not bring the data of an R2T in time (LIO: 3 seconds, counted again
-    /// from each Data-Out). So on a slow link fewer writes should be in flight than the command window admits. A
-    /// Data-Out carries an eighth of the limit at most, but not less than 8 KiB.
+    /// A target closes a connection that does not deliver the data of an R2T in time (LIO: 3 seconds, counted
+    /// again from each Data-Out). So on a slow link fewer writes should be in flight than the command window
+    /// allows. A Data-Out carries an eighth of the limit at most, but not less than 8 KiB.
     pub fn limit_writes(&mut self, cid: Cid, bytes: u64) {
         if let Some(connection) = self.connections.get_mut(cid) {
             connection.transmitter.limit_writes(bytes);
         }
     }
 
-    /// Limits the read data, in bytes, that is requested and not yet received on a connection; initially there is
-    /// no limit. A read beyond the limit waits, by the rules of [`limit_writes`](Self::limit_writes).
+    /// Limits the read data, in bytes, that is requested and not yet received on a connection; initially
+    /// there is no limit. A read beyond the limit waits, by the rules of
+    /// [`limit_writes`](Self::limit_writes).
     ///
-    /// Requested data arrive before the pings of the target, which gives up on a connection whose answer to a
-    /// ping comes late (LIO: 30 seconds).
+    /// Requested data arrive before the pings of the target, and the target closes a connection whose
+    /// response to a ping is late (LIO: 30 seconds).
     pub fn limit_reads(&mut self, cid: Cid, bytes: u64) {
         if let Some(connection) = self.connections.get_mut(cid) {
             connection.transmitter.limit_reads(bytes);
         }
     }
 
-    /// Returns the write data that the target may be waiting for now on a connection, and the write data of the
-    /// writes that have ended there, bytes. From both the caller can find how long a write takes, whatever the
-    /// [limit](Self::limit_writes) is.
+    /// Returns two numbers for a connection, in bytes: the write data that the target may be waiting for, and
+    /// the write data of the writes that have ended. From both the caller can compute how long a write takes,
+    /// whatever the [limit](Self::limit_writes) is.
     pub fn write_progress(&self, cid: Cid) -> (u64, u64) {
         let load = self.tasks.load_of(cid);
         (load.outstanding, load.concluded)
     }
 
-    /// The oldest CmdSN the target has not seen in order.
+    /// Returns ExpCmdSN: the oldest CmdSN that the target has not received in order.
     pub const fn exp_cmd_sn(&self) -> CmdSn {
         self.window.exp_cmd_sn()
     }
@@ -255,7 +256,7 @@ impl Session {
         self.state.is_ended() && self.outputs.is_empty()
     }
 
-    /// Does what has become due after an event: a logout that has waited for the last task.
+    /// Sends what has become due after an event: a logout that has waited for the last task.
     pub(crate) fn follow_up(&mut self, now: Instant) {
         self.part_with_leaving(now);
         if self.state.is_logout_due(|| self.tasks.has_work()) && !self.is_logging_out() {
@@ -264,7 +265,7 @@ impl Session {
     }
 }
 
-/// The tag of login requests, which no task ever has: while a connection is added, the other connections have
+/// The tag of login requests. No task ever has it: while a connection is added, the other connections have
 /// tasks.
 const LOGIN_TAG: Itt = match Itt::new(NO_TASK) {
     Some(tag) => tag,

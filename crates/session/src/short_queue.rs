@@ -2,14 +2,13 @@
 
 use std::collections::VecDeque;
 
-/// A first-in, first-out queue. The oldest element is stored inline, so that a queue of one element uses no
-/// memory but its owner's. With 1,000 sessions in a process, separate memory would not be in the processor's
-/// cache.
+/// A first-in, first-out queue. The oldest element is stored inline, so that a queue of one element needs no
+/// separate memory. With 1,000 sessions in a process, separate memory would not be in the processor's cache.
 #[derive(Debug)]
 pub(crate) struct ShortQueue<T> {
     /// The oldest element; `None` if the queue is empty.
     first: Option<T>,
-    /// The other elements, oldest first; empty if there is no first.
+    /// The other elements, oldest first; empty if `first` is `None`.
     rest: VecDeque<T>,
 }
 
@@ -52,16 +51,17 @@ impl<T> ShortQueue<T> {
         self.first.iter().chain(&self.rest)
     }
 
-    /// Removes the elements for which `is_kept` returns `false`. It is called once for each, oldest first.
+    /// Removes the elements for which `is_kept` returns `false`. `is_kept` is called once for each element,
+    /// oldest first.
     pub(crate) fn retain(&mut self, mut is_kept: impl FnMut(&T) -> bool) {
         self.first.take_if(|first| !is_kept(first));
         self.rest.retain(is_kept);
         self.advance();
     }
 
-    /// Moves the next element to the first place, if that is empty.
+    /// Moves the next element to the first place, if the first place is empty.
     fn advance(&mut self) {
-        // Elements are large, so none is moved without need.
+        // Elements are large, so they are moved only if necessary.
         if self.first.is_none() && !self.rest.is_empty() {
             self.first = self.rest.pop_front();
         }
@@ -90,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    /// The queue, and a queue of the standard library that gets the same operations.
+    /// The queue under test, and a queue of the standard library to which the same operations are applied.
     #[derive(Default)]
     struct Pair(ShortQueue<u8>, VecDeque<u8>);
 

@@ -5,26 +5,26 @@ use iscsi_pdu::Tsih;
 use crate::error::SessionError;
 use crate::reopening::Reopening;
 
-/// The phase of a session, and what was settled so far.
+/// The phase of a session, and what is known about its end.
 #[derive(Debug)]
 pub(crate) struct SessionState {
     phase: Phase,
     /// The handle that the target gave at the end of the first login.
     tsih: Tsih,
-    /// Why the session is being logged out, when the caller did not ask for it.
+    /// Why the session is being logged out, if the caller did not request it.
     logout_cause: Option<SessionError>,
-    /// The times for a reconnect, once the end of the session or a logout response has settled them.
+    /// The times for a reconnect, once the end of the session or a logout response has set them.
     reopening: Option<Reopening>,
 }
 
-/// The states of RFC 7143 §8.3, with separate states for the steps of the end.
+/// The states of RFC 7143 §8.3, with separate states for the steps of an orderly end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Phase {
     /// Q1 FREE: the first login is in progress.
     Free,
     /// Q3 LOGGED_IN.
     LoggedIn,
-    /// Still Q3, but no new request is taken: the logout follows the last task.
+    /// Still Q3, but no new request is accepted: the logout follows the last task.
     Closing,
     /// The session has ended.
     Ended,
@@ -70,7 +70,7 @@ impl SessionState {
         }
     }
 
-    /// Returns whether the logout is due. One that the target requests does not wait for work to end.
+    /// Returns whether the logout is due. A logout that the target requests does not wait for tasks to end.
     pub(crate) fn is_logout_due(&self, has_work: impl FnOnce() -> bool) -> bool {
         self.phase == Phase::Closing && (self.logout_cause.is_some() || !has_work())
     }
@@ -99,13 +99,13 @@ impl SessionState {
         true
     }
 
-    /// Takes the times that a logout response names, if it names any.
+    /// Sets the times for a reconnect that a logout response states, if it states any.
     pub(crate) const fn set_reopening(&mut self, reopening: Option<Reopening>) {
         self.reopening = reopening;
     }
 
-    /// Returns why the session fails after `happened`. A target that requested a logout may close the connection
-    /// without waiting for it: then that request is the cause.
+    /// Returns why the session fails after the error `happened`. If the target requested a logout and closes
+    /// the connection without waiting for it, its request is the cause.
     pub(crate) fn cause_of_failure(&mut self, happened: SessionError) -> SessionError {
         let is_transport = matches!(happened, SessionError::Transport(_));
         self.logout_cause.take().filter(|_| is_transport).unwrap_or(happened)
@@ -116,8 +116,8 @@ impl SessionState {
         self.logout_cause.take().map_or(Ok(()), Err)
     }
 
-    /// Ends the session, unless it has ended. The times for a reconnect are those of the logout response, else
-    /// those that the target announced, else those `agreed` at the login.
+    /// Ends the session, unless it has ended. The times for a reconnect are those of the logout response,
+    /// else those that the target announced, else those that were `agreed` at login.
     pub(crate) fn end(&mut self, cause: Option<&SessionError>, agreed: Option<Reopening>) -> bool {
         if self.is_ended() {
             return false;

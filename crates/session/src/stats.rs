@@ -1,4 +1,4 @@
-//! Plain counters.
+//! Counters of a session.
 
 /// Counters of a session.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -6,7 +6,7 @@
 pub struct Stats {
     /// PDUs put in wire order.
     pub pdus_sent: u64,
-    /// PDUs received whole.
+    /// PDUs received completely.
     pub pdus_received: u64,
     /// Bytes of write data put in wire order.
     pub data_out_bytes: u64,

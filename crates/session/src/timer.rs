@@ -2,23 +2,23 @@
 
 use std::fmt;
 
-/// Reasons why the session wants to be called at a point in time.
+/// The timers of a session, for which the caller calls `handle_timeout`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Timer {
-    /// Connect and login of a connection together.
+    /// Time limit of a connection's establishment and login together.
     Login,
-    /// The status of a command.
+    /// Time limit of the status of a command.
     Command,
-    /// The response to a task management request.
+    /// Time limit of the response to a task management request.
     TaskManagement,
-    /// Silence: time to ask for a sign of life.
+    /// Silence of the target after which the session sends a NOP-Out.
     NopInterval,
-    /// A sign of life after a NOP-Out.
+    /// Time limit of any PDU from the target after a NOP-Out.
     NopResponse,
-    /// The response to a logout request.
+    /// Time limit of the response to a logout request.
     Logout,
-    /// A missing StatSN, before which later ones have come.
+    /// Time limit of a missing StatSN, if later ones have arrived.
     StatSn,
 }
 

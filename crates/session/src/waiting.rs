@@ -1,30 +1,31 @@
-//! What a session without bytes to send waits for: which limit, or the target, sets its pace.
+//! What a session without bytes to send waits for. This shows which limit, or the target, determines its
+//! rate.
 
 use crate::session::Session;
 use crate::task::Task;
 use crate::task::read::ReadTransfer;
 
-/// Things that a session without bytes to send waits for.
+/// What a session without bytes to send waits for.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Waiting {
     /// Nothing: no command is in flight.
     Nothing,
-    /// An R2T: write data is left that the target has not asked for (RFC 7143 §11.8).
+    /// An R2T: there is write data that the target has not requested yet (RFC 7143 §11.8).
     R2t,
-    /// The command window: a command waits for its CmdSN (RFC 7143 §4.2.2.1).
+    /// The command window: a command waits until the window allows its CmdSN (RFC 7143 §4.2.2.1).
     CommandWindow,
-    /// Other writes to end: [`Session::limit_writes`] holds one back.
+    /// The end of other writes: [`Session::limit_writes`] holds a write back.
     WriteLimit,
-    /// Other reads to end: [`Session::limit_reads`] holds one back.
+    /// The end of other reads: [`Session::limit_reads`] holds a read back.
     ReadLimit,
-    /// Data-In and statuses: everything has been sent.
+    /// Data-In and statuses: every request and its data has been sent.
     Answers,
 }
 
 impl Session {
-    /// Returns what the session waits for, once [`poll_transmit`](Self::poll_transmit) has nothing
-    /// more to send on any connection. Pings and the like do not count.
+    /// Returns what the session waits for, once [`poll_transmit`](Self::poll_transmit) has nothing more to
+    /// send on any connection. Only SCSI commands count, not pings and other requests.
     #[must_use]
     pub fn waiting_for(&self) -> Waiting {
         let first = self.commands.first(&self.tasks);
@@ -41,7 +42,7 @@ impl Session {
         }
     }
 
-    /// Returns the read data that the sent commands expect, bytes. Some of it may have arrived.
+    /// Returns the read data that the sent commands expect, bytes. A part of it may have arrived.
     #[must_use]
     pub fn awaited_data(&self) -> usize {
         let reads = |task: &Task| task.as_scsi()?.read.as_ref().map(ReadTransfer::len);
@@ -49,8 +50,8 @@ impl Session {
         sent.filter_map(|(_, task)| reads(task)).fold(0, usize::saturating_add)
     }
 
-    /// Returns whether only [`limit_writes`](Self::limit_writes) or [`limit_reads`](Self::limit_reads) keeps a
-    /// command from being sent: no connection may take it.
+    /// Returns whether a command is held back only by [`limit_writes`](Self::limit_writes) or
+    /// [`limit_reads`](Self::limit_reads): no connection may take it.
     #[must_use]
     pub fn is_holding_back(&self) -> bool {
         let Some((_, task)) = self.commands.first(&self.tasks) else { return false };

@@ -4,9 +4,9 @@ use iscsi_pdu::CmdSn;
 
 use crate::task::Task;
 
-/// Which CmdSN comes next, and up to which one the target accepts commands.
+/// The next CmdSN, and the last CmdSN that the target accepts.
 ///
-/// Invariant: `max_cmd_sn` and `exp_cmd_sn` never go back.
+/// Invariant: `max_cmd_sn` and `exp_cmd_sn` never decrease.
 #[derive(Clone, Debug)]
 pub(crate) struct CommandWindow {
     /// CmdSN of the next non-immediate command.
@@ -21,13 +21,13 @@ impl CommandWindow {
         Self { cmd_sn: first, exp_cmd_sn: first, max_cmd_sn: first }
     }
 
-    /// Takes ExpCmdSN and MaxCmdSN as the final Login Response states them.
+    /// Sets ExpCmdSN and MaxCmdSN from the final Login Response.
     pub(crate) const fn begin(&mut self, exp_cmd_sn: CmdSn, max_cmd_sn: CmdSn) {
         self.exp_cmd_sn = exp_cmd_sn;
         self.max_cmd_sn = max_cmd_sn;
     }
 
-    /// Returns the number that an immediate command carries without consuming it.
+    /// Returns the CmdSN that an immediate command carries without consuming it.
     pub(crate) const fn current(&self) -> CmdSn {
         self.cmd_sn
     }
@@ -45,7 +45,8 @@ impl CommandWindow {
         !self.cmd_sn.is_after(self.max_cmd_sn)
     }
 
-    /// Returns whether a command may be sent now. One that starts over has its number already.
+    /// Returns whether a command may be sent now. A command that starts over already has its CmdSN, so it
+    /// needs no window.
     pub(crate) const fn lets_out(&self, task: &Task) -> bool {
         task.starts_over() || self.is_open()
     }
@@ -57,8 +58,8 @@ impl CommandWindow {
         taken
     }
 
-    /// Applies the fields of any PDU from the target; each moves only forward, and a pair in
-    /// which MaxCmdSN lies before ExpCmdSN - 1 is ignored as a whole.
+    /// Updates the window from the fields of any PDU of the target. Each number can only increase. If
+    /// MaxCmdSN is less than ExpCmdSN - 1, both are ignored.
     pub(crate) const fn update(&mut self, exp_cmd_sn: CmdSn, max_cmd_sn: CmdSn) {
         if max_cmd_sn.is_before(exp_cmd_sn.minus(1)) {
             return;
@@ -107,13 +108,13 @@ mod tests {
         window.begin(sn(1), sn(8));
         window.update(sn(30), sn(20));
         assert_eq!((window.exp_cmd_sn(), window.max_cmd_sn()), (sn(1), sn(8)));
-        // A closed window is ExpCmdSN - 1 and is legal.
+        // A closed window, with MaxCmdSN = ExpCmdSN - 1, is legal.
         window.update(sn(10), sn(9));
         assert_eq!((window.exp_cmd_sn(), window.max_cmd_sn()), (sn(10), sn(9)));
     }
 
-    /// SEQ-20: while the target has not counted a CmdSN, none is sent that lies more than 2^31-1 after it,
-    /// whatever window the target reports: beyond that the comparison wraps around.
+    /// SEQ-20: while the target has not counted a CmdSN, no CmdSN more than 2^31-1 after it is sent, whatever
+    /// window the target reports: beyond that the comparison wraps around.
     #[test]
     fn seq_20_commands_stay_in_reach_of_the_oldest_uncounted_one() {
         for oldest in [0, 1, 77, u32::MAX - 5] {

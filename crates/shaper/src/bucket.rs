@@ -1,4 +1,4 @@
-//! A bucket of tokens.
+//! A token bucket: decides when requests may pass at a rate.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,8 @@ use crate::rate_limit::RateLimit;
 /// nanosecond, and nothing is ever rounded.
 const TOKENS_A_BYTE: i128 = 8_000_000_000;
 
-/// Tokens of a class for one rate: they come with time, up to a depth, and go with bytes.
+/// Tokens of a class for one rate. They come with time, up to a depth, and each byte that passes consumes
+/// some.
 ///
 /// If there is no debt, a request of any length may pass, and later requests wait for its debt. So within any
 /// time at most rate x time + depth + one request passes.
@@ -19,10 +20,10 @@ pub(crate) struct Bucket {
     full: i128,
     /// Tokens in the bucket; negative for a debt.
     tokens: i128,
-    /// When `tokens` was counted.
+    /// Time up to which `tokens` includes the tokens that have come.
     counted: Instant,
-    /// When a request may pass, if none passes before; `None` for never. Counting tokens does not change it,
-    /// because the tokens that come until then are known.
+    /// Earliest time at which a request may pass if no other one passes before; `None` for never. Counting
+    /// tokens does not change this time, because the tokens that come until then are known.
     ready: Option<Instant>,
 }
 
@@ -40,8 +41,8 @@ impl Bucket {
         self.fill_beyond(now, RateLimit::Zero);
     }
 
-    /// Adds the tokens that have come until `now`, up to the depth. What has come at the rate `rate` counts
-    /// beyond the depth as well, because it could not be spent.
+    /// Adds the tokens that have come until `now`, up to the depth. Tokens that came at the rate `rate` are
+    /// kept beyond the depth as well, because the class could not spend them.
     pub(crate) fn fill_beyond(&mut self, now: Instant, rate: RateLimit) {
         let time = now.saturating_duration_since(self.counted);
         if time.is_zero() {
@@ -54,7 +55,7 @@ impl Bucket {
         self.tokens = within.max(after(rate));
     }
 
-    /// Returns whether a request may pass now, or might have passed before.
+    /// Returns whether a request may pass now, or could have passed earlier.
     pub(crate) fn is_ready(&self, now: Instant) -> bool {
         self.ready.is_some_and(|ready| ready <= now.max(self.counted))
     }
@@ -64,7 +65,7 @@ impl Bucket {
         self.ready
     }
 
-    /// Computes `ready` again, after the tokens have changed by more than time.
+    /// Computes `ready` again. Call this after a change of the tokens other than by [`fill`](Self::fill).
     fn foresee(&mut self) {
         self.ready = match self.rate {
             RateLimit::Zero => None,
@@ -93,8 +94,8 @@ impl Bucket {
         }
     }
 
-    /// Sets another rate and depth. Saved tokens stay as far as the new depth holds them. A debt takes no
-    /// longer than before, because it was made at the old rate.
+    /// Sets another rate and depth. Saved tokens are kept up to the new depth. A debt is scaled to the new
+    /// rate, so that paying it takes no longer than before.
     pub(crate) fn change(&mut self, rate: RateLimit, depth: u64, now: Instant) {
         self.fill(now);
         let was = std::mem::replace(&mut self.rate, rate);
@@ -143,7 +144,7 @@ mod tests {
         text.parse().unwrap()
     }
 
-    /// A millionth of a bit comes each nanosecond, and the tokens are counted at odd times.
+    /// A millionth of a bit comes each nanosecond, and the tokens are counted at irregular intervals.
     #[test]
     fn nothing_is_rounded_however_often_it_is_counted() {
         let begin = start();

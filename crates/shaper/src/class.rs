@@ -26,22 +26,23 @@ use crate::rate_limit::RateLimit;
 pub struct Class {
     /// The guaranteed rate. With [`RateLimit::Zero`] the class sends only what it borrows.
     pub rate: RateLimit,
-    /// The rate that the class does not exceed, borrowed or not: at least `rate`. The limits of the classes
-    /// above apply as well; what they hold back of `rate` is sent later, in addition to the ceil.
+    /// The rate that the class does not exceed, borrowed or not: at least `rate`. The limits of its ancestors
+    /// apply as well. Bytes of `rate` that such a limit delays are sent later, in addition to this ceil.
     pub ceil: RateLimit,
-    /// The bytes of `rate` that the class may save up while it is idle; `None` for what `rate` brings in
-    /// [`TIME_SLICE`](Self::TIME_SLICE). What exceeds it is lost, for example while a timer is late.
+    /// The bytes of `rate` that the class may save up while it is idle; `None` for the bytes that `rate`
+    /// brings in [`TIME_SLICE`](Self::TIME_SLICE). Bytes beyond this number are lost, for example while a
+    /// timer is late.
     pub burst: Option<u64>,
-    /// The bytes of `ceil` that the class may save up while it is idle; `None` for what `ceil`
+    /// The bytes of `ceil` that the class may save up while it is idle; `None` for the bytes that `ceil`
     /// brings in [`TIME_SLICE`](Self::TIME_SLICE).
     pub cburst: Option<u64>,
     /// The priority among classes that borrow from the same level: 0 goes before 1, up to
     /// [`LAST_PRIORITY`](Self::LAST_PRIORITY). A guaranteed share goes before any borrowed one, whatever
     /// the priorities.
     pub priority: u8,
-    /// The share of the class in what classes of the same parent and priority borrow, relative to their shares;
-    /// at least 1. `None` for its rate in bits per second, so that classes borrow in proportion to their rates.
-    /// A class with a rate of 0 then has the weight 1000, as of 1 kbit/s.
+    /// The weight of the class against classes of the same parent and priority, when they borrow; at least 1.
+    /// `None` for its rate in bits per second, so that classes borrow in proportion to their rates. A class
+    /// with a rate of 0 then has the weight 1000, the same as with 1 kbit/s.
     pub weight: Option<u64>,
 }
 
@@ -122,7 +123,7 @@ impl Class {
     /// Checks that the settings agree with each other.
     ///
     /// # Errors
-    /// [`ClassError`].
+    /// [`ClassError`] for the first setting that is not valid.
     pub fn check(&self) -> Result<(), ClassError> {
         if self.ceil == RateLimit::Zero {
             return Err(ClassError::NothingPasses);
@@ -154,7 +155,7 @@ impl Class {
         rate.bytes_in(Self::TIME_SLICE).unwrap_or(0)
     }
 
-    /// Returns the share of the class in what is borrowed, at least 1.
+    /// Returns the weight of the class when it borrows, at least 1.
     pub(crate) fn share(&self) -> u64 {
         let of_rate = || match self.rate {
             RateLimit::Zero => Rate::MIN.bits_per_second(),

@@ -1,9 +1,9 @@
-//! Turns of the classes of one parent.
+//! Turns of the classes of one parent, by deficit round robin.
 
-/// Deficit of a class against its share by weight: deficit round robin (Shreedhar and Varghese, 1995). A class
-/// without a deficit has the turn, sends one request, and then owes its length. When all classes owe, a round
-/// passes that is just long enough for the first class to have paid, and each class pays by its weight. So a
-/// round is no longer than necessary, whatever the lengths of requests and the weights.
+/// What a class owes its siblings, by deficit round robin (Shreedhar and Varghese, 1995). A class without a
+/// deficit has the turn. It sends one request, and then owes the length of that request. When all classes
+/// owe, a round passes that is just long enough for one class to have paid; in a round, each class pays by
+/// its weight. So a round is no longer than necessary, whatever the lengths of requests and the weights.
 ///
 /// A class does not owe bytes that turn out not to have been sent. If rounds have already paid for them, the
 /// class has a credit, which is used up before it owes again.
@@ -16,8 +16,8 @@ pub(crate) struct Deficit(
 const UNITS_A_BYTE: i128 = 8_000_000_000;
 
 impl Deficit {
-    /// Returns the length of the round after which the class has the turn, if it pays `weight` per unit of
-    /// length.
+    /// Returns the length of the shortest round that pays this deficit, if the class pays `weight` per unit
+    /// of length.
     pub(crate) fn until_turn(self, weight: u64) -> u128 {
         self.owed().div_ceil(weight.max(1).into())
     }
@@ -35,8 +35,9 @@ impl Deficit {
         self.0 = self.0.saturating_add(units(bytes.max(1)));
     }
 
-    /// Takes back the debt of `less` bytes that were not sent of a request of `bytes` bytes. The length of the
-    /// request bounds the credit, so that no class waits longer for a credit than for a request.
+    /// Reduces the debt by `less` bytes that were not sent of a request of `bytes` bytes. A credit is at most
+    /// the length of the request, so that no class waits longer for a credit of another class than for a
+    /// request.
     pub(crate) fn forgive(&mut self, less: u64, bytes: u64) {
         let bound = self.0.min(-units(bytes));
         self.0 = self.0.saturating_sub(units(less)).max(bound);

@@ -6,16 +6,16 @@
 //! that reads are limited as well as writes. HTB leaves some things to chance; here there are rules:
 //!
 //! - The rates of children must not exceed the rate of their parent ([`TreeError::Overcommitted`]).
-//! - No class exceeds the ceil of a class above it, not even within its own rate. A guaranteed request that
-//!   waits for that ceil loses nothing of the guarantee.
+//! - No class exceeds the ceil of an ancestor, not even within its own rate. A guaranteed request that
+//!   waits for such a ceil loses nothing of the guarantee.
 //! - Requests without a class wait in the [default class](Tree::default_class): no request passes without
 //!   limit.
 //! - Borrowed bytes are shared in proportion to the rates, or to weights of any size.
 //!
-//! Rates are in bits per second ([`RateLimit`]); requests and buckets are in bytes. Within any time, a class
-//! sends at most what its ceil brings, its cburst and one request: a class that is not in debt may send a
-//! request of any size, and later requests wait until the debt is paid. Only what a ceil above has held back of
-//! the rate of the class is sent in addition, later. The root has no ceil above it.
+//! Rates are in bits per second ([`RateLimit`]); requests and buckets are in bytes. In any period, a class
+//! sends at most the bytes that its ceil brings, its cburst and one request: a class that is not in debt may
+//! send a request of any size, and later requests wait until the debt is paid. Bytes of its rate that the
+//! ceil of an ancestor has delayed are sent later, in addition. The root has no ancestor.
 //!
 //! The crate has no clock and never waits: `now` is an argument, and [`Tree::poll_timeout`] says when to call
 //! [`Tree::poll_grant`] again.

@@ -1,4 +1,4 @@
-//! A class at its place in the tree.
+//! The state of a class in the tree.
 
 use std::time::Instant;
 
@@ -12,12 +12,12 @@ use crate::statistics::Statistics;
 /// Rank of a class among those that may send now; the lowest goes first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Turn {
-    /// Level of the lender: 0 is the class itself, the root the highest level.
+    /// Level of the class that lends: 0 for the class itself, the highest level for the root.
     pub(crate) level: usize,
     pub(crate) priority: u8,
 }
 
-/// A class, its place in the tree, and what it may spend.
+/// A class, its place in the tree, and its tokens.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) id: ClassId,
@@ -40,9 +40,9 @@ pub(crate) struct Node {
 /// Debts of a class to its siblings.
 #[derive(Clone, Copy, Debug, Default)]
 struct Debts {
-    /// For requests that the class, or a class below it, has lent.
+    /// For requests within the guaranteed rate: the class, or a class below it, has lent the tokens.
     guaranteed: Deficit,
-    /// For requests that were borrowed from a class above.
+    /// For requests that were borrowed from an ancestor.
     borrowed: Deficit,
 }
 
@@ -75,8 +75,9 @@ impl Node {
         self.ceil.fill(now);
     }
 
-    /// Fills the buckets after a ceil above has held the class back, until `until`. Tokens that came at the
-    /// guaranteed rate in that time count beyond the depth, so that nothing of the guarantee is lost.
+    /// Fills the buckets after the ceil of an ancestor has held the class back, until `until`. Tokens that
+    /// came at the guaranteed rate in that time are kept beyond the depth, so that no part of the guarantee
+    /// is lost.
     pub(crate) fn fill_held(&mut self, until: Instant, now: Instant) {
         let until = until.min(now);
         self.rate.fill_beyond(until, self.class.rate);
@@ -90,14 +91,14 @@ impl Node {
         self.class = class;
     }
 
-    /// Returns the length of the parent's round after which the class has the turn.
+    /// Returns the length of the shortest round of the parent after which the class has the turn.
     pub(crate) fn until_turn(&self, is_borrowed: bool) -> u128 {
         let Debts { guaranteed, borrowed } = self.debts;
         let deficit = if is_borrowed { borrowed } else { guaranteed };
         deficit.until_turn(self.class.share())
     }
 
-    /// Pays for a round of the parent.
+    /// Pays for a round of length `round` among the children of the parent.
     pub(crate) fn pay(&mut self, round: u128, is_borrowed: bool) {
         let weight = self.class.share();
         self.debts.of(is_borrowed).pay(round, weight);

@@ -1,4 +1,4 @@
-//! Order and time of the requests that pass.
+//! Decides which requests may be sent, and when.
 
 use std::time::{Duration, Instant};
 
@@ -31,9 +31,9 @@ pub struct Grant {
     pub bytes: u64,
     /// The time that the request waited.
     pub waited: Duration,
-    /// The class that has lent the bytes; `class` itself, if the request was within its rate.
+    /// The class that has lent the bytes; `class` itself if the request was within its own rate.
     pub lender: ClassId,
-    /// The classes that are charged, from `class` up. The root fills the rest.
+    /// The classes that are charged, from `class` up. Unused elements hold the root.
     path: [ClassId; Tree::MAX_LEVELS],
 }
 
@@ -41,8 +41,8 @@ impl Tree {
     /// Adds a request of `bytes` bytes. It waits in its class, or in the default class if its class was
     /// removed or has classes below it.
     ///
-    /// A read waits before it is sent as well. Its data arrive after the response time, at the rate at which
-    /// the reads were sent.
+    /// Send a read only when it is granted, as a write: its data then arrive at the rate at which the reads
+    /// were sent, one response time later.
     pub fn request(&mut self, class: ClassId, bytes: u64, now: Instant) -> Ticket {
         let leaf = self.leaf(class);
         self.serial += 1;
@@ -81,8 +81,8 @@ impl Tree {
         self.grant(leaf, now)
     }
 
-    /// Returns when [`poll_grant`](Self::poll_grant) has the next request, if nothing else happens until then;
-    /// `None` if no request waits. The time may be in the past.
+    /// Returns when [`poll_grant`](Self::poll_grant) will return the next request, if nothing else happens
+    /// until then; `None` if no request waits. The time may be in the past.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         // No class may send before the root lets a request pass.
@@ -129,7 +129,7 @@ impl Tree {
         }
     }
 
-    /// Notes the turn of each class whose request may be sent, and marks the classes that have the first turn
+    /// Sets the turn of each class whose request may be sent, and marks the classes that have the first turn
     /// as candidates. Returns the first turn.
     fn stand(&mut self, now: Instant) -> Option<Turn> {
         let mut first: Option<Turn> = None;
@@ -155,9 +155,9 @@ impl Tree {
         Some(first)
     }
 
-    /// Returns the class whose tokens a class may spend at `now`. All ceils above count, also those above the
-    /// lender, so no ceil is ever exceeded for a guarantee. The guaranteed request may be late for that, but
-    /// loses nothing.
+    /// Returns the class whose tokens `leaf` may spend at `now`. The ceils of all ancestors apply, also above
+    /// the lender, so no ceil is ever exceeded for a guarantee. A guaranteed request may be late for that
+    /// reason, but loses nothing of the guarantee.
     fn lender(&self, leaf: usize, now: Instant) -> Option<usize> {
         let mut lender = None;
         for slot in self.path(leaf) {
@@ -172,7 +172,7 @@ impl Tree {
         lender
     }
 
-    /// Notes the classes that will have something to send before a ceil above lets it pass.
+    /// Notes the classes that will have tokens for a request before the ceil of an ancestor lets it pass.
     fn hold(&mut self, now: Instant) {
         let mut held = std::mem::take(&mut self.held);
         let from_now = |ready: Option<Instant>| ready.map(|ready| ready.max(now));
@@ -193,13 +193,14 @@ impl Tree {
                     && is_first(None)
                 {
                     // A timer may be late by a time slice. If the next poll comes much later, as in a process
-                    // that was stopped, it was not the ceil that held the class back.
+                    // that was stopped, the delay is not due to the ceil, and the tokens of that time are not
+                    // kept beyond the depth.
                     let until = until.checked_add(Class::TIME_SLICE).unwrap_or(until);
                     held.push((*slot, until));
                 }
             }
         }
-        // Tokens that came until `now` count up to the depth.
+        // Until `now` the ceil held nothing back, so these tokens are limited to the depth.
         held.iter().for_each(|(slot, _)| self.nodes[*slot].fill(now));
         self.held = held;
     }
@@ -218,8 +219,8 @@ impl Tree {
         at
     }
 
-    /// Chooses the child that is first without a deficit, after all children have paid for the round until
-    /// then.
+    /// Makes all children pay for the shortest round after which one of them has the turn, and returns that
+    /// child.
     fn elect_child(&mut self, parent: usize, turn: Turn) -> Option<usize> {
         let children = std::mem::take(&mut self.nodes[parent].children);
         let is_borrowed = self.nodes[parent].depth + 1 > Self::MAX_LEVELS - turn.level;
@@ -279,8 +280,8 @@ impl Tree {
         Some(Grant { ticket, class, bytes, waited, lender, path })
     }
 
-    /// Returns when the first request of a class may be sent: all ceils of the path let it pass, and a class of
-    /// the path has tokens to lend.
+    /// Returns when the first request of a class may be sent: when all ceils of the path let it pass, and a
+    /// class of the path has tokens to lend.
     fn ready_at(&self, leaf: usize) -> Option<Instant> {
         let nodes = || self.path(leaf).map(|slot| &self.nodes[slot]);
         let lent = nodes().filter_map(|node| node.rate.ready_at()).min()?;

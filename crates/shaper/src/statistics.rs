@@ -24,20 +24,20 @@ impl Volume {
     }
 }
 
-/// Requests that have passed through a class, and through all classes below it, since it was made.
+/// Requests that have passed through a class, and through all classes below it, since the class was created.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Statistics {
     /// All requests that were granted.
     pub sent: Volume,
-    /// Requests that were borrowed from a class above.
+    /// Requests that were sent with tokens of an ancestor of the class.
     pub borrowed: Volume,
-    /// Requests that the class has lent to classes below it.
+    /// Requests of classes below this one that were sent with its tokens.
     pub lent: Volume,
     /// Requests that were not granted immediately.
     pub waited: Volume,
-    /// Sum of the times that these requests waited.
+    /// Total time that the requests in `waited` have waited.
     pub waiting_time: Duration,
-    /// Requests that wait now; 0 for a class that has classes below it.
+    /// Requests that are waiting now; 0 for a class that has classes below it.
     pub waiting: usize,
 }

@@ -40,8 +40,8 @@ pub struct Tree {
     pub(crate) serial: u64,
     /// Classes in which requests wait.
     pub(crate) waiting: Vec<usize>,
-    /// Classes that will have something to send before a ceil above lets it pass, and the time until which the
-    /// ceil counts as the reason.
+    /// Classes that will have tokens for a request before the ceil of an ancestor lets it pass, each with the
+    /// time until which the delay is due to the ceil.
     pub(crate) held: Vec<(usize, Instant)>,
     /// Number of elections so far.
     pub(crate) elections: u64,
@@ -144,11 +144,12 @@ impl Tree {
         Ok(self.insert(parent, class, now))
     }
 
-    /// Changes the settings of a class. Requests that wait in it go on waiting, without a pause.
+    /// Changes the settings of a class. Requests that wait in the class continue to wait under the new settings.
     ///
     /// # Errors
-    /// [`TreeError::Class`], [`TreeError::Unknown`], and [`TreeError::Overcommitted`] if its rate is less
-    /// than its children's, or too much for its parent's.
+    /// [`TreeError::Class`], [`TreeError::Unknown`], and [`TreeError::Overcommitted`] if the new rate is less
+    /// than the sum of its children's rates, or makes the sum of its siblings' rates exceed the rate of the
+    /// parent.
     pub fn change(&mut self, id: ClassId, class: Class, now: Instant) -> Result<(), TreeError> {
         let slot = self.find(id)?;
         check(&class, slot == ROOT)?;
@@ -190,7 +191,7 @@ impl Tree {
             self.nodes[DEFAULT].queue.merge(queue);
         }
         self.serial += 1;
-        // The identifier of the removed class finds nothing from here on.
+        // From here on, no class has the identifier of the removed one.
         self.nodes[slot].id.serial = self.serial;
         self.vacant.push(slot);
         Ok(())
@@ -209,7 +210,7 @@ impl Tree {
         Some(Statistics { waiting: node.queue.len(), ..node.statistics })
     }
 
-    /// Returns the most that a class may send: the lowest of its ceil and the limits above it.
+    /// Returns the most that a class may send: the lowest of its own ceil and the limits of its ancestors.
     #[must_use]
     pub fn ceil(&self, id: ClassId) -> RateLimit {
         let limit = |slot: usize| {
@@ -220,16 +221,16 @@ impl Tree {
         self.path(self.leaf(id)).map(limit).min().unwrap_or(RateLimit::Unlimited)
     }
 
-    /// Returns how long a request of a class should be at most, in bytes: what its [ceil](Self::ceil) passes in
-    /// [`Class::TIME_SLICE`]. `None` if there is no limit. A longer request passes as well, but delays the
-    /// others.
+    /// Returns the recommended length limit of a request of a class, in bytes: the bytes that its
+    /// [ceil](Self::ceil) lets pass in [`Class::TIME_SLICE`]. `None` if there is no limit. A longer request
+    /// passes as well, but delays other requests.
     #[must_use]
     pub fn max_request_len(&self, id: ClassId) -> Option<u64> {
         self.ceil(id).bytes_in(Class::TIME_SLICE)
     }
 
-    /// Returns the class in which requests of a class wait: the default class, if that class was removed, has
-    /// classes below it, or is the root.
+    /// Returns the class in which requests of the class `id` wait. This is the default class if `id` was
+    /// removed, has classes below it, or is the root.
     pub(crate) fn leaf(&self, id: ClassId) -> usize {
         self.find(id)
             .ok()
@@ -247,7 +248,7 @@ impl Tree {
         node.map(|node| node.id.slot).ok_or(TreeError::Unknown)
     }
 
-    /// Fills the buckets of the classes that a ceil has held back, beyond their depth.
+    /// Fills the buckets of the classes that a ceil has held back, keeping those tokens beyond the depth.
     pub(crate) fn fill_held(&mut self, now: Instant) {
         for (slot, until) in self.held.drain(..) {
             self.nodes[slot].fill_held(until, now);

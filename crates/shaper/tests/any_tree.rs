@@ -1,4 +1,4 @@
-//! Properties of any tree under any load.
+//! Tests of properties that hold for any tree under any load.
 #![allow(clippy::expect_used, reason = "helpers of tests")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 #![allow(clippy::cast_precision_loss, reason = "shares are rounded numbers")]
@@ -15,13 +15,14 @@ use crate::simulated::{Client, Simulation};
 /// Rate of the root, in bits per second.
 const ROOT: u64 = 10_000_000;
 
-/// A class to add, as fractions of what is left. Its parent is a class that was added before.
+/// A class to add. Its rates are fractions of what its parent can still guarantee, and its parent is a class
+/// that was added before.
 #[derive(Clone, Debug)]
 struct Planned {
     parent: usize,
-    /// Percentage of what its parent has left to guarantee.
+    /// Rate, as a percentage of the rate that its parent can still guarantee.
     rate: u64,
-    /// Percentage of the range from its rate to the rate of the root, by which its ceil exceeds its rate.
+    /// Ceil, as a percentage of the range from its rate to the rate of the root.
     ceil: u64,
     priority: u8,
     weight: Option<u64>,
@@ -113,8 +114,9 @@ proptest! {
         let longest = planned.iter().map(|class| class.len).max().unwrap_or(0) as f64;
         let sum_of_lens: f64 = planned.iter().map(|class| class.len as f64).sum();
         for (at, class) in built.iter().enumerate() {
-            // Over any time, a class and all below it send at most what the ceil brings, a burst and a request.
-            // What was guaranteed to it while requests of other classes went first comes on top, later.
+            // In any period, a class and all classes below it send at most what the ceil brings, a burst and a
+            // request. Guaranteed bytes that were delayed by requests of other classes are sent later, in
+            // addition.
             let late = if at == 0 { 0.0 } else { sum_of_lens };
             let excess = simulation.excess(class.ceil as f64, |of| is_below(&built, of + 1, at));
             prop_assert!(excess <= burst(class.ceil) + longest + late, "{at}: {excess}");
@@ -124,14 +126,14 @@ proptest! {
             if simulation.clients[client].depth == 0 {
                 continue;
             }
-            // The lowest of its rate and of all ceils on its path.
+            // The client gets the lowest of its rate and of all ceils on its path.
             let ceils = (0..built.len()).filter(|above| is_below(&built, client + 1, *above));
             let allowed = ceils.map(|above| built[above].ceil).min().unwrap_or(0).min(class.rate);
             let sent = rates[client] * 1e6 / 8.0 * time.as_secs_f64();
             let due = allowed as f64 / 8.0 * time.as_secs_f64();
             prop_assert!(sent + sum_of_lens + longest >= due, "{client}: {sent} of {due}");
         }
-        // The bound also holds later, after one client has paused and the others had its share.
+        // The bound also holds later, when one client has paused and the other clients had its share.
         if let Some(pause) = pause {
             simulation.pause(pause % simulation.clients.len());
             simulation.run(time);
@@ -140,7 +142,7 @@ proptest! {
         }
     }
 
-    /// The root spares nothing while a class without a ceil has a request waiting.
+    /// The root has no tokens left while a class without a ceil has a request waiting.
     #[test]
     fn nothing_that_there_is_is_left_while_somebody_may_have_it(
         planned in proptest::collection::vec(any_class(), 0..12),
@@ -157,8 +159,8 @@ proptest! {
         prop_assert!(sent as f64 >= ROOT as f64 / 8.0 * time.as_secs_f64(), "{sent}");
     }
 
-    /// While classes are added, changed and removed, and requests cancelled and corrected, every request ends
-    /// exactly once.
+    /// While classes are added, changed and removed, and requests cancelled and corrected, every request is
+    /// granted or cancelled exactly once.
     #[test]
     fn every_request_is_granted_or_cancelled_once(
         planned in proptest::collection::vec(any_class(), 1..8),

@@ -1,5 +1,6 @@
-//! A passive observer that knows the rules. It sees the PDUs of both sides, derives from those of the target what
-//! is negotiated, requested and allowed, and records what the initiator does against it.
+//! The checker: an observer that knows the rules of the standard and sends nothing. It sees the PDUs of both
+//! sides, derives from the PDUs of the target what is negotiated, requested and allowed, and records each PDU
+//! of the initiator that breaks a rule.
 //!
 //! The name of a rule starts with its subject: `SEQ` numbers and tags, `LOG` login, `TXT` text, `KEY`
 //! limits, `WR` write data, `TMF` task management, `NOP` pings, `LGO` logout, `SNK` SNACK, `DSC`
@@ -49,7 +50,7 @@ impl Checker {
         &self.violations
     }
 
-    /// Returns the pings of the target that are not answered: transfer tag and LUN.
+    /// Returns the pings of the target without a response from the initiator: transfer tag and LUN.
     #[must_use]
     pub fn unanswered_pings(&self, id: ConnId) -> &[(u32, u64)] {
         self.watches.get(&id).map_or(&[], |watch| &watch.pings)

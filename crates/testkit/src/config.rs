@@ -1,4 +1,4 @@
-//! Settings of the target: every answer that a test may want to vary.
+//! Settings of the target: everything that a test may want to vary.
 
 mod behavior;
 mod chap;
@@ -28,17 +28,17 @@ pub struct TargetConfig {
     pub alias: Option<String>,
     /// `TargetPortalGroupTag`, declared in the first login response when present.
     pub portal_group: Option<u16>,
-    /// The access state of its ports; [`Target::set_access`](crate::target::Target::set_access) reports a
-    /// change to the sessions.
+    /// The access state of the target's ports; [`Target::set_access`](crate::target::Target::set_access)
+    /// reports a change to the sessions.
     pub access: AccessState,
-    /// The port of an array that the target is. Its state is that of its group. `None` is a target whose ports
-    /// have no groups.
+    /// The port of an array that this target is; its access state is the state of its group. `None`: the
+    /// target's ports have no groups.
     pub port: Option<TargetPort>,
     /// Logical units by number, 0 to 16383.
     pub units: BTreeMap<u16, Unit>,
     /// Whether the units are present.
     pub presence: Presence,
-    /// The form of the numbers of units.
+    /// How unit numbers are encoded in LUN fields.
     pub lun_form: LunForm,
     /// Operational keys.
     pub keys: Keys,
@@ -47,13 +47,13 @@ pub struct TargetConfig {
     /// Commands that the target accepts concurrently: `MaxCmdSN` runs that far ahead. 0 keeps the
     /// window closed.
     pub window: u32,
-    /// The way in which the target asks for write data.
+    /// How the target requests write data.
     pub r2t: R2tBehavior,
-    /// The way in which the target sends read data.
+    /// How the target sends read data.
     pub data_in: DataInBehavior,
-    /// The course of a login.
+    /// How the target behaves during a login.
     pub login: LoginBehavior,
-    /// The answer to SendTargets.
+    /// The response to SendTargets.
     pub discovery: Discovery,
     /// `StatSN` of the first login response of each connection.
     pub first_stat_sn: u32,
@@ -63,21 +63,21 @@ pub struct TargetConfig {
     pub ping_every: u32,
     /// Response code of every task management response, instead of the right one.
     pub task_management_response: Option<u8>,
-    /// Whether task management requests are executed but never answered.
+    /// Whether task management requests are executed without a response.
     pub silent_task_management: bool,
-    /// Whether ABORT TASK does not find a command that waits for its turn in the command order, so that the
-    /// command is executed later, as LIO does.
+    /// Whether ABORT TASK does not find a command that waits for an earlier `CmdSN`, so that the command is
+    /// executed later, as LIO does.
     pub early_tasks_unknown: bool,
     /// Response code of every logout response.
     pub logout_response: u8,
-    /// Delays between the arrival and the execution of reads and writes with the attribute SIMPLE: one
-    /// for each command in turn, from the first again after the last. Without any, each command is
-    /// executed immediately. Delays change the order of execution (SAM-5 §8.6). The clock is that of
-    /// [`Target::advance`](crate::target::Target::advance).
+    /// Delays between the arrival and the execution of reads and writes with the attribute SIMPLE. Each
+    /// command takes the next delay; after the last delay, the first one is used again. If the list is empty,
+    /// each command is executed immediately. Delays change the order of execution (SAM-5 §8.6). The time is
+    /// the time that is passed to [`Target::advance`](crate::target::Target::advance).
     pub execution_delays: Vec<Duration>,
-    /// Seed that draws the blocks of a command that is ended while it waits to be executed, by a task management
-    /// function, a logout, a new login or a restart: the drawn blocks are written, also those of WRITE SAME and
-    /// UNMAP. `None` is a target where such a command has written nothing.
+    /// Seed that selects which blocks are written by a command that is ended while it waits to be executed:
+    /// by a task management function, a logout, a new login or a restart. WRITE SAME and UNMAP are included.
+    /// `None`: such a command writes nothing.
     pub torn_commands: Option<u64>,
     /// The faults.
     pub faults: Vec<Fault>,

@@ -21,13 +21,13 @@ pub(crate) fn low16(value: u32) -> u16 {
     u16::from_be_bytes([high, low])
 }
 
-/// Returns whether serial number `a` comes before `b` (RFC 1982, RFC 7143 §4.2.2.1).
+/// Returns whether serial number `a` is before `b` (RFC 1982, RFC 7143 §4.2.2.1).
 pub(crate) fn before(a: u32, b: u32) -> bool {
     let distance = b.wrapping_sub(a);
     distance != 0 && distance < 1 << 31
 }
 
-/// Reads up to eight bytes from the front of `bytes`, big-endian.
+/// Reads up to eight bytes from the start of `bytes`, big-endian.
 pub(crate) fn be(bytes: &[u8], width: usize) -> u64 {
     bytes.iter().take(width).fold(0, |value, byte| value << 8 | u64::from(*byte))
 }

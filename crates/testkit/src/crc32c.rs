@@ -43,7 +43,7 @@ pub fn crc32c(pieces: &[&[u8]]) -> u32 {
     !pieces.iter().fold(u32::MAX, |crc, piece| update(crc, piece))
 }
 
-/// Returns the four bytes of a digest as on the wire: least significant first.
+/// Returns the CRC32C of several pieces as the four bytes on the wire: least significant byte first.
 #[must_use]
 pub fn digest(pieces: &[&[u8]]) -> [u8; 4] {
     crc32c(pieces).to_le_bytes()
@@ -73,7 +73,7 @@ fn entry(level: usize, byte: u32) -> u32 {
 mod tests {
     use super::digest;
 
-    /// The vectors of RFC 7143 appendix A.4.
+    /// RFC 7143 appendix A.4: the test vectors have the expected CRC32C.
     #[test]
     fn matches_the_vectors_of_the_standard() {
         let rising: Vec<u8> = (0..32).collect();

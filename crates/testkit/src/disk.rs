@@ -16,7 +16,7 @@ use null::Null;
 /// Bytes that are compared in one step.
 const STEP: usize = 1 << 20;
 
-/// A disk in memory, or one that keeps nothing ([`RamDisk::null`]). Clones are handles of one disk.
+/// A disk in memory, or a disk that stores nothing ([`RamDisk::null`]). Clones are handles of the same disk.
 #[derive(Clone, Debug)]
 pub struct RamDisk(Arc<Shared>);
 
@@ -48,26 +48,26 @@ struct Shared {
     content: RwLock<Content>,
 }
 
-/// Numbers of changes to what a unit reports about itself.
+/// Counters of changes to a unit that initiators must be informed about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
     pub(crate) resizes: u64,
     pub(crate) modes: u64,
 }
 
-/// The bytes that a read returns, and whether each block is mapped: written, and not unmapped since.
+/// The data of a disk, and whether each block is mapped: written, and not unmapped since.
 #[derive(Debug)]
 struct Content {
     bytes: Vec<u8>,
     mapped: Vec<bool>,
-    /// A store that keeps nothing. `bytes` and `mapped` are empty then.
+    /// The store of a disk that stores nothing. `bytes` and `mapped` are empty then.
     null: Option<Null>,
     cache: Cache,
-    /// The durable content of each block that was changed since its last flush. A loss of power restores it.
+    /// The durable data of each block that was changed since its last flush. A loss of power restores them.
     durable: BTreeMap<usize, Block>,
 }
 
-/// The durable content of a block.
+/// The durable data of a block.
 #[derive(Debug)]
 struct Block {
     bytes: Box<[u8]>,
@@ -83,9 +83,9 @@ impl RamDisk {
         Self::of(block_size, vec![0; length], vec![false; index(blocks)], None)
     }
 
-    /// Creates a disk of `blocks` blocks of `block_size` bytes that keeps nothing and takes 1 MiB of memory,
-    /// whatever its size. Writes are discarded, and reads return zeros. No block is ever mapped or waits for a
-    /// flush. Otherwise it behaves like any disk. Use it to measure without a store.
+    /// Creates a disk of `blocks` blocks of `block_size` bytes that stores nothing and takes 1 MiB of memory,
+    /// whatever its size. Writes are discarded, and reads return zeros. No block is ever mapped or waits for
+    /// a flush. Otherwise the disk behaves like any other. Use it to measure without the cost of a store.
     ///
     /// Over TCP (feature `serve`) reads of such a disk are not copied in user space: the socket always gets the
     /// same buffer of zeros. Written data are taken from the socket and copied no further.
@@ -175,7 +175,7 @@ impl RamDisk {
         self.0.resizes.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the numbers of changes that initiators must be informed about.
+    /// Returns the counters of changes that initiators must be informed about.
     pub(crate) fn changes(&self) -> Changes {
         let [resizes, modes] = [&self.0.resizes, &self.0.mode_changes];
         Changes { resizes: resizes.load(Ordering::Relaxed), modes: modes.load(Ordering::Relaxed) }
@@ -227,7 +227,7 @@ impl RamDisk {
         self.content_mut().flush(index(blocks.start)..index(blocks.end));
     }
 
-    /// Returns a copy of `length` bytes from `offset`, cut at the end of the disk.
+    /// Returns a copy of `length` bytes from `offset`, truncated at the end of the disk.
     #[must_use]
     pub fn read(&self, offset: u64, length: usize) -> Bytes {
         let content = self.content();
@@ -239,7 +239,7 @@ impl RamDisk {
         Bytes::copy_from_slice(&content.bytes[start..end])
     }
 
-    /// Returns what a [`read`](Self::read) would return after a loss of power.
+    /// Returns the bytes that a [`read`](Self::read) would return after a loss of power.
     #[must_use]
     pub fn read_durable(&self, offset: u64, length: usize) -> Bytes {
         let content = self.content();
@@ -292,7 +292,7 @@ impl RamDisk {
         }
     }
 
-    /// Copies `data` to `offset`, and returns the blocks that changed.
+    /// Copies `data` to `offset`, and returns the range of changed blocks.
     fn put(&self, content: &mut Content, offset: u64, data: &[u8]) -> Range<usize> {
         let start = index(offset).min(content.bytes.len());
         let end = start.saturating_add(data.len()).min(content.bytes.len());
@@ -304,7 +304,7 @@ impl RamDisk {
         blocks
     }
 
-    /// Fills the whole disk with bytes that depend on their place and on `seed`, durable
+    /// Fills the whole disk with bytes that depend on their offset and on `seed`. They are durable
     /// immediately.
     pub fn fill(&self, seed: u64) {
         let mut content = self.content_mut();
@@ -379,7 +379,7 @@ impl RamDisk {
 }
 
 impl Content {
-    /// Remembers the durable content of blocks that are about to change.
+    /// Saves the durable data of blocks that are about to change.
     fn keep_durable(&mut self, blocks: Range<usize>, size: usize) {
         if self.cache != Cache::Volatile {
             return;
@@ -394,7 +394,7 @@ impl Content {
         drop(self.take_durable(blocks));
     }
 
-    /// Removes the saved durable content of these blocks, and returns it.
+    /// Removes the saved durable data of these blocks, and returns them.
     fn take_durable(&mut self, blocks: Range<usize>) -> BTreeMap<usize, Block> {
         if blocks.is_empty() || self.durable.is_empty() {
             return BTreeMap::new();

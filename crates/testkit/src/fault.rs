@@ -15,8 +15,9 @@
 //! let full = Fault::no_space(..).times(1);
 //! ```
 //!
-//! Faults of one command apply in the order in which they were added, up to the first one that ends it. So a delay that was added
-//! before BUSY has the command end with BUSY late; added after it, the delay does nothing.
+//! Faults of one command apply in the order in which they were added, up to the first one that ends the
+//! command. So if a delay was added before BUSY, the command ends with BUSY after the delay; if the delay was
+//! added after BUSY, it has no effect.
 
 use std::ops::{Bound, RangeBounds};
 use std::time::Duration;
@@ -27,8 +28,8 @@ use crate::opcode::Opcode;
 use crate::pdu::Pdu;
 use crate::scsi::{Access, Sense, status};
 
-/// Something that goes wrong: at a PDU or a byte of a connection, or with a command that reaches
-/// certain blocks of a unit.
+/// An error that the target makes: at a PDU or a byte of a connection, or at a command that reaches certain
+/// blocks of a unit.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Fault {
@@ -39,24 +40,25 @@ pub struct Fault {
     pub trigger: Trigger,
     /// The effect.
     pub effect: Effect,
-    /// The number of commands that it still affects; `None` is all of them. A fault of a PDU or of
-    /// a byte happens once, whatever this says.
+    /// The number of commands that the fault still affects; `None` is all of them. A fault of a PDU or of a
+    /// byte happens once, whatever this field says.
     pub times: Option<u32>,
 }
 
-/// When a fault happens.
+/// The event at which a fault happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Trigger {
-    /// A PDU of the target is about to be sent: the one with this number, from 0, among those with
-    /// this operation code (`None`: among all).
+    /// The target is about to send a PDU: the one with this number, from 0, among the PDUs with this
+    /// operation code (`None`: among all PDUs).
     Sending(Option<Opcode>, u32),
-    /// A PDU of the initiator has arrived: the one with this number, from 0, among those with this operation code
-    /// (`None`: among all).
+    /// A PDU of the initiator has arrived: the one with this number, from 0, among the PDUs with this
+    /// operation code (`None`: among all PDUs).
     Receiving(Option<Opcode>, u32),
-    /// The target has sent this many bytes; the rest is lost. Only for [`Effect::Close`].
+    /// The target has sent this number of bytes; the rest is lost. Only for [`Effect::Close`].
     SentBytes(u64),
-    /// The initiator has sent more than this many bytes; those beyond are lost. Only for [`Effect::Close`].
+    /// The initiator has sent more than this number of bytes; the excess bytes are lost. Only for
+    /// [`Effect::Close`].
     ReceivedBytes(u64),
     /// A SCSI command reaches certain blocks.
     Command(Blocks),
@@ -82,7 +84,7 @@ pub struct Blocks {
 pub enum Effect {
     /// The connection is closed, and the PDU is lost; a command is not executed.
     Close,
-    /// The PDU is lost; its `StatSN` stays used.
+    /// The PDU is lost; its `StatSN` stays consumed.
     Swallow,
     /// The PDU is sent twice. Sending only.
     Duplicate,
@@ -117,23 +119,24 @@ pub enum Effect {
     SetData(Bytes),
     /// The PDU is sent after this number of later PDUs, with the `StatSN` of its original place. Sending only.
     Behind(u32),
-    /// `StatSN` is larger by this number from this PDU on. Sending only.
+    /// `StatSN` is increased by this number, from this PDU on. Sending only.
     SkipStatSn(u32),
     /// The command is not executed and ends with CHECK CONDITION. The INFORMATION field holds the first bad block
     /// that the command reaches, unless the sense data name one. Commands only.
     Sense(Sense),
-    /// The command ends with this sense data, and the content of a volatile cache for its blocks is lost: a unit
-    /// need not keep data that it could not write. Commands only.
+    /// The command ends with this sense data, and the data of a volatile cache for the blocks of the command
+    /// are lost: a unit need not keep data that it could not write. Commands only.
     LoseCached(Sense),
     /// The command is not executed and ends with this SCSI status. Commands only.
     Status(u8),
-    /// The answer, whatever it is, is delayed by this time: read data and status. Commands only. The clock is that of [`Target::advance`](crate::target::Target::advance).
+    /// The read data and the status are delayed by this time. Commands only. The time is the time that is
+    /// passed to [`Target::advance`](crate::target::Target::advance).
     Delay(Duration),
-    /// The command is executed this time after its data have arrived, and then answered. It is executed even if
-    /// its connection is lost meanwhile, unless its nexus is reinstated or logs out, or a task management
-    /// function ends it. Only for commands that write, including WRITE SAME and UNMAP; other commands are not
-    /// affected, and do not count as one of `times`. The clock is that of
-    /// [`Target::advance`](crate::target::Target::advance).
+    /// The command is executed this time after its data have arrived, and then its response is sent. The
+    /// command is executed even if its connection is lost meanwhile, unless its nexus is reinstated or logs
+    /// out, or a task management function ends the command. Only for commands that write, including WRITE
+    /// SAME and UNMAP; other commands are not affected, and do not count as one of `times`. The time is the
+    /// time that is passed to [`Target::advance`](crate::target::Target::advance).
     ExecuteLate(Duration),
     /// The first byte of the first block is inverted on its way from or to the disk, and the
     /// command ends with GOOD. Commands that read or write only.
@@ -141,7 +144,7 @@ pub enum Effect {
 }
 
 impl Blocks {
-    /// Creates a selection of blocks of any unit, and commands of any kind.
+    /// Selects blocks of any unit, and commands of any kind.
     #[must_use]
     pub fn of(range: impl RangeBounds<u64>) -> Self {
         let first = match range.start_bound() {
@@ -183,8 +186,8 @@ impl Fault {
         Self::sense(range, Sense::WRITE_ERROR).on_access(Access::Write)
     }
 
-    /// Makes SYNCHRONIZE CACHE of these blocks end with WRITE ERROR. If `loses`, the content of the volatile
-    /// cache is lost for all blocks that the command reaches.
+    /// Makes SYNCHRONIZE CACHE of these blocks end with WRITE ERROR. If `loses`, the data of the volatile
+    /// cache are lost for all blocks that the command reaches.
     #[must_use]
     pub fn flush_error(range: impl RangeBounds<u64>, loses: bool) -> Self {
         let sense = Sense::WRITE_ERROR;
@@ -217,7 +220,7 @@ impl Fault {
         Self::on_blocks(range, Effect::Status(status::TASK_SET_FULL)).times(times)
     }
 
-    /// Delays the answers to commands that reach these blocks.
+    /// Delays the responses to commands that reach these blocks.
     #[must_use]
     pub fn delay(range: impl RangeBounds<u64>, delay: Duration) -> Self {
         Self::on_blocks(range, Effect::Delay(delay))
@@ -303,13 +306,13 @@ impl Fault {
         Self::sending(Opcode::ScsiResponse, nth, Effect::SetByte { at: 2, value: code })
     }
 
-    /// Gives the Data-In with this number a `DataSN` that skips one.
+    /// Makes the `DataSN` of the Data-In with this number one too large.
     #[must_use]
     pub const fn data_sn_gap(nth: u32) -> Self {
         Self::sending(Opcode::DataIn, nth, Effect::AddWord { at: 36, value: 1 })
     }
 
-    /// Makes the R2T with this number ask for data at another offset.
+    /// Makes the R2T with this number request data at another offset.
     #[must_use]
     pub const fn r2t_offset(nth: u32, offset: u32) -> Self {
         Self::sending(Opcode::R2t, nth, Effect::SetWord { at: 40, value: offset })

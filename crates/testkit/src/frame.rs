@@ -22,15 +22,15 @@ pub struct Framing {
     pub data_digest: bool,
 }
 
-/// Reasons why a stream cannot be read further.
+/// Reasons why a stream of PDUs cannot be read further.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FrameError {
     /// The header digest is wrong. The start of the next PDU is unknown.
     HeaderDigest,
-    /// The data digest is wrong. The PDU was taken off the stream and is enclosed.
+    /// The data digest is wrong. The PDU was removed from the stream and is enclosed.
     DataDigest(Box<Pdu>),
-    /// The data segment is longer than this stream may carry; its length is enclosed.
+    /// The data segment is longer than the limit for this stream; its length in bytes is enclosed.
     TooLong(usize),
 }
 
@@ -60,7 +60,7 @@ impl Framing {
     /// No digests, as during login.
     pub const PLAIN: Self = Self { header_digest: false, data_digest: false };
 
-    /// Takes the first PDU off `stream`; returns `None` while it is incomplete.
+    /// Removes the first PDU from `stream` and returns it; returns `None` while the PDU is incomplete.
     ///
     /// # Errors
     ///

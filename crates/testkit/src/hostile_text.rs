@@ -1,4 +1,4 @@
-//! Texts with control characters that a terminal would obey, in each place where a target may send a text.
+//! Texts with control characters that a terminal would execute, in each place where a target may send a text.
 //!
 //! A program prints texts that a target sends, and a target may send anything: an escape sequence that clears the
 //! screen, a line feed and a forged line of output, a mark that reverses the text after it. [`configs`] makes
@@ -24,14 +24,14 @@ use crate::config::{Portal, Redirect, Stage, TargetConfig};
 use crate::fault::{Effect, Fault, Trigger};
 use crate::opcode::Opcode;
 
-/// The beginning of a line that no program prints by itself.
+/// The start of a forged line. No program prints this text by itself.
 const FORGED: &str = "FORGED";
 
-/// A text with an escape sequence, the end of a line and the beginning of a forged one, other control characters
-/// of both sets, and marks that reverse or end a line.
+/// A text with an escape sequence, the end of a line and the start of a forged one, other control characters
+/// of both sets (C0 and C1), and marks that reverse or end a line.
 pub const TEXT: &str = "a\u{1b}[2J\r\nFORGED\u{7}\u{8}\u{7f}\u{9b}31m\u{202e}\u{2028}b";
 
-/// Keys for which a text is an answer that an initiator does not understand, and may print.
+/// Keys to which a text is an answer that an initiator does not understand, and may print.
 const ANSWERED: [&str; 16] = [
     "HeaderDigest",
     "DataDigest",
@@ -122,8 +122,8 @@ fn designators() -> Vec<u8> {
     all
 }
 
-/// Returns the part of a program's output that a terminal would obey, except for the ends of its own lines; `None` if
-/// there is none.
+/// Returns the part of a program's output that a terminal would execute, except for the line feeds that end
+/// lines; `None` if there is no such part.
 #[must_use]
 pub fn obeyed(output: &[u8]) -> Option<String> {
     let Ok(text) = std::str::from_utf8(output) else {

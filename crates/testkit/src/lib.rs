@@ -1,8 +1,8 @@
-//! An iSCSI target for tests: it serves disks in memory, fails when and where a test asks for it, and records
-//! what the initiator does against the standard.
+//! An iSCSI target for tests: it serves disks in memory, causes the faults that a test configures, and records
+//! which rules of the standard the initiator breaks.
 //!
 //! It is meant for authors of initiators, and of tools that copy to, restore to or read from iSCSI
-//! disks. Served over TCP, it takes any initiator. With the feature `serve`:
+//! disks. Over TCP it serves any initiator. With the feature `serve`:
 //!
 #![cfg_attr(feature = "serve", doc = "```")]
 #![cfg_attr(not(feature = "serve"), doc = "```ignore")]
@@ -58,20 +58,20 @@
 //! |---|---|
 //! | serve a target over TCP | `serve::Server` (feature `serve`) |
 //! | configure what it serves and how it behaves | [`config::TargetConfig`], [`scsi::Unit`] |
-//! | look at the bytes that were written, lose power or a cached write, change capacity or cache | [`disk::RamDisk`], a handle that is shared |
-//! | measure without a store: a disk of any size that keeps nothing | [`disk::RamDisk::null`] |
+//! | check the bytes that were written, lose power or a cached write, change capacity or cache | [`disk::RamDisk`], a handle that is shared |
+//! | measure without a store: a disk of any size that stores nothing | [`disk::RamDisk::null`] |
 //! | make several targets the ports of one array, with states of their own | [`scsi::PortGroups`] |
 //! | reserve a unit, or fence an initiator off as another host does | [`scsi::Reservations`] of [`scsi::Unit`] |
-//! | reset a unit as another initiator does, put another unit behind a number | [`target::Target`] |
-//! | make things go wrong, at a block or at a PDU | [`fault::Fault`] in the configuration |
-//! | send texts with control characters that a terminal would obey | [`hostile_text`] |
-//! | find out what the initiator did wrong | [`target::Target::violations`], by [`checker::Checker`] |
-//! | run an initiator without sockets, in virtual time | [`target::Target`]: bytes in, bytes out |
+//! | reset a unit as another initiator does, replace the unit of a number | [`target::Target`] |
+//! | cause faults, at a block or at a PDU | [`fault::Fault`] in the configuration |
+//! | send texts with control characters that a terminal would execute | [`hostile_text`] |
+//! | find out which rules the initiator broke | [`target::Target::violations`], by [`checker::Checker`] |
+//! | run an initiator without sockets, in virtual time | [`target::Target`], which takes and returns bytes |
 //! | run an initiator over a simulated wire with latency and losses | [`link::Link`] |
 //! | play a trace, PDU by PDU | [`script::Script`], [`expect!`], [`send!`], [`pdus`] |
 //!
-//! Everything here has its own encoder and decoder, so that an initiator is checked against a second
-//! reading of RFC 7143 and not against itself.
+//! This crate has its own encoder and decoder of PDUs, so that an initiator is checked against a second
+//! reading of RFC 7143 and not against its own.
 //!
 //! Without a socket:
 //!

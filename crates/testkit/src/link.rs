@@ -1,4 +1,4 @@
-//! A simulated wire in virtual time: latency, rate, segments, and what can go wrong.
+//! A simulated link in virtual time: latency, rate, segments, and faults.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -13,17 +13,17 @@ pub struct Properties {
     pub latency: Duration,
     /// Bytes per second; `None` is no limit.
     pub rate: Option<u64>,
-    /// Longest piece that arrives together; `None` keeps pieces as they were sent.
+    /// Longest piece that arrives together, in bytes; `None` keeps pieces as they were sent.
     pub segment: Option<usize>,
-    /// The byte at this offset, and all after it, is lost, and the direction is closed.
+    /// Offset of the first byte that is lost. All later bytes are lost too, and the direction is closed.
     pub cut: Option<u64>,
-    /// The byte at this offset, and all after it, waits for [`Pipe::resume`].
+    /// Offset of the first byte that waits for [`Pipe::resume`]. All later bytes wait too.
     pub stall: Option<u64>,
-    /// Bits that arrive inverted: byte offset times 8, plus the place of the bit from the lowest.
+    /// Bits that arrive inverted: byte offset times 8, plus the number of the bit, from the lowest.
     pub flips: Vec<u64>,
 }
 
-/// One direction of a wire.
+/// One direction of a link.
 #[derive(Debug)]
 pub struct Pipe {
     properties: Properties,
@@ -114,7 +114,7 @@ impl Pipe {
         self.flying.front().map(|(at, _)| *at)
     }
 
-    /// Returns whether the direction was cut, and all that came before has been received.
+    /// Returns whether the direction was cut, and everything that was sent before the cut has been received.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         self.cut && self.flying.is_empty() && self.stalled.is_empty()

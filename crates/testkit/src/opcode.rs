@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Opcode {
-    /// A ping of the initiator, or its answer to one (§11.18).
+    /// A ping of the initiator, or its response to a ping of the target (§11.18).
     NopOut = 0x00,
     /// A SCSI command (§11.3).
     ScsiCommand = 0x01,
@@ -18,13 +18,13 @@ pub enum Opcode {
     DataOut = 0x05,
     /// A logout request (§11.14).
     LogoutRequest = 0x06,
-    /// A request to send PDUs again (§11.16).
+    /// A request to send PDUs again, or an acknowledgement of data (§11.16).
     Snack = 0x10,
-    /// A ping of the target, or its answer to one (§11.19).
+    /// A ping of the target, or its response to a ping of the initiator (§11.19).
     NopIn = 0x20,
     /// The status of a SCSI command (§11.4).
     ScsiResponse = 0x21,
-    /// The outcome of a task management request (§11.6).
+    /// The result of a task management request (§11.6).
     TaskManagementResponse = 0x22,
     /// A login response (§11.13).
     LoginResponse = 0x23,
@@ -42,7 +42,7 @@ pub enum Opcode {
     Reject = 0x3f,
 }
 
-/// Every operation code the standard names.
+/// Every operation code in the standard.
 const ALL: [Opcode; 18] = [
     Opcode::NopOut,
     Opcode::ScsiCommand,
@@ -65,7 +65,8 @@ const ALL: [Opcode; 18] = [
 ];
 
 impl Opcode {
-    /// Returns the operation of the low six bits of a header's first byte; `None` for an unassigned code.
+    /// Returns the operation code in the low six bits of a header's first byte; `None` for an unassigned
+    /// code.
     #[must_use]
     pub fn of(first_byte: u8) -> Option<Self> {
         ALL.into_iter().find(|opcode| *opcode as u8 == first_byte & 0x3f)

@@ -1,4 +1,4 @@
-//! A PDU as bytes with names: getters and setters by offset (RFC 7143 §11).
+//! A PDU as bytes, with getters and setters of its fields by offset (RFC 7143 §11).
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub const HEADER_LENGTH: usize = 48;
 /// Byte 1, bit 7: F, or T of a login PDU.
 pub const FINAL: u8 = 0x80;
 
-/// Byte 1, bit 6 of login and text PDUs: the text goes on in the next PDU.
+/// Byte 1, bit 6 of login and text PDUs: the text continues in the next PDU.
 pub const CONTINUE: u8 = 0x40;
 
 /// One PDU: the 48 bytes of its header, its additional headers and its data, without digests.
@@ -27,7 +27,7 @@ pub struct Pdu {
     pub ahs: Bytes,
     /// The data segment without its padding.
     pub data: Bytes,
-    /// The byte that pads the data. Of a received PDU: all padding bytes or-ed together.
+    /// The byte that pads the data. In a received PDU it is the bitwise OR of all padding bytes.
     pub pad: u8,
 }
 
@@ -53,7 +53,7 @@ impl Pdu {
         self.header[0] & 0x3f == opcode as u8
     }
 
-    /// Returns the I bit: deliver immediately, outside the command order.
+    /// Returns the I bit: deliver the PDU immediately, outside the command order.
     #[must_use]
     pub const fn immediate(&self) -> bool {
         self.header[0] & 0x40 != 0
@@ -129,11 +129,11 @@ macro_rules! fields {
 }
 
 fields! {
-    /// The LUN field, eight bytes as they stand (SAM-5 §4.7).
+    /// The LUN field: all eight bytes (SAM-5 §4.7).
     lun: u64_at(8) -> u64;
     /// Initiator task tag.
     itt: u32_at(16) -> u32;
-    /// Target transfer tag; of a SCSI response the SNACK tag.
+    /// Target transfer tag; in a SCSI response the SNACK tag.
     ttt: u32_at(20) -> u32;
     /// Expected data transfer length of a SCSI command, in bytes.
     edtl: u32_at(20) -> u32;
@@ -173,9 +173,9 @@ fields! {
     cid: u16_at(20) -> u16;
     /// Status-Class (high byte) and Status-Detail (low byte) of a login response.
     login_status: u16_at(36) -> u16;
-    /// First `DataSN`, `R2TSN` or `StatSN` a SNACK asks for.
+    /// First `DataSN`, `R2TSN` or `StatSN` that a SNACK requests.
     begin_run: u32_at(40) -> u32;
-    /// The number of PDUs that a SNACK asks for.
+    /// The number of PDUs that a SNACK requests.
     run_length: u32_at(44) -> u32;
     /// Event code of an asynchronous message.
     event: u8_at(36) -> u8;
@@ -206,7 +206,7 @@ impl Pdu {
         self.header[1] & 0x7f
     }
 
-    /// Returns the command descriptor block; longer ones continue in the additional header.
+    /// Returns the command descriptor block; the bytes after the first 16 are in the additional header.
     #[must_use]
     pub fn cdb(&self) -> [u8; 16] {
         let mut cdb = [0; 16];
@@ -237,7 +237,7 @@ impl Pdu {
         }
     }
 
-    /// Returns S of Data-In: it carries the status of the command.
+    /// Returns S of a Data-In: whether the PDU carries the status of the command.
     #[must_use]
     pub const fn has_status(&self) -> bool {
         self.flag(0x01)

@@ -1,7 +1,7 @@
 //! Short constructors of the target's PDUs, with defaults, so that a test reads like a trace.
 //!
-//! What a test does not set is filled in by [`Script::send`](crate::script::Script::send): `StatSN`,
-//! `ExpCmdSN` and `MaxCmdSN`. Everything else is zero, or the reserved tag where there is none.
+//! [`Script::send`](crate::script::Script::send) sets `StatSN`, `ExpCmdSN` and `MaxCmdSN` if the test does
+//! not set them. All other fields are zero, or the reserved value if they are tags.
 
 use bytes::Bytes;
 
@@ -23,11 +23,11 @@ pub struct Template {
 /// The numbers that a template takes if the test does not set them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Numbers {
-    /// The next `StatSN` of the connection.
+    /// StatSN: the next one of the connection.
     pub stat_sn: u32,
-    /// The next `CmdSN` expected.
+    /// ExpCmdSN: the next `CmdSN` that the target expects.
     pub exp_cmd_sn: u32,
-    /// The last `CmdSN` allowed.
+    /// MaxCmdSN: the last `CmdSN` that the target accepts.
     pub max_cmd_sn: u32,
 }
 
@@ -75,7 +75,7 @@ impl Template {
         Self { pdu: Pdu::new(opcode), stat_sn: false, exp_cmd_sn: false, max_cmd_sn: false }
     }
 
-    /// Returns the PDU, with `numbers` where the test set none.
+    /// Returns the PDU. Numbers that the test did not set are taken from `numbers`.
     #[must_use]
     pub fn build(mut self, numbers: Numbers) -> Pdu {
         let open = |set: bool, at, value| (!set).then_some((at, value));
@@ -90,24 +90,25 @@ impl Template {
         self.pdu
     }
 
-    /// Returns whether the PDU has a `StatSN`: it is reserved in Data-In without status (RFC 7143 §11.7).
+    /// Returns whether the PDU has a `StatSN`; the field is reserved in Data-In without status (RFC 7143
+    /// §11.7).
     fn shows_stat_sn(&self) -> bool {
         !self.pdu.is(Opcode::DataIn) || self.pdu.has_status()
     }
 
-    /// Sets `StatSN`, instead of the next one.
+    /// Sets `StatSN`; without this call it is the next one.
     #[must_use]
     pub fn stat_sn(self, value: u32) -> Self {
         self.word(24, value)
     }
 
-    /// Sets `ExpCmdSN`, instead of the right one.
+    /// Sets `ExpCmdSN`; without this call it is the correct one.
     #[must_use]
     pub fn exp_cmd_sn(self, value: u32) -> Self {
         self.word(28, value)
     }
 
-    /// Sets `MaxCmdSN`, instead of the right one.
+    /// Sets `MaxCmdSN`; without this call it is the correct one.
     #[must_use]
     pub fn max_cmd_sn(self, value: u32) -> Self {
         self.word(32, value)
@@ -169,20 +170,20 @@ impl Template {
         self.byte(2, code)
     }
 
-    /// Sets the SCSI status; in a Data-In also the S bit.
+    /// Sets the SCSI status, and in a Data-In also the S bit.
     #[must_use]
     pub fn status(self, status: u8) -> Self {
         let in_data = self.pdu.is(Opcode::DataIn);
         self.byte(3, status).flag(0x01, in_data)
     }
 
-    /// Sets the residual count of an underflow (U): bytes that were not needed.
+    /// Sets the residual count of an underflow (U): the number of bytes that were not needed.
     #[must_use]
     pub fn underflow(self, bytes: u32) -> Self {
         self.flag(0x02, true).residual(bytes)
     }
 
-    /// Sets the residual count of an overflow (O): bytes that did not fit.
+    /// Sets the residual count of an overflow (O): the number of bytes that did not fit.
     #[must_use]
     pub fn overflow(self, bytes: u32) -> Self {
         self.flag(0x04, true).residual(bytes)
@@ -283,7 +284,7 @@ pub fn scsi_response() -> Template {
     Template::new(Opcode::ScsiResponse)
 }
 
-/// Creates a NOP-In that requests no answer and answers none.
+/// Creates a NOP-In that neither requests a response nor is one.
 #[must_use]
 pub fn nop_in() -> Template {
     Template::new(Opcode::NopIn).itt(NO_TAG).ttt(NO_TAG)
@@ -319,7 +320,7 @@ pub fn async_message() -> Template {
     Template::new(Opcode::AsyncMessage).itt(NO_TAG)
 }
 
-/// Creates a Reject of `pdu`, whose header it returns.
+/// Creates a Reject of `pdu`; its data segment is the header of `pdu`.
 #[must_use]
 pub fn reject(pdu: &Pdu) -> Template {
     let mut header = pdu.header.to_vec();

@@ -32,7 +32,7 @@ use crate::opcode::Opcode;
 use crate::pdu::Pdu;
 use crate::pdus::{Numbers, Template, login_response};
 
-/// Longest data segment that the script takes.
+/// Longest data segment that the script accepts, bytes.
 const SEGMENT_LIMIT: usize = 1 << 24;
 
 /// A target with one connection at a time, which the test controls.
@@ -57,7 +57,7 @@ impl Default for Script {
 }
 
 impl Script {
-    /// Creates a script that waits for a login. The first `StatSN` is 1, the window is 64 commands.
+    /// Creates a script that waits for a login. The first `StatSN` is 1, and the window is 64 commands.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -74,18 +74,18 @@ impl Script {
         }
     }
 
-    /// Creates a script for an initiator that is past its login. The rules of a session are not checked, because
-    /// they need the login.
+    /// Creates a script for an initiator that has logged in before. The rules of a session are not checked,
+    /// because the checker has not seen the login.
     #[must_use]
     pub fn in_full_feature() -> Self {
         Self { checker: Checker::blind(), ..Self::new() }
     }
 
-    /// Takes bytes of the initiator, which may be cut anywhere.
+    /// Receives bytes of the initiator, which may be split anywhere.
     ///
     /// # Panics
     ///
-    /// The bytes are not PDUs, or a digest is wrong.
+    /// If the bytes are not PDUs, or a digest is wrong.
     #[track_caller]
     pub fn receive(&mut self, bytes: &[u8]) {
         self.inbox.extend_from_slice(bytes);
@@ -119,16 +119,16 @@ impl Script {
         self.outbox.split().freeze()
     }
 
-    /// Takes the next PDU of the initiator, if one has arrived.
+    /// Removes and returns the next PDU of the initiator; `None` if none has arrived.
     pub fn try_next(&mut self) -> Option<Pdu> {
         self.arrived.pop_front()
     }
 
-    /// Takes the next PDU of the initiator, which must be of this kind.
+    /// Removes and returns the next PDU of the initiator, which must be of this kind.
     ///
     /// # Panics
     ///
-    /// No PDU has arrived, or one of another kind.
+    /// If no PDU has arrived, or a PDU of another kind.
     #[track_caller]
     pub fn expect(&mut self, opcode: Opcode) -> Pdu {
         let Some(pdu) = self.arrived.pop_front() else {
@@ -142,7 +142,7 @@ impl Script {
     ///
     /// # Panics
     ///
-    /// A PDU has arrived.
+    /// If a PDU has arrived.
     #[track_caller]
     pub fn silence(&self) {
         assert!(self.arrived.is_empty(), "expected silence, got {:?}", self.arrived);
@@ -155,7 +155,7 @@ impl Script {
         pdu
     }
 
-    /// Returns a PDU and its bytes, numbered like one that is sent. The test may change the bytes and send them
+    /// Returns a PDU and its bytes, numbered like a sent PDU. The test may change the bytes and send them
     /// with [`Script::send_bytes`].
     pub fn frame(&mut self, template: impl Into<Template>) -> (Pdu, BytesMut) {
         let pdu = template.into().build(self.numbers);
@@ -175,12 +175,12 @@ impl Script {
         self.outbox.extend_from_slice(bytes);
     }
 
-    /// Answers the login request that has arrived: agrees to its stages, sends the keys of `answers`, and gives
-    /// the session TSIH 1 at the end. Returns the request.
+    /// Sends a response to the login request that has arrived: agrees to its stages, and sends the keys of
+    /// `answers`. The final response assigns TSIH 1. Returns the request.
     ///
     /// # Panics
     ///
-    /// No login request has arrived.
+    /// If no login request has arrived.
     #[track_caller]
     pub fn answer_login(&mut self, answers: &[(&str, &str)]) -> Pdu {
         let request = self.expect(Opcode::LoginRequest);
@@ -198,7 +198,7 @@ impl Script {
         request
     }
 
-    /// Sets the digests of all later PDUs. Login PDUs never have digests.
+    /// Sets the digests of all later PDUs except login PDUs, which never have digests.
     pub fn set_framing(&mut self, framing: Framing) {
         self.framing = framing;
     }
@@ -209,7 +209,7 @@ impl Script {
         self.open_window();
     }
 
-    /// Returns the numbers that the next PDU gets.
+    /// Returns the sequence numbers of the next PDU.
     #[must_use]
     pub fn numbers(&self) -> Numbers {
         self.numbers
@@ -232,7 +232,7 @@ impl Script {
         self.closed
     }
 
-    /// Replaces the connection by a fresh one. What was in flight is lost.
+    /// Replaces the connection by a new one. Bytes in flight are lost.
     pub fn reconnect(&mut self) {
         self.checker.closed(self.connection);
         let connection = ConnId(self.connection.0 + 1);
@@ -247,18 +247,19 @@ impl Script {
         self.checker.violations()
     }
 
-    /// Checks that the initiator kept to the standard.
+    /// Checks that the initiator has broken no rule of the standard.
     ///
     /// # Panics
     ///
-    /// The initiator broke a rule.
+    /// If the initiator broke a rule.
     #[track_caller]
     pub fn assert_no_violations(&self) {
         assert!(self.violations().is_empty(), "{:#?}", self.violations());
     }
 }
 
-/// Takes the next PDU of the initiator and checks its kind, and its fields by the names of their getters.
+/// Removes and returns the next PDU of the initiator, and checks its kind and its fields, by the names of
+/// their getters.
 ///
 /// `expect!(script, ScsiCommand { cmd_sn: 1, edtl: 512 })`
 #[macro_export]
@@ -273,7 +274,8 @@ macro_rules! expect {
     }};
 }
 
-/// Sends a PDU: its constructor in [`pdus`](crate::pdus), and fields by the names of their setters.
+/// Sends a PDU: the name of its constructor in [`pdus`](crate::pdus), and fields by the names of their
+/// setters.
 ///
 /// `send!(script, r2t { itt: 1, ttt: 2, desired_length: 512 })`
 #[macro_export]

@@ -1,4 +1,4 @@
-//! The SCSI side of the target: logical units, and how they serve a command.
+//! The SCSI side of the target: logical units, and the execution of commands.
 
 mod access;
 mod asymmetric;
@@ -36,7 +36,8 @@ pub use reservations::{Registrant, Registration, Reservations};
 pub use sense::Sense;
 pub use unit::{Unit, UnitBehavior};
 
-/// Starts a command for a unit that exists, through a port of an array; `None` is a target without port groups.
+/// Starts a command for a unit that exists, through a port of an array; `port` is `None` for a target without
+/// port groups.
 pub(crate) fn begin(unit: &Unit, port: Option<&TargetPort>, cdb: [u8; 16]) -> Result<Work, Sense> {
     if unit.behavior.refused.contains(&cdb[0]) {
         return Err(Sense::INVALID_OPCODE);
@@ -82,7 +83,7 @@ pub(crate) fn finish(unit: &Unit, cdb: [u8; 16], parameters: &[u8]) -> Result<()
     }
 }
 
-/// Executes a command whose data have arrived for some of its blocks: it is ended before its status.
+/// Executes a command, whose data have arrived, for some of its blocks only: it was ended before its status.
 pub(crate) fn finish_part(
     unit: &Unit,
     cdb: [u8; 16],
@@ -109,7 +110,7 @@ pub(crate) fn begin_absent(cdb: [u8; 16]) -> Result<Work, Sense> {
     }
 }
 
-/// Returns the list of units, which every LUN answers (SPC-4 §6.33).
+/// Returns the list of units; REPORT LUNS is served on every LUN (SPC-4 §6.33).
 pub(crate) fn report_luns(luns: impl Iterator<Item = u16>, form: LunForm, cdb: [u8; 16]) -> Work {
     let entries: Vec<u8> = luns.flat_map(|lun| form.encode(lun).to_be_bytes()).collect();
     let mut list = len32(entries.len()).to_be_bytes().to_vec();

@@ -1,8 +1,9 @@
-//! The target on TCP: a listener and one task per connection.
+//! Serves a target over TCP: a listener and one task per connection.
 //!
-//! A task never waits for one direction while the other could move, so both ends may fill their buffers without a
-//! deadlock. All connections share one [`Target`]. Data are copied once between a disk and the socket's buffers,
-//! while the lock of the target is held. Data of a disk that keeps nothing are not copied.
+//! A task never waits for one direction while the other could make progress, so the buffers of both sides may
+//! be full without a deadlock. All connections share one [`Target`]. Data are copied once between a disk and
+//! the socket's buffers, while the lock of the target is held. Data of a disk that stores nothing are not
+//! copied.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, IoSlice};
@@ -19,10 +20,10 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::target::{ConnId, Target};
 
-/// Bytes that are reserved for a read while the inbox holds no part of a PDU.
+/// Bytes that are reserved for a read while the inbox is empty.
 const INBOX: usize = 512 * 1024;
-/// Bytes that are reserved for a read while the inbox holds a part of a PDU. The part is moved to the front of
-/// the buffer only if less is free after it.
+/// Bytes that are reserved for a read while the inbox contains a part of a PDU. The part is moved to the
+/// front of the buffer only if less space is free after it.
 const READ_AHEAD: usize = 256 * 1024;
 /// Bytes that are taken from the target ahead of sending.
 const SEND_AHEAD: usize = 1024 * 1024;
@@ -89,7 +90,8 @@ impl Server {
         self.address
     }
 
-    /// Calls `look` with the target, to inspect or change it, and then sends what the target has to send.
+    /// Calls `look` with the target, which may be inspected and changed. Then sends everything that the
+    /// target has to send.
     pub fn with<R>(&self, look: impl FnOnce(&mut Target) -> R) -> R {
         let result = look(&mut self.shared.target());
         self.shared.wake(None);
@@ -99,7 +101,7 @@ impl Server {
     /// Closes the listener and all connections, and waits until they are gone.
     pub async fn stop(self) {
         self.stop.send_replace(true);
-        // The listener ends by itself. An error means that its runtime cancelled it, which is fine too.
+        // The listener task ends by itself. An error means that its runtime cancelled it, which is fine too.
         drop(self.listener.await);
     }
 }
@@ -180,16 +182,17 @@ struct Line {
     inbox: BytesMut,
     /// Pieces to send, each with the time from which it may be sent.
     outbox: VecDeque<(Instant, Bytes)>,
-    /// Bytes in `outbox`.
+    /// Number of bytes in `outbox`.
     waiting: usize,
-    /// Whether the initiator will send no more.
+    /// Whether the initiator has closed its side of the connection.
     ended: bool,
-    /// When the next delayed answer of the target is due.
+    /// When the next delayed response of the target is due.
     deadline: Option<Instant>,
 }
 
 impl Line {
-    /// Takes the pieces that the target has to send. Returns `false` once the connection is over.
+    /// Moves the pieces that the target has to send to the outbox. Returns `false` once the connection is
+    /// closed.
     fn fill(&mut self, shared: &Shared) -> bool {
         self.deadline = None;
         if self.waiting >= SEND_AHEAD && shared.delay.is_zero() {
@@ -206,7 +209,7 @@ impl Line {
         !self.outbox.is_empty() || !self.ended && !target.is_closed(self.id)
     }
 
-    /// Waits until a direction can move, and moves it.
+    /// Waits until bytes can be moved in one direction, and moves them.
     async fn step(&mut self, shared: &Shared) -> io::Result<()> {
         let due = self.outbox.front().map(|(due, _)| *due);
         let late = due.is_some_and(|due| due <= Instant::now());

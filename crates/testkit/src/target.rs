@@ -5,8 +5,8 @@
 //! advance(now) ──► deadline(id)      where a fault delays answers
 //!                          is_closed(id) ──► close the stream      disconnected(id) after a failure
 //! ```
-//! Every PDU of the initiator, and every PDU of the target, passes the
-//! [`Checker`](crate::checker::Checker); what the initiator did wrong is in [`Target::violations`].
+//! Every PDU of both sides passes through the [`Checker`](crate::checker::Checker); the rules that the
+//! initiator broke are in [`Target::violations`].
 
 mod attention;
 mod chap;

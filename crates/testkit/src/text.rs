@@ -6,7 +6,7 @@ use std::fmt;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pairs(pub Vec<(String, String)>);
 
-/// The defect of a text.
+/// The error in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextError(pub String);
 
@@ -19,11 +19,11 @@ impl fmt::Display for TextError {
 impl std::error::Error for TextError {}
 
 impl Pairs {
-    /// Reads a text.
+    /// Splits a text into pairs.
     ///
     /// # Errors
     ///
-    /// [`TextError`]: no NUL at the end, a pair without "=", an empty key, or bytes that are no UTF-8.
+    /// [`TextError`]: no NUL at the end, a pair without "=", an empty key, or bytes that are not UTF-8.
     pub fn split(text: &[u8]) -> Result<Self, TextError> {
         let Some((&last, body)) = text.split_last() else { return Ok(Self::default()) };
         if last != 0 {
@@ -32,14 +32,14 @@ impl Pairs {
         body.split(|byte| *byte == 0).map(pair).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Writes the text: every pair ended by a NUL.
+    /// Returns the pairs as text, each pair followed by a NUL.
     #[must_use]
     pub fn join(&self) -> Vec<u8> {
         let lines = self.0.iter().map(|(key, value)| format!("{key}={value}\0"));
         lines.collect::<String>().into_bytes()
     }
 
-    /// The first value of a key.
+    /// Returns the first value of a key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&str> {
         self.0.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
@@ -66,7 +66,7 @@ fn pair(line: &[u8]) -> Result<(String, String), TextError> {
     }
 }
 
-/// "Yes" or "No".
+/// Reads "Yes" or "No".
 pub(crate) fn boolean(value: &str) -> Option<bool> {
     match value {
         "Yes" => Some(true),
@@ -75,7 +75,7 @@ pub(crate) fn boolean(value: &str) -> Option<bool> {
     }
 }
 
-/// A decimal or hexadecimal number.
+/// Reads a decimal or hexadecimal number.
 pub(crate) fn number(value: &str) -> Option<u32> {
     let hex = value.strip_prefix("0x").or_else(|| value.strip_prefix("0X"));
     match hex {

@@ -1,28 +1,28 @@
-//! Decides for how many answers of a session to wait, where many short ones follow each other.
+//! Decides for how many answers of a session to wait, where many short answers follow each other.
 //!
 //! ```text
 //! answers = min(answers within 200 us, a quarter of the requests in flight), rounded down to a power of two
 //! ```
-//! A peer that answers each request by itself wakes the session for each answer, which costs more than the
-//! answer itself. Waiting for several answers costs no throughput while the peer is busy with the other
-//! requests. Where the peer takes its time for each answer, waiting does cost throughput, because the next
-//! requests are sent later. So a trial compares both: some windows of 5 ms with waiting, some without. The
-//! better choice is kept for a while.
+//! If a peer sends each answer separately, each answer wakes the session, which costs more than the answer
+//! itself. Waiting for several answers costs no throughput while the peer is busy with the other requests.
+//! Where the peer needs time for each answer, waiting does cost throughput, because the next requests are
+//! sent later. So a trial compares both: some windows of 5 ms with waiting, some without. The better choice
+//! is kept for a while.
 
 use std::time::{Duration, Instant};
 
-/// Length of a window: answers within it are counted together.
+/// Length of a window; answers are counted per window.
 const WINDOW: Duration = Duration::from_millis(5);
-/// A window that took longer contained a pause, and is not judged.
+/// A window that took longer than this contained a pause, and is ignored.
 const LONGEST_WINDOW: Duration = Duration::from_millis(15);
 /// Windows of each kind in a trial.
 const WINDOWS: u32 = 4;
 /// Answers that arrive within this time may be waited for.
 const MAX_WAIT: Duration = Duration::from_micros(200);
-/// Requests in flight per answer to wait for, so that the peer keeps most of its work all the time.
+/// Requests in flight for each answer to wait for, so that the peer always has most of its work.
 const REQUESTS_PER_ANSWER: usize = 4;
-/// The number of answers is kept while it is at most this many times the new one: each change costs a system
-/// call.
+/// The number of answers is kept while it is at most this many times the newly computed number, because each
+/// change costs a system call.
 const SLACK: usize = 2;
 /// Waiting is better if its rate of answers is at least this share of the rate without waiting.
 const UNCHANGED: f64 = 0.95;
@@ -50,15 +50,16 @@ const MAX_HOLD: Duration = Duration::from_secs(16);
 pub struct Coalescing {
     /// Counters at the beginning of the current window.
     begun: Option<Counted>,
-    /// Number of answers that arrived per [`MAX_WAIT`] in the last window, and the bytes of each.
+    /// Number of answers that arrived within [`MAX_WAIT`] on average in the last window, and the bytes of
+    /// each.
     in_time: usize,
     bytes_per_answer: u64,
     waits: bool,
-    /// Number of windows for which the session does not wait, after fewer bytes arrived than it waited for.
+    /// Number of windows in which the session does not wait, because fewer bytes arrived than it waited for.
     rests: u8,
     /// Number of answers that the session last waited for.
     answers: usize,
-    /// Results of the running trial: without waiting, and with it.
+    /// Results of the running trial: first without waiting, then with it.
     trial: [Tally; 2],
     /// End of the time for which the verdict of the last trial holds.
     holds_until: Option<Instant>,
@@ -87,7 +88,7 @@ impl Tally {
 }
 
 impl Coalescing {
-    /// Takes in the number of answered requests and of received bytes, both since the session began.
+    /// Takes the number of answered requests and of received bytes, both since the session began.
     pub fn observe(&mut self, answers: u64, bytes: u64, now: Instant) {
         let begun = *self.begun.get_or_insert(Counted { answers, bytes, at: now });
         let time = now.saturating_duration_since(begun.at);
@@ -105,8 +106,8 @@ impl Coalescing {
         }
     }
 
-    /// Notes that fewer bytes than awaited arrived within a millisecond. The answers differ in length, so
-    /// that their mean is no guide: nothing is waited for until a whole window has passed.
+    /// Reports that fewer bytes than awaited arrived within a millisecond. The lengths of the answers differ,
+    /// so that their mean is no guide. So the session does not wait again before a whole window has passed.
     pub const fn waited_in_vain(&mut self) {
         self.rests = 2;
     }
@@ -171,8 +172,8 @@ mod tests {
             Self { coalescing: Coalescing::default(), now: Instant::now(), answers: 0, bytes: 0 }
         }
 
-        /// Runs for `time` with answers of `size` bytes. The rate depends on whether the session waits for
-        /// them.
+        /// Runs for `time` with answers of `size` bytes. `per_ms` returns the rate, which depends on whether the
+        /// session waits for answers.
         fn run(&mut self, time: Duration, size: u64, per_ms: impl Fn(bool) -> u64) {
             let end = self.now + time;
             while self.now < end {
@@ -196,7 +197,7 @@ mod tests {
         let mut load = Load::new();
         load.run(SECOND / 10, 4144, |_| 80);
         assert_eq!(load.low_water(), Some(8 * 4144));
-        // The order matters: a number is kept while it is within twice the new one.
+        // The order of these cases matters: a number is kept while it is at most twice the newly computed one.
         for (under_way, connections, answers) in [
             (16, 1, 8),
             (15, 1, 2),
@@ -232,7 +233,7 @@ mod tests {
         assert_eq!(load.low_water(), Some(4 * 48), "as long as the verdict holds");
     }
 
-    /// This peer needs all requests in flight to reach its rate, so that waiting makes it slower.
+    /// This peer reaches its rate only with all requests in flight, so waiting makes it slower, and must end.
     #[test]
     fn a_peer_that_takes_its_time_is_not_kept_waiting() {
         let mut load = Load::new();
@@ -270,7 +271,7 @@ mod tests {
         assert!(load.low_water().is_some());
     }
 
-    /// A pause within a window says nothing about the peer.
+    /// A window with a pause says nothing about the peer, so it does not count in a trial.
     #[test]
     fn a_rest_is_no_window_of_a_trial() {
         let mut load = Load::new();

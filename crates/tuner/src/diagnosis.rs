@@ -1,4 +1,4 @@
-//! Finds what holds a running flow back, and what would lift that limit.
+//! Finds what limits a running flow, and which setting would lift the limit.
 //!
 //! ```text
 //! total time ──┬─ PDUs waited for the socket ──┬─ peer's window
@@ -11,8 +11,8 @@
 //!              └─ nothing was in flight: the source of writes or the destination of reads was slow
 //! ```
 //!
-//! What the peer's kernel waits for cannot be seen from this end. Reads are therefore judged by their rate,
-//! against what the queue and the receive window allow in a round trip.
+//! What the peer's kernel waits for is not visible at this end. So reads are judged by comparing their rate
+//! with what the queue and the receive window allow in a round trip.
 
 mod flow;
 mod limiter;
@@ -34,17 +34,17 @@ use iscsi_rate::Rate;
 pub use limiter::Limiter;
 pub use observation::{Activity, Observation, OwnLimits};
 
-/// One thing that held a flow back.
+/// A limiter that held a flow back, with evidence and remedy.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Finding {
     /// The limiter that was found.
     pub limiter: Limiter,
-    /// Share of the time for which it held the flow back, 0 to 1.
+    /// Share of the time for which the limiter held the flow back, 0 to 1.
     pub share: f64,
     /// The evidence, as a sentence.
     pub evidence: String,
-    /// The remedy; `None` if there is nothing to lift.
+    /// The setting that lifts the limit; `None` if there is none.
     pub remedy: Option<String>,
 }
 
@@ -54,7 +54,7 @@ pub struct Finding {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Diagnosis {
-    /// Payload by time.
+    /// Payload bytes per second.
     pub goodput: Rate,
     /// The limiters, the most important first.
     pub findings: Vec<Finding>,
@@ -62,11 +62,11 @@ pub struct Diagnosis {
     pub remarks: Vec<Row>,
 }
 
-/// Smallest share of the time that gets a line.
+/// Smallest share of the time for which a limiter is listed.
 const NOTABLE: f64 = 0.02;
 
 impl Diagnosis {
-    /// Explains an observation of a connection under a plan.
+    /// Creates the diagnosis of an observed connection under a plan.
     #[must_use]
     pub fn new(
         observation: &Observation,
@@ -97,7 +97,7 @@ impl Diagnosis {
         self.findings.first()
     }
 
-    /// Returns the diagnosis as lines for people.
+    /// Returns the diagnosis as table rows.
     #[must_use]
     pub fn rows(&self) -> Vec<Row> {
         let findings = self.findings.iter().map(|finding| Row {

@@ -1,9 +1,9 @@
 //! Limits outstanding write data to what a target completes within its own time limit.
 //!
 //! A target may be slower than the link to it. Then data in flight waits in the target's socket, behind the
-//! data that it is writing, while its timers run: LIO closes a connection that does not deliver requested
-//! data within 3 seconds. So the data in flight is limited to what the target completes within a part of that
-//! time:
+//! data that it is writing, while the target's timers run: LIO closes a connection on which requested data
+//! does not arrive within 3 seconds. So the data in flight is limited to what the target completes within a
+//! part of that time:
 //!
 //! ```text
 //! time in the target = average bytes outstanding / bytes completed per second        (Little's law)
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// Time limit from the first PDU of a write to its answer, without the round trips. A flush before the write
 /// may take as long; both together stay within half of LIO's 3 seconds.
 const LONG: Duration = Duration::from_millis(600);
-/// Longest time between two readings while a request is outstanding.
+/// Longest time between two readings that count as one span.
 const REST: Duration = Duration::from_secs(3);
 /// Round trips of a write whose data the target requests twice.
 const ROUND_TRIPS: u32 = 4;
@@ -24,23 +24,23 @@ const ROUND_TRIPS: u32 = 4;
 const FIRST: u64 = 2 << 20;
 /// Largest factor by which the limit grows in one step.
 const MAX_STEP: u64 = 4;
-/// Smallest limit, bytes: less helps no target.
+/// Smallest limit, bytes: a smaller one helps no target.
 const MIN: u64 = 64 << 10;
 
-/// Limit of the write data outstanding on a connection, by the time that the target takes to complete it.
+/// Limit of the write data outstanding on a connection, from the time that the target takes to complete it.
 #[derive(Clone, Copy, Debug)]
 pub struct DrainLimit {
     bytes: u64,
     span: Option<Span>,
 }
 
-/// Time over which the speed of the target is measured.
+/// Time over which the rate of the target is measured.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     begun: Instant,
-    /// Bytes concluded before the span began.
+    /// Bytes that the target had completed before the span began.
     before: u64,
-    /// Bytes outstanding multiplied by nanoseconds, up to the last reading.
+    /// Bytes outstanding multiplied by nanoseconds, summed up to the last reading.
     area: u128,
     last: Instant,
     /// Bytes outstanding at the last reading.
@@ -54,16 +54,16 @@ impl Default for DrainLimit {
 }
 
 impl DrainLimit {
-    /// Lowers the limit of a further connection to a target that other connections found slow, to half of
-    /// their limit `others`: more connections do not make the target faster.
+    /// Lowers the limit of a new connection to a target that other connections found slow, to half of their
+    /// limit `others`, because more connections do not make the target faster.
     pub const fn share(&mut self, others: u64) {
         if others < self.bytes {
             self.bytes = if others / 2 < MIN { MIN } else { others / 2 };
         }
     }
 
-    /// Returns the limit if the target is slow, that is, if the limit is below the initial one. Further
-    /// connections do not make such a target faster.
+    /// Returns the limit if the target is slow, that is, if the limit is below the initial one; otherwise
+    /// `None`.
     #[must_use]
     pub const fn of_slow_target(&self) -> Option<u64> {
         if self.bytes < FIRST { Some(self.bytes) } else { None }
@@ -75,8 +75,8 @@ impl DrainLimit {
         self.bytes
     }
 
-    /// Takes in the bytes outstanding, the bytes that the target has concluded since the connection began,
-    /// and the round-trip time. Call it several times a second while requests are outstanding.
+    /// Takes the bytes outstanding, the bytes that the target has completed since the connection began, and
+    /// the round-trip time. Call it several times a second while requests are outstanding.
     pub fn observe(
         &mut self,
         outstanding: u64,
@@ -86,7 +86,7 @@ impl DrainLimit {
     ) {
         let fresh = Span { begun: now, before: concluded, area: 0, last: now, outstanding };
         let last = self.span.map(|span| now.saturating_duration_since(span.last));
-        // After a long gap, or none before, the bytes that were outstanding in between are not known.
+        // At the first reading, or after a long gap, the bytes that were outstanding before are not known.
         let Some(since) = last.filter(|since| *since < REST) else {
             self.span = Some(fresh);
             return;
@@ -101,7 +101,7 @@ impl DrainLimit {
         if done < u128::from(self.bytes) && !is_long {
             return;
         }
-        // The limit rises only if it was in use: `mean` tells how much was outstanding.
+        // The limit rises only if it was in use, which `mean`, the average of the bytes outstanding, shows.
         let mean = span.area / time.max(1);
         let latency = (span.area / done.max(1)).max(1);
         if latency > long {
@@ -130,7 +130,7 @@ mod tests {
         let tick = |count| {
             let now = start + TICK * u32::try_from(count).unwrap();
             let outstanding = limit.bytes().min(wanted);
-            // A fast target concludes the same bytes many times within a tick.
+            // A fast target completes the same bytes many times within a tick.
             concluded += rate / 20;
             limit.observe(outstanding, concluded, Duration::ZERO, now);
             limit.bytes()
@@ -144,7 +144,7 @@ mod tests {
         assert!(limits[9] >= 64 << 20, "{limits:?}");
     }
 
-    /// The limit is what the target takes in about half a second, and at least `MIN`.
+    /// The limit is what the target completes in about half a second, and at least `MIN`.
     #[test]
     fn a_slow_target_gets_what_it_takes_in_time() {
         for rate in [200_000, 500_000, 3_000_000, 30_000_000] {
@@ -157,7 +157,7 @@ mod tests {
         }
         let mut slow = DrainLimit::default();
         assert_eq!(limits(1000, u64::MAX, 400, &mut slow)[399], MIN);
-        // A target that becomes fast again gets more.
+        // If the target becomes fast again, the limit rises again.
         assert!(limits(1_000_000_000, u64::MAX, 20, &mut slow)[19] >= 64 << 20);
     }
 
@@ -185,7 +185,7 @@ mod tests {
         assert_eq!(further.bytes(), MIN);
     }
 
-    /// A target that stops for a while loses a part of the limit, not all of it.
+    /// If a target stops for a while, the limit is reduced in steps, not to its minimum.
     #[test]
     fn a_pause_halves_it_once_in_a_while() {
         let mut limit = DrainLimit { bytes: 64 << 20, span: None };

@@ -9,14 +9,14 @@ use crate::table::{self, Row};
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Granted {
-    /// The send buffer as the kernel counts it, bytes: twice the requested size, or the size that it has
-    /// tuned to so far.
+    /// The size of the send buffer as the kernel counts it, bytes: twice the requested size, or the size that
+    /// the kernel has tuned it to so far.
     pub send_buffer: Option<u64>,
-    /// The receive buffer as the kernel counts it, bytes.
+    /// The size of the receive buffer as the kernel counts it, bytes.
     pub receive_buffer: Option<u64>,
     /// `TCP_NODELAY`.
     pub no_delay: Option<bool>,
-    /// `TCP_NOTSENT_LOWAT`, bytes; `None` also if it is not set.
+    /// `TCP_NOTSENT_LOWAT`, bytes; `None` also if the option is not set.
     pub not_sent_low_water: Option<u32>,
     /// The congestion control in use.
     pub congestion_control: Option<String>,
@@ -28,14 +28,14 @@ pub struct Granted {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Refusal {
-    /// The option.
+    /// Name of the option.
     pub option: &'static str,
     /// The kernel's error, and its meaning.
     pub reason: String,
 }
 
 impl Granted {
-    /// Returns the granted settings as lines for people.
+    /// Returns the granted settings as table rows.
     #[must_use]
     pub fn rows(&self) -> Vec<Row> {
         let size = |bytes: Option<u64>| bytes.map_or_else(unknown, |bytes| Size(bytes).to_string());

@@ -17,8 +17,8 @@ use crate::link::estimator::{EstimatorWindow, LinkEstimator, RateSample};
 use crate::link::tcp_info::TcpInfo;
 use iscsi_rate::Rate;
 
-/// Factor by which more data may be in flight while the rate still rises: TCP doubles its window in each
-/// round trip (draft-ietf-ccwg-bbr, BBR.StartupCwndGain).
+/// Factor by which the data in flight may grow while the rate still rises, because TCP doubles its window in
+/// each round trip (draft-ietf-ccwg-bbr, BBR.StartupCwndGain).
 pub const STARTUP_GAIN: u64 = 2;
 /// Round trips: one for a request in flight and one for the request that waits for it. For write data: one
 /// for the target's request and one for the data itself.
@@ -27,16 +27,16 @@ const ROUND_TRIPS: u32 = 2;
 const MAX_WAIT: Duration = Duration::from_millis(750);
 /// How long targets wait for data that they requested (LIO: 3 seconds).
 const TARGET_PATIENCE: Duration = Duration::from_secs(3);
-/// Smallest limit, bytes; a smaller one saves nothing. A single write has no limit.
+/// Smallest limit, bytes; a smaller one has no benefit. A single write has no limit.
 const MIN_WRITE_LIMIT: u64 = 32 << 10;
-/// Limit on a link that has not delivered [`PROOF`] yet, bytes. The initial congestion window says nothing
+/// Limit on a link that has not delivered [`PROOF`] bytes yet. The initial congestion window says nothing
 /// about the link: at 64 kbit/s it suggests a far higher rate.
 const UNPROVEN_WRITE_LIMIT: u64 = 64 << 10;
 /// Bytes that a link must have delivered before its congestion window counts: ten segments, the initial
 /// window (RFC 6928).
 const PROOF: u64 = 14 << 10;
-/// Below this round-trip time a link needs no [`PROOF`]: it delivers the initial window soon, or its round
-/// trip becomes longer.
+/// Below this round-trip time a link needs no [`PROOF`]: either it delivers the initial window soon, or its
+/// round trip becomes longer than this.
 const LOCAL: Duration = Duration::from_millis(2);
 /// Ratio of BBR's window to what the link holds (draft-ietf-ccwg-bbr, BBR.DefaultCwndGain).
 const BBR_WINDOW_GAIN: u64 = 2;
@@ -68,8 +68,9 @@ pub fn wait_for_answers(round_trip: Duration, answer_time: Duration) -> Duration
 }
 
 /// Returns how long write data may wait beyond its round trips. The real rate may be half of the estimate, so
-/// that all data takes twice as long: slow start notices that one round trip late. The target counts from its
-/// own request, one round trip after the command; a lost segment costs that round trip again.
+/// that all data takes twice as long, because slow start notices a lower rate one round trip late. The
+/// target's time limit runs from its R2T, one round trip after the command; a lost segment costs another
+/// round trip.
 #[must_use]
 pub fn wait_for_write_data(round_trip: Duration) -> Duration {
     let trips = round_trip.saturating_mul(ROUND_TRIPS);
@@ -78,14 +79,14 @@ pub fn wait_for_write_data(round_trip: Duration) -> Duration {
 
 /// Limits the write data of a connection in flight to what reaches the target in time.
 ///
-/// A target requests the data of all writes that it has received. On a link of known rate the queue of the
-/// plan would be enough. Otherwise TCP finds the rate, and the limit follows it: a congestion window is
-/// delivered in each round trip. That holds while the window grows, after a pause or a timeout, and where a
-/// queue makes the round trip longer. So only the latest reading counts.
+/// A target requests the data of all writes that it has received. On a link of known rate the planned queue
+/// would be a sufficient limit. Otherwise TCP finds the rate, and the limit follows it: a congestion window
+/// is delivered in each round trip. That is true while the window grows, after a pause or a timeout, and
+/// where a queue makes the round trip longer. So only the latest reading counts.
 ///
-/// A fast, short link is not limited: a write is in flight for little more than its round trips. There is no
-/// limit where it would exceed the bytes that may be in flight at all. Several such connections then share
-/// equally, whatever their current round-trip times are.
+/// A fast, short link is not limited, because a write is in flight for little more than its round trips.
+/// There is also no limit where it would exceed the largest number of bytes in flight. Several such
+/// connections then share equally, whatever their current round-trip times are.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteLimit {
     link: LinkEstimator,
@@ -104,8 +105,8 @@ impl Default for WriteLimit {
 }
 
 impl WriteLimit {
-    /// Takes in a reading of the connection. A reading without congestion window or round-trip time removes
-    /// the limit of the link.
+    /// Takes a reading of the connection. A reading without congestion window or round-trip time removes the
+    /// limit by the link.
     pub fn observe(&mut self, info: &TcpInfo, now: Instant) {
         let round_trip = info.min_rtt.or(info.smoothed_rtt);
         let (Some(rate), Some(round_trip)) = (info.window_rate(), round_trip) else {
@@ -118,27 +119,28 @@ impl WriteLimit {
         self.link.observe_rate(&RateSample::new(rate), now);
     }
 
-    /// Takes in the write data outstanding, and the write data that the target has concluded since the
-    /// connection began, both in bytes.
+    /// Takes the write data outstanding, and the write data that the target has completed since the connection
+    /// began, both in bytes.
     pub fn observe_target(&mut self, outstanding: u64, concluded: u64, now: Instant) {
         let round_trip = self.link.round_trip().unwrap_or_default();
         self.drain.observe(outstanding, concluded, round_trip, now);
     }
 
-    /// Takes over the limit that other connections to the same target have measured: see
+    /// Lowers the limit to a share of the limit that other connections to the same target have measured: see
     /// [`DrainLimit::share`].
     pub const fn share(&mut self, others: u64) {
         self.drain.share(others);
     }
 
-    /// Returns the limit by the target alone, if the target is slow: see [`DrainLimit::of_slow_target`].
+    /// Returns the limit by the target alone if the target is slow, otherwise `None`: see
+    /// [`DrainLimit::of_slow_target`].
     #[must_use]
     pub const fn of_slow_target(&self) -> Option<u64> {
         self.drain.of_slow_target()
     }
 
-    /// Returns the limit, bytes; `None` where it is not below `max`, the bytes that may be in flight at all.
-    /// `copes_with_loss` says whether the congestion control is BBR, whose window is twice what the link
+    /// Returns the limit, bytes; `None` where the limit is not below `max`, the largest number of bytes in
+    /// flight. `copes_with_loss` is whether the congestion control is BBR, whose window is twice what the link
     /// holds.
     #[must_use]
     pub fn bytes(&self, copes_with_loss: bool, max: u64) -> Option<u64> {
@@ -147,7 +149,7 @@ impl WriteLimit {
         Some(bytes).filter(|limit| *limit < max)
     }
 
-    /// Returns what the link delivers in time; `None` if the kernel has not reported the congestion window.
+    /// Returns the limit by the link, bytes; `None` if the kernel has not reported the congestion window.
     fn of_link(&self, copes_with_loss: bool) -> Option<u64> {
         let (rate, round_trip) = (self.link.rate()?, self.link.round_trip()?);
         let bytes = inflight_limit(rate, round_trip, wait_for_write_data(round_trip));
@@ -186,7 +188,8 @@ mod tests {
         limit.of_link(copes_with_loss).filter(|limit| *limit < max)
     }
 
-    /// Each row: round trip and mean answer time in milliseconds, and the two waits that follow.
+    /// Each line: round trip and mean answer time in milliseconds, then the wait for answers and the wait for
+    /// write data.
     #[test]
     fn the_wait_is_what_answers_take_or_what_a_target_puts_up_with() {
         let millis = Duration::from_millis;
@@ -213,7 +216,7 @@ mod tests {
         const HOUR: u64 = 3_600_000;
         let start = Instant::now();
         let mut limit = WriteLimit::default();
-        // Each row: milliseconds, segments, round trip, smallest round trip in milliseconds.
+        // Each line: milliseconds, segments, round trip, smallest round trip in milliseconds.
         for (at, window, rtt, min_rtt) in [
             (0, 100, 100, 100),
             (50, 4000, 100, 100),
@@ -234,7 +237,8 @@ mod tests {
         assert_eq!(limit.of_link(false), None);
     }
 
-    /// A write beyond its first burst takes two round trips, so that half as much again must be in flight.
+    /// A write longer than its first burst takes two round trips, so half as much again must be in flight. The
+    /// limit must allow that during slow start.
     #[test]
     fn it_never_holds_up_slow_start() {
         for rtt in [4, 20, 100, 200] {
@@ -246,7 +250,7 @@ mod tests {
         }
     }
 
-    /// A queue before the link makes the window and the round trip grow alike.
+    /// A queue before the link makes window and round trip grow by the same factor, so the limit stays.
     #[test]
     fn a_queue_does_not_raise_it() {
         let empty = write_limit(&info(10, 100, 100), false, u64::MAX).unwrap();
@@ -261,7 +265,7 @@ mod tests {
         assert!((500..3000).contains(&millis), "{limit}");
     }
 
-    /// Even at half of the estimated rate, and with a lost segment, the data arrives in time.
+    /// The data arrives in time even at half of the estimated rate and with a lost segment.
     #[test]
     fn on_a_far_link_it_is_in_time_for_the_target() {
         for rtt in [100, 200, 375, 450, 600] {
@@ -284,7 +288,7 @@ mod tests {
         assert_eq!(limit.bytes(false, bytes + 1), Some(bytes));
     }
 
-    /// 64 kbit/s at 100 ms: the limit before anything is known, and after that.
+    /// At 64 kbit/s and 100 ms, requested data arrives in time, before and after the link is measured.
     #[test]
     fn the_slowest_link_brings_in_time_what_is_asked_for() {
         let mut limit = WriteLimit::default();
@@ -304,7 +308,7 @@ mod tests {
         assert_eq!(fast.longest_write(false, 16 << 20), None);
     }
 
-    /// A slow target limits outstanding data as a slow link does.
+    /// A slow target limits the outstanding data in the same way as a slow link.
     #[test]
     fn a_slow_target_limits_a_fast_link() {
         let mut limit = WriteLimit::default();

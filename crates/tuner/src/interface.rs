@@ -1,12 +1,12 @@
-//! The network interface of a connection.
+//! Describes the network interface of a connection.
 
 /// A network interface: its longest packet, and its offloads.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Interface {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// Longest packet that it sends, bytes.
+    /// Longest packet that the interface sends, bytes.
     pub mtu: Option<u32>,
     /// The offloads of the interface.
     pub offload: Offload,

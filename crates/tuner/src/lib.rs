@@ -69,7 +69,7 @@ pub use table::Row;
 pub use transfers::TransferTerms;
 pub use tuning::{Policy, Sends, Tuning, UnknownPolicy};
 
-/// Compiles the examples of the README.
+/// Compiles the code examples of the README as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The limits of this host; `None` where one could not be found out. `Limits::read` asks the Linux kernel.
+/// The limits of this host; `None` where a limit is unknown. `Limits::read` queries the Linux kernel.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Limits {

@@ -1,4 +1,4 @@
-//! The link: reports of the kernel on a connection, measurements, and the model that follows from them.
+//! Models the link: from the kernel's reports on a connection, and from measurements.
 
 pub(crate) mod estimator;
 pub(crate) mod loss;

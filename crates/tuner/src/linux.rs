@@ -1,4 +1,4 @@
-//! Questions to the Linux kernel, and the socket options that this crate sets.
+//! Queries the Linux kernel, and sets the socket options of a plan.
 
 pub(crate) mod apply;
 mod interface;

@@ -13,8 +13,8 @@
 //!   536 bytes                                             (if 1,200 do not pass either)
 //! ```
 //! As in RFC 4821 §7 and RFC 8899 §4, only the length differs between packets that pass and packets that do
-//! not. A dead link, an absent target and a busy disk cause the same silence, but fail the trial in another
-//! way.
+//! not. A dead link, a host that is down and a busy disk cause the same silence, but a different result of
+//! the trial.
 //!
 //! Design: `docs/design/path-mtu.md`.
 
@@ -27,11 +27,11 @@ use crate::link::tcp_info::TcpInfo;
 const SILENCE: Duration = Duration::from_secs(3);
 /// Shortest silence that counts as a stall, in round trips.
 const SILENT_TRIPS: u32 = 20;
-/// Shortest silence where full segments have arrived before: the path would have to change, and a busy disk
-/// is more likely.
+/// Shortest silence that counts as a stall if full segments have arrived before: a change of the path is less
+/// likely than a busy disk.
 const LONG_SILENCE: Duration = Duration::from_secs(15);
 /// Shortest time after which a ping counts as unanswered. By then TCP has retransmitted it a few times, and a
-/// queue on the way has passed.
+/// queue on the way has become empty.
 const UNANSWERED: Duration = Duration::from_secs(3);
 /// Shortest time after which a ping counts as unanswered, in round trips of a short ping.
 const UNANSWERED_TRIPS: u32 = 8;
@@ -48,19 +48,19 @@ pub enum Way {
 /// Kinds of stalls of a connection.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Stall {
-    /// Sent data is not acknowledged in time, and was retransmitted. A single retransmission may be an
-    /// ordinary loss. It counts nevertheless, because over a far link a target that waits for data closes the
-    /// connection before the second one (LIO: 3 seconds).
+    /// Sent data was not acknowledged in time, and was retransmitted. Even a single retransmission counts,
+    /// although it may be an ordinary loss: over a far link, a target that waits for data closes the
+    /// connection before the second retransmission (LIO: 3 seconds).
     Unacknowledged,
     /// All sent data is acknowledged, and nothing is received.
     Silent,
 }
 
 impl Stall {
-    /// Returns whether the path may be the cause, so that a trial is worth it. `awaited` is the number of
-    /// bytes that the peer still has to send. A silent connection counts only if they exceed the segment
-    /// length that is tried ([`SegmentLimit::SEGMENTS`]): TCP retransmits several short answers in one
-    /// segment, and with jumbo frames one segment holds all answers of the opening.
+    /// Returns whether the path may be the cause, so that a trial is useful. `awaited` is the number of bytes
+    /// that the peer still has to send. A silent connection counts only if they exceed the segment length that
+    /// is tried ([`SegmentLimit::SEGMENTS`]), because TCP retransmits several short answers in one segment,
+    /// and with jumbo frames one segment holds all answers of the opening.
     #[must_use]
     pub const fn may_be_of_path(self, awaited: usize) -> bool {
         match self {
@@ -70,18 +70,18 @@ impl Stall {
     }
 }
 
-/// Detects a connection that is stalled as on a path that drops long packets.
+/// Detects that a connection stalls as it would on a path that drops long packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StallWatch {
-    /// The bytes received, and the time of the reading that first showed this number.
+    /// The number of bytes received, and the time of the first reading with this number.
     received: Option<(u64, Instant)>,
 }
 
 impl StallWatch {
-    /// Takes in a reading, and returns the kind of stall that it shows, if any.
+    /// Takes a reading, and returns the kind of stall that it shows, if any.
     ///
-    /// A connection whose segments are no longer than those that would be tried ([`SegmentLimit::SEGMENTS`])
-    /// has no such stall.
+    /// A connection whose segments are no longer than those that a trial would use
+    /// ([`SegmentLimit::SEGMENTS`]) cannot stall for this reason, so the result is `None`.
     pub fn observe(&mut self, info: &TcpInfo, now: Instant) -> Option<Stall> {
         let received = info.bytes_received?;
         let since = match self.received {
@@ -103,14 +103,14 @@ impl StallWatch {
         (is_silent && is_acknowledged).then_some(Stall::Silent)
     }
 
-    /// Ends a pause: the time before `now`, in which nothing was requested, does not count as silence.
+    /// Ends a pause. The time before `now`, in which nothing was requested, does not count as silence.
     pub fn rested(&mut self, now: Instant) {
         self.received = self.received.map(|(received, _)| (received, now));
     }
 }
 
-/// Results of pings over two connections to the same peer, one with full segments and one with shorter ones;
-/// `None` for an unanswered ping.
+/// Results of pings over two connections to the same peer, one with full segments and one with shorter
+/// segments; `None` means that a ping was not answered.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct PathTrial {
@@ -118,7 +118,7 @@ pub struct PathTrial {
     pub short: Option<Duration>,
     /// Round trip of a ping longer than a full segment, sent after the short one.
     pub long: Option<Duration>,
-    /// Time for which the long ping was awaited.
+    /// How long the answer to the long ping was awaited.
     pub waited: Duration,
     /// Round trip of the same long ping over the connection with shorter segments.
     pub in_short_segments: Option<Duration>,
@@ -127,11 +127,11 @@ pub struct PathTrial {
 /// Results of a trial.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum TrialVerdict {
-    /// Full segments arrive, whatever else is wrong.
+    /// Full segments arrive, so the path is not the cause.
     Passes,
     /// Full segments do not arrive, shorter ones do: the path drops long packets.
     Swallowed,
-    /// Nothing is proven: shorter segments do not arrive either, or the trial did not wait long enough.
+    /// The result is unclear: shorter segments do not arrive either, or the trial did not wait long enough.
     Unclear,
 }
 
@@ -164,7 +164,7 @@ pub struct SegmentLimit {
     pub segment: u32,
     /// Length of the packets that do not arrive, bytes.
     pub swallowed: u32,
-    /// Direction in which they do not arrive, if it was seen.
+    /// Direction in which the packets do not arrive, if it is known.
     pub way: Option<Way>,
 }
 
@@ -176,7 +176,7 @@ impl SegmentLimit {
     const HEADERS: u32 = 40;
     /// Bytes on Ethernet beside those of the packet: header, checksum, preamble and gap.
     const FRAMING: u32 = 38;
-    /// TCP timestamps, which most connections have, bytes.
+    /// Length of TCP timestamps, an option that most connections have, bytes.
     const OPTIONS: u32 = 12;
 
     /// Creates a limit of `segment` bytes, for a path that drops packets of `swallowed` bytes.
@@ -191,7 +191,7 @@ impl SegmentLimit {
         self.segment.saturating_add(Self::HEADERS)
     }
 
-    /// Returns the share of the rate that the shorter segments cost, 0 to 1: each has its own headers.
+    /// Returns the share of the rate that shorter segments cost, 0 to 1, because each has its own headers.
     #[must_use]
     pub fn cost(&self) -> f64 {
         let share = |packet: u32| {
@@ -232,11 +232,11 @@ impl SegmentLimit {
         )
     }
 
-    /// How to repair such a path.
+    /// Remedy: how to repair such a path.
     pub const REMEDY: &'static str = "let ICMP \"fragmentation needed\" (IPv6: \"packet too big\") pass on the way, or set the \
          MTU of this end's interface or route to what the path takes, or clamp the MSS on the router before the narrow link";
 
-    /// Describes what this end does until the path is repaired.
+    /// Describes what this host does until the path is repaired.
     #[must_use]
     pub fn meanwhile(&self) -> String {
         format!(
@@ -268,7 +268,7 @@ mod tests {
         Some(Duration::from_millis(count))
     }
 
-    /// Each kind of trouble and its verdict: only a difference by length counts as a black hole.
+    /// Each case has its verdict: only a difference by length counts as a black hole.
     #[test]
     fn only_length_makes_a_black_hole() {
         use TrialVerdict::{Passes, Swallowed, Unclear};

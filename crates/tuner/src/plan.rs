@@ -1,4 +1,4 @@
-//! A plan: each number with its reason.
+//! Holds a plan: each number with its reason.
 //!
 //! Design: `docs/design/tuner.md`.
 
@@ -30,15 +30,15 @@ impl<T> Choice<T> {
 /// Ways to size a socket buffer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Buffer {
-    /// The kernel tunes it; nothing is set.
+    /// The kernel tunes the size; no option is set.
     Autotuned,
-    /// Bytes of data, within what any user may ask for (`SO_SNDBUF`, `SO_RCVBUF`).
+    /// Bytes of data, no more than any user may request (`SO_SNDBUF`, `SO_RCVBUF`).
     Set(u64),
-    /// Bytes of data, more than any user may ask for (`SO_SNDBUFFORCE`, `SO_RCVBUFFORCE`).
+    /// Bytes of data, more than any user may request (`SO_SNDBUFFORCE`, `SO_RCVBUFFORCE`).
     Forced(u64),
 }
 
-/// The proposal to the peer about transfers.
+/// The terms of transfers to propose to the peer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct TransferOffer {
@@ -58,56 +58,55 @@ pub struct TransferOffer {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Plan {
-    /// The policy that decided.
+    /// The policy that made the decisions.
     pub policy: Policy,
     /// The link that the plan is made for.
     pub link: LinkModel,
     /// The send buffer of each connection.
     pub send_buffer: Choice<Buffer>,
-    /// The receive buffer of each connection; it counts only if it is set before the connection is
-    /// made.
+    /// The receive buffer of each connection. It takes effect only if it is set before the connection is made.
     pub receive_buffer: Choice<Buffer>,
     /// Whether small segments are sent immediately (`TCP_NODELAY`), or wait for an acknowledgement (Nagle).
     #[doc(alias = "nagle")]
     pub no_delay: Choice<bool>,
-    /// The amount of data in one system call.
+    /// How much data is passed in one system call.
     pub sends: Choice<Sends>,
     /// Whether a system call tells the kernel that more data follows (`MSG_MORE`), so that no short segment
     /// is sent between two calls.
     pub cork: Choice<bool>,
-    /// Largest number of bytes in one system call, where a few long pieces fill it; `None` is as many as the
-    /// kernel takes. A list of pages is always passed as a whole.
+    /// Largest number of bytes passed in one system call, where a few long pieces fill it; `None` is as many
+    /// as the kernel takes. A list of pages is always passed as a whole.
     pub send_size: Choice<Option<u32>>,
     /// Largest number of bytes that may wait unsent in the kernel (`TCP_NOTSENT_LOWAT`); `None` is the whole
     /// send buffer.
     pub not_sent_low_water: Choice<Option<u32>>,
     /// Largest number of bytes to wait for before the socket becomes readable, 16 to 256 KiB
-    /// ([`set_receive_low_water`](crate::set_receive_low_water)), while the rest of a data segment, or
-    /// several answers, are awaited; `None` is any number. The reader of the socket sets the option: to at
-    /// most the bytes that it awaits, and to 1 in any other state.
+    /// ([`set_receive_low_water`](crate::set_receive_low_water)), while the rest of a data segment, or several
+    /// answers, are awaited; `None` sets no limit. The reader of the socket sets the option: to
+    /// at most the bytes that it awaits, and to 1 in any other state.
     pub receive_low_water: Choice<Option<u32>>,
     /// The congestion control; `None` is the kernel's own choice.
     pub congestion_control: Choice<Option<String>>,
-    /// Longest segment, bytes of payload and TCP options (`TCP_MAXSEG`), in both directions; `None` is as
-    /// long as the kernels of both ends take. It counts only if it is set before the connection is made.
+    /// Longest segment in both directions, bytes of payload and TCP options (`TCP_MAXSEG`); `None` is as long
+    /// as both kernels take. It takes effect only if it is set before the connection is made.
     pub segment: Choice<Option<u32>>,
     /// The number of connections that the link needs, 1 to 16.
     pub connections: Choice<u32>,
     /// The terms of transfers that the plan assumes.
     pub terms: TransferTerms,
-    /// Bytes that each connection should have on the link: the capacity of the link, as far as the buffers of
-    /// one connection allow.
+    /// Bytes that each connection should have in flight: the capacity of the link, as far as the buffers of a
+    /// single connection allow.
     pub in_flight: u64,
-    /// Bytes of one write, or of one transfer where data is both read and written.
+    /// Length of a write, or of a transfer where data is both read and written, bytes.
     pub io_size: Choice<u64>,
     /// Writes in flight on each connection.
     #[doc(alias("concurrent", "in flight"))]
     pub queue_depth: Choice<u32>,
-    /// Bytes of one read, where nothing is written.
+    /// Length of a read where nothing is written, bytes.
     pub read_size: Choice<u64>,
     /// Reads in flight on each connection.
     pub read_depth: Choice<u32>,
-    /// The proposal to the peer.
+    /// The terms of transfers to propose to the peer.
     pub offer: Choice<TransferOffer>,
 }
 
@@ -135,17 +134,17 @@ impl Plan {
         queue_depth(&self.terms, &queue)
     }
 
-    /// Returns whether the congestion control in force, by this plan or else by the kernel's default in
-    /// `limits`, is one that does not treat a lost segment as a full queue (BBR). Its window is about twice
-    /// what the link holds.
+    /// Returns whether the congestion control does not treat a lost segment as a sign of a full queue (BBR).
+    /// The congestion control is that of the plan, or else the kernel's default in `limits`. The window of BBR
+    /// is about twice what the link holds.
     #[must_use]
     pub fn copes_with_loss(&self, limits: &Limits) -> bool {
         let in_force = self.congestion_control.value.as_ref();
         in_force.or(limits.congestion_control.as_ref()).is_some_and(|name| name == BBR)
     }
 
-    /// Returns the plan as lines for people, the most important first. The longest segment has a line only if
-    /// it is limited.
+    /// Returns the plan as table rows, the most important first. The longest segment has a row only if it is
+    /// limited.
     #[must_use]
     pub fn rows(&self) -> Vec<Row> {
         let link = Row {
@@ -193,7 +192,7 @@ impl Plan {
     }
 }
 
-/// Returns the number of transfers in flight, with its reason.
+/// Returns the number of transfers that should be in flight, with its reason.
 pub(crate) fn queue_depth(terms: &TransferTerms, queue: &TransferQueue) -> Choice<u32> {
     let depth = u32::try_from(queue.depth).unwrap_or(u32::MAX);
     let mut reason = queue.describe();
@@ -220,7 +219,7 @@ impl fmt::Display for Plan {
 }
 
 impl Buffer {
-    /// Returns the number of bytes, if it is set.
+    /// Returns the size in bytes; `None` for a buffer that the kernel tunes.
     #[must_use]
     pub const fn bytes(self) -> Option<u64> {
         match self {

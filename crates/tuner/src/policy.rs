@@ -1,4 +1,4 @@
-//! The policies: each decides from the same inputs.
+//! Makes plans: each policy decides from the same inputs.
 
 mod buffers;
 mod congestion;
@@ -104,7 +104,7 @@ fn segment(measurement: &Measurement) -> Choice<Option<u32>> {
     }
 }
 
-/// Returns the proposal for transfers; the peer takes the smaller of its own values and these.
+/// Returns the terms of transfers to propose; the peer selects the smaller of its own values and these.
 fn offer() -> Choice<TransferOffer> {
     /// The largest multiple of 4096 that 24 bits can hold.
     const PROPOSED_BURST: u32 = 4095 * 4096;

@@ -1,38 +1,40 @@
-//! Limits the read data that a connection may be waiting for.
+//! Limits the read data that a connection has requested and not received.
 //!
-//! Requested data arrives before anything that the target sends later, its pings included. A target that
-//! receives no answer to its ping in time closes the connection (LIO: 30 seconds). A mebibyte at 64 kbit/s
+//! Requested data arrives before anything that the target sends later, including its pings. A target that
+//! receives no answer to its ping in time closes the connection (LIO: 30 seconds). At 64 kbit/s a mebibyte
 //! takes two minutes.
 //!
 //! ```text
 //! bytes = 64 KiB + the most that has arrived within 5 seconds
 //! ```
-//! The rate is not needed: the bytes that arrive grow as the TCP window does in slow start, twofold in a
-//! round trip, and begin with more. So a fast link is never held back, and a slow one has 13 seconds to
-//! deliver the requested data at 64 kbit/s.
+//! The rate need not be known: the bytes that arrive grow as the TCP window does in slow start, twofold in a
+//! round trip, and the limit begins above the initial window. So a fast link is never slowed down, and a slow
+//! link has 13 seconds to deliver the requested data at 64 kbit/s.
 
 use std::time::{Duration, Instant};
 
 use crate::link::tcp_info::TcpInfo;
 
-/// Bytes that may be awaited before anything has arrived: 8 seconds at 64 kbit/s.
+/// Bytes that may be requested before anything has arrived: 8 seconds at 64 kbit/s.
 const UNPROVEN: u64 = 64 << 10;
-/// The bytes that arrive within this time may be awaited again. Together with [`UNPROVEN`] that stays well
-/// within the 30 seconds of LIO, and it is longer than any round trip.
+/// As many bytes as have arrived within this time may be requested again. Together with [`UNPROVEN`] this is
+/// well below the 30 seconds of LIO, and it is longer than any round trip.
 const WITHIN: Duration = Duration::from_secs(5);
-/// Below this round-trip time nothing is limited: such a link is fast, or its round trip becomes longer.
+/// Below this round-trip time nothing is limited: such a link is fast, or its round trip becomes longer than
+/// this.
 const LOCAL: Duration = Duration::from_millis(2);
-/// Limit of the read data that a connection may be waiting for, so that the target's pings arrive in time.
+/// Limit of the read data that a connection has requested and not received, so that the target's pings arrive
+/// in time.
 ///
-/// A link that becomes slow during use is not noticed: the largest number of bytes that has ever arrived
-/// counts, so that nothing is held back after a pause.
+/// The limit does not fall if a link becomes slower during use: the largest number of bytes that has ever
+/// arrived counts, so that reads are not slowed down after a pause.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReadLimit {
     /// Whether the kernel reports the bytes received, and the round trip is long enough for a limit.
     is_known: bool,
-    /// Bytes received when the present interval began, and the time of that.
+    /// Bytes received when the current interval began, and the time of its beginning.
     since: Option<(u64, Instant)>,
-    /// Bytes received within the present interval.
+    /// Bytes received within the current interval.
     present: u64,
     /// The largest number of bytes received within any interval.
     most: u64,
@@ -42,7 +44,7 @@ impl ReadLimit {
     /// Reads are not split into parts shorter than this, bytes: shorter ones cost more than they save.
     pub const SHORTEST: usize = 32 << 10;
 
-    /// Takes in a reading of the connection. A reading without the bytes received removes the limit.
+    /// Takes a reading of the connection. A reading without the number of bytes received removes the limit.
     pub fn observe(&mut self, info: &TcpInfo, now: Instant) {
         let round_trip = info.min_rtt.or(info.smoothed_rtt);
         let Some(arrived) = info.bytes_received.filter(|_| round_trip >= Some(LOCAL)) else {
@@ -58,7 +60,8 @@ impl ReadLimit {
         }
     }
 
-    /// Returns the limit, bytes; `None` where it is not below `max`, the bytes that may be awaited at all.
+    /// Returns the limit, bytes; `None` where the limit is not below `max`, the largest number of bytes in
+    /// flight.
     #[must_use]
     pub const fn bytes(&self, max: u64) -> Option<u64> {
         let bytes = UNPROVEN.saturating_add(self.most);
@@ -109,7 +112,7 @@ mod tests {
         }
     }
 
-    /// TCP begins with ten segments, and doubles its window in a round trip.
+    /// TCP begins with ten segments, and doubles its window in each round trip. The limit must never be lower.
     #[test]
     fn slow_start_is_never_held_up() {
         let mut window = 14_480;

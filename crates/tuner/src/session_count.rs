@@ -1,4 +1,4 @@
-//! Decides how many sessions a transfer uses: first as many as the plan says, then as many as raise the total
+//! Decides how many sessions a transfer uses: first as many as the plan has, then as many as raise the total
 //! rate.
 //!
 //! ```text
@@ -13,9 +13,9 @@
 //! time, so that a link at its limit is left alone; a rate that falls ends the pause. Sessions are removed
 //! only where the link was full for a while: an unneeded session costs little, a missing one costs much.
 //!
-//! The rate says nothing while the caller has too little to do, as a member of a volume that waits for the
-//! slowest member. Then no trial begins, and a running one that cannot be judged is ended. If the link is
-//! full nevertheless, the sessions that the plan does not need are removed one after the other.
+//! The rate says nothing while the caller has too little work, for example while a member of a volume waits
+//! for the slowest member. Then no trial begins, and a running trial that cannot be judged is ended. If the
+//! link is full nevertheless, the sessions that the plan does not need are removed one by one.
 
 use std::time::Duration;
 
@@ -35,9 +35,10 @@ pub struct SessionsReading {
     pub sessions: u32,
     /// The number of sessions that the plan asks for, without regard to loss.
     pub planned: u32,
-    /// Whether there was more work than the sessions took, during the whole time since the last reading.
+    /// Whether the sessions had more work than they could take, during the whole time since the last reading.
     pub is_busy: bool,
-    /// Whether a queue stands before the link: then it is full, and more sessions would only crowd it.
+    /// Whether a queue stands before the link. Then the link is full, and more sessions would only make the
+    /// queue longer.
     pub has_queue: bool,
     /// The recent share of retransmitted segments, 0 to 1, for any reason.
     pub loss: f64,
@@ -48,7 +49,7 @@ pub struct SessionsReading {
 /// A change of the number of sessions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Step {
-    /// Keep the number.
+    /// Keep the number of sessions.
     Stay,
     /// Open this number of further sessions.
     Add(u32),
@@ -69,7 +70,7 @@ pub enum Step {
 /// ```
 #[derive(Clone, Debug)]
 pub struct SessionCount {
-    /// Largest number of sessions at present. A [cap](Self::cap) lowers it for a while.
+    /// Largest number of sessions at present: the allowed number, or less while a [cap](Self::cap) holds.
     max: u32,
     /// Largest number of sessions that the caller allows.
     allowed: u32,
@@ -79,11 +80,11 @@ pub struct SessionCount {
     capped_until: Option<Duration>,
     reason: String,
     phase: Phase,
-    /// No trial begins before this time.
+    /// Time before which no trial begins.
     pause_until: Duration,
     pause: Duration,
-    /// Largest number of sessions that a trial has tried without a gain; the plan must ask for more to start
-    /// another.
+    /// Largest number of sessions that a trial has tried without a gain. The plan starts another
+    /// trial only if it has more.
     tried_in_vain: u32,
     /// The rate of the last interval, and the best rate of all.
     last: Option<Rate>,
@@ -94,20 +95,21 @@ pub struct SessionCount {
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// The number has been the same since that reading.
+    /// The number of sessions has been the same since that reading.
     Steady { since: Option<SessionsReading> },
-    /// The number has changed. The rate counts from `since` on, when the number has settled.
+    /// The number of sessions has changed. The rate is measured from `since` on, when the windows of new
+    /// sessions are open.
     Trial { before: Before, until: Duration, since: Option<SessionsReading> },
 }
 
-/// The sessions before a trial, and the aim of the trial.
+/// The state before a trial, and the number of sessions that the trial aims at.
 #[derive(Clone, Copy, Debug)]
 struct Before {
     sessions: u32,
     rate: Rate,
     /// The number of sessions that the trial aims at.
     aim: u32,
-    /// Bytes moved when the trial began, and the time of that.
+    /// Bytes moved when the trial began, and the time of its beginning.
     bytes: u64,
     time: Duration,
 }
@@ -116,16 +118,16 @@ struct Before {
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 /// Shortest interval over which a rate is measured, in round trips.
 const INTERVAL_ROUND_TRIPS: u32 = 10;
-/// Fewest bytes in an interval for a rate to count. With fewer, the rate leaps by chance from request to
-/// request, and one session fills such a link at any round-trip time: 2 Mbit/s.
-const MIN_TELLING: u64 = 256 << 10;
+/// Fewest bytes in an interval for a rate to count. With fewer, the rate varies at random from request to
+/// request. A session fills such a link, of up to 2 Mbit/s, at any round-trip time.
+const MIN_BYTES: u64 = 256 << 10;
 /// Round trips in which a new session opens its window.
 const RAMP_ROUND_TRIPS: u32 = 15;
 /// First pause after a trial without a gain.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 /// Longest pause after a trial without a gain.
 const MAX_PAUSE: Duration = Duration::from_secs(160);
-/// A session is worth it if it adds at least this share of the rate of each other session.
+/// A session is worth its cost if it adds at least this share of the rate of each other session.
 const MIN_GAIN: f64 = 0.25;
 /// A rate of at least this share of another one counts as equal.
 const UNCHANGED: f64 = 0.97;
@@ -133,10 +135,10 @@ const UNCHANGED: f64 = 0.97;
 const FALL: f64 = 0.9;
 /// Loss limits the sessions if each carries at most this many times the theoretical rate.
 const CEILING_SLACK: f64 = 3.0;
-/// A session below this share of the theoretical rate is limited by something else.
+/// Below this share of the theoretical rate, a session is limited by something else than loss.
 const CEILING_SHARE: f64 = 0.125;
-/// Factor of a trial under loss. It is large, because a trial takes seconds, and too many sessions do no harm
-/// there.
+/// Factor by which a trial under loss raises the number of sessions. It is large, because a trial takes
+/// seconds, and too many sessions do no harm under loss.
 const GROWTH_UNDER_LOSS: u32 = 4;
 /// Pause between trials under loss.
 const PAUSE_UNDER_LOSS: Duration = Duration::from_secs(2);
@@ -146,11 +148,12 @@ const EARLY_INTERVAL: Duration = Duration::from_millis(500);
 const EARLY_ROUND_TRIPS: u32 = 5;
 /// A rate above this many times the last one is a rise.
 const RISE: f64 = 1.1;
-/// Largest number of sessions without loss: more would crowd out other traffic, and no link in the tables of
-/// the plan needs them. Sessions that loss limits crowd out nothing: under loss the caller's maximum applies, by default
-/// `Sessions::MAX` of the initiator.
+/// Largest number of sessions without loss: more would displace other traffic, and no link in the tables of
+/// the plan needs them. Under loss, sessions do not displace other traffic, so the caller's maximum applies,
+/// by default `Sessions::MAX` of the initiator.
 const MAX_WITHOUT_LOSS: u32 = 32;
-/// A trial that could not be judged for this time after the new sessions have opened their windows is ended.
+/// Time, from when the new sessions have opened their windows, after which a trial that could not be judged
+/// is ended.
 const MAX_UNJUDGED: Duration = Duration::from_secs(4);
 /// [`MAX_UNJUDGED`] in round trips; the longer of the two counts.
 const MAX_UNJUDGED_ROUND_TRIPS: u32 = 40;
@@ -160,8 +163,8 @@ const CAP_TIME: Duration = Duration::from_secs(600);
 const FULL_TIME: Duration = Duration::from_secs(4);
 
 impl SessionCount {
-    /// Begins with the present number of sessions and its reason. It never asks for more than `max` sessions,
-    /// 1 or more; more than 32 only where loss limits each of them.
+    /// Creates the decision with the current number of sessions and its reason. It never asks for more than
+    /// `max` sessions (at least 1), nor for more than 32 unless loss limits each of them.
     #[must_use]
     pub fn new(reason: impl Into<String>, max: u32) -> Self {
         Self {
@@ -186,9 +189,9 @@ impl SessionCount {
         &self.reason
     }
 
-    /// Caps the number of sessions at `max` for ten minutes, because the target refuses more, for this
-    /// reason. After that the target may have room again: it was being reconfigured, or other initiators have
-    /// left.
+    /// Limits the number of sessions to `max` for ten minutes, because the target refuses more; `reason` says
+    /// why. After that time the target may accept more again, for example because it was being reconfigured,
+    /// or other initiators have logged out.
     pub fn cap(&mut self, max: u32, reason: impl Into<String>) {
         self.max = max.max(1).min(self.allowed);
         self.capped_until = Some(self.now + CAP_TIME);
@@ -196,8 +199,7 @@ impl SessionCount {
         self.phase = Phase::Steady { since: None };
     }
 
-    /// Takes in a reading, and returns the change to make. Call it several times a second while there is
-    /// work.
+    /// Takes a reading, and returns the change to make. Call it several times a second while there is work.
     pub fn observe(&mut self, now: &SessionsReading) -> Step {
         self.full_since = now.has_queue.then(|| self.full_since.unwrap_or(now.time));
         self.now = now.time;
@@ -222,14 +224,14 @@ impl SessionCount {
         }
     }
 
-    /// Discards the measurement: the caller had too little to do.
+    /// Discards the current measurement, because the caller had too little work.
     const fn discard(&mut self) {
         match &mut self.phase {
             Phase::Steady { since } | Phase::Trial { since, .. } => *since = None,
         }
     }
 
-    /// Decides while the caller has too little to do, so that the rate says nothing.
+    /// Decides while the caller has too little work, so that the rate says nothing.
     fn without_work(&mut self, now: &SessionsReading) -> Step {
         let surplus = match self.phase {
             Phase::Trial { before, until, .. } => {
@@ -237,7 +239,7 @@ impl SessionCount {
                 if now.time < until + patience {
                     return Step::Stay;
                 }
-                // Under loss, too many sessions do no harm.
+                // Under loss, too many sessions do no harm, so they are kept.
                 let is_lossy = now.loss >= MIN_LOSS_FOR_SESSIONS;
                 let kept = if is_lossy { now.sessions } else { self.planned(now) };
                 now.sessions.saturating_sub(before.sessions.max(kept))
@@ -253,7 +255,7 @@ impl SessionCount {
         if surplus == 0 { Step::Stay } else { Step::Remove(surplus) }
     }
 
-    /// Returns the number of sessions that the plan does not need, where the link has been full for a while.
+    /// Returns the number of sessions that the plan does not need, if the link has been full for a while.
     fn surplus(&self, now: &SessionsReading) -> Option<u32> {
         let full = now.time.saturating_sub(self.full_since?);
         let is_full = full >= FULL_TIME && now.loss < MIN_LOSS_FOR_SESSIONS;
@@ -275,7 +277,7 @@ impl SessionCount {
         let Some(rate) = rate_between(since, now) else { return Step::Stay };
         let (max, planned) = (self.max_without_loss(), self.planned(now));
         let has_fallen = self.best.is_some_and(|best| share(rate, best) < FALL);
-        // Rates rise by themselves while windows open.
+        // While windows open, the rate rises by itself, so no trial begins.
         let rises = self.last.is_none_or(|last| share(rate, last) > RISE);
         self.last = Some(rate);
         self.best = self.best.max(Some(rate));
@@ -289,10 +291,10 @@ impl SessionCount {
                 now.sessions.saturating_mul(GROWTH_UNDER_LOSS - 1).min(self.max - now.sessions);
             return self.try_more(more, rate, now, "loss keeps each of them small");
         }
-        let is_telling = now.bytes.saturating_sub(since.bytes) >= MIN_TELLING;
-        if has_room(max) && has_paused && !rises && is_telling {
+        let is_significant = now.bytes.saturating_sub(since.bytes) >= MIN_BYTES;
+        if has_room(max) && has_paused && !rises && is_significant {
             let more = (now.sessions / 2).max(1).min(max - now.sessions);
-            // More than the best rate so far is a gain; less may be chance.
+            // Only a rate above the best one so far counts as a gain; less may be chance.
             let best = self.best.unwrap_or(rate);
             return self.try_more(more, best, now, "no queue stands before the link");
         }
@@ -343,16 +345,16 @@ impl SessionCount {
             return Step::Stay;
         };
         if before.grows() && now.sessions <= before.sessions {
-            // No further session could be opened.
+            // No further session could be opened, so the trial ends.
             return self.take_back(&before, rate, now);
         }
-        // Where a gain is expected, its first sign counts.
+        // Where a gain is expected, a shorter interval is enough to judge it.
         let is_expected = now.is_held_by_loss(rate) || now.sessions <= now.planned;
         if before.grows() && is_expected && before.is_worth(now.sessions, rate) {
             return self.accept(&before, rate, now);
         }
         if now.time < until {
-            // The sessions are still opening their windows, or closing them.
+            // The sessions are still opening or closing their windows, so the measurement begins again.
             let since = if rate_between(&since, now).is_some() { *now } else { since };
             self.phase = Phase::Trial { before, until, since: Some(since) };
             return Step::Stay;
@@ -362,7 +364,8 @@ impl SessionCount {
             return self.accept(&before, rate, now);
         }
         if before.grows() && now.is_held_by_loss(rate) {
-            // Under loss rates leap. The sessions do not harm each other, and together they smooth the rate.
+            // Under loss the rate varies at random. The sessions do not harm each other, and together they smooth the
+            // rate.
             self.pause_until = now.time + PAUSE_UNDER_LOSS;
             return self.accept(&before, rate, now);
         }
@@ -380,7 +383,7 @@ impl SessionCount {
     fn take_back(&mut self, before: &Before, rate: Rate, now: &SessionsReading) -> Step {
         self.phase = Phase::Steady { since: Some(*now) };
         if before.grows() {
-            // The best rate of before may be out of reach.
+            // The best rate so far may not be reachable any more.
             (self.tried_in_vain, self.best) = (self.tried_in_vain.max(before.aim), Some(rate));
         }
         self.pause_until = now.time + self.pause;
@@ -398,8 +401,8 @@ impl SessionCount {
 }
 
 impl SessionsReading {
-    /// Returns whether loss limits the rate of each session: then more sessions carry more, and crowd out
-    /// nothing.
+    /// Returns whether loss limits the rate of each session. Then more sessions carry more, and do not
+    /// displace other traffic.
     fn is_held_by_loss(&self, rate: Rate) -> bool {
         let each = rate.mbit_per_second() / f64::from(self.sessions.max(1));
         let ceiling = loss_ceiling(self.loss, self.round_trip, USUAL_MSS);
@@ -417,7 +420,7 @@ impl Before {
     }
 
     /// Returns the rate since the trial began, if nearly all new sessions are open and loss still limits each
-    /// of them. More sessions are needed then, and the decision need not wait for the last one.
+    /// of them. Then more sessions are needed, and the decision need not wait for the last session.
     fn rate_under_loss(&self, now: &SessionsReading) -> Option<Rate> {
         let nearly_all = self.sessions + (self.aim.saturating_sub(self.sessions) * 3).div_ceil(4);
         if !self.grows() || now.sessions < nearly_all || now.has_queue {
@@ -428,7 +431,7 @@ impl Before {
         now.is_held_by_loss(rate).then_some(rate)
     }
 
-    /// Returns whether the total rate has gained by the change.
+    /// Returns whether the change of the number of sessions has raised the total rate enough.
     fn is_worth(&self, sessions: u32, rate: Rate) -> bool {
         let gain = share(rate, self.rate);
         if !self.grows() {
@@ -444,7 +447,7 @@ fn share(rate: Rate, of: Rate) -> f64 {
     rate.mbit_per_second() / of.mbit_per_second()
 }
 
-/// Returns the rate between two readings, once they are far enough apart.
+/// Returns the rate between two readings; `None` until they are far enough apart.
 fn rate_between(since: &SessionsReading, now: &SessionsReading) -> Option<Rate> {
     rate_over(since, now, MIN_INTERVAL, INTERVAL_ROUND_TRIPS)
 }

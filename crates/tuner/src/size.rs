@@ -1,4 +1,4 @@
-//! Numbers of bytes, as users write them.
+//! Parses and prints numbers of bytes, as users write them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -46,7 +46,8 @@ impl FromStr for Size {
     }
 }
 
-/// Returns the factor of `K`, `k`, `KiB` and the like. `KB` is refused: some readers take it for 1000.
+/// Returns the factor of a unit such as `K`, `k` or `KiB`. `KB` is refused, because some readers take it for
+/// 1000.
 fn factor(unit: &str) -> Result<u64, SizeError> {
     let letter = unit.strip_suffix("iB").unwrap_or(unit);
     let mut letters = letter.chars();
@@ -74,7 +75,7 @@ impl fmt::Display for Size {
         match unit {
             None => write!(f, "{} bytes", self.0),
             Some(unit) if self.0.is_multiple_of(scale) => write!(f, "{} {unit}iB", self.0 / scale),
-            // Tenths are rounded down, so that nothing looks finished too early.
+            // Tenths are rounded down, so that no progress looks complete too early.
             Some(unit) => {
                 let tenths = u128::from(self.0) * 10 / u128::from(scale);
                 write!(f, "{}.{} {unit}iB", tenths / 10, tenths % 10)

@@ -1,8 +1,8 @@
-//! Tables for a terminal.
+//! Prints tables on a terminal.
 
 use std::fmt;
 
-/// A line of a table for people.
+/// A row of a printed table.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Row {
     /// The subject of the row.

@@ -1,14 +1,14 @@
-//! The transfers above TCP: the round trips of each, the best length, and the number in flight.
+//! Plans the transfers above TCP: the round trips of each, the best length, and the number in flight.
 //!
 //! ```text
 //! round trips of a write = 1 + ceil((length - unsolicited) / (burst x concurrent bursts))
 //! bytes in flight       >= bandwidth x round-trip time x round trips
 //! ```
-//! After a lost segment, the later ones wait in the receiver for another round trip.
+//! After a lost segment, the later segments wait in the receiver for another round trip.
 
 use crate::size::Size;
 
-/// The terms of transfers that the two ends agreed on.
+/// The terms of transfers that initiator and target have negotiated.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct TransferTerms {
@@ -18,8 +18,7 @@ pub struct TransferTerms {
     pub burst: u64,
     /// The number of bursts that may be outstanding for one write, not 0.
     pub bursts_at_once: u32,
-    /// The number of commands that the peer accepts concurrently; `None` if it has not reported
-    /// one.
+    /// The number of commands that the peer accepts concurrently; `None` if it has not reported that number.
     pub window: Option<u32>,
 }
 
@@ -35,9 +34,9 @@ impl Default for TransferTerms {
 pub(crate) struct LinkTraits {
     /// Bytes that fill the link.
     pub(crate) in_flight: u64,
-    /// Whether round trips cost nothing.
+    /// Whether round trips have no noticeable cost.
     pub(crate) is_local: bool,
-    /// Whether losses are so frequent that most round trips take another one.
+    /// Whether losses are so frequent that most round trips cost another round trip.
     pub(crate) is_lossy: bool,
     /// Whether round trips are the largest part of a transfer's time.
     pub(crate) is_long: bool,
@@ -59,20 +58,20 @@ const WRITE_SIZES: [u64; 5] = [256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
 /// From this number of unsolicited bytes on, they are worth a write of their own, in whole pages.
 const MIN_UNSOLICITED: u64 = 32 << 10;
 const PAGE: u64 = 4 << 10;
-/// Lengths of reads to choose from. A read takes one round trip at any length, so that it may be long: over 1
-/// Gbit/s 512 KiB do as well as 1 MiB.
+/// Lengths of reads to choose from. A read takes one round trip at any length, so it may be long. Over 1
+/// Gbit/s, 512 KiB are as good as 1 MiB.
 const READ_SIZES: [u64; 4] = [LONG_COMMAND, 1 << 20, 2 << 20, 4 << 20];
-/// Over a long link enough reads are in flight for shorter ones: less memory is held until one of them is
-/// complete. Half of this length takes a fifth more processor time, and gains nothing.
+/// Over a long link there are enough reads in flight for shorter reads, which need less memory. Half of this
+/// length takes a fifth more processor time, without a gain.
 const SHORT_READ: u64 = 256 << 10;
-/// Length of transfers where round trips cost nothing.
+/// Length of transfers where round trips have no noticeable cost.
 const LOCAL_SIZE: u64 = 1 << 20;
 /// From this length on a command is long.
 const LONG_COMMAND: u64 = 512 << 10;
-/// Bytes in flight even on the shortest link, so that neither end waits for the other.
+/// Bytes in flight even on the shortest link, so that neither host waits for the other.
 const MIN_UNDER_WAY: u64 = 4 << 20;
-/// Bytes in flight even on the shortest link, if commands are long: the next step waits until one of them is
-/// complete.
+/// Bytes in flight even on the shortest link if commands are long, because the next step waits until a long
+/// command is complete.
 const MIN_UNDER_WAY_LONG: u64 = 8 << 20;
 /// Largest number of bytes in flight: a copy holds them in memory twice.
 const MAX_UNDER_WAY: u64 = 64 << 20;
@@ -109,8 +108,8 @@ impl TransferTerms {
         self.window.map_or(MAX_DEPTH, |window| u64::from(window).clamp(1, MAX_DEPTH))
     }
 
-    /// Returns the bytes of writes in flight that keep `link.in_flight` bytes on the link: half as much
-    /// again, because bursts do not arrive evenly.
+    /// Returns the bytes of writes in flight that keep `link.in_flight` bytes on the link. This is half as
+    /// much again as the round trips need, because bursts do not arrive evenly.
     fn under_way(&self, io_size: u64, link: LinkTraits) -> u64 {
         let least = if io_size < LONG_COMMAND { MIN_UNDER_WAY } else { MIN_UNDER_WAY_LONG };
         let busy =
@@ -127,9 +126,9 @@ impl TransferTerms {
         TransferQueue { io_size, depth, round_trips: self.round_trips_over(io_size, link) }
     }
 
-    /// Returns the shortest writes that fill the link within the command window, or else those that fill it
-    /// most. Over a far link it returns writes that the peer need not request, if they reach a third of that:
-    /// more connections provide the rest.
+    /// Returns the shortest writes that fill the link within the command window, or else the writes that fill
+    /// it most. Over a far link it returns writes that the peer need not request, if they fill a third of the
+    /// link: more connections fill the rest.
     pub(crate) fn write_queue(&self, link: LinkTraits) -> TransferQueue {
         let queue = self.queue_among(&WRITE_SIZES, link);
         let unasked = self.queue_of(self.unsolicited.min(WRITE_SIZES[0]) & !(PAGE - 1), link);
@@ -164,7 +163,7 @@ impl TransferTerms {
         }
         let queues = sizes.iter().map(|io_size| self.queue_of(*io_size, link));
         let most = |queue: &&TransferQueue| {
-            // Of equal ones, the shorter.
+            // Of equally good lengths, prefer the shorter.
             (queue.depth * queue.io_size / queue.round_trips, u64::MAX - queue.io_size)
         };
         let chosen = queues.clone().find(|queue| self.is_enough(queue, link));
@@ -234,14 +233,14 @@ mod tests {
         assert_eq!((queue.io_size, queue.depth), (1 << 20, 8));
     }
 
-    /// With few reads in flight, the link would be idle whenever one is late.
+    /// With few reads in flight, the link would be idle whenever a read is late.
     #[test]
     fn several_long_reads_wait_for_their_turn() {
         let queue = LIO.read_queue(far(1 << 20));
         assert_eq!((queue.io_size, queue.depth), (512 << 10, 16));
     }
 
-    /// A peer closes the connection if requested data arrives too late.
+    /// A target closes the connection if requested data arrives too late, so all write data is unsolicited.
     #[test]
     fn over_a_far_link_nothing_is_asked_for() {
         let link = LinkTraits { is_far: true, ..far(4 << 20) };
@@ -249,7 +248,7 @@ mod tests {
         assert_eq!((queue.io_size, queue.depth, queue.round_trips), (64 << 10, 64, 1));
         let eager = TransferTerms { unsolicited: 1 << 20, ..LIO };
         assert_eq!(eager.write_queue(link).io_size, 256 << 10);
-        // Writes that must be requested, or that do not fill the link, are as long as elsewhere.
+        // Writes that must be requested, or that do not fill the link, have the same length as on other links.
         for terms in
             [TransferTerms { unsolicited: 8192, ..LIO }, TransferTerms { window: Some(4), ..LIO }]
         {
@@ -285,7 +284,7 @@ mod tests {
         }
     }
 
-    /// R2Ts cost writes a round trip, and reads none.
+    /// R2Ts cost writes a round trip, but reads need none.
     #[test]
     fn half_as_many_reads_as_long_writes_fill_a_link() {
         let link = far(12 << 20);

@@ -1,4 +1,4 @@
-//! The user's settings of the tuner.
+//! Holds the user's settings of the tuner.
 
 use std::fmt;
 use std::str::FromStr;
@@ -44,8 +44,8 @@ impl Tuning {
         self
     }
 
-    /// Limits the data that a socket buffer may hold if the tuner sets it, bytes; the kernel takes twice that
-    /// memory. `None` is as much as the link needs.
+    /// Limits the data that a socket buffer may hold if the tuner sets its size, bytes; the kernel takes twice
+    /// that memory. `None` is as much as the link needs.
     #[must_use]
     pub const fn with_memory(mut self, memory: Option<u64>) -> Self {
         self.memory = memory;
@@ -74,7 +74,7 @@ impl Tuning {
         self
     }
 
-    /// Sets the amount of data in one system call.
+    /// Sets how much data is passed in one system call.
     #[must_use]
     pub const fn with_sends(mut self, sends: Option<Sends>) -> Self {
         self.sends = sends;
@@ -102,8 +102,8 @@ pub enum Policy {
     /// The kernel tunes buffers as far as its limit allows; the tuner sets a buffer where that gives more.
     #[default]
     Auto,
-    /// Buffers have the size that the link needs. The kernel tunes them only where the size that may be set
-    /// is too small, and smaller than its tuning reaches.
+    /// Buffers have the size that the link needs. The kernel tunes them only where the size that may be set is
+    /// too small, and the kernel's tuning allows more.
     Static,
     /// The kernel tunes all buffers.
     Autotune,
@@ -114,7 +114,7 @@ pub enum Policy {
     Off,
 }
 
-/// The amount of data in one system call.
+/// How much data is passed in one system call.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Sends {
     /// At most one page of 4096 bytes.

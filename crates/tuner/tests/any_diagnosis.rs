@@ -1,4 +1,4 @@
-//! Properties of a diagnosis of any input, even an impossible one.
+//! Tests that a diagnosis has certain properties for any input, even an impossible one.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test may panic")]
 
 use std::time::Duration;
@@ -9,7 +9,7 @@ use iscsi_tuner::{
 };
 use proptest::prelude::*;
 
-/// Returns any report of a kernel, also of one with another layout.
+/// Returns any report of a kernel, including reports with another layout.
 fn any_info() -> impl Strategy<Value = TcpInfo> {
     prop_oneof![
         Just(TcpInfo::default()),

@@ -1,5 +1,5 @@
-//! The plans of all policies as a table over round-trip time, bandwidth and limits, and the properties that
-//! hold at every point of it.
+//! Tests of the plans of all policies, as a table over round-trip time, bandwidth and limits, and of
+//! properties that every plan has.
 #![allow(clippy::unwrap_used, missing_docs, reason = "a test may panic")]
 
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use iscsi_tuner::{
 };
 use proptest::prelude::*;
 
-/// Returns the defaults of Linux.
+/// Returns the default limits of Linux.
 fn stock() -> Limits {
     let controls = ["reno", "cubic"].map(str::to_owned);
     let mut limits = Limits::default();
@@ -25,7 +25,7 @@ fn stock() -> Limits {
     limits
 }
 
-/// Returns stock Linux with CAP_NET_ADMIN and BBR.
+/// Returns the default limits of Linux, with CAP_NET_ADMIN and BBR.
 fn privileged() -> Limits {
     let mut limits = stock();
     limits.may_force = true;
@@ -179,7 +179,7 @@ fn a_segment_is_waited_for_as_long_as_the_link_permits() {
         let plan = plan(&measurement, &stock(), &asking(policy, "1gbit"));
         assert_eq!(plan.receive_low_water.value, None);
     }
-    // A low-water mark could be most of the window of a small buffer.
+    // With a small buffer, a low-water mark would be most of the window, so it is not set.
     let mut tuning = asking(Policy::Auto, "1gbit");
     tuning = tuning.with_receive_buffer(Some(64 << 10));
     assert_eq!(plan(&measurement, &stock(), &tuning).receive_low_water.value, None);
@@ -325,8 +325,8 @@ proptest! {
         }
     }
 
-    /// A set buffer never holds less than the link needs, or than the kernel's own tuning would reach, unless
-    /// memory was restricted.
+    /// A buffer that is set never holds less than the link needs, or less than the kernel's own tuning allows,
+    /// unless the user restricted memory.
     #[test]
     fn never_worse_than_autotuning(
         m in any_measurement(),
@@ -341,7 +341,7 @@ proptest! {
         }
     }
 
-    /// A larger link never gets fewer bytes in flight.
+    /// For a link with a larger capacity, a plan never has fewer bytes in flight.
     #[test]
     fn monotone(
         millis in 1_u64..2_000,
@@ -369,8 +369,8 @@ proptest! {
             u64::from(plan.queue_depth.value) * plan.io_size.value
                 / terms.round_trips(plan.io_size.value)
         };
-        // Round trips are whole: a longer transfer may lose a part of one. Up to 1 ms a link counts as local,
-        // where round trips are not counted. From 300 ms on a third is enough.
+        // A transfer takes whole round trips, so a longer transfer may waste a part of one. Up to 1 ms a link
+        // counts as local, and round trips are not counted. From 300 ms on, a third is enough.
         let part = if millis + longer < 300 { 2 } else { 6 };
         prop_assert!(
             millis == 1 || in_flight(&less) <= in_flight(&more) * part,

@@ -9,7 +9,7 @@ use crate::refusal::SuperblockError;
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Advice {
-    /// The advice of the error of a unit.
+    /// The advice of an error that a unit returned.
     Unit(&'static str),
     /// The chunk has an invalid length.
     ChooseChunk,
@@ -19,21 +19,21 @@ pub enum Advice {
     SmallerChunk,
     /// The members together hold more than 2^64 bytes.
     FewerUnits,
-    /// A chunk is no whole number of a member's blocks.
+    /// The chunk is not a multiple of a member's block size.
     OtherChunk,
-    /// No block begins where the data do.
+    /// The data of a member do not begin at the start of a block.
     OtherUnit,
-    /// A member ends before its data do.
+    /// A member is too small for its data.
     LargerUnit,
     /// A unit has no name.
     NameAtTarget,
-    /// The description and the unit do not agree.
+    /// The URL of a member leads to another unit than the description names.
     CorrectUrl,
     /// The order of the members differs from the description.
     OrderUrls,
-    /// A unit is named twice.
+    /// Two members are the same unit.
     NameOnce,
-    /// A unit has another capacity than before.
+    /// The capacity of a unit has changed.
     MakeAgain,
     /// The members have different sizes.
     OneSize,
@@ -41,9 +41,9 @@ pub enum Advice {
     Metadata12,
     /// The superblock is damaged.
     ExamineSuperblock,
-    /// The superblock has a field that a volume does not have.
+    /// The superblock has a field whose value a volume does not support.
     UseMdadm,
-    /// The unit belongs to another array, or is another member of this one.
+    /// The unit belongs to another array, or is another member of this array.
     OrderUnits,
 }
 
@@ -73,7 +73,7 @@ impl fmt::Display for Advice {
 }
 
 impl Error {
-    /// Returns what can be done about the error; `None` if nothing is known beyond the text.
+    /// Returns the advice to the user; `None` if nothing is known beyond the text.
     pub fn advice(&self) -> Option<Advice> {
         Some(match self {
             Self::Unit { cause, .. } => return cause.advice().map(Advice::Unit),

@@ -1,4 +1,4 @@
-//! The text file that says what a volume is made of.
+//! The text file that lists the members and the layout of a volume.
 
 use std::fmt::{self, Write as _};
 
@@ -39,14 +39,14 @@ const MEMBER_KEYS: [&str; 3] = ["url", "name", "capacity"];
 /// capacity = 1073741824
 /// ```
 ///
-/// The name is that of the unit in VPD page 83, or `serial number ...` (VPD page 80) for a unit that has none
-/// there. A URL may contain a password, which is used and never printed.
+/// The `name` is the designator of the unit in VPD page 83, or `serial number ...` (VPD page 80) for a unit
+/// without a designator. A URL may contain a password, which is used and never printed.
 #[derive(Clone, Debug)]
 pub struct Description {
-    /// Number of consecutive bytes on one member.
+    /// Chunk size: the number of consecutive bytes on one member.
     pub chunk: Chunk,
-    /// The parameters of Linux md on the members, if they have superblocks. Without them, data begin at the
-    /// first byte of each member.
+    /// The parameters of Linux md, if the members have superblocks. `None` if they have none: the data then
+    /// begin at the first byte of each member.
     pub md: Option<Md>,
     /// The members, in their order.
     pub members: Vec<MemberDescription>,
@@ -69,8 +69,8 @@ impl Description {
     /// Reads a description.
     ///
     /// # Errors
-    /// [`Error::Description`] says what is wrong with the text, and never repeats a URL; [`Error::Chunk`],
-    /// [`Error::MemberCount`], [`Error::SameUnit`].
+    /// [`Error::Description`] if the text is malformed, with a message that never contains a URL;
+    /// [`Error::Chunk`], [`Error::MemberCount`], [`Error::SameUnit`].
     pub fn parse(text: &str) -> Result<Self, Error> {
         let table: Table = text.parse().map_err(|error: toml::de::Error| {
             let line = error.span().and_then(|span| text.get(..span.start));
@@ -89,9 +89,9 @@ impl Description {
         Ok(description)
     }
 
-    /// Checks all that can be checked without the units.
+    /// Checks everything that can be checked without access to the units.
     fn check(&self) -> Result<(), Error> {
-        // Number and size of the members. The real sizes are compared when the units are opened.
+        // Checks the number and the size of the members. The real sizes are compared when the units are opened.
         let least = self.members.iter().map(|member| member.capacity).min().unwrap_or_default();
         let room = self.md.map_or(least, |md| md.data_size);
         crate::stripe::Stripe::new(self.chunk, self.members.len(), room)?;
@@ -109,14 +109,14 @@ impl Description {
         self.members.iter_mut().map(|member| &mut member.url)
     }
 
-    /// Returns the name by which errors call a member.
+    /// Returns the text that names a member in errors.
     pub fn label(&self, number: usize) -> String {
         let name = self.members.get(number).map_or("none", |member| &member.name);
         format!("member {number} ({name})")
     }
 }
 
-/// A table of the file, with its name in errors.
+/// A table of the file, with the name that errors use for it.
 struct Part<'a> {
     table: &'a Table,
     name: &'a str,
@@ -214,7 +214,7 @@ impl fmt::Display for Description {
     }
 }
 
-/// A text in quotes, as TOML writes it.
+/// A string that is displayed in quotes, as TOML requires.
 struct Quoted<'a>(&'a str);
 
 impl fmt::Display for Quoted<'_> {

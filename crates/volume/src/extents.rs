@@ -1,4 +1,4 @@
-//! Extents of a volume, from the extents that its members report.
+//! Combines the extents that members report into extents of the volume.
 
 use std::ops::Range;
 
@@ -6,12 +6,12 @@ use iscsi_block_device::{Extent, ExtentState};
 
 use crate::stripe::Stripe;
 
-/// Maximum number of extents in one answer, whatever the members report.
+/// Maximum number of extents in one result, whatever the members report.
 const MAX_EXTENTS: usize = 2048;
 const _: () = assert!(MAX_EXTENTS <= Extent::MAX_REPORTED);
 
-/// Combines the extents that each member has reported of its part into the extents of a range of the volume.
-/// They end where a member has reported no more.
+/// Combines the extents that each member has reported for its part of a range into the extents of that range
+/// of the volume. They end at the first byte for which its member has reported nothing.
 pub(crate) fn interleave(
     stripe: &Stripe,
     range: Range<u64>,
@@ -30,7 +30,7 @@ pub(crate) fn interleave(
         }
         at += len;
     }
-    // The last extent may be longer than what was examined.
+    // The last extent may be longer than the range that was examined.
     extents.truncate(MAX_EXTENTS);
     if extents.is_empty() && !range.is_empty() {
         extents.push(Extent::new(range.start, range.end - range.start, ExtentState::Data));
@@ -38,13 +38,13 @@ pub(crate) fn interleave(
     extents
 }
 
-/// The extents that the members have reported.
+/// The extents that all members have reported.
 struct ReportedExtents<'a> {
     stripe: &'a Stripe,
     members: Vec<Cursor>,
 }
 
-/// The extents of a member, read in order.
+/// The extents that one member has reported, read in order.
 struct Cursor {
     extents: Vec<Extent>,
     next: usize,
@@ -52,8 +52,8 @@ struct Cursor {
 }
 
 impl ReportedExtents<'_> {
-    /// Returns how many bytes from `at` on are known to be in one state, and the state; `None` if a member has
-    /// not reported it.
+    /// Returns how many bytes from `at` on are in one state, and the state; `None` if a member has not
+    /// reported this byte.
     fn run(&mut self, at: u64, range: &Range<u64>) -> Option<(u64, ExtentState)> {
         if let Some(run) = self.rows(at, range) {
             return Some(run);
@@ -63,9 +63,9 @@ impl ReportedExtents<'_> {
         Some((left.min(piece.len).min(range.end - at), state))
     }
 
-    /// Returns how many bytes of the volume from `at` on are in one state, in whole chunks of all members;
-    /// `None` unless `at` is the start of a chunk of the first member. So a hole of the size of a disk is one
-    /// step.
+    /// Returns how many bytes of the volume from `at` on are in one state, in whole chunks of all members,
+    /// and the state. `None` if `at` is not the start of a row, or the members do not all have a chunk in the
+    /// same state there. So a hole of any size takes one step.
     fn rows(&mut self, at: u64, range: &Range<u64>) -> Option<(u64, ExtentState)> {
         let (width, chunk) = (self.stripe.width(), self.stripe.chunk().bytes());
         if !at.is_multiple_of(width) {
@@ -147,7 +147,7 @@ mod tests {
                 .enumerate()
                 .map(|(number, states)| reported_extents(states, stripe.part(&range, number), data_offset, grain))
                 .collect();
-            // Each member may report less than was asked.
+            // Each member may report less than was requested.
             let known: Vec<_> = all.iter_mut().zip(&keeps).map(|(extents, keep)| {
                 extents.truncate(*keep);
                 extents.last().map_or(0, |last| last.end() - data_offset)

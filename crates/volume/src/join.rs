@@ -1,4 +1,4 @@
-//! Concurrent parts of one request.
+//! Runs the parts of one request concurrently.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -7,12 +7,13 @@ use std::vec;
 
 use crate::stripe::MAX_MEMBERS;
 
-/// Number of futures that run concurrently: one per member. So the first poll of a request begins its part on
-/// each member, and of two writes of the same bytes, the one that was polled first is first on every member.
-/// Between polls at the same time on two threads, each member may see another order.
+/// Number of futures that run concurrently: one per member, so that the first poll of a request sends its
+/// part to each member. Of two writes of the same bytes, the write that was polled first then comes first on
+/// every member. If two writes are polled at the same time on two threads, their order may differ from member
+/// to member.
 const WIDTH: usize = MAX_MEMBERS;
 
-/// Runs all futures to their ends, and returns their results in order. No future is running when it returns.
+/// Runs all futures to completion, and returns their results in order. No future is running when it returns.
 pub(crate) async fn join_all<F: Future + Unpin>(futures: Vec<F>) -> Vec<F::Output> {
     let mut crowd =
         Crowd { waiting: futures.into_iter(), running: Vec::new(), results: Vec::new() };
@@ -22,7 +23,7 @@ pub(crate) async fn join_all<F: Future + Unpin>(futures: Vec<F>) -> Vec<F::Outpu
 
 struct Crowd<F: Future> {
     waiting: vec::IntoIter<F>,
-    /// Futures with the indexes of their results.
+    /// Running futures, each with the index of its result.
     running: Vec<(usize, F)>,
     results: Vec<Option<F::Output>>,
 }

@@ -2,9 +2,9 @@
 //! [`Device`](device::Device)s, as RAID-0 does. Each unit may have a separate link, and the links carry data
 //! concurrently.
 //!
-//! A `Description` is the text file that lists the units in their order (feature `iscsi`, on by default). With
-//! the [metadata](md) of Linux md on the units, the kernel of another host assembles the units to a device with
-//! the same bytes.
+//! A `Description` is the text file that lists the units in their order (feature `iscsi`, on by default).
+//! With the [metadata](md) of Linux md on the units, the kernel of another host can assemble the units to a
+//! device with the same data.
 #![forbid(unsafe_code)]
 
 mod advice;

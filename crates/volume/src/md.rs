@@ -1,4 +1,4 @@
-//! The metadata of Linux md, for volumes that the kernel of another host can assemble.
+//! Metadata of Linux md, with which the kernel of another host can assemble a volume.
 
 mod superblock;
 mod uuid;
@@ -14,7 +14,7 @@ use crate::stripe::Chunk;
 /// The parameters that md needs for a volume, in addition to the order of its members.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Md {
-    /// The name of the array, which all its members carry.
+    /// The UUID of the array, which the superblocks of all its members contain.
     pub set_uuid: Uuid,
     /// Offset of the data on each member, in bytes.
     pub data_offset: u64,
@@ -28,8 +28,8 @@ impl Md {
         self.data_offset..self.data_offset.saturating_add(self.data_size)
     }
 
-    /// Returns the offset of the data of a new array, in bytes: after the superblock, at a boundary of blocks,
-    /// granules and chunks.
+    /// Returns the offset of the data of a new array, in bytes: after the superblock, at a multiple of
+    /// blocks, granules and chunks.
     pub const fn new_data_offset(chunk: Chunk) -> u64 {
         const LEAST: u64 = 1 << 20;
         if chunk.bytes() > LEAST { chunk.bytes() } else { LEAST }

@@ -29,7 +29,7 @@ impl<D: Device> Member<D> {
         &self.device
     }
 
-    /// Returns the member with another handle of its device.
+    /// Returns the member with its device replaced by the result of `change`.
     #[must_use]
     pub fn map(self, change: impl FnOnce(D) -> D) -> Self {
         Self { name: self.name, device: change(self.device) }
@@ -40,7 +40,7 @@ impl<D: Device> Member<D> {
         error.of_member(&self.name)
     }
 
-    /// Checks that chunks of `chunk` bytes, and data in the range `data`, suit the member.
+    /// Checks that the member supports chunks of `chunk` bytes, and data in the range `data`.
     pub(crate) fn check(&self, chunk: u64, data: &std::ops::Range<u64>) -> Result<(), Error> {
         let (member, capacity) = (|| self.name.to_string(), self.device.capacity());
         let block_size = self.device.limits().block_size.max(1);

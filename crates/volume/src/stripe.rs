@@ -4,20 +4,21 @@ use std::ops::Range;
 
 use crate::error::Error;
 
-/// Number of consecutive bytes of a volume that lie on one member, before the next member's turn.
+/// Chunk size: the number of consecutive bytes of a volume that lie on one member, before the next member
+/// follows.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Chunk(u64);
 
 impl Chunk {
     /// The shortest chunk, in bytes. With shorter chunks, one request would become many short ones.
     pub const MIN: u64 = 64 << 10;
-    /// The longest chunk, in bytes. With longer chunks, members would be idle while others have much to do.
+    /// The longest chunk, in bytes. With longer chunks, one member may have much to do while others are idle.
     pub const MAX: u64 = 4 << 20;
 
     /// Creates a chunk size of `bytes`: a power of two, 64 KiB to 4 MiB.
     ///
     /// # Errors
-    /// [`Error::Chunk`].
+    /// [`Error::Chunk`] for any other size.
     pub const fn new(bytes: u64) -> Result<Self, Error> {
         if bytes.is_power_of_two() && Self::MIN <= bytes && bytes <= Self::MAX {
             Ok(Self(bytes))
@@ -26,7 +27,7 @@ impl Chunk {
         }
     }
 
-    /// Returns the length in bytes.
+    /// Returns the chunk size in bytes.
     pub const fn bytes(self) -> u64 {
         self.0
     }
@@ -48,7 +49,7 @@ pub const MAX_MEMBERS: usize = 64;
 pub struct Stripe {
     chunk: Chunk,
     members: u64,
-    /// Number of chunks on each member.
+    /// Number of chunks on each member, called rows: a row is one chunk of each member.
     rows: u64,
 }
 
@@ -84,17 +85,17 @@ impl Stripe {
         }
     }
 
-    /// Returns the chunk.
+    /// Returns the chunk size.
     pub const fn chunk(&self) -> Chunk {
         self.chunk
     }
 
-    /// Returns the bytes of one chunk of each member together.
+    /// Returns the length of a row in bytes: one chunk of each member.
     pub const fn width(&self) -> u64 {
         self.chunk.bytes().saturating_mul(self.members)
     }
 
-    /// Returns the bytes of the volume.
+    /// Returns the capacity of the volume, in bytes.
     pub const fn capacity(&self) -> u64 {
         self.width() * self.rows
     }
@@ -104,7 +105,8 @@ impl Stripe {
         self.chunk.bytes() * self.rows
     }
 
-    /// Returns where a byte of the volume lies, with the bytes that follow it in its chunk.
+    /// Returns the member and the offset at which a byte of the volume lies; `len` counts the bytes from
+    /// there to the end of the chunk.
     pub fn place(&self, offset: u64) -> Piece {
         let (number, within) = (offset / self.chunk.bytes(), offset % self.chunk.bytes());
         Piece {
@@ -120,8 +122,8 @@ impl Stripe {
         row * self.width() + member as u64 * self.chunk.bytes() + within
     }
 
-    /// Returns the part of a range that lies on a member. It is one range there too; empty if the member has
-    /// none of it.
+    /// Returns the range of a member that holds its part of a range of the volume; empty if the range does
+    /// not reach the member.
     pub fn part(&self, range: &Range<u64>, member: usize) -> Range<u64> {
         self.before(range.start, member)..self.before(range.end, member)
     }
@@ -138,7 +140,7 @@ impl Stripe {
         })
     }
 
-    /// Returns how many bytes of a member lie before this byte of the volume.
+    /// Returns how many bytes of a member come before the byte `offset` of the volume.
     fn before(&self, offset: u64, member: usize) -> u64 {
         let (row, within) = (offset / self.width(), offset % self.width());
         let own = within.saturating_sub(member as u64 * self.chunk.bytes());
@@ -160,7 +162,7 @@ mod tests {
         })
     }
 
-    /// Returns where a byte lies, by counting chunks.
+    /// Returns the member and the offset at which a byte lies, by counting chunks.
     fn naive(stripe: &Stripe, offset: u64) -> (usize, u64) {
         let (mut member, mut row, mut at) = (0, 0, 0);
         while at + stripe.chunk.bytes() <= offset {

@@ -1,4 +1,4 @@
-//! The units of a volume, opened.
+//! Opens the units of a volume, and checks them against its description.
 
 use iscsi_initiator::{Disk, Error as IscsiError, Initiator, Url};
 
@@ -14,7 +14,7 @@ use crate::volume::Volume;
 #[derive(Clone, Debug)]
 pub struct Units(Vec<Unit>);
 
-/// An open unit, with the URL that led to it.
+/// An open unit, with its URL.
 #[derive(Clone, Debug)]
 struct Unit {
     url: Url,
@@ -25,14 +25,14 @@ struct Unit {
 }
 
 impl Units {
-    /// Opens units concurrently. Each is given by its URL, and the text of the URL without passwords. Nothing
-    /// is written.
+    /// Opens units concurrently. Each element of `urls` is a URL, and the same URL as text without passwords.
+    /// Nothing is written.
     ///
     /// # Errors
     /// [`Error::MemberCount`]; [`Error::Unit`] or [`Error::Nameless`] of the first unit that cannot be opened
     /// or has no name.
     pub async fn open(urls: Vec<(Url, String)>, initiator: &Initiator) -> Result<Self, Error> {
-        // No layout has this number of members, whatever the units hold.
+        // Fails for a number of members that no layout has, whatever the units hold.
         Stripe::new(Chunk::default(), urls.len(), Chunk::MAX)?;
         let disks = urls.iter().map(|(url, _)| Box::pin(initiator.disk(url)));
         let disks = join_all(disks.collect()).await;
@@ -60,7 +60,7 @@ impl Units {
         Ok(())
     }
 
-    /// Describes the units as a volume in this order, without metadata.
+    /// Describes the units as a volume without metadata, with the members in the order of the units.
     ///
     /// # Errors
     /// [`Error::SameUnit`], or as [`Volume::new`].
@@ -71,7 +71,7 @@ impl Units {
         Ok(description)
     }
 
-    /// Describes the units as a new array of Linux md, with a new name. Nothing is written.
+    /// Describes the units as a new array of Linux md, with a new UUID. Nothing is written.
     ///
     /// # Errors
     /// [`Error::SameUnit`], [`Error::Unequal`], [`Error::Entropy`], or as [`Volume::with_data`].
@@ -89,7 +89,8 @@ impl Units {
         Ok(description)
     }
 
-    /// Describes the array of Linux md that the units hold, in the order of their roles.
+    /// Describes the array of Linux md whose superblocks are on the units, with the members in the order of
+    /// their roles.
     ///
     /// # Errors
     /// [`Error::SameUnit`], [`Error::Superblock`], [`Error::Unequal`], or as [`Volume::with_data`].
@@ -111,10 +112,11 @@ impl Units {
         Ok(description)
     }
 
-    /// Checks that the units are those of a description, in its order and with its superblocks.
+    /// Checks that the units are those of a description, in the order of its members and with its
+    /// superblocks.
     ///
     /// # Errors
-    /// The difference of the first unit that is not as described.
+    /// The first difference between a unit and its description.
     pub async fn check(&self, description: &Description) -> Result<(), Error> {
         if self.0.len() != description.members.len() {
             return Err(Error::MemberCount(self.0.len()));
@@ -143,8 +145,8 @@ impl Units {
         }
     }
 
-    /// Writes the superblock of each member of a described array, and flushes it. What was in its place is
-    /// lost. `created` is the present time, in seconds since 1970.
+    /// Writes the superblock of each member of a described array, and flushes it. Earlier data in that place
+    /// are lost. `created` is the present time, in seconds since 1970.
     ///
     /// # Errors
     /// [`Error::Unit`], after which some superblocks may be written and others not; [`Error::Entropy`].
@@ -178,7 +180,7 @@ impl Units {
         Ok(())
     }
 
-    /// Returns the numbers of the units that have an md superblock, of any kind, where one would be written.
+    /// Returns the indexes of the units that have an md superblock, of any kind, where one would be written.
     ///
     /// # Errors
     /// [`Error::Unit`].
@@ -207,7 +209,7 @@ impl Units {
         self.0.iter().map(|unit| &unit.disk)
     }
 
-    /// Ends the sessions with all units in an orderly way, concurrently.
+    /// Logs out of the sessions of all units, concurrently.
     ///
     /// # Errors
     /// The error of the first logout that failed; see [`Disk::logout`].
@@ -226,7 +228,7 @@ impl Units {
         Description { chunk, md, members: members.collect() }
     }
 
-    /// Returns the number of bytes that `room` returns for each unit, which must be the same for all.
+    /// Returns the value of `room` if it is the same for all units.
     fn equal(&self, mut room: impl FnMut(&Unit) -> u64) -> Result<u64, Error> {
         let mut all = None;
         for (number, unit) in self.0.iter().enumerate() {
@@ -262,7 +264,7 @@ impl Units {
         parsed.collect()
     }
 
-    /// Checks that superblocks are those of a description, in its order.
+    /// Checks that superblocks are those of a description, in the order of its members.
     fn compare(
         &self,
         description: &Description,
@@ -299,7 +301,7 @@ impl Description {
     /// the description has metadata. Nothing is written.
     ///
     /// # Errors
-    /// [`Error`] names the member that is not what it should be.
+    /// [`Error`] names the member that is not as described.
     pub async fn open(&self, initiator: &Initiator) -> Result<Volume<Disk>, Error> {
         let addresses = self.members.iter();
         let addresses = addresses.map(|member| (member.url.clone(), member.address.clone()));
@@ -309,12 +311,12 @@ impl Description {
     }
 }
 
-/// Returns the bytes of a member's data that are used.
+/// Returns the number of bytes of a member's data that lie in whole chunks.
 const fn whole_chunks(superblock: &Superblock, chunk: Chunk) -> u64 {
     superblock.data_size / chunk.bytes() * chunk.bytes()
 }
 
-/// Returns the name of a unit, as this project uses it everywhere: its designator (VPD page 83), or else its serial
+/// Returns the name by which this project identifies a unit: its designator (VPD page 83), or else its serial
 /// number (VPD page 80); `None` for a unit that has neither.
 pub fn unit_name(disk: &Disk) -> Option<String> {
     let profile = disk.profile();

@@ -1,12 +1,12 @@
-//! Losses that a member has reported to the volume, and the volume not yet to its caller.
+//! Keeps losses that a member has reported to the volume until the volume reports them to its caller.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use iscsi_block_device::{DeviceError, DeviceErrorKind};
 
-/// Losses that a handle of a volume has still to report. For a member a loss is reported when its own flush has
-/// ended. The flush of the volume may still be running then, and may be dropped.
+/// Losses that a handle of a volume has yet to report. A member counts a loss as reported when its own flush
+/// returns. At that time the flush of the volume may still be running, and may be dropped.
 #[derive(Debug, Default)]
 pub(crate) struct UnreportedLosses {
     own: Mutex<Option<Loss>>,
@@ -15,7 +15,7 @@ pub(crate) struct UnreportedLosses {
     of_all: Arc<Mutex<Latest>>,
 }
 
-/// The latest loss that any handle has to report.
+/// The latest loss that no handle has reported, and the number of losses so far.
 #[derive(Debug, Default)]
 struct Latest {
     count: u64,
@@ -50,7 +50,7 @@ impl UnreportedLosses {
         let Loss { number, error } = lock(&self.own).take()?;
         self.reported.fetch_add(1, Ordering::SeqCst);
         let latest = &mut lock(&self.of_all).loss;
-        // A later loss may be another one.
+        // Keep a loss that is later than the reported one.
         *latest = latest.take().filter(|latest| latest.number > number);
         Some(error)
     }
@@ -61,7 +61,7 @@ impl UnreportedLosses {
     }
 }
 
-/// A later handle reports the losses that no handle has reported.
+/// A clone reports the latest loss if no handle has reported it.
 impl Clone for UnreportedLosses {
     fn clone(&self) -> Self {
         let own = lock(&self.of_all).loss.clone();

@@ -19,27 +19,28 @@ use crate::stripe::{Chunk, Stripe};
 use crate::unreported::{UnreportedLosses, is_loss};
 use crate::whole_buffer::parts_of;
 
-/// Separator of the reports of members.
+/// Separator between the texts of the members in [`leaves`](Device::leaves).
 const BETWEEN_MEMBERS: &str = "; ";
-/// Limit of the preferred transfer, in bytes. A request of this length keeps each member busy that it reaches.
+/// Maximum preferred transfer, in bytes. A request of this length keeps each member that it reaches busy.
 const MAX_PREFERRED: u64 = 16 << 20;
 
-/// Several devices as one: chunks of its bytes lie on the members in turn (RAID-0). A volume has no redundancy:
-/// data that a member loses are lost.
+/// Several devices as one: chunks of its bytes lie on the members in turn (RAID-0). A volume has no
+/// redundancy: if a member loses data, the volume has lost them.
 ///
 /// A request becomes one request for each member that it touches, over all of that member's chunks in the
-/// range. Only a read that spans several chunks becomes one read for each chunk, so that the bytes of each land
-/// in the buffer of the caller. The parts run concurrently. A request ends when all of its parts have ended,
-/// also if one of them has failed; the error is that of the first member that failed, and names the member.
-/// Dropping a request cancels all of its parts.
+/// range. The exception is a read that spans several chunks: it becomes one read for each chunk, so that the
+/// bytes of each chunk land in their place in the caller's buffer. The parts run concurrently. A request ends
+/// when all of its parts have ended, also if one of them has failed; the error is that of the first member
+/// that failed, and names the member. Dropping a request cancels all of its parts.
 ///
 /// Writes of the same bytes reach each member in the order of their first polls. If two writes are polled at
-/// the same time on two threads, chunks of both may remain. A caller that needs one of them whole waits for the
-/// first before it begins the second.
+/// the same time on two threads, the volume may hold chunks of each. To avoid this, wait for the first write
+/// before the second one begins.
 ///
-/// Clones are the same volume. Each has a separate handle of each member, so that [`flush`](Device::flush)
-/// reports each loss to each clone. A flush covers all members, also if one fails, and reports a loss rather
-/// than another error. If a flush that has found a loss is dropped, the next flush reports the loss.
+/// Clones are the same volume. Each clone has a separate handle of each member, so that
+/// [`flush`](Device::flush) reports each loss to each clone. A flush covers all members, also if one fails.
+/// If it fails with several errors, it reports a loss before any other error. If a flush that has found a
+/// loss is dropped, the next flush reports the loss.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -81,18 +82,18 @@ pub struct Volume<D> {
     /// Offset of the data on each member, in bytes.
     data_offset: u64,
     members: Vec<Member<D>>,
-    /// The first member that refuses writes.
+    /// Index of the first member that refuses writes; `None` if all accept them.
     read_only: Option<usize>,
     unreported: UnreportedLosses,
 }
 
 impl<D: Device> Volume<D> {
     /// Creates a volume whose data begin at the first byte of each member. The smallest member determines the
-    /// capacity: what others have beyond its last chunk stays unused.
+    /// capacity: bytes of other members beyond its last chunk stay unused.
     ///
     /// # Errors
-    /// If there are not 2 to 64 members, a chunk is no whole number of a member's blocks, or a member has no
-    /// room for a chunk.
+    /// If there are not 2 to 64 members, a chunk is not a multiple of a member's block size, or a member has
+    /// no room for a chunk.
     pub fn new(chunk: Chunk, members: Vec<Member<D>>) -> Result<Self, Error> {
         let least = members.iter().map(|member| member.device().capacity()).min();
         Self::with_data(chunk, 0..least.unwrap_or_default(), members)
@@ -101,8 +102,8 @@ impl<D: Device> Volume<D> {
     /// Creates a volume whose data lie in the range `data` of each member.
     ///
     /// # Errors
-    /// As [`new`](Self::new). Also if a member does not have all of the range, or the range does not begin
-    /// where a block does.
+    /// As [`new`](Self::new). Also if a member does not have all of the range, or the range does not begin at
+    /// the start of a block.
     pub fn with_data(
         chunk: Chunk,
         data: Range<u64>,
@@ -131,16 +132,16 @@ impl<D: Device> Volume<D> {
         &self.members
     }
 
-    /// Returns the volume with another handle of each member.
+    /// Returns the volume with the device of each member replaced by the result of `change`.
     #[must_use]
     pub fn map_members(self, mut change: impl FnMut(D) -> D) -> Self {
         let members = self.members.into_iter().map(|member| member.map(&mut change)).collect();
         Self { members, ..self }
     }
 
-    /// Returns the unit in which the volume deallocates, in bytes: the largest granule of the members, if each
-    /// granule divides the chunk and the offset of the data. All are powers of two then, as divisors of the
-    /// chunk are, so the largest is a multiple of the others.
+    /// Returns the granularity of discards of the volume, in bytes: the largest granularity of the members,
+    /// if each of them divides the chunk and the offset of the data. As divisors of the chunk, a power of
+    /// two, all of them are then powers of two, so the largest is a multiple of the others.
     fn discard_granularity(&self) -> Option<u64> {
         let chunk = self.stripe.chunk().bytes();
         let mut largest = 1;
@@ -154,8 +155,8 @@ impl<D: Device> Volume<D> {
         Some(largest)
     }
 
-    /// Returns how many requests of `io_size` bytes keep each member busy. `of_member` returns this number for
-    /// a member's part of one.
+    /// Returns how many requests of `io_size` bytes keep each member busy. `of_member` returns this number
+    /// for one member and its part of a request.
     fn depth(&self, io_size: usize, of_member: impl Fn(&D, usize) -> usize) -> usize {
         let chunk = usize::try_from(self.stripe.chunk().bytes()).unwrap_or(usize::MAX);
         let reached = io_size.div_ceil(chunk).clamp(1, self.members.len());
@@ -183,8 +184,8 @@ impl<D: Device> Volume<D> {
         }
     }
 
-    /// Sends a request to every member, or to each that has a part of the range, and waits for all of them.
-    /// Returns the first error.
+    /// Sends a request to each member that has a part of the range, or to every member without a range, and
+    /// waits for all of them. Returns the first error.
     async fn of_each<'a>(
         &'a self,
         range: Option<&Range<u64>>,
@@ -207,7 +208,8 @@ impl<D: Device> Volume<D> {
         Ok(())
     }
 
-    /// Changes a range by a request to each member that has a part of it.
+    /// Sends a write, discard or zeroing of a range to each member that has a part of it. If a loss was
+    /// reported meanwhile, the next flush reports it again.
     async fn change<'a>(
         &'a self,
         range: &Range<u64>,
@@ -216,13 +218,13 @@ impl<D: Device> Volume<D> {
         let told = self.unreported.reported_count();
         self.of_each(Some(range), request).await?;
         if self.unreported.reported_count() > told {
-            // The reported loss may include a part of this change that had ended while others were in flight.
+            // The loss may include a part of this change that had ended while other parts were in flight.
             self.unreported.keep(&overtaken());
         }
         Ok(())
     }
 
-    /// Returns the extents of a range, from the extents of the members' parts, which `ask` returns.
+    /// Returns the extents of a range, from the extents of the members' parts; `ask` queries one member.
     async fn member_extents<'a>(
         &'a self,
         offset: u64,
@@ -247,7 +249,7 @@ impl<D: Device> Volume<D> {
         let flush = |member| -> DeviceFuture<'_, ()> { Box::pin(self.flush_member(member)) };
         let results = join_all(self.members.iter().map(flush).collect()).await;
         let mut errors: Vec<_> = results.into_iter().filter_map(Result::err).collect();
-        // No await follows, so the caller receives what is taken here.
+        // No await follows, so a loss that is taken here reaches the caller.
         errors.extend(self.unreported.take());
         let loss = errors.iter().position(is_loss);
         match errors.into_iter().nth(loss.unwrap_or_default()) {
@@ -261,7 +263,7 @@ impl<D: Device> Volume<D> {
         flushed.inspect_err(|error| self.unreported.keep(error))
     }
 
-    /// Returns the pages of a write for each member, one after the other.
+    /// Splits the pages of a write into a list of pages for each member.
     fn cut(&self, offset: u64, pages: Vec<Bytes>) -> Vec<Vec<Bytes>> {
         let mut parts = vec![Vec::new(); self.members.len()];
         let (mut at, mut piece) = (offset, self.stripe.place(offset));
@@ -282,7 +284,7 @@ impl<D: Device> Volume<D> {
         parts
     }
 
-    /// Reads a range of several chunks, each into its part of the buffer.
+    /// Reads a range of several chunks, each chunk into its part of the buffer.
     async fn fill(&self, range: Range<u64>, mut buffer: BytesMut) -> DeviceResult<BytesMut> {
         let read = |(member, offset, len)| -> DeviceFuture<'_, BytesMut> {
             Box::pin(self.read_piece(member, offset, buffer.split_to(len)))
@@ -338,8 +340,8 @@ impl<D: Device> Volume<D> {
         read.map_err(|error| member.failed(error))
     }
 
-    /// Returns the member that holds all of a range that is not empty, and the offset there; `None` if there
-    /// are several.
+    /// Returns the member that holds all of a range that is not empty, and the offset there; `None` if
+    /// several members hold it.
     fn only_member(&self, range: &Range<u64>) -> Option<(&Member<D>, u64)> {
         let piece = self.stripe.place(range.start);
         let is_within = !range.is_empty() && range.end - range.start <= piece.len;
@@ -363,8 +365,8 @@ fn overtaken() -> DeviceError {
     DeviceError::new(DeviceErrorKind::LostWrites, why)
 }
 
-/// Checks that a member has returned as many bytes as were requested. With any other number, the bytes after
-/// them would be in the wrong place.
+/// Checks that a member has returned as many bytes as were requested. Otherwise the bytes of the next part
+/// would be in the wrong place.
 fn check_len(asked: usize, given: usize) -> DeviceResult<()> {
     if asked == given {
         return Ok(());
@@ -378,8 +380,8 @@ impl<D: Device> Device for Volume<D> {
         self.stripe.capacity()
     }
 
-    /// Returns what all members can do. A request of the preferred transfer has the length that suits each
-    /// member, for each of them, but 16 MiB at most.
+    /// Returns the abilities that all members have. The preferred transfer is the length that suits each
+    /// member, in whole chunks, times the number of members, but at most 16 MiB.
     fn limits(&self) -> DeviceLimits {
         let (chunk, members) = (self.stripe.chunk().bytes(), self.members.len());
         let mut limits = DeviceLimits::default();
@@ -400,8 +402,8 @@ impl<D: Device> Device for Volume<D> {
         limits
     }
 
-    /// Returns the number of requests that keeps each member busy, though a short request reaches
-    /// one of them only.
+    /// Returns the number of requests that keeps each member busy, including that a short request reaches
+    /// only one member.
     fn queue_depth(&self, io_size: usize) -> usize {
         self.depth(io_size, |member, part| member.queue_depth(part))
     }
@@ -410,7 +412,7 @@ impl<D: Device> Device for Volume<D> {
         self.depth(io_size, |member, part| member.read_depth(part))
     }
 
-    /// Returns the texts of all members, in their order; `None` if a member returns none.
+    /// Returns the texts of all members in one line, in their order; `None` if any member returns `None`.
     fn leaves(&self) -> Option<String> {
         let left = self.members.iter().map(|member| member.device().leaves());
         Some(left.collect::<Option<Vec<_>>>()?.join(BETWEEN_MEMBERS))
@@ -486,7 +488,7 @@ impl<D: Device> Device for Volume<D> {
             }
             let mut parts = self.cut(offset, pages).into_iter();
             let mut parts = parts.by_ref().filter(|pages| !pages.is_empty());
-            // Both are in the order of the members.
+            // The parts and the calls of this closure have the same order: that of the members.
             self.change(&range, |device, part| {
                 device.write_at(part.start, parts.next().unwrap_or_default())
             })
@@ -537,8 +539,8 @@ impl<D: Device> Device for Volume<D> {
         Box::pin(self.member_extents(offset, len, |device, start, len| device.extents(start, len)))
     }
 
-    /// Returns the first extent. Each member is asked for one extent only, whether or not it holds the first
-    /// bytes.
+    /// Returns the first extent. Each member is queried for one extent only, whether or not it holds the
+    /// first bytes.
     fn first_extent(&self, offset: u64, len: u64) -> DeviceFuture<'_, Option<Extent>> {
         Box::pin(async move {
             Ok(self.member_extents(offset, len, first_alone).await?.first().copied())
@@ -546,7 +548,7 @@ impl<D: Device> Device for Volume<D> {
     }
 }
 
-/// Returns the first extent of a device, as a list.
+/// Returns the first extent of a device as a list, which is empty for an empty range.
 fn first_alone<D: Device>(device: &D, offset: u64, len: u64) -> DeviceFuture<'_, Vec<Extent>> {
     Box::pin(async move { Ok(device.first_extent(offset, len).await?.into_iter().collect()) })
 }

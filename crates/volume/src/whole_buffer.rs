@@ -1,20 +1,20 @@
-//! One buffer for a read from several members, taken when the first data arrive from any of them.
+//! One buffer for a read from several members, allocated when the first data arrive from any of them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::BytesMut;
 use iscsi_block_device::BufferPool;
 
-/// The buffer, and the lengths of its parts.
+/// The whole buffer, and the lengths of its parts.
 #[derive(Debug)]
 struct Whole {
     pool: Arc<dyn BufferPool>,
     lens: Vec<usize>,
-    /// The parts that no read has taken yet; `None` before the buffer was taken.
+    /// The parts that no read has taken yet; `None` until the whole buffer is allocated.
     parts: Mutex<Option<Vec<Option<BytesMut>>>>,
 }
 
-/// Pool of one part. The part is cut out of the whole, so that the parts can be joined without a copy.
+/// Pool of one part. The part is a piece of the whole buffer, so that the parts can be joined without a copy.
 #[derive(Debug)]
 struct Part {
     whole: Arc<Whole>,
@@ -46,8 +46,8 @@ impl BufferPool for Part {
         let mut parts = self.whole.parts.lock().unwrap_or_else(PoisonError::into_inner);
         let parts = parts.get_or_insert_with(|| self.whole.cut());
         let own = parts.get_mut(self.number).and_then(Option::take);
-        // A read that is sent again, or over a second path, takes a buffer a second time. That one is copied
-        // when the parts are joined.
+        // A read that is retried, or sent over a second path, takes a second buffer. It is not a part of the
+        // whole, so it is copied when the parts are joined.
         own.filter(|own| own.len() == len).unwrap_or_else(|| BytesMut::zeroed(len))
     }
 }

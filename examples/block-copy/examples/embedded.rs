@@ -1,4 +1,4 @@
-//! A whole copy without any setup: starts a test target in this process, makes a disk image, copies it to the
+//! Makes a whole copy without any setup: starts a test target in this process, makes a disk image, copies it to the
 //! target's unit with progress and verification, copies it back, and compares the two images.
 //!
 //! ```text
@@ -51,7 +51,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let disk = RamDisk::new(BLOCK, length / u64::from(BLOCK));
     let mut config = TargetConfig::new(TARGET, disk);
-    // Another run at the same time has another unit.
+    // Runs at the same time must have different units.
     let serial = format!("embedded {}", std::process::id());
     config.units.values_mut().for_each(|unit| unit.serial.clone_from(&serial));
     let target = Target::new(config);
@@ -79,7 +79,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A folder that is removed with its content when it is dropped.
+/// A folder that is removed with all its files when it is dropped.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -1,4 +1,4 @@
-//! The activity of a pass at a moment.
+//! Derives what a pass is doing at the moment, for the progress display.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,37 +8,38 @@ use tokio::time::Instant;
 
 use crate::side::Side;
 
-/// A pause of this length is a stall if an end waits for its target.
+/// A pause of at least this length is a stall if the source or the destination waits for its target.
 const STALL: Duration = Duration::from_secs(2);
-/// A pause of this length is shown even if nothing explains it. A long request over a slow link takes seconds.
+/// A pause of at least this length is shown even without a known reason. A long request over a slow link takes
+/// seconds.
 const SILENCE: Duration = Duration::from_secs(10);
 
-/// The activity of a pass at a moment.
+/// What a pass is doing at the moment.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Activity {
-    /// Nothing is done yet.
+    /// No byte has moved yet.
     Starting,
     /// Bytes move.
     Running,
-    /// No byte has moved for this time.
+    /// No byte has moved for a while.
     Stalled {
         /// Time since the last byte.
         time: Duration,
-        /// The awaited event, if known.
+        /// The peer that the copy waits for, if known.
         awaited: Option<Awaited>,
     },
-    /// An order has paused the pass.
+    /// A command on the control socket has paused the pass.
     Paused,
-    /// All bytes are written, and the flush has lasted for this time.
+    /// All bytes are written. The flush has been running for this time.
     Flushing(Duration),
 }
 
-/// The event that an end of a copy waits for.
+/// What the source or the destination of a copy waits for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Awaited {
-    /// The end that waits, if both have a target or a server.
+    /// The side that waits, if both sides have a target or a server.
     pub side: Option<Side>,
-    /// The peer that it waits for: the target, the unit or the server.
+    /// The peer that the side waits for: the target, the unit or the server.
     pub what: &'static str,
     /// The time limit of the wait; `None` if there is none.
     pub limit: Option<Duration>,
@@ -54,7 +55,8 @@ impl fmt::Display for Awaited {
 }
 
 impl Activity {
-    /// Returns the texts to show in place of rate and time left, the longest first; none while bytes move.
+    /// Returns the texts to show in place of rate and time left, the longest first. There are none while bytes
+    /// move.
     pub(crate) fn texts(&self) -> Vec<String> {
         match self {
             Self::Running => Vec::new(),
@@ -84,7 +86,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// Begins at the current time.
+    /// Creates a watch of a pass that begins at the current time.
     pub(crate) fn new() -> Self {
         Self { last: None, since: Instant::now(), has_moved: false }
     }

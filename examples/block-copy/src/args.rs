@@ -151,7 +151,7 @@ mod tests {
             ("--on-read-error", "retry"),
             ("--flush-bytes", "63K"),
             ("--verify=all", "--json"),
-            // A mode needs `=` before it: a word after a space is another argument.
+            // A mode needs `=` before it: after a space it would be the next argument.
             ("--verify", "digests"),
             ("--flush-bytes", "2T"),
             ("--rate-limit", "0"),
@@ -162,7 +162,7 @@ mod tests {
             ("--ranges-from=cat", "--downtime=1m"),
             ("--ranges-from=cat", "--max-passes=0"),
             ("--ranges-from=cat", "--when-not-converging=wait"),
-            // A source that is not in use is copied in one pass.
+            // A source that is not in use is copied in one pass, so options of passes are errors.
             ("--downtime", "1s"),
             ("--max-passes", "3"),
             ("--before-last-pass", "true"),

@@ -1,4 +1,4 @@
-//! The line on a terminal that shows the progress of a pass.
+//! Renders the line on a terminal that shows the progress of a pass.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use crate::activity::Activity;
 use crate::shortened::{bar, shortened, width};
 use crate::standing::{clock, percent};
 
-/// Least number of a bar's cells beside the shortest texts.
+/// Least number of cells of the bar beside the shortest texts.
 const FEW: usize = 4;
-/// Beside the longest text, the bar has at least one part in this number of the columns.
+/// Beside the longest text, the bar has at least `1 / PART` of the columns.
 const PART: usize = 6;
 
 /// The progress of a pass, for a line on a terminal.
@@ -30,11 +30,12 @@ pub(crate) struct BarLine {
     pub(crate) left: Option<Duration>,
 }
 
-/// The least number of cells of the bar, and the text beside it. `None`: there is no bar.
+/// One form of the line: the least number of cells of the bar, and the text beside it. `None` is a line without
+/// a bar.
 struct Form(Option<usize>, String);
 
 impl BarLine {
-    /// Returns the line with the longest text that fits the columns.
+    /// Returns the line with the longest text that fits in the columns.
     pub(crate) fn render(&self, columns: usize) -> String {
         let forms = self.forms(columns);
         let fitting = forms.iter().find_map(|form| self.fit(form, columns));
@@ -42,7 +43,7 @@ impl BarLine {
         fitting.or_else(last).unwrap_or_default()
     }
 
-    /// Returns the line with this form of the text, if it fits.
+    /// Returns the line in this form, if it fits in the columns.
     fn fit(&self, Form(cells, text): &Form, columns: usize) -> Option<String> {
         let Self { pass, done, total, .. } = *self;
         let Some((least, total)) = cells.zip(total) else {
@@ -73,7 +74,7 @@ impl BarLine {
         forms.collect()
     }
 
-    /// Returns the forms with rate and time left, the longest first.
+    /// Returns the forms that show rate and time left, the longest first.
     fn forms_of_rate(&self, wide: Option<usize>, long: &str, short: String) -> Vec<Form> {
         let (few, rate) = (Some(FEW), short_rate(self.rate));
         let left = self.left.map_or_else(String::new, |left| format!(" {} left", clock(left)));
@@ -87,7 +88,7 @@ impl BarLine {
         ]
     }
 
-    /// Returns the forms for a pass whose total is not known.
+    /// Returns the forms for a pass whose total number of bytes is not known.
     fn forms_of_stream(&self, states: Vec<String>) -> Vec<Form> {
         let done = Size(self.done).to_string();
         let mut texts: Vec<_> = if states.is_empty() {
@@ -104,7 +105,7 @@ impl BarLine {
     }
 }
 
-/// Omits the fraction of rates of at least 10 Mbit/s.
+/// Formats a rate, without a fraction from 10 Mbit/s on.
 fn short_rate(rate: f64) -> String {
     if rate < 10.0 { format!("{rate:.1} Mbit/s") } else { format!("{rate:.0} Mbit/s") }
 }
@@ -136,7 +137,7 @@ mod tests {
         Activity::Stalled { time: Duration::from_secs(seconds), awaited }
     }
 
-    /// Replaces the cells of the bar by their numbers, so that a line of the test is short.
+    /// Replaces the cells of the bar by their number, so that the expected lines in the tests are short.
     fn counted(line: &str) -> String {
         let cells = |cell: char| line.chars().filter(|shown| *shown == cell).count();
         let (full, empty) = (cells('█'), cells('░'));
@@ -243,7 +244,7 @@ mod tests {
         );
     }
 
-    /// If a line wraps, its upper row stays on the terminal at each change.
+    /// If a line wrapped, its upper row would stay on the terminal at each change.
     #[test]
     fn no_line_is_wider_than_the_terminal() {
         let activities = [

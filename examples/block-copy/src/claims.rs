@@ -1,5 +1,5 @@
-//! Claims on the files and units of copies, so that no copy interferes with another one, in this process or
-//! on this host.
+//! Claims the files and units of copies, so that no copy interferes with another copy, in this process or on
+//! this host.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,13 +18,13 @@ use crate::error::Error;
 use crate::named_files::NamedFile;
 use crate::side::Side;
 
-/// How long to wait for a command whose process has ended: the command is about to end as well.
+/// Time limit to wait for a command of a process that has ended: its command ends soon after.
 const LEFT: Duration = Duration::from_secs(5);
-/// Interval between two looks for such a command.
-const LOOK: Duration = Duration::from_millis(50);
+/// Interval between two checks for such a command.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The files and units that the copies of a process read and write. What one copy writes no other copy may
-/// read or write, and no other process of this host may write. Clones share the claims.
+/// The files and units that the copies of a process read and write. If one copy writes a file or unit, no other
+/// copy may read or write it, and no other process of this host may write it. Clones share the claims.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Claims(Arc<Mutex<State>>);
 
@@ -37,7 +37,7 @@ struct State {
 #[derive(Debug)]
 struct Claim {
     copy: Arc<str>,
-    /// The role of the file or unit in the copy, for error messages.
+    /// Role of the file or unit in the copy, for error messages.
     what: &'static str,
     is_written: bool,
     media: Vec<Medium>,
@@ -58,7 +58,7 @@ impl Claim {
         Self { copy: Arc::clone(copy), what, is_written, media }
     }
 
-    /// Returns whether one of two copies writes what the other one reads or writes.
+    /// Returns whether one of the two claims writes what the other claim reads or writes.
     fn collides(&self, other: &Self) -> bool {
         let is_written = self.is_written || other.is_written;
         is_written && self.media.iter().any(|medium| other.media.contains(medium))
@@ -66,14 +66,14 @@ impl Claim {
 }
 
 impl Claims {
-    /// Claims a file for reading that belongs to no copy.
+    /// Claims a file for reading that belongs to the whole run and not to a copy.
     pub(crate) fn claim_read(&self, what: &'static str, path: &Path) {
         let claim = Claim::of_file(&"this run".into(), &NamedFile::read(what, path));
         self.lock().claims.push(claim);
     }
 
-    /// Claims both ends of the copy `copy`, and the files that its options name. The claims stay when the
-    /// copy has ended: a copy opened later would overwrite its result.
+    /// Claims the source and the destination of the copy `copy`, and the files that its options name. The
+    /// claims stay after the copy has ended: a copy that is opened later would overwrite its result.
     ///
     /// # Errors
     /// [`Error::Claimed`]; [`Error::Locked`] and [`Error::CommandLeft`] if another process uses them.
@@ -99,7 +99,7 @@ impl Claims {
         await_commands(&keys(ends)).await
     }
 
-    /// Claims against the other copies of this process.
+    /// Claims the files and units against the other copies of this process.
     fn claim_here(&self, own: Vec<Claim>) -> Result<(), Error> {
         let mut state = self.lock();
         for claim in &own {
@@ -112,7 +112,7 @@ impl Claims {
         Ok(())
     }
 
-    /// Claims a file that is kept between copies, for a run that makes no copy.
+    /// Claims a checkpoint or a digest file for a run that makes no copy.
     ///
     /// # Errors
     /// [`Error::Locked`].
@@ -128,13 +128,13 @@ impl Claims {
     }
 }
 
-/// Returns the keys of the destination. A command that lists changes holds them as long as it runs.
+/// Returns the lock keys of the destination. A command that lists changes holds these locks while it runs.
 pub(crate) fn keys(ends: &Ends) -> Vec<String> {
     ends.destination.media().iter().map(ToString::to_string).collect()
 }
 
-/// Takes the locks of what is written against other processes of this host. `written` has the key of each,
-/// and its role in the copy.
+/// Locks everything that the copy writes, against other processes of this host. `written` maps each lock key to
+/// the role in the copy.
 fn lock(written: &BTreeMap<String, &'static str>) -> Result<Vec<HostLock>, Error> {
     let mut locks = Vec::new();
     for (key, what) in written {
@@ -143,7 +143,7 @@ fn lock(written: &BTreeMap<String, &'static str>) -> Result<Vec<HostLock>, Error
             Err(held @ LockError::Held(_)) => {
                 return Err(Error::Locked { what, holder: held.to_string() });
             }
-            // A sandbox may have no sockets. Then copies run without a lock.
+            // A sandbox may forbid sockets. Then the copy runs without a lock.
             Err(LockError::System(error)) => {
                 tracing::warn!(%error, "nothing keeps other processes of this host from writing to the {what}");
             }
@@ -152,8 +152,8 @@ fn lock(written: &BTreeMap<String, &'static str>) -> Result<Vec<HostLock>, Error
     Ok(locks)
 }
 
-/// Waits until no command of an ended process works for these keys. Such a command takes the list of changes,
-/// and reports it to no process.
+/// Waits until no command of an ended process still works for these keys. Such a command would take the list of
+/// changes, and its output would reach no process.
 async fn await_commands(keys: &[String]) -> Result<(), Error> {
     let end = Instant::now() + LEFT;
     for key in keys {
@@ -163,7 +163,7 @@ async fn await_commands(keys: &[String]) -> Result<(), Error> {
                 Ok(Some(process)) if Instant::now() >= end || is_there(process) => {
                     return Err(Error::CommandLeft(process));
                 }
-                Ok(Some(_)) => sleep(LOOK).await,
+                Ok(Some(_)) => sleep(POLL_INTERVAL).await,
                 Err(error) => {
                     tracing::warn!(%error, "whether a command of --ranges-from was left running is not known");
                     break;

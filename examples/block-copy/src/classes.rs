@@ -1,4 +1,4 @@
-//! The traffic classes that the copies of a process share.
+//! Traffic classes that the copies of a process share.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use iscsi_shaper::{Statistics, TreeError};
 use iscsi_tuner::Rate;
 use serde_json::{Value, json};
 
-/// A busy machine may keep the program from sending for this time without a loss of rate.
+/// Time for which a busy machine may keep the program from sending without a loss of rate.
 const STALL: Duration = Duration::from_millis(200);
 
 /// Returns a class with this rate on average, and a burst of [`STALL`].
@@ -21,9 +21,9 @@ pub(crate) fn limit(rate: RateLimit) -> Class {
 
 /// A tree of named classes, for all copies of a process. Clones share the tree.
 ///
-/// Each byte of a copy is charged to its class once: at the destination if that is a unit, otherwise at the
-/// source. Between units both ends have to keep to the limit. The source must not be charged as well, which
-/// would take from the other copies twice. So it has a separate limit, equal to the ceil of the class.
+/// Each byte of a copy is charged to its class once: at the destination if the destination is a unit, otherwise
+/// at the source. Between two units, both must keep to the limit, but charging the source as well would take
+/// the rate from other copies twice. So the source has a separate limit, equal to the ceil of the class.
 #[derive(Clone, Debug)]
 pub struct Classes {
     shaper: Shaper,
@@ -33,7 +33,7 @@ pub struct Classes {
 #[derive(Debug, Default)]
 struct State {
     named: BTreeMap<String, Named>,
-    /// The limits of sources whose bytes are charged at the destination, with the class of each copy.
+    /// Limits of sources whose bytes are charged at the destination, with the class name of each copy.
     sources: Vec<(Option<String>, Shaper)>,
 }
 
@@ -43,12 +43,12 @@ struct Named {
     parent: Option<String>,
 }
 
-/// The guaranteed rate that a class draws from, without the rates of other classes.
+/// The guaranteed rate that a class gets, without the rate that it may borrow.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Fund {
     /// The guaranteed rate of this class.
     Own(String),
-    /// The rate of this class, or of the root, that is guaranteed to no class below it.
+    /// The part of this class's rate, or of the root's, that is guaranteed to no class below it.
     Spare(Option<String>),
 }
 
@@ -93,7 +93,7 @@ impl Classes {
         Ok(())
     }
 
-    /// Returns the class of the end that is charged. Without a name it is the default class.
+    /// Returns the class that bytes are charged to: the class `name`, or the default class.
     ///
     /// # Errors
     /// [`ClassesError::Unknown`], [`ClassesError::Parent`].
@@ -110,7 +110,7 @@ impl Classes {
         Ok(self.shaper.traffic_class(id))
     }
 
-    /// Returns the class of a source whose bytes are charged at the destination.
+    /// Returns the separate limit for a source whose bytes are charged at the destination.
     ///
     /// # Errors
     /// [`ClassesError::Unknown`].
@@ -121,8 +121,8 @@ impl Classes {
         Ok(class)
     }
 
-    /// Returns the fund of a class, or of the default class, and its rate. The rates of all funds together
-    /// are at most the rate of the root.
+    /// Returns the fund of a class, or of the default class, and its rate. The rates of all funds together do
+    /// not exceed the rate of the root.
     ///
     /// # Errors
     /// [`ClassesError::Unknown`].
@@ -139,7 +139,7 @@ impl Classes {
         Ok((Fund::Spare(parent), rate))
     }
 
-    /// Returns the rate of a class, or of the root, that is guaranteed to no class below it.
+    /// Returns the part of a class's rate, or of the root's, that is guaranteed to no class below it.
     fn spare(&self, parent: Option<&str>) -> Result<RateLimit, ClassesError> {
         let Some(rate) = self.class(self.id(parent)?)?.rate.bits_per_second() else {
             return Ok(RateLimit::Unlimited);
@@ -152,7 +152,8 @@ impl Classes {
         Ok(spare.map_or(RateLimit::Zero, RateLimit::Limited))
     }
 
-    /// Changes the rate of a class, or of the root. The ceil of a class that borrows nothing changes with it.
+    /// Changes the rate of a class, or of the root. If the class borrows nothing, its ceil changes with the
+    /// rate.
     ///
     /// # Errors
     /// [`ClassesError`].
@@ -168,7 +169,7 @@ impl Classes {
         })
     }
 
-    /// Changes the ceil of a class.
+    /// Changes the ceil of a class, the most that it may use with borrowed rate.
     ///
     /// # Errors
     /// [`ClassesError`].
@@ -191,7 +192,7 @@ impl Classes {
         Ok(())
     }
 
-    /// Returns the smallest ceil of a class and of all classes above it.
+    /// Returns the smallest ceil of a class and of its ancestors.
     ///
     /// # Errors
     /// [`ClassesError::Unknown`].
@@ -209,7 +210,7 @@ impl Classes {
         self.shaper.class(id).ok_or(TreeError::Unknown)
     }
 
-    /// Returns the class with this name, or the root without a name.
+    /// Returns the id of the class with this name, or of the root without a name.
     fn id(&self, name: Option<&str>) -> Result<ClassId, ClassesError> {
         let Some(name) = name else { return Ok(self.shaper.root()) };
         let named = self.lock().named.get(name).map(|named| named.id);
@@ -220,12 +221,12 @@ impl Classes {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the rates of the root, for programs.
+    /// Returns the rates of the root as JSON.
     pub(crate) fn to_json(&self) -> Value {
         self.described(self.shaper.root())
     }
 
-    /// Returns the rates of each class by its name, for programs.
+    /// Returns the rates of each class as JSON, by the name of the class.
     pub(crate) fn each_to_json(&self) -> Value {
         let named: Vec<_> =
             self.lock().named.iter().map(|(name, named)| (name.clone(), named.id)).collect();
@@ -281,7 +282,7 @@ mod tests {
         assert!(classes.set_rate(Some("backup"), rate("11mbit")).is_err());
     }
 
-    /// The ceil of the class, or of one above it, also after a change.
+    /// The source has the ceil of its class, or of an ancestor if that is lower, also after a change.
     #[tokio::test]
     async fn a_source_between_units_has_the_narrowest_ceil() {
         let classes = classes();
@@ -293,7 +294,7 @@ mod tests {
         assert_eq!((limit(&all), limit(&nightly)), (rate("10mbit"), rate("8mbit")));
         classes.set_rate(None, rate("4mbit")).unwrap();
         assert_eq!((limit(&all), limit(&nightly)), (rate("4mbit"), rate("4mbit")));
-        // 200 ms of the new rate.
+        // The burst is 200 ms of the new rate.
         let root = classes.shaper.class(classes.shaper.root()).unwrap();
         assert_eq!((root.burst, root.cburst), (Some(100_000), Some(100_000)));
     }

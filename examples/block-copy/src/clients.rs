@@ -1,4 +1,4 @@
-//! Other processes that share the tree of classes of this one.
+//! Serves other processes that share the tree of classes of this process.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,12 +21,12 @@ pub(crate) const MAX_CLIENTS: usize = 48;
 /// Most requests of a client that wait or are in flight.
 const MAX_REQUESTS: usize = 4096;
 
-/// The clients: processes that share the tree of this one. Clones of this are handles of the same clients.
+/// The clients: processes that share the tree of classes of this process. Clones share the state.
 #[derive(Clone, Debug)]
 pub(crate) struct Clients {
     classes: Classes,
     state: Arc<Mutex<State>>,
-    /// Notifies the clients of changes of the classes, or of the number of clients.
+    /// Notifies the clients' connections when classes or the number of clients change.
     changed: Arc<watch::Sender<()>>,
 }
 
@@ -61,7 +61,7 @@ impl Clients {
         Self { classes, state: Arc::default(), changed: Arc::default() }
     }
 
-    /// Admits a client to a class, or to the default one.
+    /// Admits a client to the class `class`, or to the default class.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -84,7 +84,7 @@ impl Clients {
         Ok(Client { clients: self.clone(), serial, class, traffic })
     }
 
-    /// Applies a change of the classes: each client receives its new limits.
+    /// Announces a change of the classes: each client receives its new limits.
     pub(crate) fn changed(&self) {
         let mut state = self.lock();
         for present in state.present.values_mut() {
@@ -96,7 +96,7 @@ impl Clients {
         self.changed.send_replace(());
     }
 
-    /// Returns the clients, for programs.
+    /// Returns the clients as JSON.
     pub(crate) fn to_json(&self) -> Value {
         let state = self.lock();
         let client = |Present { process, class, sent, waiting, .. }: &Present| {
@@ -110,7 +110,7 @@ impl Clients {
         state.present.values().map(client).collect()
     }
 
-    /// Returns the limits of each client in a class.
+    /// Returns the limits that each client of a class gets.
     fn limits(&self, class: Option<&str>) -> Result<Limits, ClassesError> {
         let (ceil, (fund, rate)) = (self.classes.ceil(class)?, self.classes.fund(class)?);
         let state = self.lock();
@@ -123,7 +123,7 @@ impl Clients {
     }
 }
 
-/// A process that shares the tree. Dropping it removes the client.
+/// An admitted client. Dropping it removes the client.
 #[derive(Debug)]
 pub(crate) struct Client {
     clients: Clients,
@@ -133,8 +133,8 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Grants the client's requests until its connection ends. Then waiting requests are dropped; granted
-    /// ones stay charged.
+    /// Grants the client's requests until its connection ends. Then waiting requests are dropped. Granted
+    /// requests stay charged.
     ///
     /// # Errors
     /// The error of the connection.
@@ -161,7 +161,7 @@ impl Client {
             }
             tokio::select! {
                 biased;
-                // No error is possible: the sender lives as long as `self`.
+                // `changed` cannot return an error: the sender lives as long as `self`.
                 _ = changed.changed() => {}
                 Some(id) = requests.granted() => send_reply(&mut writer, &Reply::Granted(id)).await?,
                 line = lines.next() => {
@@ -193,7 +193,7 @@ async fn send_reply(writer: &mut OwnedWriteHalf, reply: &Reply) -> io::Result<()
     writer.write_all(reply.to_string().as_bytes()).await
 }
 
-/// The requests of one client, until it reports how many bytes they moved.
+/// The requests of one client that wait, or whose moved bytes are not reported yet.
 #[derive(Debug, Default)]
 struct Requests {
     tasks: JoinSet<(u64, Option<Charge>)>,
@@ -210,10 +210,10 @@ enum Request {
 }
 
 impl Requests {
-    /// Takes a line of the client.
+    /// Handles a line of the client.
     ///
     /// # Errors
-    /// What is wrong with the line.
+    /// A message that says what is wrong with the line.
     fn take(&mut self, line: &str, class: &TrafficClass) -> Result<(), String> {
         match Asked::parse(line) {
             Some(Asked::Take { id, bytes }) => self.begin(id, bytes, class),
@@ -240,7 +240,7 @@ impl Requests {
         Ok(())
     }
 
-    /// Ends a request: it moved `moved` bytes, or was dropped while it waited.
+    /// Ends a request. `moved` is the number of bytes that it moved; 0 if it was dropped while it waited.
     fn end(&mut self, id: u64, moved: u64) {
         match self.known.remove(&id) {
             Some(Request::Waiting(task)) => {
@@ -251,7 +251,7 @@ impl Requests {
                 charge.complete(moved);
                 self.sent = self.sent.saturating_sub(bytes).saturating_add(moved);
             }
-            // An unknown request has no charge to correct.
+            // An unknown id has no charge to correct.
             None => {}
         }
     }
@@ -259,7 +259,8 @@ impl Requests {
     /// Waits for the next request that may be sent. Returns `None` if none waits.
     async fn granted(&mut self) -> Option<u64> {
         loop {
-            // A dropped request has an error, or a charge that is returned.
+            // The task of a dropped request ends with an error, or with a charge that is dropped here, which
+            // returns it.
             let Ok((id, Some(charge))) = self.tasks.join_next().await? else { continue };
             let Some(request) = self.known.get_mut(&id) else { continue };
             let bytes = charge.bytes();

@@ -1,7 +1,6 @@
-//! The content of a medium, recognised by signatures: image formats, compression, partition tables, file
-//! systems.
+//! Recognises the data on a medium by signatures: image formats, compression, partition tables, file systems.
 //!
-//! There is a table for each kind. Of each format only the signature and the name or label are read.
+//! Each kind has a table. Only the signature and the name or label of a format are read.
 
 mod container;
 mod file_system;
@@ -15,16 +14,16 @@ pub(crate) use sample::Sample;
 
 use held::Held;
 
-/// Returns the content of a medium, for people: "a GPT partition table of 2 partitions, an XFS file system
-/// \"data\" of 10 GiB". Returns `None` if nothing is recognised.
+/// Returns a description of the data on a medium as readable text: "a GPT partition table of 2 partitions, an
+/// XFS file system \"data\" of 10 GiB". Returns `None` if nothing is recognised.
 pub(crate) fn held(sample: &Sample) -> Option<String> {
     let mut found: Vec<String> = Vec::new();
     if let Some(container) = container(sample) {
         found.push(container.thing());
     }
     let mut held = file_system::all(sample);
-    // The first sector of a FAT or NTFS volume ends with the signature of an MBR, and has code in the
-    // place of its entries.
+    // The first sector of a FAT or NTFS volume ends with the signature of an MBR. It has code in place of
+    // partition entries, so no partition table is searched there.
     if !held.iter().any(|held| file_system::is_boot_sector(held.kind())) {
         held.extend(partition_table::find(sample));
     }

@@ -1,4 +1,4 @@
-//! The socket that takes orders while copies run.
+//! Serves the socket that takes commands while copies run.
 
 use std::convert::Infallible;
 use std::io::{self, ErrorKind};
@@ -18,18 +18,18 @@ use crate::orders::Orders;
 use crate::output::json_line;
 use crate::sharing::{Reply, SHARE};
 
-/// Most concurrent connections: those of the clients that share the tree, and some for orders.
+/// Maximum of concurrent connections: those of the clients that share the tree, and some for commands.
 const MAX_CONNECTIONS: usize = MAX_CLIENTS + 16;
 /// Pause after a failed `accept`.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The socket that orders come from.
+/// The socket on which the program receives commands.
 #[derive(Debug)]
 pub(crate) struct ControlSocket(NamedSocket);
 
 impl ControlSocket {
-    /// Listens at a path. Replaces a socket that a process has left. Any other file, and a socket where a
-    /// process listens, stay.
+    /// Listens at a path. Replaces a socket that an ended process has left. It is an error if the path is any
+    /// other file, or a socket where a process listens.
     ///
     /// # Errors
     /// [`Error::ControlTaken`], or [`Error::Control`] with the error of the system.
@@ -43,7 +43,7 @@ impl ControlSocket {
         Ok(Self(socket))
     }
 
-    /// Takes orders without an end.
+    /// Takes commands forever.
     pub(crate) async fn serve(&self, orders: &Orders) -> Infallible {
         let mut connections = JoinSet::new();
         loop {
@@ -60,8 +60,8 @@ impl ControlSocket {
     }
 }
 
-/// Answers each line of a connection with one line, until the connection ends or a line is too long. If a
-/// line asks to share the tree, serves the client from then on.
+/// Answers each line of a connection with one line, until the connection ends or a line is too long. After a
+/// line that asks to share the tree, the connection is served as a client.
 async fn converse(stream: UnixStream, orders: Orders) -> io::Result<()> {
     let process = stream.peer_cred().ok().and_then(|peer| peer.pid());
     let (reader, mut writer) = stream.into_split();
@@ -82,7 +82,8 @@ async fn converse(stream: UnixStream, orders: Orders) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the class that a client asks to share, if the order says that: `Some(None)` is the default class.
+/// Returns the class that a client asks to share, if the line is such a request. `Some(None)` is the default
+/// class.
 fn class_to_share(order: &str) -> Option<Option<&str>> {
     let class = order.trim().strip_prefix(SHARE)?;
     let is_word = class.is_empty() || class.starts_with(char::is_whitespace);

@@ -1,4 +1,4 @@
-//! The ends of a copy: files, streams and units.
+//! Opens and describes the source and the destination of a copy: files, streams, units, exports and volumes.
 
 mod export;
 mod file;
@@ -39,7 +39,7 @@ const NO_IDENTITY: Error = Error::Usage(
     "nothing proves an NBD export to be the same the next day; leave --checkpoint and --digests out, or write to a file or a unit",
 );
 
-/// An end of a copy.
+/// The source or the destination of a copy.
 #[derive(Clone, Debug)]
 pub enum End {
     /// A regular file or a block device.
@@ -55,7 +55,7 @@ pub enum End {
 }
 
 impl End {
-    /// Opens a location to read from. `bitmap` names a dirty bitmap of an export, which is read immediately.
+    /// Opens a location as a source. `bitmap` names a dirty bitmap of an export, which is read immediately.
     ///
     /// # Errors
     /// What is wrong with the location, or the error of opening it.
@@ -78,7 +78,7 @@ impl End {
         }
     }
 
-    /// Opens a location to write to.
+    /// Opens a location as a destination.
     ///
     /// # Errors
     /// What is wrong with the location, or the error of opening it.
@@ -145,7 +145,8 @@ impl End {
         Ok(Self::Volume(volume.into()))
     }
 
-    /// Returns the units of the end, in their order. A file, a stream and an export have none.
+    /// Returns the units of this source or destination, in their order. A file, a stream and an export have
+    /// none.
     pub fn units(&self) -> &[UnitEnd] {
         match self {
             Self::Unit(unit) => std::slice::from_ref(unit),
@@ -154,8 +155,8 @@ impl End {
         }
     }
 
-    /// Returns the number of reads or writes of `io_size` bytes that keep its units busy, or `None` without
-    /// units.
+    /// Returns the number of concurrent reads or writes of `io_size` bytes that keep the units busy; `None`
+    /// without units.
     pub fn queue_depth(&self, io_size: usize) -> Option<usize> {
         match self {
             Self::Unit(unit) => Some(unit.queue_depth(io_size)),
@@ -164,8 +165,8 @@ impl End {
         }
     }
 
-    /// Returns the number of reads of `io_size` bytes that keep its units busy if they are only read, or
-    /// `None` without units.
+    /// Returns the number of concurrent reads of `io_size` bytes that keep the units busy, if there are no
+    /// writes; `None` without units.
     pub fn read_depth(&self, io_size: usize) -> Option<usize> {
         match self {
             Self::Unit(unit) => Some(unit.read_depth(io_size)),
@@ -174,12 +175,12 @@ impl End {
         }
     }
 
-    /// Returns whether the end is reached over a link, which may be lost.
+    /// Returns whether the data go over a network link, which may be lost.
     pub(crate) const fn is_remote(&self) -> bool {
         matches!(self, Self::Unit(_) | Self::Export(_) | Self::Volume(_))
     }
 
-    /// Returns what the end waits for at this moment; `None` if it does not wait.
+    /// Returns what the source or destination waits for at the moment; `None` if it does not wait.
     pub(crate) fn awaited(&self) -> Option<Awaited> {
         match self {
             Self::Export(export) => export.awaited(),
@@ -188,7 +189,8 @@ impl End {
         }
     }
 
-    /// Returns the details beside the name, from the longest text to the shortest: unit, size and sessions.
+    /// Returns the details to show beside the name, from the longest text to the shortest: unit, size and
+    /// sessions.
     pub(crate) fn details(&self) -> Vec<String> {
         match self {
             Self::File(file) => file.size().into_iter().collect(),
@@ -199,12 +201,12 @@ impl End {
         }
     }
 
-    /// Returns whether the bytes come or go in order only, and cannot be read back.
+    /// Returns whether bytes can only be read or written in sequence, and not be read back.
     pub const fn is_stream(&self) -> bool {
         matches!(self, Self::Stream(_))
     }
 
-    /// Returns whether text on standard output would be mixed with the data of the end.
+    /// Returns whether the data go to standard output, so that text there would be mixed with them.
     pub(crate) fn is_standard_output(&self) -> bool {
         match self {
             Self::File(file) => file.is_standard_output(),
@@ -220,12 +222,12 @@ impl End {
         }
     }
 
-    /// Returns whether the end is a regular file, which becomes as long as the data copied to it.
+    /// Returns whether it is a regular file. A destination file becomes as long as the data copied to it.
     pub(crate) fn is_regular_file(&self) -> bool {
         matches!(self, Self::File(file) if file.is_regular())
     }
 
-    /// Returns the end as a source of a copy.
+    /// Returns the source for a copy.
     pub fn to_source(&self) -> Source {
         match self {
             Self::File(file) => file.to_source(),
@@ -236,7 +238,7 @@ impl End {
         }
     }
 
-    /// Returns the end as a destination of a copy.
+    /// Returns the destination for a copy.
     pub fn to_destination(&self) -> Destination {
         match self {
             Self::File(file) => file.to_destination(),
@@ -247,7 +249,7 @@ impl End {
         }
     }
 
-    /// Returns a device for a few reads of whole blocks; `None` for a stream.
+    /// Returns a device for a few reads of whole blocks before the copy; `None` for a stream.
     pub(crate) fn glance(&self) -> Option<Arc<dyn Device>> {
         Some(match self {
             Self::File(file) => Arc::new(file.device().clone()),
@@ -258,7 +260,7 @@ impl End {
         })
     }
 
-    /// Returns the bytes of a logical block, the unit of partition tables; `None` if the end has no blocks.
+    /// Returns the bytes of a logical block, the unit of partition tables; `None` without blocks.
     pub(crate) fn block_size(&self) -> Option<u64> {
         match self {
             Self::File(file) => file.block_size(),
@@ -269,7 +271,7 @@ impl End {
         }
     }
 
-    /// Returns what identifies the source in later runs.
+    /// Returns the identity by which later runs recognise the source.
     ///
     /// # Errors
     /// [`Error::Usage`] for a stream; [`Error::Nameless`]; the error of the system.
@@ -285,7 +287,7 @@ impl End {
         }
     }
 
-    /// Returns what identifies the source in later runs if it is written to meanwhile.
+    /// Returns the identity by which later runs recognise a source that is written to during the copy.
     ///
     /// # Errors
     /// The errors of [`source_identity`](Self::source_identity).
@@ -298,12 +300,12 @@ impl End {
         }
     }
 
-    /// Returns an identity that changes with the content of a file, if the system reports one.
+    /// Returns an identity that changes when a file is written to, if the system reports one.
     pub(crate) fn file_identity(&self) -> Option<Identity> {
         if let Self::File(file) = self { file.source_identity().ok() } else { None }
     }
 
-    /// Returns what identifies the destination in later runs.
+    /// Returns the identity by which later runs recognise the destination.
     ///
     /// # Errors
     /// The errors of [`source_identity`](Self::source_identity).
@@ -330,7 +332,7 @@ impl End {
         }
     }
 
-    /// Returns the error for a failure at this end, which is the `side` of the copy.
+    /// Returns the error for a failure of this source or destination. `side` says which of them it is.
     pub(crate) fn failed(&self, side: Side, cause: impl Into<DeviceError>) -> Error {
         let cause = cause.into();
         match cause.source_as::<IscsiError>() {
@@ -351,7 +353,8 @@ impl End {
         }
     }
 
-    /// Returns what identifies the end under all its names: nothing for a stream, each unit for a volume.
+    /// Returns the identities of the media, the same under all their names: none for a stream, one per unit of
+    /// a volume.
     pub(crate) fn media(&self) -> Vec<Medium> {
         match self {
             Self::File(file) => vec![Medium::File(file.id())],
@@ -361,7 +364,8 @@ impl End {
         }
     }
 
-    /// Returns the kind of both ends if they are the same medium: a copy onto itself would destroy data.
+    /// Returns the kind of medium if `self` and `other` are the same medium: a copy onto itself would destroy
+    /// data.
     pub(crate) fn same_as(&self, other: &Self) -> Option<&'static str> {
         let others = other.media();
         let medium = self.media().into_iter().find(|medium| others.contains(medium))?;
@@ -372,7 +376,7 @@ impl End {
         })
     }
 
-    /// Returns the description for programs.
+    /// Returns the description as JSON.
     pub fn to_json(&self) -> Value {
         match self {
             Self::File(file) => json!({ "kind": file.kind(), "name": &**file.name() }),
@@ -383,7 +387,7 @@ impl End {
         }
     }
 
-    /// Logs out of the units. Other ends need no logout.
+    /// Logs out of the units. Other kinds need no logout.
     ///
     /// # Errors
     /// If the target may still execute a write that was sent to it.

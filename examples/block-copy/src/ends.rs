@@ -1,4 +1,4 @@
-//! Both ends of a copy.
+//! Opens, checks and closes the source and the destination of a copy.
 
 use std::io;
 use std::time::Duration;
@@ -18,18 +18,18 @@ use crate::side::Side;
 use crate::span::Span;
 use crate::stop::Stop;
 
-/// After an error, how long to wait for the check whether the unit was replaced.
+/// Time limit of the check, after an error, whether a unit was replaced.
 const QUESTION: Duration = Duration::from_secs(10);
 
 pub(crate) const NO_WAY_BACK: Error =
     Error::Usage("a stream cannot be read back; leave --verify out, or write to a file or a unit");
 
-/// The object would be mixed with the data.
+/// Error for a copy whose data and JSON object would both go to standard output.
 pub(crate) const TWO_USES: Error = Error::Usage(
     "--json and the destination both need standard output; leave one of them out, or write to another place",
 );
 
-/// Both ends of a copy. Clones share them.
+/// The source and the destination of a copy. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Ends {
     pub(crate) source: End,
@@ -38,8 +38,8 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    /// Opens both ends, each by its initiator. Two units are opened concurrently. Otherwise the source is
-    /// opened first, so that no destination is created if the source cannot be opened.
+    /// Opens source and destination, each with its initiator. Two units are opened concurrently. Otherwise the
+    /// source is opened first, so that no destination file is created if the source cannot be opened.
     pub(crate) async fn open(
         access: Access,
         span: Span,
@@ -52,7 +52,7 @@ impl Ends {
         let source = unless(stop, End::source(from, reader, bitmap));
         let destination = unless(stop, End::destination(to, writer, access));
         let (source, destination) = if from.has_units() && to.has_units() {
-            // If both fail, the error of the source is returned.
+            // If source and destination both fail, the error of the source is returned.
             tokio::try_join!(source, async { Ok(destination.await) })?
         } else {
             (source.await?, destination.await)
@@ -60,14 +60,14 @@ impl Ends {
         match destination {
             Ok(destination) => Ok(Self { source, destination, span }),
             Err(error) => {
-                // Nothing was sent that the source could still execute.
+                // The source has received no writes, so an error of its logout is ignored.
                 drop(source.close(stop).await);
                 Err(error)
             }
         }
     }
 
-    /// Creates the ends of a destination that is only read: it is in both places.
+    /// Creates the pair for a destination that is only read: it stands for the source and the destination.
     pub(crate) fn of_one(end: End, span: Span) -> Self {
         Self { source: end.clone(), destination: end, span }
     }
@@ -93,12 +93,12 @@ impl Ends {
         span.check_streams(source.is_stream(), destination.is_stream())
     }
 
-    /// Checks that the destination has room for the bytes to copy.
+    /// Checks that the destination is large enough for the data to copy.
     pub(crate) fn check_room(&self) -> Result<(), Error> {
         self.span.check(&self.source.to_source(), &self.destination.to_destination())
     }
 
-    /// Returns the content to copy.
+    /// Returns the part of the source to copy.
     pub(crate) fn to_source(&self) -> Source {
         self.span.of_source(self.source.to_source())
     }
@@ -113,8 +113,8 @@ impl Ends {
         self.span.place()
     }
 
-    /// Returns what identifies the source and the destination in later runs. If the source `is_in_use`, its
-    /// identity does not depend on its content.
+    /// Returns the identities of the source and of the destination in later runs. If the source `is_in_use`,
+    /// its identity does not depend on its data.
     ///
     /// # Errors
     /// [`Error::Usage`] for a stream; [`Error::Nameless`]; the error of the system.
@@ -127,7 +127,7 @@ impl Ends {
         Ok((source, self.destination_identity()?))
     }
 
-    /// Returns what identifies the source in later runs.
+    /// Returns the identity by which later runs recognise the source.
     ///
     /// # Errors
     /// The errors of [`identities`](Self::identities).
@@ -135,7 +135,7 @@ impl Ends {
         Ok(self.span.of_source_identity(self.source.source_identity()?))
     }
 
-    /// Returns what identifies the destination in later runs.
+    /// Returns the identity by which later runs recognise the destination.
     ///
     /// # Errors
     /// The errors of [`identities`](Self::identities).
@@ -154,13 +154,13 @@ impl Ends {
         }
     }
 
-    /// Returns the units of both ends, those of the destination first.
+    /// Returns the units of source and destination, those of the destination first.
     pub(crate) fn units(&self) -> impl Iterator<Item = &UnitEnd> {
         [&self.destination, &self.source].into_iter().flat_map(End::units)
     }
 
-    /// Returns the end whose units need the most reads or writes of `io_size` bytes in flight, and their
-    /// number.
+    /// Returns the source or destination whose units need the most concurrent reads or writes of `io_size`
+    /// bytes, and that number.
     pub(crate) fn deepest(&self, io_size: usize) -> Option<(&End, usize)> {
         let (to, from) = (&self.destination, &self.source);
         let depths = [(to, to.queue_depth(io_size)), (from, from.read_depth(io_size))];
@@ -168,7 +168,8 @@ impl Ends {
         known.max_by_key(|(_, depth)| *depth)
     }
 
-    /// Returns what an end waits for at this moment, the destination first; `None` if neither waits.
+    /// Returns what the copy waits for at the moment: at the destination, or else at the source. `None` if
+    /// neither waits.
     pub(crate) fn awaited(&self) -> Option<Awaited> {
         let sides = [(Side::Destination, &self.destination), (Side::Source, &self.source)];
         let are_both_remote = sides.iter().all(|(_, end)| end.is_remote());
@@ -176,7 +177,7 @@ impl Ends {
         awaited.map(|(side, awaited)| Awaited { side: are_both_remote.then_some(side), ..awaited })
     }
 
-    /// Takes the counters of all sessions of both ends.
+    /// Takes the counters of all sessions, of source and destination.
     pub(crate) async fn observe(&self) -> Vec<Observation> {
         let mut observations = Vec::new();
         for unit in self.units() {
@@ -185,18 +186,18 @@ impl Ends {
         observations
     }
 
-    /// Returns what has held each end back since the observations.
+    /// Returns what has held the source and the destination back since the observations.
     pub(crate) async fn diagnose(&self, observations: Vec<Observation>) -> Vec<(Side, Diagnosis)> {
         let mut diagnoses = Vec::new();
         for (unit, observation) in self.units().zip(observations) {
             diagnoses.extend(observation.end(unit).await);
         }
-        // The source first, as the bytes go.
+        // Report the source first, in the direction of the data.
         diagnoses.reverse();
         diagnoses
     }
 
-    /// Returns the error for a failure of the copy, with the end that failed.
+    /// Returns the error for a failure of the copy, with the side that failed.
     pub(crate) fn failed(&self, error: CopyError) -> Error {
         match error {
             CopyError::Source(cause) => self.source.failed(Side::Source, cause),
@@ -222,8 +223,8 @@ impl Ends {
         }
     }
 
-    /// Checks that the ends are still the units that were opened. Not every target reports that it has
-    /// replaced a unit.
+    /// Checks that the units are still those that were opened. Not every target reports that it has replaced a
+    /// unit.
     pub(crate) async fn confirm(&self, stop: &Stop) -> Result<(), Error> {
         for unit in self.units() {
             let confirmed = unless(stop, unit.confirm()).await;
@@ -232,8 +233,8 @@ impl Ends {
         Ok(())
     }
 
-    /// Returns an error, or its cause if the unit was replaced: another unit may refuse the request for any
-    /// reason.
+    /// Returns the error, or the error for a replaced unit if that is the cause: another unit may refuse
+    /// requests for any reason.
     pub(crate) async fn explained(&self, error: Error, stop: &Stop) -> Error {
         let Error::Unit { side, cause } = &error else { return error };
         if cause.source_as::<IscsiError>().is_none_or(|cause| cause.sense().is_none()) {
@@ -251,7 +252,7 @@ impl Ends {
         }
     }
 
-    /// Logs out of both ends.
+    /// Logs out of the units of source and destination.
     ///
     /// # Errors
     /// If the destination's target may still execute a write that was sent to it.
@@ -260,7 +261,7 @@ impl Ends {
     }
 }
 
-/// Waits for work, unless a stop is requested first.
+/// Waits for work, or returns an error if a stop is requested first.
 pub(crate) async fn unless<T>(
     stop: &Stop,
     work: impl Future<Output = Result<T, Error>>,

@@ -135,11 +135,11 @@ pub enum Error {
         "{what}: it is the {as_its} of {copy} as well; name another one, or copy one after the other"
     )]
     Claimed {
-        /// The end of this copy.
+        /// Role of the file or unit in this copy.
         what: &'static str,
         /// The name of the other copy.
         copy: Arc<str>,
-        /// The end of the other copy.
+        /// Role of the file or unit in the other copy.
         as_its: &'static str,
     },
     /// Another process of this host writes to the destination or to a file of the copy.
@@ -147,9 +147,9 @@ pub enum Error {
         "{what}: {holder} of this host writes there; copy when that has ended, or name another one"
     )]
     Locked {
-        /// The end of this copy.
+        /// Role of the file or unit in this copy.
         what: &'static str,
-        /// The other process.
+        /// The other process, as text.
         holder: String,
     },
     /// A command that an earlier copy has started is still running.
@@ -328,7 +328,7 @@ pub enum Error {
         /// Number of bytes to copy, if known.
         total: Option<Size>,
         /// Whether the destination is a file that has its final length already. The parts that were not
-        /// written are holes, or hold their old content.
+        /// written are holes, or hold old data.
         has_full_length: bool,
     },
     /// The copy is complete, but a session of this end does not answer, and the program did not wait longer
@@ -462,7 +462,7 @@ impl Error {
         }
     }
 
-    /// Returns whether the copy was refused before it began, because of another copy.
+    /// Returns whether the copy was refused before it began, because of another copy or another use of a file.
     pub(crate) const fn is_of_another_copy(&self) -> bool {
         matches!(
             self,
@@ -479,8 +479,8 @@ impl Error {
         matches!(cause.kind(), DeviceErrorKind::AnotherDevice | DeviceErrorKind::NotFound)
     }
 
-    /// Adds to the error of a copy with a checkpoint how to continue. An error that needs another command
-    /// line, or that casts doubt on the unit, stays as it is.
+    /// Adds to the error of a copy with a checkpoint how to resume the copy. An error that needs another
+    /// command line, or that suggests a wrong unit, stays unchanged.
     #[must_use]
     pub fn resumable(self) -> Self {
         let is_in_doubt = matches!(self, Self::Unconfirmed(_)) || self.is_changed_unit();
@@ -490,8 +490,8 @@ impl Error {
         Self::Resumable(Box::new(self))
     }
 
-    /// Adds the progress of the copy to the error. `is_written`: only the last flush was missing.
-    /// `has_full_length`: the destination has its final length.
+    /// Adds the progress of the copy to the error. `is_written`: everything was written, and only the last
+    /// flush is missing. `has_full_length`: the destination has its final length.
     #[must_use]
     pub fn after(self, progress: &Progress, is_written: bool, has_full_length: bool) -> Self {
         let (written, flushed) = (Size(progress.done), Size(progress.flushed));
@@ -514,7 +514,7 @@ impl Error {
     }
 }
 
-/// A number of places.
+/// A number of places, for messages.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Places(pub usize);
 
@@ -534,7 +534,7 @@ impl ProgramError for Error {
     }
 }
 
-/// Returns how much was written, and how much of that is flushed, as text.
+/// Returns how many bytes were written, and how many of them were flushed, as text.
 fn how_much(written: Size, flushed: Size, total: Option<Size>) -> String {
     let of = total.map_or_else(String::new, |total| format!(" of {total}"));
     match flushed {

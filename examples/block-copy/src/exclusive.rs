@@ -1,4 +1,4 @@
-//! Exclusive destinations (`--exclusive`) by persistent reservations (SPC-4 §5.13).
+//! Reserves destinations exclusively (`--exclusive`) by persistent reservations (SPC-4 §5.13).
 //!
 //! ```text
 //!  63                                  24 23             0
@@ -22,7 +22,7 @@ use crate::location::Location;
 use crate::refusal::Refusal;
 use crate::side::Side;
 
-/// The bits of a key that are random in each run.
+/// The random bits of a key. They differ in each run.
 const RUN: u64 = 0xff_ffff;
 
 /// The reservation key of this run.
@@ -74,8 +74,8 @@ impl Exclusive {
     }
 }
 
-/// Returns [`Refusal::NoReservations`] if the error says that the destination does not support reservations,
-/// otherwise the error.
+/// Returns [`Refusal::NoReservations`] if the error means that the destination does not support reservations,
+/// otherwise the error unchanged.
 pub(crate) fn explained(error: Error) -> Error {
     let is_refused = matches!(
         &error,
@@ -88,7 +88,7 @@ fn is_unsupported(cause: &DeviceError) -> bool {
     cause.source_as().and_then(IscsiError::unsupported_feature).is_some()
 }
 
-/// Returns the key of a run.
+/// Returns the key of a run, from the initiator name and the random number `run`.
 fn key(initiator: &str, run: u64) -> ReservationKey {
     let digest = *blake3::hash(initiator.as_bytes()).as_bytes();
     let [a, b, c, d, e, f, g, h, ..] = digest;

@@ -13,12 +13,12 @@ use crate::report::Report;
 pub struct Failure {
     /// The reason.
     pub error: Error,
-    /// The report so far; `None` if the copy did not begin.
+    /// The report up to the failure; `None` if the copy did not begin.
     pub report: Option<Box<Report>>,
 }
 
 impl Failure {
-    /// Returns the failure for programs: the report so far, the error, and its kind.
+    /// Returns the failure as JSON: the report up to the failure, the error, and the kind of the error.
     pub fn to_json(&self) -> Value {
         let nothing = || json!({ "bytes": 0, "verified": false });
         let known = self.report.as_ref().map_or_else(nothing, |report| report.to_json());

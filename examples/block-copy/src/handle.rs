@@ -1,4 +1,4 @@
-//! A handle on a copy, for its status and for orders.
+//! Reports the status of a copy, and controls it by commands.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::named_files::NamedFile;
 use crate::shared_class::SharedClass;
 
-/// A handle on a copy, from before its beginning to its end. Clones share the state.
+/// A handle on a copy, valid before, during and after it. Clones share the state.
 #[derive(Clone, Debug)]
 pub(crate) struct Handle {
     name: Arc<str>,
@@ -24,10 +24,10 @@ pub(crate) struct Handle {
     state: Arc<Mutex<State>>,
 }
 
-/// The tree of the copy's traffic class.
+/// The tree that has the copy's traffic class.
 #[derive(Clone, Debug)]
 enum Rule {
-    /// The class of its name in a tree of this process.
+    /// A tree of this process. The class is the one with the copy's class name.
     Tree(Classes),
     /// A class in the tree of another process.
     Shared(SharedClass),
@@ -39,14 +39,14 @@ struct State {
     is_paused: bool,
     /// Pauses and resumes the copy while it runs.
     control: Option<Control>,
-    /// The traffic classes of its ends.
+    /// The traffic classes of the source and the destination.
     passes: Vec<TrafficClass>,
 }
 
 /// The phase of a copy.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Phase {
-    /// Its ends are being opened.
+    /// Source and destination are being opened.
     #[default]
     Opening,
     Copying,
@@ -66,15 +66,15 @@ impl Phase {
 }
 
 impl Handle {
-    /// Creates a handle on the copy `name`. With `classes`, its units use the class `class` of that tree, or
-    /// the default class without a name.
+    /// Creates a handle on the copy `name`. With `classes`, the units of the copy use the class `class` of that
+    /// tree, or its default class without a name.
     pub(crate) fn new(name: &str, classes: Option<Classes>, class: Option<&str>) -> Self {
         let (rule, class) = (classes.map(Rule::Tree), class.map(Arc::from));
         let (claims, state) = (Claims::default(), Arc::default());
         Self { name: name.into(), rule, class, claims, state }
     }
 
-    /// Shares the claims with other copies.
+    /// Sets the claims that the copy shares with other copies.
     #[must_use]
     pub(crate) fn beside(self, claims: &Claims) -> Self {
         Self { claims: claims.clone(), ..self }
@@ -92,7 +92,7 @@ impl Handle {
         &self.name
     }
 
-    /// Claims both ends and the files of the options, so that no other copy interferes.
+    /// Claims the source, the destination and the files of the options, so that no other copy interferes.
     ///
     /// # Errors
     /// The errors of [`Claims::claim`].
@@ -100,23 +100,24 @@ impl Handle {
         self.claims.claim(&self.name, ends, files).await
     }
 
-    /// Returns the current limit of reads from a unit and of writes to one, if there is a limit.
+    /// Returns the current rate limit of the copy's units, if there is one.
     pub(crate) fn limit(&self) -> Option<RateLimit> {
         let ceil = self.lock().passes.iter().map(TrafficClass::ceil).min();
         ceil.filter(|ceil| *ceil != RateLimit::Unlimited)
     }
 
-    /// Returns whether the copy names a class.
+    /// Returns whether the options of the copy name a class.
     pub(crate) const fn has_class(&self) -> bool {
         self.class.is_some()
     }
 
-    /// Returns the name of the class, if the copy names one.
+    /// Returns the name of the class, if the options of the copy name one.
     pub(crate) fn class(&self) -> Option<&str> {
         self.class.as_deref()
     }
 
-    /// Returns the classes of the source and of the destination. `is_unit` says which of them are units.
+    /// Returns the traffic classes for the source and for the destination. `is_unit` says which of them are
+    /// units.
     ///
     /// # Errors
     /// [`ClassesError::Unknown`], [`ClassesError::Parent`].
@@ -138,7 +139,7 @@ impl Handle {
         Ok([source, destination])
     }
 
-    /// Begins a phase of the copy. `control` pauses and resumes it.
+    /// Records that a phase of the copy begins. `control` pauses and resumes the copy.
     pub(crate) fn follow(&self, phase: Phase, control: Control) {
         let mut state = self.lock();
         (state.phase, state.control) = (phase, Some(control));
@@ -151,20 +152,20 @@ impl Handle {
         state.phase = Phase::Ended;
     }
 
-    /// Pauses the copy, so that it begins no requests, or resumes it.
+    /// Pauses or resumes the copy. A paused copy begins no requests.
     pub(crate) fn pause(&self, is_paused: bool) {
         let mut state = self.lock();
         state.is_paused = is_paused;
         state.obey();
     }
 
-    /// Closes the traffic classes before the copy stops: requests that wait for their rate fail, because they
-    /// could wait for long.
+    /// Closes the traffic classes before the copy stops. Requests that wait for their rate then fail, because
+    /// they could wait for a long time.
     pub(crate) fn close(&self) {
         self.lock().passes.iter().for_each(TrafficClass::close);
     }
 
-    /// Returns the status of the copy, for programs.
+    /// Returns the status of the copy as JSON.
     pub(crate) fn to_json(&self) -> Value {
         let state = self.lock();
         let Progress { done, total, flushed, .. } =
@@ -186,7 +187,7 @@ impl Handle {
 }
 
 impl Rule {
-    /// Returns the class of the end that is charged.
+    /// Returns the class that the bytes are charged to.
     fn paying(&self, name: Option<&str>) -> Result<TrafficClass, ClassesError> {
         match self {
             Self::Tree(classes) => classes.paying(name),
@@ -194,7 +195,7 @@ impl Rule {
         }
     }
 
-    /// Returns the class of a source whose bytes are charged at the destination.
+    /// Returns the separate limit for a source whose bytes are charged at the destination.
     fn source(&self, name: Option<&str>) -> Result<TrafficClass, ClassesError> {
         match self {
             Self::Tree(classes) => classes.source(name),
@@ -204,7 +205,8 @@ impl Rule {
 }
 
 impl State {
-    /// Pauses the classes as well: requests that wait in a class would otherwise still pass at its rate.
+    /// Applies the paused state to the copy and to its classes: requests that wait in a class would otherwise
+    /// still pass at its rate.
     fn obey(&self) {
         let passes = self.passes.iter();
         if self.is_paused {

@@ -1,15 +1,15 @@
-//! The line that names both ends of a copy.
+//! Renders the line that names the source and the destination of a copy.
 
 use iscsi_pdu::keys::printable;
 
 use crate::end::End;
 use crate::shortened::{both_shortened, width};
 
-/// Columns that a name gets, if it is that long, before any details are shown.
+/// Columns that a name gets, if it needs them, before any details are shown.
 const NAME: usize = 18;
 
-/// Returns the line that names both ends of a copy. Each end has its unit's name, size and sessions as far as
-/// they fit the columns. Without a limit it has all of them.
+/// Returns the line that names the source and the destination of a copy, with the size and sessions of each
+/// unit as far as they fit in the columns. Without a limit the line has all details.
 pub(crate) fn heading(source: &End, destination: &End, columns: Option<usize>) -> String {
     let names = [source, destination].map(|end| printable(&end.name()));
     let details = [source, destination].map(End::details);
@@ -30,7 +30,8 @@ fn rendered(names: [&str; 2], details: &[Vec<String>; 2], columns: usize) -> Str
     line([&source, &destination], level)
 }
 
-/// Returns the details of an end; a higher level is shorter. After the last level there are none.
+/// Returns the details of a source or destination. A higher level has shorter text; after the last level there
+/// is none.
 fn detail(end: &[String], level: usize) -> String {
     let text = end.get(level).map(|text| printable(text));
     text.map_or_else(String::new, |text| format!(" ({text})"))

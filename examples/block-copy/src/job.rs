@@ -1,4 +1,4 @@
-//! A copy from beginning to end: open, check, copy, flush, verify, close.
+//! Makes one copy from beginning to end: opens, checks, copies, flushes, verifies and closes.
 
 mod commands;
 mod comparison;
@@ -54,10 +54,10 @@ pub use later::{Verified, verify};
 
 /// Name of the only copy of a process.
 const NAME: &str = "copy";
-/// Most bytes that the options may ask for in one queue.
+/// Maximum number of bytes in flight that the options may set for one queue.
 const MAX_QUEUE: u64 = 1 << 30;
 
-/// Makes the copy that the arguments describe. Nothing is written before both ends are checked.
+/// Makes the copy that the arguments describe. Nothing is written before source and destination are checked.
 ///
 /// # Errors
 /// The first error, with a report of what was written by then.
@@ -84,7 +84,7 @@ pub fn run<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Report, F
     })
 }
 
-/// Waits for work, and meanwhile takes orders at the socket `path`, if there is one.
+/// Waits for work. Meanwhile it executes commands from the socket at `path`, if there is one.
 pub(crate) async fn obeying<T>(
     path: Option<&Path>,
     orders: &Orders,
@@ -99,7 +99,7 @@ pub(crate) async fn obeying<T>(
     }
 }
 
-/// Makes one copy. `handle` reports its status and takes orders.
+/// Makes one copy. `handle` reports its status and controls it.
 pub(crate) async fn copy(args: &Args, handle: &Handle, stop: &Stop) -> Result<Report, Failure> {
     let [from, mut to] = unless(stop, locate(args)).await?;
     let is_unit = [&from, &to].map(Location::has_units);
@@ -121,12 +121,12 @@ pub(crate) async fn copy(args: &Args, handle: &Handle, stop: &Stop) -> Result<Re
     let ends = Ends::open(access, span, &from, &to, [&reader, &writer], bitmap, stop).await;
     let ends = ends
         .map_err(|error| if exclusive.is_some() { exclusive::explained(error) } else { error })?;
-    // A checkpoint or digest file that is being written has a moment to complete, so that the code below
-    // finds it.
+    // After a request to stop, `begin` has a moment more: a checkpoint or digest file that it is writing is
+    // then complete, and `is_kept` below finds it.
     let files = named_files::all(args, [&from, &to]);
     let begun = Box::pin(Job::begin(args, handle, ends.clone(), files, exclusive, stop));
     let result = match stop.hurry(begun).await {
-        Some(Ok(job)) => job.run_and_tell(stop).await,
+        Some(Ok(job)) => job.run_and_report(stop).await,
         Some(Err(error)) => Err(error.into()),
         None => Err(Error::Interrupted.into()),
     };
@@ -143,8 +143,8 @@ pub(crate) async fn copy(args: &Args, handle: &Handle, stop: &Stop) -> Result<Re
     }
 }
 
-/// Checks the arguments. Returns the source and the destination, with the content of the files that they
-/// name.
+/// Checks the arguments. Returns the source and the destination. The files that describe volumes, and the
+/// password files, are read.
 async fn locate(args: &Args) -> Result<[Location; 2], Error> {
     let mut from = Location::parse(&args.source, Side::Source).await?;
     let to = args.destination.as_deref().ok_or(Error::Usage(
@@ -160,7 +160,7 @@ async fn locate(args: &Args) -> Result<[Location; 2], Error> {
     Ok([from, to])
 }
 
-/// Checks that the checkpoint and the digests are regular files: a device of that name would hold a user's
+/// Checks that the checkpoint and the digest file are regular files: a device of that name would hold a user's
 /// data.
 fn check_side_files(args: &Args) -> Result<(), Error> {
     let kept = [
@@ -176,7 +176,7 @@ fn check_side_files(args: &Args) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks that the ends have identities, if a checkpoint or digests need them.
+/// Checks that source and destination have identities, if a checkpoint or digests need them.
 fn check_kept(args: &Args, ends: &Ends, is_in_use: bool) -> Result<(), Error> {
     if args.resumption.checkpoint.is_some() {
         ends.identities(is_in_use)?;
@@ -187,7 +187,7 @@ fn check_kept(args: &Args, ends: &Ends, is_in_use: bool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns whether a checkpoint or digests may name the destination.
+/// Returns whether a checkpoint or digest file may refer to the destination.
 fn is_kept(args: &Args) -> bool {
     [&args.resumption.checkpoint, &args.delta.digests]
         .into_iter()
@@ -195,7 +195,7 @@ fn is_kept(args: &Args) -> bool {
         .any(|path| path.exists())
 }
 
-/// Returns an error about the options of the rate: a copy without a unit has no rate.
+/// Checks the options of the rate: without a unit there is no rate to limit.
 fn check_rate(args: &RateArgs, handle: &Handle) -> Result<(), Error> {
     if args.rate_limit.is_some() {
         return Err(Error::Usage(
@@ -237,7 +237,7 @@ fn check_arguments(args: &Args, to: &Location) -> Result<(), Error> {
     Ok(())
 }
 
-/// A copy between two ends that were checked.
+/// A copy whose source and destination were checked.
 #[derive(Debug)]
 struct Job<'a> {
     args: &'a Args,
@@ -247,17 +247,17 @@ struct Job<'a> {
     resumption: Option<Resumption>,
     ranges: Option<RangeSet>,
     lines: Option<Arc<JsonLines>>,
-    /// Identity of the source at the beginning, if it is a file.
+    /// Identity of the source before the copy, if it is a file.
     before: Option<Identity>,
     digests: Option<DigestFile>,
-    /// The findings at the two ends.
+    /// What was found on the source and the destination.
     inspection: Inspection,
-    /// Counters of their sessions at the beginning.
+    /// Counters of the sessions at the beginning.
     observations: Vec<Observation>,
 }
 
 impl<'a> Job<'a> {
-    /// Checks both ends and the options, and prepares the copy.
+    /// Checks source, destination and options, and prepares the copy.
     async fn begin(
         args: &'a Args,
         handle: &'a Handle,
@@ -268,29 +268,28 @@ impl<'a> Job<'a> {
     ) -> Result<Self, Error> {
         let is_in_use = args.passes.ranges_from.is_some();
         ends.check(args)?;
-        // The destination may have been created just before. Then its file system decides which names
-        // are the same file.
+        // Repeated here because opening may have created the destination: two names can only be compared as
+        // files after that.
         named_files::check(&files)?;
         handle.claim(&ends, &files).await?;
         if let Some(exclusive) = exclusive {
-            // After the claim: with the lock, other keys of this initiator can only belong to ended
-            // processes.
+            // After the claim: while this process holds the lock, other keys of this initiator can only belong
+            // to ended processes.
             unless(stop, exclusive.reserve(&ends.destination)).await?;
         }
         commands::check_ends(&args.passes, &ends)?;
         check_kept(args, &ends, is_in_use)?;
         let ranges = ranges::load(args.delta.ranges.as_ref(), &ends).await?;
-        // Both send requests to the ends, so they run concurrently.
+        // `observe` and `inspect` send requests to the units, so they run concurrently.
         let asking = async { Ok(tokio::join!(ends.observe(), guard::inspect(args, &ends))) };
         let (observations, inspection) = unless(stop, asking).await?;
         let inspection = inspection?;
-        // Comes after the inspection: for an image of another format, the format is the error to report, not
-        // its length.
+        // Comes after the inspection: for an image of another format, report the format and not a wrong length.
         ends.check_room()?;
         inspection.log_warnings();
         let resumption = Resumption::begin(&args.resumption, &ends, is_in_use).await?;
-        // The rest of earlier passes may be anywhere, so --ranges does not apply to a resumed copy of a
-        // source in use.
+        // The bytes that earlier passes have left to copy may be anywhere, so --ranges does not limit a resumed
+        // copy of a source in use.
         let is_continued = resumption.as_ref().is_some_and(Resumption::is_continued);
         let ranges = ranges.filter(|_| !(is_in_use && is_continued));
         let digests = delta::open(args.delta.digests.as_deref(), &ends).await?;
@@ -315,7 +314,7 @@ impl<'a> Job<'a> {
     }
 
     /// Makes the copy, and waits until its last line of JSON is written.
-    async fn run_and_tell(mut self, stop: &Stop) -> Result<Report, Failure> {
+    async fn run_and_report(mut self, stop: &Stop) -> Result<Report, Failure> {
         let lines = self.lines.clone();
         let result = self.run(stop).await;
         self.lines = None;
@@ -385,7 +384,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Returns an error if the source could not read some bytes.
+    /// Returns an error if some bytes of the source could not be read.
     fn all_read(&self, unreadable: &RangeSet) -> Result<(), Error> {
         if unreadable.is_empty() {
             return Ok(());
@@ -398,7 +397,8 @@ impl<'a> Job<'a> {
         })
     }
 
-    /// Returns the error for a failure of the copy, with the end or the file that failed.
+    /// Returns the error for a failure of the copy. It names the source, the destination or the file that
+    /// failed.
     fn failed(&self, error: CopyError) -> Error {
         match (error, &self.digests) {
             (CopyError::Digests(cause), Some(file)) => delta::failed(file.path(), cause),
@@ -422,21 +422,21 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Returns the current depth of the queues.
+    /// Returns the current number of concurrent requests.
     fn queue_depth(&self) -> usize {
         let CopyPlan { io_size, queue_depth, follows, .. } = &self.plan;
         let deepest = self.ends.deepest(io_size.value).filter(|_| *follows);
         deepest.map_or(queue_depth.value, |(_, depth)| depth)
     }
 
-    /// Returns the depth that the option sets, if the links of the units need more.
+    /// Returns the queue depth that the option sets, if the links of the units need more.
     fn own_queue_depth(&self) -> Option<usize> {
         let CopyPlan { io_size, queue_depth, follows, .. } = &self.plan;
         let (_, deepest) = self.ends.deepest(io_size.value).filter(|_| !follows)?;
         (queue_depth.value < deepest).then_some(queue_depth.value)
     }
 
-    /// Prints the line that names both ends, and with -v the plan.
+    /// Prints the line that names source and destination, and with -v the plan.
     fn announce(&self) {
         let output = &self.args.output;
         if output.is_silent() {
@@ -467,13 +467,13 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Prints what is known of both ends, and each chosen number with its reason.
+    /// Prints what is known of source and destination, and each chosen number with its reason.
     fn print_plan(&self) {
         for (word, end) in [("from", &self.ends.source), ("to", &self.ends.destination)] {
             eprint_lines(&format!("{word} {end}\n"));
             for unit in end.units() {
                 unit.plan().inspect(|plan| eprint_lines(&format!("{plan}\n")));
-                // The notes so far are in the report as well.
+                // The report will contain the notes, so omit them here.
                 eprint_lines(&format!("{}\n", self.reach(unit).without_notes()));
             }
         }

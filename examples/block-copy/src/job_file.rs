@@ -1,4 +1,4 @@
-//! Job files: classes and the copies that share them, as TOML.
+//! Parses job files: TOML files with traffic classes and the copies that share them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,14 +18,14 @@ use crate::args::Args;
 use crate::classes::{Classes, ClassesError};
 use crate::error::Error;
 
-/// The content of a job file.
+/// A parsed job file.
 #[derive(Debug)]
 pub(crate) struct JobFile {
     pub(crate) classes: Classes,
     pub(crate) jobs: Vec<Entry>,
 }
 
-/// One copy.
+/// One copy of a job file.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) name: String,
@@ -62,26 +62,26 @@ struct JobText {
     source: String,
     destination: String,
     class: Option<Spanned<String>>,
-    /// Options of the command line, by their names.
+    /// Options of the copy, by their names on the command line.
     #[serde(flatten)]
     options: BTreeMap<String, toml::Value>,
 }
 
-/// Options of the program, which a job must not have.
+/// Options of the whole program, which a job must not have.
 const OF_PROGRAM: [&str; 7] =
     ["control", "help", "json", "json-lines", "progress", "rate-limit", "version"];
-/// The option that a job must not have, because its class is in the file.
+/// An option that a job must not have, because the classes are in the job file.
 const ELSEWHERE: &str = "share";
 
 impl JobFile {
-    /// Reads a job file. Without copies it is an error, unless other processes may share its classes.
+    /// Reads a job file. A file without copies is an error, unless other processes may share its classes.
     ///
     /// # Errors
     /// [`Error::JobFile`] with what is wrong with the file.
     pub(crate) async fn read(path: &Path, is_shared: bool) -> Result<Self, Error> {
         let failed = |reason: String| Error::JobFile { path: path.into(), reason };
         let file = path.to_owned();
-        // The file may be a pipe.
+        // The file may be a pipe, so reading may block.
         let text = spawn_blocking(|| fs::read_to_string(file)).await.map_err(io::Error::from);
         let text = text.flatten();
         let text = text.map_err(|cause| failed(format!("{cause}{}", file_advice(cause.kind()))))?;
@@ -133,7 +133,7 @@ impl JobFile {
     }
 }
 
-/// Returns the number of the line that holds the byte `at`.
+/// Returns the number of the line that contains the byte `at`.
 fn line(text: &str, at: usize) -> usize {
     text.get(..at).unwrap_or(text).matches('\n').count() + 1
 }
@@ -147,7 +147,7 @@ fn size(text: Option<&str>) -> Result<Option<u64>, String> {
     Ok(size.transpose()?.map(|Size(bytes)| bytes))
 }
 
-/// Creates the tree: each class after its parent.
+/// Creates the tree. Each class is added after its parent.
 fn classes(root: Option<&str>, mut texts: BTreeMap<String, ClassText>) -> Result<Classes, String> {
     let root = rate(root, RateLimit::Unlimited).map_err(|error| format!("rate: {error}"))?;
     let classes = Classes::new(root).map_err(|error| error.to_string())?;
@@ -172,8 +172,8 @@ fn classes(root: Option<&str>, mut texts: BTreeMap<String, ClassText>) -> Result
     Ok(classes)
 }
 
-/// Creates a class. Without a rate it has no guaranteed rate and borrows without a limit. Without a ceil, a
-/// class with a rate borrows nothing.
+/// Creates a class. Without a rate, the class has no guaranteed rate and borrows without a limit. With a rate
+/// and no ceil, it borrows nothing.
 fn class(text: &ClassText) -> Result<Class, String> {
     let rate_text = text.rate.as_deref();
     let guaranteed = rate(rate_text, RateLimit::Zero)?;
@@ -221,7 +221,7 @@ fn entry(name: String, text: JobText) -> Result<Entry, String> {
     words.extend(["--".to_owned(), text.source, text.destination]);
     let args = Args::try_parse_from(words).map_err(|error| {
         let complaint = sentence(&error.to_string());
-        // The tip is about words after an option, which a job does not have.
+        // clap's tip is about arguments after an option, which a job does not have.
         let what = complaint.split("; to pass").next().unwrap_or_default();
         told(format!("{what}; block-copy --help lists the options"))
     })?;
@@ -260,7 +260,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_file_is_classes_and_copies_with_the_options_of_the_command_line() {
-        // The rates of the classes exceed the rate of their parent.
+        // The rates of the child classes exceed the rate of their parent.
         let error = JobFile::parse(WHOLE).unwrap_err();
         assert!(
             error.starts_with("class \"apart\": the rates of the classes are 8000000"),

@@ -55,17 +55,17 @@ pub struct JobsArgs {
 /// The result of one copy of a job file.
 #[derive(Debug)]
 pub struct JobResult {
-    /// The name.
+    /// Name of the copy.
     pub name: String,
-    /// The result.
+    /// The report of the copy, or its failure.
     pub result: Result<Report, Failure>,
 }
 
-/// Runs all copies of a file. Calls `tell` with each result as it arrives, and returns all results in the
+/// Runs all copies of a job file. Calls `report` with each result as it arrives, and returns all results in the
 /// order of the file.
 ///
 /// # Errors
-/// What is wrong with the command line, the file or the control socket. Then nothing was copied.
+/// A wrong command line, job file or control socket. Then nothing was copied.
 pub fn run_jobs<'a>(
     args: &'a JobsArgs,
     stop: &'a Stop,
@@ -92,9 +92,9 @@ pub fn run_jobs<'a>(
         let all = async {
             let (mut running, mut results) = (JoinSet::new(), Vec::new());
             for (index, (mut job, handle)) in jobs.into_iter().zip(handles).enumerate() {
-                // Bars and plans of several copies at the same time could not be told apart.
+                // Bars and plans of several concurrent copies would be indistinguishable.
                 job.args.output.progress = ProgressMode::None;
-                // No copy may write data to standard output, which gets the object.
+                // Standard output gets the object with all results, so no copy may write data to it.
                 job.args.output.json = args.output.json;
                 let (stop, span) = (stop.clone(), log::job(&job.name));
                 let work = async move { Box::pin(copy(&job.args, &handle, &stop)).await };
@@ -132,8 +132,7 @@ async fn keep(
 
 type Ended = (usize, String, Result<Report, Failure>);
 
-/// Returns the result of a task that was cancelled. If it panicked, resumes the panic, so that the program
-/// ends.
+/// Returns the result for a cancelled task. If the task panicked, resumes the panic, so that the program ends.
 fn fallen(error: JoinError) -> Ended {
     match error.try_into_panic() {
         Ok(panic) => resume_unwind(panic),

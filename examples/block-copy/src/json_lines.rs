@@ -1,4 +1,4 @@
-//! Objects on standard output while the work runs.
+//! Writes JSON objects to standard output while the copy runs.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use tokio::task::spawn_blocking;
 use crate::output::json_line;
 use crate::stop::Stop;
 
-/// Most lines that wait for the reader of standard output. Further lines are omitted.
+/// Most lines in the queue. While it is full, further lines are omitted.
 const ROOM: usize = 64;
 
-/// Writes objects to standard output, one line each, from a separate thread. A reader that takes nothing does
-/// not hold up the work.
+/// Writes JSON objects to standard output, one line each, from a separate thread. So a slow reader of standard
+/// output does not delay the copy.
 #[derive(Debug)]
 pub(crate) struct JsonLines {
     lines: SyncSender<String>,
@@ -32,7 +32,7 @@ impl JsonLines {
         let writer = thread::Builder::new().name("json lines".to_owned()).spawn(move || {
             for line in received {
                 let mut output = io::stdout().lock();
-                // The result, which is written last, finds the same error and reports it.
+                // The same error occurs when the result is written at the end, and is reported then.
                 if output.write_all(line.as_bytes()).and_then(|()| output.flush()).is_err() {
                     return;
                 }
@@ -41,7 +41,7 @@ impl JsonLines {
         Ok(Arc::new(Self { lines, writer }))
     }
 
-    /// Queues an object, if there is room.
+    /// Queues an object, or omits it if the queue is full.
     pub(crate) fn put(&self, object: &Value) {
         drop(self.lines.try_send(json_line(object)));
     }

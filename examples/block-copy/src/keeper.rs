@@ -1,4 +1,4 @@
-//! The keeper, a process that keeps a tree of classes, as seen by its clients.
+//! Requests to the keeper: the process that keeps the shared tree of classes.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::lines::{Line, Lines};
 use crate::sharing::{Asked, Limits, Reply, SHARE};
 
-/// A keeper, and the requests that were sent to it.
+/// A keeper, with the requests that were sent to it.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     asked: mpsc::UnboundedSender<Asked>,
@@ -24,25 +24,25 @@ pub(crate) struct Keeper {
 #[derive(Debug, Default)]
 struct Requests {
     last: u64,
-    /// The requests without an answer, by their ids.
+    /// The requests that the keeper has not granted yet, by their ids.
     waiting: BTreeMap<u64, oneshot::Sender<()>>,
-    /// Whether the connection has ended, so that the keeper grants no further request.
+    /// Whether the connection has ended, after which the keeper grants no more requests.
     has_ended: bool,
 }
 
 impl Keeper {
-    /// Creates a keeper, and the queue of the messages to send to it.
+    /// Creates a keeper, and the queue of messages to send to it.
     pub(crate) fn new() -> (Arc<Self>, mpsc::UnboundedReceiver<Asked>) {
         let (asked, to_ask) = mpsc::unbounded_channel();
         (Arc::new(Self { asked, requests: Mutex::default() }), to_ask)
     }
 
-    /// Waits until a request may be sent. Returns `None` if the connection to the keeper ends before that.
+    /// Waits until the keeper grants the request. Returns `None` if the connection to the keeper ends first.
     pub(crate) async fn granted(self: Arc<Self>, bytes: u64) -> Option<Charge> {
         let (granted, grant) = oneshot::channel();
         let id = self.ask(bytes, granted)?;
-        // If this future is dropped, the charge reports that nothing was moved, whether the request was
-        // granted or not.
+        // If this future is dropped, the charge reports to the keeper that nothing was moved. That is right
+        // whether or not the request was granted.
         let charge = Charge::new(bytes, move |moved| self.end_request(id, moved));
         grant.await.ok().map(|()| charge)
     }
@@ -55,12 +55,12 @@ impl Keeper {
         requests.last += 1;
         let id = requests.last;
         requests.waiting.insert(id, granted);
-        // The lock is held, so that the keeper receives the ids in rising order.
+        // Sent under the lock, so that the keeper receives the ids in rising order.
         self.send(Asked::Take { id, bytes });
         Some(id)
     }
 
-    /// Lets a request pass, unless it was dropped.
+    /// Completes the wait of a request, unless it was dropped.
     pub(crate) fn grant(&self, id: u64) {
         if let Some(granted) = self.lock().waiting.remove(&id) {
             _ = granted.send(());
@@ -72,12 +72,13 @@ impl Keeper {
         self.send(Asked::Moved { id, bytes: moved });
     }
 
-    /// Queues a message. After the end of the connection it is dropped.
+    /// Queues a message. After the end of the connection the message is dropped.
     fn send(&self, asked: Asked) {
         _ = self.asked.send(asked);
     }
 
-    /// Ends all waiting requests after the end of the connection: they ask again elsewhere.
+    /// Ends the waits of all requests after the end of the connection. The callers then ask again on the next
+    /// connection.
     pub(crate) fn end(&self) {
         let mut requests = self.lock();
         requests.has_ended = true;
@@ -89,7 +90,7 @@ impl Keeper {
     }
 }
 
-/// A connection to a keeper whose tree has the class.
+/// A connection to a keeper that has admitted this process to a class.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) lines: Lines,
@@ -134,7 +135,7 @@ impl From<io::Error> for Refusal {
 }
 
 impl Connection {
-    /// Connects to a keeper, and asks for the class, or the default one.
+    /// Connects to a keeper, and asks to share the class `class`, or the default class.
     ///
     /// # Errors
     /// The reason why the class is not available.

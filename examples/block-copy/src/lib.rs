@@ -6,14 +6,14 @@
 //! |---|---|
 //! | [`args`], [`location`], [`side`] | the command line |
 //! | [`end`] | files, streams and units, as sources and destinations of [`iscsi_copy`], which copies |
-//! | `claims`, `named_files` | checks that no copy interferes with another one, and that no file has two uses |
-//! | `content`, `job/guard.rs`, `refusal` | the content of source and destination, the decision not to copy or overwrite it, and its words |
+//! | `claims`, `named_files` | checks that no copy interferes with another copy, and that no file has two uses |
+//! | `content`, `job/guard.rs`, `refusal` | recognises data on source and destination, and refuses to copy or overwrite them |
 //! | `shell` | commands that the user's options name |
-//! | `classes`, `handle`, `orders`, `control` | the rate, and orders that change it during a copy |
+//! | `classes`, `handle`, `orders`, `control` | the rate, and commands on a socket that change it during a copy |
 //! | `sharing`, `clients`, `keeper`, `shared_class` | a tree of classes that several processes share |
 //! | [`plan`] | the chosen numbers and their reasons |
 //! | [`meter`], [`activity`], [`standing`], [`progress`], `bar_line`, `heading`, `shortened` | the shown progress |
-//! | [`passes`], [`reach`], [`report`] | the report, for people and programs |
+//! | [`passes`], [`reach`], [`report`] | the report, as readable text and as JSON |
 #![forbid(unsafe_code)]
 
 pub mod activity;

@@ -1,4 +1,4 @@
-//! Lines from a socket.
+//! Reads lines from a socket.
 
 use std::io;
 
@@ -12,7 +12,7 @@ const MAX_LINE: u64 = 4096;
 #[derive(Debug)]
 pub(crate) struct Lines {
     reader: BufReader<OwnedReadHalf>,
-    /// The part of the next line that was received.
+    /// The received part of the next line.
     begun: Vec<u8>,
 }
 

@@ -1,4 +1,4 @@
-//! The locations that the command line names.
+//! Parses the locations that the command line names.
 
 mod like_url;
 
@@ -13,7 +13,7 @@ use iscsi_volume::Description;
 use crate::error::Error;
 use crate::side::Side;
 
-/// A location that can be copied from or to.
+/// A location that can be the source or the destination of a copy.
 #[derive(Clone, Debug)]
 pub enum Location {
     /// A file, of any kind.
@@ -24,15 +24,15 @@ pub enum Location {
     Unit(Box<Url>),
     /// An export of an NBD server.
     Export(NbdUri),
-    /// Several units as one device, and the file that describes them.
+    /// Several units as one device: the path of the file that describes them, and the description.
     Volume(PathBuf, Box<Description>),
 }
 
 impl Location {
-    /// Parses an argument, and reads the file of a volume that it names. An argument that begins with
-    /// `volume:` names a volume, and one that contains `://` is a URL. Such a path can be written with `./`
-    /// before it and single slashes. Other arguments with a colon before the first slash may be meant as a
-    /// URL. They are a path only on the side of the source, if such a file exists.
+    /// Parses an argument, and reads the file if the argument names a volume. An argument that begins with
+    /// `volume:` names a volume, and one that contains `://` is a URL. To name a file of such a name, write
+    /// `./` before it, and single slashes. Other arguments with a colon before the first slash may be meant as
+    /// a URL. They are a path only if they name the source and such a file exists.
     ///
     /// # Errors
     /// [`Error::Usage`] for an empty argument, [`Error::Refused`] for an argument that looks like a URL,

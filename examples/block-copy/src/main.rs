@@ -105,21 +105,21 @@ fn status(job: &JobResult) -> u8 {
     job.result.as_ref().map_or_else(|failure| failure.error.status(), |_| 0)
 }
 
-/// Reports a copy that has ended, with its name.
+/// Prints the result of a copy of a job file, with the name of the copy.
 fn print_job_result(args: &JobsArgs, JobResult { name, result }: &JobResult) {
     match result {
         Ok(report) if !args.output.is_silent() => {
             eprint_lines(&format!("{name}: {}\n", report.text(args.output.is_verbose())));
         }
         Ok(_) => {}
-        // It may contain text of a peer.
+        // The error may contain text of a target or a server.
         Err(failure) => {
             eprint_lines(&format!("block-copy: {name}: {}\n", printable(&failure.to_string())))
         }
     }
 }
 
-/// Returns all results for programs, with the error of the first copy that failed.
+/// Returns the results of all copies as JSON, with the error of the first copy that failed.
 fn jobs_object(results: &[JobResult]) -> Value {
     let jobs = results.iter().map(|JobResult { name, result }| {
         let mut object = result.as_ref().map_or_else(Failure::to_json, Report::to_json);

@@ -15,9 +15,9 @@ use crate::progress::Progress;
 use crate::rate::mbit_per_s;
 use crate::standing::Standing;
 
-/// Interval of the display.
+/// Interval of updates of the display.
 const REFRESH: Duration = Duration::from_millis(100);
-/// Number of refreshes for a sample: one sample a second.
+/// Number of updates per sample of the rate: one sample a second.
 const REFRESHES: u32 = 10;
 
 /// Shows the progress of a copy or of a verification.
@@ -29,7 +29,7 @@ pub struct Meter<'a> {
 }
 
 impl<'a> Meter<'a> {
-    /// Creates the meter of the copy that `control` belongs to.
+    /// Creates the meter of a copy. `control` reports the progress of that copy.
     pub(crate) const fn new(
         control: Control,
         ends: &'a Ends,
@@ -38,8 +38,8 @@ impl<'a> Meter<'a> {
         Self { control, ends, lines }
     }
 
-    /// Waits for `work` and shows its progress. Returns its result, and the rate of each full second in
-    /// Mbit/s, without the bytes of an earlier run.
+    /// Waits for `work` and shows its progress. Returns the result, and the rate of each full second in Mbit/s,
+    /// without the bytes of an earlier run.
     pub(crate) async fn follow<T>(
         &self,
         progress: &Progress,
@@ -93,7 +93,7 @@ impl<'a> Meter<'a> {
     }
 }
 
-/// Rates, each since the previous sample.
+/// Computes rates, each since the previous sample.
 #[derive(Debug)]
 struct Samples {
     since: Instant,

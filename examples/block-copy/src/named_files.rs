@@ -1,4 +1,4 @@
-//! The files that a command line names. Each of them must have one use only.
+//! Checks the files that a command line names: each file must have one use only.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -14,7 +14,7 @@ use crate::side::Side;
 /// A file that a command line names. It may not exist yet.
 #[derive(Clone, Debug)]
 pub(crate) struct NamedFile {
-    /// The option that names the file, or the side.
+    /// The option that names the file, or the side of the copy.
     pub(crate) what: &'static str,
     path: PathBuf,
     use_: Use,
@@ -24,19 +24,19 @@ pub(crate) struct NamedFile {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Use {
     Read,
-    /// The content is overwritten.
+    /// The file is overwritten in place.
     Written,
     /// The file is replaced by another one, repeatedly.
     Replaced,
 }
 
-/// Returns all files that a command line names.
+/// Returns all files that the command line names.
 pub(crate) fn all(args: &Args, [from, to]: [&Location; 2]) -> Vec<NamedFile> {
     let ranges = match &args.delta.ranges {
         Some(RangesFrom::File(path)) => Some(path.as_path()),
         Some(RangesFrom::Bitmap(_)) | None => None,
     };
-    // The file of a volume describes it, and is not written.
+    // The file of a volume only describes the volume, so it is read.
     let of_destination = if let Location::Path(_) = to { Use::Written } else { Use::Read };
     let files = [
         ("source", from.file(), Use::Read),
@@ -54,12 +54,12 @@ pub(crate) fn all(args: &Args, [from, to]: [&Location; 2]) -> Vec<NamedFile> {
 }
 
 impl NamedFile {
-    /// Returns a file that is read, and is no end of a copy.
+    /// Returns a file that is read, and is neither source nor destination.
     pub(crate) fn read(what: &'static str, path: &Path) -> Self {
         Self { what, path: path.to_owned(), use_: Use::Read }
     }
 
-    /// Returns a file that is kept between copies.
+    /// Returns a file that is kept between copies: a checkpoint or a digest file.
     pub(crate) fn kept(what: &'static str, path: &Path) -> Self {
         Self { what, path: path.to_owned(), use_: Use::Replaced }
     }
@@ -68,16 +68,16 @@ impl NamedFile {
         self.use_ != Use::Read
     }
 
-    /// Returns what identifies the file under all its names, as long as its use lasts. A replaced file counts
-    /// by its directory entry only, because the inode number of the present file may go to any other one.
+    /// Returns the identities of the file that stay valid during its use. A file that is replaced is identified
+    /// by its directory entry only: after the replacement, any other file may get its inode number.
     pub(crate) fn lasting_media(&self) -> Vec<Medium> {
         let mut media = self.media();
         media.retain(|medium| self.use_ != Use::Replaced || matches!(medium, Medium::Entry(..)));
         media
     }
 
-    /// Returns what identifies the file under all its names: the existing file, and its directory entry,
-    /// where another file may replace it. A file that is not regular has none.
+    /// Returns all identities of the file: of the existing file, and of its directory entry, where another file
+    /// may replace it. A file that is not regular has no identity.
     fn media(&self) -> Vec<Medium> {
         let mut media = Vec::new();
         let there = fs::metadata(&self.path);
@@ -90,9 +90,9 @@ impl NamedFile {
     }
 }
 
-/// Returns the directory entry that a path leads to.
+/// Returns the directory entry that a path leads to, after links are resolved.
 fn entry(path: &Path) -> io::Result<Option<Medium>> {
-    // For a path that does not exist, only the links of its directory are resolved.
+    // A path that does not exist cannot be resolved itself; only its directory is.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder: Metadata = fs::metadata(folder.unwrap_or_else(|| Path::new(".")))?;
@@ -100,8 +100,8 @@ fn entry(path: &Path) -> io::Result<Option<Medium>> {
     Ok(name.map(|name| Medium::Entry(folder.dev(), folder.ino(), name)))
 }
 
-/// Checks that no written file has another use under any of its names. For the source and the destination
-/// this is repeated after they are open.
+/// Checks that no written file has another use under any of its names. For the source and the destination, call
+/// it again after they are open.
 ///
 /// # Errors
 /// [`Error::OneFile`].

@@ -1,4 +1,4 @@
-//! The work of a copy's sessions from its beginning to its end.
+//! Measures what a copy's sessions waited for, from the beginning of the copy to its end.
 
 use iscsi_initiator::{Reading, Session};
 use iscsi_tuner::{Diagnosis, Row};
@@ -11,11 +11,11 @@ use crate::side::Side;
 pub(crate) struct Observation(Vec<(Session, Reading)>);
 
 impl Observation {
-    /// Takes the counters of all sessions of a unit.
+    /// Takes the counters of all sessions of a unit, at the beginning.
     pub(crate) async fn begin(unit: &UnitEnd) -> Self {
         let mut readings = Vec::new();
         for session in unit.sessions() {
-            // A session that has ended returns an error.
+            // A session that has ended cannot be read, and is skipped.
             if let Ok(reading) = session.reading().await {
                 readings.push((session, reading));
             }
@@ -23,8 +23,8 @@ impl Observation {
         Self(readings)
     }
 
-    /// Returns what has held the unit back since the beginning, by the first of its sessions that still runs.
-    /// Returns `None` if none does.
+    /// Returns what has held the unit back since the beginning, by the first of its sessions that is still
+    /// open. Returns `None` if none is.
     pub(crate) async fn end(self, unit: &UnitEnd) -> Option<(Side, Diagnosis)> {
         for (session, before) in &self.0 {
             if let Some(after) = reading_of(session).await {
@@ -42,13 +42,13 @@ async fn reading_of(session: &Session) -> Option<Reading> {
     if session.is_open() { session.reading().await.ok() } else { None }
 }
 
-/// Returns a row with the name of the unit within its volume.
+/// Returns a row of the diagnosis with the name of the unit within its volume.
 fn member(unit: &UnitEnd) -> Option<Row> {
     let value = unit.member_name()?.to_string();
     Some(Row { name: "unit", value, reason: "each unit of a volume has a link of its own".into() })
 }
 
-/// Returns a row that says that the diagnosis is of one session of several.
+/// Returns a row that says that the diagnosis covers only one of several sessions.
 fn remark(unit: &UnitEnd) -> Option<Row> {
     let peak = unit.status().peak;
     (peak > 1).then(|| Row {

@@ -1,4 +1,4 @@
-//! Orders to the copies of a process, as lines of text, and their answers.
+//! Executes commands to the copies of a process. Commands are lines of text; the responses are JSON objects.
 
 use serde_json::{Value, json};
 
@@ -8,14 +8,14 @@ use crate::clients::{Client, Clients};
 use crate::handle::Handle;
 use crate::shared_class::SharedClass;
 
-/// The copies of a process and their classes, as objects of orders.
+/// The copies and classes of a process, which the commands change.
 #[derive(Clone, Debug)]
 pub(crate) struct Orders {
     rule: Rule,
     handles: Vec<Handle>,
 }
 
-/// The tree of the classes.
+/// The tree that has the classes.
 #[derive(Clone, Debug)]
 enum Rule {
     /// A tree of this process, which other processes may share.
@@ -28,18 +28,18 @@ const COMMANDS: &str =
     "rate [CLASS] RATE|off, ceil CLASS RATE|off, pause [JOB], resume [JOB] and status";
 
 impl Orders {
-    /// Takes orders to copies whose classes are in a tree of this process.
+    /// Creates the executor of commands to copies whose classes are in a tree of this process.
     pub(crate) fn new(classes: Classes, handles: Vec<Handle>) -> Self {
         let clients = Clients::new(classes.clone());
         Self { rule: Rule::Tree(classes, clients), handles }
     }
 
-    /// Takes orders to a copy that shares the tree of another process.
+    /// Creates the executor of commands to a copy that shares the tree of another process.
     pub(crate) fn sharing(class: SharedClass, handle: Handle) -> Self {
         Self { rule: Rule::Shared(class), handles: vec![handle] }
     }
 
-    /// Admits another process to the tree, in a class or the default one.
+    /// Admits another process to the class `class` of the tree, or to the default class.
     ///
     /// # Errors
     /// The reason why the process is not admitted.
@@ -56,7 +56,7 @@ impl Orders {
         }
     }
 
-    /// Executes an order. Returns the state after it, or the error if nothing was changed.
+    /// Executes a command. Returns the new state, or the error if nothing was changed.
     pub(crate) fn obey(&self, line: &str) -> Value {
         let words: Vec<_> = line.split_whitespace().collect();
         match self.carry_out(&words) {
@@ -86,7 +86,7 @@ impl Orders {
         }
     }
 
-    /// Changes the tree, for all processes that share it.
+    /// Changes the tree, and announces the change to all processes that share it.
     fn change(
         &self,
         change: impl FnOnce(&Classes) -> Result<(), ClassesError>,
@@ -101,7 +101,7 @@ impl Orders {
         }
     }
 
-    /// Pauses or resumes the copies with a name, or all copies without one.
+    /// Pauses or resumes the copies with the given name, or all copies without a name.
     fn pause(&self, words: &[&str], is_paused: bool) -> Result<(), String> {
         let name = words.join(" ");
         let handles: Vec<_> =

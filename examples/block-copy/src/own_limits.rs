@@ -1,31 +1,31 @@
-//! The limits that the user has set, in the diagnosis: the option that lifts each of them, and the other end,
-//! which waited because of it.
+//! Explains limits that the user has set, in the diagnosis: names the option that lifts each limit, and the
+//! side that waited because of it.
 
 use iscsi_initiator::shaping::RateLimit;
 use iscsi_tuner::{Diagnosis, Limiter, Row};
 
 use crate::side::Side;
 
-/// The limits that the user has set for a copy.
+/// The limits of a copy that the user has set.
 #[derive(Debug)]
 pub(crate) struct OwnLimits<'a> {
-    /// The smallest ceil of the copy's class and of the classes above it.
+    /// The smallest ceil of the copy's class and of that class's ancestors.
     pub(crate) rate: Option<RateLimit>,
-    /// The name of its class, if the copy names one.
+    /// The name of the copy's class, if the options name one.
     pub(crate) class: Option<&'a str>,
-    /// `--queue-depth`, if the plan would choose more.
+    /// `--queue-depth`, if it is less than the plan would choose.
     pub(crate) queue_depth: Option<usize>,
 }
 
 impl OwnLimits<'_> {
-    /// Adds to each finding about a limit of the user how to lift it, and to an end that waited for the other
-    /// one why it did.
+    /// Explains the findings. A finding about a limit of the user gets the option that lifts it. A side that
+    /// waited for the other side gets the limit that held the other side back.
     pub(crate) fn explain(&self, diagnoses: &mut [(Side, Diagnosis)]) {
         for (_, diagnosis) in &mut *diagnoses {
             for finding in &mut diagnosis.findings {
                 finding.remedy = self.remedy(finding.limiter).or_else(|| finding.remedy.take());
-                // With few requests in flight, an end has nothing to do while all of them are at the
-                // other end.
+                // With few requests in flight, one side has nothing to do while all requests are at the other
+                // side.
                 if let Some(depth) = self.queue_depth.filter(|_| waits_for_work(finding.limiter)) {
                     finding.evidence =
                         format!("no request was here: --queue-depth allows {depth} at a time");
@@ -47,7 +47,7 @@ impl OwnLimits<'_> {
         }
     }
 
-    /// Returns the limit that has held an end back most of the time, if the user has set it.
+    /// Returns the limit that has held the side back most of the time, if the user has set that limit.
     fn held(&self, side: Side, diagnosis: &Diagnosis) -> Option<(Side, Limiter, Option<String>)> {
         let foremost = diagnosis.foremost()?;
         self.remedy(foremost.limiter)?;
@@ -73,7 +73,7 @@ impl OwnLimits<'_> {
     }
 }
 
-/// Returns whether an end had nothing to do.
+/// Returns whether the side had nothing to do.
 const fn waits_for_work(limiter: Limiter) -> bool {
     matches!(limiter, Limiter::Source | Limiter::Destination)
 }
@@ -127,7 +127,7 @@ mod tests {
         for said in [source, destination] {
             assert!(said.contains("raise --queue-depth above 1,"), "{said}");
         }
-        // The only request is at either end in turn.
+        // The only request in flight is at the source and at the destination in turn.
         let [source, destination] = explained(&limits, |it| it.source = 50);
         for said in [source, destination] {
             assert!(said.contains("allows 1 at a time"), "{said}");
@@ -135,7 +135,7 @@ mod tests {
         }
     }
 
-    /// A limit that did not hold an end back is no reason for the other end to wait.
+    /// A limit that did not hold its side back does not explain why the other side waited.
     #[test]
     fn who_waits_for_something_else_is_not_told_of_limits() {
         let limits = OwnLimits { rate: None, class: None, queue_depth: None };

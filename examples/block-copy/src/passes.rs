@@ -12,9 +12,9 @@ use crate::rate::mbit_per_s;
 /// The report of the passes over a source in use.
 #[derive(Clone, Debug)]
 pub struct PassesReport {
-    /// The passes that have ended, in order.
+    /// The ended passes, in order.
     pub ended: Vec<EndedPass>,
-    /// The time that the last pass may take.
+    /// The time limit that the user has set for the last pass.
     pub goal: Duration,
     /// Whether the last pass has ended.
     pub is_complete: bool,
@@ -25,17 +25,17 @@ pub struct PassesReport {
 /// The reason why more passes do not make the last one short enough.
 #[derive(Clone, Copy, Debug)]
 pub struct NotConverging {
-    /// Time that the last pass would take.
+    /// Estimated time of the last pass.
     last: Duration,
     goal: Duration,
-    /// Rates at which the source is written to, and copied, Mbit/s.
+    /// Rates in Mbit/s: how fast the source is written to, and how fast it is copied.
     dirtied: f64,
     sent: f64,
     why: Divergence,
 }
 
 impl PassesReport {
-    /// Returns the reason why more passes do not help, if there is one.
+    /// Returns the reason why more passes would not help, if there is one.
     pub fn not_converging(&self) -> Option<NotConverging> {
         let pass = self.ended.iter().rev().find(|pass| pass.verdict.is_some())?;
         let Some(Verdict::Diverges { last, why }) = pass.verdict else { return None };
@@ -43,12 +43,12 @@ impl PassesReport {
         Some(NotConverging { last, goal: self.goal, dirtied, sent: rate(pass), why })
     }
 
-    /// Returns the passes for programs.
+    /// Returns all ended passes as JSON.
     pub(crate) fn to_json(&self) -> Value {
         (0..self.ended.len()).map(|at| self.pass_to_json(at)).collect()
     }
 
-    /// Returns one pass for programs, by its index.
+    /// Returns the ended pass with the index `at` as JSON.
     pub(crate) fn pass_to_json(&self, at: usize) -> Value {
         let Some(pass) = self.ended.get(at) else { return Value::Null };
         let (last, left, word) = match &pass.verdict {
@@ -74,7 +74,7 @@ impl PassesReport {
         })
     }
 
-    /// Returns one pass for people, by its index.
+    /// Returns the ended pass with the index `at` as a line of text.
     pub(crate) fn line(&self, at: usize) -> String {
         let Some(pass) = self.ended.get(at) else { return String::new() };
         let (done, sent) = (Size(pass.progress.done), Size(sent(pass)));
@@ -110,7 +110,7 @@ impl PassesReport {
     }
 }
 
-/// Displays the part that follows the summary of a copy.
+/// Displays the passes as the part of a text that follows the summary of the copy.
 impl fmt::Display for PassesReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(why) = self.not_converging() {
@@ -148,12 +148,12 @@ const fn sent(pass: &EndedPass) -> u64 {
     pass.progress.written + pass.progress.zeros_written
 }
 
-/// Returns the rate at which a pass sent its bytes, Mbit/s.
+/// Returns the rate at which a pass sent data, Mbit/s.
 fn rate(pass: &EndedPass) -> f64 {
     mbit_per_s(sent(pass), pass.time)
 }
 
-/// Returns whether a time was estimated. It is not if a pass sent nothing.
+/// Returns whether the time could be estimated. After a pass that sent nothing, it could not.
 const fn is_known(time: Duration) -> bool {
     time.as_secs() < Duration::MAX.as_secs()
 }

@@ -1,4 +1,4 @@
-//! The numbers of a copy and their reasons.
+//! Chooses the numbers of a copy, and explains them.
 
 use iscsi_tuner::Plan;
 use serde_json::{Value, json};
@@ -7,9 +7,9 @@ use crate::args::{IoSize, QueueDepth};
 use crate::end::UnitEnd;
 use crate::ends::Ends;
 
-/// Bytes of a read or write without a link: long enough to be worth a system call.
+/// Bytes of a read or write of local files: long enough that system calls cost little.
 const LOCAL_IO: usize = 1 << 20;
-/// Bytes in flight to or from a file.
+/// Bytes in flight to or from a local file.
 const LOCAL_QUEUE: usize = 4 << 20;
 
 /// A number and its reason.
@@ -26,7 +26,7 @@ impl Choice {
         Self { value, reason: reason.into() }
     }
 
-    /// Changes the number to `value`, the total of all sessions.
+    /// Replaces the number by `value`, the total of all sessions.
     fn over(self, sessions: usize, value: usize) -> Self {
         let reason = match (sessions, value == self.value) {
             (0 | 1, true) => return self,
@@ -41,21 +41,21 @@ impl Choice {
     }
 }
 
-/// The decisions of a copy.
+/// The numbers that were chosen for a copy.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct CopyPlan {
     /// Bytes of one read or write.
     pub io_size: Choice,
-    /// Reads or writes of a unit in flight. If it follows the sessions, this is the initial number. Without a
-    /// unit, it is the number for the files.
+    /// Concurrent reads or writes of a unit. If `follows` is set, this is the initial number. Without a unit,
+    /// it is the number for the files.
     pub queue_depth: Choice,
-    /// Whether the number follows the sessions of the units, as they come and go.
+    /// Whether the queue depth changes when sessions of the units are opened or lost.
     pub follows: bool,
 }
 
 impl CopyPlan {
-    /// Chooses the numbers from the options, and from the tuner's plans for the units' links. The link with
-    /// more bytes in flight decides.
+    /// Chooses the numbers from the options, and from the tuner's plans for the units' links. The link that
+    /// needs more bytes in flight decides.
     pub(crate) fn new(io_size: IoSize, depth: QueueDepth, ends: &Ends) -> Self {
         let units = || ends.units();
         let block = units().map(UnitEnd::block_size).max();
@@ -72,7 +72,7 @@ impl CopyPlan {
         Self { io_size, queue_depth, follows: depth == QueueDepth::Auto }
     }
 
-    /// Returns the plan for programs, with the ends that it was made for.
+    /// Returns the plan as JSON, with the source and the destination that it was made for.
     pub(crate) fn to_json(&self, ends: &Ends) -> Value {
         json!({
             "source": ends.source.to_json(),
@@ -83,10 +83,10 @@ impl CopyPlan {
     }
 }
 
-/// The work of the link.
+/// What the link carries.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Work {
-    /// Reads alone.
+    /// Only reads.
     Reads,
     /// Writes, and possibly reads of the same size.
     Writes,

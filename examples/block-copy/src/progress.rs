@@ -1,4 +1,4 @@
-//! The progress of a copy, for people.
+//! Shows the progress of a copy on standard error.
 
 use std::io::{IsTerminal, stderr};
 use std::sync::LazyLock;
@@ -30,7 +30,7 @@ pub enum ProgressMode {
 
 /// Columns of a terminal that does not report its width.
 const COLUMNS: usize = 80;
-/// The line is rendered here, because the number of columns may change.
+/// The line is rendered by `BarLine`, because the number of columns may change.
 const TEMPLATE: &str = "{wide_msg}";
 
 /// The bar of this process, if one is shown.
@@ -39,11 +39,11 @@ static BARS: LazyLock<MultiProgress> =
 
 /// Writes whole lines to standard error, above the bar if there is one.
 pub fn eprint_lines(lines: &str) {
-    // The task that draws the bar holds the lock, and may wait for the terminal.
+    // The lock of the bar may be held by the task that draws it, which may wait for the terminal.
     output::aside(|| BARS.suspend(|| output::eprint_lines(lines)));
 }
 
-/// The work of a pass.
+/// What a pass does.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Pass {
     /// Copies the bytes.
@@ -62,14 +62,14 @@ pub struct Progress {
 #[derive(Debug)]
 enum Display {
     Bar(ProgressBar),
-    /// Interval of the lines.
+    /// Lines at this interval.
     Lines(Duration),
     Nothing,
 }
 
 impl Progress {
-    /// Begins to show a pass over `total` bytes, if their number is known. Without a bar, a line is written
-    /// each `interval`.
+    /// Begins to show a pass over `total` bytes, if their number is known. Without a bar, writes a line every
+    /// `interval`.
     pub fn new(mode: ProgressMode, interval: Duration, pass: Pass, total: Option<u64>) -> Self {
         let display = match mode {
             ProgressMode::None => Display::Nothing,
@@ -83,7 +83,7 @@ impl Progress {
         Self { pass, display }
     }
 
-    /// Returns the word for the work in lines: "copied" or "verified".
+    /// Returns the word for the pass in lines: "copied" or "verified".
     pub(crate) const fn title(&self) -> &'static str {
         match self.pass {
             Pass::Copy => "copied",
@@ -91,7 +91,7 @@ impl Progress {
         }
     }
 
-    /// Draws the bar again.
+    /// Redraws the bar.
     pub(crate) fn refresh(&self, now: &CopyProgress, activity: Activity, elapsed: Duration) {
         if let Display::Bar(bar) = &self.display {
             output::aside(|| {
@@ -125,12 +125,12 @@ impl Progress {
         if let Display::Lines(interval) = self.display { Some(interval) } else { None }
     }
 
-    /// Writes the state as a line.
+    /// Writes the state of the pass as a line.
     pub(crate) fn print_standing(&self, standing: &Standing) {
         eprint_lines(&format!("{} {}\n", log::time_stamp(), standing.line(self.title())));
     }
 
-    /// Writes a remark above the bar, or between two lines with a time stamp like theirs.
+    /// Writes a remark: above the bar if there is one, otherwise as a line with a time stamp.
     pub(crate) fn remark(&self, text: &str) {
         match &self.display {
             Display::Bar(_) => eprint_lines(&format!("{text}\n")),
@@ -139,7 +139,7 @@ impl Progress {
         }
     }
 
-    /// Removes the bar. The last message is left to the caller.
+    /// Removes the bar. The caller prints the last message.
     pub(crate) fn finish(&self) {
         if let Display::Bar(bar) = &self.display {
             output::aside(|| bar.finish_and_clear());
@@ -147,7 +147,7 @@ impl Progress {
     }
 }
 
-/// Creates a bar at the bottom of the terminal. It counts the bytes, for their rate.
+/// Creates a bar at the bottom of the terminal. The bar counts bytes, from which its rate is computed.
 fn bar(total: Option<u64>) -> ProgressBar {
     let bar = total.map_or_else(ProgressBar::no_length, ProgressBar::new);
     // The template is constant and valid.
@@ -159,14 +159,14 @@ fn bar(total: Option<u64>) -> ProgressBar {
 /// Moves a bar, and sets its length to the total.
 fn advance(bar: &ProgressBar, now: &CopyProgress) {
     if bar.length().is_some() {
-        // The total is unknown until both ends are open.
+        // The total is not known before source and destination are open.
         let Some(total) = now.total else { return };
         if bar.length() != Some(total) || bar.position() < now.resumed {
             bar.update(|state| {
                 state.set_len(total);
                 state.set_pos(now.resumed);
             });
-            // The rate counts from here on, without the bytes of an earlier run.
+            // Bytes of an earlier run must not count in the rate, so the rate begins here.
             bar.reset_eta();
         }
     }

@@ -1,4 +1,4 @@
-//! The ranges of a source to copy, from a file, a command or a dirty bitmap.
+//! Loads the ranges of a source to copy, from a file, a command or a dirty bitmap.
 
 mod list;
 
@@ -14,7 +14,7 @@ use crate::end::End;
 use crate::ends::Ends;
 use crate::error::Error;
 
-/// Bytes of a sector of QEMU. The disks that it exports end with a whole sector.
+/// Bytes of a sector of QEMU. QEMU rounds the length of an exported disk up to whole sectors.
 const SECTOR: u64 = 512;
 
 /// Returns the ranges to copy. `None` means all bytes.
@@ -65,12 +65,12 @@ pub(crate) async fn read(text: String, has: u64) -> io::Result<RangeSet> {
     Ok(ranges)
 }
 
-/// Returns the ranges that a dirty bitmap marks of a source of `has` bytes.
+/// Returns the ranges that a dirty bitmap marks, for a source of `has` bytes.
 async fn marked(bitmap: &DirtyBitmap, has: u64) -> io::Result<RangeSet> {
     within(bitmap, bitmap.ranges().await.map_err(io::Error::other)?, has)
 }
 
-/// Cuts the ranges of a bitmap to the length of the source.
+/// Cuts the ranges of a bitmap off at the end of the source.
 fn within(bitmap: &DirtyBitmap, mut ranges: RangeSet, has: u64) -> io::Result<RangeSet> {
     let end = ranges.iter().next_back().map_or(0, |range| range.end);
     if end > has.next_multiple_of(SECTOR) {

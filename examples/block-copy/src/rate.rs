@@ -1,4 +1,4 @@
-//! The rate of bytes over time.
+//! Computes rates.
 
 use std::time::Duration;
 

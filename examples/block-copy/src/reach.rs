@@ -1,4 +1,4 @@
-//! The sessions and connections over which a unit was reached, and the reasons.
+//! Reports the sessions and connections over which a unit was reached, and the reasons for their number.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,33 +23,34 @@ pub struct Reach {
     pub reconnects: u64,
     /// Reason for this number of sessions, as a sentence without a full stop.
     pub reason: String,
-    /// Trouble with sessions.
+    /// Notes on sessions that failed or could not be opened.
     pub notes: Vec<String>,
-    /// The portals of its sessions. Where logins were redirected, they differ from those of the URL.
+    /// The portals of the unit's sessions. If the target has redirected logins, they differ from those of the
+    /// URL.
     pub portals: Vec<String>,
-    /// The connections of its first session.
+    /// The connections of the unit's first session.
     pub connections: Connections,
 }
 
 impl Reach {
-    /// Returns the notes on trouble with sessions, each with its end.
+    /// Returns the notes on trouble with sessions. Each names its side of the copy.
     pub fn notes(&self) -> impl Iterator<Item = String> {
         let notes = self.notes.iter().chain(&self.connections.note);
         notes.map(|note| format!("{}: {note}", self.place()))
     }
 
-    /// Returns the side, and the name of the unit within a volume.
+    /// Returns the side of the unit, and its name within a volume.
     fn place(&self) -> String {
         let member = self.member.iter().map(|member| format!(", {member}"));
         std::iter::once(self.side.to_string()).chain(member).collect()
     }
 
-    /// Returns the portals for programs, with their end.
+    /// Returns the portals as JSON, with their side of the copy.
     pub(crate) fn portals_to_json(&self) -> Value {
         json!({ "end": self.place(), "portals": self.portals })
     }
 
-    /// Removes the notes on trouble with sessions, for output where they were shown when they occurred.
+    /// Removes the notes on trouble with sessions, for output after they were shown when they occurred.
     #[must_use]
     pub(crate) fn without_notes(mut self) -> Self {
         self.notes.clear();

@@ -1,5 +1,5 @@
-//! Reasons not to begin a copy: it could overwrite data that were not meant, or its source is not the bytes
-//! of a disk.
+//! Reasons not to begin a copy: it could overwrite data by mistake, or the bytes of its source are not those of
+//! a disk.
 
 use std::sync::Arc;
 

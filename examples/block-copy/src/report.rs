@@ -16,7 +16,7 @@ use crate::reach::Reach;
 use crate::side::Side;
 use iscsi_tuner::Size;
 
-/// The report of a copy; of a failed copy, up to its failure.
+/// The report of a copy. For a failed copy, it covers the time up to the failure.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The progress of the copy.
@@ -27,49 +27,49 @@ pub struct Report {
     pub time: Duration,
     /// The sessions of the units, and what limited the copy.
     pub links: Links,
-    /// Whether blocks were skipped because the digests said that the destination has them.
+    /// Whether digests were used to skip blocks that the destination has already.
     pub is_delta: bool,
     /// The report of each pass over a source in use.
     pub passes: Option<PassesReport>,
-    /// Whether all bytes were read back equal.
+    /// Whether all bytes were read back and are equal.
     pub verified: bool,
-    /// Whether the source, a file, has another length or time of last change than at the beginning. For a
-    /// source in use: than at the beginning of the last pass.
+    /// Whether the length of the source file, or its time of last change, differs from the beginning. For a
+    /// source in use, the comparison is with the beginning of the last pass.
     pub source_changed: bool,
     /// Processor time of the whole process during the copy and its verification.
     pub cpu: Duration,
     /// The rate of each full second of the copy, Mbit/s.
     pub samples: Vec<f64>,
-    /// Findings at the ends that are probably mistakes.
+    /// Warnings about source and destination that are probably mistakes of the user.
     pub notes: Vec<String>,
-    /// The content of the destination before the copy: a partition table, file systems and the like. `None`
-    /// if nothing was recognised, or if it was not looked at because an earlier run has left it.
+    /// Description of the data on the destination before the copy: a partition table, file systems and the
+    /// like. `None` if nothing was recognised, or if it was not checked because an earlier run has written it.
     pub destination_held: Option<String>,
 }
 
 /// The sessions of a copy's units, and what limited them.
 #[derive(Clone, Debug)]
 pub struct Links {
-    /// The smallest round-trip time before the copy, to the destination or else to the source. `None` without
-    /// a unit.
+    /// The smallest round-trip time before the copy, to the destination's unit, or else to the source's. `None`
+    /// without a unit.
     pub round_trip: Option<Duration>,
-    /// The sessions of each unit at the end: the destination first.
+    /// The sessions of each unit at the end of the copy. Units of the destination come first.
     pub reaches: Vec<Reach>,
-    /// Writes, or reads, in flight, as planned at the end.
+    /// Concurrent reads or writes, as planned at the end of the copy.
     pub queue_depth: usize,
     /// The chosen numbers and their reasons.
     pub plan: CopyPlan,
-    /// The plan with its ends, for programs.
+    /// The plan with source and destination, as JSON.
     pub plan_json: Value,
-    /// What limited a connection of each end.
+    /// What limited a connection, for each side of the copy.
     pub diagnoses: Vec<(Side, Diagnosis)>,
-    /// Commands that were sent again.
+    /// Number of commands that were sent again.
     pub retries: u64,
 }
 
 impl Report {
-    /// Returns the mean rate of the copy with its flush, Mbit/s (10^6 bits). Bytes of an earlier run do not
-    /// count.
+    /// Returns the mean rate of the copy including its flush, Mbit/s (10^6 bits). Bytes of an earlier run do
+    /// not count.
     pub fn goodput(&self) -> f64 {
         mbit_per_s(self.progress.done.saturating_sub(self.progress.resumed), self.time)
     }
@@ -89,7 +89,7 @@ impl Report {
         self.links.reaches.iter().map(|reach| reach.reconnects).sum()
     }
 
-    /// Removes the notes on trouble with sessions, for output where the log has shown them already:
+    /// Removes the notes on trouble with sessions, for output after the log has shown them:
     /// [`log::has_warnings`](crate::log::has_warnings).
     #[must_use]
     pub fn without_notes(mut self) -> Self {
@@ -97,8 +97,8 @@ impl Report {
         self
     }
 
-    /// Returns the report of a copy that succeeded, for programs. [`Failure`](crate::Failure) has the report
-    /// of one that failed.
+    /// Returns the report of a successful copy as JSON. For a failed copy, see
+    /// [`Failure::to_json`](crate::Failure::to_json).
     pub fn to_json(&self) -> Value {
         let reach = self.links.reaches.first();
         let mut object = json!({
@@ -146,13 +146,14 @@ const CHANGED: &str = "\nwarning: the source was changed while it was copied, so
     nor what it is; copy again when nothing changes it";
 
 impl Report {
-    /// Returns the report for people: one line, a second line with what limited the copy, and trouble. With
-    /// `is_verbose` it also has the sessions of each unit, and everything that held them back.
+    /// Returns the report as readable text: one line, a second line with what limited the copy, and trouble.
+    /// With `is_verbose` it also lists the sessions of each unit, and everything that held them back.
     pub fn text(&self, is_verbose: bool) -> String {
         if is_verbose { format!("{self:#}") } else { self.to_string() }
     }
 
-    /// Returns what limited the copy most. Of two units, it is the one that waited less for the other one.
+    /// Returns what limited the copy most. Of two units, the one that waited less for the other unit limited
+    /// it.
     fn limited_by(&self) -> Option<String> {
         let foremost = self.links.diagnoses.iter().filter_map(|(side, diagnosis)| {
             let finding = diagnosis.foremost()?;
@@ -164,7 +165,7 @@ impl Report {
             order.then(one.share.total_cmp(&other.share))
         })?;
         let name = match (finding.limiter, side) {
-            // The unit was waiting for requests: the other end was slower.
+            // This side was waiting for requests, so the other side was slower.
             (Limiter::Source, Side::Source) => Side::Destination.to_string(),
             (Limiter::Source, Side::Destination) => Side::Source.to_string(),
             (limiter, side) if self.links.diagnoses.len() > 1 => format!("{limiter} ({side})"),
@@ -192,7 +193,8 @@ impl fmt::Display for Report {
         if lost > 0 {
             write!(f, ", {} written again", Size(lost))?;
         }
-        // A unit asks for a repetition after each login, which the user cannot change.
+        // After each login a unit reports a unit attention, so some commands are always sent again. The user
+        // cannot change that, so only the alternate form shows the number.
         if self.links.retries > 0 && f.alternate() {
             write!(f, ", {} sent again", counted(self.links.retries, "command", "commands"))?;
         }

@@ -1,10 +1,10 @@
-//! The messages about ends that only this program has: exports of NBD, and devices in use.
+//! Messages about errors that only this program has: of NBD exports, and of devices in use.
 
 use iscsi_copy::{NbdAdvice, NbdError};
 use iscsi_examples_common::sentence::{Sentence, join};
 use iscsi_initiator::device::{DeviceError, DeviceErrorKind};
 
-/// Returns whether the user must write another URI.
+/// Returns whether the user must write another URI to avoid the error.
 pub(crate) const fn is_of_caller(error: &NbdError) -> bool {
     matches!(
         error,
@@ -12,8 +12,8 @@ pub(crate) const fn is_of_caller(error: &NbdError) -> bool {
     )
 }
 
-/// Returns the message about a failed list of ranges, from a file or from an export. The export is not waited
-/// for, so the advice must not name `--wait`.
+/// Returns the message about a list of ranges that cannot be read, from a file or from an export. The program
+/// does not wait for that export, so the advice must not name `--wait`.
 pub(crate) fn of_ranges(cause: &DeviceError) -> String {
     let words = |advice| match advice == NbdAdvice::WaitForServer {
         true => "check the address, and that the server is running",
@@ -25,7 +25,7 @@ pub(crate) fn of_ranges(cause: &DeviceError) -> String {
     }
 }
 
-/// Returns the message about a failure of an end, and what to do about it.
+/// Returns the message about a failed source or destination, with advice.
 pub(crate) fn of_device(cause: &DeviceError) -> String {
     if cause.kind() == DeviceErrorKind::Busy {
         let advice =
@@ -35,12 +35,12 @@ pub(crate) fn of_device(cause: &DeviceError) -> String {
     cause.source_as().map_or_else(|| cause.sentence(), of_export)
 }
 
-/// Returns the message about a failure of an export, and what to do about it.
+/// Returns the message about a failed export, with advice.
 pub(crate) fn of_export(cause: &NbdError) -> String {
     join(cause, cause.advice().map(words))
 }
 
-/// Returns the advice on an export, in the words of the program.
+/// Returns the advice on an error of an export, in the words of this program.
 pub const fn words(advice: NbdAdvice) -> &'static str {
     match advice {
         NbdAdvice::WaitForServer => {

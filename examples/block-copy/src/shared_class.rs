@@ -1,4 +1,4 @@
-//! A class in a tree that another process keeps, the keeper.
+//! Uses a class of a tree that another process keeps. That process is the keeper.
 
 use std::future::pending;
 use std::path::{Path, PathBuf};
@@ -29,8 +29,8 @@ const MAX_LINES: usize = 64;
 
 /// A class in a tree that a keeper serves at its control socket. Clones share the connection.
 ///
-/// Without a connection to the keeper, each client continues at the last `alone` rate that it received, so
-/// that together they stay within the tree, and tries to connect again.
+/// Without a connection to the keeper, each client continues at the last `alone` rate that it received, and
+/// tries to connect again. At these rates all clients together stay within the rates of the tree.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedClass(Arc<Shared>);
 
@@ -41,7 +41,7 @@ struct Shared {
     state: Mutex<State>,
     /// Notified when a connection begins or ends.
     turned: watch::Sender<()>,
-    /// The limit while there is no connection.
+    /// Limits the rate while there is no connection.
     alone: Shaper,
 }
 
@@ -49,13 +49,13 @@ struct Shared {
 struct State {
     limits: Limits,
     keeper: Option<Arc<Keeper>>,
-    /// Bytes that requests have moved.
+    /// Bytes that the copy's requests have moved.
     sent: u64,
-    /// The limits of sources whose bytes are charged at the destination.
+    /// Separate limits of sources whose bytes are charged at the destination.
     sources: Vec<Shaper>,
 }
 
-/// The task that keeps the connection. Dropping this ends it.
+/// The task that keeps the connection open. Dropping this ends the task.
 #[derive(Debug)]
 pub(crate) struct Connected {
     _task: JoinSet<()>,
@@ -81,24 +81,25 @@ impl SharedClass {
             turned: watch::Sender::new(()),
             alone,
         }));
-        // The first connection is in place before any request.
+        // The first connection is taken into use here, before any request.
         let conversation = shared.begin(connection);
         let mut task = JoinSet::new();
         task.spawn(shared.clone().keep_connected(conversation));
         Ok((shared, Connected { _task: task }))
     }
 
-    /// Returns the name of the class, if it has one.
+    /// Returns the name of the class; `None` for the default class.
     pub(crate) fn class(&self) -> Option<&str> {
         self.0.class.as_deref()
     }
 
-    /// Returns the class of the end that is charged.
+    /// Returns the class that bytes are charged to.
     pub(crate) fn paying(&self) -> TrafficClass {
         TrafficClass::new(Arc::new(self.clone()))
     }
 
-    /// Returns the class of a source whose bytes are charged at the destination. Its rate is the ceil.
+    /// Returns the separate limit for a source whose bytes are charged at the destination. Its rate is the ceil
+    /// of the class.
     ///
     /// # Errors
     /// [`TreeError::Class`].
@@ -109,13 +110,13 @@ impl SharedClass {
         Ok(class)
     }
 
-    /// Returns the reason why orders for the tree are not taken here.
+    /// Returns the error for commands that change the tree: they must be sent to the keeper.
     pub(crate) fn refusal(&self) -> String {
         let path = self.0.path.display();
         format!("another process keeps the classes: give this order at {path}")
     }
 
-    /// Returns the state for programs.
+    /// Returns the state of the class as JSON.
     pub(crate) fn to_json(&self) -> Value {
         let state = self.lock();
         json!({
@@ -128,7 +129,7 @@ impl SharedClass {
         })
     }
 
-    /// Serves the connection until it ends, then connects again, without an end.
+    /// Serves the connection until it ends, then connects again. This never returns.
     async fn keep_connected(self, mut conversation: Conversation) {
         loop {
             let why = self.converse(conversation).await;
@@ -146,7 +147,7 @@ impl SharedClass {
         Conversation { lines, writer, to_ask, keeper }
     }
 
-    /// Sends and receives lines until the connection ends. Returns the reason of the end.
+    /// Sends and receives messages until the connection ends. Returns the reason.
     async fn converse(&self, conversation: Conversation) -> Refusal {
         let Conversation { mut lines, writer, to_ask, keeper } = conversation;
         let why = tokio::select! {
@@ -158,14 +159,14 @@ impl SharedClass {
         why
     }
 
-    /// Sets or removes the keeper. Waiting requests then ask again.
+    /// Sets or removes the keeper. The requests that wait then ask again: the keeper, or the limit without one.
     fn turn(&self, keeper: Option<Arc<Keeper>>, limits: Limits) {
         self.lock().keeper = keeper;
         self.take_limits(limits);
         self.0.turned.send_replace(());
     }
 
-    /// Receives the keeper's messages until the connection ends.
+    /// Handles the keeper's messages until the connection ends. Returns the reason.
     async fn listen(&self, lines: &mut Lines, keeper: &Keeper) -> Refusal {
         loop {
             let line = match lines.next().await {
@@ -182,7 +183,7 @@ impl SharedClass {
         }
     }
 
-    /// Tries to connect until it succeeds.
+    /// Tries to connect until it succeeds. `told` is the reason that was logged last.
     async fn again(&self, mut told: Refusal) -> Connection {
         loop {
             sleep(PAUSE).await;
@@ -220,7 +221,7 @@ impl SharedClass {
         let changes = state.sources.iter().map(|source| (source, limit(ceil)));
         let alone = (&self.0.alone, unsaved(limits.alone()));
         for (shaper, class) in changes.chain([alone]) {
-            // At a rate of 0 this class is not used, so its old limit may stay.
+            // A rate of 0 means that no request passes alone, so the old limit may stay.
             drop(shaper.change(shaper.root(), class));
         }
     }
@@ -233,7 +234,7 @@ impl SharedClass {
         self.lock().keeper.clone()
     }
 
-    /// Returns a charge whose bytes are counted.
+    /// Returns a charge whose bytes are added to `State::sent` when it ends.
     fn counted(&self, charge: Charge) -> Charge {
         let (shared, charge) = (self.clone(), charge.sent());
         Charge::new(charge.bytes(), move |moved| {
@@ -243,7 +244,7 @@ impl SharedClass {
         })
     }
 
-    /// Waits until a request may be sent without a keeper.
+    /// Waits until the limit without a keeper allows the request.
     async fn alone(&self, bytes: u64) -> Charge {
         let alone = &self.0.alone;
         if self.limits().alone() == RateLimit::Zero {
@@ -251,7 +252,7 @@ impl SharedClass {
         }
         match alone.traffic_class(alone.default_class()).pass(bytes).await {
             Some(charge) => charge,
-            // It is never closed.
+            // The shaper is never closed, so this does not happen.
             None => pending().await,
         }
     }
@@ -262,7 +263,7 @@ impl SharedClass {
 }
 
 impl Scheduler for SharedClass {
-    /// Waits until a request may be sent. When a connection begins or ends meanwhile, the request asks again.
+    /// Waits until a request may be sent. If a connection begins or ends meanwhile, the request asks again.
     fn grant(&self, bytes: u64) -> Granting<'_> {
         Box::pin(async move {
             let mut turned = self.0.turned.subscribe();
@@ -272,7 +273,7 @@ impl Scheduler for SharedClass {
                     Some(keeper) => keeper.granted(bytes).await,
                     None => tokio::select! {
                         biased;
-                        // No error is possible: the sender lives as long as `self`.
+                        // `changed` cannot return an error: the sender lives as long as `self`.
                         _ = turned.changed() => None,
                         charge = self.alone(bytes) => Some(charge),
                     },
@@ -290,19 +291,19 @@ impl Scheduler for SharedClass {
 }
 
 impl State {
-    /// Returns the highest rate at this moment.
+    /// Returns the current ceil of the class.
     fn ceil(&self) -> RateLimit {
         let alone = self.limits.alone();
         if self.keeper.is_some() || alone == RateLimit::Zero { self.limits.ceil() } else { alone }
     }
 }
 
-/// Returns a class without a burst.
+/// Returns a class that saves no rate for a burst.
 fn unsaved(rate: RateLimit) -> Class {
     Class::new(rate).with_burst(Some(0)).with_cburst(Some(0))
 }
 
-/// A connection with the messages to send.
+/// A connection, and the queue of messages to send.
 #[derive(Debug)]
 struct Conversation {
     lines: Lines,
@@ -311,7 +312,7 @@ struct Conversation {
     keeper: Arc<Keeper>,
 }
 
-/// Sends the messages as they come. Returns the reason of the end.
+/// Sends the queued messages until the connection ends. Returns the reason.
 async fn ask(mut to_ask: mpsc::UnboundedReceiver<Asked>, mut writer: OwnedWriteHalf) -> Refusal {
     let mut asked = Vec::new();
     while to_ask.recv_many(&mut asked, MAX_LINES).await > 0 {

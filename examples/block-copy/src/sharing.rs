@@ -1,4 +1,4 @@
-//! The protocol between a keeper of a tree of classes and its clients, line by line.
+//! The protocol between the keeper of a tree of classes and its clients. Each message is a line.
 
 use std::fmt;
 
@@ -6,17 +6,19 @@ use iscsi_initiator::shaping::RateLimit;
 use iscsi_tuner::Rate;
 use serde::{Deserialize, Serialize};
 
-/// The order that turns a connection into one of a client. The name of a class may follow.
+/// The command that turns a connection to the control socket into one of a client. The name of a class may
+/// follow.
 pub(crate) const SHARE: &str = "share";
-/// Most bytes of a request.
+/// Maximum number of bytes of a request.
 const MAX_REQUEST: u64 = 1 << 32;
 
-/// The messages of a client.
+/// Messages of a client to the keeper.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Asked {
     /// Asks to grant a request of `bytes`. Ids must rise.
     Take { id: u64, bytes: u64 },
-    /// Ends a request that has moved `bytes`: 0 if it was not sent, granted or not.
+    /// Ends a request, whether or not it was granted. `bytes` is the number of bytes that it moved; 0 if it was
+    /// not sent.
     Moved { id: u64, bytes: u64 },
 }
 
@@ -44,15 +46,16 @@ impl fmt::Display for Asked {
     }
 }
 
-/// The messages of the keeper, each a JSON object on one line.
+/// Messages of the keeper to a client, each a JSON object on one line.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Reply {
-    /// The limits of the client, from then on. It is the first message, and is sent again at each change.
+    /// The limits of the client from this message on. It is the first message, and is sent again at each
+    /// change.
     Limits(Limits),
-    /// The request with this id may be sent.
+    /// The client may send the request with this id.
     Granted(u64),
-    /// A message of the client was refused. It is the last message.
+    /// A message of the client was refused. The keeper then closes the connection.
     Error(String),
 }
 
@@ -70,12 +73,13 @@ impl fmt::Display for Reply {
     }
 }
 
-/// The limits of one client of a class, in bits per second; `None` is no limit.
+/// The limits of one client of a class, in bits per second; `None` is unlimited.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct Limits {
     /// The highest rate.
     ceil_bit_per_s: Option<u64>,
-    /// The rate without a connection to the keeper, at which all clients together stay within the tree.
+    /// The rate without a connection to the keeper. At these rates all clients together stay within the rates
+    /// of the tree.
     alone_bit_per_s: Option<u64>,
 }
 
@@ -94,7 +98,7 @@ impl Limits {
     }
 }
 
-/// Returns a rate of `bits` per second, or 0 if that is below the lowest rate. `None` is no limit.
+/// Returns a rate of `bits` per second, or 0 if that is below the lowest possible rate. `None` is unlimited.
 fn rate(bits: Option<u64>) -> RateLimit {
     bits.map_or(RateLimit::Unlimited, |bits| {
         Rate::from_bits_per_second(bits).map_or(RateLimit::Zero, RateLimit::Limited)

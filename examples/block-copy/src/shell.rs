@@ -1,4 +1,4 @@
-//! Shell commands that the user's options name.
+//! Runs shell commands that the user's options name.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -18,10 +18,10 @@ use crate::stop::{HASTE, Stop};
 
 /// Most bytes that a command may print.
 const MAX_OUTPUT: u64 = 64 << 20;
-/// Kills its process group when its standard input ends. That happens when this process ends, even by a
-/// signal that cannot be handled, so no command outlives it.
+/// Kills its process group when its standard input ends. The input ends when this process ends, even by a
+/// signal that cannot be handled, so no command outlives this process.
 const GUARD: &str = "read -r _; kill -KILL 0";
-/// Locked while a child is started: other children would inherit the descriptors that exist meanwhile.
+/// Locked while a child is started: otherwise other children would inherit its descriptors.
 static STARTING: Mutex<()> = Mutex::new(());
 
 /// A command line that an option names.
@@ -30,19 +30,19 @@ pub(crate) struct Shell {
     option: &'static str,
     line: String,
     stop: Stop,
-    /// The keys of the things that the command works for, as other processes know them.
+    /// Lock keys of the files and units that the command works for.
     keys: Vec<String>,
 }
 
 impl Shell {
-    /// Creates a command `sh -c LINE`. After a request to stop, it is ended with all processes that it has
-    /// started.
+    /// Creates a command `sh -c LINE`. After a request to stop, the command and all processes that it has
+    /// started are ended.
     pub(crate) fn new(option: &'static str, line: &str, stop: &Stop) -> Self {
         Self { option, line: line.to_owned(), stop: stop.clone(), keys: Vec::new() }
     }
 
-    /// Sets the keys of the things that the command works for. As long as it runs, even if this process has
-    /// ended, no other process begins to work for them.
+    /// Sets the lock keys of the files and units that the command works for. While it runs, even if this
+    /// process has ended, no other process begins to work for them.
     #[must_use]
     pub(crate) fn working_for(self, keys: Vec<String>) -> Self {
         Self { keys, ..self }
@@ -124,7 +124,7 @@ fn shell(line: &str) -> Command {
 #[derive(Debug)]
 struct Group {
     command: Child,
-    /// The first process of the group, whose id is the number of the group.
+    /// The first process of the group. Its id is the id of the group.
     guard: Child,
     id: Option<Pid>,
 }
@@ -141,28 +141,29 @@ impl Group {
         let mut command = shell(line);
         command.process_group(id.unwrap_or_default());
         command.stdin(Stdio::null()).stdout(output);
-        // The inherited descriptors of the lock are intended.
+        // The command must inherit the descriptors of the lock: LVM tools would warn about them.
         command.env("LVM_SUPPRESS_FD_WARNINGS", "1");
         let command = command.spawn()?;
         drop(inherited);
         Ok(Self { command, guard, id: id.map(Pid::from_raw) })
     }
 
-    /// Ends the guard after the command has ended. Processes that it has left running on purpose continue.
+    /// Ends the guard after the command has ended. Processes that the command has left running on purpose
+    /// continue.
     async fn has_ended(&mut self) {
         self.id = None;
-        // The guard is killed before its standard input ends, so it does not kill the group.
+        // The guard is killed before its standard input ends: otherwise it would kill the group.
         drop(self.guard.kill().await);
     }
 
-    /// Asks the group to end, and waits a moment.
+    /// Asks the group to end by a signal, and waits a moment.
     async fn end(&mut self) {
         self.signal(Signal::SIGTERM);
         _ = timeout(HASTE, self.command.wait()).await;
     }
 
     fn signal(&self, signal: Signal) {
-        // The group may have ended.
+        // The group may have ended already, so an error is ignored.
         _ = self.id.map(|group| killpg(group, signal));
     }
 }
@@ -181,7 +182,7 @@ mod tests {
         Shell::new("--option", line, &Stop::never())
     }
 
-    /// A command may log its environment, or start a program that does.
+    /// A command may log its environment, or start a program that does so.
     #[tokio::test]
     async fn a_command_gets_to_know_no_credentials() {
         let command = shell("true");

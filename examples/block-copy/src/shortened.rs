@@ -1,4 +1,4 @@
-//! Text that fits a number of columns.
+//! Shortens text to a number of columns.
 
 use std::iter;
 
@@ -11,7 +11,7 @@ pub(crate) fn width(text: &str) -> usize {
     measure_text_width(text)
 }
 
-/// Returns the text, or its beginning and its end if it is wider than `columns`.
+/// Returns the text. If it is wider than `columns`, returns its beginning and its end.
 pub(crate) fn shortened(text: &str, columns: usize) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -38,7 +38,7 @@ pub(crate) fn both_shortened(names: [&str; 2], columns: usize) -> [String; 2] {
     [shortened(names[0], first), shortened(names[1], columns.saturating_sub(first))]
 }
 
-/// Returns as many characters as fit.
+/// Returns as many of the characters as fit in the columns.
 fn within(characters: impl Iterator<Item = char>, columns: usize) -> Vec<char> {
     let mut taken = 0;
     let fits = |character: &char| {

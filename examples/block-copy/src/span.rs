@@ -1,4 +1,4 @@
-//! The range of a copy in the source, and its place in the destination.
+//! The range of the source to copy, and its offset in the destination.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use iscsi_tuner::Size;
 use crate::args::ContentArgs;
 use crate::error::Error;
 
-/// The range of a copy in the source, and its place in the destination.
+/// The range of the source to copy, and its offset in the destination.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Span {
     offset: u64,
@@ -25,17 +25,17 @@ impl Span {
         }
     }
 
-    /// Returns whether an offset or a length is set, which a stream does not have.
+    /// Returns whether an offset or a length is set. A stream cannot have them.
     const fn is_part(self) -> bool {
         self.offset > 0 || self.length.is_some()
     }
 
-    /// Returns the offset of the first byte at the destination.
+    /// Returns the offset of the first written byte in the destination.
     pub(crate) fn place(self) -> u64 {
         self.destination.unwrap_or_default()
     }
 
-    /// Checks that the ends have these bytes.
+    /// Checks that the source has the range, and the destination the room for it.
     pub(crate) fn check(self, source: &Source, destination: &Destination) -> Result<(), Error> {
         let Self { offset, length, .. } = self;
         if let Some(has) = source.length()
@@ -59,7 +59,7 @@ impl Span {
         }
     }
 
-    /// Checks that no range or place is set for a stream.
+    /// Checks that no offset or length is set for a stream.
     pub(crate) fn check_streams(self, is_source: bool, is_destination: bool) -> Result<(), Error> {
         if is_source && self.is_part() {
             return Err(Error::Usage(
@@ -74,12 +74,12 @@ impl Span {
         Ok(())
     }
 
-    /// Returns the part of the source that is copied.
+    /// Returns the range of the source to copy.
     pub(crate) fn of_source(self, source: Source) -> Source {
         if self.is_part() { source.part(self.range(self.offset)) } else { source }
     }
 
-    /// Returns the destination from its place on.
+    /// Returns the destination from the offset of the copy on.
     pub(crate) fn of_destination(self, destination: Destination) -> Destination {
         match self.destination {
             Some(place) => destination.from_byte(place),
@@ -87,12 +87,12 @@ impl Span {
         }
     }
 
-    /// Returns the identity of the source for copies of the same bytes.
+    /// Returns the identity of the source's range: copies of another range have another identity.
     pub(crate) fn of_source_identity(self, source: Identity) -> Identity {
         if self.is_part() { source.part(self.range(self.offset)) } else { source }
     }
 
-    /// Returns the identity of the destination for copies to the same place.
+    /// Returns the identity of the destination's part: copies to another offset have another identity.
     pub(crate) fn of_destination_identity(self, destination: Identity) -> Identity {
         match self.destination {
             Some(place) => destination.part(self.range(place)),

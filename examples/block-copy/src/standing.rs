@@ -1,4 +1,4 @@
-//! The state of a pass.
+//! Renders the state of a running pass, as readable text and as JSON.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::activity::Activity;
 use crate::rate::mbit_per_s;
 
-/// The state of a pass.
+/// The state of a running pass at a moment.
 #[derive(Clone, Copy, Debug)]
 pub struct Standing {
     /// The progress.
@@ -19,26 +19,26 @@ pub struct Standing {
     pub elapsed: Duration,
     /// The rate since the previous sample, Mbit/s (10^6 bits).
     pub rate: f64,
-    /// The present activity.
+    /// What the pass is doing.
     pub activity: Activity,
-    /// Number of sessions that carry data, of all units.
+    /// Number of sessions that carry data, over all units.
     pub sessions: usize,
-    /// The smallest round-trip time, to the destination or else to the source.
+    /// The smallest round-trip time to the destination's unit, or else to the source's.
     pub round_trip: Option<Duration>,
 }
 
 impl Standing {
-    /// Returns the bytes that this run has done.
+    /// Returns the number of bytes that this run has done.
     const fn done(&self) -> u64 {
         self.progress.done.saturating_sub(self.progress.resumed)
     }
 
-    /// Returns the bytes that were sent to the destination as data.
+    /// Returns the number of bytes that were sent to the destination as data.
     const fn sent(&self) -> u64 {
         self.progress.written + self.progress.zeros_written
     }
 
-    /// Returns the bytes of zeros that needed no transfer.
+    /// Returns the number of zero bytes that were not sent as data.
     const fn spared(&self) -> u64 {
         self.progress.skipped + self.progress.zeroed - self.progress.zeros_written
     }
@@ -48,14 +48,14 @@ impl Standing {
         mbit_per_s(self.done(), self.elapsed)
     }
 
-    /// Returns the estimated time to the end, at the mean rate so far.
+    /// Returns the estimated time to the end, at the mean rate.
     fn left(&self) -> Option<Duration> {
         let rest = self.progress.total?.saturating_sub(self.progress.done);
         let rest = mbit_per_s(rest, Duration::from_secs(1));
         Duration::try_from_secs_f64(rest / self.mean()).ok()
     }
 
-    /// Returns the state as a line for people.
+    /// Returns the state as a line of text.
     pub(crate) fn line(&self, title: &str) -> String {
         let done = Size(self.progress.done);
         let state = self.activity.texts().into_iter().next();
@@ -71,7 +71,7 @@ impl Standing {
         format!("{title} {done} of {total} ({percent}%), {state}{self}")
     }
 
-    /// Returns the state for programs, as one object.
+    /// Returns the state as JSON.
     pub(crate) fn to_json(self, pass: &str) -> Value {
         json!({
             "pass": pass,
@@ -92,7 +92,7 @@ impl Standing {
     }
 }
 
-/// Displays the part that follows a short line.
+/// Displays the state as the part of a line that follows its short beginning.
 impl fmt::Display for Standing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.elapsed.is_zero() {
@@ -110,7 +110,7 @@ impl fmt::Display for Standing {
     }
 }
 
-/// Returns a share in whole percent, rounded down.
+/// Returns `bytes` as a share of `total`, in whole percent, rounded down.
 pub(crate) fn percent(bytes: u64, total: u64) -> u64 {
     let percent = u128::from(bytes) * 100 / u128::from(total.max(1));
     u64::try_from(percent).unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! The terminal on standard error, which may be closed while a bar is on it.
+//! Draws bars on the terminal of standard error, which may be closed meanwhile.
 
 use std::io::{self, IsTerminal, stderr};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,21 +17,21 @@ pub(crate) fn draw_target() -> ProgressDrawTarget {
     ProgressDrawTarget::term_like_with_hz(Box::new(Terminal::new(Term::buffered_stderr())), RATE)
 }
 
-/// Returns the present number of columns of the terminal; `None` without one.
+/// Returns the current number of columns of the terminal; `None` without a terminal.
 pub(crate) fn columns() -> Option<usize> {
     Term::stderr().size_checked().map(|(_, columns)| usize::from(columns))
 }
 
-/// A terminal that gets no more output after it has returned an error. The bar's library does not expect an
-/// error of its terminal, and would end the program.
+/// A terminal that gets no more output after it has returned an error. The library of the bar expects no errors
+/// of its terminal, and would end the program.
 ///
-/// The bar is one line. A terminal that becomes narrower wraps it into several rows, of which the bar would
+/// The bar is one line. A terminal that becomes narrower wraps it into several rows, of which the library would
 /// clear only the last one.
 #[derive(Debug)]
 struct Terminal {
     terminal: Term,
     is_gone: AtomicBool,
-    /// Columns written since the line was cleared.
+    /// Columns that were written since the line was cleared.
     shown: AtomicUsize,
 }
 
@@ -79,7 +79,8 @@ impl TermLike for Terminal {
     }
 
     fn write_str(&self, text: &str) -> io::Result<()> {
-        // The spaces up to the last column would wrap into further rows on a narrower terminal.
+        // On a narrower terminal, the spaces up to the last column would wrap into further rows, so they are
+        // omitted.
         if text.chars().all(|character| character == ' ') {
             return Ok(());
         }

@@ -14,9 +14,9 @@ use nix::unistd::Gid;
 use crate::listen::Address;
 use crate::memory::MIN_MEMORY;
 
-/// Default bytes of the window of writes.
+/// Default size of the window of writes, in bytes.
 const WINDOW: u64 = 32 << 20;
-/// Default bytes of the memory for reads.
+/// Default size of the memory for reads, in bytes.
 const CACHE: u64 = 64 << 20;
 
 /// Serve an iSCSI unit to NBD clients: QEMU, nbdcopy, nbdkit, the Linux kernel
@@ -157,7 +157,7 @@ impl Args {
         SocketAccess { mode: self.clients.socket_mode, group: self.clients.socket_group }
     }
 
-    /// Returns the bytes of the window of writes, and of the memory for reads; 0 for none.
+    /// Returns the size of the window of writes and of the memory for reads, in bytes; 0 is none.
     pub(crate) fn buffers(&self) -> (u32, u64) {
         let default = |size| if self.buffers.shared { 0 } else { size };
         let window = self.buffers.write_behind.map_or_else(|| default(WINDOW), |size| size.0);

@@ -1,13 +1,13 @@
-//! A cache, which keeps read data in memory and reads ahead.
+//! A cache of a device, which keeps read data in memory and reads ahead.
 //!
-//! It is for a unit that no other host writes to, because it does not see the changes of other hosts. A write
-//! through this device removes its bytes from the cache when it begins and when it has ended, so that no
-//! concurrent read leaves the old data there. The bytes of a failed write are not cached: the unit may still
-//! execute it, until a later write of the same bytes has succeeded.
+//! Use it only for a unit that no other host writes to: it does not see the changes of other hosts. A write
+//! through this device removes its bytes from the cache when it begins and again when it ends, so that no
+//! concurrent read leaves old data there. The bytes of a failed write are not cached, because the unit may
+//! still execute that write, until a later write of the same bytes has succeeded.
 //!
 //! A report of the device ([`Device::attentions`]: resets, losses, another size, another unit) empties the
-//! cache, and the data of reads in flight are not cached. The device reports only in answer to a request. So
-//! if all reads are served from memory, it receives a request from time to time.
+//! cache, and the data of reads in flight are not cached. A device reports only in response to a request. So
+//! while all reads are served from memory, the cache sends it a request from time to time.
 //!
 //! Design: `docs/design/serving.md`.
 
@@ -34,13 +34,13 @@ use known_extents::KnownExtents;
 use streams::Streams;
 use uncertain::Uncertain;
 
-/// Bytes of the longest read that is cached. Longer reads fill the link by themselves, and would evict data
-/// that are read again.
+/// Bytes of the longest read that is cached. Longer reads fill the link without a cache, and would evict data
+/// that are needed again.
 const MAX_KEPT_READ: usize = 128 << 10;
-/// Bytes per request for extents.
+/// Least number of bytes in a request for extents.
 const EXTENTS_ASKED: u64 = 256 << 20;
-/// If the device has received no request for this time while data were found in memory, it is asked to
-/// confirm that it is the same.
+/// After this time without a request to the device, a read from memory causes a request, so that the device can
+/// report changes.
 const MAX_SILENCE: Duration = Duration::from_secs(5);
 
 /// A device with a cache of its data, and of its extents.
@@ -53,34 +53,34 @@ pub struct Cache {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// Reports attentions. Requests go to the device of each handle.
+    /// The device whose reports are counted. The requests go to the device of each handle.
     device: Arc<dyn Device>,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Number of the device's reports when the present content was read.
+    /// Number of the device's reports when the cached data were read.
     attentions: u64,
     chunks: Chunks,
     extents: KnownExtents,
-    /// Reads of the device in flight, and requests for its extents.
+    /// Reads of the device in flight. `questions` has the requests for its extents.
     fills: Fills,
     questions: Fills,
     streams: Streams,
     stats: CacheStats,
     /// Time of the last request to the device.
     asked: Instant,
-    /// Ranges of failed writes that the device may still execute.
+    /// Ranges of failed changes that the device may still execute.
     uncertain: Uncertain,
 }
 
-/// The next step of a read.
+/// The next step in serving a read.
 enum Step {
-    /// All bytes were in memory.
+    /// All bytes were in memory, and are in the buffer.
     Ready,
-    /// Another read of some of these bytes is in flight.
+    /// A read of some of these bytes is in flight: wait for it.
     Wait(Arc<Fill>),
-    /// These bytes are to be read.
+    /// This range of the device must be read.
     Fill(Filling),
 }
 
@@ -94,7 +94,7 @@ impl Cache {
             extents: KnownExtents::default(),
             fills: Fills::default(),
             questions: Fills::default(),
-            // Several readers share the half of the memory that is not for repeated reads.
+            // Half of the memory is not for repeated reads. Several readers share that half.
             streams: Streams::new(bytes / 8),
             stats: CacheStats::default(),
             asked: Instant::now(),
@@ -104,13 +104,13 @@ impl Cache {
         Self { shared: Arc::new(shared), device }
     }
 
-    /// Creates another handle of the same cache, with a separate handle of the same device.
+    /// Creates another handle of the same cache. `device` is a separate handle of the same device.
     #[must_use]
     pub fn handle(&self, device: Arc<dyn Device>) -> Self {
         Self { shared: Arc::clone(&self.shared), device }
     }
 
-    /// Returns the statistics: bytes requested, and bytes found in memory.
+    /// Returns the statistics of the cache.
     #[must_use]
     pub fn stats(&self) -> CacheStats {
         self.shared.lock().stats
@@ -136,14 +136,14 @@ impl Cache {
         Ok(buffer)
     }
 
-    /// Returns the end of the range that may be cached. A device that has grown since it was opened is not
-    /// cached beyond its old end.
+    /// Returns the end of the range that may be cached. If the device has grown since it was opened, the new
+    /// part is not cached.
     fn kept_capacity(&self) -> u64 {
         self.shared.lock().chunks.capacity().min(self.device.capacity())
     }
 
-    /// Asks the device to confirm that it is the same, if it has received no request for [`MAX_SILENCE`]. The
-    /// answer is not waited for: the next request receives its report or error.
+    /// Asks the device to confirm its identity, if it has received no request for [`MAX_SILENCE`]. This does
+    /// not wait for the response: the next request receives the report or the error.
     fn break_silence(&self) {
         {
             let mut state = self.shared.lock();
@@ -160,7 +160,7 @@ impl Cache {
         });
     }
 
-    /// Reads the missing bytes of a range into memory, and copies the range to `buffer`.
+    /// Reads the bytes of a range that are not in memory, and copies the range to `buffer`.
     async fn keep(&self, range: Range<u64>, mut buffer: Option<&mut BytesMut>) -> DeviceResult<()> {
         loop {
             match self.shared.next_step(&range, buffer.as_deref_mut()) {
@@ -179,8 +179,8 @@ impl Cache {
                     let is_of_one_time = filling.end(&data);
                     let is_whole = missing.start <= range.start && range.end <= missing.end;
                     if let Some(buffer) = buffer.filter(|_| !is_of_one_time && !is_whole) {
-                        // The device has reported a change: the bytes from memory may be older than
-                        // those that were read.
+                        // The device has reported a change meanwhile: the bytes from memory may be older than
+                        // the bytes just read.
                         let data = self.device.read_at(range.start, buffer.len()).await?;
                         buffer.copy_from_slice(&data);
                     }
@@ -190,7 +190,7 @@ impl Cache {
         }
     }
 
-    /// Changes a range of the device.
+    /// Executes a change of a range. `becomes` is the state of the range's extent after it, if known.
     async fn change(
         &self,
         range: Range<u64>,
@@ -210,7 +210,7 @@ impl Cache {
 }
 
 impl Shared {
-    /// Locks the state, and empties the cache first if the device has reported something.
+    /// Locks the state. If the device has reported something, empties the cache first.
     fn lock(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.clear_if_changed(self.device.attentions());
@@ -238,7 +238,7 @@ impl Shared {
 }
 
 impl State {
-    /// Counts a read. Returns the range to read ahead of it.
+    /// Records a read. Returns the range to read ahead, if any.
     fn begin_read(&mut self, range: &Range<u64>) -> Option<Range<u64>> {
         self.stats.asked += range.end - range.start;
         self.stats.found += self.chunks.present(range);
@@ -258,7 +258,7 @@ impl State {
         self.extents.replace(range, becomes);
     }
 
-    /// Empties the cache if the number of the device's reports has changed.
+    /// Empties the cache if the device has sent reports since the cached data were read.
     fn clear_if_changed(&mut self, attentions: u64) {
         if self.attentions != attentions {
             tracing::debug!("the unit may have changed: what was read before is not kept");
@@ -272,7 +272,7 @@ impl State {
     }
 }
 
-/// A read of the device that fills the cache. Dropping it ends the read.
+/// A read of the device that fills the cache. Dropping it ends the wait of other readers for it.
 struct Filling {
     shared: Arc<Shared>,
     fill: Arc<Fill>,
@@ -281,7 +281,7 @@ struct Filling {
 }
 
 impl Filling {
-    /// Caches the data that were read. Returns whether the device has reported nothing meanwhile.
+    /// Caches the data that were read. Returns whether the device has sent no report since the read began.
     fn end(self, data: &Bytes) -> bool {
         let mut state = self.shared.lock();
         if state.fills.is_sound(&self.fill) {
@@ -313,7 +313,8 @@ impl Drop for Filling {
     }
 }
 
-/// A change in flight. If it is dropped before its end, the device may still execute it.
+/// A change in flight. If this is dropped before `end`, the change counts as failed: the device may still
+/// execute it.
 struct Changing<'a> {
     shared: &'a Shared,
     range: Range<u64>,
@@ -341,8 +342,8 @@ impl Drop for Changing<'_> {
 }
 
 impl Cache {
-    /// Returns the extents of a range. Requests more than the range and caches it, because some clients ask
-    /// for one extent after the other.
+    /// Returns the extents of a range. Requests at least [`EXTENTS_ASKED`] bytes and caches the result, because
+    /// some clients request one extent after the other.
     async fn query_extents(&self, offset: u64, len: u64, most: usize) -> DeviceResult<Vec<Extent>> {
         let range = offset..offset.saturating_add(len);
         let filling = {
@@ -416,8 +417,8 @@ impl Device for Cache {
         Box::pin(self.query_extents(offset, len, Extent::MAX_REPORTED))
     }
 
-    /// Returns the first extent. More than one is requested from the device: the next call finds its answer
-    /// in the cache.
+    /// Returns the first extent of a range. Requests more than one from the device: the next call finds its
+    /// result in the cache.
     fn first_extent(&self, offset: u64, len: u64) -> DeviceFuture<'_, Option<Extent>> {
         Box::pin(async move { Ok(self.query_extents(offset, len, 1).await?.first().copied()) })
     }

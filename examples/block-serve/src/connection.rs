@@ -1,4 +1,4 @@
-//! The connection of a client.
+//! Serves the connection of a client.
 
 use std::io;
 use std::sync::Arc;
@@ -21,22 +21,23 @@ use crate::pace::Pace;
 use crate::requests::Requests;
 use crate::stop::Stop;
 
-/// Time limit of a handshake, during which the connection takes the place of a client.
+/// Time limit of a handshake: meanwhile the connection takes the place of a client.
 const HANDSHAKE: Duration = Duration::from_secs(30);
-/// Bytes of one read during the handshake, when an option may have any length.
+/// Bytes of one read during the handshake, in which options may have any length.
 pub(crate) const INPUT_LEN: usize = 64 << 10;
-/// Bytes of one read while only requests are expected: there may be thousands of idle clients.
+/// Bytes of one read while a request is awaited. They are few, because there may be thousands of idle clients.
 const IDLE_LEN: usize = 4 << 10;
-/// Most concurrent requests of a client.
+/// Maximum number of concurrent requests of a client.
 const MAX_REQUESTS: usize = 512;
-/// Bytes of memory for a write before its first byte has arrived. After that, as many again as have arrived.
+/// Memory for a write before its first byte has arrived, in bytes. After that, the memory grows to twice the
+/// bytes that have arrived.
 const FIRST_PART: usize = 256 << 10;
-/// Data shorter than this are copied out of the input buffer, so that they do not keep the rest of it in
+/// Data shorter than this are copied out of the input buffer: otherwise they would keep the whole buffer in
 /// memory.
 const SHORT: usize = 16 << 10;
 
-/// Most bytes of memory for a request for block status: the device's extents, those after the changes of the
-/// window, those that were cut, and the reply in each of a few contexts.
+/// Maximum memory for a request for block status, in bytes: the device's extents, those extents after the
+/// changes in the window, the parts within the request, and the reply in each of a few contexts.
 const STATUS_LEN: u32 = 768 << 10;
 const _: () = assert!(Extent::MAX_REPORTED * 8 * size_of::<Extent>() <= STATUS_LEN as usize);
 
@@ -51,7 +52,7 @@ pub(crate) enum Broken {
     SlowHandshake,
 }
 
-/// The way in which the requests of a connection ended.
+/// How the requests of a connection ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum End {
     /// The client sent a disconnect request.
@@ -62,7 +63,7 @@ enum End {
     Stopped,
 }
 
-/// The parts of the server that a connection needs.
+/// What a connection needs of the server.
 pub(crate) struct Client {
     pub(crate) export: Arc<Export>,
     pub(crate) memory: Memory,
@@ -84,7 +85,8 @@ impl Client {
         let Some(negotiated) = handshake.map_err(|_| Broken::SlowHandshake)?? else {
             return Ok(());
         };
-        // Thousands of clients may be idle: their buffers must not keep the room for options.
+        // The handshake may have left a large input buffer. Thousands of clients may be idle, so each gets a
+        // small one.
         let input = BytesMut::from(&input[..]);
         let transmission = Transmission::new(&negotiated);
         let requests = Arc::new(begin(&negotiated, &transmission));
@@ -103,18 +105,18 @@ impl Client {
             tokio::select! {
                 biased;
                 () = self.stop.requested() => Ok(End::Stopped),
-                // Ends when `send_all` has failed.
+                // `replies` is closed when `send_all` has failed.
                 () = desk.replies.closed() => Ok(End::Gone),
                 received = &mut receiving => received,
             }
         };
-        // Requests in flight are answered.
+        // The requests in flight still hold senders, so `sender` ends after their replies.
         drop(desk);
         let sent = sender.await.map_err(io::Error::other).flatten();
-        // A client that disconnects has received all answers. When the server stops, all answers were
-        // sent.
+        // A client disconnects only after it has received all replies. If the server stops, it has sent all
+        // replies.
         let has_all = matches!(received, Ok(End::Goodbye | End::Stopped)) && sent.is_ok();
-        requests.told.end(has_all);
+        requests.losses.end(has_all);
         received?;
         Ok(sent?)
     }
@@ -148,7 +150,7 @@ impl Client {
         }
     }
 
-    /// Answers the options about exports: there is one, under its name and as the default.
+    /// Answers the options about exports. There is one export, under its name and as the default export.
     fn answer_option(&self, handshake: &mut Handshake, event: &HandshakeEvent) {
         match event {
             HandshakeEvent::List => {
@@ -164,7 +166,7 @@ impl Client {
     }
 }
 
-/// Receives requests, and passes them on.
+/// Receives the requests of a client, and starts their execution.
 struct Desk {
     requests: Arc<Requests>,
     replies: mpsc::UnboundedSender<Reply>,
@@ -195,7 +197,8 @@ impl Desk {
                         let data = if data.len() < SHORT {
                             Bytes::copy_from_slice(&data)
                         } else {
-                            // The buffer of the data is released when their request has ended.
+                            // Gives the data a buffer of their own, which is released when their request has
+                            // ended.
                             input = BytesMut::from(&input[..]);
                             data
                         };
@@ -230,7 +233,8 @@ impl Desk {
         }
     }
 
-    /// Reads the data of a write. Memory is taken as they arrive: an announced length alone takes none.
+    /// Reads the data of a write. Memory is taken as the data arrive: a client cannot take memory by announcing
+    /// a length.
     async fn take_data(
         &self,
         reader: &mut (impl AsyncRead + Unpin),
@@ -243,7 +247,7 @@ impl Desk {
             if input.len() >= taken {
                 let more = taken.max(FIRST_PART).min(len - taken);
                 let more32 = u32::try_from(more).unwrap_or(u32::MAX);
-                // Until there is room, the data stay in the socket.
+                // While there is no room in memory, the data stay in the socket.
                 self.memory.extend(&mut held, more32).await;
                 taken += more;
                 input.reserve(taken - input.len().min(taken));
@@ -256,13 +260,13 @@ impl Desk {
         Ok(held)
     }
 
-    /// Executes a request in a separate task, which ends whether or not the client is still connected.
+    /// Executes a request in a separate task. The task continues even if the client disconnects.
     async fn begin(&self, request: Request, data: Bytes, held: Held) {
         let place = Arc::clone(&self.places).acquire_owned().await.ok();
         let (requests, replies) = (Arc::clone(&self.requests), self.replies.clone());
         tokio::spawn(async move {
             let _place: Option<OwnedSemaphorePermit> = place;
-            // The client may have disconnected.
+            // The client may have disconnected, so an error is ignored.
             let send = |(head, data)| drop(replies.send(Reply { head, data, held }));
             requests.answer(request, data, send).await;
         });
@@ -273,12 +277,12 @@ impl Desk {
     }
 }
 
-/// Returns the bytes of memory for the answer to a request. `has_cache` says whether there is a memory for
-/// reads.
+/// Returns the memory that the reply to a request needs, in bytes. `has_cache` says whether there is a cache
+/// for reads.
 const fn answer_len(request: &Request, has_cache: bool) -> u32 {
     match request.command {
         Command::Read { .. } => request.length,
-        // The cache requests many extents where the client asks for one.
+        // With a cache, many extents are requested from the device even if the client wants one.
         Command::BlockStatus { one: false } => STATUS_LEN,
         Command::BlockStatus { one: true } if has_cache => STATUS_LEN,
         Command::BlockStatus { .. }
@@ -336,7 +340,7 @@ mod tests {
             replies: transmission.replies(),
             contexts: negotiated.contexts.clone(),
             has_cache: false,
-            told: crate::losses::Losses::default().connection(),
+            losses: crate::losses::Losses::default().connection(),
             counters: Arc::default(),
         }
     }
@@ -344,8 +348,8 @@ mod tests {
     /// FIXED_NEWSTYLE and NO_ZEROES; NBD_OPT_EXPORT_NAME of the default export.
     const HELLO: &[u8] = b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0";
 
-    /// Serves a client that executes `does` at its end of the stream, for at most 10 minutes. Returns its
-    /// result, the end of the connection, and the time until then.
+    /// Serves a client that executes `does` at its end of the stream. The client stays connected for 10 minutes
+    /// at most. Returns the result of `does`, the end of the connection, and the time until that end.
     async fn served<T>(
         does: impl AsyncFnOnce(&mut DuplexStream) -> T,
     ) -> (T, Result<(), Broken>, Duration) {
@@ -359,7 +363,7 @@ mod tests {
         (done, ended, after)
     }
 
-    /// Sends `words` after a handshake without options, then nothing more, and takes no replies.
+    /// Sends `words` after a handshake without options, then nothing more. Does not read replies.
     async fn send_words(words: &[u8]) -> (io::Result<()>, Result<(), Broken>, Duration) {
         served(async |stream| stream.write_all(&[HELLO, words].concat()).await).await
     }
@@ -368,7 +372,7 @@ mod tests {
         matches!(ended, Err(Broken::Io(error)) if error.kind() == io::ErrorKind::TimedOut)
     }
 
-    /// Returns the head of a request of this kind and length.
+    /// Returns the head of a request with this command type and length.
     fn request(kind: u16, len: u32) -> Vec<u8> {
         let mut head = vec![0x25, 0x60, 0x95, 0x13, 0, 0];
         head.extend_from_slice(&kind.to_be_bytes());
@@ -385,7 +389,7 @@ mod tests {
             (&[&write[..], &[7; 5000]].concat(), true),
             (&write[..27], true),
             (&[&request(1, 512)[..], &[7; 512], &[0x25]].concat(), true),
-            // The request is refused, and its data are skipped.
+            // This request is refused, and its data are skipped.
             (&[&request(1, 64 << 20)[..], &[7; 5000]].concat(), true),
             (&request(99, 0), false),
             (&[], false),
@@ -396,7 +400,8 @@ mod tests {
         }
     }
 
-    /// A write of 32 MiB, at `rate` bytes per second.
+    /// Each client sends a write of 32 MiB at `rate` bytes per second. A client below the minimum rate is
+    /// disconnected.
     #[tokio::test(start_paused = true)]
     async fn who_sends_data_too_slowly_is_let_go_and_who_is_slow_is_not() {
         for (rate, is_let_go) in [(1, true), (60 << 10, true), (70 << 10, false)] {
@@ -409,7 +414,7 @@ mod tests {
                     stream.write_all(&vec![7; now]).await?;
                     left -= now;
                 }
-                // The greeting, the export, and the reply.
+                // Reads the greeting, the export information and the reply.
                 stream.read_exact(&mut [0; 18 + 10 + 16]).await.map(drop)
             })
             .await;
@@ -427,7 +432,7 @@ mod tests {
         let nothing = served(async |_| ()).await;
         let options = served(async |stream| {
             drop(stream.write_all(b"\0\0\0\x03").await);
-            // Sends NBD_OPT_LIST again and again.
+            // Sends NBD_OPT_LIST repeatedly, and reads nothing.
             while stream.write_all(b"IHAVEOPT\0\0\0\x03\0\0\0\0").await.is_ok() {
                 sleep(Duration::from_millis(100)).await;
             }
@@ -453,7 +458,8 @@ mod tests {
         assert_eq!(after, Duration::ZERO);
     }
 
-    /// Replies that the client does not take wait in counted memory, with data or without.
+    /// Replies that the client does not read wait in limited memory, even if they have no data. When the memory
+    /// is full, no more requests are read.
     #[tokio::test(start_paused = true)]
     async fn no_more_is_read_of_a_client_that_takes_no_refusals() {
         const REQUESTS: usize = 100_000;

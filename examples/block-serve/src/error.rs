@@ -97,7 +97,7 @@ impl Error {
         }
     }
 
-    /// Returns the error for programs.
+    /// Returns the error as JSON.
     #[must_use]
     pub fn to_json(&self) -> Value {
         failure::object(json!({ "complete": false }), &self.to_string(), self.kind())

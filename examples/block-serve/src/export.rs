@@ -1,13 +1,14 @@
-//! A device as NBD clients see it.
+//! Describes a device to NBD clients.
 
 use iscsi_initiator::device::{Device, DeviceError, DeviceErrorKind, DeviceLimits, ExtentState};
 use iscsi_nbd::{
     BASE_ALLOCATION, BlockSizes, Errno, Export, Extent, MAX_PAYLOAD, TransmissionFlags,
 };
 
-/// Describes a device to clients, under this name.
+/// Describes a device to clients, as the export `name`.
 ///
-/// A flush on one connection covers the writes of all connections: they write to the same device.
+/// The export allows several connections: a flush on one of them covers the writes of all, because they write
+/// to the same device.
 #[must_use]
 pub fn describe(device: &dyn Device, name: &str, is_read_only: bool) -> Export {
     let limits = device.limits();
@@ -33,9 +34,9 @@ pub fn describe(device: &dyn Device, name: &str, is_read_only: bool) -> Export {
     }
 }
 
-/// Returns the block sizes: requests of any bytes, and what suits the device best. For a part of a block, the
-/// device reads the block and writes it back, and delays all other writes to it meanwhile, which a client
-/// could not do. libnbd's nbdcopy refuses a file that ends within a block.
+/// Returns the block sizes: any length is allowed, and the preferred length suits the device. For a part of a
+/// block, the server reads the block and writes it back, while other writes to the block wait. A client could
+/// not do that safely. With a larger minimum, nbdcopy of libnbd would refuse a file that ends within a block.
 fn block_sizes(limits: &DeviceLimits) -> BlockSizes {
     const MIN_PREFERRED: u64 = 4096;
     const MAX_PREFERRED: u32 = 1 << 20;
@@ -52,13 +53,13 @@ pub(crate) const fn status(extent: &iscsi_initiator::device::Extent) -> Extent {
         ExtentState::Deallocated => Extent::HOLE | Extent::ZERO,
         ExtentState::Anchored => Extent::ZERO,
         ExtentState::Unknown => Extent::HOLE,
-        // The content of states that are added later is not known.
+        // A state that is added to the enum later says nothing about the data, so it gets no flags.
         ExtentState::Data | _ => 0,
     };
     Extent { length: extent.len, status }
 }
 
-/// Returns the error code for a client.
+/// Returns the NBD error code for a device error.
 pub(crate) fn errno(error: &DeviceError) -> Errno {
     const KINDS: [(DeviceErrorKind, Errno); 7] = [
         (DeviceErrorKind::OutOfSpace, Errno::NoSpace),
@@ -73,7 +74,7 @@ pub(crate) fn errno(error: &DeviceError) -> Errno {
     told.map_or(Errno::Io, |(_, errno)| *errno)
 }
 
-/// Returns the kind of a failure; for a loss, the kind of the write's failure.
+/// Returns the kind of the failure. For a lost write, it is the kind of the write's failure.
 pub(crate) fn failure(error: &DeviceError) -> DeviceErrorKind {
     let kind = error.kind();
     if kind == DeviceErrorKind::LostWrites { error.io_kind().into() } else { kind }
@@ -91,7 +92,7 @@ mod tests {
             (512, 512, Some(65_536), 65_536),
             (16_384, 0, None, 16_384),
             (512, 4 << 20, None, 1 << 20),
-            // NBD cannot express blocks of these lengths.
+            // NBD cannot express block lengths that are no power of two, so the preferred size is 4096.
             (520, 520, None, 4096),
             (4160, 4160, None, 4096),
         ] {

@@ -1,4 +1,4 @@
-//! Clients that are refused because all places are taken.
+//! Refuses clients while all places are taken.
 
 use std::time::Duration;
 
@@ -11,28 +11,28 @@ use tokio::time::{Instant, timeout};
 use crate::connection::INPUT_LEN;
 use crate::listen::Visitor;
 
-/// Most clients that receive the reason concurrently. The connections of further clients are closed without
-/// an answer.
-const TOLD_AT_ONCE: usize = 16;
+/// Maximum number of clients to which the reason is sent concurrently. The connections of further clients are
+/// closed without a message.
+const MAX_REFUSALS: usize = 16;
 /// Time limit to send the reason to a client.
-const TELLING: Duration = Duration::from_secs(5);
-/// Time between two lines of the log.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Least time between two lines of the log.
 const BETWEEN_LINES: Duration = Duration::from_secs(10);
-/// The reason, for the user of the client.
+/// The reason, for the user of the client program.
 const MESSAGE: &str =
     "the server has as many clients as it may have; end one of them, or raise its --max-clients";
 
-/// Refuses clients, and logs that from time to time.
+/// Refuses clients, and logs their number from time to time.
 #[derive(Debug)]
 pub(crate) struct FullHouse {
     max_clients: usize,
-    telling: JoinSet<()>,
+    refusing: JoinSet<()>,
     lines: Seldom,
 }
 
 impl FullHouse {
     pub(crate) fn new(max_clients: usize) -> Self {
-        Self { max_clients, telling: JoinSet::new(), lines: Seldom::default() }
+        Self { max_clients, refusing: JoinSet::new(), lines: Seldom::default() }
     }
 
     /// Refuses a client.
@@ -44,17 +44,17 @@ impl FullHouse {
                 "all {max} places are taken: clients were refused (--max-clients)"
             );
         }
-        while self.telling.try_join_next().is_some() {}
-        if self.telling.len() < TOLD_AT_ONCE {
-            self.telling.spawn(async move { refuse_client(visitor.into_parts().0).await });
+        while self.refusing.try_join_next().is_some() {}
+        if self.refusing.len() < MAX_REFUSALS {
+            self.refusing.spawn(async move { refuse_client(visitor.into_parts().0).await });
         }
     }
 }
 
-/// Answers the first options of a client with the reason.
+/// Sends the reason as the reply to the first options of a client.
 async fn refuse_client(stream: impl AsyncRead + AsyncWrite + Unpin) {
     // The client is refused whether or not it receives the reason.
-    drop(timeout(TELLING, refuse_all(stream)).await);
+    drop(timeout(REFUSAL_TIMEOUT, refuse_all(stream)).await);
 }
 
 async fn refuse_all(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io::Result<()> {
@@ -81,7 +81,7 @@ async fn refuse_all(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> std::io:
     }
 }
 
-/// Allows one line of the log each [`BETWEEN_LINES`].
+/// Limits the log to one line per [`BETWEEN_LINES`].
 #[derive(Debug, Default)]
 pub(crate) struct Seldom {
     last: Option<Instant>,
@@ -119,10 +119,11 @@ mod tests {
         assert_eq!(lines.count(), None);
     }
 
-    /// Returns the error that this project's client gets, or `None` if the connection is closed instead.
+    /// Returns the error that this project's NBD client gets, or `None` if the connection is closed without an
+    /// error.
     async fn client_error(goal: Goal) -> Option<HandshakeError> {
         let (mine, mut theirs) = tokio::io::duplex(1 << 16);
-        let telling = tokio::spawn(refuse_client(mine));
+        let refusing = tokio::spawn(refuse_client(mine));
         let (mut handshake, mut input) = (ClientHandshake::new(goal), bytes::BytesMut::new());
         let error = loop {
             let received = handshake.receive(&mut input);
@@ -138,7 +139,7 @@ mod tests {
             }
         };
         drop(theirs);
-        telling.await.unwrap();
+        refusing.await.unwrap();
         error
     }
 
@@ -151,19 +152,20 @@ mod tests {
         }
     }
 
-    /// NBD_OPT_EXPORT_NAME has no answer that refuses.
+    /// An old client uses NBD_OPT_EXPORT_NAME, to which the protocol has no refusing reply, so the connection
+    /// is closed.
     #[tokio::test(start_paused = true)]
     async fn an_old_client_and_one_that_says_nothing_are_hung_up_on() {
         for words in [&b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0"[..], b""] {
             let (mine, mut theirs) = tokio::io::duplex(1 << 16);
             let begun = Instant::now();
-            let telling = tokio::spawn(refuse_client(mine));
+            let refusing = tokio::spawn(refuse_client(mine));
             theirs.write_all(words).await.unwrap();
             let mut answer = Vec::new();
             theirs.read_to_end(&mut answer).await.unwrap();
-            telling.await.unwrap();
+            refusing.await.unwrap();
             assert_eq!(answer.len(), 18, "the greeting and nothing else");
-            assert!(begun.elapsed() <= TELLING);
+            assert!(begun.elapsed() <= REFUSAL_TIMEOUT);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The layers between the clients and the unit.
+//! Stacks the layers between the clients and the unit.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use iscsi_initiator::device::Device;
 use crate::cache::{Cache, CacheStats};
 use crate::write_behind::WriteBehind;
 
-/// A unit, or a volume of several, with the window and the cache in front of it. Each [client](Self::client)
-/// has a separate handle, so that a loss is reported to each of them.
+/// A unit or a volume, with a cache and a window of writes in front of it. Each [client](Self::client) has a
+/// separate handle, so that a loss is reported to each of them.
 #[derive(Debug)]
 pub struct Layers {
     opened: Opened,
@@ -18,8 +18,8 @@ pub struct Layers {
 }
 
 impl Layers {
-    /// Puts a window of `window` bytes of writes, and a cache of `memory` bytes for reads, in front of a
-    /// device; 0 for none.
+    /// Puts a cache of `memory` bytes for reads, and a window of `window` bytes for writes, in front of a
+    /// device. With 0 there is no cache or no window.
     #[must_use]
     pub fn new(opened: impl Into<Opened>, window: u32, memory: u64) -> Self {
         let opened = opened.into();
@@ -58,13 +58,13 @@ impl Layers {
         self.cache.as_ref().map(Cache::stats)
     }
 
-    /// Returns the bytes that were answered and are not on the unit yet.
+    /// Returns the number of bytes whose writes were answered and are not on the unit yet.
     #[must_use]
     pub fn pending_bytes(&self) -> u64 {
         self.behind.as_ref().map_or(0, WriteBehind::pending_bytes)
     }
 
-    /// Returns the number of changes that have failed after their answer, since the start.
+    /// Returns the number of changes that have failed after they were answered, since the start.
     #[must_use]
     pub fn failed_changes(&self) -> u64 {
         self.behind.as_ref().map_or(0, WriteBehind::failed_changes)

@@ -1,4 +1,4 @@
-//! The sockets that clients connect to.
+//! Listens for clients, on Unix and TCP sockets.
 
 use std::fmt;
 use std::io;
@@ -50,7 +50,7 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// Returns the advice for a failure to listen at this address.
+    /// Returns the advice for an error of listening at this address.
     pub(crate) fn advice(&self, kind: io::ErrorKind) -> &'static str {
         match (self, kind) {
             (Self::Unix(_), _) => file_advice(kind),
@@ -95,7 +95,7 @@ pub struct Visitor {
 }
 
 impl Visitor {
-    /// Creates a client with this stream. `name` is for the log.
+    /// Creates a client from a stream. `name` is used in the log.
     pub fn new(
         stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         name: impl Into<String>,
@@ -103,7 +103,7 @@ impl Visitor {
         Self { stream: Box::new(stream), name: name.into() }
     }
 
-    /// Returns the stream and the name.
+    /// Returns the stream and the name of the client.
     pub(crate) fn into_parts(self) -> (impl AsyncRead + AsyncWrite + Send + Unpin, String) {
         (self.stream, self.name)
     }
@@ -116,7 +116,7 @@ impl fmt::Debug for Visitor {
 }
 
 impl Listener {
-    /// Listens at an address. A Unix socket admits processes of the same user.
+    /// Listens at an address. Only processes of the same user can connect to a Unix socket.
     ///
     /// # Errors
     /// The error of the system; [`io::ErrorKind::AddrInUse`] if another process listens there.
@@ -124,7 +124,7 @@ impl Listener {
         Self::bind_for(address, SocketAccess::default()).await
     }
 
-    /// Listens at an address. A Unix socket gets these permissions and this group.
+    /// Listens at an address. A Unix socket gets the permissions and the group of `access`.
     ///
     /// # Errors
     /// The errors of [`bind`](Self::bind).
@@ -152,7 +152,7 @@ impl Listener {
         let mut sockets = ListenFd::from_env();
         let mut listeners = Vec::new();
         for at in 0..sockets.len() {
-            // Leaves a socket of another kind in place.
+            // A socket that is of another kind stays in the list, and is tried as that kind next.
             if let Ok(Some(socket)) = sockets.take_unix_listener(at) {
                 check_listens(SockRef::from(&socket))?;
                 socket.set_nonblocking(true)?;
@@ -175,21 +175,21 @@ impl Listener {
 
 async fn accept_tcp(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     let (stream, address) = listener.accept().await?;
-    // Replies are already combined where there are many.
+    // The outbox already combines small replies, so the kernel need not delay them.
     stream.set_nodelay(true)?;
     keep_alive(&stream)?;
     Ok((stream, address))
 }
 
-/// Idle time before the first probe of a client, and between two probes; the same values as the initiator's
-/// for a target.
+/// Idle time before the first keepalive probe of a client, and between two probes. The initiator has the same
+/// values for targets.
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
-/// Unanswered probes after which a client counts as gone.
+/// Number of unanswered probes after which the client counts as gone.
 const KEEPALIVE_COUNT: u32 = 3;
 
-/// Makes the kernel probe an idle client. Otherwise the client of a host that was switched off would keep its
-/// place forever.
+/// Makes the kernel probe an idle client. Without probes, the client of a host that was switched off would keep
+/// its place forever.
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     let keepalive = TcpKeepalive::new()
         .with_time(KEEPALIVE_IDLE)
@@ -216,7 +216,7 @@ impl Entrance for Listener {
     }
 }
 
-/// Refuses a connected socket, on which `accept` always fails.
+/// Returns an error for a socket that is connected, on which `accept` would always fail.
 fn check_listens(socket: SockRef<'_>) -> io::Result<()> {
     if socket.is_listener()? {
         return Ok(());

@@ -1,17 +1,18 @@
-//! The losses that were reported to clients, and whether the clients have received the reports.
+//! Tracks the losses that were reported to clients, and whether the clients have received the reports.
 //!
 //! A device reports a loss once to each of its handles, and to a later handle only if no handle has reported
-//! it. Here each connection has a handle, which is not enough for its client:
+//! it. Here each connection has a handle. That is not enough for its client:
 //!
-//! - Flushes may be concurrent, and each covers what was answered before it was sent. So all of them report the loss.
-//! - A write with FUA flushes as well, and its failure says nothing about other writes. So the next flush reports the
-//!   loss again.
-//! - If the answer to another request reports a loss while a change is in flight, the device may have had the data of
-//!   the change and lost them. So a write with FUA fails then, and after any other change the next flush reports the
-//!   loss again.
-//! - An answer may be lost with its connection. A client that reconnects sends the flush again, and it would succeed.
-//!   So one flush of each new connection reports the loss again, until a client that has received a report disconnects
-//!   in order.
+//! - Flushes may be concurrent, and each covers the writes that were answered before the flush was sent. So all
+//!   concurrent flushes report the loss.
+//! - A write with FUA flushes as well, and its failure says nothing about other writes. So the next flush
+//!   reports the loss again.
+//! - If the reply to another request reports a loss while a change is in flight, the device may have had the
+//!   data of the change and lost them. So a write with FUA fails then, and after any other change the next
+//!   flush reports the loss again.
+//! - A reply may be lost with its connection. A client that reconnects sends the flush again, and the flush
+//!   would succeed. So one flush of each new connection reports the loss again, until a client that has
+//!   received a report disconnects in order.
 //!
 //! Design: `docs/design/serving.md`.
 
@@ -21,19 +22,20 @@ use iscsi_initiator::device::{Device, DeviceError, DeviceErrorKind, DeviceResult
 
 use crate::write_behind::is_loss;
 
-/// The reports to all connections of a server. Clones share the state.
+/// The loss reports on all connections of a server. Clones share the state.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Losses(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Connections that have sent a report, and whose client may not have received it.
-    told: usize,
-    /// Whether one of those connections was lost, without a later report.
+    /// Number of open connections on which a loss was reported, and whose client may not have received the
+    /// report.
+    unconfirmed: usize,
+    /// Whether one of those connections was lost, and no client has received a report since.
     may_be_unreceived: bool,
 }
 
-/// The reports to one connection.
+/// The loss reports on one connection.
 #[derive(Debug)]
 pub(crate) struct ConnectionLosses {
     losses: Losses,
@@ -42,10 +44,10 @@ pub(crate) struct ConnectionLosses {
 
 #[derive(Debug, Default)]
 struct Connection {
-    /// Number of flushes that have reported a loss.
-    told: u64,
-    /// Losses that its flushes have to report besides those of the device, and how many of these were
-    /// reported.
+    /// Number of flushes that have reported a loss of the device.
+    reports: u64,
+    /// Number of losses that the flushes must report besides those of the device. `paid` counts how many of
+    /// them were reported.
     owed: u64,
     paid: u64,
     has_reported: bool,
@@ -53,15 +55,15 @@ struct Connection {
 }
 
 impl Losses {
-    /// Creates the reports of a new connection.
+    /// Returns the loss reports for a new connection.
     pub(crate) fn connection(&self) -> ConnectionLosses {
         let state = self.state();
-        let owed = u64::from(state.told > 0 || state.may_be_unreceived);
+        let owed = u64::from(state.unconfirmed > 0 || state.may_be_unreceived);
         let connection = Mutex::new(Connection { owed, ..Connection::default() });
         ConnectionLosses { losses: self.clone(), connection }
     }
 
-    /// Returns whether a reported loss may have reached no client.
+    /// Returns whether there was a loss whose report may have reached no client.
     pub(crate) fn may_be_unreceived(&self) -> bool {
         self.state().may_be_unreceived
     }
@@ -72,29 +74,29 @@ impl Losses {
 }
 
 impl ConnectionLosses {
-    /// Flushes at the request of a client.
+    /// Flushes on request of a client.
     pub(crate) async fn flush(&self, device: &dyn Device) -> DeviceResult<()> {
-        let (told, paid) = {
+        let (reports, paid) = {
             let connection = self.connection();
-            (connection.told, connection.paid)
+            (connection.reports, connection.paid)
         };
         let flushed = device.flush().await;
         let mut connection = self.connection();
         let owes = connection.owed > paid;
         if owes {
-            // This flush reports the loss that may have reached no client.
+            // This flush reports all owed losses, and so also a loss whose report may have reached no client.
             connection.paid = connection.paid.max(connection.owed);
             self.losses.state().may_be_unreceived = false;
         }
         if owes || flushed.as_ref().is_err_and(is_loss) {
-            connection.told += 1;
+            connection.reports += 1;
             self.record_reported(&mut connection);
         }
-        let is_told = connection.told > told;
-        flushed.and_then(|()| if is_told { Err(unheard()) } else { Ok(()) })
+        let has_reported = connection.reports > reports;
+        flushed.and_then(|()| if has_reported { Err(unreceived_loss()) } else { Ok(()) })
     }
 
-    /// Flushes before the answer to a write with FUA.
+    /// Flushes before the reply to a write with FUA.
     pub(crate) async fn flush_for_write(&self, device: &dyn Device) -> DeviceResult<()> {
         let flushed = device.flush().await;
         if flushed.as_ref().is_err_and(is_loss) {
@@ -105,14 +107,14 @@ impl ConnectionLosses {
         flushed
     }
 
-    /// Returns how often a flush or a write of the connection has reported a loss.
+    /// Returns the number of times that a flush or a write on the connection has reported a loss.
     pub(crate) fn count(&self) -> u64 {
         self.connection().count()
     }
 
-    /// Answers a change. `count` is the number of [reports](Self::count) on the connection when the change
-    /// began. If another request has reported a loss since, the answer to a change that must be on the medium
-    /// is `Err`. No answer that reports a loss is sent meanwhile.
+    /// Sends the reply to a change. `count` is the number of [reports](Self::count) on the connection when the
+    /// change began. If another request has reported a loss since, a change that must be on the medium
+    /// (`is_durable`) fails. No other reply that reports a loss is sent concurrently.
     pub(crate) fn answer_change(
         &self,
         count: u64,
@@ -122,7 +124,7 @@ impl ConnectionLosses {
         let mut connection = self.connection();
         let is_sound = connection.count() == count;
         if is_sound || is_durable {
-            return send(if is_sound { Ok(()) } else { Err(unheard()) });
+            return send(if is_sound { Ok(()) } else { Err(unreceived_loss()) });
         }
         connection.owed += 1;
         self.record_reported(&mut connection);
@@ -131,22 +133,22 @@ impl ConnectionLosses {
 
     fn record_reported(&self, connection: &mut Connection) {
         let mut state = self.losses.state();
-        // After the end of the connection, no report reaches its client.
+        // The connection has ended, so its client cannot receive the report.
         state.may_be_unreceived |= connection.has_ended;
         if !connection.has_ended && !std::mem::replace(&mut connection.has_reported, true) {
-            state.told += 1;
+            state.unconfirmed += 1;
         }
     }
 
-    /// Ends the connection. `has_all` says whether its client has received all answers. A loss that only a
-    /// write has reported counts as not received.
+    /// Ends the connection. `has_all` says whether its client has received all replies. A loss that only writes
+    /// have reported counts as not received, because no flush has reported it.
     pub(crate) fn end(&self, has_all: bool) {
         let mut connection = self.connection();
         connection.has_ended = true;
         if connection.has_reported {
             let is_heard = has_all && connection.paid >= connection.owed;
             let mut state = self.losses.state();
-            state.told -= 1;
+            state.unconfirmed -= 1;
             state.may_be_unreceived |= !is_heard;
         }
     }
@@ -158,12 +160,12 @@ impl ConnectionLosses {
 
 impl Connection {
     const fn count(&self) -> u64 {
-        self.told + self.owed
+        self.reports + self.owed
     }
 }
 
-/// Returns the error for a loss whose report may not have arrived.
-pub(crate) fn unheard() -> DeviceError {
+/// Returns the error for a loss whose report may have reached no client.
+pub(crate) fn unreceived_loss() -> DeviceError {
     DeviceError::new(
         DeviceErrorKind::LostWrites,
         "writes that were answered before may be lost; the answer to another request has reported it, and may not have arrived",
@@ -180,7 +182,7 @@ mod tests {
 
     use super::*;
 
-    /// A handle whose next flushes fail.
+    /// A handle whose next flushes fail with these errors.
     #[derive(Debug)]
     struct Handle(Mutex<Vec<DeviceError>>);
 
@@ -218,37 +220,38 @@ mod tests {
     }
 
     /// Returns whether the next two flushes of a connection fail.
-    async fn two_fail(told: &ConnectionLosses, device: &Handle) -> [bool; 2] {
-        [told.flush(device).await.is_err(), told.flush(device).await.is_err()]
+    async fn two_fail(reports: &ConnectionLosses, device: &Handle) -> [bool; 2] {
+        [reports.flush(device).await.is_err(), reports.flush(device).await.is_err()]
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_write_that_fails_for_a_loss_leaves_it_to_the_next_flush() {
-        let (told, device) = (Losses::default().connection(), Handle::that_tells(1));
-        told.flush_for_write(&device).await.unwrap_err();
-        assert_eq!(two_fail(&told, &device).await, [true, false]);
-        told.flush_for_write(&device).await.unwrap();
-        assert_eq!(two_fail(&told, &device).await, [false, false]);
+        let (reports, device) = (Losses::default().connection(), Handle::that_tells(1));
+        reports.flush_for_write(&device).await.unwrap_err();
+        assert_eq!(two_fail(&reports, &device).await, [true, false]);
+        reports.flush_for_write(&device).await.unwrap();
+        assert_eq!(two_fail(&reports, &device).await, [false, false]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_another_request_was_told_while_a_change_was_in_flight_is_told_of_the_change() {
         for is_durable in [false, true] {
             for is_write in [false, true] {
-                let (told, device) = (Losses::default().connection(), Handle::that_tells(1));
-                let begun = told.count();
-                // The device has the data of the change, and another request flushes before its answer.
+                let (reports, device) = (Losses::default().connection(), Handle::that_tells(1));
+                let begun = reports.count();
+                // The device has the data of the change, and another request flushes before the reply to the
+                // change.
                 if is_write {
-                    told.flush_for_write(&device).await.unwrap_err();
+                    reports.flush_for_write(&device).await.unwrap_err();
                 } else {
-                    told.flush(&device).await.unwrap_err();
+                    reports.flush(&device).await.unwrap_err();
                 }
-                told.answer_change(begun, is_durable, |answer| {
+                reports.answer_change(begun, is_durable, |answer| {
                     assert_eq!(answer.is_err(), is_durable);
                 });
-                told.answer_change(told.count(), is_durable, |answer| answer.unwrap());
+                reports.answer_change(reports.count(), is_durable, |answer| answer.unwrap());
                 let is_told_again = is_write || !is_durable;
-                assert_eq!(two_fail(&told, &device).await, [is_told_again, false]);
+                assert_eq!(two_fail(&reports, &device).await, [is_told_again, false]);
             }
         }
     }
@@ -257,12 +260,12 @@ mod tests {
     async fn what_only_a_write_has_told_before_the_end_nobody_has_heard() {
         for is_flushed in [false, true] {
             let losses = Losses::default();
-            let (told, device) = (losses.connection(), Handle::that_tells(1));
-            told.flush_for_write(&device).await.unwrap_err();
+            let (reports, device) = (losses.connection(), Handle::that_tells(1));
+            reports.flush_for_write(&device).await.unwrap_err();
             if is_flushed {
-                told.flush(&device).await.unwrap_err();
+                reports.flush(&device).await.unwrap_err();
             }
-            told.end(true);
+            reports.end(true);
             assert_eq!(losses.may_be_unreceived(), !is_flushed);
         }
     }
@@ -270,17 +273,17 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn flushes_that_are_under_way_at_once_are_all_told() {
         for is_write in [false, true] {
-            let (told, device) = (Losses::default().connection(), Handle::that_tells(1));
+            let (reports, device) = (Losses::default().connection(), Handle::that_tells(1));
             if is_write {
-                told.flush_for_write(&device).await.unwrap_err();
+                reports.flush_for_write(&device).await.unwrap_err();
             }
-            let flushes = tokio::join!(told.flush(&device), told.flush(&device), async {
+            let flushes = tokio::join!(reports.flush(&device), reports.flush(&device), async {
                 // The last flush begins before the first one ends.
                 sleep(Duration::from_millis(1)).await;
-                told.flush(&device).await
+                reports.flush(&device).await
             });
             assert!(flushes.0.is_err() && flushes.1.is_err() && flushes.2.is_err());
-            told.flush(&device).await.unwrap();
+            reports.flush(&device).await.unwrap();
         }
     }
 
@@ -290,7 +293,7 @@ mod tests {
             let losses = Losses::default();
             let (first, other) = (losses.connection(), losses.connection());
             first.flush(&Handle::that_tells(1)).await.unwrap_err();
-            // The loss of the first connection is not noticed yet.
+            // The server has not noticed yet that the first connection is lost.
             let early = losses.connection();
             first.end(is_heard);
             let late = losses.connection();
@@ -299,7 +302,7 @@ mod tests {
             assert_eq!(two_fail(&early, &device).await, [true, false]);
             assert_eq!(two_fail(&other, &device).await, [false, false]);
             assert_eq!(two_fail(&late, &device).await, [!is_heard, false]);
-            [early, late].iter().for_each(|told| told.end(true));
+            [early, late].iter().for_each(|reports| reports.end(true));
             assert_eq!(two_fail(&losses.connection(), &device).await, [false, false]);
             assert!(!losses.may_be_unreceived());
         }
@@ -308,9 +311,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_is_told_after_the_end_of_a_connection_is_unheard() {
         let losses = Losses::default();
-        let told = losses.connection();
-        told.end(true);
-        told.flush(&Handle::that_tells(1)).await.unwrap_err();
+        let reports = losses.connection();
+        reports.end(true);
+        reports.flush(&Handle::that_tells(1)).await.unwrap_err();
         assert!(losses.may_be_unreceived());
     }
 
@@ -319,11 +322,11 @@ mod tests {
         let busy = || DeviceErrorKind::Busy.into();
         let device = Handle(Mutex::new(vec![busy(), busy()]));
         let losses = Losses::default();
-        let told = losses.connection();
-        told.flush(&device).await.unwrap_err();
-        told.flush_for_write(&device).await.unwrap_err();
-        told.flush(&device).await.unwrap();
-        told.end(false);
+        let reports = losses.connection();
+        reports.flush(&device).await.unwrap_err();
+        reports.flush_for_write(&device).await.unwrap_err();
+        reports.flush(&device).await.unwrap();
+        reports.end(false);
         assert!(!losses.may_be_unreceived());
     }
 }

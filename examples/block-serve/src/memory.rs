@@ -1,12 +1,13 @@
-//! The memory for the requests of clients.
+//! Limits the memory for the requests of clients.
 //!
-//! It has three parts, so that no client blocks the others, however slowly it sends or takes bytes:
+//! The memory has three parts, so that no client blocks other clients, however slowly it sends data or takes
+//! replies:
 //!
 //! | part | use |
 //! |---|---|
-//! | a quarter, divided evenly among all places for clients | short requests of that client, whatever the others hold |
+//! | a quarter, divided evenly among all places for clients | short requests of that client, whatever other clients hold |
 //! | 32 MiB, the longest request | one request at a time that found no room elsewhere, so that one always continues |
-//! | the rest | all requests, in the order in which they ask |
+//! | the rest | all requests, first come, first served |
 //!
 //! Design: `docs/design/nbd-clients.md`.
 
@@ -15,28 +16,28 @@ use std::sync::Arc;
 use iscsi_nbd::MAX_PAYLOAD;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Least bytes of memory: a client that holds as much as the longest request leaves half of the common part
-/// to the others.
+/// Least memory for requests, in bytes. With it, a client that holds as much as the longest request leaves half
+/// of the common part to other clients.
 pub(crate) const MIN_MEMORY: u32 = 4 * MAX_PAYLOAD;
-/// Most clients. With [`MIN_MEMORY`] each of them has a share of [`MIN_LEN`].
+/// Maximum number of clients. With [`MIN_MEMORY`] each of them has a reserved share of [`MIN_LEN`] bytes.
 pub(crate) const MAX_CLIENTS: usize = 4096;
 /// Bytes that a request without data counts as.
 const MIN_LEN: u32 = 4096;
 
-/// The memory of all clients, in bytes.
+/// The memory for the requests of all clients, in bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Memory {
     common: Arc<Semaphore>,
-    /// Bytes of `common`.
+    /// Size of the part `common` in bytes.
     max_common: u32,
     turn: Arc<Semaphore>,
-    /// Most bytes of one client.
+    /// Maximum number of bytes for one client.
     max_own: usize,
     /// Bytes that are reserved for each client.
     reserved: usize,
 }
 
-/// The memory of one client, in bytes.
+/// The memory for the requests of one client, in bytes.
 #[derive(Debug)]
 pub(crate) struct Share {
     memory: Memory,
@@ -44,17 +45,17 @@ pub(crate) struct Share {
     reserved: Arc<Semaphore>,
 }
 
-/// Bytes that a request holds until its reply is sent.
+/// The bytes of memory that a request holds until its reply is sent.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     permits: Vec<OwnedSemaphorePermit>,
-    /// Whether it is the only request that may hold as much as the longest one.
+    /// Whether the request is the only one that may take memory for the longest request.
     has_turn: bool,
 }
 
 impl Memory {
-    /// Creates the memory for all clients, of at least [`MIN_MEMORY`] bytes. One client may hold a quarter of
-    /// it, or the length of the longest request, 32 MiB, if that is more.
+    /// Creates the memory for all clients, at least [`MIN_MEMORY`] bytes. One client may hold a quarter of it.
+    /// If a quarter is less than the longest request, 32 MiB, one client may hold 32 MiB.
     #[must_use]
     pub(crate) fn new(bytes: u32, max_clients: usize) -> Self {
         let bytes = bytes.max(MIN_MEMORY);
@@ -79,17 +80,18 @@ impl Memory {
 }
 
 impl Share {
-    /// Waits until `bytes` are free, and holds them.
+    /// Waits until `bytes` bytes are free, and takes them.
     pub(crate) async fn hold(&self, bytes: u32) -> Held {
         let mut held = Held::default();
         self.extend(&mut held, bytes.max(MIN_LEN)).await;
         held
     }
 
-    /// Waits until `bytes` more are free, and holds them. At most the length of the longest request is held.
+    /// Waits until `bytes` more bytes are free, and takes them. No request takes more than the longest request,
+    /// 32 MiB.
     pub(crate) async fn extend(&self, held: &mut Held, bytes: u32) {
         let bytes = bytes.min(MAX_PAYLOAD);
-        // The client's own limit first: a client that waits for it holds nothing that others need.
+        // Waits for the client's own limit first: meanwhile it holds nothing that other clients need.
         held.permits.extend(Arc::clone(&self.own).acquire_many_owned(bytes).await);
         if held.has_turn {
             return;
@@ -100,8 +102,8 @@ impl Share {
         }
         let Memory { common, turn, max_common, .. } = &self.memory;
         let fits = bytes <= *max_common;
-        // Without the turn, many requests that each hold a part and wait for more could wait for each
-        // other.
+        // Many requests could each hold a part and wait for more, and so wait for each other forever. The
+        // request with the turn can always continue.
         tokio::select! {
             biased;
             common = Arc::clone(common).acquire_many_owned(bytes), if fits => {
@@ -140,7 +142,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_short_request_does_not_wait_for_what_others_hold() {
-        // One client, or as many as there are places.
+        // The number of clients is one, or the number of places.
         for (bytes, clients) in [(MIN_MEMORY, 1), (MIN_MEMORY, 63), (256 << 20, 63), (3 << 30, 63)]
         {
             let memory = Memory::new(bytes, 64);
@@ -157,7 +159,7 @@ mod tests {
         }
     }
 
-    /// Each request holds a part. None could end if each waited for all the others.
+    /// Each request holds a part and waits for more. All must end: they must not wait for each other.
     #[tokio::test(start_paused = true)]
     async fn requests_that_grow_all_end() {
         let memory = Memory::new(MIN_MEMORY, 64);

@@ -10,10 +10,10 @@ use crate::memory::Held;
 use crate::pace::Pace;
 use crate::stop::Stop;
 
-/// Bytes up to which replies without data, or with short data, are sent together.
+/// Bytes up to which replies with no data or short data are combined in one send.
 const TOGETHER: usize = 64 << 10;
 
-/// A reply, with the memory that its request holds.
+/// A reply to a client, and the memory that its request holds.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) head: Bytes,
@@ -52,8 +52,8 @@ pub(crate) async fn send_all(
     stream.shutdown().await
 }
 
-/// Waits for the next reply. While there is none, the client owes nothing, so its pace is measured again from
-/// then on.
+/// Waits for the next reply. While the client owes nothing, its pace is not measured: a new period begins with
+/// the next reply.
 async fn next_reply(replies: &mut UnboundedReceiver<Reply>, pace: &mut Pace) -> Option<Reply> {
     if let Ok(reply) = replies.try_recv() {
         return Some(reply);
@@ -62,7 +62,7 @@ async fn next_reply(replies: &mut UnboundedReceiver<Reply>, pace: &mut Pace) -> 
     replies.recv().await
 }
 
-/// Sends bytes, as long as the client takes them fast enough.
+/// Sends bytes. Returns an error if the client takes them too slowly.
 async fn send(
     stream: &mut (impl AsyncWrite + Unpin),
     mut bytes: &[u8],
@@ -129,7 +129,8 @@ mod tests {
         assert!(all == expected.concat());
     }
 
-    /// Takes `bytes` of a long reply every 10 seconds. Returns when the client is disconnected.
+    /// Serves a client that takes `bytes` of a long reply every 10 seconds. Returns when the client is
+    /// disconnected.
     async fn let_go_after(bytes: usize) -> Option<Duration> {
         const LONG: usize = 32 << 20;
         let (replies, outgoing) = unbounded_channel();
@@ -158,7 +159,8 @@ mod tests {
         assert_eq!(let_go_after(800 << 10).await, None);
     }
 
-    /// A client that would be fast enough otherwise, and one that takes nothing.
+    /// The server does not wait for a client that would otherwise be fast enough, nor for one that takes
+    /// nothing.
     #[tokio::test(start_paused = true)]
     async fn a_server_that_stops_does_not_wait_for_slow_clients() {
         for bytes in [800 << 10, 0] {
@@ -183,7 +185,7 @@ mod tests {
         }
     }
 
-    /// Between the replies the client owes nothing.
+    /// Between two replies the client owes nothing, so pauses do not count.
     #[tokio::test(start_paused = true)]
     async fn who_takes_every_short_reply_is_served_for_ever() {
         let (replies, outgoing) = unbounded_channel();

@@ -1,4 +1,5 @@
-//! The pace at which a client must send what it has announced, and take what it has asked for.
+//! Measures the pace at which a client sends the data that it has announced, and takes the replies that it has
+//! requested.
 //!
 //! Design: `docs/design/nbd-clients.md`.
 
@@ -7,31 +8,32 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
-/// Least bytes per second that a client must send and take. A slower client would hold memory for too long.
+/// Least rate at which a client must send and take data, in bytes per second. A slower client would hold memory
+/// for too long.
 ///
 /// The help of `--max-clients`, `docs/reference/block-serve.md` and `docs/design/nbd-clients.md` state it as well.
 pub(crate) const MIN_RATE: u64 = 64 << 10;
-/// Time over which the rate is averaged, and the longest pause of a client.
+/// Time over which the rate is averaged. It is also the longest pause of a client.
 pub(crate) const PERIOD: Duration = Duration::from_secs(60);
-/// Total time that a stopping server waits for one client: a service manager kills it after a while, and then
-/// nothing is flushed.
+/// Maximum time that a stopping server waits for one client. A service manager kills the server after a while,
+/// and then nothing would be flushed.
 pub(crate) const LAST_PERIOD: Duration = Duration::from_secs(10);
 
-/// Measures one direction of a connection while the client owes something: the rest of a request, the data of
-/// a write, or room for a reply. Time in which the client owes nothing, or in which the server makes it wait,
+/// Measures one direction of a connection while the client owes something: the rest of a request, the data of a
+/// write, or room for a reply. Time in which the client owes nothing, or in which the server makes it wait,
 /// does not count.
 ///
-/// Each [`PERIOD`] begins at the end of the previous one, so bytes that came fast do not pay for a later
-/// pause.
+/// Each [`PERIOD`] is measured separately, so bytes that were fast in one period do not allow a pause in a
+/// later one.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// The client's part in this direction, as text for people: a verb and its object.
+    /// What the client must do in this direction, for the error message: a verb and its object.
     duty: (&'static str, &'static str),
-    /// Rest of the present period.
+    /// Time left in the current period.
     left: Duration,
-    /// Bytes moved in the present period.
+    /// Bytes moved in the current period.
     moved: u64,
-    /// Whether no period follows, however fast the client is.
+    /// Whether the current period is the last one, however fast the client is.
     is_last: bool,
 }
 
@@ -50,7 +52,7 @@ impl Pace {
         Self { duty, left: PERIOD, moved: 0, is_last: false }
     }
 
-    /// Begins a new period, because the client owes nothing.
+    /// Begins a new period. Called when the client owes nothing.
     pub(crate) const fn renew(&mut self) {
         if !self.is_last {
             *self = Self::new(self.duty);
@@ -68,7 +70,7 @@ impl Pace {
         self.is_last
     }
 
-    /// Waits for bytes to be moved, and returns their number.
+    /// Waits for a transfer, and returns the number of bytes moved.
     ///
     /// # Errors
     /// The error of the transfer; [`io::ErrorKind::TimedOut`] if too few bytes were moved in a period.
@@ -125,7 +127,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     }
 
-    /// 64 MiB in one second, and then nothing.
+    /// The client sends 64 MiB in one second, and then nothing. It is disconnected after the next period.
     #[tokio::test(start_paused = true)]
     async fn a_fast_start_does_not_pay_for_a_long_pause() {
         let mut pace = Pace::of_taking();

@@ -12,7 +12,7 @@ use iscsi_nbd::{Command, MetaContext, Request};
 use crate::export::{errno, failure, status};
 use crate::losses::ConnectionLosses;
 
-/// Bytes of a read that fills the memory on request of a client.
+/// Bytes of one read for NBD_CMD_CACHE, which fills the cache.
 const CACHED_AT_ONCE: u64 = 64 << 10;
 
 /// Counters of requests and bytes, since the start.
@@ -25,22 +25,22 @@ pub(crate) struct Counters {
     pub(crate) bytes_written: AtomicU64,
 }
 
-/// The parts that the requests of one connection share.
+/// What the requests of one connection share.
 #[derive(Debug)]
 pub(crate) struct Requests {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) replies: Replies,
     pub(crate) contexts: Vec<MetaContext>,
     pub(crate) has_cache: bool,
-    pub(crate) told: ConnectionLosses,
+    pub(crate) losses: ConnectionLosses,
     pub(crate) counters: Arc<Counters>,
 }
 
-/// The answer to a request: a head, and the data that follow it.
+/// The reply to a request: its head, and the data that follow the head.
 pub(crate) type Answer = (Bytes, Bytes);
 
 impl Requests {
-    /// Executes a request with its data, and sends its answer.
+    /// Executes a request with its data, and sends the reply.
     pub(crate) async fn answer(
         &self,
         request: Request,
@@ -48,10 +48,10 @@ impl Requests {
         send: impl FnOnce(Answer) + Send,
     ) {
         self.counters.requests.fetch_add(1, Ordering::Relaxed);
-        let told = self.told.count();
+        let reports = self.losses.count();
         match (change(request.command), self.carry_out(&request, data).await) {
             (Some(Change { is_durable }), Ok(answer)) => {
-                self.told.answer_change(told, is_durable, |sound| match sound {
+                self.losses.answer_change(reports, is_durable, |sound| match sound {
                     Ok(()) => send(answer),
                     Err(error) => send(self.failed(&request, &error)),
                 });
@@ -91,7 +91,7 @@ impl Requests {
                 fua
             }
             Command::Flush => {
-                self.told.flush(&**device).await.map_err(as_loss)?;
+                self.losses.flush(&**device).await.map_err(as_loss)?;
                 false
             }
             Command::Cache => {
@@ -100,7 +100,7 @@ impl Requests {
             }
         };
         if is_durable {
-            self.told.flush_for_write(&**device).await.map_err(as_loss)?;
+            self.losses.flush_for_write(&**device).await.map_err(as_loss)?;
         }
         Ok((Bytes::from(self.replies.done(request.cookie)), Bytes::new()))
     }
@@ -117,7 +117,7 @@ impl Requests {
         }
     }
 
-    /// Reads data that will be requested soon, if there is a memory to keep them.
+    /// Reads data into the cache, because the client will request them soon. Does nothing without a cache.
     async fn cache(&self, offset: u64, len: u64) -> DeviceResult<()> {
         if !self.has_cache {
             return Ok(());
@@ -149,9 +149,9 @@ impl Requests {
     }
 }
 
-/// A command that changes the content of the device.
+/// A command that changes the data of the device.
 struct Change {
-    /// Whether the data must be on the medium when the command is answered (FUA).
+    /// Whether the data must be on the medium before the reply (FUA).
     is_durable: bool,
 }
 
@@ -166,8 +166,8 @@ const fn change(command: Command) -> Option<Change> {
     }
 }
 
-/// Reports no space as an I/O error. A flush reports the failure of earlier writes only once: a client that
-/// waits for space would flush again later, and that flush would succeed.
+/// Replaces the error "no space" by an I/O error. A flush reports the failure of earlier writes only once: a
+/// client that gets "no space" waits and flushes again later, and that flush would succeed.
 fn as_loss(error: DeviceError) -> DeviceError {
     let is_full = failure(&error) == DeviceErrorKind::OutOfSpace;
     if is_full { error.with_kind(DeviceErrorKind::Other) } else { error }
@@ -187,7 +187,7 @@ mod tests {
     use crate::export::describe;
     use crate::losses::Losses;
 
-    /// A device that answers changes late, and whose first flush reports a loss.
+    /// A device that delays its responses to changes, and whose first flush reports a loss.
     #[derive(Debug, Default)]
     struct Late {
         goes_on: Notify,
@@ -236,7 +236,7 @@ mod tests {
         }
     }
 
-    /// Returns the replies for a client that asks for the default export without options.
+    /// Returns the replies for a client that selects the default export without options.
     fn replies(device: &Late) -> Replies {
         let mut input = BytesMut::from(&b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\0"[..]);
         let mut handshake = Handshake::new();
@@ -251,8 +251,8 @@ mod tests {
         }
     }
 
-    /// The device may have had the data of the change when it lost its writes. So a change that must be on
-    /// the medium fails, and for any other change the next flush reports a loss.
+    /// The device may have had the data of the change when it lost its writes. So a change with FUA fails, and
+    /// after any other change the next flush reports a loss.
     #[tokio::test]
     async fn a_change_that_a_report_of_a_loss_overtakes_may_be_lost() {
         for fua in [false, true] {
@@ -267,23 +267,23 @@ mod tests {
                     replies: replies(&device),
                     contexts: Vec::new(),
                     has_cache: false,
-                    told: Losses::default().connection(),
+                    losses: Losses::default().connection(),
                     counters: Arc::default(),
                 };
                 let request = Request { cookie: Cookie(1), command, offset: 0, length: 512 };
                 let is_answered = AtomicBool::new(false);
                 let send = |_| is_answered.store(true, Ordering::Relaxed);
                 let flush = async {
-                    requests.told.flush(&*device).await.unwrap_err();
+                    requests.losses.flush(&*device).await.unwrap_err();
                     assert!(!is_answered.load(Ordering::Relaxed));
                     device.goes_on.notify_one();
                 };
                 tokio::join!(requests.answer(request, Bytes::new(), send), flush);
                 assert!(is_answered.load(Ordering::Relaxed));
                 let failed = requests.counters.failed.load(Ordering::Relaxed);
-                let told = requests.told.flush(&*device).await;
+                let told = requests.losses.flush(&*device).await;
                 assert_eq!((failed, told.is_err()), (fua.into(), !fua), "{command:?}");
-                requests.told.flush(&*device).await.unwrap();
+                requests.losses.flush(&*device).await.unwrap();
             }
         }
     }

@@ -1,10 +1,10 @@
-//! Units whose size changes while they are served. NBD has no message for that, so the log says what to do.
+//! Watches for changes of a unit's size. NBD cannot report them to clients, so the log says what to do.
 
 use iscsi_initiator::{Disk, DiskEvent};
 use iscsi_tuner::Size;
 use tokio::task::JoinSet;
 
-/// Watches units until the returned tasks are dropped.
+/// Watches the units as long as the returned tasks exist.
 pub(crate) fn watch<'a>(disks: impl IntoIterator<Item = &'a Disk>) -> JoinSet<()> {
     disks
         .into_iter()

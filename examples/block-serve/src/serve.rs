@@ -1,4 +1,4 @@
-//! The program from the command line to the last client.
+//! Runs the server, from the command line to the end of the last client.
 
 use std::io;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::resizes;
 use crate::server::Server;
 use crate::stop::Stop;
 
-/// Interval at which an idle unit is asked whether something has changed, unless the URL sets another.
+/// Interval at which an idle unit is polled for changes, unless the URL sets another interval.
 const POLL: Duration = Duration::from_secs(30);
 
 /// A server that is ready for clients.
@@ -27,19 +27,20 @@ const POLL: Duration = Duration::from_secs(30);
 pub struct Ready {
     server: std::sync::Arc<Server>,
     listeners: Vec<Listener>,
-    /// Number of listeners that this process has created. They come first; the others were handed over.
+    /// Number of listeners that this process has created. They are first in the list; the others were handed
+    /// over by the parent process.
     own: usize,
     ends_with_last: bool,
 }
 
 impl Ready {
-    /// Opens the unit, and listens.
+    /// Opens the listening sockets and the unit.
     ///
     /// # Errors
     /// If the program cannot listen, or the unit cannot be opened.
     pub fn prepare<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Self, Error>> {
         boxed(async move {
-            // The socket first: early clients wait, and a second server fails immediately.
+            // The sockets come first: early clients then wait, and a second server fails immediately.
             let listeners = listen(args).await?;
             let opened = stop.unless(open(args)).await.ok_or(Error::Interrupted)??;
             let (window, cache) = args.buffers();
@@ -52,7 +53,7 @@ impl Ready {
         })
     }
 
-    /// Returns what is served, and where, for programs.
+    /// Returns what is served, and at which addresses, as JSON.
     #[must_use]
     pub fn to_json(&self, args: &Args) -> Value {
         let opened = self.server.layers().opened();
@@ -67,7 +68,7 @@ impl Ready {
         })
     }
 
-    /// Returns what is served, and where, for people, as one line.
+    /// Returns what is served, and at which addresses, as a line of text.
     #[must_use]
     pub fn line(&self, args: &Args) -> String {
         let opened = self.server.layers().opened();
@@ -123,7 +124,7 @@ impl Ready {
     }
 }
 
-/// Returns the number of places for clients, which the limit of open files may reduce.
+/// Returns the number of places for clients. The limit of open files may reduce it.
 fn max_clients(args: &Args) -> usize {
     let (wanted, room) = (usize::from(args.clients.max_clients), open_files::max_clients());
     if room < wanted {
@@ -163,10 +164,12 @@ async fn open(args: &Args) -> Result<Opened, Error> {
     args.passwords.apply(place.urls_mut()).await?;
     let mut options = Options::default()
         .with_sessions(args.link.sessions.into())
-        // Clients may wait longer than the time limit for a target to come back.
+        // After the time limit the requests fail, and the unit stays open: clients may wait longer for the
+        // target.
         .with_on_retry_timeout(OnRetryTimeout::FailRequests)
         .with_open_timeout(args.link.wait.unwrap_or_default())
-        // Clients may be idle for days. Without other requests, a poll finds changes of the unit.
+        // Clients may be idle for days, and without commands the unit reports nothing. The poll finds changes
+        // of the unit.
         .with_poll(Some(POLL));
     if let Some(seconds) = args.link.retry_timeout {
         options = options.with_retry_timeout(Duration::from_secs(seconds.into()));

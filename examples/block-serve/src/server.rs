@@ -1,4 +1,4 @@
-//! A server whose clients share a unit.
+//! Serves a unit to many clients.
 
 use std::convert::Infallible;
 use std::io;
@@ -35,7 +35,7 @@ pub struct Server {
     has_cache: bool,
     max_clients: usize,
     counters: Arc<Counters>,
-    /// Limits the log lines about connections that fail in their handshake.
+    /// Limits the number of log lines about connections that fail during their handshake.
     strangers: Mutex<Seldom>,
 }
 
@@ -56,9 +56,9 @@ pub struct ServerStats {
 }
 
 impl Server {
-    /// Creates a server of a unit as an export. The requests of all clients hold at most `memory` bytes,
-    /// which is at least 128 MiB. While `max_clients` clients are connected, at most 4096, further ones are
-    /// refused.
+    /// Creates a server of a unit as an export. The requests of all clients hold at most `memory` bytes; less
+    /// than 128 MiB counts as 128 MiB. If `max_clients` clients are connected (at most 4096), further clients
+    /// are refused.
     #[must_use]
     pub fn new(layers: Layers, export: Export, memory: u32, max_clients: usize) -> Arc<Self> {
         let has_cache = layers.cache_stats().is_some();
@@ -79,7 +79,7 @@ impl Server {
     }
 
     /// Serves clients until a stop is requested, or with `ends_with_last` until the last client has
-    /// disconnected. The requests in flight are answered.
+    /// disconnected. Requests in flight are answered before it returns.
     pub async fn run(
         self: &Arc<Self>,
         entrances: &[impl Entrance],
@@ -111,7 +111,7 @@ impl Server {
     }
 
     /// Serves clients as [`run`](Self::run) does, then flushes everything to the medium and logs out of the
-    /// unit. Meanwhile clients at the first `own` entrances are refused.
+    /// unit. During the flush and the logout, new clients at the first `own` entrances are refused.
     ///
     /// # Errors
     /// If a write was lost and no client has received a report, or the target may still execute a write.
@@ -123,9 +123,9 @@ impl Server {
         ends_with_last: bool,
     ) -> Result<(), Error> {
         self.run(entrances, stop, ends_with_last).await;
-        // Until everything is on the unit, no other server may take over: a write that was answered here
-        // would reach the unit after the writes of that server's clients. At a socket that was handed
-        // over, clients wait for the next server.
+        // While data are not on the unit yet, no other server may listen at these sockets: a write that this
+        // server has answered would reach the unit after writes of that server's clients. At a socket that was
+        // handed over, clients wait for the next server.
         let own = entrances.get(..own).unwrap_or(entrances);
         let (flushed, ended) = tokio::select! {
             biased;
@@ -143,7 +143,7 @@ impl Server {
         }
     }
 
-    /// Flushes, and then logs out, whether or not the flush succeeded.
+    /// Flushes, then logs out even if the flush failed.
     async fn let_go(&self) -> (DeviceResult<()>, Result<(), iscsi_initiator::Error>) {
         let flushed = self.flush().await;
         (flushed, self.layers.opened().logout().await)
@@ -152,10 +152,10 @@ impl Server {
     /// Flushes everything to the medium.
     ///
     /// # Errors
-    /// If a write was lost and no client has received a report, or no client is known to have received it.
+    /// If a write was lost, and no client is known to have received a report of it.
     pub async fn flush(&self) -> DeviceResult<()> {
         self.layers.client().flush().await?;
-        if self.losses.may_be_unreceived() { Err(losses::unheard()) } else { Ok(()) }
+        if self.losses.may_be_unreceived() { Err(losses::unreceived_loss()) } else { Ok(()) }
     }
 
     /// Returns the counters.
@@ -191,13 +191,13 @@ impl Server {
                 replies: transmission.replies(),
                 contexts: negotiated.contexts.clone(),
                 has_cache: self.has_cache,
-                told: self.losses.connection(),
+                losses: self.losses.connection(),
                 counters: Arc::clone(&self.counters),
             }
         });
         match served.await {
             Ok(()) => tracing::debug!(client = %who, "a client has gone"),
-            // There may be thousands of them, so not each is logged.
+            // There may be thousands of such connections, so not each is logged.
             Err(error) if is_stranger => {
                 let count = self.strangers.lock().unwrap_or_else(PoisonError::into_inner).count();
                 if let Some(count) = count {
@@ -209,8 +209,7 @@ impl Server {
     }
 }
 
-/// Closes the connections of new clients, which would otherwise wait for a server that serves no more
-/// clients.
+/// Closes the connections of new clients: otherwise they would wait for a server that takes no more clients.
 async fn turn_away(entrances: &[impl Entrance]) -> Infallible {
     loop {
         match next_visitor(entrances).await {

@@ -1,9 +1,9 @@
 //! A window of writes that are answered before the device has them.
 //!
-//! A client with few requests in flight waits a round trip for each of them; with the window it waits only
-//! for the rate of the link. The window behaves like a page cache: every later read sees a write that was
-//! answered, and the write is safe after the next flush. A write that fails after its answer can be reported
-//! only by a flush, once for each handle.
+//! Without the window, a client with few requests in flight waits a round trip for each write. With it, the
+//! client waits only for the rate of the link. The window behaves like a page cache: every later read sees an
+//! answered write, and the write is safe after the next flush. If a write fails after it was answered, only a
+//! flush can report that, once for each handle.
 //!
 //! Design: `docs/design/serving.md`.
 
@@ -25,26 +25,26 @@ pub use failures::is_loss;
 use failures::{Failures, Run};
 use pending::{Content, Entry, Pending};
 
-/// Bytes of the window that an entry without data counts as.
+/// Bytes of the window that a change without data takes.
 const ENTRY_LEN: u64 = 4096;
 
-/// A device whose writes are answered immediately, as long as the window has room for them.
+/// A device whose writes are answered immediately, while the window has room for them.
 ///
-/// Writes to the same bytes reach the device one after the other, in the order of their answers. Further
+/// Writes to the same bytes reach the device one after the other, in the order in which they were answered. All
 /// [handles](Self::handle) share the window.
 #[derive(Debug)]
 pub struct WriteBehind {
     shared: Arc<Shared>,
     device: Arc<dyn Device>,
-    /// Number of failures that this handle has reported, or need not report.
-    told: AtomicU64,
+    /// Number of failures that this handle has reported already, or need not report.
+    reported: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Shared {
-    /// Free bytes of the window.
+    /// One permit per free byte of the window.
     room: Arc<Semaphore>,
-    /// All bytes of the window.
+    /// Size of the window in bytes.
     size: u32,
     state: Mutex<State>,
 }
@@ -62,30 +62,31 @@ impl WriteBehind {
         let size = window.max(u32::try_from(ENTRY_LEN).unwrap_or(u32::MAX));
         let room = Arc::new(Semaphore::new(size as usize));
         let shared = Shared { room, size, state: Mutex::default() };
-        Self { shared: Arc::new(shared), device, told: AtomicU64::new(0) }
+        Self { shared: Arc::new(shared), device, reported: AtomicU64::new(0) }
     }
 
-    /// Creates a further handle, to which each failure is reported separately; of earlier failures
-    /// only those that no handle has reported. `device` is a separate handle of the same device.
+    /// Creates a further handle, which reports each later failure as well. Of earlier failures it reports only
+    /// those that no handle has reported. `device` is a separate handle of the same device.
     #[must_use]
     pub fn handle(&self, device: Arc<dyn Device>) -> Self {
-        let told = AtomicU64::new(self.shared.lock().failures.reported_before_new_handle());
-        Self { shared: Arc::clone(&self.shared), device, told }
+        let reported = AtomicU64::new(self.shared.lock().failures.reported_before_new_handle());
+        Self { shared: Arc::clone(&self.shared), device, reported }
     }
 
-    /// Returns the bytes that were answered and are not on the device yet.
+    /// Returns the number of bytes whose writes were answered and are not on the device yet.
     #[must_use]
     pub fn pending_bytes(&self) -> u64 {
         u64::from(self.shared.size) - self.shared.room.available_permits() as u64
     }
 
-    /// Returns the number of changes that have failed after their answer, since the start.
+    /// Returns the number of changes that have failed after they were answered, since the start.
     #[must_use]
     pub fn failed_changes(&self) -> u64 {
         self.shared.lock().failures.count()
     }
 
-    /// Begins a change of the device. It continues whether or not its end is waited for.
+    /// Begins a change of the device, when the window has room for it. The change continues even if the caller
+    /// does not wait for its end.
     async fn begin(&self, range: Range<u64>, content: Content, is_answered: bool) -> Running {
         let len = content.len().max(ENTRY_LEN).min(self.shared.size.into());
         let room = Arc::clone(&self.shared.room);
@@ -102,7 +103,8 @@ impl WriteBehind {
         Running(tokio::spawn(change.carry_out(device, before)))
     }
 
-    /// Changes bytes. Waits for the result only if the change cannot succeed.
+    /// Changes a range. Returns as soon as the change is in the window. Only if it cannot succeed, because it
+    /// is out of range or the device is read-only, waits for the error.
     async fn change(&self, offset: u64, len: u64, content: Content) -> DeviceResult<()> {
         let end = offset.checked_add(len).filter(|end| *end <= self.device.capacity());
         let is_possible = end.is_some() && !self.device.limits().is_read_only;
@@ -121,8 +123,8 @@ impl WriteBehind {
     }
 
     async fn flush_all(&self) -> DeviceResult<()> {
-        // Concurrent flushes of one handle report the same failures.
-        let told = self.told.load(Ordering::SeqCst);
+        // Read before the flush, so that concurrent flushes of one handle report the same failures.
+        let reported = self.reported.load(Ordering::SeqCst);
         let before = self.shared.lock().pending.all();
         for entry in before {
             entry.ended().await;
@@ -130,12 +132,12 @@ impl WriteBehind {
         let flushed = self.device.flush().await;
         let failed = {
             let mut state = self.shared.lock();
-            let (count, failure) = state.failures.report_to_handle(told);
-            self.told.fetch_max(count, Ordering::SeqCst);
+            let (count, failure) = state.failures.report_to_handle(reported);
+            self.reported.fetch_max(count, Ordering::SeqCst);
             failure
         };
-        // A recorded failure replaces a temporary error of this flush: the client would flush again
-        // after a temporary error, and that flush would succeed.
+        // If this flush has a temporary error, the recorded failure replaces it: after a temporary error the
+        // client would flush again, and that flush would succeed.
         failed.map_or(flushed, Err)
     }
 }
@@ -146,7 +148,7 @@ impl Shared {
     }
 }
 
-/// The task of a change.
+/// The task that executes a change.
 struct Running(tokio::task::JoinHandle<DeviceResult<()>>);
 
 impl Running {
@@ -155,11 +157,12 @@ impl Running {
     }
 }
 
-/// A change in flight. Dropping it ends it.
+/// A change in flight. Dropping it ends the change. If the device has not responded by then, the change counts
+/// as failed.
 struct Change {
     shared: Arc<Shared>,
     entry: Arc<Entry>,
-    /// Whether the caller was answered already, so that it does not receive the result.
+    /// Whether the caller was answered already and so cannot receive the result.
     is_answered: bool,
     /// Whether the device has answered.
     is_over: bool,
@@ -184,7 +187,7 @@ impl Change {
         };
         match result {
             Ok(()) => self.record_success(),
-            // The failure is recorded before it is logged: a subscriber of the log may panic.
+            // Recorded before it is logged, because a subscriber of the log may panic.
             Err(error) if self.is_answered => self.record_failure(error),
             Err(error) => {
                 self.is_over = true;
@@ -204,7 +207,7 @@ impl Change {
         }
     }
 
-    /// Records a failure for the next flush, because the caller was answered already.
+    /// Records a failure for the next flush of each handle, because the caller was answered already.
     fn record_failure(&self, error: DeviceError) {
         let Range { start, end } = self.entry.range;
         let why = error.to_string();
@@ -250,7 +253,7 @@ impl Device for WriteBehind {
         Box::pin(self.read(offset, buffer))
     }
 
-    /// Ends when the window has room for the data.
+    /// Waits until the window has room for the data.
     fn write_at(&self, offset: u64, pages: Vec<Bytes>) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             let content = Content::Data(pages);
@@ -263,7 +266,8 @@ impl Device for WriteBehind {
         Box::pin(self.flush_all())
     }
 
-    /// Ends when the device has ended it. A failed discard loses nothing, so the result is returned.
+    /// Waits until the device has executed the discard. A failed discard loses no data, so its result is
+    /// returned to the caller.
     fn discard(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         Box::pin(async move {
             self.begin(offset..offset.saturating_add(len), Content::Unknown, false)
@@ -273,7 +277,7 @@ impl Device for WriteBehind {
         })
     }
 
-    /// Ends when the window has room for one more change.
+    /// Waits until the window has room for one more change.
     fn write_zeroes(&self, offset: u64, len: u64) -> DeviceFuture<'_, ()> {
         Box::pin(self.change(offset, len, Content::Zeros))
     }

@@ -1,9 +1,9 @@
-//! Amounts of bytes in sentences that compare them.
+//! Formats amounts of bytes for sentences that compare them.
 
 use iscsi_tuner::{Size, SizeError};
 
-/// Returns `shown` as text for a sentence that compares it with `other`. The exact bytes are added only where
-/// both rounded texts would be equal.
+/// Returns `shown` as text for a sentence that compares it with `other`. If both would be the same rounded
+/// text, the text has the exact bytes.
 #[must_use]
 pub fn beside(shown: Size, other: Size) -> String {
     let text = shown.to_string();
@@ -11,20 +11,21 @@ pub fn beside(shown: Size, other: Size) -> String {
     if is_rounded_equal { format!("{text} ({} bytes)", shown.0) } else { text }
 }
 
-/// Removes ".0 ": one MiB is shown as "1 MiB", and a few bytes more as "1.0 MiB".
+/// Removes the fraction ".0" only for exact values: 1 MiB is shown as "1 MiB", and a few bytes more as "1.0
+/// MiB".
 fn rounded(text: &str) -> String {
     text.replace(".0 ", " ")
 }
 
-/// Returns a size without rounding: in a unit if that is exact, otherwise in bytes.
+/// Returns a size without rounding: in the largest unit of which it is a multiple, otherwise in bytes.
 #[must_use]
 pub fn exact(size: Size) -> String {
     let text = size.to_string();
     if text.contains('.') { format!("{} bytes", size.0) } else { text }
 }
 
-/// Returns the sentence about a range that goes beyond the end: the size of the source or unit, and the
-/// option to reduce.
+/// Returns the sentence about a range that goes beyond the end. It names the size of the source or unit, and
+/// the option to reduce.
 #[must_use]
 pub fn beyond_the_end(offset: Size, length: Option<Size>, has: Size) -> String {
     let Some(length) = length.filter(|_| offset < has) else {
@@ -45,7 +46,7 @@ pub fn beyond_the_end(offset: Size, length: Option<Size>, has: Size) -> String {
 /// Reads the length of a range on the command line.
 ///
 /// # Errors
-/// A sentence that says how a length is written. A length of 0 is refused.
+/// A sentence with the expected form of a length. A length of 0 is an error.
 pub fn parse_length(text: &str) -> Result<Size, String> {
     let size: Size = text.parse().map_err(|error: SizeError| error.to_string())?;
     let is_any = size.0 > 0;

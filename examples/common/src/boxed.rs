@@ -1,4 +1,4 @@
-//! Boxed futures at the boundary between a program's library and its callers.
+//! Boxes futures at the boundary between a program's library and its callers.
 //!
 //! The compiler generates the code of an async function in the crate that polls it: in `main`, in each
 //! example, and again in each test. A function that returns a [`BoxFuture`] is compiled once, in the library.

@@ -18,10 +18,10 @@ use crate::standard_output;
 /// Exit status of a wrong command line.
 const WRONG: i32 = 2;
 
-/// Reads the command line. If it is wrong, reports the error on standard error and ends the process with
-/// status 2. If the command line has `--json`, it also writes an object to standard output: `known` with the
-/// error. It writes no object if an argument is `-` or another name of standard output, which then may be
-/// meant for data. URLs are not repeated, since they may hold a password.
+/// Parses the command line. If it is wrong, reports the error on standard error and ends the process with
+/// status 2. With `--json` it also writes a JSON object to standard output: `known` with the error added. It
+/// writes no object if an argument is `-` or another name of standard output, which then may be meant for data.
+/// The error message does not repeat URLs, since they may contain a password.
 ///
 /// Every program also has `--man`, which prints its manual page, and `--completions SHELL`. Both end the
 /// process.
@@ -60,14 +60,14 @@ pub fn parse<A: Documented>(known: Value) -> A {
     })
 }
 
-/// Returns the command line that has only the subcommands and the help flag of this one, if it has such a
-/// flag. It is used if this one is wrong: the parser fails at `--jobs --help`, where a value is missing,
-/// before it gets to the help.
+/// Returns the command line reduced to its subcommands and its help flag, if it has a help flag. It is used if
+/// the whole command line is wrong. For example, the parser rejects `--jobs --help` because a value is missing,
+/// before it reaches the help flag.
 fn asked_for_help(command: &Command, arguments: &[OsString]) -> Option<Vec<OsString>> {
     let mut words = arguments.iter().take_while(|word| *word != "--");
     let flag = words.find(|word| *word == "--help" || *word == "-h")?;
     let (mut help, mut command) = (vec![OsString::from(command.get_name())], command);
-    // Subcommands may have subcommands.
+    // Subcommands may have subcommands, so descend.
     for word in arguments.iter().take_while(|word| *word != flag) {
         if let Some(subcommand) = command.find_subcommand(word) {
             help.push(word.clone());
@@ -78,10 +78,10 @@ fn asked_for_help(command: &Command, arguments: &[OsString]) -> Option<Vec<OsStr
     Some(help)
 }
 
-/// Replaces the URLs of the arguments, also those within `--option=URL`, in an error message of clap.
+/// Replaces all URLs of the arguments in an error message of clap, also those in `--option=URL`.
 fn without_urls(complaint: String, arguments: &[String]) -> String {
     let parts = arguments.iter().flat_map(|argument| {
-        // clap may name the value without its option.
+        // clap may repeat the value without its option, so search for the value alone as well.
         let (option, value) = argument.split_once('=').unwrap_or_default();
         [argument, option, value]
     });
@@ -89,7 +89,7 @@ fn without_urls(complaint: String, arguments: &[String]) -> String {
     urls.fold(complaint, |complaint, url| complaint.replace(url, "iscsi://..."))
 }
 
-/// Puts the most similar command first; clap names it last.
+/// Reverses the suggested commands: clap puts the most similar one last, and the sentence shows it first.
 fn complete(mut error: Error) -> Error {
     if let Some(ContextValue::Strings(names)) = error.get(ContextKind::SuggestedSubcommand) {
         let names = names.iter().rev().cloned().collect();
@@ -116,7 +116,7 @@ pub fn sentence(complaint: &str) -> String {
     })
 }
 
-/// Prefix of a tip in clap's messages.
+/// Prefix of a tip in error messages of clap.
 const TIP: &str = "tip: ";
 
 #[cfg(test)]

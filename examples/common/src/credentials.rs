@@ -1,8 +1,8 @@
-//! Passwords of units, from files and from the environment.
+//! Reads the passwords of units, from files and from the environment.
 //!
-//! A password goes to one host only: a host that receives the password of another one can use it there. So a
-//! password that comes from the environment, or from a file for both ends, is refused if the ends are at
-//! different hosts.
+//! A password must go to one host only: a host that receives the password of another host can use it there. So
+//! a password from the environment, or from a file for both source and destination, is refused if the two are
+//! at different hosts.
 
 use std::collections::BTreeSet;
 use std::env;
@@ -34,7 +34,7 @@ pub struct PasswordFiles {
     pub target_password_file: Option<PathBuf>,
 }
 
-/// Environment variables that libiscsi's programs read credentials from. Child processes do not inherit them.
+/// Environment variables from which libiscsi's programs read credentials. Child processes do not inherit them.
 pub const VARIABLES: [&str; 4] = [
     "LIBISCSI_CHAP_USERNAME",
     "LIBISCSI_CHAP_PASSWORD",
@@ -42,7 +42,7 @@ pub const VARIABLES: [&str; 4] = [
     "LIBISCSI_CHAP_TARGET_PASSWORD",
 ];
 
-/// The side that proves its identity with a password.
+/// The side that authenticates itself with a password.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Prover {
     /// The initiator.
@@ -113,11 +113,11 @@ impl CredentialsError {
 }
 
 impl PasswordFiles {
-    /// Adds the passwords to each URL that has none and names a user, or whose user is in the environment.
-    /// Warns on standard error if other users may read a file.
+    /// Adds the passwords to each URL that names a user and has no password, and to URLs whose user is in the
+    /// environment. Prints a warning on standard error if other users may read a password file.
     ///
     /// # Errors
-    /// If no URL needs a password, or a file holds none.
+    /// If no URL needs a password, or a file contains none.
     pub async fn apply(&self, mut urls: Vec<&mut Url>) -> Result<(), CredentialsError> {
         for (option, prover, path) in [
             ("--password-file", Prover::Initiator, &self.password_file),
@@ -129,10 +129,11 @@ impl PasswordFiles {
     }
 }
 
-/// Adds the password in a file, its first line, to each URL that needs one. Without a file nothing is done.
+/// Reads the password from the first line of a file, and adds it to each URL that needs one. Does nothing
+/// without a path.
 ///
 /// # Errors
-/// If no URL needs the password, or the file holds none.
+/// If no URL needs the password, or the file contains none.
 pub async fn give(
     option: &'static str,
     prover: Prover,
@@ -155,9 +156,9 @@ pub async fn give(
     Ok(())
 }
 
-/// Checks that a password for several units goes to the hosts of one end only, or that one end's hosts
-/// include those of the other. It comes from the file of `option`, or else from the environment. Units that
-/// already have a password do not count.
+/// Checks that one password does not go to hosts of both source and destination, unless the hosts of one side
+/// include those of the other side. The password comes from the file of `option`, or else from the environment.
+/// Units that already have a password do not count.
 ///
 /// # Errors
 /// [`CredentialsError::TwoHosts`].

@@ -1,4 +1,4 @@
-//! The form of a failure for other programs.
+//! Describes a failure as JSON.
 
 use std::io;
 
@@ -13,9 +13,9 @@ pub enum Kind {
     Caller,
     /// The target or its unit failed, or refused.
     Target,
-    /// The network between this host and the target.
+    /// The network between this host and the target failed.
     Network,
-    /// A file, a stream, or this machine.
+    /// A file, a stream or this machine failed.
     System,
     /// The data that were read differ from the data that were written.
     Data,
@@ -24,7 +24,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Returns the name of the kind in objects for programs.
+    /// Returns the name of the kind in JSON objects.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -50,14 +50,14 @@ impl From<Fault> for Kind {
 }
 
 impl From<&DeviceError> for Kind {
-    /// Returns the kind of the unit's error. An error without a unit is of this host: `System`.
+    /// Returns the kind of a unit's failure. An error that no unit has caused is of this host: `System`.
     fn from(error: &DeviceError) -> Self {
         error.source_as::<Error>().map_or(Self::System, |unit| unit.fault().into())
     }
 }
 
 impl From<&iscsi_volume::Error> for Kind {
-    /// Returns the kind of the unit's error, or `Caller` if the named units form no volume.
+    /// Returns the kind of the failure: of the unit that failed, or `Caller` if the named units form no volume.
     fn from(error: &iscsi_volume::Error) -> Self {
         if let iscsi_volume::Error::Unit { cause, .. } = error {
             cause.into()
@@ -67,7 +67,7 @@ impl From<&iscsi_volume::Error> for Kind {
     }
 }
 
-/// Adds `error`, a sentence, and the name of `kind` to the object `known`.
+/// Adds the members `error`, a sentence, and `kind` to the object `known`.
 #[must_use]
 pub fn object(mut known: Value, error: &str, kind: Kind) -> Value {
     if let Value::Object(members) = &mut known {
@@ -77,7 +77,7 @@ pub fn object(mut known: Value, error: &str, kind: Kind) -> Value {
     known
 }
 
-/// Returns advice about an error of the system.
+/// Returns the advice about an error of the operating system.
 #[must_use]
 pub fn file_advice(kind: io::ErrorKind) -> &'static str {
     const ADVICE: [(io::ErrorKind, &str); 10] = [
@@ -95,7 +95,7 @@ pub fn file_advice(kind: io::ErrorKind) -> &'static str {
     ADVICE.iter().find(|(known, _)| *known == kind).map_or("", |(_, advice)| advice)
 }
 
-/// Removes the numbers that Rust appends to the system's errors, as in " (os error 2)".
+/// Removes the error numbers that Rust appends to texts of the operating system, as in " (os error 2)".
 #[must_use]
 pub fn plain(text: &str) -> String {
     const NUMBER: &str = " (os error ";

@@ -1,4 +1,4 @@
-//! The help of a program, and the parts of its manual page other than the options.
+//! Builds the help of a program, and the parts of its manual page other than the options.
 
 pub mod check;
 
@@ -8,9 +8,9 @@ use clap::builder::EnumValueParser;
 use clap::{Arg, ArgAction, Command, Parser};
 use clap_complete::Shell;
 
-/// Headings of options. A heading has the same meaning in each program.
+/// Headings of options. Each heading has the same meaning in all programs.
 pub mod heading {
-    /// What is copied, from where, and to where.
+    /// What is copied, from where and to where.
     pub const ENDS: &str = "Source and destination";
     /// A source that is written to while it is copied.
     pub const SOURCE_IN_USE: &str = "Source in use";
@@ -42,48 +42,49 @@ pub mod heading {
     pub const CONFIRMATION: &str = "Confirmation";
 }
 
-/// The texts of the help and the manual page other than the options.
+/// Texts of the help and of the manual page, except the options.
 #[derive(Clone, Copy, Debug)]
 pub struct Manual {
-    /// Descriptions and their commands. A long command is broken with a backslash before the line feed.
+    /// Descriptions of examples, each with its command. A long command is broken with a backslash before the
+    /// line feed.
     pub examples: &'static [(&'static str, &'static str)],
     /// Exit statuses and their meanings.
     pub exit_status: &'static [(&'static str, &'static str)],
     /// Environment variables, and what they change.
     pub environment: &'static [(&'static str, &'static str)],
-    /// Files that the program reads or writes, and their contents.
+    /// Files that the program reads or writes, and what they contain.
     pub files: &'static [(&'static str, &'static str)],
 }
 
-/// A command line with a manual.
+/// A command line that has a manual page.
 pub trait Documented: Parser {
-    /// The texts of the manual.
+    /// Texts of the manual page.
     const MANUAL: Manual;
 }
 
-/// The variables of the initiator's login, in every program.
+/// The environment variables for the initiator's login, which every program reads.
 pub const LOGIN_VARIABLE: (&str, &str) = (
     "LIBISCSI_CHAP_USERNAME, LIBISCSI_CHAP_PASSWORD",
     "User and CHAP password of units whose URL names none. A password file is safer.",
 );
-/// The variables of mutual CHAP.
+/// The environment variables for mutual CHAP.
 pub const TARGET_LOGIN_VARIABLE: (&str, &str) = (
     "LIBISCSI_CHAP_TARGET_USERNAME, LIBISCSI_CHAP_TARGET_PASSWORD",
     "User and password that the target must prove (mutual CHAP).",
 );
-/// The variable of the log.
+/// The environment variable for the log.
 pub const LOG_VARIABLE: (&str, &str) = (
     "RUST_LOG",
     "Which log messages go to standard error, as debug or iscsi_session=trace,warn. The default is warn.",
 );
-/// The files of passwords.
+/// The password files.
 pub const PASSWORD_FILE: (&str, &str) = (
     "password file",
     "The password is the first line, without its end; at most 4,096 bytes. It may be a pipe. \
      A file that other users may read is used with a warning.",
 );
 
-/// Returns the command line of a program with its help.
+/// Returns the command line of a program, with its help texts.
 #[must_use]
 pub fn command<A: Documented>() -> Command {
     let manual = &A::MANUAL;
@@ -100,8 +101,7 @@ pub fn command<A: Documented>() -> Command {
     command.args(options()).after_help(examples).after_long_help(all)
 }
 
-/// Accepts a negative number as the value of an option, so that the error message of that option explains the
-/// range.
+/// Lets options accept negative numbers as values, so that the error message explains the range of the option.
 fn with_negative_numbers(command: Command) -> Command {
     let command = command.mut_args(|arg| {
         let is_option = arg.get_long().is_some() && arg.get_action().takes_values();
@@ -110,7 +110,7 @@ fn with_negative_numbers(command: Command) -> Command {
     command.mut_subcommands(with_negative_numbers)
 }
 
-/// Options that every program has. Each of them must be the only argument.
+/// Options that every program has. They are allowed only as the single argument.
 fn options() -> [Arg; 2] {
     let option = |name: &'static str| {
         Arg::new(name).long(name).exclusive(true).help_heading(heading::OUTPUT)
@@ -145,7 +145,7 @@ fn section(text: &mut String, title: &str, rows: &[(&str, &str)]) {
     }
 }
 
-/// Hides the possible values of options, which the long help explains.
+/// Hides the possible values of options in the short help. The long help explains them.
 #[must_use]
 pub(crate) fn short(command: Command) -> Command {
     let command = command.mut_args(|arg| {

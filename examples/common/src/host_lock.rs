@@ -1,10 +1,10 @@
-//! Locks among the processes of this host.
+//! Locks that exclude other processes of this host.
 //!
-//! A lock is a listening Unix socket with an abstract name. The kernel gives the name to one process at a
-//! time, and frees it when that process ends for any reason. So nothing is left over, any user finds the lock
-//! of any other user, and no folder or file system is involved. A process that does not get the lock finds
-//! out from the socket which process holds it. A lock is valid within a network namespace: containers with
-//! separate ones do not see each other's locks.
+//! A lock is a listening Unix socket with an abstract name. The kernel gives the name to one process at a time,
+//! and frees it when that process ends for any reason. So an ended process leaves nothing behind, the lock also
+//! excludes processes of other users, and no folder or file system is needed. A process that does not get the
+//! lock finds out from the socket which process holds it. A lock is valid within a network namespace:
+//! containers with separate namespaces do not see each other's locks.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -18,13 +18,14 @@ use tokio::net::UnixStream;
 /// Prefix of the names of all locks, after the zero byte that makes them abstract.
 const LOCKS: &str = "iscsi-initiator/lock/";
 const CHILDREN: &str = "iscsi-initiator/children/";
-/// Connections that wait to be accepted. None ever is: a process that connects only reads the peer's process
-/// number. Beyond this number it does not find out which process holds the lock.
+/// Maximum number of connections that wait to be accepted. No connection is accepted: a process connects only
+/// to read the process id of the peer. If the backlog is full, it does not find out which process holds the
+/// lock.
 const BACKLOG: i32 = 128;
-/// Lists the sockets of the network namespace, one a line, with an abstract name after `@`.
+/// File that lists the sockets of the network namespace, one per line. An abstract name is after `@`.
 const SOCKETS: &str = "/proc/net/unix";
 
-/// A lock that this process holds until it is dropped.
+/// A lock that this process holds. Dropping it releases the lock.
 #[derive(Debug)]
 pub struct HostLock {
     _socket: Socket,
@@ -42,7 +43,7 @@ pub enum LockError {
 }
 
 impl HostLock {
-    /// Takes the lock of the thing that all processes know by `key`.
+    /// Takes the lock for the file, unit or other thing that all processes identify by `key`.
     ///
     /// # Errors
     /// [`LockError`].
@@ -51,7 +52,7 @@ impl HostLock {
         match listen(&name) {
             Ok(socket) => Ok(Self { _socket: socket }),
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
-                // The holder may have ended since; then the caller's next attempt succeeds.
+                // The holder may have ended meanwhile. Then the next attempt of the caller succeeds.
                 Err(LockError::Held(holder(&name).unwrap_or_default()))
             }
             Err(error) => Err(error.into()),
@@ -59,15 +60,15 @@ impl HostLock {
     }
 }
 
-/// A lock that a child process inherits, with all processes that it starts. [`ChildLock::left`] finds it as
-/// long as any of them lives, unless the parent has [released](Self::release) it.
+/// A lock that a child process and all processes that it starts inherit. [`ChildLock::left`] reports the lock
+/// as long as one of these processes lives, unless the parent has [released](Self::release) it.
 #[derive(Debug, Default)]
 pub struct ChildLock {
     sockets: Vec<Socket>,
 }
 
 impl ChildLock {
-    /// Creates a lock for a child that works for the things with these keys.
+    /// Creates a lock for a child that works for the files or units with these keys.
     ///
     /// # Errors
     /// The error of the system.
@@ -82,23 +83,23 @@ impl ChildLock {
         Ok(Self { sockets: sockets.collect::<io::Result<_>>()? })
     }
 
-    /// Returns the descriptors for the child to inherit.
+    /// Returns the descriptors that the child must inherit.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.sockets.iter().map(AsFd::as_fd)
     }
 
-    /// Releases the lock after the child has ended as it should. Processes that it has left running on
-    /// purpose then hold nothing.
+    /// Releases the lock. Call it after the child has ended normally: processes that the child has left running
+    /// on purpose then hold no lock.
     pub fn release(&self) {
         for socket in &self.sockets {
-            // From here on no process can connect to the socket, even if another process has the
+            // After this, no process can connect to the socket, even if another process still has its
             // descriptor.
             drop(socket.shutdown(Shutdown::Both));
         }
     }
 
-    /// Returns the number of a parent process whose child for the thing with this key still lives, if there
-    /// is one; 0 if the number is unknown.
+    /// Returns the process id of a parent whose child still lives and works for `key`; `None` if there is no
+    /// such child. The id is 0 if it is unknown.
     ///
     /// # Errors
     /// The error of the system.
@@ -122,7 +123,7 @@ impl Drop for ChildLock {
     }
 }
 
-/// Returns the part of a lock's name that stands for a key. It has a fixed length.
+/// Returns the part of a lock's name that depends on the key. It has a fixed length.
 fn digest(key: &str) -> String {
     blake3::hash(key.as_bytes()).to_hex()[..40].to_owned()
 }
@@ -138,7 +139,7 @@ fn address(name: &str) -> io::Result<SockAddr> {
     SockAddr::unix(format!("\0{name}"))
 }
 
-/// Returns the process that listens under a name, if it is visible from this process.
+/// Returns the process id of the process that listens under a name, if the process is visible from this one.
 ///
 /// # Errors
 /// If no process listens.
@@ -147,7 +148,7 @@ fn holder(name: &str) -> io::Result<Option<u32>> {
     socket.set_nonblocking(true)?;
     match socket.connect(&address(name)?) {
         Ok(()) => {}
-        // The backlog is full.
+        // The backlog is full: a process listens, but its id is unknown.
         Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
         Err(error) => return Err(error),
     }
@@ -157,7 +158,7 @@ fn holder(name: &str) -> io::Result<Option<u32>> {
     Ok(process.and_then(|process| u32::try_from(process).ok()).filter(|process| *process > 0))
 }
 
-/// Returns a process as text for people.
+/// Returns a process as readable text.
 fn process(id: Option<u32>) -> String {
     id.map_or_else(|| "another process".to_owned(), |id| format!("process {id}"))
 }
@@ -183,7 +184,8 @@ mod tests {
         HostLock::take(&key).unwrap();
     }
 
-    /// Each refused process keeps a place in the backlog, which is never freed.
+    /// Each refused process takes a place in the backlog forever. When the backlog is full, the lock must still
+    /// exclude.
     #[tokio::test]
     async fn many_may_ask() {
         let key = key("many");
@@ -199,7 +201,7 @@ mod tests {
         assert_eq!(ChildLock::left(&key).unwrap(), None);
         let keys = [key.clone()];
         let lock = ChildLock::new(&keys).unwrap();
-        // As a child has the descriptors if it outlives its parent.
+        // A child that outlives its parent has copies of the descriptors.
         let copies: Vec<_> =
             lock.descriptors().map(|held| held.try_clone_to_owned().unwrap()).collect();
         assert_eq!(ChildLock::left(&key).unwrap(), Some(std::process::id()));

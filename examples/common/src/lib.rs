@@ -2,15 +2,15 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`amounts`] | amounts of bytes in sentences, and the length of a range |
+//! | [`amounts`] | sizes in sentences that compare them, and the length of a range |
 //! | [`command_line`] | the command line, and the error if it is wrong |
 //! | [`help`] | headings of options, examples, other texts of the manual page |
-//! | [`failure`] | the form of a failure for other programs |
-//! | [`host_lock`] | locks, so that two processes of this host do not work on one thing |
+//! | [`failure`] | the kind of a failure, and the failure as JSON |
+//! | [`host_lock`] | locks, so that two processes of this host do not work on the same file or unit |
 //! | `manual` | the manual page, and completions for shells |
-//! | [`log`] | the log of the crates below |
+//! | [`log`] | the log of the libraries |
 //! | [`named_socket`] | a socket in the file system that is removed when its process ends |
-//! | [`named_units`] | a check that numbers for programs have their units in their names |
+//! | [`named_units`] | a check that the names of numbers in JSON objects end with their units |
 //! | [`output`] | standard output and standard error |
 //! | [`credentials`], [`password_file`] | the password of each unit; the file that it is read from |
 //! | [`boxed`] | futures that are compiled in the crate that makes them |
@@ -18,7 +18,7 @@
 //! | [`program`] | the start, the work and the exit status of a program |
 //! | [`sentence`] | the message of an error: the fact, and what the reader can do |
 //! | [`session_count`] | the number of sessions of a unit |
-//! | [`standard_output`] | standard output under its other names |
+//! | [`standard_output`] | recognises standard output under its other names |
 //! | [`stop`] | requests to stop early, and the signals that make them |
 //! | [`time`] | times on the command line |
 //! | [`mod@unit`] | the unit that the command line names, and the initiator |

@@ -1,4 +1,4 @@
-//! The log of the crates below, on standard error.
+//! Writes the log of the libraries to standard error.
 //!
 //! `RUST_LOG` selects levels and modules, as in `RUST_LOG=warn,iscsi_initiator=debug`. Without it the log has
 //! warnings only, one line each.
@@ -33,28 +33,28 @@ use job::{Jobs, OfJob};
 
 pub use job::job;
 
-/// A function that writes text to standard error, beside whatever else is shown there.
+/// A function that writes text to standard error, and leaves a bar that is shown there intact.
 pub type Show = fn(&str);
 
-/// What the log has if `RUST_LOG` is not set.
+/// What the log contains if `RUST_LOG` is not set.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Usually {
     /// Warnings and errors.
     Warnings,
-    /// Also the work of sessions and copies, with time stamps.
+    /// Warnings, errors and the activity of sessions and copies, with time stamps.
     Details,
-    /// Nothing.
+    /// No lines.
     Silence,
 }
 
-/// The filter of [`Usually::Details`].
+/// The filter for [`Usually::Details`].
 const DETAILS: &str = "warn,iscsi_initiator=debug,iscsi_session=debug,iscsi_copy=debug";
-/// Most lines in the queue.
+/// Maximum number of lines in the queue.
 const ROOM: usize = 1024;
-/// Time limit of the last lines at the end.
+/// Time limit to write the last lines at the end of the program.
 const LAST: Duration = Duration::from_millis(300);
 
-/// The running log. Dropping it ends the log.
+/// The running log. Dropping it ends its thread.
 #[derive(Debug)]
 pub struct Log(Option<Queue>);
 
@@ -64,19 +64,19 @@ impl Log {
         let (done, told) = mpsc::channel();
         let Some(queue) = &self.0 else { return };
         if queue.lines.try_send(Item::Mark(done)).is_ok() {
-            // A reader that takes longer than this is not reading.
+            // The time limit expires only if standard error is not read, so the result is ignored.
             let _ = told.recv_timeout(LAST);
         }
     }
 }
 
-/// Returns whether warnings of sessions are shown, here or by another subscriber of this process.
+/// Returns whether warnings of sessions are shown, by this log or by another subscriber of the process.
 #[must_use]
 pub fn has_warnings() -> bool {
     tracing::enabled!(target: "iscsi_initiator", tracing::Level::WARN)
 }
 
-/// Starts the log. A `RUST_LOG` that cannot be parsed is reported and ignored.
+/// Starts the log. If `RUST_LOG` cannot be parsed, that is reported, and the default is used.
 pub fn start(usually: Usually, show: Show) -> Log {
     let Ok(queue) = Queue::start(show) else { return Log(None) };
     let log = Log(Some(queue.clone()));
@@ -103,7 +103,7 @@ pub fn start(usually: Usually, show: Show) -> Log {
             tracing_subscriber::registry().with(lines).with(level).with(Jobs).try_init()
         }
     };
-    // A program that calls this one as a library may have a subscriber already.
+    // A program that uses this library may have set a subscriber already. Then that one stays.
     drop(result);
     log
 }
@@ -118,8 +118,8 @@ pub fn time_stamp() -> String {
     seconds.unwrap_or(text)
 }
 
-/// Formats the event alone, without its spans: the program or its job uses one disk, and its sessions may
-/// report the same concurrently.
+/// Formats an event without its spans. The spans would differ for each session of a disk, and so equal events
+/// of several sessions would not be recognised as equal.
 struct Plain;
 
 impl<S, N> FormatEvent<S, N> for Plain
@@ -138,7 +138,7 @@ where
     }
 }
 
-/// The lines that the thread of the log has yet to show. Clones are the same queue.
+/// The queue of lines that the thread of the log has to show. Clones share the queue.
 #[derive(Clone, Debug)]
 struct Queue {
     lines: SyncSender<Item>,
@@ -148,7 +148,7 @@ struct Queue {
 #[derive(Debug)]
 enum Item {
     Line(String),
-    /// Dropped when every line before it has been shown.
+    /// A mark, which is dropped when all lines before it have been shown.
     Mark(mpsc::Sender<()>),
 }
 
@@ -172,7 +172,8 @@ impl Queue {
         Ok(queue)
     }
 
-    /// Queues a line without blocking. It may contain text of a peer, so control characters are escaped.
+    /// Queues a line without blocking. The line may contain text of a target or server, so control characters
+    /// are escaped.
     fn put(&self, line: &str) {
         let line = printable(line.strip_suffix('\n').unwrap_or(line)) + "\n";
         if let Err(TrySendError::Full(_)) = self.lines.try_send(Item::Line(line)) {
@@ -193,10 +194,10 @@ impl Write for Queue {
     }
 }
 
-/// Within this time, equal lines of many sessions are shown once.
+/// Equal lines within this time are shown once: many sessions may report the same event.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
-/// A line, and when it was shown.
+/// A line, and the time at which it was shown.
 struct LoggedLine {
     at: Instant,
     line: Vec<u8>,
@@ -210,7 +211,7 @@ struct Warnings {
 }
 
 impl Warnings {
-    /// Returns whether an equal line was shown within [`AT_ONCE`].
+    /// Returns whether an equal line was shown less than [`AT_ONCE`] ago.
     fn was_logged(&self, line: &[u8], now: Instant) -> bool {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         latest.retain(|logged| now < logged.at + AT_ONCE);
@@ -264,7 +265,7 @@ mod tests {
         assert!(!logged(b"refused", 2 * AT_ONCE), "it has happened again");
     }
 
-    /// A standard error that takes nothing blocks no task that logs.
+    /// A standard error that nothing reads does not block the tasks that log. Lines are omitted and counted.
     #[test]
     fn what_nobody_takes_is_left_out_and_counted() {
         let (release, stuck) = mpsc::channel::<()>();

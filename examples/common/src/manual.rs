@@ -1,4 +1,4 @@
-//! The manual page of a program, and completions for shells.
+//! Generates the manual page of a program, and completions for shells.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use crate::help::Manual;
 const COMPLETIONS: &str = "--completions";
 const MAN: &str = "--man";
 
-/// Returns the text to print instead of any work, if the only option is `--man` or `--completions`.
+/// Returns the text to print instead of the normal work, if the only option is `--man` or `--completions`.
 pub(crate) fn printed(
     command: &Command,
     texts: &Manual,
@@ -28,7 +28,7 @@ pub(crate) fn printed(
     }
 }
 
-/// Returns the whole page. Subcommands have no pages, so each is a section of this one.
+/// Returns the manual page. Subcommands have no separate pages: each is a section of this page.
 fn page(command: &Command, texts: &Manual) -> io::Result<Vec<u8>> {
     let (man, mut page) = (Man::new(command.clone()), Vec::new());
     man.render_title(&mut page)?;

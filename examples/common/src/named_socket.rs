@@ -1,4 +1,4 @@
-//! A Unix socket with a name in the file system, which is removed with it.
+//! A listening Unix socket with a path in the file system. The path is removed with the socket.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind};
@@ -10,22 +10,22 @@ use nix::unistd::{Gid, Group, chown};
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::net::UnixListener;
 
-/// Most connections that wait to be accepted.
+/// Maximum number of connections that wait to be accepted.
 const BACKLOG: i32 = 64;
-/// Permissions for the owner only.
+/// Permission bits that admit the owner only.
 const MODE: u32 = 0o600;
 
-/// Permissions and group of a Unix socket: which users, besides the owner, may connect.
+/// Permissions and group of a Unix socket. They determine which other users may connect.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SocketAccess {
-    /// Permission bits as of `chmod`. Connecting needs write permission.
+    /// Permission bits as for `chmod`. To connect, a user needs write permission.
     pub mode: u32,
-    /// The group; `None` leaves the group of the process.
+    /// The group of the socket; `None` is the group of the process.
     pub group: Option<Gid>,
 }
 
 impl Default for SocketAccess {
-    /// Admits the owner only.
+    /// Returns the permissions that admit the owner only.
     fn default() -> Self {
         Self { mode: MODE, group: None }
     }
@@ -41,7 +41,7 @@ pub fn parse_mode(text: &str) -> Result<u32, String> {
         .ok_or_else(|| "write three octal digits, as 660: owner, group, others".to_owned())
 }
 
-/// Finds a group by name or number.
+/// Finds a group of this host by name or number.
 ///
 /// # Errors
 /// If this host has no such group.
@@ -53,18 +53,18 @@ pub fn parse_group(text: &str) -> Result<Gid, String> {
     found.map(|group| group.gid).ok_or_else(|| "this host has no such group".to_owned())
 }
 
-/// A listening socket with a path. Dropping it removes the path.
+/// A listening socket with a path. Dropping it removes the path, unless another socket is there.
 #[derive(Debug)]
 pub struct NamedSocket {
     listener: UnixListener,
     path: PathBuf,
-    /// Device and inode: another process may have replaced the socket at the path.
+    /// Device and inode of the socket, to recognise whether another process has replaced the path.
     file: (u64, u64),
 }
 
 impl NamedSocket {
-    /// Listens at a path, for processes of the same user. Replaces a socket that a process has left behind. A
-    /// file that is no socket, and a socket where another process listens, stay.
+    /// Listens at a path, for processes of the same user. Replaces a socket that an ended process has left. It
+    /// is an error if the path is no socket, or if another process listens there.
     ///
     /// # Errors
     /// [`ErrorKind::AddrInUse`] if another process listens there, or the error of the system.
@@ -72,7 +72,7 @@ impl NamedSocket {
         Self::bind_for(path, SocketAccess::default())
     }
 
-    /// Listens at a path, with these permissions and this group.
+    /// Listens at a path, like [`bind`](Self::bind), with the permissions and the group of `access`.
     ///
     /// # Errors
     /// The errors of [`bind`](Self::bind).
@@ -106,8 +106,9 @@ impl Drop for NamedSocket {
     }
 }
 
-/// Listens at a path. The socket is created for the owner only, and gets its permissions and group before it
-/// listens, so no other user can connect in between. They are set after `bind`, which would apply the umask.
+/// Listens at a path. The socket is created for the owner only. It gets its permissions and its group before it
+/// listens, so no other user can connect in between. The permissions are set after `bind`, which would apply
+/// the umask to them.
 fn listen(path: &Path, access: SocketAccess) -> io::Result<Socket> {
     let socket = File::from(OwnedFd::from(Socket::new(Domain::UNIX, Type::STREAM, None)?));
     socket.set_permissions(Permissions::from_mode(MODE))?;
@@ -122,7 +123,7 @@ fn listen(path: &Path, access: SocketAccess) -> io::Result<Socket> {
             chown(path, None, access.group)?;
             fs::set_permissions(path, Permissions::from_mode(access.mode))
         };
-        // After an error no socket without a listener may stay.
+        // After an error, remove the socket: no process would listen there.
         grant().inspect_err(|_| drop(fs::remove_file(path)))?;
     }
     socket.listen(BACKLOG)?;
@@ -130,7 +131,7 @@ fn listen(path: &Path, access: SocketAccess) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Returns whether a process has left the socket, so that no process listens there.
+/// Returns whether an ended process has left the socket, so that no process listens there.
 fn is_left(path: &Path) -> io::Result<bool> {
     let kind = fs::symlink_metadata(path)?.file_type();
     if !kind.is_socket() {
@@ -139,7 +140,7 @@ fn is_left(path: &Path) -> io::Result<bool> {
         return Err(io::Error::new(ErrorKind::AlreadyExists, why));
     }
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
-    // A process whose backlog is full is still listening.
+    // If the backlog is full, a process is still listening. Non-blocking, because the connection would wait.
     socket.set_nonblocking(true)?;
     match socket.connect(&SockAddr::unix(path)?) {
         Err(cause) if cause.kind() == ErrorKind::ConnectionRefused => Ok(true),

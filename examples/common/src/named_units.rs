@@ -1,9 +1,9 @@
-//! Checks for the tests of each program that the numbers of an object for programs have their units in their
-//! names.
+//! Checks that the names of numbers in JSON objects end with their units. The tests of each program call this.
 
 use serde_json::Value;
 
-/// Words that must not end a name: `block_size` is wrong, `block_size_bytes` is right.
+/// Words that must not end a name, because the unit is missing: `block_size` is wrong, `block_size_bytes` is
+/// right.
 const QUANTITIES: [&str; 15] = [
     "buffer",
     "capacity",
@@ -22,7 +22,8 @@ const QUANTITIES: [&str; 15] = [
     "water",
 ];
 
-/// Returns the names of numbers that lack their unit: single numbers, lists, and the `value` of an object.
+/// Returns the names in an object whose numbers lack their unit: single numbers, lists, and the `value` of an
+/// object.
 #[must_use]
 pub fn missing(object: &Value) -> Vec<String> {
     match object {

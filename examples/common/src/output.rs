@@ -1,8 +1,8 @@
-//! Standard output and standard error, which another program may read, or may close.
+//! Writes to standard output and standard error, which another program may read, or may close.
 //!
-//! The output may contain text of targets and servers. So all control characters except line feeds are
-//! escaped here, in addition to the places where such text comes in. None of them can then move the cursor of
-//! a terminal, change a colour or reverse the text that follows.
+//! The output may contain text of targets and servers. So all control characters except line feeds are escaped
+//! here, in addition to the places where such text is received. No control character can then move the cursor
+//! of a terminal, change a colour or reverse the text that follows.
 
 use std::fmt::Write as _;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -16,18 +16,18 @@ use crate::failure::plain;
 use crate::log::time_stamp;
 use crate::stop::Stop;
 
-/// Prefix of a warning's line.
+/// Prefix of a line with a warning.
 const WARNING: &str = "warning: ";
 
-/// Writes lines to standard output. After a request to stop, does not wait for a reader that takes nothing.
+/// Writes text to standard output. After a request to stop, does not wait for a reader that takes nothing.
 ///
 /// # Errors
-/// The error of the system, or [`ErrorKind::Interrupted`] if the text was not taken before the end.
+/// The error of the system, or [`ErrorKind::Interrupted`] if a stop was requested before the text was taken.
 pub async fn print(text: String, stop: &Stop) -> io::Result<()> {
     write_all(printable_lines(&plain(&text)), stop).await
 }
 
-/// Writes an object to standard output, as one line.
+/// Writes an object to standard output, as one line of JSON.
 ///
 /// # Errors
 /// The errors of [`print()`].
@@ -39,7 +39,7 @@ pub async fn print_object(object: &Value, stop: &Stop) -> io::Result<()> {
 #[must_use]
 pub fn json_line(object: &Value) -> String {
     let mut line = String::new();
-    // Outside of strings there is only ASCII, and control characters below 0x20 are escaped already.
+    // Outside of strings JSON has only ASCII characters, and control characters below 0x20 are escaped already.
     for character in plain(&object.to_string()).chars() {
         let mut bytes = [0; 4];
         let text = character.encode_utf8(&mut bytes);
@@ -70,21 +70,21 @@ async fn write_all(text: String, stop: &Stop) -> io::Result<()> {
     }
 }
 
-/// Writes whole lines to standard error. An error is ignored: a closed standard error does not end
-/// the program. Sessions continue while the caller waits for a slow reader; see [`aside`].
+/// Writes whole lines to standard error. An error is ignored, so a closed standard error does not end the
+/// program. While this waits for a slow reader, sessions continue; see [`aside`].
 pub fn eprint_lines(lines: &str) {
-    // If it is not a terminal, it is probably a log file.
+    // Lines get time stamps if standard error is no terminal: it is probably a log file.
     let is_terminal = io::stderr().is_terminal();
     let lines =
         stamped(&printable_lines(&plain(lines)), (!is_terminal).then(time_stamp).as_deref());
     aside(|| drop(io::stderr().lock().write_all(lines.as_bytes())));
 }
 
-/// Runs work that may block. A worker of a multi-threaded runtime first gives its other tasks to another
-/// thread, so that sessions continue meanwhile.
+/// Runs work that may block the thread. On a multi-threaded runtime, the other tasks of this worker first move
+/// to another thread, so that sessions continue.
 ///
 /// # Panics
-/// In a `LocalSet` of a runtime with several workers, since no other thread can take its tasks.
+/// In a `LocalSet` on a multi-threaded runtime, because its tasks cannot move to another thread.
 pub fn aside<T>(work: impl FnOnce() -> T) -> T {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => block_in_place(work),
@@ -92,7 +92,7 @@ pub fn aside<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Adds the time stamp before each warning.
+/// Adds the time stamp, if there is one, before each warning.
 fn stamped(lines: &str, time_stamp: Option<&str>) -> String {
     let Some(time_stamp) = time_stamp else { return lines.to_owned() };
     let stamp = |line: &str| match line.strip_prefix(WARNING) {

@@ -1,4 +1,4 @@
-//! The file that a password is read from.
+//! Reads a password from a file.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -7,18 +7,18 @@ use std::path::Path;
 
 use iscsi_initiator::Secret;
 
-/// Most bytes of a password.
+/// Maximum number of bytes of a password.
 const MAX_LEN: usize = 4096;
-/// Most bytes of the line of a password, with its end.
+/// Maximum number of bytes of the line of a password, with its line ending.
 const MAX_LINE: usize = MAX_LEN + b"\r\n".len();
 
-/// Returns the password, and whether other users than the owner of the file may read it.
+/// Returns the password, and whether other users than the owner of the file may read the file.
 ///
-/// The password is the first line of the file, of any bytes, without the end of the line (a line feed, or a
-/// carriage return and a line feed). The lines below it are not read. The file may be a pipe.
+/// The password is the first line of the file. It may consist of any bytes. It ends before a line feed, or
+/// before a carriage return and a line feed. The lines below it are not read. The file may be a pipe.
 ///
 /// # Errors
-/// If the file cannot be read, is a directory, or holds no password.
+/// If the file cannot be read, is a directory, or contains no password.
 pub(crate) fn read(path: &Path) -> io::Result<(Secret, bool)> {
     let file = File::open(path)?;
     let metadata = file.metadata()?;
@@ -35,10 +35,11 @@ pub(crate) fn read(path: &Path) -> io::Result<(Secret, bool)> {
     Ok((bytes.into(), is_open))
 }
 
-/// Returns the first line, without its end. If there is no end, returns more bytes than a password may have.
+/// Returns the first line, without its line ending. If the line is too long, returns more bytes than a password
+/// may have.
 fn first_line(mut from: impl Read) -> io::Result<Vec<u8>> {
-    // The capacity is fixed: growing would leave copies of a part of the password in memory. Reads byte
-    // by byte, because in a pipe nothing may come after the line.
+    // The capacity is fixed, because a buffer that grows would leave copies of a part of the password in
+    // memory. Reads byte by byte, because a pipe may stay open after the line, and a longer read would wait.
     let mut line = Vec::with_capacity(MAX_LINE);
     while line.len() < MAX_LINE && from.by_ref().take(1).read_to_end(&mut line)? > 0 {
         if line.pop_if(|last| *last == b'\n').is_some() {
@@ -74,7 +75,7 @@ mod tests {
         }
     }
 
-    /// A device without an end is read only up to the most bytes of a password.
+    /// From a device without an end, no more bytes are read than a password may have.
     #[test]
     fn no_more_is_read_than_a_password_has() {
         assert_eq!(first_line(io::repeat(b'x')).unwrap().len(), MAX_LINE);

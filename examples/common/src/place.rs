@@ -1,4 +1,4 @@
-//! The units and volumes that the command line names.
+//! Opens the units and volumes that the command line names.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -20,11 +20,11 @@ use crate::volume::{self, VolumeError};
 pub enum Place {
     /// A logical unit.
     Unit(Box<Url>),
-    /// Several units, and the file that describes them.
+    /// Several units as one device: the path of the file that describes them, and the description.
     Volume(PathBuf, Box<Description>),
 }
 
-/// An opened unit or volume. Clones are separate handles of it.
+/// An opened unit or volume. Clones are separate handles.
 #[derive(Clone, Debug)]
 pub enum Opened {
     /// A logical unit.
@@ -56,10 +56,10 @@ impl PlaceError {
 }
 
 impl Place {
-    /// Reads the URL of a unit, or `volume:FILE` and that file.
+    /// Parses the URL of a unit, or `volume:FILE`, and then reads that file.
     ///
     /// # Errors
-    /// What is wrong with the URL or the file, without any password.
+    /// What is wrong with the URL or the file. The message contains no password.
     pub async fn parse(text: &str) -> Result<Self, PlaceError> {
         match volume::path(OsStr::new(text)) {
             Some(path) => {
@@ -70,7 +70,7 @@ impl Place {
         }
     }
 
-    /// Returns the URLs of the units, to add passwords to them.
+    /// Returns the URLs of the units, so that passwords can be added to them.
     pub fn urls_mut(&mut self) -> Vec<&mut Url> {
         match self {
             Self::Unit(url) => vec![url],
@@ -81,7 +81,7 @@ impl Place {
     /// Opens the unit or the volume.
     ///
     /// # Errors
-    /// If a unit cannot be opened, or is not the expected one.
+    /// If a unit cannot be opened, or is not the unit that the description expects.
     pub async fn open(&self, initiator: &Initiator) -> Result<Opened, PlaceError> {
         Ok(match self {
             Self::Unit(url) => Opened::Unit(initiator.disk(&**url).await?.into()),
@@ -93,7 +93,7 @@ impl Place {
 }
 
 impl Opened {
-    /// Returns a separate handle, as a device of bytes.
+    /// Returns a separate handle of the unit or volume.
     #[must_use]
     pub fn handle(&self) -> Arc<dyn Device> {
         match self {
@@ -102,7 +102,7 @@ impl Opened {
         }
     }
 
-    /// Returns the units that the device consists of, in their order.
+    /// Returns the units in their order; a single unit is a list of one.
     #[must_use]
     pub fn disks(&self) -> Vec<&Disk> {
         match self {
@@ -133,8 +133,8 @@ fn is_unsettled(error: &Error) -> bool {
     error.kind() == ErrorKind::Unsettled
 }
 
-/// Returns the portals of the sessions of a disk, each once. Where logins were redirected, they differ from
-/// those of its URL.
+/// Returns the portals of a disk's sessions, each once. If the target has redirected logins, they differ from
+/// those of the URL.
 #[must_use]
 pub fn portals(disk: &Disk) -> Vec<String> {
     let portals = disk.stats().sessions.into_iter().map(|session| session.portal);

@@ -1,4 +1,4 @@
-//! The start, the work and the exit status of a program.
+//! Starts a program, runs its work, and returns its exit status.
 
 use std::fmt::Display;
 use std::io;
@@ -19,7 +19,7 @@ pub trait ProgramError: Display {
     /// Returns the exit status for the error.
     fn exit_status(&self) -> u8;
 
-    /// Returns the error for a system that provides no threads or no signals.
+    /// Creates the error for a system that provides no threads or no signals.
     fn no_start(cause: io::Error) -> Self;
 }
 
@@ -30,15 +30,15 @@ pub struct Program {
     pub name: &'static str,
     /// The message at the first signal that asks to stop.
     pub stopping: &'static str,
-    /// What the log has if `RUST_LOG` is not set.
+    /// What the log contains if `RUST_LOG` is not set.
     pub usually: Usually,
-    /// Puts lines on standard error.
+    /// Function that writes lines to standard error.
     pub show: Show,
 }
 
 impl Program {
-    /// Runs the work of the program on a separate runtime. A signal may ask it to stop. The work returns the
-    /// exit status.
+    /// Runs the work of the program on a new runtime, and returns the exit status that the work returns. A
+    /// signal requests the work to stop.
     #[must_use]
     pub fn run<E: ProgramError, W: Future<Output = Result<u8, E>>>(
         self,
@@ -54,7 +54,7 @@ impl Program {
         match ended {
             Ok(status) => ExitCode::from(status),
             Err(Failed { text, status }) => {
-                // It may contain text of a peer.
+                // The error may contain text of a target or a server.
                 (self.show)(&format!("{}: {}\n", self.name, printable(&text)));
                 ExitCode::from(status)
             }
@@ -63,14 +63,14 @@ impl Program {
 
     fn start(self) -> io::Result<Started> {
         let Self { name, stopping, usually, show } = self;
-        // Comes first: a message that no process reads must not keep the program from ending.
+        // Signals are handled first: even if no process reads the log, the program can be ended.
         let stop = Stop::at_signal(move || show(&format!("{name}: {stopping}\n")), INTERRUPTED)?;
         let log = log::start(usually, show);
         Ok(Started { stop, log, runtime: Builder::new_multi_thread().enable_all().build()? })
     }
 }
 
-/// A program that is ready for its work.
+/// A started program that can run its work.
 struct Started {
     stop: Stop,
     log: Log,
@@ -78,22 +78,22 @@ struct Started {
 }
 
 impl Started {
-    /// Waits for the end of the work. The work is boxed, and this function not generic, so that the runtime
-    /// is compiled here and not in every program.
+    /// Runs the work until it ends. The work is boxed, and this function is not generic, so that the runtime is
+    /// compiled here and not in every program.
     fn finish(
         self,
         work: Pin<Box<dyn Future<Output = Result<u8, Failed>> + '_>>,
     ) -> Result<u8, Failed> {
         let result = self.runtime.block_on(work);
-        // A name lookup, a slow reader or standard input may still block a thread; the process does not
-        // wait for them.
+        // A name lookup, a slow reader or a read of standard input may still block a thread. The process does
+        // not wait for such threads.
         self.runtime.shutdown_background();
         self.log.flush();
         result
     }
 }
 
-/// The error of a program, as text and exit status.
+/// The error of a program: its text and its exit status.
 struct Failed {
     text: String,
     status: u8,

@@ -1,7 +1,7 @@
-//! The message of an error: the fact, then after a semicolon what the reader can do.
+//! Writes error messages: the fact, then after a semicolon what the reader can do.
 //!
-//! The libraries give advice to their callers, with the names of their functions. The readers here are users
-//! of a program, so the advice names its options and the other programs instead.
+//! The libraries give advice to programmers, with the names of functions. The readers of these messages are
+//! users of a program, so the advice names options and programs instead.
 
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -12,9 +12,9 @@ use iscsi_initiator::{Advice, Error};
 
 use crate::failure::file_advice;
 
-/// An error that a program prints.
+/// An error that a program can print.
 pub trait Sentence {
-    /// Returns the fact, and what can be done about it.
+    /// Returns the fact, and the advice about it.
     fn sentence(&self) -> String;
 }
 
@@ -53,13 +53,13 @@ pub fn join(fact: &impl Display, advice: Option<impl Display>) -> String {
     advice.map_or_else(|| fact.to_string(), |advice| format!("{fact}; {advice}"))
 }
 
-/// Returns the advice of the initiator on an error, in the words of the programs.
+/// Returns the initiator's advice on an error, in the words of the programs.
 #[must_use]
 pub fn words(advice: Advice, error: &Error) -> Cow<'static, str> {
     command(advice, error).map_or_else(|| text(advice).into(), Cow::Owned)
 }
 
-/// Returns the command that helps, with the portal or target that the error names.
+/// Returns a command that helps, with the portal or the target of the error.
 fn command(advice: Advice, error: &Error) -> Option<String> {
     if advice == Advice::ListTargets {
         let portal = error.portal()?;
@@ -72,7 +72,7 @@ fn command(advice: Advice, error: &Error) -> Option<String> {
     None
 }
 
-/// The advice of the programs, where the library's does not suit their users.
+/// The programs' words for an advice whose library words do not suit their users.
 const WORDS: [(Advice, &str); 27] = [
     (Advice::ListTargets, "iscsi-util discover iscsi://HOST lists its targets"),
     (Advice::ListUnits, "iscsi-util luns iscsi://HOST/TARGET lists its units"),
@@ -132,7 +132,7 @@ const WORDS: [(Advice, &str); 27] = [
     (Advice::EndSessions, "that is a defect of the program: report it"),
 ];
 
-/// Returns the advice of the programs, or the library's where there is none.
+/// Returns the programs' words for an advice, or the library's words if there are no others.
 fn text(advice: Advice) -> &'static str {
     let own = WORDS.iter().find(|(known, _)| *known == advice);
     own.map_or_else(|| advice.text(), |(_, words)| words)
@@ -144,7 +144,7 @@ mod tests {
 
     use super::*;
 
-    /// Users of a program know no function of the library.
+    /// Users of a program do not know the functions of the library, so the advice must not name them.
     #[test]
     fn no_advice_is_in_the_words_of_the_library() {
         for advice in Advice::ALL {
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(DeviceError::from(file).sentence(), "entity not found; check the path");
     }
 
-    /// Each program has the option to wait that the advice names.
+    /// The advice names the option `--wait`, which each program has.
     #[test]
     fn who_may_wait_is_told_how() {
         assert_eq!(

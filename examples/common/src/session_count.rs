@@ -1,4 +1,4 @@
-//! The number of sessions of a unit on the command line.
+//! Parses the number of sessions of a unit on the command line.
 
 use std::num::NonZeroU32;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ pub enum SessionCount {
     Fixed(NonZeroU32),
 }
 
-/// More sessions would crowd out the other clients of the target.
+/// Upper limit: more sessions would crowd out the other clients of the target.
 const MAX_SESSIONS: u32 = 64;
 
 impl FromStr for SessionCount {

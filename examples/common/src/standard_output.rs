@@ -1,4 +1,4 @@
-//! Standard output under its other names.
+//! Recognises standard output under its other names.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
@@ -9,8 +9,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::stat::makedev;
 
-/// Returns whether standard output is this file, and keeps or passes on what is written. Where a program puts
-/// its data, nothing else may be written. A terminal and a device that keeps nothing accept both.
+/// Returns whether standard output is this file, and keeps or passes on what is written. If a program writes
+/// its data there, it must not write anything else. Returns false for terminals and other character devices,
+/// where mixed output destroys no data.
 #[must_use]
 pub fn is(file: &Metadata) -> bool {
     let Some(place) = place(file) else { return false };
@@ -19,15 +20,14 @@ pub fn is(file: &Metadata) -> bool {
     output.is_ok_and(|output| self::place(&output) == Some(place))
 }
 
-/// Returns whether this argument is a name of standard output: `-`, or a path that leads there.
+/// Returns whether this argument is a name of standard output: `-`, or a path that leads to the same file.
 #[must_use]
 pub fn is_named_by(argument: &OsStr) -> bool {
     argument == "-" || fs::metadata(argument).is_ok_and(|file| is(&file))
 }
 
-/// Returns whether standard output was closed when the program began. The runtime of Rust then replaces it by
-/// `/dev/null`, open for reading and writing, while a shell that discards the output opens it for writing
-/// only.
+/// Returns whether standard output was closed when the program began. In that case Rust's runtime opens
+/// `/dev/null` for reading and writing. A shell that discards the output opens it for writing only.
 #[must_use]
 pub fn is_nowhere() -> bool {
     const NULL: u64 = makedev(1, 3);
@@ -40,7 +40,7 @@ pub fn is_nowhere() -> bool {
     is_null && flags.is_ok_and(|flags| flags & OFlag::O_ACCMODE == OFlag::O_RDWR)
 }
 
-/// Returns what identifies a file under every name: whether it is a block device, then its numbers.
+/// Returns the identity of a file, the same for all its names: whether it is a block device, and its numbers.
 fn place(file: &Metadata) -> Option<(bool, u64, u64)> {
     let kind = file.file_type();
     if kind.is_block_device() {

@@ -1,4 +1,4 @@
-//! Requests to stop early.
+//! Requests a program to stop early, usually because of a signal.
 
 use std::fs;
 use std::future::pending;
@@ -16,27 +16,28 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 
 /// Time limit of each of the last steps after a request to stop: the requests in flight, the logout, the last
-/// message. Together they take about three seconds at most. In that time a busy disk flushes, and a distant
-/// target answers; a second signal ends the program immediately.
+/// message. Together they take at most about three seconds. That is long enough for the flush of a busy disk
+/// and the response of a distant target. A second signal ends the program immediately.
 pub const HASTE: Duration = Duration::from_secs(1);
-/// Sent when a file would grow beyond the limit of the process (`ulimit -f`).
+/// The signal that a process receives when a file would grow beyond its limit (`ulimit -f`).
 const FILE_SIZE: SignalKind = SignalKind::from_raw(libc::SIGXFSZ);
-/// If standard error takes nothing for this time, no process reads it, and the work may be blocked by it.
-const UNHEARD: Duration = Duration::from_millis(900);
-/// Signals within this time after the first one count as part of it: `timeout` signals the program and then
-/// its process group, and a terminal signals the group that a script signals as well.
+/// Time after which a blocked standard error counts as not read by any process. The work may then be blocked by
+/// it as well.
+const MAX_BLOCKED: Duration = Duration::from_millis(900);
+/// Further signals within this time after the first one do not count: `timeout` signals the program and then
+/// its process group, and a terminal may signal the same group as a script does.
 const ONE_WISH: Duration = Duration::from_secs(1);
 
-/// A request to stop the work of a program. Clones are the same request.
+/// A request to stop the work of a program, checked by the work. Clones share the state.
 #[derive(Clone, Debug)]
 pub struct Stop(Arc<State>);
 
-/// Requests the work to stop.
+/// The sender of the request to stop.
 #[derive(Debug)]
 pub struct StopButton(Arc<State>);
 
-/// A `watch` channel would wake its waiters in a random order, and the simulation needs the same order each
-/// time.
+/// State of a request to stop. It uses `Notify`, because a `watch` channel would wake its waiters in random
+/// order, and the simulation needs the same order each time.
 #[derive(Debug, Default)]
 struct State {
     is_requested: AtomicBool,
@@ -57,25 +58,27 @@ impl Stop {
         Self::new().1
     }
 
-    /// Creates a [`Stop`] that SIGINT, SIGTERM and SIGHUP request. At the first of them `tell` writes a
-    /// message to standard error; the second SIGINT or SIGTERM ends the process with `status`. So does the
-    /// first signal if the message of `tell` is not read. After this call none of them ends the process by
-    /// itself, and neither does a file that grows beyond its limit (SIGXFSZ). A separate thread waits for the
-    /// signals until the process ends, whatever else is blocked.
+    /// Creates a [`Stop`] that SIGINT, SIGTERM and SIGHUP request. At the first signal, `report` writes a message
+    /// to standard error. A second SIGINT or SIGTERM ends the process with `status`. The first signal does so
+    /// as well if no process reads the message of `report`. After this call no signal ends the process by itself,
+    /// and neither does a file that grows beyond its limit (SIGXFSZ). A separate thread waits for the signals
+    /// until the process ends, so they work even if all other threads are blocked.
     ///
-    /// SIGHUP means that the terminal is gone. It stays ignored if it was ignored at the start (`nohup`). It
-    /// never counts as the second signal: the kernel and the shell both send it when one session drops.
+    /// SIGHUP means that the terminal is gone. If SIGHUP was ignored at the start (`nohup`), it stays ignored.
+    /// It never counts as the second signal, because the kernel and the shell both send it when one session
+    /// drops.
     ///
-    /// Signals within a second of the first one count as part of it.
+    /// Signals within a second of the first one do not count.
     ///
     /// # Errors
-    /// If the system gives the process no signals or no thread.
-    pub fn at_signal(tell: impl FnOnce() + Send + 'static, status: u8) -> io::Result<Self> {
+    /// If the system provides no signals or no thread for the process.
+    pub fn at_signal(report: impl FnOnce() + Send + 'static, status: u8) -> io::Result<Self> {
         let (button, stop) = Self::new();
         let (ready, outcome) = mpsc::sync_channel(1);
         thread::Builder::new().name("signals".to_owned()).spawn(move || {
-            let result = watch_signals(button, tell, status, || drop(ready.send(Ok(()))));
-            // After `ready` was called, `watch_signals` does not return.
+            let result = watch_signals(button, report, status, || drop(ready.send(Ok(()))));
+            // If `ready` was called already, `watch_signals` never returns, so this reports only errors before
+            // that.
             drop(result.map_err(|error| ready.send(Err(error))));
         })?;
         outcome.recv().unwrap_or_else(|gone| Err(io::Error::other(gone)))?;
@@ -92,7 +95,8 @@ impl Stop {
     pub async fn requested(&self) {
         loop {
             let mut rings = pin!(self.0.bell.notified());
-            // Subscribes before the check, so that no ring between the check and the wait is missed.
+            // Subscribes before the check of `is_requested`: a notification between the check and the wait
+            // would be missed.
             rings.as_mut().enable();
             if self.is_requested() {
                 return;
@@ -128,43 +132,44 @@ impl StopButton {
     }
 }
 
-/// Ends the process at the second signal, or if the first message is not read. Returns only if the system
-/// gives no signals. `ready` is called when they are set up.
+/// Handles the signals, and ends the process at the second signal, or if the first message is not read. Returns
+/// only if the system provides no signals. Calls `ready` when the handlers are set up.
 fn watch_signals(
     button: StopButton,
-    tell: impl FnOnce() + Send + 'static,
+    report: impl FnOnce() + Send + 'static,
     status: u8,
     ready: impl FnOnce(),
 ) -> io::Result<()> {
     Builder::new_current_thread().enable_all().build()?.block_on(async {
         let mut signals = Signals::new()?;
-        // With a handler, a write beyond the limit fails, and the error can be reported.
+        // With a handler for SIGXFSZ, a write beyond the limit returns an error, which the program can report.
         drop(signal(FILE_SIZE)?);
         ready();
         let first = signals.any().await;
-        press_until_again(button, tell, first, async || signals.order().await).await;
+        press_until_again(button, report, first, async || signals.order().await).await;
         std::process::exit(status.into())
     })
 }
 
-/// Presses the button after the first signal. Returns at a signal that counts as the second one, or if `tell`
-/// blocks. `order` waits for the next SIGINT or SIGTERM.
+/// Calls `report` and presses the button after the first signal. Returns at the next signal that counts, or if
+/// `report` blocks. `order` waits for the next SIGINT or SIGTERM.
 async fn press_until_again(
     button: StopButton,
-    tell: impl FnOnce() + Send + 'static,
+    report: impl FnOnce() + Send + 'static,
     first: Wish,
     mut order: impl AsyncFnMut(),
 ) {
     let until = Instant::now() + ONE_WISH;
     let obey = async {
-        if timeout(UNHEARD, spawn_blocking(tell)).await.is_ok() {
+        if timeout(MAX_BLOCKED, spawn_blocking(report)).await.is_ok() {
             button.press();
             pending().await
         }
     };
     let again = async {
         if first == Wish::HangUp {
-            // systemd-logind ends the rest of a dropped session by SIGTERM, which belongs to the SIGHUP.
+            // systemd-logind sends SIGTERM to the rest of a dropped session. It belongs to the SIGHUP, so it
+            // does not count.
             order().await;
         }
         loop {
@@ -183,9 +188,9 @@ async fn press_until_again(
 /// The meaning of a signal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Wish {
-    /// A user or a program asks the process to end.
+    /// SIGINT or SIGTERM: a user or a program asks the process to end.
     Order,
-    /// The terminal is gone.
+    /// SIGHUP: the terminal is gone.
     HangUp,
 }
 
@@ -193,14 +198,14 @@ enum Wish {
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    /// `None` if it was ignored at the start.
+    /// SIGHUP; `None` if it was ignored at the start.
     hang_up: Option<Signal>,
 }
 
 impl Signals {
     fn new() -> io::Result<Self> {
-        // SIGINT is handled even if it was ignored: a shell without job control ignores it for every
-        // background process, without a request of its user.
+        // SIGINT is handled even if it was ignored at the start: a shell without job control ignores it for
+        // every background process, although its user did not ask for that.
         let hang_up = (!is_ignored(SignalKind::hangup())).then(|| signal(SignalKind::hangup()));
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
@@ -231,13 +236,13 @@ impl Signals {
     }
 }
 
-/// Returns whether a signal is ignored. It reads a file of the system, so that no unsafe call is needed.
-/// Without the file, nothing counts as ignored.
+/// Returns whether a signal is ignored. It reads `/proc`, so that no unsafe call is needed. Without `/proc`, no
+/// signal counts as ignored.
 fn is_ignored(signal: SignalKind) -> bool {
     fs::read_to_string("/proc/self/status").is_ok_and(|status| status_ignores(&status, signal))
 }
 
-/// Reads the mask in the text of that file: bit 0 is signal 1 (proc_pid_status(5)).
+/// Parses the mask of ignored signals in `/proc/self/status`: bit 0 is signal 1 (proc_pid_status(5)).
 fn status_ignores(status: &str, signal: SignalKind) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
@@ -278,8 +283,8 @@ mod tests {
         assert_eq!(stop.unless(ready(7)).await, Some(7), "what has ended counts");
     }
 
-    /// Returns the time at which the process ends, for signals at these times after the first one, all in
-    /// milliseconds.
+    /// Returns the time at which the process ends, in milliseconds after the first signal. `signals` has the
+    /// times of the further signals, in the same unit.
     async fn ends_at(first: Wish, signals: &[u64]) -> Option<u64> {
         let (button, stop) = Stop::new();
         let start = Instant::now();
@@ -322,7 +327,7 @@ mod tests {
             !status_ignores("", SignalKind::hangup())
                 && !status_ignores("SigIgn: x", SignalKind::hangup())
         );
-        // The standard library ignores SIGPIPE in every program.
+        // The standard library of Rust ignores SIGPIPE in every program.
         assert!(is_ignored(SignalKind::pipe()) && !is_ignored(SignalKind::child()));
     }
 

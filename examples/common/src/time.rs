@@ -1,16 +1,16 @@
-//! Times on the command line.
+//! Parses times on the command line.
 
 use std::time::Duration;
 
-/// The longest time in seconds: a day.
+/// The longest time that is accepted, in seconds: a day.
 const MAX_TIME: f64 = 86_400.0;
-/// Suffixes of the number, and the seconds of each. The first that matches counts.
+/// Suffixes of a number, and the length of each unit in seconds. The first suffix that matches is used.
 const UNITS: [(&str, f64); 5] = [("ms", 1e-3), ("min", 60.0), ("h", 3600.0), ("s", 1.0), ("", 1.0)];
 
-/// Reads a time up to a day: a number of seconds, or a number with the suffix `ms`, `s`, `min` or `h`.
+/// Parses a time up to a day: a number of seconds, or a number with the suffix `ms`, `s`, `min` or `h`.
 ///
 /// # Errors
-/// A sentence that says how a time is written.
+/// A sentence with the expected form of a time.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let unit = UNITS.iter().find_map(|(unit, seconds)| Some((text.strip_suffix(unit)?, seconds)));
     let seconds = unit.and_then(|(number, unit)| Some(number.parse::<f64>().ok()? * unit));

@@ -1,12 +1,12 @@
-//! The unit that the command line names, and the initiator that opens it.
+//! Parses the URL of a unit, and creates the initiator that opens the unit.
 
 use iscsi_initiator::{Error, Initiator, Options, Url, UrlError};
 
-/// Reads the URL of a logical unit.
+/// Parses the URL of a logical unit.
 ///
 /// # Errors
-/// What is wrong with the URL, without its password. [`UrlError::PortalOnly`] or [`UrlError::NoUnit`]
-/// if it names no unit.
+/// What is wrong with the URL, without its password. It is [`UrlError::PortalOnly`] or [`UrlError::NoUnit`] if
+/// the URL names no unit.
 pub fn parse_url(text: &str) -> Result<Url, Error> {
     let url = Url::parse(text)?;
     if url.target.is_none() {
@@ -18,7 +18,7 @@ pub fn parse_url(text: &str) -> Result<Url, Error> {
     Ok(url)
 }
 
-/// Returns the initiator with this name, or with a name made from this host's name and identity.
+/// Returns the initiator with the name `name`, or with a name made from this host's name and identity.
 ///
 /// # Errors
 /// If the name is invalid.

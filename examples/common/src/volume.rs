@@ -1,4 +1,4 @@
-//! The volume that the command line names as `volume:FILE`, and the file that describes it.
+//! Reads the file that the command line names as `volume:FILE`, and opens the volume that it describes.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,7 +13,8 @@ use tokio::task::spawn_blocking;
 use crate::failure::{Kind, file_advice};
 use crate::sentence::Sentence;
 
-/// Prefix of the place of a volume. A path that begins with it can be written with `./` before it.
+/// Prefix of an argument that names a volume. To name a file whose path begins with it, write `./` before the
+/// path.
 const SCHEME: &[u8] = b"volume:";
 
 /// Reason why a volume cannot be opened.
@@ -62,7 +63,7 @@ impl VolumeError {
     }
 }
 
-/// Returns the file of the volume that an argument names, if it names one.
+/// Returns the path of the volume's file, if an argument names a volume.
 #[must_use]
 pub fn path(argument: &OsStr) -> Option<PathBuf> {
     let path = argument.as_bytes().strip_prefix(SCHEME)?;
@@ -75,7 +76,7 @@ pub fn path(argument: &OsStr) -> Option<PathBuf> {
 /// [`VolumeError`], without any password.
 pub async fn load(path: &Path) -> Result<Description, VolumeError> {
     let file = path.to_owned();
-    // The file may be a pipe.
+    // The file may be a pipe, so reading may block.
     let text = spawn_blocking(move || std::fs::read_to_string(file)).await;
     let text = text.map_err(io::Error::from).flatten().map_err(VolumeFault::from);
     let parsed = text.and_then(|text| Ok(Description::parse(&text)?));

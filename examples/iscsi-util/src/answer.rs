@@ -1,4 +1,4 @@
-//! Runs the command of a command line.
+//! Runs the command that the command line names.
 
 use crate::args::{Args, Command};
 use crate::connector::{Connector, Portals};
@@ -10,8 +10,8 @@ use iscsi_examples_common::boxed::{BoxFuture, boxed};
 /// Runs the command.
 ///
 /// # Errors
-/// If there is nothing to report. A later error is in the report ([`Report::end`]), with what was found
-/// before it.
+/// If the command has no result at all. If the command fails later, its partial result is returned, with the
+/// error in [`Report::end`].
 pub fn run<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Report, Error>> {
     boxed(async move {
         let connector = Connector {

@@ -93,7 +93,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Returns the name on the command line.
+    /// Returns the name of the command on the command line.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! The capacity of a unit: READ CAPACITY and its parameters (SBC-3).
+//! Shows the capacity of a unit: READ CAPACITY and its parameters (SBC-3).
 
 use clap::Args;
 use iscsi_initiator::{LogicalUnit, Profile};
@@ -22,7 +22,7 @@ impl Capacity {
     /// Reads the capacity and its parameters from the unit.
     ///
     /// # Errors
-    /// If the unit does not answer, or is no disk.
+    /// If the unit does not respond, or is no disk.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         let work = async |unit: &LogicalUnit| Ok(connector.unless(unit.profile()).await??);
         let profile = connector.unit(&self.url, work).await?;

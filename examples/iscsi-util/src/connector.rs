@@ -19,20 +19,20 @@ const LOGOUT: Duration = Duration::from_secs(3);
 /// Opens sessions.
 #[derive(Clone, Debug)]
 pub struct Connector {
-    /// Name of the initiator; `None` makes one from this host.
+    /// Name of the initiator; `None` uses a name made from this host.
     pub initiator_name: Option<String>,
-    /// Files of the passwords.
+    /// The files of the passwords.
     pub passwords: PasswordFiles,
     /// Time to wait for a target that is not ready yet.
     pub wait: Duration,
-    /// The portals of the sessions so far.
+    /// The portals of the sessions opened so far.
     pub portals: Portals,
     /// The request to stop.
     pub stop: Stop,
 }
 
-/// The portals of the sessions so far. Where logins were redirected, they differ from those of the URLs.
-/// Clones share the list.
+/// The portals of the sessions opened so far. If a target has redirected logins, they differ from those of the
+/// URLs. Clones share the list.
 #[derive(Clone, Debug, Default)]
 pub struct Portals(Arc<Mutex<BTreeSet<String>>>);
 
@@ -59,7 +59,7 @@ impl Portals {
 }
 
 impl Connector {
-    /// Returns an initiator with these options, and the time to wait.
+    /// Returns an initiator with these options, and with `wait` as its time limit for opening.
     ///
     /// # Errors
     /// If the name is invalid.
@@ -71,7 +71,8 @@ impl Connector {
     /// Parses a URL, and adds its passwords.
     ///
     /// # Errors
-    /// What is wrong with the URL or with a file of a password; [`Error::Interrupted`] while a file is read.
+    /// What is wrong with the URL or a password file; [`Error::Interrupted`] if a stop is requested while a
+    /// file is read.
     pub async fn url(&self, url: &str) -> Result<Url, Error> {
         let mut url = parse(url)?;
         self.give_passwords(vec![&mut url]).await?;
@@ -83,11 +84,11 @@ impl Connector {
     /// # Errors
     /// The errors of [`url`](Self::url).
     pub async fn give_passwords(&self, urls: Vec<&mut Url>) -> Result<(), Error> {
-        // A file may be a pipe without data.
+        // A password file may be a pipe to which nothing is written.
         Ok(self.unless(self.passwords.apply(urls)).await??)
     }
 
-    /// Opens a session with the target of a URL, does `work` on it, and logs out.
+    /// Opens a session with the target of a URL, runs `work` with it, and logs out.
     ///
     /// # Errors
     /// If there is no session, or the error of `work`.
@@ -99,7 +100,7 @@ impl Connector {
         self.session_with(url, Options::default(), work).await
     }
 
-    /// Does `work` on the unit that a URL names, over a separate session.
+    /// Opens a session, runs `work` with the unit that a URL names, and logs out.
     ///
     /// # Errors
     /// The errors of [`named`] and [`session`](Self::session).
@@ -115,7 +116,7 @@ impl Connector {
         self.session(url, of_unit).await
     }
 
-    /// Opens a session as [`session`](Self::session) does, with these options.
+    /// Opens a session like [`session`](Self::session), with the given options.
     ///
     /// # Errors
     /// The errors of [`session`](Self::session).
@@ -130,12 +131,12 @@ impl Connector {
         let session = self.unless(initiator.connect(&url)).await??;
         session.portal().into_iter().for_each(|portal| self.portals.add(portal.to_string()));
         let result = work(&session, &url).await;
-        // All requests were answered, so a failed logout changes nothing.
+        // All requests were answered, so a failed logout does no harm.
         drop(self.stop.hurry(timeout(LOGOUT, session.logout())).await);
         result
     }
 
-    /// Waits for a future, unless a stop is requested first.
+    /// Waits for a future, or returns an error if a stop is requested first.
     ///
     /// # Errors
     /// [`Error::Interrupted`] if a stop is requested.

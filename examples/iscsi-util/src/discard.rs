@@ -37,8 +37,8 @@ impl Discard {
     /// Discards the range, and flushes.
     ///
     /// # Errors
-    /// Without the consent; if the unit does not answer, cannot discard, is write-protected, or is too short
-    /// for the range.
+    /// Without the user's consent; if the unit does not respond, does not support discards, is write-protected,
+    /// or is too short for the range.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         connector::parse(&self.url)?;
         if !self.yes {
@@ -80,7 +80,7 @@ impl Discard {
         Report::new(text, members)
     }
 
-    /// Returns the bytes of the whole blocks in the range.
+    /// Returns the number of bytes of the whole blocks in the range.
     fn whole_blocks(&self, block_size: u64) -> u64 {
         let first = self.offset.0.div_ceil(block_size);
         let end = self.offset.0.saturating_add(self.length.0) / block_size;

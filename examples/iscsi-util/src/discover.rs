@@ -1,4 +1,4 @@
-//! The targets of a portal: SendTargets (RFC 7143 appendix C).
+//! Lists the targets of a portal: SendTargets (RFC 7143 appendix C).
 
 use clap::Args;
 use iscsi_initiator::{DiscoveredTarget, Options, TargetAddress, Url};
@@ -18,10 +18,10 @@ pub struct Discover {
 }
 
 impl Discover {
-    /// Asks the portal for its targets.
+    /// Requests the list of targets from the portal.
     ///
     /// # Errors
-    /// If the portal does not answer, or its answer is invalid.
+    /// If the portal does not respond, or its response is invalid.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         let url = connector.url(&self.url).await?;
         let initiator = connector.initiator(Options::default())?;

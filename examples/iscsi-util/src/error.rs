@@ -144,7 +144,7 @@ impl Error {
         }
     }
 
-    /// Returns the error for programs, if there is no report of this command.
+    /// Returns the error as JSON, for a command that has no report.
     #[must_use]
     pub fn to_json(&self, command: &str) -> Value {
         let known = json!({ "command": command, "complete": false });
@@ -152,7 +152,7 @@ impl Error {
     }
 }
 
-/// Returns whether the command line is wrong, and not a unit that it names.
+/// Returns whether the command line is wrong, rather than a unit that it names.
 const fn is_usage(error: &iscsi_volume::Error) -> bool {
     matches!(error, iscsi_volume::Error::Chunk(_) | iscsi_volume::Error::MemberCount(_))
 }

@@ -1,4 +1,4 @@
-//! The parts of a unit that hold data: GET LBA STATUS (SBC-3 §5.3).
+//! Lists the parts of a unit that hold data: GET LBA STATUS (SBC-3 §5.3).
 
 use std::collections::BTreeMap;
 
@@ -38,17 +38,17 @@ pub struct Extents {
 /// What a unit reports of a range.
 #[derive(Debug, Default)]
 struct Answer {
-    /// In order, without a gap. Adjacent extents differ in state.
+    /// The extents, in order and without a gap. Adjacent extents differ in state.
     extents: Vec<Extent>,
-    /// Whether the unit manages its provisioning, so that it can have blocks without data (LBPME).
+    /// Whether the unit manages its provisioning, so that blocks can be without data (LBPME).
     provisioning_management: bool,
 }
 
 impl Extents {
-    /// Asks the unit for its extents.
+    /// Requests the extents from the unit.
     ///
     /// # Errors
-    /// If there is no such unit. A later error is in the report.
+    /// If there is no such unit. An error after the first extent is in the report.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         let work = async |session: &Session, _: &_| {
             let disk = connector.unless(session.disk_without_reconnect()).await??;
@@ -56,7 +56,7 @@ impl Extents {
             // Boxed, because the future is large.
             let end = connector.unless(Box::pin(self.ask(&disk, &mut answer))).await;
             match end.flatten().err() {
-                // The range is not on the unit, or the unit has not answered at all.
+                // The range is not on the unit, or the unit has not returned any extent.
                 Some(error) if answer.extents.is_empty() => Err(error),
                 end => Ok(answer.report().ending(end)),
             }
@@ -71,7 +71,7 @@ impl Extents {
         let len = self.length.map_or(rest, |length| length.0);
         let (mut at, end) = (self.offset.0, self.offset.0.saturating_add(len));
         let mut told = 0;
-        // An answer may cover less than the request.
+        // A response may cover only the beginning of the requested range, so repeat the request for the rest.
         loop {
             let more = disk.extents(at, end.saturating_sub(at).min(len)).await?;
             told += more.len();
@@ -88,7 +88,7 @@ impl Extents {
 }
 
 impl Answer {
-    /// Adds the extents that follow.
+    /// Adds the extents that follow the previous ones. Adjacent extents of the same state are merged.
     fn put(&mut self, more: Vec<Extent>) {
         for next in more {
             match self.extents.last_mut() {

@@ -1,4 +1,4 @@
-//! What a unit reports of itself: INQUIRY (SPC-4 §6.6).
+//! Shows what a unit reports about itself: INQUIRY (SPC-4 §6.6).
 
 mod page;
 
@@ -33,7 +33,7 @@ impl Inquiry {
     /// Reads the pages from the unit.
     ///
     /// # Errors
-    /// If the unit does not answer, or does not have the page.
+    /// If the unit does not respond, or does not have the page.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         let work = async |unit: &_| connector.unless(self.pages(unit)).await?;
         let pages = connector.unit(&self.url, work).await?;

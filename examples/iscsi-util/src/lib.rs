@@ -8,8 +8,8 @@
 //! | [`discover`], [`luns`], [`inquiry`], [`capacity`], [`extents`] | commands that show targets and units |
 //! | [`ping`], [`perf`] | commands that measure |
 //! | [`discard`], [`reservations`], [`mod@reserve`], [`port_groups`], [`volume`] | other commands |
-//! | [`connector`], [`mod@unit`] | opening and closing sessions, and finding units |
-//! | [`report`], [`table`] | the output to people and programs |
+//! | [`connector`], [`mod@unit`] | opening and closing of sessions, and finding units |
+//! | [`report`], [`table`] | the output, as readable text and as JSON |
 #![forbid(unsafe_code)]
 
 mod answer;

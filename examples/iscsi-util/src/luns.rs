@@ -1,4 +1,4 @@
-//! The logical units of a target: REPORT LUNS (SPC-4 §6.33), and what each reports of itself.
+//! Lists the logical units of a target: REPORT LUNS (SPC-4 §6.33), and what each unit reports about itself.
 
 use clap::Args;
 use iscsi_initiator::scsi::Lun;
@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::report::Report;
 use crate::table::Table;
 
-/// Most units that are asked concurrently.
+/// Maximum number of units that are queried concurrently.
 const AT_ONCE: usize = 16;
 
 /// The options of `luns`.
@@ -25,21 +25,21 @@ pub struct Luns {
     pub url: String,
 }
 
-/// What a unit of the list reports of itself.
+/// What a unit of the list reports about itself.
 #[derive(Debug)]
 struct Unit {
     lun: Lun,
     inquiry: Option<StandardInquiry>,
     capacity: Option<Capacity>,
-    /// The reason why something is missing.
+    /// The reason why the inquiry data or the capacity are missing.
     error: Option<InitiatorError>,
 }
 
 impl Luns {
-    /// Asks the target for its units, then each unit.
+    /// Requests the list of units from the target, then queries each unit.
     ///
     /// # Errors
-    /// If the target does not answer. The error of a unit is in its row.
+    /// If the target does not respond. An error of a single unit is in the row of that unit.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         let work = async |session: &Session, _: &_| connector.unless(list(session)).await?;
         let units = connector.session(&self.url, work).await?;
@@ -63,7 +63,7 @@ async fn list(session: &Session) -> Result<Vec<Unit>, Error> {
         let mut answers = questions.join_all().await;
         answers.sort_by_key(|(place, _)| *place);
         units.extend(answers.into_iter().map(|(_, unit)| unit));
-        // Without a session the other units cannot answer either.
+        // If the session has ended, the other units cannot be queried either.
         let is_open = session.is_open();
         if let Some(error) = units.iter_mut().find_map(|unit| unit.error.take_if(|_| !is_open)) {
             return Err(error.into());

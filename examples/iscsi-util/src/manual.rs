@@ -1,4 +1,4 @@
-//! The texts of the help and the manual page other than the options.
+//! Texts of the help and of the manual page, except the options.
 
 use iscsi_examples_common::help::{
     Documented, LOG_VARIABLE, LOGIN_VARIABLE, Manual, PASSWORD_FILE, TARGET_LOGIN_VARIABLE,

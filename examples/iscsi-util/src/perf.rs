@@ -21,14 +21,14 @@ use crate::table::Table;
 
 const MIN_SIZE: Size = Size(512);
 const MAX_SIZE: Size = Size(64 << 20);
-/// Most bytes in flight.
+/// Maximum number of bytes in flight.
 const MAX_IN_FLIGHT: Size = Size(1 << 30);
-/// More sessions would crowd out the other clients of the target.
+/// Upper limit: more sessions would crowd out the other clients of the target.
 const MAX_SESSIONS: i64 = 64;
-/// Time limit of a request: on a slow link it waits for all requests submitted before it. Pings find out much
-/// sooner whether the target is alive.
+/// Time limit of a request. On a slow link a request waits for all requests that were submitted before it.
+/// Whether the target is alive is known much sooner from pings.
 const COMMAND: Duration = Duration::from_secs(300);
-/// Time limit of the logout if nothing was written.
+/// Time limit of the logout after reads, when no data can be lost.
 const LOGOUT: Duration = Duration::from_secs(3);
 
 /// The options of `perf`.
@@ -71,11 +71,11 @@ pub struct Perf {
 }
 
 impl Perf {
-    /// Reads or writes for the given time.
+    /// Reads or writes until the given time is over.
     ///
     /// # Errors
-    /// Without the consent to write; if there is no unit, or it does not fit the options. A later error is in
-    /// the report.
+    /// Without the user's consent to write; if there is no such unit, or it does not fit the options. An error
+    /// during the measurement is in the report.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         connector::parse(&self.url)?;
         self.check()?;
@@ -95,7 +95,7 @@ impl Perf {
         Ok(self.report(&measured).ending(error.or(end)))
     }
 
-    /// Checks that the options are possible together.
+    /// Checks that the options fit together.
     fn check(&self) -> Result<(), Error> {
         if self.write && !self.yes {
             let why = "writing destroys what the unit holds; add --yes if that is meant";
@@ -114,7 +114,7 @@ impl Perf {
         self.size.as_usize().saturating_mul(self.depth as usize)
     }
 
-    /// Returns the places of the requests: all over the unit.
+    /// Returns the offsets of the requests, which cover the whole unit.
     fn places(&self, disk: &Disk) -> Result<Places, Error> {
         let block_size = u64::from(disk.block_size());
         if !self.size.0.is_multiple_of(block_size) {
@@ -162,7 +162,7 @@ impl Perf {
         Ok((measured, error.or(stopped)))
     }
 
-    /// Logs out, and returns the error if a write may still be executed.
+    /// Logs out. Returns the error if the target may still execute a write.
     async fn close(&self, connector: &Connector, disk: &Disk) -> Option<Error> {
         if self.write {
             let goodbye = connector.stop.hurry(disk.logout()).await;

@@ -1,4 +1,4 @@
-//! Measures round trips: NOP-Out and its answer (RFC 7143 §11.18).
+//! Measures round trips: NOP-Out and NOP-In (RFC 7143 §11.18).
 
 use std::time::Duration;
 
@@ -38,10 +38,10 @@ pub struct Ping {
 }
 
 impl Ping {
-    /// Pings the target.
+    /// Sends the pings to the target.
     ///
     /// # Errors
-    /// If there is no session. A later error is in the report.
+    /// If there is no session. If a ping fails later, the error is in the report.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         let work = async |session: &Session, _: &_| {
             let mut times = Vec::new();
@@ -92,7 +92,7 @@ fn report(mut times: Vec<Duration>) -> Report {
     Report::new(format!("{} answers{text}\n", times.len()), members)
 }
 
-/// Returns the time that `percent` percent of the times do not exceed, by the nearest rank.
+/// Returns the smallest of the times that at least `percent` percent of the times do not exceed (nearest rank).
 fn quantile(sorted: &[Duration], percent: usize) -> Option<Duration> {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied()

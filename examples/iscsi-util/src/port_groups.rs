@@ -1,5 +1,5 @@
-//! The ports of a target, and the state of each for a unit: REPORT and SET TARGET PORT GROUPS (SPC-4 §6.37,
-//! §6.45).
+//! Shows the ports of a target and their states for a unit, and changes the states: REPORT and SET TARGET PORT
+//! GROUPS (SPC-4 §6.37, §6.45).
 
 use clap::{Args, ValueEnum};
 use iscsi_examples_common::help::heading;
@@ -62,21 +62,21 @@ impl From<State> for AccessState {
     }
 }
 
-/// What the unit reports of its ports, and of the session's port.
+/// What the unit reports about its ports, and about the port of the session.
 #[derive(Debug)]
 struct Answers {
     support: TargetPortGroupSupport,
-    /// The relative target port identifier.
+    /// The relative target port identifier of the session's port.
     port: Option<u16>,
     group: Option<u16>,
     groups: Option<TargetPortGroups>,
 }
 
 impl PortGroups {
-    /// Asks the unit for its port groups.
+    /// Requests the port groups from the unit.
     ///
     /// # Errors
-    /// If the unit does not answer, or has groups and does not report them.
+    /// If the unit does not respond, or if it has groups and does not report them.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         let work = async |unit: &_| Ok(connector.unless(Answers::of(unit)).await??);
         let answers = connector.unit(&self.url, work).await?;
@@ -85,10 +85,10 @@ impl PortGroups {
 }
 
 impl SetPortGroup {
-    /// Requests the state.
+    /// Requests another state for a group of ports.
     ///
     /// # Errors
-    /// Without the consent; if the unit does not answer, or refuses.
+    /// Without the user's consent; if the unit does not respond, or refuses.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         connector::parse(&self.url)?;
         if !self.yes {
@@ -137,7 +137,7 @@ impl Answers {
         table.to_string()
     }
 
-    /// Returns the port and the group of the session, as text.
+    /// Returns the port and the group of the session as text.
     fn place(&self) -> String {
         let port = self.port.map(|port| format!("port {port}"));
         let group = self.group.map(|group| format!("group {group}"));

@@ -4,34 +4,34 @@ use serde_json::{Map, Value, json};
 
 use crate::error::Error;
 
-/// An answer, for people and for programs.
+/// The result of a command, as readable text and as JSON.
 #[derive(Debug)]
 pub struct Report {
-    /// The text for people: whole lines.
+    /// The readable text: whole lines.
     pub text: String,
-    /// The members of the object for programs.
+    /// The members of the JSON object.
     pub members: Map<String, Value>,
-    /// The reason why the answer is not complete; `None` if it is.
+    /// The error if the result is not complete; `None` if it is complete.
     pub end: Option<Error>,
 }
 
 impl Report {
-    /// Creates a complete answer. If `members` is no object, the object for programs gets no members.
+    /// Creates a complete result. If `members` is no object, the JSON object gets no members of this command.
     #[must_use]
     pub fn new(text: String, members: Value) -> Self {
         let members = if let Value::Object(members) = members { members } else { Map::new() };
         Self { text, members, end: None }
     }
 
-    /// Sets the reason why the answer is not complete, if there is one.
+    /// Sets the error if the result is not complete.
     #[must_use]
     pub fn ending(mut self, end: Option<Error>) -> Self {
         self.end = end;
         self
     }
 
-    /// Returns the answer of a command as one object. `complete` says whether it is complete; if so, `error`
-    /// and `kind` are null.
+    /// Returns the result as a JSON object. The member `complete` says whether the result is complete. If it
+    /// is, `error` and `kind` are null.
     #[must_use]
     pub fn to_json(&self, command: &str) -> Value {
         let end = self.end.as_ref();

@@ -1,4 +1,4 @@
-//! The reservations of a unit: PERSISTENT RESERVE IN (SPC-4 §6.15).
+//! Shows the reservations of a unit: PERSISTENT RESERVE IN (SPC-4 §6.15).
 
 use clap::Args;
 use iscsi_initiator::scsi::ReservationType;
@@ -20,7 +20,7 @@ pub struct Reservations {
     pub url: String,
 }
 
-/// What the unit reports. It need not support the last two requests.
+/// What the unit reports. A unit need not support the last two service actions.
 #[derive(Debug)]
 struct Answers {
     keys: RegisteredKeys,
@@ -30,10 +30,10 @@ struct Answers {
 }
 
 impl Reservations {
-    /// Asks the unit for its reservations.
+    /// Requests the registrations and the reservation from the unit.
     ///
     /// # Errors
-    /// If the unit does not answer, or has no persistent reservations.
+    /// If the unit does not respond, or does not support persistent reservations.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         let work = async |unit: &_| Ok(connector.unless(Answers::of(unit)).await??);
         let answers = connector.unit(&self.url, work).await?;
@@ -101,7 +101,7 @@ impl Answers {
     }
 }
 
-/// Returns the answer to a request that a unit need not support.
+/// Returns the result of a request; `None` if the unit does not support the request.
 fn known<T>(answer: Result<T, InitiatorError>) -> Result<Option<T>, InitiatorError> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
@@ -121,7 +121,7 @@ fn persistence(capabilities: &ReservationCapabilities) -> &'static str {
     }
 }
 
-/// Returns the types that the unit reports to support.
+/// Returns the reservation types that the unit supports.
 fn types(capabilities: &ReservationCapabilities) -> Vec<String> {
     let has = |it: &ReservationType| capabilities.supports(*it) == Some(true);
     ReservationType::ALL.into_iter().filter(has).map(|it| it.to_string()).collect()

@@ -119,7 +119,7 @@ impl From<Type> for ReservationType {
 }
 
 impl Change {
-    /// Sends the change to the unit. Returns a report with the text `done`.
+    /// Sends the change to the unit. On success, returns a report with the text `done`.
     async fn carry_out(
         &self,
         connector: &Connector,
@@ -152,8 +152,8 @@ impl Change {
     }
 }
 
-/// Returns the error for a reservation conflict with the reasons for it: the key of this initiator, or
-/// another initiator.
+/// Returns the error. For a reservation conflict, it names the possible reasons: the key of this initiator is
+/// wrong, or another initiator holds the reservation.
 fn advised(error: InitiatorError) -> Error {
     match (error.status(), error.command()) {
         (Some(Status::RESERVATION_CONFLICT), Some(command)) => Error::Conflict { command },
@@ -162,10 +162,10 @@ fn advised(error: InitiatorError) -> Error {
 }
 
 impl Register {
-    /// Registers the nexus, or ends its registration.
+    /// Registers this nexus with the unit, or ends its registration.
     ///
     /// # Errors
-    /// Without the consent; if the unit does not answer, or refuses.
+    /// Without the user's consent; if the unit does not respond, or refuses.
     pub async fn run(&self, connector: &Connector) -> Result<Report, Error> {
         let new_key = self.change.key;
         let change = PersistentReserveOut::RegisterAndIgnoreExistingKey {
@@ -206,7 +206,7 @@ impl Reserve {
 }
 
 impl Preempt {
-    /// Ends the registrations by another key, and takes the reservation over.
+    /// Ends the registrations with another key, and takes over their reservation.
     ///
     /// # Errors
     /// The errors of [`Register::run`].

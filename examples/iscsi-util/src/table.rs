@@ -1,8 +1,8 @@
-//! Tables for people.
+//! Formats tables as readable text.
 
 use std::fmt;
 
-/// Rows of cells. Each row is a line; columns are aligned and two spaces apart.
+/// Rows of cells. Each row is a line. Columns are aligned and two spaces apart.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Table(Vec<Vec<String>>);
 
@@ -12,7 +12,7 @@ impl Table {
         self.0.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// Returns the characters of the widest cell of a column, except cells at the end of a row.
+    /// Returns the width of a column in characters. The last cell of each row does not count.
     fn width(&self, column: usize) -> usize {
         let rows = self.0.iter().filter(|row| column + 1 < row.len());
         rows.filter_map(|row| Some(row.get(column)?.chars().count())).max().unwrap_or(0)

@@ -1,8 +1,8 @@
-//! Finds logical units by their numbers.
+//! Finds logical units by their LUNs.
 
 use iscsi_initiator::{Error, ErrorKind, LogicalUnit, Session, Url, UrlError};
 
-/// Returns the unit that a URL names, of any type, in whatever format the target writes its number.
+/// Returns the unit that a URL names. It may be of any type, and the target may use any format of LUNs.
 ///
 /// # Errors
 /// [`UrlError::NoUnit`], or the errors of [`LogicalUnit::check_present`].

@@ -1,4 +1,4 @@
-//! Several units as one device: the description, and the superblocks of Linux md.
+//! Describes several units as one device, and reads and writes the superblocks of Linux md.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -146,7 +146,7 @@ impl Create {
             let written = connector.stop.hurry(write_superblocks(&units, &description)).await;
             let written = written.unwrap_or(Err(Error::Abandoned("superblocks")));
             if written.is_err() {
-                // The file would describe a volume that does not exist.
+                // The description in the file would be of a volume that does not exist.
                 output.map(std::fs::remove_file);
             }
             written?;
@@ -170,7 +170,7 @@ impl Import {
 }
 
 impl Described {
-    /// Returns the description, and the first difference from it.
+    /// Returns the description as a report, with the first difference of the units from it as its error.
     async fn show(&self, connector: &Connector) -> Result<Report, Error> {
         let mut description = file::load(&self.file).await?;
         connector.give_passwords(description.urls_mut().collect()).await?;
@@ -233,13 +233,13 @@ impl Described {
                 drop(member.device().logout().await);
             }
         };
-        // All requests were answered, so a failed logout changes nothing.
+        // All requests were answered, so a failed logout does no harm.
         _ = connector.stop.hurry(timeout(LOGOUT, logout)).await;
         Ok(volume)
     }
 }
 
-/// Opens units, does `work` on them, and logs out.
+/// Opens units, runs `work` with them, and logs out.
 async fn with_units(
     connector: &Connector,
     mut urls: Vec<(Url, String)>,
@@ -259,7 +259,7 @@ async fn write_superblocks(units: &Units, description: &Description) -> Result<(
     Ok(units.write_superblocks(description, now.as_secs()).await?)
 }
 
-/// Warns of superblocks that remain: a kernel that finds them would assemble another device.
+/// Warns of superblocks that stay on the units: a kernel that finds them would assemble another device.
 fn warn_of(superblocks: &[usize]) {
     for number in superblocks {
         eprint_lines(&format!(
@@ -270,7 +270,7 @@ fn warn_of(superblocks: &[usize]) {
 }
 
 fn parse_urls(urls: &[String]) -> Result<Vec<(Url, String)>, Error> {
-    // Before any target receives a request.
+    // The number of units is checked before any target receives a request.
     Stripe::new(Chunk::default(), urls.len(), Chunk::MAX)?;
     let parse = |text: &String| {
         let url = connector::parse(text)?;
@@ -282,7 +282,7 @@ fn parse_urls(urls: &[String]) -> Result<Vec<(Url, String)>, Error> {
     urls.iter().map(parse).collect()
 }
 
-/// Writes a description to a new file.
+/// Writes a description to a new file. An existing file is an error.
 fn write_new(path: &Path, description: &Description) -> Result<(), Error> {
     let written = OpenOptions::new().write(true).create_new(true).open(path);
     let written = written.and_then(|mut file| {
@@ -292,7 +292,7 @@ fn write_new(path: &Path, description: &Description) -> Result<(), Error> {
     written.map_err(|cause| Error::File { path: path.into(), cause })
 }
 
-/// Returns a report with the description, or with the file that it was written to.
+/// Returns a report with the description, or with the path of the file that has it.
 fn described(description: &Description, output: Option<&Path>) -> Report {
     let text = match output {
         Some(path) => format!("volume:{} is described\n", path.display()),

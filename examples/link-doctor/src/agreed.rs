@@ -1,4 +1,4 @@
-//! The parameters agreed at login, by the names of the standard.
+//! Lists the parameters agreed at login, by their names in the standard.
 
 use iscsi_initiator::Negotiated;
 use iscsi_pdu::Digest;
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::table::Line;
 
-/// The terms of a session (RFC 7143 §13), and the command window.
+/// The parameters of a session (RFC 7143 §13), and the command window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Agreed(Vec<Term>);
 
@@ -18,8 +18,8 @@ struct Term {
 }
 
 impl Agreed {
-    /// Creates the list from the negotiated values, and the number of commands that the target
-    /// accepts, if it has reported one.
+    /// Creates the list from the negotiated values, and from the number of commands that the target accepts, if
+    /// the target has reported it.
     #[must_use]
     pub fn new(negotiated: &Negotiated, window: Option<u32>) -> Self {
         let mut terms = transfers(negotiated);
@@ -28,13 +28,13 @@ impl Agreed {
         Self(terms)
     }
 
-    /// Returns the terms as lines for people.
+    /// Returns the parameters as lines of text.
     #[must_use]
     pub fn lines(&self) -> Vec<Line> {
         self.0.iter().map(|term| Line::new(term.name, spelled(&term.value), term.meaning)).collect()
     }
 
-    /// Returns the terms for programs: numbers as numbers, Yes and No as booleans.
+    /// Returns the parameters as JSON: numbers as numbers, Yes and No as booleans.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let pairs = self.0.iter().map(|term| (term.name.to_owned(), term.value.clone()));
@@ -46,7 +46,7 @@ fn term(name: &'static str, value: impl Into<Value>, meaning: &'static str) -> T
     Term { name, value: value.into(), meaning }
 }
 
-/// Returns the terms that determine how a write is sent.
+/// Returns the parameters that determine how a write is sent.
 fn transfers(agreed: &Negotiated) -> Vec<Term> {
     vec![
         term("InitialR2T", agreed.initial_r2t, "Yes: only immediate data go unasked"),
@@ -83,7 +83,7 @@ const fn digest(digest: Digest) -> &'static str {
     }
 }
 
-/// Returns a value as the standard writes it.
+/// Returns a value in the notation of the standard.
 fn spelled(value: &Value) -> String {
     match (value.as_str(), value.as_bool()) {
         (Some(text), _) => text.to_owned(),

@@ -71,7 +71,7 @@ pub struct Args {
 }
 
 impl Args {
-    /// Returns the options for the tuner.
+    /// Returns the options for the tuner that the arguments set.
     #[must_use]
     pub fn tuning(&self) -> Tuning {
         Tuning::default()
@@ -91,7 +91,7 @@ pub enum Depth {
 }
 
 impl Depth {
-    /// Most reads in flight: with the longest I/O size of a plan, 1 GiB.
+    /// Maximum number of reads in flight. With the longest I/O size of a plan they have 1 GiB.
     pub const MAX: u32 = 256;
 }
 

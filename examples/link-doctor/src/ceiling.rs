@@ -1,6 +1,8 @@
-//! Ceilings: the rate that one limit allows at a round-trip time, and the setting that lifts it.
+//! Calculates ceilings: the rate that one limit allows at a round-trip time, and the setting that raises the
+//! limit.
 //!
-//! The bytes in flight leave once per round trip:
+//! The number of bytes in flight limits the rate, because each byte stays in flight for one or more round
+//! trips:
 //!
 //! ```text
 //! rate <= bytes in flight / (round-trip time x round trips)
@@ -10,39 +12,39 @@ use std::time::Duration;
 
 use iscsi_tuner::Rate;
 
-/// The rate that one limit allows.
+/// The highest rate that one limit allows.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Ceiling {
     /// The limit.
     pub limit: Limit,
     /// The rate. [`Rate::MAX`] also stands for any higher rate.
     pub rate: Rate,
-    /// The numbers from which the rate follows.
+    /// The numbers from which the rate was calculated, as text.
     pub because: String,
-    /// The setting that lifts the limit; `None` if none does.
+    /// The setting that raises the limit; `None` if there is none.
     pub remedy: Option<String>,
 }
 
-/// Limits of a flow.
+/// Limits of a data flow.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Limit {
     /// The rate of the link's narrowest part.
     Link,
-    /// The requests of the program in flight, and the round trips of each.
+    /// The number of requests in flight, and the round trips of each request.
     Queue,
-    /// The commands that the target accepts.
+    /// The number of commands that the target accepts.
     CommandWindow,
-    /// The send buffer of this end.
+    /// The send buffer of this host.
     SendBuffer,
-    /// TCP windows that cannot exceed 64 KiB (RFC 7323).
+    /// TCP windows of at most 64 KiB, because window scaling is off (RFC 7323).
     UnscaledWindow,
-    /// Lost segments.
+    /// The loss of segments.
     Loss,
 }
 
 impl Limit {
-    /// Returns the name for people.
+    /// Returns the name of the limit as readable text.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -56,7 +58,7 @@ impl Limit {
     }
 }
 
-/// Returns the rate that keeps `bytes` in flight, if each stays in flight for `round_trips` round
+/// Returns the rate at which `bytes` bytes are in flight, if each byte stays in flight for `round_trips` round
 /// trips.
 #[must_use]
 pub fn rate(bytes: u64, round_trip: Duration, round_trips: u64) -> Rate {
@@ -64,13 +66,13 @@ pub fn rate(bytes: u64, round_trip: Duration, round_trips: u64) -> Rate {
     Rate::of(bytes, round_trip.saturating_mul(trips))
 }
 
-/// Returns the lowest ceiling; the first one of several equal ones.
+/// Returns the lowest ceiling. If several are equal, returns the first of them.
 #[must_use]
 pub fn lowest(ceilings: &[Ceiling]) -> Option<&Ceiling> {
     ceilings.iter().min_by_key(|ceiling| ceiling.rate)
 }
 
-/// Returns a rate for people.
+/// Returns a rate as readable text.
 #[must_use]
 pub fn shown(rate: Rate) -> String {
     if rate == Rate::MAX { format!("{rate} or more") } else { rate.to_string() }

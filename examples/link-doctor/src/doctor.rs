@@ -1,4 +1,4 @@
-//! An examination from beginning to end: connect, ping, read, calculate, close.
+//! Runs an examination from beginning to end: connects, pings, reads, calculates and closes.
 
 use std::ffi::OsStr;
 use std::time::Duration;
@@ -23,19 +23,19 @@ use crate::unit::Unit;
 use crate::verdict::Reads;
 use crate::writes::{Question, Writes};
 
-/// Time limit of a read: on a slow link it waits for all reads submitted before it. Pings find out much
-/// sooner whether the target is alive.
+/// Time limit of a read. On a slow link a read waits for all reads that were submitted before it. Whether the
+/// target is alive is known much sooner from pings.
 const COMMAND: Duration = Duration::from_secs(300);
-/// Time limit of a logout: no data can be lost.
+/// Time limit of a logout. It is short, because no data can be lost.
 const LOGOUT: Duration = Duration::from_secs(3);
-/// Bytes of the longest read of any plan.
+/// Bytes of the longest read in any plan.
 const MAX_READ: usize = 4 << 20;
 
-/// Examines the link that the arguments name.
+/// Examines the link to the target that the arguments name.
 ///
 /// # Errors
-/// If there is no session to examine. A later error is in the report ([`Report::end`]), with the measurements
-/// before it.
+/// If there is no session to examine. If the examination fails later, the report has the measurements before
+/// the failure, and the error in [`Report::end`].
 pub fn run<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Report, Error>> {
     boxed(async move {
         if volume::path(OsStr::new(&args.url)).is_some() {
@@ -54,7 +54,7 @@ pub fn run<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Report, E
     })
 }
 
-/// Logs out. Nothing was written, so a failed logout changes nothing.
+/// Logs out. Nothing was written, so a failed logout does no harm.
 async fn close(session: &Session, stop: &Stop) {
     drop(stop.hurry(timeout(LOGOUT, session.logout())).await);
 }
@@ -78,7 +78,7 @@ struct Examination<'a> {
     args: &'a Args,
     session: &'a Session,
     stop: &'a Stop,
-    /// The first error.
+    /// The first error of the examination.
     end: Option<Error>,
 }
 
@@ -87,8 +87,8 @@ impl<'a> Examination<'a> {
         Self { args, session, stop, end: None }
     }
 
-    /// Examines the link. If full packets do not arrive, everything after the pings uses a new session with
-    /// shorter packets.
+    /// Examines the link. If packets of full length do not arrive, everything after the pings uses a new
+    /// session with shorter packets.
     async fn report(mut self, initiator: &Initiator, url: &Url) -> Result<Report, Error> {
         let begun = self.stop.hurry(self.session.reading()).await.ok_or(Error::Interrupted)??;
         let pings = self.pings().await;
@@ -115,7 +115,7 @@ impl<'a> Examination<'a> {
     ) -> Result<Report, Error> {
         let first = match self.stop.hurry(self.session.reading()).await {
             Some(Ok(reading)) => reading,
-            // For a session that has ended, the report has its first reading.
+            // The session has ended, so the report has the reading from the beginning.
             Some(Err(error)) => {
                 self.end.get_or_insert(Error::Link(error));
                 begun
@@ -160,7 +160,7 @@ impl<'a> Examination<'a> {
         samples
     }
 
-    /// Checks whether full packets arrive at the portal of the session, and from it.
+    /// Checks whether packets of full length arrive, in both directions between this host and the portal.
     async fn path(&mut self, initiator: &Initiator, url: &Url) -> Path {
         if self.end.is_some() {
             return Path::NotTried("pings without data are not answered".to_owned());
@@ -254,7 +254,7 @@ impl<'a> Examination<'a> {
     }
 }
 
-/// Returns the number of commands that the target accepts.
+/// Returns the number of commands that the target accepts, if it has reported one.
 fn window_of(reading: &Reading) -> Option<u32> {
     reading.measurement().terms.and_then(|terms| terms.window)
 }

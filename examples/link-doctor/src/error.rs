@@ -78,7 +78,7 @@ impl Error {
         }
     }
 
-    /// Returns the error for programs, if there is no report.
+    /// Returns the error as JSON, for an examination without a report.
     #[must_use]
     pub fn to_json(&self) -> Value {
         failure::object(json!({ "complete": false }), &self.to_string(), self.kind())

@@ -1,4 +1,4 @@
-//! The facts about the link: the report of the kernel, the plan of the tuner, the granted settings.
+//! Collects the facts about the link: the report of the kernel, the plan of the tuner, the granted settings.
 
 use iscsi_initiator::Reading;
 use iscsi_tuner::{
@@ -9,7 +9,7 @@ use iscsi_tuner::{
 use crate::table::Line;
 use iscsi_tuner::Size;
 
-/// A reading of the session, and its parts.
+/// A reading of the session, split into its parts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkFacts {
     /// The kernel's report of the connection.
@@ -22,12 +22,12 @@ pub struct LinkFacts {
     pub plan: Plan,
     /// The settings that the kernel granted.
     pub granted: Granted,
-    /// The interface that the connection is sent from.
+    /// The network interface that the connection uses.
     pub interface: Option<Interface>,
 }
 
 impl LinkFacts {
-    /// Returns the most bytes of data in the send buffer, and the reason.
+    /// Returns the maximum number of data bytes in the send buffer, and the reason for it.
     #[must_use]
     pub fn send_buffer(&self) -> (u64, String) {
         let granted = self.granted.send_buffer;
@@ -46,8 +46,8 @@ impl LinkFacts {
         }
     }
 
-    /// Returns the largest window that this end offers, in bytes: as the kernel reports it, or else the size
-    /// that its receive buffer results in.
+    /// Returns the largest receive window that this host offers, in bytes. The kernel reports it, or else it is
+    /// calculated from the receive buffer.
     #[must_use]
     pub fn receive_window(&self) -> Option<u64> {
         if let Some(window) = self.info.receive_window {
@@ -61,7 +61,7 @@ impl LinkFacts {
         }
     }
 
-    /// Returns remarks on the path: its MTU, the interface and its offloads.
+    /// Returns remarks on the path: the MTU, the interface and the offloads of the interface.
     #[must_use]
     pub fn remarks(&self) -> Vec<Line> {
         let nothing = Observation::default();

@@ -1,4 +1,4 @@
-//! Measures the link to an iSCSI target and explains it, without writes.
+//! Measures the link to an iSCSI target and explains it. Writes nothing.
 //!
 //! The program is a thin `main` around [`run`], so that other programs and the tests can call it.
 //!
@@ -11,7 +11,7 @@
 //! | [`facts`], [`agreed`], [`mod@unit`] | the known facts |
 //! | [`verdict`] | what held the reads back |
 //! | [`ceiling`], [`writes`], [`lio`] | the rates that writes could reach, and the settings that raise them |
-//! | [`report`], [`table`] | the output to people and programs |
+//! | [`report`], [`table`] | the output, as readable text and as JSON |
 #![forbid(unsafe_code)]
 
 pub mod agreed;

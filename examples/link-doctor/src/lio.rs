@@ -1,4 +1,4 @@
-//! Settings of LIO, the Linux kernel's target, as commands of `targetcli`.
+//! Advises settings of LIO, the Linux kernel's target, as commands of `targetcli`.
 
 use std::fmt::Write;
 
@@ -9,19 +9,19 @@ pub struct PortalGroup {
     tag: u16,
 }
 
-/// Most commands that LIO lets an initiator have in flight.
+/// Maximum number of commands in flight that LIO allows an initiator.
 pub const MAX_WINDOW: u64 = 512;
-/// Longest burst that a key can express (RFC 7143 §13.13, §13.14).
+/// Maximum burst length that a key can express (RFC 7143 §13.13, §13.14).
 pub const MAX_BURST: u64 = 0x00ff_ffff;
 
 impl PortalGroup {
-    /// Creates the portal group with this tag; the first one if the target has not reported a tag.
+    /// Creates the portal group with this tag. If the target has not reported a tag, it is the first group.
     #[must_use]
     pub fn new(target: impl Into<String>, tag: Option<u16>) -> Self {
         Self { target: target.into(), tag: tag.unwrap_or(1) }
     }
 
-    /// Returns the command that sets keys of RFC 7143 §13.
+    /// Returns the command that sets login keys (RFC 7143 §13).
     #[must_use]
     pub fn set_keys(&self, keys: &[(&str, String)]) -> String {
         let mut command = self.command("parameter");
@@ -32,8 +32,8 @@ impl PortalGroup {
         command
     }
 
-    /// Returns the command that sets the number of commands an initiator may have in flight, up to
-    /// the limit of LIO.
+    /// Returns the command that sets how many commands an initiator may have in flight, up to the maximum of
+    /// LIO.
     #[must_use]
     pub fn set_window(&self, commands: u64) -> String {
         let commands = commands.clamp(1, MAX_WINDOW);

@@ -1,4 +1,4 @@
-//! The check whether the path carries packets of full length.
+//! Reports whether the path carries packets of full length.
 
 use iscsi_initiator::PathCheck;
 use iscsi_tuner::SegmentLimit;
@@ -9,14 +9,14 @@ use crate::table::Line;
 /// The result of the path check.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Path {
-    /// The check was made.
+    /// The path was checked.
     Tried(PathCheck),
-    /// The check was not made, with the reason.
+    /// The path was not checked, with the reason.
     NotTried(String),
 }
 
 impl Path {
-    /// Returns the limit of segments, if longer ones do not arrive.
+    /// Returns the maximum segment length of the path, if longer segments do not arrive.
     #[must_use]
     pub const fn limit(&self) -> Option<SegmentLimit> {
         match self {
@@ -25,7 +25,7 @@ impl Path {
         }
     }
 
-    /// Returns the path as one line. `portal` is the name of the portal.
+    /// Returns the result as one line. `portal` is the name of the portal.
     #[must_use]
     pub fn line(&self, portal: &str) -> Line {
         let (value, note) = match self {
@@ -39,7 +39,7 @@ impl Path {
         Line::new("full packets", value, note)
     }
 
-    /// Returns the path for programs.
+    /// Returns the result as JSON.
     #[must_use]
     pub fn to_json(&self, portal: &str) -> Value {
         match self {

@@ -1,4 +1,4 @@
-//! Pings: NOP-Out and its answer (RFC 7143 §11.18).
+//! Measures round trips with pings: NOP-Out and NOP-In (RFC 7143 §11.18).
 
 use std::time::Duration;
 
@@ -7,14 +7,15 @@ use tokio::time::sleep;
 
 use crate::stop::Stop;
 
-/// Number of pings, enough to show how much the round trip varies.
+/// Number of pings. They are enough to show how much the round trip varies.
 const COUNT: usize = 10;
 /// Pause between two pings.
 const APART: Duration = Duration::from_millis(50);
 
-/// Sends 10 pings with pauses, on an idle session.
+/// Sends 10 pings with pauses, on an idle session. Returns their round trips, and the error that ended them
+/// early, if any.
 ///
-/// The round trips measured before an error or a request to stop are returned with it.
+/// After an error or a request to stop, the round trips measured before are returned.
 pub async fn idle(session: &Session, stop: &Stop) -> (Vec<Duration>, Option<Error>) {
     let mut samples = Vec::with_capacity(COUNT);
     let work = async {

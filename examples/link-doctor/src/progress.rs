@@ -1,4 +1,4 @@
-//! Progress messages on standard error.
+//! Prints progress messages on standard error.
 
 use std::time::Duration;
 
@@ -28,7 +28,8 @@ pub(crate) fn reading_begins(seconds: u64) {
     eprint_lines(&format!("reading for {seconds} s; nothing is written\n"));
 }
 
-/// Reports a second of the reads: the time and the bytes so far, the rate, and TCP's round-trip time.
+/// Reports one second of the reads: the time and the bytes so far, the rate in that second, and TCP's
+/// round-trip time.
 pub(crate) fn reading(time: Duration, bytes: u64, rate: Option<Rate>, rtt: Duration) {
     let seconds = time.as_secs_f64();
     let rate = shown(rate);
@@ -37,7 +38,7 @@ pub(crate) fn reading(time: Duration, bytes: u64, rate: Option<Rate>, rtt: Durat
     eprint_lines(&format!("{seconds:4.0} s  {rate}  {bytes} read  TCP round trip {rtt:.1} ms\n"));
 }
 
-/// Returns a rate for people.
+/// Returns a rate as readable text.
 pub(crate) fn shown(rate: Option<Rate>) -> String {
     rate.map_or_else(|| "nothing".to_owned(), |rate| rate.to_string())
 }

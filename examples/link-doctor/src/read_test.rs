@@ -1,5 +1,5 @@
-//! The read test: it keeps the planned number of reads in flight for the given time. It reads the whole unit,
-//! again and again.
+//! Runs the read test: it keeps the planned number of reads in flight for the given time, and reads the whole
+//! unit, again and again.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,19 +15,19 @@ use crate::args::Depth;
 use crate::progress;
 use crate::stop::Stop;
 
-/// Time limit at the end for reads in flight.
+/// Time limit for the reads in flight at the end of the test.
 const GRACE: Duration = Duration::from_secs(2);
 /// Pause between two pings while reads are in flight.
 const PINGS_APART: Duration = Duration::from_millis(500);
 
-/// The way in which a unit is read.
+/// How the unit is read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Workload {
     /// Bytes of one read, a whole number of blocks, not 0.
     pub io_size: usize,
     /// Reads in flight, not 0.
     pub depth: u32,
-    /// Reads in flight by the plan, if the target accepted any number of commands.
+    /// Reads in flight that the plan would have, if the target accepted any number of commands.
     pub wanted: u32,
     /// The number of commands that the target accepts, if it reports one.
     pub window: Option<u32>,
@@ -36,24 +36,24 @@ pub struct Workload {
 /// The result of the read test.
 #[derive(Debug)]
 pub struct ReadTest {
-    /// The way in which it was read.
+    /// How the unit was read.
     pub workload: Workload,
-    /// Duration of the test.
+    /// Duration of the read test.
     pub time: Duration,
-    /// Bytes read in that time.
+    /// Bytes read during the test.
     pub bytes: u64,
-    /// The rate of each full second; `None` if nothing arrived.
+    /// The rate of each full second; `None` if nothing was read in that second.
     pub samples: Vec<Option<Rate>>,
-    /// Round trips of pings while reads were in flight. For a last ping without an answer, it is the time
-    /// that it was waited for.
+    /// Round trips of pings while reads were in flight. If the last ping has no response, its time up to the
+    /// end of the test is included.
     pub pings: Vec<Duration>,
-    /// The readings of the session before the first read and at the end.
+    /// The readings of the session before the first read and after the last one.
     pub readings: (Reading, Reading),
 }
 
 impl Workload {
-    /// Fits a plan to the unit: no read is longer than the unit or than the unit accepts, and as many bytes
-    /// are in flight as planned. Returns `None` if the unit has no bytes.
+    /// Adapts a plan to the unit: no read is longer than the unit, or than the unit accepts, and the planned
+    /// number of bytes is in flight. Returns `None` if the unit has no bytes.
     #[must_use]
     pub fn new(plan: &Plan, depth: Depth, window: Option<u32>, disk: &Disk) -> Option<Self> {
         let planned = wanted(plan);
@@ -77,26 +77,26 @@ impl Workload {
         let window = window.map(|commands| commands.max(1));
         let depth = match depth {
             Depth::Fixed(depth) => depth,
-            // With shorter reads the number still stays within the target's command window.
+            // Shorter reads need a larger number in flight, which must not exceed the target's command window.
             Depth::Auto => wanted.min(window.unwrap_or(Depth::MAX)),
         };
         Some(Self { io_size: length, depth, wanted, window })
     }
 
-    /// Returns the bytes in flight. Reads beyond the target's command window wait in this program and do not
-    /// count.
+    /// Returns the bytes in flight. Reads that exceed the target's command window do not count, because they
+    /// wait in this program.
     #[must_use]
     pub fn under_way(&self) -> u64 {
         self.bytes(self.depth.min(self.window.unwrap_or(u32::MAX)))
     }
 
-    /// Returns the bytes that the plan wants in flight.
+    /// Returns the bytes in flight that the plan would have.
     #[must_use]
     pub fn wanted(&self) -> u64 {
         self.bytes(self.wanted)
     }
 
-    /// Returns the number of commands that the target accepts, if that limits the reads in flight.
+    /// Returns the target's command window, if it limits the number of reads in flight.
     #[must_use]
     pub fn full_window(&self) -> Option<u32> {
         self.window.filter(|window| self.depth >= *window)
@@ -108,8 +108,8 @@ impl Workload {
 }
 
 impl ReadTest {
-    /// Reads for the given time, or until an error or a request to stop. The measurements so far are returned
-    /// with the error.
+    /// Reads for the given time, or until an error or a request to stop. Returns the measurements, and the
+    /// error if there was one.
     ///
     /// # Errors
     /// If the session has ended before the first read.
@@ -149,7 +149,7 @@ impl ReadTest {
         Ok((test, error))
     }
 
-    /// Takes a reading and shows a line each second, until the time is over.
+    /// Once a second, takes a reading and prints a line, until the time is over.
     async fn watch(&mut self, session: &Session, flow: &Flow, time: Duration) -> Option<Error> {
         const SECOND: Duration = Duration::from_secs(1);
         let mut ticks = interval(SECOND);
@@ -158,7 +158,7 @@ impl ReadTest {
         let end = Instant::now() + time;
         loop {
             tokio::select! {
-                // A tick at the end counts, so that the last second has a sample.
+                // At the end, a tick has priority over the timeout, so that the last second has a sample.
                 biased;
                 _ = ticks.tick() => {}
                 () = sleep_until(end) => return None,
@@ -180,7 +180,7 @@ impl ReadTest {
         Ok(())
     }
 
-    /// Takes the last reading. If the session has ended, the previous reading stays.
+    /// Takes the last reading. If the session has ended, the reading before it stays.
     async fn conclude(&mut self, session: &Session, flow: &Flow) {
         if let Ok(reading) = session.reading().await {
             self.take(reading, flow.bytes());
@@ -193,14 +193,14 @@ impl ReadTest {
         self.readings.1 = reading;
     }
 
-    /// Returns the bytes over time; `None` if nothing was read.
+    /// Returns the mean rate of the test; `None` if nothing was read.
     #[must_use]
     pub fn goodput(&self) -> Option<Rate> {
         rate(self.bytes, self.time)
     }
 
-    /// Returns the steady rate: of the median second, or of the whole time if there were few seconds or few
-    /// reads in each.
+    /// Returns the steady rate: that of the median second, or that of the whole time if there were few seconds
+    /// or few reads per second.
     #[must_use]
     pub fn steady(&self) -> Option<Rate> {
         let reads = self.bytes / self.workload.io_size.max(1) as u64;
@@ -213,7 +213,7 @@ impl ReadTest {
         median(&self.pings)
     }
 
-    /// Returns what the session waited for.
+    /// Returns what the session has waited for during the test.
     #[must_use]
     pub fn diagnosis(&self) -> Diagnosis {
         let (before, after) = &self.readings;
@@ -225,7 +225,7 @@ impl ReadTest {
 #[derive(Debug)]
 struct Flow {
     io_size: usize,
-    /// Number of places on the unit for reads.
+    /// Number of reads that fit on the unit without an overlap.
     places: u64,
     next: AtomicU64,
     bytes: AtomicU64,
@@ -243,7 +243,7 @@ impl Flow {
         }
     }
 
-    /// Returns the offset of the next read: in order, and again from the beginning.
+    /// Returns the offset of the next read: sequential, and from the beginning again after the end of the unit.
     fn next_offset(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed) % self.places * self.io_size as u64
     }
@@ -257,7 +257,7 @@ impl Flow {
     }
 }
 
-/// Reads place after place into one buffer, until the flow is stopped.
+/// Reads one place of the unit after the other into one buffer, until the flow is stopped.
 async fn read(flow: Arc<Flow>, disk: Disk) -> Result<(), Error> {
     let disk = disk.with_max_transfer(flow.io_size);
     let mut buffer = BytesMut::zeroed(flow.io_size);
@@ -268,7 +268,7 @@ async fn read(flow: Arc<Flow>, disk: Disk) -> Result<(), Error> {
     Ok(())
 }
 
-/// Waits for the first reader that fails. Does not end if none does.
+/// Waits for the first error of a reader. If no reader fails, this never returns.
 async fn first_error(readers: &mut JoinSet<Result<(), Error>>) -> Error {
     while let Some(ended) = readers.join_next().await {
         if let Ok(Err(error)) = ended {
@@ -278,30 +278,30 @@ async fn first_error(readers: &mut JoinSet<Result<(), Error>>) -> Error {
     std::future::pending().await
 }
 
-/// Waits a moment for the reads in flight. The session aborts the rest.
+/// Waits a moment for the reads in flight. The session aborts those that take longer.
 async fn drain(mut readers: JoinSet<Result<(), Error>>) {
     let ended = async { while readers.join_next().await.is_some() {} };
-    // After the time limit, the rest is not waited for.
+    // The result of the timeout is ignored: reads that take longer are not waited for.
     let _ = timeout(GRACE, ended).await;
 }
 
-/// Pings while reads are in flight.
+/// The pings that are sent while reads are in flight.
 #[derive(Debug, Default)]
 struct Pings {
     samples: Vec<Duration>,
-    /// Time when the ping without an answer was sent.
+    /// Time at which the ping in flight was sent.
     begun: Option<Instant>,
 }
 
 impl Pings {
-    /// Returns all samples. A ping without an answer has taken at least the time that it was waited for.
+    /// Returns all round trips. A ping without a response is included with the time that it was waited for.
     fn conclude(mut self) -> Vec<Duration> {
         self.samples.extend(self.begun.map(|begun| begun.elapsed()));
         self.samples
     }
 }
 
-/// Sends pings without an end. If the session ends, the reads report it.
+/// Sends pings forever. An error is ignored, because the reads report it as well.
 async fn ping(session: &Session, pings: &mut Pings) {
     loop {
         sleep(PINGS_APART).await;
@@ -311,8 +311,8 @@ async fn ping(session: &Session, pings: &mut Pings) {
     }
 }
 
-/// Returns the length of a plan's reads, and how many the plan wants in flight without regard to the target's
-/// command window.
+/// Returns the length of a plan's reads, and the number of reads that the plan would have in flight without the
+/// limit of the target's command window.
 fn wanted(plan: &Plan) -> (u64, u32) {
     let mut free = plan.clone();
     free.terms.window = None;
@@ -320,13 +320,13 @@ fn wanted(plan: &Plan) -> (u64, u32) {
     (size, free.read_depth_for(size))
 }
 
-/// Returns the rate of `bytes` over `time`; `None` if there were no bytes.
+/// Returns the rate of `bytes` over `time`; `None` if `bytes` is 0.
 fn rate(bytes: u64, time: Duration) -> Option<Rate> {
     (bytes > 0 && !time.is_zero()).then(|| Rate::of(bytes, time))
 }
 
-/// Returns the rate of the median second; `reads` is the total number of reads. A second counts whole reads,
-/// so with a few reads per second the median could be wrong by one read.
+/// Returns the rate of the median second. `reads` is the total number of reads. In each second a whole number
+/// of reads ends, so with few reads per second the median could be wrong by one read: then this returns `None`.
 fn steady(seconds: &[Option<Rate>], reads: u64) -> Option<Rate> {
     const SECONDS: usize = 3;
     const READS_EACH: u64 = 10;
@@ -334,7 +334,7 @@ fn steady(seconds: &[Option<Rate>], reads: u64) -> Option<Rate> {
     if tells { median(seconds).flatten() } else { None }
 }
 
-/// Returns the value in the middle; of two, the larger.
+/// Returns the median. Of two values in the middle, it is the larger one.
 fn median<T: Copy + Ord>(values: &[T]) -> Option<T> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
@@ -416,8 +416,8 @@ mod tests {
     fn a_median_second_tells_where_many_reads_end_in_each() {
         let seconds = ["20mbit", "90mbit", "91mbit", "92mbit"].map(|rate| rate.parse().ok());
         assert_eq!(steady(&seconds, 40), "91mbit".parse().ok());
-        // Fewer than ten reads in each second: 8 Mbit/s with reads of 1 MiB is one read or none a
-        // second.
+        // With fewer than ten reads per second the result is `None`: at 8 Mbit/s, with reads of 1 MiB, a second
+        // has one read or none.
         assert_eq!(steady(&seconds, 39), None);
         assert_eq!(steady(&seconds[..2], 40), None);
         assert_eq!(steady(&[None, None, seconds[0]], 40), None);

@@ -17,10 +17,10 @@ use crate::unit::Unit;
 use crate::verdict::Reads;
 use crate::writes::Writes;
 
-/// The report. `Display` writes it for people.
+/// The report of an examination. `Display` writes it as readable text.
 #[derive(Debug)]
 pub struct Report {
-    /// Both ends.
+    /// The names of initiator and target, and the portal.
     pub who: Who,
     /// The parameters agreed at login.
     pub agreed: Agreed,
@@ -34,61 +34,62 @@ pub struct Report {
     pub pings: Vec<Duration>,
     /// The facts about the link.
     pub facts: LinkFacts,
-    /// Whether full packets arrive.
+    /// Whether packets of full length arrive.
     pub path: Path,
     /// The read test, if there was one.
     pub read: Option<ReadTest>,
-    /// The reads as the verdict needs them; `None` if nothing was read.
+    /// The measurements of the reads for the verdict; `None` if nothing was read.
     pub reads: Option<Reads>,
     /// The rates that writes could reach.
     pub writes: Writes,
-    /// The reason why the examination is not complete; `None` if it is.
+    /// The error if the examination is not complete; `None` if it is complete.
     pub end: Option<Error>,
 }
 
-/// Both ends of a session.
+/// The names of initiator and target, and the portal.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Who {
-    /// The target's name.
+    /// Name of the target.
     pub target: String,
-    /// The name of the target for people (TargetAlias).
+    /// The target's readable name (TargetAlias).
     pub alias: Option<String>,
     /// The portal of the session, as a URL.
     pub portal: String,
-    /// The portal that the URL names, if it redirected the login to the portal of the session.
+    /// The portal that the URL names, if it has redirected the login to another portal.
     pub redirected_from: Option<String>,
-    /// The initiator's name.
+    /// Name of the initiator.
     pub initiator: String,
 }
 
 impl Report {
-    /// Returns the round trip of the pings.
+    /// Returns the round trips of the pings, summarised.
     #[must_use]
     pub fn ping(&self) -> Option<Rtt> {
         Rtt::of(self.pings.iter().copied())
     }
 
-    /// Returns the exit status for a complete report: 3 if full packets do not arrive, otherwise 0.
+    /// Returns the exit status of a complete report: 3 if packets of full length do not arrive, otherwise 0.
     #[must_use]
     pub fn status(&self) -> u8 {
         if self.path.limit().is_some() { 3 } else { 0 }
     }
 
-    /// Returns the limiter of the reads, and its remedy.
+    /// Returns what limited the reads, and the advice to raise that limit.
     #[must_use]
     pub fn verdict(&self) -> Option<(String, Option<String>)> {
         Some(self.reads?.explain(&self.facts.plan.link))
     }
 }
 
-/// The tuner's notes on a limiter apply to any work. These are for the reads of this program.
+/// Notes on some limiters for the reads of this program. They replace the tuner's notes, which are for any
+/// work.
 const OF_READS: [(Limiter, &str); 3] = [
     (Limiter::Target, "it had the commands, and their data were not all here"),
     (Limiter::QueueDepth, "everything in flight was on its way"),
     (Limiter::Destination, "this program had not asked for more yet"),
 ];
 
-/// Returns what the session waited for, as lines for people.
+/// Returns what the session has waited for, as lines of text.
 fn waits(test: &ReadTest) -> Vec<Line> {
     let line = |finding: &Finding| {
         let share = format!("{:.0} %", finding.share * 100.0);

@@ -1,15 +1,15 @@
-//! Tables for people.
+//! Formats tables as readable text.
 
 use std::fmt;
 
 /// A line of a table.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Line {
-    /// The subject.
+    /// The subject of the line.
     pub name: String,
-    /// The value.
+    /// The value of the subject.
     pub value: String,
-    /// The reason, or the meaning; may be empty.
+    /// The reason for the value, or its meaning. It may be empty.
     pub note: String,
 }
 
@@ -20,11 +20,11 @@ impl Line {
     }
 }
 
-/// Lines with aligned names and values. Each ends with a line feed.
+/// Lines with aligned names and values. Each line ends with a line feed.
 #[derive(Clone, Copy, Debug)]
 pub struct Table<'a>(pub &'a [Line]);
 
-/// Widest value that the notes are aligned to. Longer values do not move the notes of other lines.
+/// Maximum width to which values are padded. Longer values do not move the notes of other lines.
 const WIDEST: usize = 30;
 
 impl fmt::Display for Table<'_> {

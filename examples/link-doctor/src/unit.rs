@@ -1,28 +1,28 @@
-//! The unit that the read test reads.
+//! Describes the unit that the read test reads.
 
 use iscsi_initiator::Disk;
 use serde_json::{Value, json};
 
 use iscsi_tuner::Size;
 
-/// The description of a unit, as it reports it.
+/// A unit, as it describes itself.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Unit {
-    /// Number of the unit.
+    /// LUN of the unit.
     pub lun: Option<u16>,
-    /// Vendor and product.
+    /// Vendor and product of the unit.
     pub name: String,
     /// Serial number.
     pub serial_number: Option<String>,
     /// Capacity in bytes.
     pub capacity: u64,
-    /// Bytes of a block.
+    /// Bytes of a logical block.
     pub block_size: u32,
-    /// Most bytes of one read or write, if the unit sets a limit.
+    /// Maximum number of bytes of one read or write, if the unit sets a limit.
     pub longest_transfer: Option<u64>,
 }
 
-/// Higher limits are not shown: no program reads or writes so much at a time.
+/// Limits of at least this many bytes are not shown, because no program reads or writes so much at a time.
 const NOTABLE_LIMIT: u64 = 64 << 20;
 
 impl Unit {
@@ -41,7 +41,7 @@ impl Unit {
         }
     }
 
-    /// Returns the unit in one line.
+    /// Returns the description as one line of text.
     #[must_use]
     pub fn describe(&self) -> String {
         let number = self.lun.map_or_else(String::new, |lun| format!("{lun}: "));
@@ -60,7 +60,7 @@ impl Unit {
         text
     }
 
-    /// Returns the unit for programs.
+    /// Returns the description as JSON.
     #[must_use]
     pub fn to_json(&self) -> Value {
         json!({

@@ -1,13 +1,13 @@
-//! Finds the limiter of the reads, from numbers that this end can measure.
+//! Finds what limited the reads, from numbers that this host can measure.
 //!
-//! A slow target still answers pings immediately, but queued data delay the answer to a ping. Data that queue
-//! in the network delay TCP's acknowledgements as well; data that wait in the target's socket do not. So two
-//! round-trip times during the reads distinguish three places:
+//! A slow target still responds to pings immediately. But the response to a ping waits behind queued data. If
+//! the data are queued in the network, TCP's acknowledgements wait as well. If the data wait in the target's
+//! socket, they do not. So two round-trip times during the reads distinguish three places:
 //!
 //! ```text
 //! goodput ──┬─ near the declared rate ───────────────────── link: it is full
 //!           ├─ near bytes in flight / round trip ────────── queue: more reads could be in flight
-//!           ├─ pings take no longer than without reads ─┬── target: it answers slowly
+//!           ├─ pings take no longer than without reads ─┬── target: it responds slowly
 //!           │                                           └── queue, if less is in flight than planned
 //!           ├─ TCP's round trip is longer as well ───────── network: data queue in it
 //!           ├─ near receive window / round trip ─────────── receive window of this end
@@ -23,26 +23,26 @@ use crate::facts::LinkFacts;
 use crate::read_test::ReadTest;
 use iscsi_tuner::Size;
 
-/// Limiters of the reads.
+/// What may have limited the reads.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum ReadLimit {
-    /// Nothing: the declared rate is reached.
+    /// The link: the declared rate is reached.
     Link,
     /// The number of reads in flight.
     Queue,
-    /// The target, which takes long to answer.
+    /// The target, which takes long to execute reads.
     Target,
     /// A queue in the network.
     Network,
-    /// The receive window that this end offers.
+    /// The receive window that this host offers.
     ReceiveWindow,
     /// Data that wait in the target's socket.
     TargetSocket,
 }
 
 impl ReadLimit {
-    /// Returns the name for people and programs.
+    /// Returns the name of the limit, for text and JSON.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -56,43 +56,44 @@ impl ReadLimit {
     }
 }
 
-/// The round-trip time without reads, and while reads are in flight; `None` if it was not measured.
+/// The round-trip times without reads, and while reads are in flight. `None` if it was not measured.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Trips {
-    /// Without reads.
+    /// The round-trip time without reads.
     pub idle: Option<Duration>,
-    /// With reads.
+    /// The round-trip time while reads are in flight.
     pub loaded: Option<Duration>,
 }
 
-/// The measurements of reads that the verdict needs.
+/// The measurements from which the verdict is derived.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reads {
-    /// The steady rate.
+    /// The steady rate of the reads.
     pub goodput: Rate,
-    /// Bytes that were in flight.
+    /// Bytes in flight during the reads.
     pub under_way: u64,
-    /// Bytes that the plan wanted in flight.
+    /// Bytes in flight that the plan would have.
     pub wanted: u64,
-    /// The number of commands that the target accepts, if that limited the reads in flight.
+    /// The target's command window, if it limited the number of reads in flight.
     pub full_window: Option<u32>,
-    /// Round trips up to the target's answer to a ping.
+    /// Round trips of pings, up to the target's response.
     pub ping: Trips,
-    /// Round trips up to the acknowledgement of the target's kernel.
+    /// Round trips of TCP, up to the acknowledgement of the target's kernel.
     pub tcp: Trips,
-    /// The largest window that this end offers, in bytes.
+    /// The largest receive window that this host offers, in bytes.
     pub window: Option<u64>,
     /// The range in which this host tunes receive buffers.
     pub tcp_rmem: Option<Autotuning>,
 }
 
-/// A ceiling counts as reached from this share on.
+/// Share of a ceiling from which on the ceiling counts as reached.
 const REACHED: f64 = 0.8;
-/// The rate of a link counts as reached from this share on: packets carry more than payload.
+/// Share of the link's rate from which on the link counts as full. It is less than 1 because packets also carry
+/// headers.
 const FULL: f64 = 0.88;
-/// Shorter queues are noise of the hosts.
+/// Queueing times below this are noise of the hosts.
 const NOTABLE_QUEUE: Duration = Duration::from_millis(2);
-/// Advice for a target whose socket is the limit.
+/// Advice if the target's socket is the limit.
 const SOCKET: &str = "on the target: its send buffer (net.ipv4.tcp_wmem), its congestion control, if \
                       segments are lost on the way; or a busy processor at either end";
 
@@ -110,8 +111,8 @@ impl Trips {
 }
 
 impl Reads {
-    /// Takes what the verdict needs from a read test, with the round trips before it. Returns `None` if
-    /// nothing was read.
+    /// Takes the measurements from a read test, and the round trips before it. Returns `None` if nothing was
+    /// read.
     #[must_use]
     pub fn of(
         test: &ReadTest,
@@ -131,13 +132,13 @@ impl Reads {
         })
     }
 
-    /// Returns the rate of the link, if the reads have filled it.
+    /// Returns the rate of the link, if the reads have filled the link.
     #[must_use]
     pub fn full_rate(&self, link: &LinkModel) -> Option<Rate> {
         matches!(self.limit(link), ReadLimit::Link | ReadLimit::Network).then_some(self.goodput)
     }
 
-    /// Returns the limiter.
+    /// Returns what limited the reads.
     #[must_use]
     pub fn limit(&self, link: &LinkModel) -> ReadLimit {
         if link.basis == Basis::Declared && self.reaches(link.bandwidth, FULL) {
@@ -145,7 +146,7 @@ impl Reads {
         } else if self.fills_queue() {
             ReadLimit::Queue
         } else if !self.ping.has_queue() {
-            // With fewer reads than planned, the delay of the target says little about its disks.
+            // With fewer reads in flight than planned, a slow response says little about the target's disks.
             if self.under_way < self.wanted { ReadLimit::Queue } else { ReadLimit::Target }
         } else if self.tcp.has_queue() {
             ReadLimit::Network
@@ -173,7 +174,7 @@ impl Reads {
         self.goodput.mbit_per_second() >= ceiling.mbit_per_second() * share
     }
 
-    /// Returns the verdict, as the continuation of "held back by", and the advice to lift the limit.
+    /// Returns the verdict as the continuation of "held back by", and the advice to raise the limit.
     #[must_use]
     pub fn explain(&self, link: &LinkModel) -> (String, Option<String>) {
         let (ping, tcp) = (millis(self.ping.queue()), millis(self.tcp.queue()));
@@ -229,7 +230,7 @@ const DEEPER: &str = "keep more reads in flight: a larger --depth";
 const WIDER: &str = "on the target: a wider command window (LIO: default_cmdsn_depth)";
 const SLOW: &str = "look at its disks and its processor";
 
-/// Returns a time in milliseconds for people, with more digits for short times.
+/// Returns a time in milliseconds as readable text. Short times have more digits.
 pub(crate) fn millis(time: Duration) -> String {
     let millis = time.as_secs_f64() * 1e3;
     if millis < 10.0 { format!("{millis:.2} ms") } else { format!("{millis:.1} ms") }
@@ -251,8 +252,8 @@ mod tests {
         LinkModel::new(&measurement, &tuning)
     }
 
-    /// Returns reads with 10 MB in flight, which allow 800 Mbit/s at 100 ms, and a window of 6 MB, which
-    /// allows 480 Mbit/s.
+    /// Returns the measurements of reads. They have 10 MB in flight, which allow 800 Mbit/s at 100 ms, and a
+    /// receive window of 6 MB, which allows 480 Mbit/s.
     fn reads(goodput: &str, ping: u64, tcp: u64) -> Reads {
         let trips = |loaded| Trips { idle: Some(RTT), loaded: Some(Duration::from_millis(loaded)) };
         Reads {
@@ -271,7 +272,7 @@ mod tests {
     fn a_declared_rate_that_is_reached_is_the_link() {
         assert_eq!(reads("93mbit", 900, 200).limit(&link(Some("100mbit"))), ReadLimit::Link);
         assert_eq!(reads("87mbit", 900, 200).limit(&link(Some("100mbit"))), ReadLimit::Network);
-        // An assumed rate is no evidence.
+        // An assumed rate of the link is no evidence, so the link is not the limit.
         assert_ne!(reads("990mbit", 900, 200).limit(&link(None)), ReadLimit::Link);
     }
 
@@ -291,7 +292,7 @@ mod tests {
         let (verdict, remedy) = shallow.explain(&link(None));
         assert_eq!(verdict, "the queue: 1 MiB in flight, where the plan wants 8 MiB");
         assert!(remedy.unwrap().contains("--depth"));
-        // If data queue nevertheless, more reads would only make the queue longer.
+        // If data are queued nevertheless, more reads in flight would only make the queue longer.
         let queued = Reads { ping: reads("9mbit", 890, 260).ping, ..shallow };
         assert_eq!(queued.limit(&link(None)), ReadLimit::TargetSocket);
     }
@@ -347,7 +348,7 @@ mod tests {
         let (_, remedy) = narrow.explain(&link(Some("10gbit")));
         let wanted = link(Some("10gbit")).max_benefit() * 2;
         assert!(remedy.unwrap().contains(&format!("tcp_rmem=\"1 2 {wanted}\"")));
-        // The window is as large as the link needs, and is still the limit: the advice is twice as much.
+        // The window is as large as the link needs, and is the limit anyway: the advice is to double it.
         let (_, remedy) = narrow.explain(&link(None));
         assert!(remedy.unwrap().contains("tcp_rmem=\"1 2 24000000\""));
     }

@@ -1,8 +1,8 @@
-//! The rates of writes, by arithmetic: nothing is written.
+//! Calculates the rates that writes can reach. Nothing is written.
 //!
-//! A write takes one round trip for its command and the unsolicited data, and one for each round of bursts
-//! that the target then requests ([`TransferTerms::round_trips`]). These, and the limits of the bytes in
-//! flight, determine the rates that writes can reach.
+//! A write takes one round trip for its command and the unsolicited data, and one for each round of bursts that
+//! the target then requests ([`TransferTerms::round_trips`]). The round trips and the limits of the bytes in
+//! flight determine the rates.
 
 use std::time::Duration;
 
@@ -21,40 +21,40 @@ pub struct Writes {
     pub io_size: u64,
     /// Writes in flight.
     pub depth: u32,
-    /// Round trips of one write.
+    /// Number of round trips of one write.
     pub round_trips: u64,
-    /// The time of one round trip, including the target's answer.
+    /// The time of one round trip, up to the target's response.
     pub round_trip: Duration,
     /// The rate with one write in flight.
     pub one_at_a_time: Rate,
-    /// The rate that each limit allows, in the order in which the data pass them.
+    /// The rate that each limit allows. The limits are in the order in which the data pass them.
     pub ceilings: Vec<Ceiling>,
 }
 
-/// The inputs of the arithmetic.
+/// The inputs of the calculation.
 #[derive(Debug)]
 pub struct Question<'a> {
     /// The link and the plan for it.
     pub facts: &'a LinkFacts,
     /// The parameters agreed at login.
     pub negotiated: &'a Negotiated,
-    /// The terms of transfers that follow from the parameters.
+    /// The terms of transfers that follow from the agreed parameters.
     pub terms: TransferTerms,
     /// Bytes of one write, and the number of writes in flight.
     pub workload: (u64, u32),
-    /// The round trip up to the target's answer, if it was measured; otherwise TCP's is used.
+    /// The round trip up to the target's response, if it was measured. Otherwise TCP's round trip is used.
     pub answer: Option<Duration>,
-    /// The rate that reads have filled the link with, if they have.
+    /// The rate of the link, if the reads have filled the link.
     pub full_rate: Option<Rate>,
-    /// The portal group for settings of the target.
+    /// The target's portal group, for the commands that change its settings.
     pub portal_group: PortalGroup,
 }
 
-/// The largest window without scaling (RFC 7323 §2).
+/// The largest TCP window without scaling (RFC 7323 §2).
 const UNSCALED: u64 = 65_535;
 
 impl Writes {
-    /// Calculates the rates.
+    /// Calculates the rates of writes.
     #[must_use]
     pub fn new(question: &Question<'_>) -> Self {
         let (io_size, depth) = question.workload;
@@ -70,13 +70,13 @@ impl Writes {
         }
     }
 
-    /// Returns the time of one write, without the time of its bytes on the link.
+    /// Returns the time of one write at an unlimited rate: its round trips.
     #[must_use]
     pub fn time(&self) -> Duration {
         self.round_trip.saturating_mul(u32::try_from(self.round_trips).unwrap_or(u32::MAX))
     }
 
-    /// Returns the lowest ceiling, which must be lifted first.
+    /// Returns the lowest ceiling. It must be raised first.
     #[must_use]
     pub fn lowest(&self) -> Option<&Ceiling> {
         lowest(&self.ceilings)
@@ -103,7 +103,7 @@ impl Question<'_> {
         own.into_iter().chain(tcp).chain(link).flatten().collect()
     }
 
-    /// Returns the ceiling of the writes that the program keeps in flight.
+    /// Returns the ceiling that follows from the number of writes in flight.
     fn queue(&self) -> Ceiling {
         let ((io_size, depth), trips) = (self.workload, self.round_trips());
         let under_way = io_size.saturating_mul(depth.into());
@@ -120,8 +120,8 @@ impl Question<'_> {
         }
     }
 
-    /// Returns the advice for the keys that let a write of this size take one round trip, as far as they are
-    /// not set yet.
+    /// Returns the advice to set keys so that a write of this size takes one round trip. Keys that are set
+    /// already are omitted.
     fn fewer_round_trips(&self) -> Option<String> {
         if self.round_trips() == 1 {
             return None;
@@ -180,7 +180,7 @@ impl Question<'_> {
         ))
     }
 
-    /// Returns the number of commands that fill the link.
+    /// Returns the number of commands in flight that fill the link.
     fn commands_wanted(&self) -> u64 {
         let rate = link_ceiling(self.link(), self.full_rate).rate;
         let busy = rate.bytes_in(self.round_trip());
@@ -234,10 +234,11 @@ impl Question<'_> {
     }
 }
 
-/// A congestion control that does not take a lost segment for a full queue.
+/// Name of a congestion control that does not take a lost segment for a sign of a full queue.
 const BBR: &str = "bbr";
 
-/// Returns the rate of the link itself: the declared one, the one that reads have filled, or the assumed one.
+/// Returns the ceiling of the link itself: the declared rate, the rate that the reads have reached, or the
+/// assumed rate.
 #[must_use]
 pub fn link_ceiling(link: &LinkModel, full_rate: Option<Rate>) -> Ceiling {
     let (rate, because, remedy) = match (link.basis, full_rate) {
@@ -258,7 +259,7 @@ pub fn link_ceiling(link: &LinkModel, full_rate: Option<Rate>) -> Ceiling {
 
 const DECLARE: &str = "say its rate with --bandwidth, if you know it";
 
-/// Returns the advice that lets the send buffer grow to what the link needs.
+/// Returns the advice that lets the send buffer grow to the size that the link needs.
 fn larger_send_buffer(plan: &Plan, limits: &Limits) -> String {
     let range = limits.tcp_wmem.unwrap_or(Autotuning::STOCK_SEND);
     let wanted = plan.link.max_benefit();

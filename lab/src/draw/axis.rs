@@ -1,4 +1,4 @@
-//! Scales and the positions of their ticks.
+//! Scales of axes, and the positions of their ticks.
 
 /// The mapping of values to positions along an axis.
 #[derive(Clone, Copy, Debug, PartialEq)]

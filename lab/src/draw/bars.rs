@@ -1,4 +1,4 @@
-//! Charts of horizontal bars: rows with a bar for each series.
+//! Draws charts of horizontal bars: rows with a bar for each series.
 
 use super::frame::WIDTH;
 use super::style::{self, Style};
@@ -32,7 +32,7 @@ pub(super) struct Row {
     pub(super) name: String,
     /// A bar for each series.
     pub(super) bars: Vec<Bar>,
-    /// Value to compare with.
+    /// Value to compare the bars with.
     pub(super) mark: Option<f64>,
 }
 
@@ -42,7 +42,7 @@ pub(super) enum Bar {
     None,
     /// The measured value.
     Good(f64),
-    /// A failure, with or without a value.
+    /// A failed measurement, with or without a value.
     Failed(Option<f64>),
 }
 

@@ -1,4 +1,4 @@
-//! Variants of sending by size of the send buffer and by round-trip time.
+//! Draws tables and charts by size of the send buffer and by round-trip time, for each variant of sending.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +33,7 @@ struct Panel {
     rtt_ms: f64,
     /// Bandwidth-delay product, bytes: the window that fills the link.
     product_bytes: Option<f64>,
-    /// Ascending, with automatic tuning last.
+    /// Settings of the send buffer, ascending, with automatic tuning last.
     buffers: Vec<Buffer>,
     variants: Vec<Variant>,
     /// The result of the program's own tuner.
@@ -58,12 +58,12 @@ enum Buffer {
     Tuned,
 }
 
-/// Returns whether a figure belongs to a grid of send buffers.
+/// Returns whether a figure belongs to a grid of variants and send buffers.
 pub(super) fn is_grid(figure: &Figure) -> bool {
     figure.parameters.contains_key("variant") && Buffer::of(figure).is_some()
 }
 
-/// Returns the parts of a page about grids of send buffers.
+/// Returns the parts of a page about grids of variants and send buffers.
 pub(super) fn parts(figures: &[&Figure], source: &Source) -> Vec<Part> {
     let grids = group(figures, |figure| {
         let link = LinkConditions { rtt_ms: 0.0, ..figure.link.clone() };
@@ -340,7 +340,7 @@ impl Variant {
         fixed.filter_map(|(buffer, cell)| Some((*buffer, cell.as_ref()?.goodput?)))
     }
 
-    /// Returns the static buffer with the highest goodput, the smallest one of equals.
+    /// Returns the static buffer with the highest goodput. If several have it, the smallest one.
     fn best(&self) -> Option<(Buffer, f64)> {
         self.fixed().reduce(|best, next| if next.1 > best.1 { next } else { best })
     }

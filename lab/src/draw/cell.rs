@@ -1,4 +1,4 @@
-//! The result of a measurement, over its repetitions.
+//! The result of a measurement, as medians over its repetitions.
 
 use serde_json::Value;
 
@@ -6,14 +6,14 @@ use super::group::direction;
 use super::text;
 use crate::result::{Figure, Outcome};
 
-/// Medians of the repetitions that completed, and the first failure of the others.
+/// Medians of the repetitions that completed, and the first failure among the others.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Cell {
     /// Payload rate over the whole run, 10^6 bits per second.
     pub(super) goodput: Option<f64>,
     /// Payload rate from the fifth second on, 10^6 bits per second.
     pub(super) steady: Option<f64>,
-    /// Time beyond that of the bytes at the link's rate, seconds.
+    /// Time of the run beyond the time that its bytes need at the link's rate, seconds.
     pub(super) start: Option<f64>,
     /// Time from the program's start to its end, seconds.
     pub(super) whole: Option<f64>,
@@ -27,18 +27,18 @@ pub(super) struct Cell {
     pub(super) runs: usize,
     /// Number of repetitions that completed.
     pub(super) complete: usize,
-    /// Reason of the first repetition that did not complete.
+    /// Reason of the first repetition that did not complete. `None` if all did.
     pub(super) trouble: Option<Trouble>,
 }
 
 /// The reason why a measurement has no figure.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Trouble {
-    /// It reached its time limit, seconds, if the figure has it.
+    /// The measurement reached its time limit: that limit in seconds, if the figure has it.
     TimedOut(Option<f64>),
-    /// It failed, for this reason.
+    /// The measurement failed, for this reason.
     Failed(String),
-    /// It was not measured, for this reason.
+    /// The measurement was not made, for this reason.
     Skipped(String),
 }
 
@@ -49,7 +49,7 @@ pub(super) enum Quantity {
     Goodput,
     /// Payload rate from the fifth second on.
     Steady,
-    /// The time beyond the bytes at the link's rate.
+    /// Time of the run beyond the time that its bytes need at the link's rate.
     Start,
     /// Time from the program's start to its end.
     Whole,
@@ -62,7 +62,7 @@ pub(super) enum Quantity {
 }
 
 impl Cell {
-    /// Returns the cell of some repetitions; `None` without any.
+    /// Returns the cell of the repetitions of a measurement; `None` without any.
     pub(super) fn of(repetitions: &[&Figure]) -> Option<Self> {
         let whole: Vec<_> =
             repetitions.iter().filter(|figure| figure.outcome == Outcome::Complete).collect();
@@ -83,7 +83,7 @@ impl Cell {
         })
     }
 
-    /// Returns the median of one quantity.
+    /// Returns the median of a quantity.
     pub(super) fn median(&self, quantity: Quantity) -> Option<f64> {
         match quantity {
             Quantity::Goodput => self.goodput,
@@ -96,17 +96,17 @@ impl Cell {
         }
     }
 
-    /// Returns whether it was measured and nothing arrived in time.
+    /// Returns whether the measurement was made and no bytes arrived within the time limit.
     pub(super) fn timed_out(&self) -> bool {
         self.complete == 0 && matches!(self.trouble, Some(Trouble::TimedOut(_)))
     }
 
-    /// Returns whether it was measured.
+    /// Returns whether the measurement was made.
     pub(super) fn was_tried(&self) -> bool {
         !matches!(self.trouble, Some(Trouble::Skipped(_)))
     }
 
-    /// Returns the text of a table for one quantity.
+    /// Returns the text of a table's cell for one quantity.
     pub(super) fn text(&self, quantity: Quantity) -> String {
         match (&self.trouble, self.median(quantity)) {
             (_, Some(value)) => match quantity {
@@ -121,7 +121,7 @@ impl Cell {
         }
     }
 
-    /// Returns the text of a footnote, if it needs one.
+    /// Returns the text of a footnote, if the cell needs one.
     pub(super) fn note(&self) -> Option<String> {
         let trouble = self.trouble.as_ref()?;
         match self.complete {
@@ -178,7 +178,7 @@ fn reconnects(figure: &Figure) -> Option<f64> {
     figure.detail.get("reconnects").and_then(Value::as_f64)
 }
 
-/// Returns the time of a figure: its own time if it has one, else `limit_seconds` of its detail.
+/// Returns the time of a figure, seconds: its own time if it has one, else `limit_seconds` of its detail.
 fn limit_seconds(figure: &Figure) -> Option<f64> {
     let told = figure.detail.get("limit_seconds").and_then(Value::as_f64);
     figure.seconds.or(told)

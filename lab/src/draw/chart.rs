@@ -1,4 +1,4 @@
-//! The content of a line chart.
+//! The parts of a line chart.
 
 use super::axis::{Axis, Position, Scale};
 
@@ -19,17 +19,17 @@ pub(super) struct Chart {
     pub(super) from_zero: bool,
     /// The lines, in the order of their colours.
     pub(super) lines: Vec<Line>,
-    /// Heights to compare with: a name and a value of the vertical axis.
+    /// Horizontal lines to compare with: a name and a value of the vertical axis.
     pub(super) levels: Vec<(String, f64)>,
-    /// Places to compare with: a name and a value of the horizontal axis.
+    /// Vertical lines to compare with: a name and a value of the horizontal axis.
     pub(super) marks: Vec<(String, f64)>,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Line {
-    /// Text at its end.
+    /// Text at the end of the line.
     pub(super) name: String,
-    /// Whether it is emphasized.
+    /// Whether the line is emphasized.
     pub(super) bold: bool,
     /// Points from left to right. A point in the slot right of the scale is drawn as a level.
     pub(super) points: Vec<Point>,
@@ -40,7 +40,7 @@ pub(super) struct Line {
 pub(super) struct Point {
     /// Horizontal position.
     pub(super) position: Position,
-    /// Height; `None` if it was measured and nothing arrived.
+    /// Value on the vertical axis; `None` if it was measured and no bytes arrived.
     pub(super) y: Option<f64>,
 }
 
@@ -64,7 +64,7 @@ impl Chart {
 }
 
 impl Point {
-    /// Returns whether it is in the slot right of the scale.
+    /// Returns whether the point is in the slot right of the scale, and so is drawn as a level.
     pub(super) fn is_level(self) -> bool {
         self.position == Position::After
     }

@@ -1,4 +1,4 @@
-//! Failovers: for how long nothing moved at each event, by writer.
+//! Draws failovers: the longest time without progress at each event, for each writer.
 
 use serde::Deserialize;
 
@@ -52,7 +52,7 @@ fn link_words(figure: &Figure) -> String {
     format!("{rate} and {} ms on each path", text::plain(link.rtt_ms))
 }
 
-/// An event, with the result of each writer.
+/// An event on the paths, with the result of each writer.
 struct Event<'a> {
     name: &'a str,
     runs: Vec<(&'a str, Option<FailoverFigure>, &'a Outcome)>,
@@ -80,8 +80,8 @@ fn writers<'a>(events: &[Event<'a>]) -> Vec<&'a str> {
 }
 
 impl Event<'_> {
-    /// Returns the shortest time in which no path served. The events of different runs do not have exactly the
-    /// same times.
+    /// Returns the shortest time in which no path served, over all runs of the event, seconds. These times
+    /// differ slightly between runs.
     fn unserved(&self) -> Option<f64> {
         let told = self.runs.iter().filter_map(|(_, told, _)| told.as_ref());
         told.map(|told| told.unserved_seconds).min_by(f64::total_cmp)
@@ -120,7 +120,7 @@ fn cell(told: Option<&FailoverFigure>, outcome: &Outcome, table: &mut Table) -> 
     };
     let words = stalled.map_or_else(|| words.to_owned(), |stalled| format!("{stalled}, {words}"));
     match reason {
-        Some(reason) => table.noted(&words, reason.clone()),
+        Some(reason) => table.with_note(&words, reason.clone()),
         None => words,
     }
 }

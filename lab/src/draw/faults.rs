@@ -1,4 +1,4 @@
-//! Copies through faults: how each ended, and the time without progress.
+//! Draws the table of copies through faults: how each copy ended, and the longest time without progress.
 
 use serde::Deserialize;
 
@@ -51,8 +51,8 @@ fn cells(figure: &Figure, table: &mut Table) -> Vec<String> {
     cells.push(match &figure.outcome {
         Outcome::Complete => "right".to_owned(),
         Outcome::TimedOut => "**no end in time**".to_owned(),
-        Outcome::Failed(reason) => table.noted("**wrong**", reason.clone()),
-        Outcome::Skipped(reason) => table.noted("skipped", reason.clone()),
+        Outcome::Failed(reason) => table.with_note("**wrong**", reason.clone()),
+        Outcome::Skipped(reason) => table.with_note("skipped", reason.clone()),
     });
     cells
 }
@@ -61,7 +61,7 @@ fn fault_cells(told: &FaultFigure, table: &mut Table) -> [String; 5] {
     let copied = &told.copied;
     let end = copied.status.map_or_else(|| "a signal".to_owned(), |status| status.to_string());
     let end = match &copied.error {
-        Some(error) => table.noted(&end, error.clone()),
+        Some(error) => table.with_note(&end, error.clone()),
         None => end,
     };
     let bytes = match (told.held.equal, told.held.other_untouched) {

@@ -1,4 +1,5 @@
-//! Flows with a limited rate: a chart over time for each run, and the rate of each flow between the orders.
+//! Draws flows with a limited rate: a chart over time for each run, and the rate of each flow between
+//! scripted changes.
 
 use serde::Deserialize;
 
@@ -11,8 +12,8 @@ use super::text;
 use crate::flows::FlowsFigure;
 use crate::result::{Figure, Outcome};
 
-/// Returns whether a figure is of flows with a limited rate. These have a name, whereas the flows of iperf3
-/// have a number.
+/// Returns whether a figure is of flows with a limited rate. Their parameter `flows` is a name, whereas for
+/// iperf3 it is a number.
 pub(super) fn is_ruled(figure: &Figure) -> bool {
     parameter(figure, "flows").is_some_and(|flows| flows.parse::<u32>().is_err())
 }
@@ -44,7 +45,7 @@ pub(super) fn part(figures: &[&Figure], source: &Source) -> Option<Part> {
                     Outcome::Failed(reason) | Outcome::Skipped(reason) => reason.clone(),
                     Outcome::Complete | Outcome::TimedOut => "nothing was counted".to_owned(),
                 };
-                let failed = table.noted("-", reason);
+                let failed = table.with_note("-", reason);
                 table.row(
                     &name,
                     false,
@@ -60,7 +61,7 @@ pub(super) fn part(figures: &[&Figure], source: &Source) -> Option<Part> {
     Some(part)
 }
 
-/// Returns the subject, the program and the direction of a figure.
+/// Returns the subject, the program and the direction of a figure of flows.
 fn name(figure: &Figure) -> String {
     let word = |name| parameter(figure, name).unwrap_or_default();
     let who = if figure.who == "open-iscsi" { "open-iscsi, tc htb" } else { &figure.who };
@@ -122,7 +123,7 @@ fn chart(name: &str, told: &FlowsFigure, source: &Source) -> Chart {
     }
 }
 
-/// Returns the means of two steps each, as many as the chart has room for.
+/// Returns a point for every two steps, with their mean: the chart has no room for more points.
 fn means_of_two(rates: &[(f64, f64)]) -> Vec<Point> {
     let pairs = rates.chunks_exact(2).filter_map(|pair| match pair {
         [(_, one), (at, other)] => {
@@ -178,7 +179,7 @@ mod tests {
         assert!(!is_ruled(&measured));
         measured.parameters.insert("flows".to_owned(), "16".to_owned());
         assert!(!is_ruled(&measured));
-        // A figure that has failed is shown in the same part.
+        // A failed figure appears in the same part.
         measured.parameters.insert("flows".to_owned(), "16 in flight".to_owned());
         assert!(is_ruled(&measured));
     }

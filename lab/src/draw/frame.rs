@@ -1,4 +1,4 @@
-//! The positions of everything in a chart.
+//! Calculates the positions of everything in a chart.
 
 use super::axis::{Axis, Position, Scale};
 use super::chart::Chart;
@@ -10,7 +10,7 @@ pub(super) const HEIGHT: f64 = 500.0;
 
 /// Width of a slot beside the scale.
 const SLOT: f64 = 56.0;
-/// Margin of a logarithmic scale: its ends are not an origin.
+/// Margin beside a logarithmic scale, whose left side is not an origin.
 const INSET: f64 = 22.0;
 /// Distance from the plot to the names at its right.
 const LEADER: f64 = 38.0;
@@ -26,7 +26,7 @@ pub(super) struct Frame {
     pub(super) right: f64,
     pub(super) top: f64,
     pub(super) bottom: f64,
-    /// Ends of the horizontal scale, between the slots.
+    /// Left side of the horizontal scale; `scale_right` is its right side. The slots are outside.
     scale_left: f64,
     scale_right: f64,
     scale: Scale,
@@ -57,7 +57,7 @@ impl Frame {
         }
     }
 
-    /// Returns the horizontal position in the chart.
+    /// Returns the horizontal coordinate of a position on the horizontal axis.
     pub(super) fn x(&self, position: Position) -> f64 {
         match position {
             Position::At(value) => {
@@ -68,7 +68,7 @@ impl Frame {
         }
     }
 
-    /// Returns the position in the chart of a value of the vertical axis.
+    /// Returns the vertical coordinate of a value on the vertical axis.
     pub(super) fn y(&self, value: f64) -> f64 {
         self.bottom - self.heights.share(value) * (self.bottom - self.top)
     }

@@ -1,4 +1,4 @@
-//! Figures beside their goals.
+//! Draws the table of goals, each with the figures to which it applies.
 
 use super::cell::{Cell, Quantity};
 use super::group::{direction, group, parameters_but};
@@ -9,7 +9,8 @@ use super::text;
 use crate::result::{Figure, LinkConditions};
 use crate::scenario::Goal;
 
-/// Relative difference up to which bytes count as equal: some programs count what arrived.
+/// Relative difference up to which numbers of bytes count as equal: some programs report the bytes that
+/// arrived.
 const SAME_BYTES: f64 = 0.01;
 
 /// A series of figures over one link, with its goal.
@@ -23,11 +24,11 @@ struct Row<'a> {
     cell: Cell,
 }
 
-/// The judgement of a goal, or of a part of it.
+/// Whether a goal, or a part of it, is met.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Verdict {
     Met,
-    /// There is no figure to judge by.
+    /// There is no figure to compare with.
     Unknown,
     Short,
 }
@@ -39,7 +40,7 @@ struct Judged {
     text: String,
 }
 
-/// A part of a goal.
+/// Kind of a part of a goal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Aim {
     Steady,
@@ -52,7 +53,7 @@ impl Aim {
     const ALL: [Self; 4] = [Self::Steady, Self::Start, Self::Whole, Self::Reconnects];
 }
 
-/// The side of its goal on which a figure has to be.
+/// The side of its goal on which a figure must be.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Side {
     AtLeast,
@@ -76,7 +77,7 @@ pub(super) fn part(figures: &[Figure], goals: &[Goal]) -> Option<Part> {
     Some(part)
 }
 
-/// Returns one row for each series and link that the goal applies to.
+/// Returns a row for each series and link that the goal applies to.
 fn rows<'a>(goal: &'a Goal, figures: &[&'a Figure]) -> Vec<Row<'a>> {
     let own = figures.iter().copied().filter(|figure| {
         figure.who == goal.who && goal.over.holds(&figure.link, direction(figure))
@@ -184,7 +185,7 @@ impl Row<'_> {
         judged.unwrap_or_else(Judged::nothing)
     }
 
-    /// Compares its goodput with that of another program.
+    /// Compares the goodput of this row with that of another program.
     fn beside(&self, who: &str, figures: &[&Figure]) -> Judged {
         match self.other(who, figures).and_then(|cell| cell.goodput) {
             Some(rate) => self.compare(Quantity::Goodput, Side::AtLeast, text::rate(rate)),
@@ -203,7 +204,7 @@ impl Row<'_> {
                 && (figure.bytes as f64 - bytes).abs() <= bytes * SAME_BYTES
         });
         let same: Vec<_> = same.collect();
-        // Of several series, this takes the first: a scenario lists the plainest one first.
+        // If the other program has several series, this takes the first: a scenario lists the plainest series first.
         Cell::of(&group(&same, key).first()?.1)
     }
 
@@ -233,7 +234,7 @@ impl Row<'_> {
             Verdict::Short => ("**falls short**", self.goal.reason(self.link, self.direction)),
         };
         match reason.map(String::from).or_else(|| self.cell.note()) {
-            Some(note) => table.noted(words, note),
+            Some(note) => table.with_note(words, note),
             None => words.into(),
         }
     }

@@ -1,4 +1,4 @@
-//! Grouping of figures that keeps the order of their measurement.
+//! Groups figures, and keeps the order of their measurement.
 
 use std::collections::BTreeMap;
 

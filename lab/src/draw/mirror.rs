@@ -1,4 +1,5 @@
-//! Disks in use that QEMU mirrored to a unit: how long until both were equal, and the progress until then.
+//! Draws disks in use that QEMU mirrored to a unit: the time until disk and unit were equal, and the progress
+//! until then.
 
 use serde::Deserialize;
 
@@ -58,7 +59,7 @@ fn conditions(figure: &Figure) -> String {
     format!("{rate}{} ms{loss}, {load}, granularity {granularity}", text::plain(link.rtt_ms))
 }
 
-/// Returns the part of a chart's file name that distinguishes it from others.
+/// Returns the part of a chart's file name that distinguishes it from other charts.
 fn file_name(figures: &[&Figure]) -> String {
     let Some(first) = figures.first() else { return String::new() };
     let word = |name| parameter(first, name).unwrap_or_default();
@@ -95,7 +96,7 @@ fn table(figures: &[&Figure]) -> Table {
                         ("-", "nothing was reported".to_owned())
                     }
                 };
-                let mut cells = vec![table.noted(end, reason)];
+                let mut cells = vec![table.with_note(end, reason)];
                 cells.resize(columns.len(), "-".to_owned());
                 cells
             }
@@ -117,7 +118,7 @@ fn mirror_cells(told: &MirrorFigure, figure: &Figure, table: &mut Table) -> Vec<
                 "not equal for once within {looked:.0} s, in which {} Mbit/s were copied",
                 text::rate(rate(told.copied_bytes))
             );
-            table.noted("**never**", reason)
+            table.with_note("**never**", reason)
         }
     };
     let bytes = match (told.equal, &figure.outcome) {
@@ -146,7 +147,7 @@ fn mirror_cells(told: &MirrorFigure, figure: &Figure, table: &mut Table) -> Vec<
     ]
 }
 
-/// Compares the time at which ours was ready with that of each other program.
+/// Compares the time at which this project's mirror was ready with the times of other programs.
 fn verdict(figures: &[&Figure]) -> Vec<String> {
     let ready = |figure: &Figure| mirror_figure(figure).and_then(|told| told.ready_seconds);
     let Some((ours, own)) =
@@ -212,7 +213,7 @@ fn chart(conditions: &str, figures: &[&Figure], source: &Source) -> Chart {
     }
 }
 
-/// Returns at most as many samples as a chart has room for, including the last one.
+/// Returns at most `POINTS` samples at about equal distances, including the last sample.
 fn thinned<T>(samples: &[T]) -> impl Iterator<Item = &T> {
     samples.iter().rev().step_by(samples.len() / POINTS + 1).collect::<Vec<_>>().into_iter().rev()
 }

@@ -1,4 +1,4 @@
-//! Names of series and conditions, as short as they can be while they are distinct.
+//! Names series and conditions. Names are short, but distinct.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,22 +9,22 @@ use crate::result::{Figure, LinkConditions};
 /// A program and its parameters.
 pub(super) type Key = (String, BTreeMap<String, String>);
 
-/// Returns a name for each series: the program, and the parameters that differ between its series. If all
-/// series are of one program, only the parameters.
+/// Returns a name for each series: the program, and the parameters that differ between the series of the
+/// program. If all series are of one program, the names have only the parameters.
 pub(super) fn names(keys: &[Key]) -> Vec<String> {
     let alone = sole_program(keys).is_some();
     keys.iter().map(|key| name(key, &varying(keys, &key.0), alone)).collect()
 }
 
-/// Returns the program of the series if there are several and all are of one program.
+/// Returns the program, if all of several series are of one program. Then the names of the series omit it.
 pub(super) fn sole_program(keys: &[Key]) -> Option<&str> {
     let (first, others) = keys.split_first()?;
     let alone = !others.is_empty() && others.iter().all(|key| key.0 == first.0);
     alone.then_some(first.0.as_str())
 }
 
-/// Returns the conditions that all series of a program share. Programs with the same conditions share an entry:
-/// `block-copy, iperf3: 64 MiB`.
+/// Returns the conditions that all series of a program share. Programs with the same conditions are listed
+/// together: `block-copy, iperf3: 64 MiB`.
 pub(super) fn conditions(keys: &[Key], figures: &[&Figure]) -> String {
     let by_program = group(figures, |figure| figure.who.as_str());
     let told: Vec<_> =
@@ -80,7 +80,7 @@ pub(super) fn link_slug(link: &LinkConditions) -> String {
     }
 }
 
-/// Returns the number of repetitions that the medians are of. Empty if each measurement was made once.
+/// Returns the note on how many repetitions the medians are of. Empty if each measurement was made once.
 pub(super) fn repetitions(most: usize) -> String {
     if most > 1 { format!("; medians of {most}") } else { String::new() }
 }
@@ -95,7 +95,7 @@ fn name((who, parameters): &Key, varying: &BTreeSet<&str>, alone: bool) -> Strin
     }
 }
 
-/// Returns how many bytes a program moved, and the parameters that all of its series share.
+/// Returns how many bytes a program moved, and the parameters that have one value in all of its series.
 fn constant(keys: &[Key], who: &str, figures: &[&Figure]) -> String {
     let varying = varying(keys, who);
     let parameters = keys.iter().filter(|key| key.0 == who).take(1).flat_map(|key| &key.1);
@@ -117,7 +117,7 @@ fn words((name, value): (&String, &String)) -> String {
     format!("{} {value}", name.replace('_', " "))
 }
 
-/// Returns the bytes of the runs: one or two sizes, or the smallest and the largest of more.
+/// Returns the numbers of bytes of the runs: one or two sizes, or the smallest and the largest of more.
 pub(super) fn sizes(figures: &[&Figure]) -> String {
     let sizes = ascending(figures.iter().map(|figure| figure.bytes as f64));
     match *sizes.as_slice() {

@@ -1,4 +1,4 @@
-//! A Markdown page for each result file, and its charts.
+//! Makes a Markdown page for each result file, and its charts.
 
 use std::path::Path;
 
@@ -113,7 +113,7 @@ fn rows(pairs: &[(&str, &str)]) -> String {
     format!("| | |\n|---|---|\n{}", pairs.iter().map(row).collect::<String>())
 }
 
-/// Returns the day and the shortened commit.
+/// Returns the text in the corner of the charts: the day and the shortened commit.
 fn caption(result: &ResultFile) -> String {
     let day = result.date.split('T').next().unwrap_or_default();
     let hash: String = result.commit.trim_end_matches('+').chars().take(12).collect();

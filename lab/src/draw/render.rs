@@ -1,4 +1,4 @@
-//! Drawings of line charts, with a name at the end of each line.
+//! Draws line charts, with a name at the end of each line.
 
 use super::axis::Position;
 use super::chart::{Chart, Line, Point};
@@ -7,12 +7,12 @@ use super::spread::spread;
 use super::style::{self, Style};
 use super::svg::{At, Svg};
 
-/// A name at the right, and its point.
+/// A name at the right of the chart, and the point that it belongs to.
 struct Label<'a> {
     name: &'a str,
     anchor: At,
     style: Style,
-    /// Whether it belongs to a line and not to a level to compare with.
+    /// Whether the name belongs to a line and not to a level to compare with.
     is_line: bool,
 }
 
@@ -141,7 +141,7 @@ impl Label<'_> {
         let bend = (frame.right + 8.0, self.anchor.1);
         svg.path(&[self.anchor, bend, (end - 6.0, y), (end, y)], false, &self.style.leader());
         if self.is_line {
-            // With many lines colours repeat. The combination with the mark is unique.
+            // With many lines, colours repeat, but the combination of colour and mark is unique.
             self.style.marker(svg, (end, y), 0.9);
         }
         svg.text((end + 8.0, y + 4.5), self.name, self.style.name());

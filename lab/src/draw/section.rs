@@ -1,4 +1,4 @@
-//! Comparisons of programs over the same link: by round-trip time, or by loss if there is only one round-trip time.
+//! Compares programs over the same link: by round-trip time, or by loss if there is only one round-trip time.
 
 use super::axis::{Axis, Position, Scale};
 use super::cell::{Cell, Quantity};
@@ -15,22 +15,22 @@ const OURS: &str = "block-copy";
 
 const CARRIED: &str = "Over the link the way the data goes, MiB with all headers:";
 
-/// Several series of cells along one property of the link.
+/// Several series of cells that differ by one property of the link.
 #[derive(Clone, Debug)]
 struct Section {
     slug: String,
     heading: String,
     conditions: String,
-    /// The program of all series, if their names do not include it.
+    /// The program, if all series are of one program. Their names do not include it then.
     program: Option<String>,
     along: Along,
-    /// Values of that property, ascending.
+    /// Values of the property `along`, ascending.
     values: Vec<f64>,
     rate_mbit_per_s: Option<f64>,
     series: Vec<Series>,
 }
 
-/// The property of the link that a section runs along.
+/// The property of the link by which a section compares.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Along {
     Rtt,
@@ -41,12 +41,12 @@ enum Along {
 #[derive(Clone, Debug)]
 struct Series {
     name: String,
-    /// Whether it is of this project and others are not.
+    /// Whether the series is of this project and other series are not, so that it is emphasized.
     ours: bool,
     cells: Vec<Option<Cell>>,
 }
 
-/// Returns the parts of a page about figures that belong to no grid of send buffers.
+/// Returns the parts of a page about figures that compare programs over the same link.
 pub(super) fn parts(figures: &[&Figure], source: &Source) -> Vec<Part> {
     let flows = group(figures, |figure| (direction(figure), figure.link.rate_mbit_per_s));
     let sections = flows.into_iter().flat_map(|((direction, _), figures)| {
@@ -55,8 +55,8 @@ pub(super) fn parts(figures: &[&Figure], source: &Source) -> Vec<Part> {
     sections.flatten().map(|section| section.part(source)).collect()
 }
 
-/// Returns one section along the loss if there is one round-trip time and more than one loss. Otherwise returns
-/// one section along the round-trip time for each loss.
+/// Divides the figures into sections: one by loss if there is one round-trip time and more than one loss.
+/// Otherwise one by round-trip time for each loss.
 fn cuts<'a>(figures: &[&'a Figure]) -> Vec<(Along, Vec<&'a Figure>)> {
     let count = |along: Along| ascending(figures.iter().map(|figure| along.of(&figure.link))).len();
     if count(Along::Rtt) == 1 && count(Along::Loss) > 1 {
@@ -81,7 +81,7 @@ impl Along {
         }
     }
 
-    /// Returns the name in file names of charts.
+    /// Returns the name of the property in file names of charts.
     fn slug(self) -> &'static str {
         match self {
             Self::Rtt => "rtt",
@@ -173,8 +173,8 @@ impl Section {
         part
     }
 
-    /// Adds the tables of an image with holes. It has a time, but no rate that can be compared with the link,
-    /// since holes may be skipped.
+    /// Adds the tables of copies of an image with holes. They show times but no rates: holes may be skipped,
+    /// so a rate cannot be compared with the link.
     fn of_holes(&self, part: &mut Part) {
         part.paragraph(&format!("The whole, s{}:", names::repetitions(self.runs())));
         part.table(&self.table(Quantity::Whole));
@@ -191,7 +191,8 @@ impl Section {
         };
         let columns = self.values.iter().map(|value| self.along.column(*value)).collect();
         let mut table = Table::new(corner, columns);
-        // A value that a program never reports needs no row. Its goodput always has one.
+        // A quantity that a program never reports needs no row. But each program has a row in the table of
+        // goodput.
         let told = |series: &&Series| quantity == Quantity::Goodput || series.has(quantity);
         for series in self.series.iter().filter(told) {
             let cells = series.cells.iter().map(|cell| table.cell(cell.as_ref(), quantity));
@@ -261,8 +262,8 @@ impl Series {
     }
 }
 
-/// Sorts the series, this project's first, so that they have the same colour everywhere. If there are no
-/// others, none is emphasized.
+/// Sorts the series, this project's first, so that they have the same colour everywhere. If all series are of
+/// this project, none is emphasized.
 fn in_order(mut series: Vec<Series>) -> Vec<Series> {
     let alone = series.iter().all(|series| series.ours);
     series.iter_mut().for_each(|series| series.ours &= !alone);
@@ -271,7 +272,7 @@ fn in_order(mut series: Vec<Series>) -> Vec<Series> {
 }
 
 impl Cell {
-    /// Returns the point of the goodput; `None` if there is nothing to show.
+    /// Returns the point of the goodput; `None` if the cell has nothing to show.
     pub(super) fn point(&self, position: Position) -> Option<Point> {
         (self.goodput.is_some() || self.timed_out()).then_some(Point { position, y: self.goodput })
     }

@@ -1,4 +1,4 @@
-//! Two initiators without a simulated link to the target: the cost of the same requests for each.
+//! Compares two initiators without a simulated link to the target: the cost of the same requests for each.
 
 mod figures;
 mod many_disks;
@@ -114,7 +114,7 @@ fn loads<'a>(runs: &[&'a Figure], calls: &[&'a Figure], runtime: &str) -> Vec<Lo
     group(runs, |figure: &'a Figure| key(figure)).into_iter().map(load).collect()
 }
 
-/// Returns the figures of one program. For this project's, only those on this runtime.
+/// Returns the figures of a program. If it has figures on several runtimes, only those on `runtime`.
 fn by<'a>(who: &str, figures: &[&'a Figure], runtime: &str) -> Vec<&'a Figure> {
     let is_own = |figure: &&Figure| {
         figure.who == who && parameter(figure, "runtime").is_none_or(|word| word == runtime)
@@ -133,7 +133,7 @@ impl Load<'_> {
         format!("{what} {} x {}{digests}", text::bytes(self.io as f64), self.depth)
     }
 
-    /// Returns the medians of both programs.
+    /// Returns the medians of this project and of the other program.
     fn pair(&self, what: What) -> (Option<f64>, Option<f64>) {
         (median(&self.ours, what), median(&self.theirs, what))
     }
@@ -206,7 +206,7 @@ fn on_testkit(part: &mut Part, loads: &[Load<'_>]) {
     part.table(&table);
 }
 
-/// Compares this project against the testkit's target with TCP without iSCSI.
+/// Compares this project, against the testkit's target, with TCP without iSCSI.
 fn beside_a_stream(part: &mut Part, loads: &[Load<'_>]) {
     let is_there = |load: &&Load<'_>| !load.ours_on_testkit.is_empty() && !load.bare.is_empty();
     let loads: Vec<_> = loads.iter().filter(is_there).collect();
@@ -269,7 +269,7 @@ fn row(table: &mut Table, load: &Load<'_>, what: What, goal: Option<Goal>) {
     table.row(&load.name(), false, cells);
 }
 
-/// Adds the table of kernel events.
+/// Adds the table of kernel events, such as system calls.
 fn events(part: &mut Part, loads: &[Load<'_>]) {
     part.paragraph(
         "Of a request, ours and libiscsi's, with the ratio: page faults; switches because the program waited, and because it \

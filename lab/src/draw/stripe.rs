@@ -1,4 +1,4 @@
-//! Units that are joined to one: the rate of several links beside that of one.
+//! Draws units that are joined to one device: the rate over several links beside the rate over one link.
 
 use super::axis::{Axis, Position, Scale};
 use super::chart::{Chart, Line, Point};
@@ -10,7 +10,7 @@ use super::table::Table;
 use super::text;
 use crate::result::{Figure, Outcome};
 
-/// Returns whether a figure is of units that are joined to one.
+/// Returns whether a figure is of units that are joined to one device.
 pub(super) fn is_stripe(figure: &Figure) -> bool {
     parameter(figure, "links").is_some()
 }
@@ -57,7 +57,7 @@ fn series<'a>(figures: &[&'a Figure]) -> Vec<Series<'a>> {
     })
 }
 
-/// Returns whether a series is of this project.
+/// Returns whether a series is of this project's programs.
 fn is_of_ours((_, figures): &Series<'_>) -> bool {
     figures.first().is_some_and(|figure| is_ours(&figure.who))
 }
@@ -66,8 +66,8 @@ fn is_of_ours((_, figures): &Series<'_>) -> bool {
 type Which = fn(&Figure) -> Option<f64>;
 
 const WHOLE: Which = |figure| figure.goodput_mbit_per_s;
-/// For writes only: a copy counts what it has read in order, so bytes that arrived in the first seconds may
-/// count later.
+/// Selects the steady rate, for writes only. A copy that reads counts its bytes in the order of their
+/// offsets, so bytes that arrived in the first seconds may be counted later.
 const STEADY: Which = |figure| figure.steady_mbit_per_s.filter(|_| direction(figure) == "write");
 
 /// Returns the rate of a program over `count` links, Mbit/s: the median of its repetitions.
@@ -106,8 +106,8 @@ fn cell(series: &Series<'_>, count: f64, which: Which, table: &mut Table) -> Str
     }
     let of = series.1.iter().find(|figure| links_of(figure) == Some(count));
     match of.map(|figure| &figure.outcome) {
-        Some(Outcome::Failed(reason)) => table.noted("failed", reason.clone()),
-        Some(Outcome::Skipped(reason)) => table.noted("skipped", reason.clone()),
+        Some(Outcome::Failed(reason)) => table.with_note("failed", reason.clone()),
+        Some(Outcome::Skipped(reason)) => table.with_note("skipped", reason.clone()),
         Some(Outcome::TimedOut) => "no end in time".to_owned(),
         Some(Outcome::Complete) | None => "-".to_owned(),
     }

@@ -1,4 +1,4 @@
-//! A drawing as text: elements one after the other, on a white background.
+//! Makes a drawing as text: elements one after the other, on a white background.
 
 /// A drawing in progress.
 #[derive(Clone, Debug)]

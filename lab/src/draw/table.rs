@@ -19,7 +19,7 @@ impl Table {
         Self { corner: corner.into(), columns, ..Self::default() }
     }
 
-    /// Adds a row, bold if it is this project's.
+    /// Adds a row. `ours` says whether it is this project's row, which is bold.
     pub(super) fn row(&mut self, name: &str, ours: bool, cells: Vec<String>) {
         let name = escape(name);
         let name = if ours { format!("**{name}**") } else { name };
@@ -30,13 +30,13 @@ impl Table {
     pub(super) fn cell(&mut self, cell: Option<&Cell>, quantity: Quantity) -> String {
         let Some(cell) = cell else { return "-".into() };
         match cell.note() {
-            Some(note) => self.noted(&cell.text(quantity), note),
+            Some(note) => self.with_note(&cell.text(quantity), note),
             None => cell.text(quantity),
         }
     }
 
-    /// Returns a text with the number of its note.
-    pub(super) fn noted(&mut self, text: &str, note: String) -> String {
+    /// Returns a text, followed by the number of its note.
+    pub(super) fn with_note(&mut self, text: &str, note: String) -> String {
         format!("{text}<sup>{}</sup>", self.note(note))
     }
 

@@ -1,4 +1,4 @@
-//! Numbers for readers.
+//! Formats numbers for readers.
 
 /// Formats a number without needless digits: `0.3`, `40`, `0.001`.
 pub(super) fn plain(value: f64) -> String {

@@ -1,4 +1,4 @@
-//! Copies of an image to the unit.
+//! Runs copies of an image to the unit, for failovers.
 
 use std::path::Path;
 
@@ -19,8 +19,9 @@ pub(super) fn to_url(url: &str, bench: &Bench) -> Result<Command, Outcome> {
     Ok(command)
 }
 
-/// Returns the command of a copy by eight concurrent `dd`, bypassing the page cache, which would take
-/// everything and write it later. The requests are short, since each reaches the unit as a whole.
+/// Returns the command of a copy by eight concurrent `dd` that bypass the page cache, which would take all
+/// data immediately and write it later. The requests are short, since progress on the unit is seen only when
+/// a whole request has reached it.
 pub(super) fn to_device(image: &Path, device: &Path, point: &Point) -> Command {
     const PARTS: u64 = 8;
     const REQUEST: u64 = 128 << 10;

@@ -8,10 +8,10 @@ use crate::result::Outcome;
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct FailoverFigure {
-    /// Longest time without progress between the first and the last progress, seconds. For a copy, progress is
-    /// a further byte on the unit. For random writes, it is an answer.
+    /// Longest time without progress, between the first and the last progress, seconds. For a copy, progress
+    /// means that the unit's file has grown. For random writes, it means that a write was acknowledged.
     pub stalled_seconds: f64,
-    /// Seconds in which no path served. No initiator can be faster.
+    /// Seconds in which no path served. No initiator can have a shorter time without progress.
     pub unserved_seconds: f64,
     /// Seconds from the first progress to the last.
     pub seconds: f64,
@@ -21,13 +21,14 @@ pub struct FailoverFigure {
     pub error: Option<String>,
     /// Whether the unit held the written data after all sessions had ended.
     pub equal: bool,
-    /// Times of at least 0.5 s without progress: the begin of each after the first progress, and its length, seconds.
+    /// Times of at least 0.5 s without progress: when each began, counted from the first progress, and its
+    /// length, seconds.
     pub gaps: Vec<(f64, f64)>,
-    /// The orders, each with the time at which it was done, seconds after the first byte on the unit.
+    /// The scripted changes, each with the time at which it was made, seconds after the first byte on the unit.
     pub orders: Vec<(f64, String)>,
 }
 
-/// Judges a failover by its figure.
+/// Returns the outcome of a failover, by its figure.
 pub fn judge(figure: &FailoverFigure) -> Outcome {
     match (&figure.error, figure.equal) {
         (None, true) => Outcome::Complete,

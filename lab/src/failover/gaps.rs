@@ -1,21 +1,22 @@
-//! Times without progress.
+//! Measures the times without progress.
 
-/// Shortest time that is listed, seconds.
+/// Shortest time without progress that is listed, seconds.
 const LONG: f64 = 0.5;
 
-/// The times from one progress to the next.
+/// The times between successive progress.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Gaps {
     first: Option<f64>,
     last: f64,
-    /// Longest time, seconds.
+    /// Longest time without progress, seconds.
     pub(super) longest: f64,
-    /// The long times: the begin of each after the first progress, and its length, seconds.
+    /// The times of at least 0.5 s: when each began, counted from the first progress, and its length, seconds.
     pub(super) long: Vec<(f64, f64)>,
 }
 
 impl Gaps {
-    /// Adds a progress at a time, seconds from any origin. The time must not be before that of the last progress.
+    /// Notes progress at the time `at`, seconds from any origin. The time must not be before that of the
+    /// previous call.
     pub(super) fn progress(&mut self, at: f64) {
         let Some(first) = self.first else {
             (self.first, self.last) = (Some(at), at);

@@ -1,5 +1,5 @@
-//! Random writes by fio: each block is written once, with a checksum in it. Afterwards fio reports which blocks
-//! the unit holds.
+//! Makes random writes by fio: each block is written once, with a checksum in it. Afterwards fio checks which
+//! blocks the unit holds.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,13 +13,13 @@ use crate::error::Error;
 use crate::process::{Ended, run};
 
 const PROGRAM: &str = "fio";
-/// Log of the time at which each write was answered: the name given to fio, and the file that fio makes for its
-/// first job.
+/// Log of the times at which writes were acknowledged: the name given to fio, and the file that fio makes for
+/// its first job.
 const LOG: &str = "/run/lab-failover";
 const LOG_FILE: &str = "/run/lab-failover_lat.1.log";
 /// Rate, bytes per second.
 const RATE: u64 = 5 << 20;
-/// Seconds that the writes take without disturbance.
+/// Seconds that the writes take without an event.
 const SECONDS: u64 = 16;
 /// Time limit for reading the blocks back.
 const READ: Duration = Duration::from_secs(120);
@@ -41,7 +41,7 @@ fn file(path: &Path) -> String {
 }
 
 fn writes(place: &[String], bytes: u64) -> Command {
-    // The log of an earlier run must not be taken for that of this one.
+    // Otherwise the log of an earlier run could be read as the log of this run.
     let _absent = std::fs::remove_file(LOG_FILE);
     let mut command = fio(place, bytes);
     command.args(["--do_verify=0", "--continue_on_error=all", &format!("--rate={RATE}")]);
@@ -49,7 +49,7 @@ fn writes(place: &[String], bytes: u64) -> Command {
     command
 }
 
-/// Returns the command of fio with the blocks of the test: the same in each run, and no block twice.
+/// Returns the command of fio. Each run writes the same blocks, and no block twice.
 fn fio(place: &[String], bytes: u64) -> Command {
     let mut command = Command::new(PROGRAM);
     command.args(["--name=load", "--rw=randwrite", "--bs=16k", "--iodepth=16", "--randseed=1"]);
@@ -100,7 +100,7 @@ fn errors(told: &str) -> Option<u64> {
     report.get("jobs")?.get(0)?.get("total_err")?.as_u64()
 }
 
-/// Returns the times between answers from fio's log, which has lines `MILLISECONDS, LATENCY, ...`.
+/// Returns the times between acknowledged writes from fio's log, which has lines `MILLISECONDS, LATENCY, ...`.
 fn answered(log: &str) -> Gaps {
     let time = |line: &str| line.split(',').next()?.trim().parse::<f64>().ok();
     let mut times: Vec<_> = log.lines().filter_map(time).collect();

@@ -1,4 +1,4 @@
-//! Carries out the orders of a failover, each at its time.
+//! Makes the scripted changes of a failover, each at its time.
 
 use std::future::pending;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use crate::error::Error;
 use crate::scenario::{AccessState, Failover, PathDeed};
 use crate::testbed::Testbed;
 
-/// Orders that were carried out: the time, the action and the words of each.
+/// Changes that were made: the time, the action and the words of each.
 type Happened = Vec<(f64, PathDeed, String)>;
 
-/// The orders of a failover, and which were carried out.
+/// The scripted changes of a failover, and those that were made.
 #[derive(Debug)]
 pub(super) struct Script<'a> {
     failover: &'a Failover,
@@ -26,7 +26,7 @@ impl<'a> Script<'a> {
         Self { failover, testbed, happened: Vec::new() }
     }
 
-    /// Carries out all orders, each at its time. Returns only after an error.
+    /// Makes all scripted changes, each at its time. Returns only after an error.
     pub(super) async fn carry_out(&mut self, watch: &Watch<'_>) -> Error {
         let begun = watch.begun().await;
         for order in &self.failover.orders {
@@ -35,7 +35,8 @@ impl<'a> Script<'a> {
                 Ok(deed) => deed,
                 Err(reason) => return Error::Usage(reason),
             };
-            // Recorded before the action, so that `undo` includes an action that has failed or was interrupted.
+            // The change is recorded before it is made, so that `undo` also reverts a change that has failed
+            // or was interrupted.
             self.happened.push((watch.now(), deed, order.order.clone()));
             if let Err(error) = make(self.testbed, deed).await {
                 return error;
@@ -47,7 +48,7 @@ impl<'a> Script<'a> {
         pending().await
     }
 
-    /// Restores all paths that an order has changed.
+    /// Restores all paths that a change has affected.
     pub(super) async fn undo(&mut self) -> Result<(), Error> {
         for path in 1..=crate::scenario::PATHS {
             let touched = |wanted: &dyn Fn(PathDeed) -> bool| {

@@ -1,4 +1,4 @@
-//! Watches the data that reaches the unit. Its file begins as a hole, and each written page allocates memory.
+//! Watches how the unit's file grows. At first it is one hole, and each written page allocates memory.
 
 use std::cell::{Cell, RefCell};
 use std::time::{Duration, Instant};
@@ -56,7 +56,7 @@ impl<'a> Watch<'a> {
         self.begun.get().map_or(0.0, |begun| begun.elapsed().as_secs_f64())
     }
 
-    /// Returns the times without a further byte.
+    /// Returns the times without further data on the unit.
     pub(super) fn gaps(&self) -> Gaps {
         self.gaps.borrow().clone()
     }

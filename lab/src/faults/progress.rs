@@ -1,10 +1,10 @@
-//! The progress of a copy, from the line that it prints every second.
+//! Parses the progress of a copy from the line that it prints every second.
 
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-/// Share of the bytes at which the fault comes, percent.
+/// Share of the bytes at which the fault is made, percent.
 const FAULT_AT: u64 = 40;
 
 /// The progress so far, from the lines of `--progress plain`.
@@ -13,14 +13,14 @@ pub(super) struct Progress {
     stage: &'static str,
     reached: Option<oneshot::Sender<()>>,
     reached_percent: Option<u64>,
-    /// Amount in the last line with a change.
+    /// Amount in the last line that showed progress.
     done: String,
     since: Instant,
     longest: Duration,
 }
 
 impl Progress {
-    /// Follows a program that starts at `now`. `reached` is notified when `stage` has come far enough for the fault.
+    /// Follows a program that starts at `now`. `reached` is notified when it is time for the fault in `stage`.
     pub(super) fn new(stage: &'static str, reached: oneshot::Sender<()>, now: Instant) -> Self {
         Self {
             stage,
@@ -44,17 +44,17 @@ impl Progress {
             && let Some(reached) = self.reached.take()
         {
             self.reached_percent = Some(percent);
-            // The receiver is gone if the copy has ended meanwhile.
+            // The receiver is gone if the copy has ended meanwhile. That is no error.
             let _ended = reached.send(());
         }
     }
 
-    /// Returns the percentage of the stage at which the fault came.
+    /// Returns the percentage of the stage at which the fault was due.
     pub(super) fn reached_percent(&self) -> Option<u64> {
         self.reached_percent
     }
 
-    /// Returns the longest time without a further byte. The current one counts until `now`.
+    /// Returns the longest time without progress. If progress is missing until `now`, that time counts too.
     pub(super) fn longest_stall(&self, now: Instant) -> Duration {
         self.longest.max(now.saturating_duration_since(self.since))
     }

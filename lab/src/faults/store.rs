@@ -11,10 +11,11 @@ use super::verdict::Held;
 use crate::error::Error;
 use crate::process::tool;
 
-/// A file system cannot become smaller than its content. So this much may be written until it is full.
+/// Free space that a full file system leaves, in addition to its current data. A file system cannot become
+/// smaller than its data.
 const ROOM_KIB: u64 = 8 << 10;
 
-/// The file of a unit, and the file of another unit that may take its place.
+/// The file of a unit, and the file of another unit that may replace it.
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,
@@ -36,7 +37,7 @@ impl Store {
         Ok(Self { folder, unit: unit.to_owned(), bytes: 0 })
     }
 
-    /// Returns the path of the unit that takes the other's place. It is all zero unless an initiator has
+    /// Returns the path of the unit that replaces the first one. It is all zero unless an initiator has
     /// written to it.
     pub fn other(&self) -> PathBuf {
         self.unit.with_extension("other")
@@ -67,7 +68,7 @@ impl Store {
         renew().map_err(|cause| Error::File { path: self.unit.clone(), cause })
     }
 
-    /// Shrinks the file system to its used size, plus the part that may be written meanwhile.
+    /// Shrinks the file system to its used size, plus [`ROOM_KIB`] for data that is written meanwhile.
     pub(super) async fn take_room(&self) -> Result<(), Error> {
         let used = tool(Command::new("df").args(["--output=used", "-k"]).arg(&self.folder)).await?;
         let used: u64 = used.lines().last().and_then(|used| used.trim().parse().ok()).unwrap_or(0);

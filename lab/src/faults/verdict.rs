@@ -1,11 +1,11 @@
-//! The judgement whether a copy has ended as expected.
+//! Judges whether a copy through a fault has ended as expected.
 
 use regex::Regex;
 use serde::{Deserialize, Serialize};
 
 use crate::result::Outcome;
 
-/// The result of a copy, as it reported it.
+/// The result of a copy, as block-copy reported it.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Copied {
     /// Exit status; `None` if a signal ended the copy.
@@ -14,20 +14,20 @@ pub struct Copied {
     pub error: Option<String>,
     /// Number of sessions that were lost and reconnected, if the program reported it.
     pub reconnects: Option<u64>,
-    /// Percentage of the copy at which the fault came.
+    /// Percentage of the copy at which the fault was made.
     pub fault_at_percent: u64,
-    /// Longest time without a further byte, seconds, precise to a second.
+    /// Longest time without progress, seconds, precise to a second.
     pub stalled_seconds: f64,
     /// Time from the start to the end, seconds.
     pub seconds: f64,
 }
 
-/// Content of the files after the copy.
+/// State of the files after the copy.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Held {
     /// Whether the destination equals the source.
     pub equal: bool,
-    /// Whether the unit that took the other's place is unchanged; `None` if there was no such unit.
+    /// Whether the unit that replaced the first one is unchanged; `None` if there was no such unit.
     pub other_untouched: Option<bool>,
 }
 
@@ -37,14 +37,14 @@ pub struct FaultFigure {
     /// The result of the copy.
     #[serde(flatten)]
     pub copied: Copied,
-    /// Content of the files.
+    /// State of the files.
     #[serde(flatten)]
     pub held: Held,
-    /// What the error had to match; `None` if the bytes had to be equal.
+    /// The regular expression that the error had to match; `None` if the bytes had to be equal.
     pub expected: Option<String>,
 }
 
-/// Judges a copy: by its error if one is expected, else by equal bytes.
+/// Returns the outcome of a copy. If an error is expected, the error decides, else the bytes do.
 pub fn judge(copied: &Copied, held: Held, error: Option<&str>) -> Outcome {
     let ended_well = copied.status == Some(0);
     let told = copied.error.as_deref().unwrap_or("no error was reported");

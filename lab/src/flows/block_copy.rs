@@ -1,4 +1,4 @@
-//! Flows of block-copy: one process with a job file, which receives orders over its control socket.
+//! Runs the flows of block-copy: one process with a job file, which receives commands over its control socket.
 
 use std::fmt::Write;
 use std::fs;
@@ -21,7 +21,7 @@ const JOBS: &str = "/run/lab-jobs.toml";
 const CONTROL: &str = "/run/lab-control";
 const END: Duration = Duration::from_secs(10);
 
-/// The copies while they run.
+/// The running copies: one block-copy process.
 pub(super) struct Copies(Group);
 
 impl Copies {
@@ -53,7 +53,7 @@ impl Copies {
 
     pub(super) async fn end(mut self) {
         self.0.ask_to_end();
-        // A process that does not end is killed.
+        // A process that does not end in time is killed when the group is dropped.
         let _ended = timeout(END, self.0.child.wait()).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The bytes per port that the target's host has received, or that were acknowledged to it.
+//! Counts the bytes per port that the target's host has received, or that were acknowledged to it.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::testbed::far;
 pub(super) struct Counters {
     ports: Vec<u16>,
     word: &'static str,
-    /// Last count of each connection, which both ends identify.
+    /// Last count of each connection, by its port at the target's host and its remote address.
     connections: BTreeMap<(u16, String), u64>,
 }
 
@@ -41,7 +41,7 @@ impl Counters {
     }
 }
 
-/// Parses a connection: the port of this end, the other end, and the count.
+/// Parses a connection: the port at the target's host, the remote address, and the count.
 fn connection(line: &str, word: &str) -> Option<((u16, String), u64)> {
     let words: Vec<_> = line.split_whitespace().collect();
     let ends: Vec<_> = words.iter().filter(|word| word.matches('.').count() == 3).take(2).collect();

@@ -1,5 +1,5 @@
-//! Flows of the kernel's initiator: a session and a disk each, with `dd` to move the bytes, limited by `tc htb`
-//! before the link.
+//! Runs the flows of the kernel's initiator: a session and a disk for each, with `dd` to move the bytes,
+//! limited by `tc htb` before the link.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -15,12 +15,12 @@ use crate::process::{Group, tool};
 use crate::result::Outcome;
 use crate::scenario::{Deed, Direction, Flows, Point};
 
-/// This host's end of the link.
+/// Network device of this host at the link.
 const DEVICE: &str = "near0";
-/// A rate above that of any link of the lab.
+/// A rate above the rate of any link of the lab.
 const UNLIMITED: &str = "10gbit";
 
-/// The disks and the programs that use them, while they run.
+/// The disks, and the running programs that use them.
 pub(super) struct Disks {
     /// The `dd` of each flow, by the flow's name.
     moving: Vec<(String, Group)>,
@@ -100,8 +100,8 @@ impl Disks {
     }
 }
 
-/// Returns the command of four concurrent `dd`, bypassing the page cache, which would take everything and write
-/// it later.
+/// Returns the command of four concurrent `dd` that bypass the page cache, which would take all data
+/// immediately and write it later.
 fn mover(direction: Direction, disk: &Path) -> Command {
     let disk = disk.display();
     let dd = match direction {
@@ -114,8 +114,8 @@ fn mover(direction: Direction, disk: &Path) -> Command {
     command
 }
 
-/// Puts `htb` before the link: a root class, a class under it for each flow, and the link's conditions as the
-/// queue of each class.
+/// Puts `htb` before the link: a root class, and under it a class for each flow. The queue of each class
+/// simulates the link.
 async fn rule(point: &Point, flows: &Flows, link_rate: &str) -> Result<(), Error> {
     for module in ["sch_htb", "cls_u32"] {
         tool(Command::new("modprobe").arg(module)).await?;

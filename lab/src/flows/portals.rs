@@ -1,4 +1,4 @@
-//! A portal for each flow, so that the bytes of the flow can be counted by its port.
+//! Gives each flow its own portal, so that the bytes of the flow can be counted by its port.
 
 use crate::scenario::Flows;
 use crate::testbed::{FAR, TARGET};

@@ -1,4 +1,4 @@
-//! QEMU's mirror of a disk to a unit.
+//! Controls QEMU's mirror of a disk to a unit.
 
 use std::time::Duration;
 
@@ -22,12 +22,12 @@ pub(super) struct Job {
 pub(super) struct Standing {
     /// Bytes copied so far.
     pub(super) copied: u64,
-    /// Bytes that differ.
+    /// Bytes that still differ between disk and unit.
     pub(super) left: u64,
 }
 
 impl Job {
-    /// Returns a mirror of the node `disk` to the node `unit`, which is not started.
+    /// Returns a mirror of the node `disk` to the node `unit`. It is not started.
     pub(super) fn new(qmp: Qmp, mirror: &Mirror) -> Self {
         let granularity = mirror.granularity.map(|size| size.0);
         Self { qmp, granularity, is_ready: false }
@@ -43,8 +43,8 @@ impl Job {
         self.qmp.execute("blockdev-mirror", arguments).await.map(drop)
     }
 
-    /// Returns whether both were equal once. Waits for that moment at most a step. If it has come already,
-    /// waits a whole step.
+    /// Waits at most `step` until disk and unit are equal for the first time. Returns whether they have been
+    /// equal. If they were equal before the call, waits the whole `step`.
     pub(super) async fn wait_for_ready(&mut self, step: Duration) -> Result<bool, Error> {
         let end = Instant::now() + step;
         loop {
@@ -65,7 +65,7 @@ impl Job {
         standing(&jobs).ok_or_else(|| ended("there is no such job any more"))
     }
 
-    /// Ends the mirror when both are equal. Returns the bytes that it has copied in total.
+    /// Completes the mirror when disk and unit are equal. Returns the bytes that it has copied in total.
     pub(super) async fn complete(&mut self) -> Result<u64, Error> {
         self.qmp.execute("block-job-complete", json!({ "device": "move" })).await?;
         loop {
@@ -76,13 +76,13 @@ impl Job {
         }
     }
 
-    /// Ends QEMU.
+    /// Makes QEMU exit.
     pub(super) async fn quit(mut self) -> Result<(), Error> {
         self.qmp.execute("quit", json!({})).await.map(drop)
     }
 }
 
-/// Returns the progress of the only job.
+/// Returns the progress of the only job; `None` if there is no job.
 fn standing(jobs: &Value) -> Option<Standing> {
     let job = jobs.get(0)?;
     let copied = job.get("offset")?.as_u64()?;
@@ -91,8 +91,8 @@ fn standing(jobs: &Value) -> Option<Standing> {
     Some(Standing { copied, left })
 }
 
-/// Returns the bytes that were copied until this event; `None` for other events. An event with an error is an
-/// error, whatever its name.
+/// Returns the bytes that were copied until the event with this name; `None` for other events. Fails for an
+/// event that reports an error, whatever its name.
 fn happened(event: &Value, name: &str) -> Result<Option<u64>, Error> {
     let is = event.get("event").and_then(Value::as_str).unwrap_or_default();
     let told = |word: &str| event.get("data").and_then(|data| data.get(word));

@@ -1,4 +1,4 @@
-//! The writes of a running machine to its disk: fio, by NBD.
+//! Runs fio, which writes to the disk by NBD in place of a running machine.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::process::Group;
 use crate::result::Outcome;
 use crate::scenario;
 
-/// Time limit for fio's end.
+/// Time limit for fio to exit after the signal.
 const END: Duration = Duration::from_secs(60);
-/// Longer than any mirror, since fio is always ended from outside.
+/// Run time that is given to fio: longer than any mirror, since the lab always ends fio.
 const RUNTIME: Duration = Duration::from_secs(86_400);
 const PROGRAM: &str = "fio";
 
-/// Counts of the writer.
+/// Counts of fio's writes.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct LoadFigure {

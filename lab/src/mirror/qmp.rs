@@ -1,4 +1,4 @@
-//! QMP, QEMU's control protocol: one JSON object per line.
+//! Speaks QMP, QEMU's control protocol: one JSON object per line.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -22,12 +22,12 @@ pub(super) struct Qmp {
 /// A line from QEMU.
 #[derive(Debug, PartialEq)]
 enum Message {
-    /// The answer to the last order.
+    /// The result of the last command.
     Answer(Value),
-    /// The reason why the order was refused.
+    /// The reason why QEMU refused the last command.
     Refusal(String),
     Event(Value),
-    /// The greeting, which needs no answer.
+    /// The greeting, which needs no response.
     Greeting,
 }
 
@@ -44,7 +44,7 @@ impl Qmp {
         Ok(qmp)
     }
 
-    /// Carries out an order, and returns the answer.
+    /// Executes a command, and returns its result.
     ///
     /// # Errors
     /// [`Error::Tool`] with QEMU's reason.
@@ -65,7 +65,7 @@ impl Qmp {
     /// Returns the next event. The future may be dropped while it waits: no event is lost.
     ///
     /// # Errors
-    /// [`Error::Tool`] if QEMU sends something else, or closes the connection.
+    /// [`Error::Tool`] if QEMU sends a message that is not an event, or closes the connection.
     pub(super) async fn event(&mut self) -> Result<Value, Error> {
         loop {
             if let Some(event) = self.events.pop_front() {
@@ -95,7 +95,7 @@ fn refused(order: &str, message: String) -> Error {
     Error::Tool { program: format!("qemu-storage-daemon: {order}"), message }
 }
 
-/// Parses a line.
+/// Parses a line. `None` if it is not a QMP message.
 fn parse_message(line: &str) -> Option<Message> {
     let mut line: Value = serde_json::from_str(line).ok()?;
     let object = line.as_object_mut()?;

@@ -1,4 +1,4 @@
-//! The disk: a file in QEMU's block layer, which serves and mirrors it.
+//! Runs the daemon with the disk: a file in QEMU's block layer, which serves and mirrors the disk.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -52,7 +52,7 @@ impl Source {
         Ok(Self { group })
     }
 
-    /// Returns the URI at which the disk is written.
+    /// Returns the NBD URI by which fio writes to the disk.
     pub(super) fn uri(&self) -> String {
         format!("nbd+unix:///disk?socket={}", socket("disk").display())
     }

@@ -1,4 +1,4 @@
-//! The unit, as QEMU reaches it.
+//! Connects QEMU to the unit: by its own iSCSI driver, or through this project's server.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::result::Outcome;
 use crate::scenario::{Mirror, Through};
 use crate::testbed::{TARGET, portal, url};
 
-/// A unit, and its server if QEMU reaches it through one.
+/// A unit, and its server if QEMU reaches the unit through a server.
 #[derive(Debug)]
 pub(super) struct Unit {
     lun: u16,
@@ -29,7 +29,7 @@ impl Unit {
         Ok(Self { lun: mirror.lun, server })
     }
 
-    /// Returns the arguments of `blockdev-add`.
+    /// Returns the arguments of QEMU's command `blockdev-add` for the unit.
     pub(super) fn node(&self) -> Value {
         match self.server {
             Some(_) => json!({
@@ -43,7 +43,7 @@ impl Unit {
         }
     }
 
-    /// Ends the server in order, if there is one.
+    /// Shuts the server down cleanly, if there is one.
     pub(super) async fn end(self) -> Result<(), Error> {
         match self.server {
             Some(server) => server.end().await,
@@ -52,7 +52,8 @@ impl Unit {
     }
 }
 
-/// Returns the outcome of an error: skipped if QEMU lacks its iSCSI part, so that it does not know the driver.
+/// Returns the outcome of an error of `blockdev-add`. If QEMU lacks its iSCSI part, it does not know the
+/// driver, and the measurement is skipped.
 pub(super) fn explain(error: Error) -> Outcome {
     let reason = error.to_string();
     if reason.contains("Unknown driver 'iscsi'") {

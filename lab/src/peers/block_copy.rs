@@ -1,4 +1,4 @@
-//! This project's copy program.
+//! Runs this project's copy program.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -27,7 +27,7 @@ pub(super) async fn measure(point: &Point, bench: &Bench) -> Result<Reading, Out
     Ok(Reading { seconds: ended.time.as_secs_f64(), ..reading })
 }
 
-/// Parses the program's `--json` report. The reading has no time.
+/// Parses the program's `--json` report. The reading lacks the time, which the caller sets.
 pub(crate) fn report(text: &str) -> Result<Reading, Outcome> {
     parse(text).ok_or_else(|| garbled("block-copy", text))
 }

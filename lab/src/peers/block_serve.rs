@@ -17,7 +17,7 @@ use crate::result::Outcome;
 
 /// Time limit until the server accepts clients.
 const BEGIN: Duration = Duration::from_secs(30);
-/// Time limit for its end.
+/// Time limit for the server to exit.
 const END: Duration = Duration::from_secs(60);
 const PROGRAM: &str = "block-serve";
 
@@ -25,12 +25,12 @@ const PROGRAM: &str = "block-serve";
 #[derive(Debug)]
 pub struct Server {
     group: Group,
-    told: Lines<BufReader<ChildStdout>>,
+    lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Server {
-    /// Serves a unit, by its URL, at a Unix socket. `args` are further words of the command line. Returns once
-    /// the server accepts clients.
+    /// Serves a unit, by its URL, at a Unix socket. `args` are added to the command line. Returns once the
+    /// server accepts clients.
     ///
     /// # Errors
     /// [`Outcome::Failed`] with the reason.
@@ -52,28 +52,28 @@ impl Server {
         let failed = |error: Error| Outcome::Failed(error.to_string());
         let mut group = Group::start(&mut command).map_err(failed)?;
         let output = group.child.stdout.take().ok_or_else(|| failed(no_word("no output")))?;
-        let mut told = BufReader::new(output).lines();
-        wait_for_word(&mut told, "ready", BEGIN).await.map_err(failed)?;
-        Ok(Self { group, told })
+        let mut lines = BufReader::new(output).lines();
+        wait_for_word(&mut lines, "ready", BEGIN).await.map_err(failed)?;
+        Ok(Self { group, lines })
     }
 
-    /// Ends the server in order.
+    /// Shuts the server down cleanly.
     ///
     /// # Errors
-    /// [`Error::Tool`] if it reports a failure.
+    /// [`Error::Tool`] if the server does not report success in time.
     pub async fn end(mut self) -> Result<(), Error> {
         self.group.ask_to_end();
-        wait_for_word(&mut self.told, "complete", END).await
+        wait_for_word(&mut self.lines, "complete", END).await
     }
 }
 
-/// Waits for a line with a JSON object in which `word` is true.
+/// Waits for a line of the server's output: a JSON object in which `word` is true. Any other line is an error.
 async fn wait_for_word(
-    told: &mut Lines<BufReader<ChildStdout>>,
+    lines: &mut Lines<BufReader<ChildStdout>>,
     word: &str,
     limit: Duration,
 ) -> Result<(), Error> {
-    let next = timeout(limit, told.next_line()).await;
+    let next = timeout(limit, lines.next_line()).await;
     let line =
         next.map_err(|_| no_word(&format!("no `{word}` within {} s", limit.as_secs())))??;
     let line = line.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The end of a peer's program: success, or the reason of its failure.
+//! Turns the exit of a measured program into a success, or into the reason of its failure.
 
 use std::io::ErrorKind;
 use std::time::Duration;

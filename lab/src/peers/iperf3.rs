@@ -1,4 +1,4 @@
-//! iperf3: the rate of TCP without iSCSI on the link.
+//! Runs iperf3, which measures the rate of TCP without iSCSI on the link.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -77,7 +77,7 @@ async fn serve() -> Result<Group, Outcome> {
     Ok(group)
 }
 
-/// Parses the report of `-J`. It uses the receiver's count. The sender counts the bytes that its kernel took,
+/// Parses the report of `-J`. Uses the receiver's count: the sender counts the bytes that its kernel took,
 /// which may not have crossed the link.
 fn parse(text: &str) -> Option<Reading> {
     let report: Value = serde_json::from_str(text).ok()?;

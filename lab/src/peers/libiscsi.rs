@@ -1,4 +1,4 @@
-//! libiscsi, driven by `qemu-img bench`: 32 requests of 64 KiB in flight unless the arguments set another number.
+//! Runs libiscsi by `qemu-img bench`: 32 requests of 64 KiB in flight unless the arguments set another number.
 
 use serde_json::json;
 use tokio::process::Command;

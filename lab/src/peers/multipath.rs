@@ -1,5 +1,5 @@
-//! The kernel's initiator with several paths: a session at each portal, dm-multipath over their disks, and
-//! multipathd with udev's daemon to manage the paths.
+//! Runs the kernel's initiator with several paths: a session at each portal, dm-multipath over their disks,
+//! and multipathd with udev's daemon to manage the paths.
 //!
 //! The files below `/etc` that multipathd reads and writes are in the lab's own folder, which covers the machine's.
 
@@ -27,7 +27,7 @@ const UDEVD: &str = "/lib/systemd/systemd-udevd";
 /// The lab's folder for files that its programs write below `/etc`.
 const WRITTEN: &str = "/mnt/etc";
 const CONFIGURATION: &str = "/etc/multipath.conf";
-/// Number and interval of the checks when waiting for a state.
+/// Largest number of checks when waiting for a state; `PAUSE` is the interval.
 const MAX_POLLS: u32 = 60;
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -43,7 +43,7 @@ pub struct Multipath {
 }
 
 impl Multipath {
-    /// Logs in at each portal, and waits until the unit has that many paths.
+    /// Logs in at each portal, and waits until the unit has a path for each of them.
     ///
     /// # Errors
     /// [`Outcome::Skipped`] if a program is missing, or the lab has no kernel of its own. [`Outcome::Failed`]
@@ -165,7 +165,7 @@ fn is_block_device(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device())
 }
 
-/// Calls `look` until it returns a value.
+/// Calls `look` until it returns a value, at most [`MAX_POLLS`] times.
 async fn until_ready<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> Result<T, Error> {
     for _ in 0..MAX_POLLS {
         if let Some(found) = look().await {

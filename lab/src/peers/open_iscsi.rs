@@ -1,6 +1,6 @@
-//! The kernel's initiator: open-iscsi logs in, and `dd` moves the bytes.
+//! Runs the kernel's initiator: open-iscsi logs in, and `dd` moves the bytes.
 //!
-//! iscsid and its settings are the lab's own: a copy covers the machine's `/etc/iscsi`.
+//! iscsid and its settings belong to the lab: a copy of the settings covers the machine's `/etc/iscsi`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -25,14 +25,14 @@ use crate::scenario::{Direction, Point};
 use crate::testbed::{TARGET, Testbed, portal};
 
 const PACKAGE: &str = "open-iscsi";
-/// The folder where the programs look for settings. At first it has those of the package.
+/// The folder in which the programs search for settings. At first it has the package's settings.
 const SETTINGS: &str = "/etc/iscsi";
 /// The copy of that folder, in the lab's own folder.
 const COPY: &str = "/mnt/iscsi";
-/// The copy of the package's lines.
+/// The copy of the package's `iscsid.conf`.
 const PACKAGED: &str = "packaged.conf";
 const NAME: &str = "InitiatorName=iqn.2026-01.org.example:lab\n";
-/// Number and interval of the checks when waiting for a state.
+/// Largest number of checks when waiting for a state; `PAUSE` is the interval.
 const MAX_POLLS: usize = 200;
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -48,7 +48,7 @@ pub(super) async fn measure(
         Err(error) => Err(failed(error)),
     };
     if reading.is_err() {
-        // Writes of the kernel that are still in flight must not wait for a bad link.
+        // Remove the limits of the link, so that the kernel's writes in flight end quickly.
         warn(testbed.set_link(&[]).await);
     }
     log_out_quietly().await;
@@ -64,7 +64,7 @@ pub async fn daemon(bench: &Bench) -> Result<Group, Outcome> {
     daemon_with(bench, &BTreeMap::new()).await
 }
 
-/// Starts the daemon with these lines of `iscsid.conf`, which override those of the package.
+/// Starts the daemon with these lines of `iscsid.conf`, which override the package's lines.
 ///
 /// # Errors
 /// [`Outcome::Skipped`] if it cannot run here, [`Outcome::Failed`] if it should run but does not.
@@ -110,7 +110,7 @@ async fn start_daemon(settings: &BTreeMap<String, String>) -> Result<Group, Erro
     Group::start(&mut command)
 }
 
-/// Returns whether the programs see the copy of the settings.
+/// Returns whether the copy of the settings covers the machine's.
 fn is_covered() -> bool {
     let place = |path| fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
     place(COPY).is_some_and(|copy| place(SETTINGS) == Some(copy))
@@ -127,7 +127,7 @@ async fn cover_settings() -> Result<(), Error> {
     tool(Command::new("mount").args(["--bind", COPY, SETTINGS])).await.map(drop)
 }
 
-/// Appends lines to those of the package. For each name, the last line applies.
+/// Writes `iscsid.conf`: the package's lines, then `settings`. For each name, the last line applies.
 fn set(settings: &BTreeMap<String, String>) -> std::io::Result<()> {
     let mut text = fs::read_to_string(Path::new(COPY).join(PACKAGED))?;
     text.push('\n');

@@ -1,4 +1,4 @@
-//! Any other program.
+//! Runs any other program.
 
 use tokio::process::Command;
 

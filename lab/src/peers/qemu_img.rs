@@ -1,4 +1,4 @@
-//! `qemu-img convert`.
+//! Runs `qemu-img convert`.
 
 use serde_json::Value;
 use tokio::process::Command;
@@ -22,7 +22,7 @@ pub(super) async fn measure(point: &Point, bench: &Bench) -> Result<Reading, Out
     Ok(Reading { seconds, detail: Value::Null, ..Reading::default() })
 }
 
-/// Returns `Skipped` instead of a failure if qemu-img lacks its iSCSI part and so does not know the URL.
+/// Returns `Skipped` instead of a failure if qemu-img lacks its iSCSI part, so that it does not know the URL.
 pub(super) fn explain(outcome: Outcome) -> Outcome {
     match outcome {
         Outcome::Failed(reason) if reason.contains("Unknown protocol 'iscsi'") => Outcome::Skipped(

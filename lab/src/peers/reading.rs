@@ -10,7 +10,7 @@ pub struct Reading {
     /// Number of bytes that were moved, if it differs from the requested number.
     pub bytes: Option<u64>,
     /// For a measurement of fixed duration, the rate at which bytes arrived, 10^6 bits per second. `None` for
-    /// all others: their rate follows from bytes and seconds.
+    /// all other measurements: their rate follows from bytes and seconds.
     pub goodput_mbit_per_s: Option<f64>,
     /// Rate of each full second, 10^6 bits per second.
     pub samples_mbit_per_s: Vec<f64>,

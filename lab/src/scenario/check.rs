@@ -1,4 +1,4 @@
-//! Checks of a scenario beyond its grammar.
+//! Checks a scenario beyond its grammar.
 
 use std::path::Path;
 
@@ -64,8 +64,8 @@ impl Scenario {
         Ok(())
     }
 
-    /// Checks that a unit has a file, and that all files are in one folder. The content of a unit is read from
-    /// its file, and all files are on one file system.
+    /// Checks that a unit has a file, and that all units' files are in one folder: the lab reads the data of
+    /// a unit from its file, and mounts one file system for all files.
     fn check_store(&self, lun: u16) -> Result<(), String> {
         let files = self.target.luns.iter().map(|unit| unit.file.as_deref());
         let mut folders: Vec<_> = files.map(|file| file.and_then(Path::parent)).collect();
@@ -108,7 +108,7 @@ impl Scenario {
     }
 }
 
-/// Returns the reason of the first condition that is true, as an error.
+/// Returns the reason of the first condition that is true, as an error. `Ok` if all are false.
 fn refuse(wrong: &[(bool, &str)]) -> Result<(), String> {
     wrong.iter().find(|(is, _)| *is).map_or(Ok(()), |(_, reason)| Err((*reason).to_owned()))
 }

@@ -1,5 +1,5 @@
-//! Failovers: a unit behind two target port groups that is written while the states of the groups change and
-//! its links are cut.
+//! Failovers: a program writes to a unit behind two target port groups, while the states of the groups change
+//! and the links are cut.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -15,9 +15,9 @@ pub const PATHS: u8 = 2;
 pub struct Failover {
     /// The event, in a few words.
     pub event: String,
-    /// The orders, sorted by time.
+    /// The scripted changes, sorted by time.
     pub orders: Vec<PathOrder>,
-    /// The first state of each target port group.
+    /// The initial state of each target port group.
     #[serde(default = "optimized_first")]
     pub states: [AccessState; PATHS as usize],
     /// LUN of the unit, which must have a file.
@@ -25,7 +25,7 @@ pub struct Failover {
     pub lun: u16,
     /// Time limit of a run, seconds.
     pub limit: Option<u64>,
-    /// The runs. By default, each contender makes a copy and random writes.
+    /// The runs. By default, a copy and random writes, by each contender.
     #[serde(default = "all_runs")]
     pub runs: Vec<FailoverRun>,
 }
@@ -42,24 +42,24 @@ fn all_runs() -> Vec<FailoverRun> {
     loads.into_iter().flat_map(both).collect()
 }
 
-/// An order for a path.
+/// A scripted change of a path.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct PathOrder {
     /// Seconds after the first byte has reached the unit.
     pub at: f64,
-    /// `group N STATE`, `cut N` or `mend N`.
+    /// The change: `group N STATE`, `cut N` or `mend N`.
     pub order: String,
 }
 
-/// The action of an order. Paths are numbered from 1.
+/// The action of a scripted change. Paths are numbered from 1.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PathDeed {
     /// Puts the path's target port group into a state.
     Group(u8, AccessState),
-    /// Takes the path's link down.
+    /// Cuts the path's link.
     Cut(u8),
-    /// Takes the path's link up.
+    /// Restores the path's link.
     Mend(u8),
 }
 
@@ -120,7 +120,7 @@ pub enum Writes {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Multipath {
-    /// Lines of `iscsid.conf`. They override those of the package.
+    /// Lines of `iscsid.conf`. They override the package's lines.
     #[serde(default)]
     pub iscsid: BTreeMap<String, String>,
     /// The section `defaults` of `multipath.conf`.
@@ -211,7 +211,7 @@ impl Writes {
 }
 
 impl Failover {
-    /// Returns the time until `end` in which no path served, seconds. `happened` has the orders with their times.
+    /// Returns the time until `end` in which no path served, seconds. `happened` has the changes with their times.
     pub fn unserved(&self, happened: &[(f64, PathDeed)], end: f64) -> f64 {
         let mut states = self.states;
         let mut is_up = [true; PATHS as usize];

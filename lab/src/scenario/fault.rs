@@ -1,4 +1,4 @@
-//! Faults of link, target or unit in the middle of a copy, and how the copy has to end.
+//! Faults of link, target or unit in the middle of a copy, and the expected result of the copy.
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ pub struct Fault {
     /// LUN of the unit.
     #[serde(default)]
     pub lun: u16,
-    /// Duration of the fault in seconds; by default until the copy has ended. Only for faults that can end.
+    /// Duration of the fault in seconds; by default until the copy has ended. Only for kinds of faults that
+    /// can end.
     pub seconds: Option<u64>,
     /// Retry timeout of the copy in seconds (`retry_timeout=` in its URL); by default the program's.
     pub patience: Option<u32>,
@@ -34,7 +35,7 @@ pub enum FaultKind {
     LinkDark,
     /// The portal group is disabled: sessions end, and logins are refused.
     TargetDisabled,
-    /// The target is removed, and made again immediately over the same files.
+    /// The target is removed, and made again immediately with the same files.
     TargetRestarted,
     /// The target is removed, and made again later: connections close, and new ones are not accepted meanwhile.
     TargetKilled,
@@ -42,7 +43,7 @@ pub enum FaultKind {
     TargetStopped,
     /// The unit is removed from the target.
     UnitRemoved,
-    /// Another unit with the same size and another serial number takes its LUN.
+    /// Another unit with the same size and another serial number replaces the unit at its LUN.
     UnitReplaced,
     /// The unit's capacity is halved.
     UnitShrunk,
@@ -60,7 +61,7 @@ pub struct FaultRun {
     pub job: FaultJob,
     /// Sessions of the copy.
     pub over: Shape,
-    /// Regular expression that the error of the copy must match. By default, the copy must end well with equal bytes.
+    /// Regular expression that the error of the copy must match. By default, the copy must succeed with equal bytes.
     pub error: Option<String>,
 }
 
@@ -70,7 +71,7 @@ pub struct FaultRun {
 pub enum FaultJob {
     /// An image to the unit. The fault comes while it is written.
     Write,
-    /// The unit to a file.
+    /// The unit to a file. The fault comes while the unit is read.
     Read,
     /// An image to the unit with `--verify`. The fault comes while it is read back.
     Verify,
@@ -99,7 +100,7 @@ pub struct Ordeal {
     pub patience: Option<u32>,
     /// Kind of the copy.
     pub job: FaultJob,
-    /// What the error must match. `None` expects equal bytes.
+    /// Regular expression that the error must match. `None` expects equal bytes.
     pub error: Option<String>,
 }
 
@@ -120,7 +121,7 @@ impl FaultKind {
         }
     }
 
-    /// Returns whether it can end before the copy does.
+    /// Returns whether a fault of this kind can end before the copy does.
     pub fn can_end(self) -> bool {
         match self {
             Self::LinkDark | Self::TargetDisabled | Self::TargetKilled | Self::TargetStopped => {
@@ -146,7 +147,7 @@ impl FaultJob {
         }
     }
 
-    /// Returns the direction of the bytes that the fault meets first.
+    /// Returns the direction of the bytes in the stage in which the fault comes.
     pub fn direction(self) -> Direction {
         match self {
             Self::Write | Self::Verify => Direction::Write,

@@ -1,4 +1,4 @@
-//! Concurrent flows whose rates are limited at the initiator, and orders to them while they run.
+//! Concurrent flows whose rates are limited at the initiator, and scripted changes while they run.
 
 use std::str::FromStr;
 
@@ -19,7 +19,7 @@ pub struct Flows {
     /// Direction of the bytes.
     #[serde(default)]
     pub direction: Direction,
-    /// Seconds from the first bytes of all of them to the end.
+    /// Seconds from the time at which all flows have moved bytes to the end.
     pub seconds: u64,
     /// Total rate of all flows, such as `10mbit`, or `off`.
     pub rate: String,
@@ -27,11 +27,11 @@ pub struct Flows {
     pub flows: Vec<Flow>,
     /// Largest number of bytes that a flow of block-copy writes.
     pub bytes: Size,
-    /// The orders, sorted by time.
+    /// The scripted changes, sorted by time.
     #[serde(default)]
     pub orders: Vec<Order>,
-    /// Rates that each flow should have before the first order, between orders, and after the last one, Mbit/s.
-    /// A negative number expects nothing.
+    /// Rates that each flow should have before the first change, between changes, and after the last one,
+    /// Mbit/s. A negative number expects nothing.
     pub expect: Vec<Vec<f64>>,
 }
 
@@ -41,7 +41,7 @@ pub struct Flows {
 pub struct Flow {
     /// Name of the flow, one word.
     pub name: String,
-    /// Guaranteed and highest rate; by default the whole rate.
+    /// Guaranteed and highest rate of the flow; by default both are the total rate.
     pub share: Option<Share>,
 }
 
@@ -55,17 +55,17 @@ pub struct Share {
     pub ceil: String,
 }
 
-/// An order while the flows run.
+/// A scripted change while the flows run.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Order {
     /// Seconds after the first bytes of all flows.
     pub at: u64,
-    /// `rate RATE`, `rate off`, `pause FLOW` or `resume FLOW`.
+    /// The change: `rate RATE`, `rate off`, `pause FLOW` or `resume FLOW`.
     pub order: String,
 }
 
-/// The action of an order.
+/// The action of a scripted change.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Deed {
     /// Changes the total rate.

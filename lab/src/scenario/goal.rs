@@ -6,7 +6,7 @@ use super::Direction;
 use crate::result::LinkConditions;
 use crate::size::Rate;
 
-/// Goals of the figures of one program. It has at least one of `steady`, `start`, `no_slower_than` and `reconnects`.
+/// Goals of the figures of one program: at least one of `steady`, `start`, `no_slower_than` and `reconnects`.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Goal {
@@ -17,9 +17,9 @@ pub struct Goal {
     pub over: Over,
     /// Lowest rate from the fifth second on, 10^6 bits per second; above 0.
     pub steady: Option<f64>,
-    /// Longest time of the run beyond the time of its bytes at the link's rate.
+    /// Longest time of the run beyond the time that its bytes need at the link's rate.
     pub start: Option<Start>,
-    /// Name of the program that may not move the same bytes over the same link faster.
+    /// Name of another program, which may not move the same bytes over the same link faster.
     pub no_slower_than: Option<String>,
     /// Largest number of sessions that may be lost and reconnect, as the program reports it.
     pub reconnects: Option<u32>,
@@ -40,7 +40,7 @@ pub struct Over {
     /// Rates in each direction.
     #[serde(default)]
     pub rate: Vec<Rate>,
-    /// Lost packets in each direction, percent; 0 is a link that loses none.
+    /// Lost packets in each direction, percent; 0 is a link without loss.
     #[serde(default)]
     pub loss: Vec<f64>,
 }

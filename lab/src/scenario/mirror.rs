@@ -21,7 +21,7 @@ pub struct Mirror {
     /// The granularity in which written data is copied again: a power of two from 512 bytes to 64 MiB; by
     /// default QEMU's, 64 KiB.
     pub granularity: Option<Size>,
-    /// Time limit in seconds until both were equal once.
+    /// Time limit until disk and unit were equal for the first time, seconds.
     pub limit: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Single measurements: the combinations that a scenario asks for.
+//! Makes the single measurements of a scenario: all combinations of its values.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub struct Point {
     pub mirror: Option<Mirror>,
     /// The events on the paths of the unit, and the run that writes, if the measurement is a failover.
     pub failover: Option<(Failover, FailoverRun)>,
-    /// The units that are joined, if the measurement is of a stripe.
+    /// The units that are joined to one device, if the measurement is of a stripe.
     pub stripe: Option<Striped>,
 }
 

@@ -1,4 +1,4 @@
-//! Stripes: units behind links of their own that are joined to one.
+//! Stripes: units behind links of their own that are joined to one device.
 
 use serde::{Deserialize, Serialize};
 
@@ -39,7 +39,7 @@ pub enum Joiner {
     Volume,
     /// The kernel's initiator and md, level 0. fio moves the bytes, bypassing the page cache.
     MdRaid0,
-    /// None: one block-copy per unit, concurrently. It shows what the links and the machine can carry.
+    /// No program: one block-copy per unit, concurrently. This shows what the links and the machine can carry.
     Apart,
 }
 
@@ -108,7 +108,7 @@ impl Stripe {
         wrong.iter().find(|(is, _)| *is).map_or(Ok(()), |(_, reason)| Err((*reason).to_owned()))
     }
 
-    /// Returns the largest number of links that it needs.
+    /// Returns the largest number of links that the stripe needs.
     pub fn most_links(&self) -> u8 {
         self.links.iter().copied().max().unwrap_or(1)
     }

@@ -1,4 +1,4 @@
-//! Valid and invalid scenarios, and the measurements that they give.
+//! Tests of valid and invalid scenarios, and of the measurements that they give.
 
 use std::path::Path;
 

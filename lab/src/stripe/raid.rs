@@ -1,4 +1,4 @@
-//! Units that the kernel joins: its initiator has a disk for each, md joins the disks, and fio moves the bytes.
+//! Joins units in the kernel: its initiator has a disk for each unit, md joins the disks, and fio moves the bytes.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Units that block-copy joins to a volume, or copies to concurrently.
+//! Runs block-copy with several units: as one volume, or one block-copy per unit.
 
 use std::ffi::OsString;
 use std::fs;
@@ -36,7 +36,7 @@ pub(super) async fn measure(
     Ok(Reading { seconds: ended.time.as_secs_f64(), ..reading })
 }
 
-/// Measures one block-copy per unit, concurrently. The last one to end decides the time.
+/// Measures one block-copy per unit, concurrently. The time is that of the last one to exit.
 pub(super) async fn measure_apart(
     point: &Point,
     striped: &Striped,
@@ -47,7 +47,7 @@ pub(super) async fn measure_apart(
     for link in 0..striped.links {
         let mut command = copy(point, &url(link), bench)?;
         let limit = point.limit;
-        // The task runs from here on, in whatever order the tasks are awaited.
+        // Spawned, so that all copies run concurrently although they are awaited in order.
         running.push(tokio::task::spawn(async move { run(&mut command, limit).await }));
     }
     for copy in running {

@@ -12,14 +12,14 @@ use tokio::time::sleep;
 use super::content::{fill, index};
 use crate::rng::Rng;
 
-/// Longest duration of an answer, milliseconds. The reported changes are taken when it begins.
+/// Longest duration of a query for changes, milliseconds. The reported changes are taken when it begins.
 const MAX_ANSWERING: u64 = 5000;
-/// Percentage of answers that are lost.
+/// Percentage of queries whose result is lost.
 const FAILURES: u64 = 4;
-/// Largest write, bytes.
+/// Largest write to the source, bytes.
 const MAX_WRITE: usize = 16 << 10;
 
-/// Bytes that are changed at random whenever they are read. Clones share the state.
+/// Bytes of a source that change at random whenever they are read. Clones share the state.
 #[derive(Clone, Debug)]
 pub(crate) struct InUse(Arc<Mutex<State>>);
 
@@ -41,7 +41,7 @@ impl InUse {
         Self(Arc::new(Mutex::new(State { bytes, dirty, busy, is_frozen: false, rng })))
     }
 
-    /// Writes something, with the chance `busy`.
+    /// Writes to a random range, with the probability `busy`.
     pub(crate) fn live(&self) {
         let mut state = self.state();
         let State { bytes, dirty, busy, is_frozen, rng } = &mut *state;
@@ -66,7 +66,7 @@ impl InUse {
         self.state().is_frozen
     }
 
-    /// Returns the current content of a range.
+    /// Returns the current data of a range.
     pub(crate) fn read(&self, range: &Range<u64>) -> Bytes {
         let state = self.state();
         Bytes::copy_from_slice(state.bytes.get(index(range)).unwrap_or_default())
@@ -86,7 +86,7 @@ impl InUse {
 #[derive(Debug)]
 pub(crate) struct ChangeReporter {
     in_use: InUse,
-    /// Whether some answers are lost.
+    /// Whether the results of some queries are lost.
     fails: bool,
     /// Whether the source can be frozen.
     freezes: bool,

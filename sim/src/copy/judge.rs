@@ -1,4 +1,4 @@
-//! Judges the destination of a copy: its content, and what the copy claims about it.
+//! Judges the destination of a copy: its data, and what the copy claims about it.
 
 use bytes::Bytes;
 use iscsi_copy::RangeSet;
@@ -7,15 +7,16 @@ use super::content::index;
 use super::in_use::InUse;
 use crate::world::World;
 
-/// Compares the destination with the source and with its own earlier content.
+/// Compares the destination with the source and with the data that the destination had before.
 #[derive(Debug)]
 pub(crate) struct Judge {
     source: Bytes,
-    /// Current content of the source, if it is written to.
+    /// Current data of the source, if it is written to.
     in_use: Option<InUse>,
-    /// Content of the whole destination before the copy: as a read saw it, and as a loss of power would have left it.
+    /// Data of the whole destination before the copy: as a read saw it, and as a loss of power would have
+    /// left it.
     before: [Bytes; 2],
-    /// Content of the whole destination after the copy.
+    /// Data of the whole destination after the copy.
     after: Bytes,
 }
 
@@ -45,17 +46,17 @@ impl Judge {
         (0..self.source.len() as u64).into()
     }
 
-    /// Checks that no loss of power undoes the ranges in `flushed`.
+    /// Checks that a loss of power would undo nothing in the ranges `flushed`.
     ///
     /// # Errors
-    /// The first place where a loss of power would.
+    /// The first place whose data would be lost.
     pub(crate) fn claims(&self, world: &World, flushed: &RangeSet) -> Result<(), String> {
         let len = self.source.len() as u64;
         if let Some(range) = flushed.iter().next_back().filter(|range| range.end > len) {
             return Err(format!("{range:x?} is said to be done of {len:#x} bytes"));
         }
         let mut flushed = flushed.overlap(&(0..there(world)));
-        // Changes that are not reported yet cannot be known to the copy.
+        // The copy cannot know of changes that are not reported yet, so they are not compared.
         let dirty = self.in_use.as_ref().map(InUse::dirty).unwrap_or_default();
         dirty.iter().for_each(|range| flushed.remove(&range));
         for range in flushed.iter() {
@@ -78,13 +79,13 @@ impl Judge {
         Ok(())
     }
 
-    /// Checks that each block has its old or its new content.
+    /// Checks that each block of the destination has its old or its new data.
     ///
     /// # Errors
-    /// The first block that has another content.
+    /// The first block that has other data.
     pub(crate) fn image(&self, world: &World) -> Result<(), String> {
         if self.in_use.is_some() {
-            // Each block may have the content of any time.
+            // A source in use may have been read at any time, so a block may have the data of any time.
             return Ok(());
         }
         let disk = world.lun.disk();
@@ -101,7 +102,7 @@ impl Judge {
     }
 }
 
-/// Returns the number of bytes of the destination that were present all the time.
+/// Returns the number of bytes that the destination had all the time, although its size may have changed.
 fn there(world: &World) -> u64 {
     world.lun.min_blocks() * u64::from(world.lun.disk().block_size())
 }

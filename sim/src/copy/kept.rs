@@ -46,7 +46,7 @@ impl Kept {
         *self.texts() = Texts::default();
     }
 
-    /// Kills the process. Of the checkpoint that it was saving, all, nothing or a part is stored.
+    /// Kills the process. The checkpoint that it was saving is stored entirely, in part or not at all.
     pub(crate) fn crash(&self, rng: &mut Rng) {
         let mut texts = self.texts();
         let Some(new) = texts.new.take() else { return };
@@ -62,7 +62,7 @@ impl Kept {
     }
 }
 
-/// Stores the checkpoints of one run. Each is judged.
+/// Stores the checkpoints of one run, and checks what each claims.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) kept: Kept,

@@ -49,7 +49,7 @@ const SHARE: u64 = 10;
 const SHARE_IN_USE: u64 = 2;
 /// Number of runs of a copy that may fail. In the next run there are no faults.
 const MAX_RUNS: usize = 8;
-/// LUN of the unit that is copied from.
+/// LUN of the source unit.
 const SOURCE: u16 = 1;
 /// Number of attempts to open a disk while faults happen.
 const MAX_OPENINGS: usize = 8;
@@ -80,7 +80,7 @@ pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
     copies.report(seed, begun)
 }
 
-/// Draws the initial content of the destination, and how it stores zeros.
+/// Draws the initial data of the destination, and how the destination stores zeros.
 fn prepare(shared: &Shared, disk: &RamDisk, rng: &mut Rng) {
     let is_thin = rng.percent(70);
     let mut world = shared.lock();
@@ -115,7 +115,7 @@ struct Copies<'a> {
     is_crashing: Arc<AtomicBool>,
     /// Whether the sources are written to while they are copied.
     is_in_use: bool,
-    /// The unit that is copied from, if it is open.
+    /// The source unit, if it is open.
     unit: Option<Disk>,
     kept: Kept,
     /// Number of images so far.
@@ -124,7 +124,7 @@ struct Copies<'a> {
     requests: usize,
 }
 
-/// What a copy copies, in all of its runs.
+/// A copy, with all of its runs.
 struct Job {
     image: Image,
     in_use: Option<InUse>,
@@ -133,7 +133,7 @@ struct Job {
     identity: Identity,
     /// Whether the destination is known to be zero, since nothing has been written to it.
     is_blank: bool,
-    /// Whether another unit may have answered in a run before the initiator could notice.
+    /// Whether another unit may have responded in a run before the initiator could notice that.
     is_blind: bool,
 }
 
@@ -212,7 +212,8 @@ impl<'a> Copies<'a> {
         let mut job = self.job();
         for number in 0.. {
             if number > 0 && job.in_use.is_some() && self.host.disk().is_none() {
-                // Requests in flight of the previous process carry older data than those of this process.
+                // The previous process has died, and its requests in flight carry older data. End the faults,
+                // so that those requests end.
                 self.mend();
                 sleep(QUIET).await;
                 if self.shared.lock().has_orphans() {
@@ -282,8 +283,8 @@ impl<'a> Copies<'a> {
         Job { image, in_use, judge, kind, identity, is_blank, is_blind: false }
     }
 
-    /// Opens everything that the next run needs. Returns the ranges that earlier runs have copied, by their
-    /// checkpoint.
+    /// Opens everything that the next run needs. Returns the ranges that earlier runs have copied, according
+    /// to their checkpoint.
     async fn done(&mut self, job: &Job) -> Result<RangeSet, String> {
         for tries in 0.. {
             self.open(tries).await?;
@@ -376,7 +377,7 @@ impl<'a> Copies<'a> {
         self.shared.moved.notify_one();
     }
 
-    /// Closes all disks. If that fails, or at times without a failure, the process is killed.
+    /// Closes all disks. If that fails, or with a certain probability if it does not, the process is killed.
     async fn leave(&mut self, dies: bool) -> Result<(), String> {
         if let Some(unit) = self.unit.take() {
             // Nothing was written to it.
@@ -395,7 +396,7 @@ impl<'a> Copies<'a> {
         self.host.die();
     }
 
-    /// Resumes with another unit in place of the destination: the checkpoint has to be refused.
+    /// Resumes with another unit in place of the destination: the copy must refuse the checkpoint.
     async fn resume_with_another_unit(&mut self, job: &Job) -> Result<(), String> {
         self.mend();
         self.leave(true).await?;
@@ -417,8 +418,8 @@ impl<'a> Copies<'a> {
         Ok(())
     }
 
-    /// Checks the destination after a copy that ended well: everything is still there after late data and a
-    /// loss of power. Returns whether another copy may follow, since no request of this one is in flight.
+    /// Checks the destination after a copy that succeeded: late data and a loss of power must not change it.
+    /// Returns whether another copy may follow, since no request of this one is in flight.
     async fn check_destination(&mut self, job: &Job) -> Result<bool, String> {
         if self.rng.percent(50) {
             self.mend();

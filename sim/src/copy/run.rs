@@ -42,7 +42,7 @@ impl Run {
 }
 
 impl Copies<'_> {
-    /// Runs the copy once. The last run has to end well.
+    /// Runs the copy once. The last run must succeed.
     pub(super) async fn run(
         &mut self,
         job: &mut Job,
@@ -57,14 +57,15 @@ impl Copies<'_> {
             begun: self.shared.lock().oracle.now(),
             has_connections,
             was_blind: job.is_blind,
-            // A stream cannot skip anything.
+            // A stream cannot skip ranges, so it copies all of them.
             done: match job.kind {
-                // A source in use may be copied again anywhere.
+                // The source may have changed anywhere, so every range may be copied again.
                 Kind::Stream | Kind::InUse => RangeSet::new(),
                 Kind::Device | Kind::Unit => options.done.clone(),
             },
             max_memory: match job.kind {
-                // The destination of passes is also read, to be verified.
+                // Copies in passes also read the destination, to verify it. So their requests have no memory
+                // limit here.
                 Kind::InUse => usize::MAX,
                 Kind::Device | Kind::Unit | Kind::Stream => {
                     options.max_memory.max(one_read(&options, &disk))
@@ -168,7 +169,8 @@ impl Copies<'_> {
         job: &Job,
         watch: &Arc<Watch>,
     ) -> Result<CopyOptions, String> {
-        // An old checkpoint would stay true, but not for a source in use: its changes have been taken.
+        // Some runs store no checkpoint: an old one stays true. For a source in use it would not, since the
+        // changes that the source has reported are not reported again.
         if self.rng.percent(20) && job.in_use.is_none() {
             return Ok(options);
         }
@@ -294,13 +296,13 @@ impl Copies<'_> {
     }
 }
 
-/// Returns the length of one read of a stream. It is made whatever the memory limit.
+/// Returns the length of one read of a stream. The copy makes one such read whatever the memory limit.
 fn one_read(options: &CopyOptions, disk: &Disk) -> usize {
     let wanted = options.io_size.unwrap_or_else(|| disk.limits().preferred_transfer);
     wanted.next_multiple_of(usize::try_from(disk.block_size()).unwrap_or(1))
 }
 
-/// Returns whether the disk cannot be used after this error.
+/// Returns whether the disk is unusable after this error.
 fn is_over(error: &iscsi_initiator::Error) -> bool {
     error.is_of_session() || error.reconnect_error().is_some()
 }

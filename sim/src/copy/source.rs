@@ -17,11 +17,12 @@ use super::in_use::InUse;
 use super::watch::Watch;
 use crate::rng::Rng;
 
-/// Alignment of holes. They are whole blocks of any unit: a process that wrote a part of a block when it died
-/// may write the old content of the rest back.
+/// Alignment of holes: a multiple of the block size of any unit. A process that writes a part of a block also
+/// writes back the rest of the block as it has read it. If the process dies, that may happen late, over newer
+/// data. So a hole shares no block with data.
 const HOLE: usize = 4096;
 
-/// The content of a source.
+/// The data of a source.
 #[derive(Clone, Debug)]
 pub(crate) struct Image {
     pub(crate) bytes: Bytes,
@@ -50,7 +51,7 @@ impl Image {
         Self { bytes: bytes.freeze(), holes }
     }
 
-    /// Returns a unit with this content.
+    /// Returns a unit with this data.
     pub(crate) fn disk(&self) -> RamDisk {
         let disk = RamDisk::new(512, self.bytes.len() as u64 / 512);
         let mut data = RangeSet::from(0..self.bytes.len() as u64);
@@ -59,7 +60,7 @@ impl Image {
         disk
     }
 
-    /// Returns a stream of the content, in pieces with pauses between them.
+    /// Returns a stream of the data, in pieces with pauses between them.
     pub(crate) fn stream(&self, mut rng: Rng) -> DuplexStream {
         let (reader, mut writer) = duplex(1 << rng.within(8..18));
         let (bytes, max_piece) = (self.bytes.clone(), 1 << rng.within(8..18));
@@ -85,16 +86,16 @@ impl Image {
 #[derive(Debug)]
 pub(crate) struct ImageDevice {
     image: Image,
-    /// Current content of the image, if it is written to.
+    /// Current data of the image, if it is written to.
     in_use: Option<InUse>,
     watch: Arc<Watch>,
     limits: DeviceLimits,
     depth: usize,
-    /// Most extents that one call returns.
+    /// Largest number of extents that one call returns.
     max_extents: usize,
     /// Longest duration of a request, milliseconds.
     max_delay: u64,
-    /// The read that fails, counted from the next one.
+    /// Number of reads before the one that fails. `None` if none fails.
     fails: Mutex<Option<u64>>,
     rng: Mutex<Rng>,
 }

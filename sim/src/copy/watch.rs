@@ -17,7 +17,7 @@ use crate::world::{Shared, World};
 /// Percentage of critical moments at which power is lost.
 const CRASHES: u64 = 6;
 
-/// State of one run of a copy, shared by both of its ends.
+/// State of one run of a copy, shared by source and destination.
 #[derive(Debug)]
 pub(crate) struct Watch {
     pub(crate) shared: Arc<Shared>,
@@ -26,7 +26,7 @@ pub(crate) struct Watch {
     pub(crate) begun: Moment,
     /// Whether the sessions have several connections.
     pub(crate) has_connections: bool,
-    /// Whether another unit may have answered in an earlier run of the same copy.
+    /// Whether another unit may have responded in an earlier run of the same copy.
     pub(crate) was_blind: bool,
     /// Ranges that an earlier run has copied.
     pub(crate) done: RangeSet,
@@ -77,7 +77,8 @@ impl Watch {
         Held { watch: self, bytes }
     }
 
-    /// Loses power at times. The destination has reported which of its bytes are zero, or is about to flush.
+    /// Loses power with a certain probability. The caller has reached a critical moment: the destination has
+    /// reported which of its bytes are zero, or is about to flush.
     fn may_crash(&self) {
         let mut world = self.shared.lock();
         if self.is_crashing.load(Ordering::Relaxed) && world.chance.percent(CRASHES) {
@@ -86,20 +87,20 @@ impl Watch {
         }
     }
 
-    /// Returns whether another unit may have answered in this copy before the initiator could notice.
+    /// Returns whether another unit may have responded in this copy before the initiator could notice that.
     pub(crate) fn is_blind(&self, world: &World) -> bool {
         self.was_blind || world.lun.may_have_misled(self.has_connections, self.begun)
     }
 
-    /// Checks that no loss of power undoes the ranges in `flushed`.
+    /// Checks that a loss of power would undo nothing in the ranges `flushed`.
     ///
     /// # Errors
-    /// The first place where a loss of power would.
+    /// The first place whose data would be lost.
     pub(crate) fn claims(&self, world: &World, flushed: &RangeSet) -> Result<(), String> {
         if self.is_blind(world) { Ok(()) } else { self.judge.claims(world, flushed) }
     }
 
-    /// Checks a write before it is sent. It must not touch ranges that are done, or lie beyond the source.
+    /// Checks a write before it is sent. It must not touch ranges that are copied already, or exceed the source.
     fn write(&self, what: &str, offset: u64, len: u64) {
         let mut world = self.shared.lock();
         world.trace.record(what, &[offset, len]);

@@ -1,5 +1,5 @@
-//! Faults of a second unit of a volume while one has lost its cache. The second unit is late or away, so a
-//! flush of the volume has one answer and waits for the others.
+//! Faults of a second unit of a volume while one has lost its cache. The second unit responds late or is
+//! unreachable, so a flush of the volume has one result and waits for the others.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::rng::Rng;
 use crate::settings::Class;
 use crate::world::{Reachability, World};
 
-/// Longest delay of the answers of a late unit, milliseconds.
+/// Longest delay of the responses of a late unit, milliseconds.
 const MAX_LATE: u64 = 8000;
 
 /// Makes another unit fail too, at times.
@@ -30,7 +30,7 @@ fn wires_of(world: &World, unit: usize) -> Vec<u64> {
     wires.map(|(number, _)| *number).collect()
 }
 
-/// Delays all answers of the unit for a while.
+/// Delays all responses of the unit for a while.
 fn be_late(world: &mut World, unit: usize, lasts: Duration) {
     world.trace.record("a unit is late", &[unit as u64]);
     world.losses.reason();

@@ -1,4 +1,5 @@
-//! Changes of the unit at the LUN: resets by others, another size, another block size, another unit.
+//! Changes of the unit at the LUN: another initiator resets it, or its size, its block size or the unit
+//! itself changes.
 
 use iscsi_testkit::scsi::Sense;
 

@@ -22,7 +22,7 @@ pub(super) fn cut(world: &mut World, rng: &mut Rng, refuses: bool) {
     }
 }
 
-/// Makes one portal or all of them accept connections, refuse them, or not answer.
+/// Makes one portal or all of them accept connections, refuse them, or not respond.
 pub(super) fn refuse(world: &mut World, rng: &mut Rng) {
     let portals = world.portals.len();
     let one = rng.index(0..portals);

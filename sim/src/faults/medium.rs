@@ -52,7 +52,7 @@ pub(super) fn switch_cache(world: &mut World, rng: &mut Rng) {
     world.trace.record(&format!("cache: {cache:?}"), &[]);
 }
 
-/// Makes a target execute commands in another order than they arrive, or in order again.
+/// Makes a target execute commands in another order than they arrive, or switches back to the order of arrival.
 pub(super) fn reorder(world: &mut World, rng: &mut Rng) {
     let count = if rng.percent(70) { rng.index(2..32) } else { 0 };
     let max = 1 << rng.within(3..12);

@@ -24,11 +24,11 @@ const TROUBLES: u64 = 0x7472_6f75_626c_6573;
 const TORN: u64 = 0x746f_726e;
 /// Percentage of episodes with torn caches.
 const TORN_SHARE: u64 = 60;
-/// Percentage of episodes with troubles, and the percentage of those without any other fault.
+/// Percentage of episodes with troubles, and percentage of these episodes that have no other fault.
 const SHARE: u64 = 25;
 const ALONE: u64 = 60;
-/// Least time between two troubles without other faults: the longest pause before a reconnect, and the duration
-/// of a try. After refused credentials the pause lasts as long as the refusals did.
+/// Shortest time between two troubles without other faults: the longest pause before a reconnect, and the
+/// duration of an attempt. After refused credentials the pause lasts as long as the refusals did.
 const CALM: Duration = Duration::from_secs(60);
 
 /// Shortest time limit of a phase whose only fault is a trouble: the effects must have time to show.
@@ -49,8 +49,8 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// Draws the classes of an episode and their frequency. In some episodes only links fail, since their
-    /// effects would be hidden among those of other faults.
+    /// Draws the classes of an episode and their frequency. In some episodes only links fail, since other
+    /// faults would hide the effects of failed links.
     pub(crate) fn drawn(shared: Arc<Shared>, settings: &Settings, mut rng: Rng) -> Self {
         let mut beside = rng.beside(TROUBLES);
         let is_about_links = rng.percent(30);
@@ -116,7 +116,8 @@ impl Faults {
         tokio::join!(Box::pin(troubles), Box::pin(self.events()));
     }
 
-    /// Makes drives write back without a request, and ended commands execute in part, if the episode has that class.
+    /// If the episode has the class [`Class::Torn`], makes drives write back without a request, and ended
+    /// commands execute in part.
     fn tear(&self, world: &mut World) {
         let mut rng = self.beside.beside(TORN);
         let tears = self.has(Class::Torn);

@@ -18,13 +18,13 @@ const MAX_BUSY: Duration = Duration::from_secs(55);
 /// Limits for the length of a partition, milliseconds. Some partitions last longer than the retry timeout of a disk.
 const MAX_PARTITION: u64 = 600_000;
 const LONG_PARTITION: u64 = 200_000;
-/// Longest stop of the processes, milliseconds.
+/// Longest time for which the processes are stopped, milliseconds.
 const MAX_STOP: u64 = 1 << 20;
 
-/// A function that begins a trouble and returns its length.
+/// Begins a trouble and returns how long it lasts.
 type Begin = fn(&mut World, &mut Rng) -> Duration;
 
-/// Begins a trouble, and returns its length.
+/// Begins a trouble, and returns how long it lasts.
 pub(super) fn begin(world: &mut World, class: Class, rng: &mut Rng) -> Duration {
     world.losses.reason();
     world.has_trouble = true;
@@ -57,8 +57,8 @@ pub(super) fn end(world: &mut World) {
     }
 }
 
-/// Restarts all targets after a loss of power, or drops the connections of some. The targets refuse logins, or
-/// have no units, for a while.
+/// Restarts all targets after a loss of power, or drops the connections of some targets. Then the targets
+/// refuse logins, or have no units, for a while.
 fn start_anew(world: &mut World, rng: &mut Rng) -> Duration {
     let lasts = rng.any_scale(MAX_STARTUP);
     let one = rng.index(0..world.targets.len());
@@ -140,7 +140,7 @@ fn cut_off(world: &mut World, rng: &mut Rng) -> Duration {
     lasts
 }
 
-/// Stops all processes. Sometimes the targets have dropped all connections before they go on.
+/// Stops all processes. Sometimes the targets have dropped all connections when the processes go on.
 fn stop(world: &mut World, rng: &mut Rng) -> Duration {
     let lasts = rng.any_scale(MAX_STOP);
     world.counts.fault(Class::Stop);

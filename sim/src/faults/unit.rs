@@ -16,17 +16,17 @@ pub(super) fn busy(world: &mut World, rng: &mut Rng) {
     add(world, fault, rng);
 }
 
-/// Delays the answer to the next read or write.
+/// Delays the response to the next read or write.
 pub(super) fn slow(world: &mut World, rng: &mut Rng) {
     let fault = Fault::delay(.., rng.any_scale(20_000)).times(1);
     let access = if rng.percent(50) { Access::Write } else { Access::Read };
     add(world, fault.on_access(access), rng);
 }
 
-/// Loses one of the next Data-Ins of a target. The target counts it as sent.
+/// Loses one of the next Data-In PDUs of a target. The target counts the PDU as sent.
 pub(super) fn hole(world: &mut World, rng: &mut Rng) {
     let (target, skipped) = (any_target(world, rng), u32::try_from(rng.within(0..64)).unwrap_or(0));
-    // The fault counts all Data-Ins that the target has ever sent.
+    // The fault names a Data-In PDU by its number since the start of the target.
     let number = world.targets[target].sent(Opcode::DataIn) + skipped;
     add_to(world, target, Fault::sending(Opcode::DataIn, number, Effect::Swallow));
 }

@@ -1,4 +1,4 @@
-//! The content that writes put into the unit: bytes that identify the write and their place.
+//! The data that writes put into the unit: bytes that identify the write and their place.
 
 use std::ops::Range;
 

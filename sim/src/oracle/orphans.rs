@@ -6,8 +6,9 @@ use super::Oracle;
 use super::version::{Version, is_replaced};
 
 impl Oracle {
-    /// Notes that a process has died that had opened these disks. The flag of each disk says whether the target
-    /// had finished everything that was sent and acknowledged. `block` is the number of grains per block.
+    /// Notes that a process has died that had opened these disks. The flag of each disk says whether the
+    /// target had completed everything that was sent and acknowledged. `block` is the number of grains per
+    /// block.
     pub(crate) fn orphaned(&mut self, disks: &[(usize, bool)], block: usize) {
         let now = self.now();
         for block in self.grains.chunks_mut(block) {
@@ -56,8 +57,9 @@ impl Oracle {
 }
 
 /// Returns the writes of a block that may still be executed after the death of the process that had opened
-/// these disks. A write that the same process has overwritten since is not one: the later write has waited for
-/// it. Where writes are answered early, only a flush shows that the unit has them.
+/// these disks. A write that the same process has overwritten is not among them, since the later write has
+/// waited for it. If a server acknowledges writes early, an acknowledged write may still be in flight to the
+/// unit: only a flush shows that the unit has it.
 fn orphans_of(
     block: &[Vec<Version>],
     disks: &[(usize, bool)],

@@ -1,11 +1,11 @@
-//! Writes that a server answers before the unit has them, and lost connections to the server.
+//! Writes that a server acknowledges before the unit has them, and lost connections to the server.
 
 use std::ops::Range;
 
 use super::version::Version;
 use super::{Oracle, Write};
 
-/// A write whose connection was lost before its answer.
+/// A write whose connection was lost before its response.
 #[derive(Clone, Debug)]
 pub(crate) struct Unanswered {
     number: usize,
@@ -13,7 +13,7 @@ pub(crate) struct Unanswered {
 }
 
 impl Oracle {
-    /// Sets that writes are answered before the unit has them.
+    /// Sets that writes are acknowledged before the unit has them.
     pub(crate) const fn answer_early(&mut self) {
         self.answers_early = true;
     }
@@ -29,7 +29,8 @@ impl Oracle {
         Write { number, grains, content }
     }
 
-    /// Notes that the connection of a write was lost before its answer. The server may still take the request.
+    /// Notes that the connection of a write was lost before its response. The server may still take the
+    /// request.
     pub(crate) fn end_unanswered(&mut self, write: &Write) -> Unanswered {
         let now = self.now();
         let unanswered = Unanswered { number: write.number, grains: write.grains.clone() };
@@ -40,8 +41,8 @@ impl Oracle {
         unanswered
     }
 
-    /// Notes that the server has finished with the connection. The writes that it took from there precede all
-    /// that it takes later.
+    /// Notes that the server has finished with the connection. The writes that it took from this connection
+    /// precede all writes that it takes later.
     pub(crate) fn connection_gone(&mut self, unanswered: &Unanswered) {
         let now = self.now();
         for version in self.of(unanswered).filter(|version| version.is_unanswered) {
@@ -50,7 +51,7 @@ impl Oracle {
         }
     }
 
-    /// Notes that the server has ended in order: none of the requests that were sent to it is left.
+    /// Notes that the server has shut down cleanly: no request that was sent to it is in flight.
     pub(crate) fn server_gone(&mut self, disk: usize) {
         let now = self.now();
         let is_left = |version: &&mut Version| version.disk == disk && version.is_unanswered;
@@ -60,8 +61,8 @@ impl Oracle {
         }
     }
 
-    /// Notes that the writes of a server that no flush has covered may be lost, in part or entirely: it was
-    /// killed, or one of them has failed after its answer.
+    /// Notes that the writes of a server that no flush has covered may be lost, in part or entirely: the
+    /// server was killed, or one of these writes has failed after its acknowledgement.
     pub(crate) fn may_be_lost(&mut self, disk: usize) {
         let now = self.now();
         self.crashed = Some(now);

@@ -14,7 +14,7 @@ fn read(oracle: &mut Oracle, at: usize, data: &[u8]) -> Result<(), String> {
     oracle.check(begun, at, data)
 }
 
-/// Makes a write that ends well. Returns the bytes of its first grain.
+/// Makes a write that succeeds. Returns the bytes of its first grain.
 fn written(oracle: &mut Oracle, grains: Range<usize>) -> Bytes {
     let write = oracle.begin_write(1, grains.clone(), false);
     let data = grain(&write, grains.start);
@@ -119,8 +119,8 @@ fn a_crash_undoes_nothing_that_a_flush_has_vouched_for() {
     assert!(after_a_crash(2).is_err());
 }
 
-/// A server that answers early shows writes that the unit does not have, and a crash undoes those. The read of
-/// such zeros does not confirm zeros that were there long before.
+/// A server that acknowledges early returns data that the unit does not have, and a crash undoes it. So a
+/// read of zeros from the server does not show that zeros written long before are still on the unit.
 #[test]
 fn zeros_that_a_server_has_not_handed_on_replace_nothing() {
     let mut oracle = oracle();

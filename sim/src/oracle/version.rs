@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::grain::ZEROS;
 
-/// A moment in the order of all events.
+/// A position in the order of all events.
 pub(crate) type Moment = u64;
 
 /// A write to a grain.
@@ -15,9 +15,10 @@ pub(super) struct Version {
     /// Number of the write.
     pub(super) write: usize,
     pub(super) begun: Moment,
-    /// When it ended, well or not.
+    /// When it ended, successfully or not.
     pub(super) ended: Option<Moment>,
-    /// When later writes begin to replace it: at its end, or for an orphan when the last orphan has been executed.
+    /// When the write ended; for an orphan, when the last orphan was executed. Writes that begin later
+    /// replace this one.
     pub(super) settled: Option<Moment>,
     /// Whether it was an orphan at any time.
     pub(super) was_orphan: bool,
@@ -26,14 +27,14 @@ pub(super) struct Version {
     pub(super) is_acknowledged: bool,
     /// Whether a flush has covered it.
     pub(super) is_durable: bool,
-    /// When the unit last crashed since it began, before a flush had covered it.
+    /// When the unit last crashed after this write began and before a flush covered it.
     pub(super) crashed: Option<Moment>,
-    /// Whether the unit has lost the place since, with all data.
+    /// Whether the unit has shrunk below this place since, so that the data is lost.
     pub(super) is_gone: bool,
-    /// When a read ended that had shown a later write in its place.
+    /// When a read ended that had returned a later write to the same place.
     pub(super) covered: Option<Moment>,
     /// Handles that have reported a possible loss of this write, one bit for each.
-    pub(super) told: u64,
+    pub(super) reported: u64,
     /// The opened disk that it went through.
     pub(super) disk: usize,
 }
@@ -50,7 +51,7 @@ impl Version {
         }
     }
 
-    /// Returns a write that begins.
+    /// Returns a write that begins at `begun`.
     pub(super) const fn begun(content: u64, write: usize, begun: Moment, disk: usize) -> Self {
         Self {
             content,
@@ -65,7 +66,7 @@ impl Version {
             crashed: None,
             is_gone: false,
             covered: None,
-            told: 0,
+            reported: 0,
             disk,
         }
     }

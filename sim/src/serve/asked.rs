@@ -11,7 +11,7 @@ use crate::rng::Rng;
 /// Length of the longest request, grains.
 const MAX_GRAINS: usize = 64 << 10 >> 6;
 
-/// A request without an answer.
+/// A request without a response.
 pub(super) struct Asked {
     pub(super) command: Command,
     pub(super) grains: Range<usize>,
@@ -53,7 +53,7 @@ pub(super) const fn writes(command: Command) -> Option<bool> {
     }
 }
 
-/// Returns whether the data of a write is on the medium when the write is answered.
+/// Returns whether the data of a write is on the medium when the server acknowledges the write.
 pub(super) const fn is_durable(command: Command) -> bool {
     matches!(
         command,

@@ -1,4 +1,5 @@
-//! A client of a server: it makes requests over one connection after the other, and the oracle judges the answers.
+//! A client of a server. It makes requests over one connection after the other, and the oracle judges the
+//! responses.
 
 use std::collections::VecDeque;
 use std::future::pending;
@@ -22,9 +23,10 @@ use crate::world::{Shared, World};
 
 /// Time limit of a handshake, after which the client connects again.
 const HANDSHAKE: Duration = Duration::from_secs(30);
-/// Longest time between a flush and the loss of a connection that is lost because of it, milliseconds.
+/// Longest time between a flush and the loss of its connection, if the connection is lost because of the
+/// flush; milliseconds.
 const MAX_FLUSHING: u64 = 4000;
-/// Most answered writes that a client remembers until a flush covers them.
+/// Largest number of acknowledged writes that a client remembers until a flush covers them.
 const MAX_REMEMBERED: usize = 256;
 /// Length of the reads that verify the unit, grains.
 const MAX_READ: usize = 1 << 9;
@@ -44,7 +46,7 @@ pub(super) struct Habits {
     pub(super) cuts: bool,
     /// Whether unanswered requests of a lost connection are sent again.
     pub(super) resends: bool,
-    /// Whether answered writes to a killed server that no flush has covered are written again.
+    /// Whether a client repeats the acknowledged writes to a killed server that no flush has covered.
     pub(super) replays: bool,
     /// Whether there are no faults, so that a request that fails is a violation.
     pub(super) is_strict: bool,
@@ -58,7 +60,7 @@ pub(super) struct Client {
     depth: usize,
     link: Option<Link>,
     again: VecDeque<Again>,
-    /// Answered writes that no flush has covered, with the moment of each answer.
+    /// Acknowledged writes that no flush has covered, with the moment of each acknowledgement.
     unflushed: Vec<(Command, Write, Moment)>,
     last: Range<usize>,
     /// Whether the client verifies the unit. There are no faults then, and everything can be read.
@@ -119,7 +121,7 @@ impl Client {
         }
     }
 
-    /// Flushes and reads everything, while there are no faults. Failed requests are tried again.
+    /// Flushes and reads everything, while there are no faults. Failed requests are retried.
     pub(super) async fn verify(mut self) {
         let all = 0..self.habits.all;
         (self.depth, self.is_verifying, self.habits.cuts) = (1, true, false);
@@ -151,7 +153,7 @@ impl Client {
             received = link.receive() => Event::Received(received),
             () = at(cut) => Event::Cut,
             () = sleep_until(next), if may_ask => Event::Turn,
-            // Other clients may have taken the last requests.
+            // Other clients may have taken the last requests. Then no event comes, so the wait has a limit.
             () = sleep(Duration::from_secs(60)), if !may_ask => Event::Server,
         }
     }
@@ -159,7 +161,7 @@ impl Client {
     /// Connects to the current server, or waits for one.
     async fn connect(&mut self) {
         let Some(standing) = self.current.get() else {
-            // Other clients may take the last requests meanwhile.
+            // Other clients may take the last requests meanwhile, so the wait has a limit.
             drop(timeout(Duration::from_secs(60), self.current.is_not(None)).await);
             return;
         };
@@ -276,7 +278,7 @@ impl Client {
         }
         drop(world);
         if command == Command::Flush && self.cut.is_some() && self.rng.percent(10) {
-            // The answer to a flush is the most important one to lose.
+            // Losing the response to a flush is the most important case.
             self.cut = Some(Instant::now() + self.rng.any_scale(MAX_FLUSHING));
         }
     }
@@ -293,8 +295,8 @@ impl Client {
         Some(Again { command, grains, write: None })
     }
 
-    /// Takes the answers that have arrived. Returns whether the connection is to be lost before the client
-    /// takes an answer.
+    /// Takes the responses that have arrived. Returns whether the connection is to be lost before the client
+    /// takes a response.
     fn receive_answers(&mut self) -> bool {
         loop {
             let Some(link) = &mut self.link else { return false };
@@ -308,7 +310,7 @@ impl Client {
             };
             let tells = asked.command == Command::Flush && completed.outcome.is_err();
             if tells && self.cut.is_some() && self.rng.percent(20) {
-                // A report of a loss that the client did not receive has to be repeated by the server.
+                // The client did not receive this report of a loss, so the server must repeat it.
                 link.asked.insert(completed.request.cookie, asked);
                 return true;
             }
@@ -353,14 +355,14 @@ impl Client {
                 }
                 if command == Command::Flush {
                     world.counts.served("a flush tells of a loss");
-                    world.oracle.on_reported_loss(disk, link.is_told());
+                    world.oracle.on_reported_loss(disk, link.record_report());
                 }
                 write.into_iter().for_each(|write| world.oracle.end_write(write, false));
             }
         }
     }
 
-    /// Notes that a write was answered.
+    /// Notes that a write was acknowledged.
     fn written(&mut self, world: &mut World, command: Command, write: Write, sent: Instant) {
         let Some(link) = &self.link else { return };
         let is_hint = matches!(command, Command::Trim { .. }) && world.lun.may_keep_blocks();

@@ -1,4 +1,4 @@
-//! A client's end of a connection.
+//! The client's side of a connection.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -25,13 +25,14 @@ pub(super) struct Link {
     outgoing: mpsc::UnboundedSender<Bytes>,
     transmission: Transmission,
     input: BytesMut,
-    /// Requests without an answer.
+    /// Requests without a response.
     pub(super) asked: BTreeMap<Cookie, Asked>,
-    /// Handles of the connection: until a loss is reported to it, and after that.
+    /// Numbers of the two handles by which the oracle knows the connection: the first until a loss is
+    /// reported, the second after that.
     handles: [u32; 2],
-    /// When a loss was first reported to it.
-    told: Option<Instant>,
-    /// Whether an answer has arrived. If so, the server has made the connection's handle.
+    /// When a loss was first reported over this connection.
+    reported_at: Option<Instant>,
+    /// Whether a response has arrived. If so, the server has made the connection's handle.
     is_known: bool,
 }
 
@@ -53,7 +54,7 @@ impl Link {
         tokio::spawn(send_all(requests, writer));
         let transmission = Transmission::new(&negotiated);
         let (standing, handles) = (Arc::clone(standing), standing.handles());
-        let (asked, told, is_known) = (BTreeMap::new(), None, false);
+        let (asked, reported_at, is_known) = (BTreeMap::new(), None, false);
         Ok(Self {
             standing,
             line,
@@ -63,7 +64,7 @@ impl Link {
             input,
             asked,
             handles,
-            told,
+            reported_at,
             is_known,
         })
     }
@@ -79,7 +80,7 @@ impl Link {
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         let request = self.transmission.submit(command, offset as u64, len);
         let request = request.map_err(|breach| format!("a request may not be: {breach}"))?;
-        // A server that is gone is detected when the client waits for the answer.
+        // If the server is gone, the client detects that when it waits for the response.
         drop(self.outgoing.send(Bytes::copy_from_slice(&request.encode())));
         data.into_iter().for_each(|data| drop(self.outgoing.send(data)));
         self.asked.insert(request.cookie, asked);
@@ -93,7 +94,7 @@ impl Link {
         if count == 0 { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
 
-    /// Returns the next answer that has arrived.
+    /// Returns the next response that has arrived.
     ///
     /// # Errors
     /// The breach of the protocol by the server.
@@ -106,15 +107,16 @@ impl Link {
         Ok(Some((asked, completed)))
     }
 
-    /// Returns the handles of the connection at the first call, when the server has made its handle.
+    /// Returns the handles of the connection at the first call; `None` after that. The server has made its
+    /// handle by then.
     pub(super) fn new_handles(&mut self) -> Option<[u32; 2]> {
         (!std::mem::replace(&mut self.is_known, true)).then_some(self.handles)
     }
 
-    /// Returns the handle that a flush stands for that was sent at `sent`. A loss that is reported while the
-    /// flush is in flight is not reported by that flush.
+    /// Returns the handle of a flush that was sent at `sent`. If a loss was reported while the flush was in
+    /// flight, the flush does not report that loss, so it counts for the first handle.
     pub(super) fn handle_at(&self, sent: Instant) -> u32 {
-        self.handles[usize::from(self.told.is_some_and(|told| told <= sent))]
+        self.handles[usize::from(self.reported_at.is_some_and(|reported_at| reported_at <= sent))]
     }
 
     /// Returns the number of the connection to its server.
@@ -122,9 +124,9 @@ impl Link {
         u64::from(self.handles[0] / 2)
     }
 
-    /// Notes that a loss was reported. Returns the handle that has reported it.
-    pub(super) fn is_told(&mut self) -> u32 {
-        self.told.get_or_insert_with(Instant::now);
+    /// Notes that a loss was reported. Returns the second handle, which the report belongs to.
+    pub(super) fn record_report(&mut self) -> u32 {
+        self.reported_at.get_or_insert_with(Instant::now);
         self.handles[1]
     }
 

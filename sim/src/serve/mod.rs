@@ -41,7 +41,7 @@ const STREAM: u64 = 0x7365_7276_6564;
 const LENGTH: usize = 1;
 /// Percentage of episodes with deaths in which servers are stopped or killed.
 const KILLS_SHARE: u64 = 80;
-/// Percentage of these ends that are in order (SIGTERM); the others are deaths.
+/// Percentage of these stops that are clean shutdowns (SIGTERM). In the others, the server is killed.
 const STOPS_SHARE: u64 = 40;
 /// Longest life of a server that is stopped or killed, milliseconds.
 const MAX_LIFE: u64 = 60_000;
@@ -53,7 +53,7 @@ pub(crate) fn follow(seed: u64) -> bool {
     mix(seed ^ STREAM) % 100 < SHARE
 }
 
-/// Runs clients that use one server after the other, until there were enough requests.
+/// Runs clients that use one server after the other, until they have made enough requests.
 pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
     let begun = Instant::now();
     // The size of an export is fixed, and so is its unit.
@@ -79,7 +79,7 @@ struct Served {
     host: Host,
     faults: Faults,
     habits: Habits,
-    /// The current server, as clients find it.
+    /// The current server. Clients connect to it.
     current: Current,
     operations: usize,
     /// Whether servers are killed and stopped.
@@ -212,7 +212,7 @@ impl Served {
         }
     }
 
-    /// Stops a server. Kills it if it does not end well.
+    /// Stops a server. Kills it if it does not shut down cleanly.
     async fn stop(&mut self, server: &mut Running, limit: Duration) -> Ended {
         let ended = server.stop(limit).await;
         if ended != Ended::Well {
@@ -243,7 +243,7 @@ impl Served {
         self.shared.moved.notify_one();
     }
 
-    /// Checks with one more client that the unit has the right content.
+    /// Checks with one more client that the unit has the right data.
     async fn verify(&mut self) -> Result<(), String> {
         let last = Client::new(self.habits.clone(), self.current.clone(), self.rng.fork());
         let verified = timeout(MAX_WAIT, Box::pin(last.verify())).await;
@@ -252,13 +252,14 @@ impl Served {
         })
     }
 
-    /// Stops the last server. All writes that it has answered are on the medium, and stay there.
+    /// Stops the last server. All writes that it has acknowledged are on the medium, and stay there.
     async fn end(&mut self, server: &mut Running) -> Result<(), String> {
         let ended = self.stop(server, MAX_WAIT).await;
         if ended == Ended::Late {
             return Err("nothing is wrong, but a server does not end".to_owned());
         }
-        // The server may report a loss whose client has lost its connection.
+        // The server may report a loss because the client that should receive the report has lost its
+        // connection.
         let is_over = ended == Ended::Well && !self.shared.lock().has_orphans();
         let before = self.disk.read(0, usize::MAX);
         self.check(&before)?;

@@ -1,4 +1,4 @@
-//! Connections between clients and a server: pipes in memory, of which either end may be lost.
+//! Connections between clients and a server: pipes in memory, of which either side may be lost.
 
 use std::fmt;
 use std::io;
@@ -14,11 +14,11 @@ use tokio::sync::{Mutex as Turn, mpsc};
 use crate::oracle::Unanswered;
 use crate::world::Shared;
 
-/// The entrance through which clients reach a server.
+/// Accepts the connections of clients to a server.
 pub(super) struct Door(Turn<mpsc::UnboundedReceiver<Visitor>>);
 
 impl Door {
-    /// Returns the sender that brings clients to a new door, and the door.
+    /// Returns a sender that hands client connections to a new door, and the door.
     pub(super) fn new() -> (mpsc::UnboundedSender<Visitor>, Self) {
         let (sender, visitors) = mpsc::unbounded_channel();
         (sender, Self(Turn::new(visitors)))
@@ -42,7 +42,7 @@ impl Entrance for Door {
     }
 }
 
-/// State of a connection that outlives the client's end.
+/// State of a connection that outlives the client's side.
 #[derive(Clone)]
 pub(super) struct Line {
     shared: Arc<Shared>,
@@ -59,8 +59,8 @@ struct State {
 }
 
 impl Line {
-    /// Makes a connection with `room` bytes of buffer in each direction. Returns it with the client's end and
-    /// the server's end.
+    /// Makes a connection with `room` bytes of buffer in each direction. Returns the connection, the client's
+    /// side and the server's side.
     pub(super) fn new(shared: &Arc<Shared>, room: usize) -> (Self, DuplexStream, ServerEnd) {
         let (client, server) = tokio::io::duplex(room);
         let (is_reset, state) = (Arc::default(), Arc::default());
@@ -73,7 +73,7 @@ impl Line {
         self.is_reset.store(true, Ordering::Relaxed);
     }
 
-    /// Notes the writes that were sent over the connection and have no answer.
+    /// Notes the writes that were sent over the connection and have no response.
     pub(super) fn lost(&self, unanswered: Vec<Unanswered>) {
         let is_gone = {
             let mut state = self.state();
@@ -100,7 +100,7 @@ impl Line {
     }
 }
 
-/// The server's end of a connection.
+/// The server's side of a connection.
 pub(super) struct ServerEnd {
     stream: DuplexStream,
     line: Line,

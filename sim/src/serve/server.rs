@@ -17,7 +17,7 @@ use crate::world::{Shared, World};
 
 /// Memory for the requests of all clients, bytes.
 const MEMORY: u32 = 64 << 20;
-/// Number of connections that have handles of their own. All further ones share one pair.
+/// Number of connections that have handles of their own. All further connections share one pair of handles.
 const MAX_CONNECTIONS: u32 = 30;
 /// Handle of the last flush of a server.
 const LAST_HANDLE: u32 = 63;
@@ -30,10 +30,10 @@ pub(super) struct Standing {
     server: Arc<Server>,
     visitors: mpsc::UnboundedSender<Visitor>,
     connections: AtomicU32,
-    /// Number of changes that had failed after their answer, when last read.
+    /// Number of changes that had failed after their acknowledgement, when last read.
     failed: AtomicU64,
     has_ended: AtomicBool,
-    /// Whether it was killed, or has not ended in order.
+    /// Whether it was killed, or has not shut down cleanly.
     was_killed: AtomicBool,
 }
 
@@ -58,7 +58,7 @@ impl Current {
         self.0.standing.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until the current server is another one than that of this disk, or until there is none.
+    /// Waits until the current server serves another disk than `disk`, or until there is no server.
     pub(super) async fn is_not(&self, disk: Option<usize>) {
         loop {
             let mut rings = pin!(self.0.bell.notified());
@@ -79,12 +79,12 @@ pub(super) struct Running {
     serving: JoinHandle<Result<(), Error>>,
 }
 
-/// How a server has ended after it was stopped.
+/// How a server has ended after it was asked to stop.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Ended {
-    /// All answered writes are on the unit, and no request is in flight.
+    /// All acknowledged writes are on the unit, and no request is in flight.
     Well,
-    /// It has ended, and reports that writes may be lost.
+    /// It has ended, and has reported that writes may be lost.
     Badly,
     /// It has not ended within the time limit.
     Late,
@@ -99,13 +99,13 @@ impl Standing {
         self.was_killed.load(Ordering::Relaxed)
     }
 
-    /// Brings a client to the server.
+    /// Hands a connection of a client to the server.
     pub(super) fn visit(&self, end: ServerEnd) {
         // A server that is stopping accepts no client and drops the connection.
         drop(self.visitors.send(Visitor::new(end, "a client")));
     }
 
-    /// Returns the handles of a new connection: until a loss is reported to it, and after that.
+    /// Returns the two handles of a new connection: the first until a loss is reported, the second after that.
     pub(super) fn handles(&self) -> [u32; 2] {
         let number = self.connections.fetch_add(1, Ordering::Relaxed).min(MAX_CONNECTIONS);
         [2 * number, 2 * number + 1]
@@ -116,7 +116,7 @@ impl Standing {
         self.connections.load(Ordering::Relaxed) < MAX_CONNECTIONS
     }
 
-    /// Informs the oracle of writes that have failed after their answer.
+    /// Informs the oracle of writes that have failed after their acknowledgement.
     pub(super) fn observe(&self, world: &mut World) {
         let failed = self.server.layers().failed_changes();
         if self.failed.swap(failed, Ordering::Relaxed) != failed && self.is_alive() {
@@ -181,7 +181,7 @@ impl Running {
         };
         if ended == Ended::Well {
             world.trace.record("the server has ended", &[standing.disk as u64]);
-            // The server flushes after it has sent the last answer.
+            // The server flushes after it has sent the last response.
             let answered = world.oracle.now();
             world.oracle.made_handle(standing.disk, LAST_HANDLE);
             world.oracle.flushed(standing.disk, LAST_HANDLE, answered);

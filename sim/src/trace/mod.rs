@@ -1,4 +1,4 @@
-//! The events of an episode, in order: a hash of all of them, and their lines if the settings ask for them.
+//! Records the events of an episode, in order: a hash of all events, and their lines if the settings ask for them.
 
 mod pdu_line;
 

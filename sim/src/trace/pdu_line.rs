@@ -1,4 +1,4 @@
-//! A PDU as one line of a trace.
+//! Formats a PDU as one line of a trace.
 
 use bytes::BytesMut;
 use iscsi_testkit::frame::Framing;
@@ -11,7 +11,7 @@ pub(super) fn taken(stream: &mut BytesMut) -> impl Iterator<Item = String> {
         .map(|pdu| line(&pdu))
 }
 
-/// Returns the name of the PDU, and the fields that distinguish it from others of its kind.
+/// Returns the name of the PDU, and the fields that distinguish it from other PDUs of the same type.
 fn line(pdu: &Pdu) -> String {
     let (tag, len) = (pdu.itt(), pdu.data.len());
     match pdu.opcode() {

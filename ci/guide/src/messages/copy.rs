@@ -1,4 +1,4 @@
-//! Exports of NBD servers, and copies.
+//! Tables of messages: exports of NBD servers, and copies.
 
 use std::fmt::{Debug, Display};
 use std::io;
@@ -128,7 +128,7 @@ fn copies() -> Vec<Row> {
     errors.iter().map(row).collect()
 }
 
-/// Returns the row of a message whose advice follows a semicolon.
+/// Returns the row of an error whose text has the advice after a semicolon.
 fn whole(error: &(impl Debug + Display)) -> Row {
     let text = error.to_string();
     let (fact, advice) = text.split_once("; ").unwrap_or((&text, ""));
@@ -165,7 +165,7 @@ fn digests() -> Vec<Row> {
     errors.iter().map(whole).collect()
 }
 
-/// Returns the advice of a copy in the words of the program.
+/// Returns the advice of a copy as block-copy words it.
 fn of_program(error: &CopyError, advice: CopyAdvice) -> String {
     let unit = error.device().and_then(DeviceError::source_as::<UnitError>);
     let export = error.device().and_then(DeviceError::source_as::<NbdError>);

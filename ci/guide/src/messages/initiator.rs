@@ -1,4 +1,4 @@
-//! Sessions, units and their commands.
+//! Tables of messages: sessions, units and their commands.
 
 use iscsi_examples_common::sentence::words;
 use iscsi_initiator::{Error, samples};

@@ -1,4 +1,4 @@
-//! Errors on the way to a target, and of the login there.
+//! Tables of messages: errors on the way to a target, and errors of the login there.
 
 use iscsi_examples_common::sentence::words;
 use iscsi_initiator::{Error, samples};

@@ -8,7 +8,7 @@ use super::source::{self, Variant};
 /// Text in place of an advice if there is none.
 const NO_ADVICE: &str = "The message says all that is known.";
 
-/// One message.
+/// A message with its cause and its advice.
 #[derive(Clone, Debug)]
 pub struct Row {
     variant: String,
@@ -22,7 +22,7 @@ impl Row {
         Self::of(error, error, advice)
     }
 
-    /// Returns the row of an error. The debug output of `cause` shows the variant.
+    /// Returns the row of `error`, whose variant is shown by the debug output of `cause`.
     pub fn of(cause: &impl Debug, error: &impl Display, advice: Option<impl Display>) -> Self {
         let shown = format!("{cause:?}");
         let name = shown.split(|c: char| !c.is_alphanumeric()).next();

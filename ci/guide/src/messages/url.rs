@@ -1,4 +1,4 @@
-//! Errors of URLs.
+//! Tables of messages: errors of URLs.
 
 use iscsi_examples_common::sentence::words;
 use iscsi_initiator::{Error, IscsiName, TargetAddress, UrlError};

@@ -1,4 +1,4 @@
-//! Errors of volumes.
+//! Tables of messages: errors of volumes.
 
 use std::io;
 

@@ -1,10 +1,10 @@
-//! Tests that errors on pages are found.
+//! Tests that the checks of pages report wrong pages.
 
 use guide::page::Page;
 
 use crate::shell::complaints;
 
-/// Checks the complaints about a page. `expected` has a part of each.
+/// Checks the complaints about a page. `expected` has a part of each complaint, in order.
 async fn check(source: &str, expected: &[&str]) {
     let found = complaints("a page", &Page::parse(source).unwrap()).await;
     assert_eq!(found.len(), expected.len(), "{found:#?}");

@@ -1,4 +1,4 @@
-//! The folder of the pages.
+//! Reads the pages from the guide's folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! The pages of docs/guide: their commands run and print what the pages show, their links lead somewhere, and
-//! the options that they name exist.
+//! Tests of the pages of docs/guide: their commands run and print what the pages show, their links lead
+//! somewhere, and the options that they name exist.
 //!
 //! The programs are those beside this test in the target folder. Build them with `cargo build --workspace
 //! --bins`, in the profile of the test.

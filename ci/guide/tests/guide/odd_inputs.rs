@@ -1,4 +1,5 @@
-//! docs/odd-inputs.md: each command line on it ends with the status and the sentence that the page shows.
+//! Tests of docs/odd-inputs.md: each command line on that page exits with the status and prints the sentence
+//! that the page shows.
 //!
 //! `ODD_INPUTS=write cargo test -p guide odd_inputs` writes status and sentence of each row. A new row needs
 //! only its command: ``| `block-copy` | | |``. A sentence that still matches, `...` included, is not changed.
@@ -18,7 +19,7 @@ use tokio::time::timeout;
 use crate::shell::{PROGRAMS, programs, without_time_stamps};
 use crate::world::World;
 
-/// Time limit of a command, much longer than any of them takes.
+/// Time limit of a command, much longer than any command takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Words that no sentence may contain: numbers of the system, debug output, prefixes of other programs, and the
 /// passwords on the page.
@@ -37,7 +38,7 @@ const FORBIDDEN: [&str; 11] = [
 ];
 const JOBS: &str = "[[job]]\nsource = \"disk.img\"\ndestination = \"copy.img\"\n";
 
-/// A row of the page.
+/// A command line on the page, with its exit status and the sentence that it prints.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Row {
     command: String,
@@ -65,13 +66,13 @@ impl Row {
         format!("| `{command}` | {status} | {ticks}{sentence}{ticks} |")
     }
 
-    /// Returns whether the row that was found agrees with this one.
+    /// Returns whether status and sentence of `found`, the row of a run, match this row of the page.
     fn allows(&self, found: &Self) -> bool {
         self.status == found.status
             && is_as_shown(std::slice::from_ref(&self.sentence), &found.sentence)
     }
 
-    /// Returns what is wrong with the sentence, whatever the page says.
+    /// Returns what is wrong with the sentence, even if the page shows the same sentence.
     fn faults(&self) -> Vec<String> {
         let mut faults = Vec::new();
         if matches!(self.status, None | Some(0)) {
@@ -87,7 +88,7 @@ impl Row {
     }
 }
 
-/// Returns the last line, if all lines before it are the first line of a copy or warnings.
+/// Returns the last line. `None` if a line before it is neither the first line of a copy nor a warning.
 fn sentence(printed: &str) -> Option<&str> {
     let printed = printed.trim_end();
     let (before, last) = printed.rsplit_once('\n').unwrap_or(("", printed));
@@ -95,12 +96,12 @@ fn sentence(printed: &str) -> Option<&str> {
     before.lines().all(is_known).then_some(last)
 }
 
-/// The targets, the files and the servers that the page names.
+/// The targets, the files and the servers that the page docs/odd-inputs.md names.
 struct Place {
     world: World,
     folder: TempDir,
     programs: PathBuf,
-    /// The server ends when this is dropped.
+    /// Kills the server when this is dropped.
     _server: Child,
 }
 
@@ -143,7 +144,7 @@ impl Place {
         Self { world, folder, programs, _server: server }
     }
 
-    /// Runs a command of the page here. Returns its row.
+    /// Runs a command of the page here. Returns the row that the page should have.
     async fn run(&self, command: &str) -> Row {
         let mut shell = shell(&self.programs, &self.folder, &self.world.here(command));
         let output = timeout(PATIENCE, shell.output()).await.unwrap().unwrap();
@@ -232,7 +233,7 @@ fn rows_are_read_as_they_are_written() {
     assert_eq!(Row::parse("| command | status | sentence |"), None);
 }
 
-/// Sentences that break the rule are found.
+/// A sentence that breaks a rule of the page is reported.
 #[test]
 fn sentences_that_are_none_are_found() {
     let faults = |status, sentence: &str| {

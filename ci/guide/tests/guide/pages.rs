@@ -1,4 +1,4 @@
-//! Runs each page.
+//! Runs the commands of each page.
 
 use crate::folder;
 use crate::shell::run;

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::world::World;
 
-/// Time limit of a page, much longer than any of them takes.
+/// Time limit of a page, much longer than any page takes.
 const PATIENCE: Duration = Duration::from_secs(240);
 /// The programs of this workspace.
 pub(crate) const PROGRAMS: [&str; 4] = ["block-copy", "block-serve", "iscsi-util", "link-doctor"];
@@ -65,7 +65,7 @@ pub(crate) async fn complaints(name: &str, page: &Page) -> Vec<String> {
     complaints
 }
 
-/// Returns the folder of the built programs: the one of this test.
+/// Returns the folder of the built programs: the target folder of this test.
 pub(crate) fn programs() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.ancestors().nth(2).unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! The targets that the pages name.
+//! Starts the targets that the pages name.
 //!
 //! A page names them by addresses for documentation (RFC 5737). In the test, each is an address of this host,
 //! at the port of iSCSI. Pages that are tested concurrently have different addresses and units.
@@ -30,7 +30,7 @@ const FAR: Duration = Duration::from_millis(40);
 
 /// The targets of one page.
 pub(crate) struct World {
-    /// The first three bytes of their addresses, as text with a dot at the end.
+    /// The first three bytes of the targets' addresses, as text with a dot at the end.
     network: String,
     servers: Vec<Server>,
 }
@@ -48,12 +48,12 @@ impl World {
         }
     }
 
-    /// Returns a command of a page, with the addresses of this world.
+    /// Returns a command of a page, with addresses of this host in place of those on the page.
     pub(crate) fn here(&self, command: &str) -> String {
         command.replace(DOCUMENTATION, &self.network)
     }
 
-    /// Returns the output of a program, with the addresses of the page.
+    /// Returns the output of a program, with the addresses on the page in place of those of this host.
     pub(crate) fn as_on_the_page(&self, printed: &str) -> String {
         printed.replace(&self.network, DOCUMENTATION)
     }

@@ -1,13 +1,14 @@
-//! Decides which blocks of a source the destination has already, and what the file may record of them.
+//! Decides which blocks of a source the destination has already, and which digests may be recorded in the
+//! file.
 //!
 //! ```text
 //!                 read                   saved          written, flushed          saved
 //!   known to be A ────► unknown, to be B ─────► may be sent ─────────────► known to be B ─────► in the file
 //! ```
-//! Invariant: the file records that a block is A only while the destination holds A, durably. So the record
-//! is invalidated, durably, before the first write of anything else. A block is known again when all of it
-//! was written from one read, and a flush has covered it. A part of a block that is read again after a loss
-//! may be newer than the rest: then the block stays unknown for this copy.
+//! Invariant: the file records that a block is A only while the destination holds A, durably. So before the
+//! first write of other data to the block, a line that invalidates the record is saved durably. A block is
+//! known again when all of it was written from one read, and a flush has covered it. A part of a block that
+//! is read again after a loss may be newer than the rest: then the block stays unknown for this copy.
 
 use std::ops::Range;
 
@@ -15,7 +16,7 @@ use iscsi_block_device::RangeSet;
 
 use super::{Digest, Digests, known, unknown};
 
-/// The content of the destination, its future content, and what of that is to be saved.
+/// The known blocks of the destination, the blocks to be known after the next flush, and the lines to save.
 #[derive(Debug)]
 pub(crate) struct Delta {
     known: Digests,
@@ -55,7 +56,8 @@ impl Delta {
         self.known
     }
 
-    /// Judges a block that was read completely, or blocks of zeros.
+    /// Decides whether to send a block that was read completely, or blocks of zeros. The block is known after
+    /// the next flush.
     pub(crate) fn judge(&mut self, range: &Range<u64>, digest: Digest) -> Verdict {
         if self.known.has(range, digest) {
             return Verdict::Unchanged;
@@ -64,7 +66,7 @@ impl Delta {
         self.take_back(range)
     }
 
-    /// Judges zeros piece by piece, in a copy that ends at `end`.
+    /// Decides which pieces of a range of zeros to send, in a copy that ends at `end`.
     pub(crate) fn judge_zeros(
         &mut self,
         range: &Range<u64>,
@@ -90,13 +92,14 @@ impl Delta {
         pieces
     }
 
-    /// Judges a part of a block.
+    /// Decides whether to send a part of a block. The block stays unknown, because its parts come from
+    /// different reads.
     pub(crate) fn judge_part(&mut self, range: &Range<u64>) -> Verdict {
         self.pending.forget(range);
         self.take_back(range)
     }
 
-    /// Invalidates the blocks of a range that will be overwritten, or that is gone.
+    /// Invalidates the blocks of a range that is about to be overwritten or truncated.
     pub(crate) fn take_back(&mut self, range: &Range<u64>) -> Verdict {
         let wide = self.known.widened(range);
         if self.known.knows_of(range) {
@@ -111,7 +114,8 @@ impl Delta {
         if is_saved { Verdict::Send } else { Verdict::SendSaved }
     }
 
-    /// Returns whether the file still has records that were invalidated, and no save of that is running.
+    /// Returns whether the file still has records of invalidated blocks, and no save of the invalidating lines
+    /// is running.
     pub(crate) fn has_taken_back(&self) -> bool {
         !self.taken_back.is_empty()
     }
@@ -129,19 +133,19 @@ impl Delta {
         }
     }
 
-    /// Takes the lines that are not in the file yet, to save them.
+    /// Removes and returns the lines that are not in the file yet, to save them; `None` if there are none.
     pub(crate) fn take_unsaved(&mut self) -> Option<String> {
         self.being_taken_back.extend(std::mem::take(&mut self.taken_back).iter());
         (!self.unsaved.is_empty()).then(|| std::mem::take(&mut self.unsaved))
     }
 
-    /// Notes that all lines that were taken are saved.
+    /// Marks all lines that were taken as saved.
     pub(crate) fn saved(&mut self) {
         self.being_taken_back = RangeSet::new();
     }
 
-    /// Takes back lines that could not be saved. Returns whether the file still has records of blocks that
-    /// are to be overwritten.
+    /// Queues lines again that could not be saved. Returns whether the file still has records of blocks that
+    /// are about to be overwritten.
     pub(crate) fn not_saved(&mut self, lines: &str) -> bool {
         self.unsaved.insert_str(0, lines);
         let taken = std::mem::take(&mut self.being_taken_back);
@@ -194,7 +198,7 @@ mod tests {
         let mut delta = delta();
         delta.judge(&(0..BLOCK), NEW);
         delta.record_flushed(&(0..100).into(), &(0..100).into());
-        // The rest was lost, and may be newer when it is read again.
+        // The other part of the block was lost, and may be newer when it is read again.
         delta.judge_part(&(100..BLOCK));
         delta.record_flushed(&(100..BLOCK).into(), &(0..BLOCK).into());
         assert!(!delta.known().knows_of(&(0..BLOCK)));
@@ -214,7 +218,7 @@ mod tests {
         delta.record_flushed(&(0..end).into(), &(0..end).into());
         assert!(delta.known().has(&(BLOCK..end), Digest::Zeros), "{:?}", delta.known());
         assert!(!delta.known().knows_of(&(0..BLOCK)));
-        // A longer source has more bytes in that last block.
+        // A longer source has more bytes in the last block of zeros, so the block has no digest yet.
         let longer = delta.judge_zeros(&(4 * BLOCK..6 * BLOCK), 6 * BLOCK);
         let expected = [
             (4 * BLOCK..5 * BLOCK, Verdict::Unchanged),

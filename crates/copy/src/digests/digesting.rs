@@ -13,14 +13,14 @@ use crate::error::CopyError;
 use crate::progress::{Event, Reporter};
 use crate::survey::blocks::Block;
 
-/// The digests of a copy.
+/// The digests of a running copy, and the parts that wait for a save of their file.
 #[derive(Debug)]
 pub(crate) struct Digesting {
     pub(crate) delta: Delta,
     pub(crate) file: DigestFile,
-    /// End of the blocks that were judged.
+    /// End of the last block for which it was decided whether to send it.
     pub(crate) end: u64,
-    /// Zeros that were judged, and that waited until the destination had reported where it has zeros.
+    /// Zeros that need no second decision: they waited for the destination's report of its zeros.
     pub(crate) judged_zeros: RangeSet,
     /// Parts that may be sent when the unsaved lines are saved.
     pub(crate) held: Vec<Part>,
@@ -67,8 +67,8 @@ impl Digesting {
         usize::try_from(self.known().block_size()).map_or(io_size, |size| io_size.min(size))
     }
 
-    /// Invalidates the records beyond the end before that part of the file goes away: a file ends where the
-    /// copy ends, and may have become shorter since.
+    /// Invalidates the records beyond the end of the copy, before the file is truncated there. The destination
+    /// file ends where the copy ends, and the source may have become shorter since the last copy.
     pub(crate) async fn prepare(
         &mut self,
         destination: &Destination,
@@ -89,7 +89,7 @@ impl Digesting {
         Ok(())
     }
 
-    /// Judges blocks, and returns which of them need not be sent or must wait.
+    /// Decides which blocks need not be sent, and which must wait for a save.
     pub(crate) fn judge(&mut self, blocks: &[Block]) -> Judged {
         let mut judged = Judged::default();
         for (range, digest) in blocks {
@@ -107,7 +107,8 @@ impl Digesting {
         judged
     }
 
-    /// Ends the judgement of a stream: a file will be cut off after its last byte.
+    /// Invalidates the records after the end of a stream, because the destination file will be truncated
+    /// there.
     pub(crate) fn end_stream(&mut self, destination: &Destination) {
         if destination.is_regular_file() {
             self.delta.take_back(&(self.end..u64::MAX));
@@ -134,17 +135,17 @@ impl Digesting {
         }
     }
 
-    /// Returns the number of parts that wait.
+    /// Returns the number of parts that wait for a save.
     pub(crate) fn waiting(&self) -> usize {
         self.held.len() + self.saving.as_ref().map_or(0, Vec::len)
     }
 }
 
-/// The judgement of the blocks of a read.
+/// The decision about the blocks of a read. Blocks in neither set may be sent immediately.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
-    /// Blocks that the destination has.
+    /// Blocks that the destination has already.
     pub(crate) unchanged: RangeSet,
-    /// Blocks that may be sent when the file no longer has their old digests.
+    /// Blocks that must wait until their old digests are removed from the file.
     pub(crate) held: RangeSet,
 }

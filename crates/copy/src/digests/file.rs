@@ -12,10 +12,10 @@ use crate::host_files::system::{SystemFiles, read};
 use crate::host_files::{HostFiles, KeptFile, blocking_on};
 
 /// The file that stores the [`Digests`] of a destination, from copy to copy. A copy adds the blocks that its
-/// flushes have covered, and removes blocks before it overwrites them: even after a crash, no record in the
-/// file is wrong.
+/// flushes have covered, and removes blocks before it overwrites them. So no record in the file is wrong,
+/// even after a crash.
 ///
-/// It does not know of writes by other programs to the destination. Clones are the same file.
+/// The file does not record writes by other programs to the destination. Clones are the same file.
 #[derive(Clone, Debug)]
 pub struct DigestFile {
     files: Arc<dyn HostFiles>,
@@ -135,7 +135,7 @@ impl DigestFile {
         if !sessions.is_empty() {
             text += &digests::sessions(&sessions);
         }
-        // The destination is as it was left, until a copy begins.
+        // The destination stays in the recorded state until a copy begins.
         if doubt.is_none()
             && !known.is_empty()
             && let Some(left) = destination.now()?
@@ -206,16 +206,16 @@ impl DigestFile {
         Self { known, ..self }
     }
 
-    /// Returns whether this is the first copy that uses the file, and marks it as used. The first copy is the
-    /// only one if this process has made the file and nothing was written to the destination since. An empty
-    /// file does not prove that: a copy may have been killed before its first flush, or all digests were
+    /// Returns whether this is the first copy that uses the file, and marks the file as used. The copy is the
+    /// first one only if this process has created the file and nothing was written to the destination since.
+    /// An empty file is not enough: a copy may have been killed before its first flush, or all digests were
     /// [forgotten](Self::forget).
     pub(crate) fn begin_first(&self) -> bool {
         self.is_untouched.swap(false, Ordering::Relaxed)
     }
 
-    /// Removes all digests, durably: if the destination turns out not to hold what it should, the next copy
-    /// sends everything.
+    /// Removes all digests, durably. Call it if the destination turns out to hold wrong data: the next copy
+    /// then sends everything.
     ///
     /// # Errors
     /// The errors of the system.
@@ -255,7 +255,7 @@ impl Journal {
         let mut sum = self.sum.clone();
         sum.update(lines.as_bytes());
         let text = format!("{lines}{}", digests::check(&sum));
-        // Removes the bytes of a failed attempt, which must not stand between valid lines.
+        // Truncates the partial lines of a failed save, which must not stand between valid lines.
         self.file.set_len(self.len)?;
         self.file.write_at(text.as_bytes(), self.len)?;
         self.file.sync()?;
@@ -264,7 +264,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Counts text that ends in a check; the next check covers this check too.
+    /// Extends the checksum by text that ends in a check; the next check covers that check too.
     fn count(&mut self, text: &str) {
         self.len += text.len() as u64;
         let check = text.trim_end().rfind('\n').map_or(0, |at| at + 1);

@@ -34,9 +34,9 @@ enum Kind {
     File(FileDevice),
     /// A regular file from an offset on; its other bytes stay.
     FilePart(FileDevice, u64),
-    /// A stream, written from its present position on.
+    /// A stream, written from its current position on.
     Stream(Arc<Mutex<Writer>>),
-    /// A file as a stream, written on threads that may block.
+    /// A file as a stream, written on tokio's blocking threads.
     Pipe(Pipe),
 }
 
@@ -69,8 +69,8 @@ impl Destination {
         Self { kind: Kind::Pipe(Pipe::new(file.into())), mark: Mark::NONE }
     }
 
-    /// Writes from byte `start` on. The bytes before it stay, and so do those after the copied data. A stream
-    /// has no positions, and is written as before.
+    /// Sets the offset of the copied data at the destination to `start`. The bytes before it and after the
+    /// copied data stay. On a stream, which has no positions, it has no effect.
     #[must_use]
     pub fn from_byte(self, start: u64) -> Self {
         let kind = match self.kind {
@@ -109,8 +109,8 @@ impl Destination {
         }
     }
 
-    /// Checks that `needed` bytes fit; `None` means an unknown number. A device that may be too small is
-    /// asked again: it may have grown without having reported that yet.
+    /// Checks that `needed` bytes fit; `None` means that the number is unknown. If a device seems too small,
+    /// its capacity is queried again, because it may have grown.
     pub(crate) async fn fits(&self, needed: Option<u64>) -> Result<(), CopyError> {
         let Kind::Device(device) = &self.kind else { return Ok(()) };
         let fits = |needed: u64| needed <= device.capacity();
@@ -123,7 +123,7 @@ impl Destination {
         }
     }
 
-    /// Returns the limits of the destination; a stream has the smallest abilities.
+    /// Returns the limits of the destination; for a stream, the default limits.
     pub(crate) fn limits(&self) -> DeviceLimits {
         self.device_ref().map_or_else(DeviceLimits::default, Device::limits)
     }
@@ -178,7 +178,8 @@ impl Destination {
         matches!(self.kind, Kind::Device(_))
     }
 
-    /// Returns how many writes of `io_size` bytes keep the destination busy; for a stream, how many may wait.
+    /// Returns how many concurrent writes of `io_size` bytes keep the destination busy; for a stream, how many
+    /// writes may wait.
     pub(crate) fn queue_depth(&self, io_size: usize) -> usize {
         let device = self.device_ref().map(|device| device.queue_depth(io_size));
         device.unwrap_or_else(|| local_depth(io_size)).max(1)
@@ -223,14 +224,14 @@ impl Destination {
         }
     }
 
-    /// Flushes what was written, and confirms that a device is still the one that was written to. At the end,
-    /// when the number of bytes is known, a file gets that length.
+    /// Flushes what was written, and confirms that the device is still the one that was written to. With
+    /// `len`, at the end of the copy, a file gets that length.
     pub(crate) async fn flush(&self, len: Option<u64>) -> DeviceResult<()> {
         self.set_len(len).await?;
         match &self.kind {
             Kind::Device(device) => {
                 device.flush().await?;
-                // Another device in the place of this one might answer the flush just as well.
+                // Another device that has taken the place of this one would also report a successful flush.
                 device.confirm().await
             }
             Kind::File(file) | Kind::FilePart(file, _) => file.flush().await,

@@ -26,10 +26,10 @@ use crate::blocking::blocking;
 use options::FileOptions;
 use regular_file::{made, place};
 
-/// Preferred length of a request, bytes: a hop to another thread costs more than a short read.
+/// Preferred length of a request, bytes: passing a request to another thread costs more than a short read.
 const PREFERRED: usize = 1 << 20;
-/// Bytes in flight that keep a disk busy, and outlast its pauses. More would only take more memory, to be
-/// filled before the first byte is sent.
+/// Bytes in flight that keep a disk busy, also while it pauses. More in flight would only take more memory
+/// and delay the first write.
 const QUEUE: usize = 4 << 20;
 
 /// Returns how many requests of `io_size` bytes keep a file of this host busy.
@@ -62,10 +62,10 @@ pub struct FileDevice {
     sticky: Arc<StickyError>,
 }
 
-/// The error of a write that may belong to an earlier write.
+/// The first error of a write that may belong to an earlier write. Every later flush reports it.
 ///
-/// The system reports a failure on the way to the medium once. NFS may report it at the next write instead of
-/// at the flush, so that a flush that succeeds after such an error proves nothing.
+/// The system reports a failed write-back once. NFS may report it at the next write instead of at the flush,
+/// so a successful flush after such an error does not show that the data is durable.
 #[derive(Debug, Default)]
 struct StickyError {
     /// Number of the error; 0 for none.
@@ -118,9 +118,9 @@ impl FileDevice {
         Self::from_file(options.open(path)?.0)
     }
 
-    /// Takes an open file. It can be read and written only as it was opened: a file that is not open for
-    /// writing is read-only. One that is not open for reading still reports its holes. The caller makes sure
-    /// that a block device is not in use; [`FileOptions`] checks that.
+    /// Creates a device from an open file. It can be read and written only as it was opened: a file that is
+    /// not open for writing is read-only. A file that is not open for reading still reports its holes. The
+    /// caller makes sure that a block device is not in use; [`FileOptions`] checks that.
     ///
     /// # Errors
     /// The errors of [`open`](Self::open).
@@ -144,7 +144,7 @@ impl FileDevice {
         self.file.metadata()
     }
 
-    /// Returns whether it is a block device, whose capacity does not change.
+    /// Returns whether the file is a block device, whose capacity does not change.
     pub const fn is_block_device(&self) -> bool {
         self.is_block_device
     }
@@ -197,7 +197,7 @@ impl Device for FileDevice {
             let name = block_device::name(metadata.rdev());
             return Ok(Some(DeviceName::new(name, self.capacity)));
         }
-        // The length is no part of the name: it changes during a copy.
+        // The length is not part of the name, because it changes during a copy.
         let (place, made) = (place(&metadata), made(&metadata));
         Ok(Some(match made {
             Some(made) => DeviceName::new(format!("{place} {made}"), 0),
@@ -213,7 +213,8 @@ impl Device for FileDevice {
         let metadata = self.metadata()?;
         let changed = format!("file changed {}.{:09}", metadata.mtime(), metadata.mtime_nsec());
         let tick = if metadata.mtime_nsec() == 0 { COARSE_TICK } else { TICK };
-        // A modification time in the future, where the clock of the file system is ahead, needs no wait.
+        // No wait is needed if the modification time is in the future because the clock of the file system is
+        // ahead.
         let ago = metadata.modified()?.elapsed().unwrap_or(tick);
         Ok(Some(ContentName::new(changed, metadata.len(), tick.saturating_sub(ago))))
     }
@@ -282,7 +283,7 @@ impl Device for FileDevice {
         let is_block_device = self.is_block_device;
         on_thread(move || {
             let range = offset..offset.saturating_add(len);
-            // After the end of a file that became shorter, everything would look like a hole.
+            // If the file became shorter, `SEEK_HOLE` would report everything beyond its new end as a hole.
             if !is_block_device && file.metadata()?.len() < range.end {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
@@ -300,7 +301,7 @@ fn on_thread<'a, T: Send + 'static>(
     Box::pin(async move { Ok(blocking(request).await?) })
 }
 
-/// Punches a hole; bytes at its ends that fill no block of the file system become zeros.
+/// Punches a hole. The bytes of the range that lie in partly covered blocks of the file system become zeros.
 fn punch(file: &File, range: &Range<u64>) -> Result<(), Errno> {
     if range.is_empty() {
         return Ok(());
@@ -315,8 +316,8 @@ fn blocks(range: &Range<u64>) -> Range<u64> {
     range.start.next_multiple_of(BLOCK).min(end)..end
 }
 
-/// Zeroes a range where the system punches whole blocks only: punches those, and writes the bytes around
-/// them.
+/// Zeroes a range where the system punches whole blocks only: punches the whole blocks, and writes zeros to
+/// the bytes around them.
 fn zero_around_blocks(file: &File, range: Range<u64>) -> io::Result<()> {
     let blocks = blocks(&range);
     if blocks.is_empty() || punch(file, &blocks).is_err() {
@@ -372,8 +373,9 @@ fn extents(file: &File, range: Range<u64>) -> io::Result<Vec<Extent>> {
     Ok(found)
 }
 
-/// Returns the offset of the next data or hole; `None` if there is none before the end of the file. Where the
-/// system does not support the question (block devices, some file systems), the result is `unknown`.
+/// Returns the offset of the next data or hole; `None` if there is none before the end of the file. Returns
+/// `unknown` where the system does not support `SEEK_DATA` and `SEEK_HOLE` (block devices, some file
+/// systems).
 fn find(file: &File, place: Place, unknown: Option<u64>) -> io::Result<Option<u64>> {
     match seek(file, place) {
         Ok(found) => Ok(Some(found)),

@@ -1,4 +1,4 @@
-//! Identities of the ends of a copy, by which a later run recognizes them.
+//! Identities of the source and the destination, by which a later run recognizes them.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -14,13 +14,13 @@ use super::file::FileDevice;
 const NO_BIRTH_TIME: &str = "its file system does not say when a file was made, so that a later run could not recognize it; \
                              copy it without a checkpoint, or keep it on another file system";
 
-/// The identity of an end of a copy, by which a later run recognizes it: its name, and the bytes that it
-/// holds. An address is no part of it, because addresses change.
+/// The identity of a source or a destination, by which a later run recognizes it: its name, and its number of
+/// bytes. The address is not part of it, because addresses change.
 #[derive(Clone, Debug)]
 pub struct Identity {
     name: String,
     bytes: u64,
-    /// The device, if copies write to it as a whole and it has a name for its content.
+    /// The device, if copies write to all of it and it reports the state of its data.
     written: Option<Written>,
 }
 
@@ -28,11 +28,11 @@ pub struct Identity {
 #[derive(Clone, Debug)]
 struct Written {
     device: Arc<dyn Device>,
-    /// Whether the name alone identifies the device. The number of a file alone does not.
+    /// Whether the name alone identifies the device. An inode number alone does not, because it is reused.
     is_unique: bool,
 }
 
-/// Reasons why a file may differ from what the last copy has left.
+/// Reasons why the state in which the last copy has left a file may no longer hold.
 #[derive(Clone, Debug, Eq, PartialEq, ThisError)]
 pub(crate) enum Doubt {
     /// The file is not as the last copy has left it.
@@ -55,14 +55,14 @@ pub(crate) enum Doubt {
 }
 
 impl Identity {
-    /// Creates the identity of an end of any kind. The name may be any text; line ends become spaces.
+    /// Creates an identity from any name. Line ends in the name become spaces.
     pub fn new(name: &str, bytes: u64) -> Self {
         let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
         Self { name, bytes, written: None }
     }
 
-    /// Identifies a device by its [name](Device::name); `None` if it has none. The name of a logical unit is
-    /// that of VPD page 83, or its serial number (VPD page 80).
+    /// Identifies a device by its [name](Device::name); `None` if it has none. A logical unit is named by VPD
+    /// page 83, or else by its serial number (VPD page 80).
     ///
     /// # Errors
     /// The errors of the device.
@@ -78,7 +78,8 @@ impl Identity {
         Self::new(&text, bytes)
     }
 
-    /// Identifies a device that is read: by the name of its content, or else by its own name.
+    /// Identifies a source device: by the name of its data ([`Device::content_name`]), or else by its own
+    /// name.
     pub(crate) fn of_read(device: &Arc<dyn Device>) -> DeviceResult<Option<Self>> {
         match device.content_name()? {
             Some(content) => Ok(Some(Self::holding(content))),
@@ -86,7 +87,7 @@ impl Identity {
         }
     }
 
-    /// Identifies a device that is written to by its own name, and keeps the device to look at its content
+    /// Identifies a destination device by its own name, and keeps the device to check the state of its data
     /// later.
     pub(crate) fn of_written(device: &Arc<dyn Device>) -> DeviceResult<Option<Self>> {
         let Some(name) = device.name()? else { return Ok(None) };
@@ -96,8 +97,8 @@ impl Identity {
         Ok(Some(Self { written, ..Self::named(name) }))
     }
 
-    /// Identifies a file that is read, by its length and the time of its last change: under another name, or
-    /// on another file system, it has the same identity as long as it is not written to. A block device is
+    /// Identifies a source file by its length and the time of its last change: the identity stays the same
+    /// under another name or on another file system, as long as the file is not written to. A block device is
     /// identified as by [`of_destination`](Self::of_destination).
     ///
     /// # Errors
@@ -106,14 +107,14 @@ impl Identity {
         Self::of_read(&shared(file))?.ok_or_else(nameless)
     }
 
-    /// Identifies a file that is written to, by its inode number and its birth time: the number of a removed
-    /// file goes to the next one. Without a birth time, a checkpoint or digests of a copy to the file are
-    /// valid only if that copy has ended. They record the file's length and the time of its last change, so
-    /// that writes of other programs are detected.
+    /// Identifies a destination file by its inode number and its birth time: the inode number alone is reused
+    /// after a file is removed. Without a birth time, a checkpoint or digests of a copy to the file are valid
+    /// only if that copy has ended. They record the file's length and the time of its last change, so that
+    /// writes of other programs are detected.
     ///
-    /// A block device is identified by the name of the disk, a loop device by its file and the part of it
-    /// that it shows. Other devices are identified by their number, until this host restarts or they are
-    /// attached again.
+    /// A block device is identified by the name of the disk, a loop device by its file and the part of the
+    /// file that it shows. A device without such a name is identified by its device number, until this host
+    /// restarts or the device is attached again.
     ///
     /// # Errors
     /// The errors of the system.
@@ -135,29 +136,30 @@ impl Identity {
         Ok(Self { name, bytes: file.capacity(), written: None }.in_use())
     }
 
-    /// Returns the identity of the same end while other programs write to it. A checkpoint of the one is not
-    /// valid for the other: a copy of an end in use is as old as its last [pass](crate::Passes).
+    /// Returns the identity for a source or destination that other programs write to. A checkpoint of the one
+    /// identity is not valid for the other: a copy of a source in use is as old as its last
+    /// [pass](crate::Passes).
     #[must_use]
     pub fn in_use(mut self) -> Self {
         self.name += ", in use";
         self
     }
 
-    /// Returns the identity of these bytes alone; an end of `u64::MAX` stands for all bytes from the start
-    /// on.
+    /// Returns the identity of these bytes alone; a range that ends at `u64::MAX` means all bytes from its
+    /// start on.
     #[must_use]
     pub fn part(&self, range: Range<u64>) -> Self {
         let mut name = format!("{} from byte {}", self.name, range.start);
         if range.end < u64::MAX {
             name += &format!(" to {}", range.end);
         }
-        // Other programs may write to the rest, so that the content has no name.
+        // Other programs may write to the rest of the device, so that the state of its data does not identify the
+        // part.
         Self { name, bytes: self.bytes, written: None }
     }
 
-    /// Waits until a later write would change the name of the content, and returns the state in which a copy
-    /// leaves the destination. Call it after the flush. `None` for a destination without a name for its
-    /// content.
+    /// Returns the state in which a copy leaves the destination; `None` if the destination does not report the
+    /// state of its data. First waits until any later write would change that state. Call it after the flush.
     pub(crate) fn left(&self) -> io::Result<Option<Self>> {
         let Some(written) = &self.written else { return Ok(None) };
         if let Some(content) = written.device.content_name()? {
@@ -166,15 +168,15 @@ impl Identity {
         self.now()
     }
 
-    /// Returns the present state of a destination that copies write to; `None` if it has no name for its
-    /// content.
+    /// Returns the current state of a destination; `None` if the destination does not report the state of its
+    /// data.
     pub(crate) fn now(&self) -> io::Result<Option<Self>> {
         let Some(written) = &self.written else { return Ok(None) };
         Ok(written.device.content_name()?.map(Self::holding))
     }
 
-    /// Checks that records of earlier copies are valid; `left` is the state that the last one has recorded,
-    /// if it got that far.
+    /// Checks that records of earlier copies are valid for this destination. `left` is the state that the last
+    /// copy has recorded at its end; `None` if it did not come that far.
     pub(crate) fn check_left(&self, left: Option<&Self>) -> io::Result<Result<(), Doubt>> {
         let Some(is) = self.now()? else { return Ok(Ok(())) };
         Ok(match left {
@@ -188,7 +190,7 @@ impl Identity {
         })
     }
 
-    /// Returns the bytes that it holds; 0 if they do not identify it.
+    /// Returns the number of bytes of the source or destination; 0 if the number is not part of the identity.
     pub const fn bytes(&self) -> u64 {
         self.bytes
     }

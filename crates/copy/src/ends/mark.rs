@@ -1,4 +1,4 @@
-//! The marks by which a later run recognizes an end of a copy.
+//! Marks of a source and a destination, from which their identities are made.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use iscsi_block_device::{Device, DeviceError, DeviceErrorKind, DeviceResult};
 
 use super::identity::Identity;
 
-/// The source of an end's identity, and the part of the end that is copied.
+/// What the identity of a source or destination is made from, and the part of it that is copied.
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
     what: What,
@@ -17,9 +17,9 @@ pub(crate) struct Mark {
 
 #[derive(Clone, Debug)]
 enum What {
-    /// Nothing that a later run could recognize, such as a stream.
+    /// No identity is possible: a stream, for example.
     Nothing,
-    /// A device, identified by its names at the time of the question.
+    /// A device, whose names are queried when the identity is needed.
     Device(Arc<dyn Device>),
     /// An identity that the caller has set.
     Given(Identity),
@@ -32,12 +32,12 @@ impl Mark {
         Self { what: What::Device(device), part: None }
     }
 
-    /// Returns the mark with a given identity; the part stays.
+    /// Returns the mark with a given identity, for the same part.
     pub(crate) fn given(self, identity: Identity) -> Self {
         Self { what: What::Given(identity), ..self }
     }
 
-    /// Returns the mark of a range within the present part.
+    /// Returns the mark of a range within the current part.
     pub(crate) fn part(self, range: &Range<u64>) -> Self {
         let before = self.part.unwrap_or(0..u64::MAX);
         let start = before.start.saturating_add(range.start);
@@ -45,12 +45,12 @@ impl Mark {
         Self { what: self.what, part: Some(start..end) }
     }
 
-    /// Returns the identity of an end that is read.
+    /// Returns the identity of a source.
     pub(crate) fn source(&self) -> DeviceResult<Identity> {
         self.identity(Identity::of_read)
     }
 
-    /// Returns the identity of an end that is written to.
+    /// Returns the identity of a destination.
     pub(crate) fn destination(&self) -> DeviceResult<Identity> {
         self.identity(Identity::of_written)
     }

@@ -110,7 +110,7 @@ pub enum NbdError {
     UnflushedWritesLost,
 }
 
-/// Describes a failed connection, by the error of the system.
+/// Describes a failed connection attempt by the error of the system.
 fn no_connection(place: &str, cause: &io::Error) -> String {
     let kind = cause.kind();
     if kind == ErrorKind::ConnectionRefused {

@@ -1,4 +1,4 @@
-//! Files that are read or written from their current position on: pipes, terminals, character devices.
+//! Reads and writes files from their current position on: pipes, terminals, character devices.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, Write};
@@ -10,7 +10,7 @@ use nix::sys::stat::SFlag;
 
 use crate::blocking::blocking;
 
-/// A file that is read or written in order only. Each read and each write runs on a thread that may block.
+/// A file that is read or written sequentially. Each read and each write runs on tokio's blocking threads.
 /// Clones are the same file.
 #[derive(Clone, Debug)]
 pub(crate) struct Pipe {
@@ -35,15 +35,15 @@ impl Pipe {
         Ok(peeked)
     }
 
-    /// Returns the rest of a regular file, from the position at which it was passed in, in bytes; `None` for
-    /// any other file, and where the system does not report it.
+    /// Returns the number of bytes from the position of a regular file to its end; `None` for any other file,
+    /// and where the system does not report it.
     pub(crate) fn rest(&self) -> Option<u64> {
         let metadata = self.file.metadata().ok().filter(std::fs::Metadata::is_file)?;
         let read = (&*self.file).stream_position().ok()?.saturating_sub(self.ahead().len() as u64);
         Some(metadata.len().saturating_sub(read))
     }
 
-    /// Fills the buffer; it is returned shorter if the file ends.
+    /// Fills the buffer. At the end of the file the returned buffer is shorter.
     pub(crate) async fn fill(&self, mut buffer: BytesMut) -> io::Result<BytesMut> {
         let file = Arc::clone(&self.file);
         let ahead = {
@@ -61,13 +61,13 @@ impl Pipe {
         .await
     }
 
-    /// Writes all bytes; the system has all of them when this returns.
+    /// Writes all bytes. When this returns, the kernel has accepted all of them.
     pub(crate) async fn write(&self, data: Bytes) -> io::Result<()> {
         let file = Arc::clone(&self.file);
         blocking(move || (&*file).write_all(&data)).await
     }
 
-    /// Waits until the medium has the data, if there is a medium.
+    /// Waits until the data is on the medium; returns immediately for a file without one, such as a pipe.
     pub(crate) async fn flush(&self) -> io::Result<()> {
         let file = Arc::clone(&self.file);
         let sync =
@@ -76,7 +76,7 @@ impl Pipe {
     }
 }
 
-/// Returns whether the data of a file with this mode (`st_mode`, inode(7)) ends up on a medium.
+/// Returns whether data written to a file of this mode (`st_mode`, inode(7)) is stored on a medium.
 fn has_medium(mode: u32) -> bool {
     let kind = SFlag::from_bits_truncate(mode) & SFlag::S_IFMT;
     kind == SFlag::S_IFREG || kind == SFlag::S_IFBLK

@@ -31,9 +31,9 @@ pub struct Source {
 enum Kind {
     /// A device, with concurrent reads of any range.
     Device(Arc<dyn Device>),
-    /// A stream, read from its present position on, with its length if that is known.
+    /// A stream, read from its current position on, and its length if that is known.
     Stream(Arc<Mutex<Stream>>, Option<u64>),
-    /// A file as a stream, read on threads that may block.
+    /// A file as a stream, read on tokio's blocking threads.
     Pipe(Pipe),
 }
 
@@ -44,7 +44,7 @@ struct Stream {
 }
 
 impl Stream {
-    /// Fills the buffer; it is returned shorter if the stream ends.
+    /// Fills the buffer. At the end of the stream the returned buffer is shorter.
     async fn fill(&mut self, mut buffer: BytesMut) -> io::Result<BytesMut> {
         let mut filled = self.ahead.len().min(buffer.len());
         buffer[..filled].copy_from_slice(&self.ahead.split_to(filled));
@@ -60,8 +60,8 @@ impl Stream {
 }
 
 impl Source {
-    /// Reads from a device, such as a file, a block device or a disk. The copy has the present length, even
-    /// if the device grows meanwhile.
+    /// Reads from a device, such as a file, a block device or a disk. The copy has the length that the device
+    /// has at the beginning, even if the device grows meanwhile.
     pub fn device(device: impl Device + 'static) -> Self {
         let device: Arc<dyn Device> = Arc::new(device);
         let mark = Mark::of(Arc::clone(&device));
@@ -69,8 +69,8 @@ impl Source {
         Self { kind: Kind::Device(Arc::new(window)), mark }
     }
 
-    /// Reads from a stream, such as a pipe, a socket or a decompressor. `len` is its length in bytes, if it
-    /// is known; it is for progress only, and the copy ends where the stream ends.
+    /// Reads from a stream, such as a pipe, a socket or a decompressor. `len` is the length of the stream in
+    /// bytes, if it is known. It is used for progress only: the copy ends where the stream ends.
     pub fn stream(reader: impl AsyncRead + Send + Unpin + 'static, len: Option<u64>) -> Self {
         let stream = Stream { ahead: Bytes::new(), reader: Box::new(reader) };
         Self { kind: Kind::Stream(Arc::new(Mutex::new(stream)), len), mark: Mark::NONE }
@@ -82,8 +82,8 @@ impl Source {
         Self { kind: Kind::Pipe(Pipe::new(file.into())), mark: Mark::NONE }
     }
 
-    /// Limits the source to these bytes, as far as it has them. A stream has no positions, and is not
-    /// limited.
+    /// Limits the source to these bytes, or to the part of them that the device has. On a stream, which has no
+    /// positions, it has no effect.
     #[must_use]
     pub fn part(self, range: Range<u64>) -> Self {
         match self.kind {
@@ -118,8 +118,8 @@ impl Source {
         }
     }
 
-    /// Returns the number of bytes, if it is known; for a [pipe](Self::pipe) the rest, if it is a regular
-    /// file.
+    /// Returns the number of bytes of the source, if it is known; for a [pipe](Self::pipe) that is a regular
+    /// file, the bytes after the position.
     pub fn length(&self) -> Option<u64> {
         match &self.kind {
             Kind::Device(device) => Some(device.capacity()),
@@ -128,8 +128,8 @@ impl Source {
         }
     }
 
-    /// Returns how many reads of `io_size` bytes keep the source busy; for a stream, how many it may be
-    /// ahead.
+    /// Returns how many concurrent reads of `io_size` bytes keep the source busy; for a stream, how many reads
+    /// ahead of the writes are allowed.
     pub(crate) fn read_depth(&self, io_size: usize) -> usize {
         let device = self.device_ref().map(|device| device.read_depth(io_size));
         device.unwrap_or_else(|| local_depth(io_size)).max(1)
@@ -142,7 +142,8 @@ impl Source {
         }
     }
 
-    /// Reads the next bytes of a stream until the buffer is full; it is returned shorter if the stream ends.
+    /// Reads the next bytes of a stream until the buffer is full. At the end of the stream the returned buffer
+    /// is shorter.
     pub(crate) async fn fill(&self, buffer: BytesMut) -> DeviceResult<BytesMut> {
         match &self.kind {
             Kind::Device(_) => Err(DeviceErrorKind::Unsupported.into()),
@@ -151,12 +152,11 @@ impl Source {
         }
     }
 
-    /// Reads the first `len` bytes, or fewer at the end, to find out what they are; the copy of a stream
-    /// includes them nevertheless. Call it before the copy begins. It waits until a stream has delivered
-    /// `len` bytes, or ends.
+    /// Reads the first `len` bytes, or fewer if the source is shorter, for example to detect their format. The
+    /// copy of a stream still includes them. Call it before the copy begins. On a stream it waits until `len`
+    /// bytes have arrived, or the stream ends.
     ///
-    /// # Errors
-    /// An error if they cannot be read.
+    /// Returns an error if the bytes cannot be read.
     pub fn peek(&self, len: usize) -> DeviceFuture<'_, Bytes> {
         boxed(async move {
             match &self.kind {

@@ -1,4 +1,4 @@
-//! A part of a device.
+//! Presents a part of a device as a device.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ impl Window {
         Self { device, range: range.start.min(end)..end }
     }
 
-    /// Returns the offset on the device of a range in the window.
+    /// Returns the device offset of a range in the window.
     fn place(&self, offset: u64, len: u64) -> DeviceResult<u64> {
         let start = self.range.start.checked_add(offset);
         let end = start.and_then(|start| start.checked_add(len));

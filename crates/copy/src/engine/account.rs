@@ -1,4 +1,4 @@
-//! The state of each byte of a copy, and its progress.
+//! Tracks the state of each byte of a copy, and counts its progress.
 
 use std::ops::Range;
 
@@ -8,12 +8,12 @@ use super::ledger::{Ledger, Task};
 use super::part::{Content, Part};
 use crate::progress::{Event, Reporter};
 
-/// The ledger and the numbers shown of it, which must change together.
+/// The ledger and the progress, which must change together.
 #[derive(Debug)]
 pub(super) struct Account {
     pub(super) ledger: Ledger,
     pub(super) reporter: Reporter,
-    /// Ranges that the source does not return.
+    /// Ranges that the medium of the source could not read.
     pub(super) unreadable: RangeSet,
 }
 
@@ -22,7 +22,7 @@ impl Account {
         Self { ledger, reporter, unreadable: RangeSet::new() }
     }
 
-    /// Begins with the number of bytes to copy; bytes that an earlier run has flushed are done.
+    /// Sets the number of bytes to copy, and counts bytes that an earlier run has flushed as done.
     pub(super) fn begin(&mut self, is_stream: bool, stream_len: Option<u64>) {
         let resumed = self.ledger.flushed().bytes();
         let to_do = (!is_stream).then(|| self.ledger.to_do() + resumed);
@@ -31,7 +31,7 @@ impl Account {
         (progress.resumed, progress.done, progress.flushed) = (resumed, resumed, resumed);
     }
 
-    /// Counts a range that the destination has already.
+    /// Counts a range that the destination has already as done.
     pub(super) fn is_there(&mut self, range: Range<u64>) {
         let len = range.end - range.start;
         let progress = &mut self.reporter.progress;
@@ -40,7 +40,7 @@ impl Account {
         self.ledger.is_there(range);
     }
 
-    /// Omits ranges that the source does not return.
+    /// Omits ranges that the medium of the source could not read.
     pub(super) fn leave_out(&mut self, unreadable: &RangeSet) {
         for range in unreadable.iter() {
             let (offset, len) = (range.start, range.end - range.start);
@@ -50,8 +50,8 @@ impl Account {
         }
     }
 
-    /// Counts a completed write. Returns whether it is valid, that is, need not be repeated because of a loss
-    /// meanwhile.
+    /// Counts a completed write. Returns whether the write is valid: `false` if a loss while it was in flight
+    /// means that it must be repeated.
     pub(super) fn written(&mut self, task: Task, part: &Part, makes_zeros: bool) -> bool {
         let len = part.len();
         let progress = &mut self.reporter.progress;
@@ -72,7 +72,7 @@ impl Account {
         is_sound
     }
 
-    /// Counts the writes that a flush has reported as lost, and returns their bytes.
+    /// Marks the writes that a flush has reported as lost as to be done again, and returns their bytes.
     pub(super) fn record_loss(&mut self) -> u64 {
         let lost = self.ledger.take_back_unflushed().bytes();
         self.reporter.progress.done -= lost;
@@ -80,7 +80,7 @@ impl Account {
         lost
     }
 
-    /// Returns the length of the source, or, if that is a stream, the end of the flushed bytes.
+    /// Returns the length of the source; for a stream, the end of the flushed bytes.
     pub(super) fn total(&self, source_len: Option<u64>) -> u64 {
         let flushed = self.ledger.flushed().iter().next_back().map_or(0, |range| range.end);
         source_len.unwrap_or(flushed)

@@ -1,4 +1,4 @@
-//! Bytes of the destination that read as zeros.
+//! Tracks which bytes of the destination read as zeros.
 
 use std::ops::Range;
 use std::panic::resume_unwind;
@@ -10,45 +10,46 @@ use tokio::sync::mpsc;
 use tokio::task::JoinError;
 use tokio::time::timeout;
 
-/// Time limit for the report of the destination. Zeros wait for it, data does not.
+/// Time limit of the query. Zeros wait for its result, data does not.
 const ASKING: Duration = Duration::from_secs(5);
-/// Largest number of ranges that are kept of the report.
+/// Largest number of ranges that are kept of the result.
 const MAX_RANGES: usize = 1 << 16;
 
 /// Bytes of the destination that read as zeros, and were not written by this copy.
 #[derive(Debug, Default)]
 pub(crate) struct Blank {
     known: RangeSet,
-    /// Whether the destination was asked, and has not answered yet.
+    /// Whether the query is in flight.
     is_asked: bool,
-    /// Ranges that are written meanwhile: the answer may be older.
+    /// Ranges written while the query is in flight: its result may be older than the write.
     written: RangeSet,
-    /// Zeros that are written or skipped when the answer is known.
+    /// Zeros that wait for the result of the query: then they are written or skipped.
     undecided: RangeSet,
 }
 
 impl Blank {
-    /// Creates the state with known zeros.
+    /// Creates the state of a destination whose zeros are known.
     pub(crate) fn known(known: RangeSet) -> Self {
         Self { known, ..Self::default() }
     }
 
-    /// Creates the state of a destination that has been asked.
+    /// Creates the state of a destination to which the query is in flight.
     pub(crate) fn asked() -> Self {
         Self { is_asked: true, ..Self::default() }
     }
 
-    /// Returns whether there may be zeros.
+    /// Returns whether any bytes may read as zeros.
     pub(crate) fn is_possible(&self) -> bool {
         self.is_asked || !self.known.is_empty()
     }
 
-    /// Returns whether zeros wait for the answer.
+    /// Returns whether zeros wait for the result of the query.
     pub(crate) fn is_waited_for(&self) -> bool {
         !self.undecided.is_empty()
     }
 
-    /// Notes that a write of a range begins. Whatever its result, the range may have changed.
+    /// Marks a range as no longer zero, because a write to it begins. Even if the write fails, the range may
+    /// have changed.
     pub(crate) fn write(&mut self, range: &Range<u64>) {
         self.known.remove(range);
         if self.is_asked {
@@ -56,8 +57,8 @@ impl Blank {
         }
     }
 
-    /// Returns the parts of `range`, which is to be zero, that read as zeros already; `None` if the range
-    /// waits for the answer.
+    /// Returns the parts of `range`, which is to become zero, that read as zeros already; `None` if the range
+    /// must wait for the result of the query.
     pub(crate) fn among(&mut self, range: &Range<u64>) -> Option<RangeSet> {
         if self.is_asked {
             self.undecided.insert(range.clone());
@@ -66,7 +67,8 @@ impl Blank {
         Some(self.known.overlap(range))
     }
 
-    /// Takes the ranges that read as zeros, and returns the zeros that have waited for this answer.
+    /// Takes the result of the query: the ranges that read as zeros. Returns the zeros that have waited for
+    /// it.
     pub(crate) fn answer(&mut self, mut found: RangeSet) -> RangeSet {
         std::mem::take(&mut self.written).iter().for_each(|range| found.remove(&range));
         (self.known, self.is_asked) = (found, false);
@@ -74,11 +76,12 @@ impl Blank {
     }
 }
 
-/// Returns which of the first `len` bytes of a device read as zeros, as far as it reports within the time
-/// limit.
+/// Queries which of the first `len` bytes of a device read as zeros. The result has only what the device
+/// reports within the time limit.
 ///
-/// The last question then continues to its end. Dropping it would abort its command, which may have been the
-/// one that received the report of a reset: the next flush would have to count intact writes as lost.
+/// At the time limit, the query in flight still runs to its end in a task. Dropping it would abort its
+/// command, which may have received the report of a reset: the next flush would then have to count intact
+/// writes as lost.
 pub(crate) async fn ask(device: Arc<dyn Device>, len: u64) -> RangeSet {
     let (sender, mut receiver) = mpsc::channel(1);
     let asking = tokio::spawn(async move {
@@ -120,16 +123,16 @@ mod tests {
 
     use super::*;
 
-    /// A device without data that answers each question with one extent of 10 bytes, when the test permits
+    /// A device without data that answers each extent query with one extent of 10 bytes, when the test permits
     /// it.
     #[derive(Debug)]
     struct Slow {
         answers: Semaphore,
-        /// Number of questions that were dropped before their answers.
+        /// Number of queries that were dropped before their results.
         dropped: AtomicUsize,
     }
 
-    /// A question in flight.
+    /// A query in flight.
     struct Question<'a> {
         device: &'a Slow,
         is_answered: bool,
@@ -173,7 +176,7 @@ mod tests {
         }
     }
 
-    /// Asks a device that answers only `answers` questions in time.
+    /// Queries a device that answers only `answers` queries within the time limit.
     async fn ask_slow(answers: usize) -> (RangeSet, Arc<Slow>) {
         let slow = Slow { answers: Semaphore::new(answers), dropped: AtomicUsize::new(0) };
         let slow = Arc::new(slow);

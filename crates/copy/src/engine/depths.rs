@@ -1,4 +1,4 @@
-//! The number of requests in flight.
+//! Limits the number of requests in flight.
 
 use std::ops::{Add, Sub};
 
@@ -10,11 +10,12 @@ const SHORT: usize = 4096;
 pub(super) struct Depth {
     /// Number of requests of the usual length.
     requests: usize,
-    /// Number of shorter requests, with no more bytes in total: over a long link the bytes are what fills it.
+    /// Largest number of short requests, with no more bytes in total than `requests`: over a long link the
+    /// bytes fill the link.
     most: usize,
 }
 
-/// The load of requests that are in flight, or wait.
+/// The load of requests that are in flight or waiting.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
     /// Number of requests.
@@ -51,7 +52,7 @@ impl Depth {
         Self { requests, most: requests }
     }
 
-    /// Creates the depth from the number that a device reports by the length of requests.
+    /// Creates the depth from `depth_for`, which returns a device's queue depth for a request length.
     pub(super) fn of(io_size: usize, depth_for: impl Fn(usize) -> usize) -> Self {
         let requests = depth_for(io_size);
         Self { requests, most: depth_for(SHORT.min(io_size)).max(requests) }
@@ -62,7 +63,7 @@ impl Depth {
         self.requests
     }
 
-    /// Returns the depth of two devices together, with at least `least` requests.
+    /// Returns the sum of the depths of two devices, at least `least` requests.
     pub(super) fn and(self, other: Self, least: usize) -> Self {
         Self {
             requests: (self.requests + other.requests).max(least),
@@ -70,7 +71,8 @@ impl Depth {
         }
     }
 
-    /// Returns whether `more` may begin beside the requests in flight; a usual request has `io_size` bytes.
+    /// Returns whether `more` may begin beside the requests in flight. `io_size` is the usual length of a
+    /// request, bytes.
     pub(super) fn takes(self, more: Load, under_way: Load, io_size: usize) -> bool {
         let count = under_way.count.saturating_add(more.count);
         let bytes = under_way.bytes.saturating_add(more.bytes);

@@ -1,9 +1,9 @@
-//! Ends the requests that earlier, killed runs may still have in flight at the destination, and records the
-//! sessions of this run for the next one.
+//! Ends the sessions that earlier, killed runs may have left at the destination, and records the sessions of
+//! this run for the next run.
 //!
-//! A killed process leaves sessions at a target. The target may execute their requests at any later time, so
-//! that their older data overwrites the data of this run. So this run ends them before it writes anything. To
-//! make that possible, each run records its own sessions, also before it writes anything.
+//! A killed process leaves sessions at a target. The target may still execute their requests later, so that
+//! older data overwrites the data of this run. So this run ends these sessions before it writes anything. To
+//! make that possible, each run records its own sessions before it writes anything.
 
 use super::account::Account;
 use super::saving::Saving;
@@ -15,9 +15,8 @@ use crate::progress::{Event, Reporter};
 impl Saving {
     /// Ends the sessions of earlier runs, and records the sessions of this one.
     ///
-    /// # Errors
-    /// An error if the file of digests cannot be written: its old record of how the destination was left
-    /// would be taken for valid.
+    /// Returns an error if the file of digests cannot be written: its old record of how the destination was
+    /// left would then be taken for valid.
     pub(super) async fn end_earlier(
         &mut self,
         destination: &Destination,
@@ -28,7 +27,7 @@ impl Saving {
         let Some(device) = destination.shared() else { return Ok(()) };
         let own = device.leaves();
         for told in self.sessions_of_earlier(digesting, &account.reporter).await {
-            // Passes of one process do not count as earlier runs of each other.
+            // A pass does not treat the sessions of earlier passes of the same process as left by an earlier run.
             if own.as_ref() == Some(&told) {
                 continue;
             }
@@ -72,8 +71,8 @@ impl Saving {
         sessions
     }
 
-    /// Records how the destination is left. This copy has no write in flight; the device may still have
-    /// requests in flight.
+    /// Records in which state the destination is left. This copy has no write in flight; the device may still
+    /// have requests of its own in flight.
     pub(super) async fn close(
         &self,
         is_complete: bool,

@@ -1,4 +1,4 @@
-//! The two ends of a copy, with their limits.
+//! The source and the destination of a copy, with their limits.
 
 use super::limits::Limits;
 use crate::ends::destination::Destination;
@@ -12,7 +12,7 @@ pub(super) struct Ends {
     pub(super) source: Source,
     pub(super) destination: Destination,
     pub(super) limits: Limits,
-    /// Whether the destination has its final length, as far as that is known.
+    /// Whether the destination has its final length, as far as that length is known.
     pub(super) is_sized: bool,
 }
 
@@ -22,7 +22,7 @@ impl Ends {
         Self { source, destination, limits, is_sized: false }
     }
 
-    /// Asks both devices for their limits again.
+    /// Queries the limits of both devices again.
     pub(super) fn refresh(&mut self) {
         self.limits = Limits::of(&self.source, &self.destination);
     }
@@ -51,7 +51,8 @@ impl Ends {
         !self.destination.is_sequential() && self.limits.destination.has_fast_zeroes
     }
 
-    /// Returns the length of a request that writes zeros; one with data has `io_size` bytes.
+    /// Returns the largest length of a request that writes zeros: `io_size` bytes if the zeros are sent as
+    /// data.
     pub(super) const fn zeros_at_once(&self, io_size: usize) -> u64 {
         if self.makes_zeros() { MAX_ZEROS } else { io_size as u64 }
     }

@@ -1,16 +1,16 @@
-//! Decides how much one flush should cover, by the time that flushes take.
+//! Decides how much data one flush should cover, from the time that earlier flushes took.
 //!
-//! A target may hold gigabytes in a cache before a slow medium. A flush of all that takes minutes, during
-//! which some targets answer nothing, not even their own pings. LIO then ends the session, and everything
-//! unflushed is written again. So the first flush covers little, and each next one covers as much as reaches
-//! the medium in a part of the target's time limit.
+//! A target may hold gigabytes in a cache in front of a slow medium. A flush of all that takes minutes,
+//! during which some targets respond to nothing, not even to their own pings. LIO then closes the session,
+//! and all unflushed data is written again. So the first flush covers little, and each later one covers as
+//! much as reaches the medium in a part of the target's time limit.
 //!
 //! Design: `docs/design/slow-targets.md`.
 
 use std::time::Duration;
 
-/// How long a flush should take beyond an empty one. Up to twice as much is unflushed, so that one may take
-/// twice as long.
+/// Time that a flush should take beyond the time of an empty flush. Up to twice its coverage is unflushed, so
+/// a flush may take twice as long.
 const LONG: Duration = Duration::from_millis(750);
 /// Bytes that the first flush covers: on a medium of 3 MB/s it takes 700 ms.
 const FIRST: u64 = 2 << 20;
@@ -22,7 +22,7 @@ const MIN: u64 = 256 << 10;
 const MAX_STEP: u64 = 8;
 /// Divisor of the coverage after a loss.
 const PART_AFTER_LOSS: u64 = 4;
-/// Time between two flushes, as a multiple of the time that one takes.
+/// Time between two flushes, as a multiple of the duration of the last flush.
 const PAUSE_FACTOR: u32 = 5;
 /// Shortest time between two flushes.
 const MIN_PAUSE: Duration = Duration::from_millis(500);
@@ -39,25 +39,26 @@ pub(crate) struct FlushPace {
 }
 
 impl FlushPace {
-    /// Allows up to `max_bytes` per flush, and up to `max_pause` between two. `has_cache` says whether the
-    /// destination has a volatile cache.
+    /// Creates the pace of at most `max_bytes` per flush, and at most `max_pause` between two flushes.
+    /// `has_cache`: whether the destination has a volatile cache.
     pub(crate) fn new(max_bytes: u64, max_pause: Duration, has_cache: bool) -> Self {
         let pause = MIN_PAUSE.min(max_pause);
         let first = if has_cache { FIRST } else { FIRST_WITHOUT_CACHE };
         Self { bytes: first.min(max_bytes), max_bytes, pause, max_pause, of_nothing: None }
     }
 
-    /// Returns the number of bytes that the next flush should cover, unless the time makes it due earlier.
+    /// Returns the number of unflushed bytes at which the next flush is due, unless the pause has passed
+    /// before.
     pub(crate) const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Returns how long writes wait for the next flush after the last one.
+    /// Returns the longest time that written data waits for the next flush to begin.
     pub(crate) const fn pause(&self) -> Duration {
         self.pause
     }
 
-    /// Takes in a successful flush that covered `covered` bytes.
+    /// Adjusts coverage and pause after a successful flush that covered `covered` bytes.
     pub(crate) fn ended(&mut self, covered: u64, took: Duration) {
         self.pause = took.saturating_mul(PAUSE_FACTOR).max(MIN_PAUSE).min(self.max_pause);
         if covered == 0 {
@@ -72,7 +73,7 @@ impl FlushPace {
         self.bytes = fits.max(least).min(self.max_bytes);
     }
 
-    /// Takes in a flush that reported lost writes, perhaps because it took too long.
+    /// Reduces the coverage after a flush that reported lost writes, perhaps because it took too long.
     pub(crate) fn lost(&mut self) {
         self.bytes = (self.bytes / PART_AFTER_LOSS).max(MIN).min(self.max_bytes);
     }
@@ -127,7 +128,8 @@ mod tests {
         assert_eq!(pace.pause(), MINUTE);
     }
 
-    /// A small flush that was due by the time says little about the largest useful coverage.
+    /// A flush that was due by time and covers little does not show how much a flush can cover, so the
+    /// coverage stays.
     #[test]
     fn a_short_flush_of_little_takes_nothing_back() {
         let mut pace = FlushPace::new(MAX, MINUTE, true);
@@ -140,7 +142,8 @@ mod tests {
         assert_eq!(pace.bytes(), MAX);
     }
 
-    /// Nothing was flushed before the first write, so that the time of an empty flush is not known.
+    /// The time of an empty flush is unknown, because nothing was flushed before the first write. Round trips
+    /// must not reduce the coverage nevertheless.
     #[test]
     fn a_unit_without_a_cache_is_not_held_back_by_its_round_trips() {
         let mut pace = FlushPace::new(MAX, MINUTE, false);

@@ -7,28 +7,28 @@ use tokio::time::Instant;
 use super::flush_pace::FlushPace;
 use crate::job::options::CopyOptions;
 
-/// Number of consecutive losses, without a successful flush between them, after which the copy fails.
+/// Number of consecutive losses without a successful flush in between after which the copy fails.
 const MAX_LOSSES: u32 = 3;
 
 /// The flushes of a copy.
 #[derive(Debug)]
 pub(crate) struct Flushes {
     pace: FlushPace,
-    /// Whether no flush is due before everything is written: the destination is sequential, and cannot lose
-    /// writes that it has taken.
+    /// Whether the only flush is at the end, because the destination is a stream, and cannot lose writes that
+    /// it has accepted.
     is_at_end_only: bool,
-    /// When the running flush began, and the bytes that it covers.
+    /// Time at which the running flush began, and the bytes that it covers.
     begun: (Instant, u64),
     is_under_way: bool,
-    /// Whether the last flush began when everything was written.
+    /// Whether everything was written when the last flush began.
     is_last: bool,
     last: Instant,
-    /// End of the first write that no flush covers yet.
+    /// Time at which the first write ended that no flush covers yet.
     waiting_since: Option<Instant>,
     /// Number of losses since the last successful flush.
     losses: u32,
-    /// Whether a flush has failed. No later flush proves that the data of the failed one is durable, nor any
-    /// data written since it began, because a system reports failed writes once.
+    /// Whether a flush has failed. A later successful flush does not show that the data of the failed one, or
+    /// data written since it began, is durable, because a system reports failed writes once.
     has_failed: bool,
 }
 
@@ -48,13 +48,13 @@ impl Flushes {
         }
     }
 
-    /// Returns how many bytes may be in flight or written before a flush has covered them: as many as one
-    /// flush covers, and as many again while it runs.
+    /// Returns how many bytes may be in flight or written without a successful flush: the coverage of one
+    /// flush, and as much again while that flush runs.
     pub(crate) const fn max_exposed(&self) -> u64 {
         self.pace.bytes().saturating_mul(2)
     }
 
-    /// Takes in the time of a flush before the first write.
+    /// Records the duration of a flush before the first write: an empty one.
     pub(crate) fn took_for_nothing(&mut self, time: Duration) {
         self.pace.ended(0, time);
     }
@@ -63,7 +63,7 @@ impl Flushes {
         self.is_under_way
     }
 
-    /// Returns whether the last flush has ended, and everything is covered.
+    /// Returns whether the last flush has ended, and covered all written data.
     pub(crate) const fn has_ended(&self) -> bool {
         self.is_last && !self.is_under_way && !self.has_failed
     }
@@ -72,12 +72,12 @@ impl Flushes {
         self.is_last
     }
 
-    /// Notes that a write has ended.
+    /// Records the end of a write.
     pub(crate) fn written(&mut self) {
         _ = self.waiting_since.get_or_insert_with(Instant::now);
     }
 
-    /// Notes that a flush of `bytes` bytes begins; it is the last one if everything is written.
+    /// Records that a flush of `bytes` bytes begins. `is_last`: everything is written.
     pub(crate) fn begin(&mut self, is_last: bool, bytes: u64) {
         self.waiting_since = None;
         self.begun = (Instant::now(), bytes);
@@ -85,24 +85,25 @@ impl Flushes {
         self.is_last = is_last;
     }
 
-    /// Notes that the running flush has succeeded.
+    /// Records that the running flush has succeeded.
     pub(crate) fn end(&mut self) {
         (self.is_under_way, self.last, self.losses) = (false, Instant::now(), 0);
         let (begun, bytes) = self.begun;
         self.pace.ended(bytes, self.last - begun);
     }
 
-    /// Notes that the running flush has failed.
+    /// Records that the running flush has failed.
     pub(crate) const fn fail(&mut self) {
         (self.is_under_way, self.has_failed) = (false, true);
     }
 
-    /// Returns whether a flush has failed, so that no later one counts.
+    /// Returns whether a flush has failed. Then no further flush is made.
     pub(crate) const fn has_failed(&self) -> bool {
         self.has_failed
     }
 
-    /// Notes that the running flush has reported lost writes. Returns whether to write them again.
+    /// Records that the running flush has reported lost writes. Returns `false` if the copy should fail
+    /// instead of writing them again.
     pub(crate) fn record_loss(&mut self) -> bool {
         (self.is_under_way, self.is_last, self.last) = (false, false, Instant::now());
         self.waiting_since = None;
@@ -111,15 +112,16 @@ impl Flushes {
         self.losses < MAX_LOSSES
     }
 
-    /// Returns when the next flush is due by the time; `None` where only the end of the copy needs one. It
-    /// must not be earlier than [`is_due`](Self::is_due) returns `true`: the engine sleeps until then.
+    /// Returns the time at which the next flush is due; `None` if there is nothing to flush, a flush is
+    /// running, or only the end of the copy needs a flush. The engine sleeps until then, so
+    /// [`is_due`](Self::is_due) must return `true` at that time.
     pub(crate) fn due(&self, unflushed: u64) -> Option<Instant> {
         let is_wanted = unflushed > 0 && !self.is_under_way && !self.is_at_end_only;
         let since = self.waiting_since.map_or(self.last, |since| since.max(self.last));
         is_wanted.then(|| since + self.pace.pause())
     }
 
-    /// Returns whether a flush is due, by the time or by the bytes.
+    /// Returns whether a flush is due, by the time or by the number of unflushed bytes.
     pub(crate) fn is_due(&self, unflushed: u64) -> bool {
         let Some(due) = self.due(unflushed) else { return false };
         due <= Instant::now() || unflushed >= self.pace.bytes()
@@ -156,7 +158,8 @@ mod tests {
         assert!(!flushes.is_due(1 << 30));
     }
 
-    /// Opening a far destination may take longer than the time between two flushes.
+    /// Opening a destination over a long link may take longer than the time between two flushes. That time
+    /// must not make a flush due.
     #[tokio::test(start_paused = true)]
     async fn no_time_counts_before_the_first_write() {
         let mut flushes = Flushes::new(&CopyOptions::default(), true, false);

@@ -1,4 +1,4 @@
-//! The state of each byte of a copy: to do, written, or flushed.
+//! Tracks the state of each byte of a copy: to do, in flight, written, or flushed.
 //!
 //! ```text
 //!            take              written            flush begins          flush ends
@@ -7,8 +7,8 @@
 //!     └──────────────────┴───────────────────┴──────────────────┘ lost
 //! ```
 //! A device that may have lost unflushed writes reports that at a flush. Then everything that was written
-//! since the last flush is to be done again. So are the writes in flight at that time, because their answers
-//! may be older than the loss.
+//! since the last flush is to be done again. Writes in flight at that time are to be done again too, because
+//! their replies may be older than the loss.
 
 use std::ops::Range;
 
@@ -18,7 +18,7 @@ use iscsi_block_device::RangeSet;
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     to_do: RangeSet,
-    /// Written, and not covered by a flush that has begun.
+    /// Written ranges that no flush covers: the next flush will.
     written: RangeSet,
     flushing: RangeSet,
     flushed: RangeSet,
@@ -26,7 +26,7 @@ pub(crate) struct Ledger {
     losses: u64,
 }
 
-/// A range that is being written, or zeroed.
+/// A range whose write, with or without data, is in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub(crate) range: Range<u64>,
@@ -35,7 +35,8 @@ pub(crate) struct Task {
 }
 
 impl Ledger {
-    /// Creates the ledger of a copy whose destination already has the `flushed` bytes.
+    /// Creates the ledger for the ranges `to_do`, with the ranges that are already `flushed` at the
+    /// destination.
     pub(crate) fn new(mut to_do: RangeSet, flushed: RangeSet) -> Self {
         flushed.iter().for_each(|range| to_do.remove(&range));
         Self { to_do, flushed, ..Self::default() }
@@ -56,23 +57,23 @@ impl Ledger {
         self.to_do.first()
     }
 
-    /// Returns the ranges that are not copied and not begun. A range is removed when its copy begins.
+    /// Returns the ranges still to do, to read or to shrink. A range is removed when its copy begins.
     pub(crate) const fn rest(&mut self) -> &mut RangeSet {
         &mut self.to_do
     }
 
-    /// Removes a range from those to do.
+    /// Removes a range from the ranges to do, because its copy begins.
     pub(crate) fn take(&mut self, range: &Range<u64>) {
         self.to_do.remove(range);
     }
 
-    /// Begins to write a range that was taken.
+    /// Begins the write of a range that was taken.
     pub(crate) const fn begin(&self, range: Range<u64>) -> Task {
         Task { range, losses: self.losses }
     }
 
-    /// Counts a completed write. Returns whether it is valid, that is, need not be repeated because of a loss
-    /// meanwhile.
+    /// Counts a completed write. Returns whether the write is valid: `false` if a loss while it was in flight
+    /// means that it must be repeated.
     pub(crate) fn written(&mut self, task: Task) -> bool {
         let is_sound = task.losses == self.losses;
         let set = if is_sound { &mut self.written } else { &mut self.to_do };
@@ -80,12 +81,12 @@ impl Ledger {
         is_sound
     }
 
-    /// Counts a failed write, whose range is to be done again.
+    /// Records a failed write: its range is to be done again.
     pub(crate) fn failed(&mut self, task: Task) {
         self.to_do.insert(task.range);
     }
 
-    /// Counts a range that is right without a write, and needs no flush.
+    /// Counts a range as flushed that is right without a write.
     pub(crate) fn is_there(&mut self, range: Range<u64>) {
         self.flushed.insert(range);
     }
@@ -95,14 +96,14 @@ impl Ledger {
         self.flushing = std::mem::take(&mut self.written);
     }
 
-    /// Ends a successful flush, and returns its ranges.
+    /// Ends a successful flush, and returns the ranges that it covered.
     pub(crate) fn end_flush(&mut self) -> RangeSet {
         let flushed = std::mem::take(&mut self.flushing);
         self.flushed.extend(flushed.iter());
         flushed
     }
 
-    /// Takes back all writes that were not flushed, and returns their ranges, which are to be done again.
+    /// Marks all unflushed writes as to be done again, and returns their ranges.
     pub(crate) fn take_back_unflushed(&mut self) -> RangeSet {
         self.losses += 1;
         let mut lost = std::mem::take(&mut self.flushing);
@@ -116,7 +117,7 @@ impl Ledger {
         self.written.is_empty() && self.flushing.is_empty()
     }
 
-    /// Returns the number of bytes that wait for a flush to begin.
+    /// Returns the number of written bytes that no flush, complete or running, covers.
     pub(crate) fn unflushed(&self) -> u64 {
         self.written.bytes()
     }

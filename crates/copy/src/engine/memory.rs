@@ -22,7 +22,7 @@ impl Memory {
         Self { limit, in_use: Arc::default() }
     }
 
-    /// Takes a part of the memory, if it is free; succeeds always if none is in use.
+    /// Takes `bytes` bytes of the memory if they are free; always succeeds if no memory is in use.
     pub(crate) fn take(&self, bytes: usize) -> Option<Arc<Hold>> {
         let in_use = self.in_use.load(Ordering::Relaxed);
         if in_use > 0 && in_use.saturating_add(bytes) > self.limit {

@@ -1,4 +1,4 @@
-//! Parts of a copy's data.
+//! Cuts the data of a copy into parts.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) struct Part {
 pub(crate) enum Content {
     Data {
         bytes: Bytes,
-        /// Released when the last part of the same read is dropped.
+        /// Memory of the read, released when the last part of the read is dropped.
         _hold: Arc<Hold>,
     },
     Zeros,
@@ -39,17 +39,17 @@ impl Part {
     }
 }
 
-/// How data is cut into parts.
+/// Rules for cutting data into parts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
     /// Largest length of a part with data, bytes.
     pub(crate) io_size: usize,
-    /// Granularity of the search for zeros, bytes; `None` for no search.
+    /// Granularity of the search for zeros, bytes; `None` to search for none.
     pub(crate) granularity: Option<usize>,
 }
 
 impl Cut {
-    /// Cuts data that was read from `offset` on. Parts with data end at multiples of the length of a request.
+    /// Cuts data that was read from `offset` on. Parts with data end at multiples of the request length.
     pub(crate) fn parts(self, offset: u64, data: &Bytes, hold: &Arc<Hold>) -> Vec<Part> {
         let runs = match self.granularity {
             Some(granularity) => zeros::runs(data, offset, granularity),

@@ -1,4 +1,4 @@
-//! Parts between reads and writes: which of them need no write, and which must wait.
+//! Decides, between the reads and the writes, which parts need no write and which must wait.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -24,14 +24,15 @@ use crate::verify::checksums::Checksums;
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) cut: Cut,
-    /// Where the destination reads as zeros.
+    /// Ranges in which the destination reads as zeros.
     pub(super) blank: Blank,
-    /// The blocks that the destination has.
+    /// The digests of the destination's blocks; `None` for a copy without digests.
     pub(super) digesting: Option<Digesting>,
     pub(super) checksums: Option<Checksums>,
     /// Parts that were read and not written yet.
     pub(super) waiting: BTreeMap<u64, Part>,
-    /// Parts of a stream that no flush has covered yet: they cannot be read again.
+    /// Parts of a stream that no flush has covered yet. They are kept in memory, because they cannot be read
+    /// again.
     kept: BTreeMap<u64, Part>,
 }
 
@@ -58,7 +59,7 @@ impl Parts {
             && self.digesting.as_ref().is_none_or(Digesting::is_idle)
     }
 
-    /// Returns the size of the blocks, and the end of the source as far as it is known; `None` without
+    /// Returns the block size of the digests, and the end of the source as far as it is known; `None` without
     /// digests.
     pub(super) fn grid(&self, ends: &Ends) -> Option<(u64, u64)> {
         let size = self.digesting.as_ref()?.known().block_size();
@@ -76,12 +77,12 @@ impl Parts {
         }
     }
 
-    /// Judges blocks: which of them to send.
+    /// Decides which blocks to send.
     pub(super) fn judge(&mut self, blocks: &[Block]) -> Judged {
         self.digesting.as_mut().map(|digesting| digesting.judge(blocks)).unwrap_or_default()
     }
 
-    /// Routes a part by the judgement of its block.
+    /// Skips a part, queues it for its write, or holds it back, by the decision about its block.
     pub(super) fn put(&mut self, part: Part, judged: &Judged, account: &mut Account, ends: &Ends) {
         if judged.unchanged.contains(&part.range) {
             account.is_there(part.range);
@@ -94,8 +95,14 @@ impl Parts {
         }
     }
 
-    /// Routes zeros that the source has reported.
-    pub(super) fn put_told_zeros(&mut self, range: Range<u64>, account: &mut Account, ends: &Ends) {
+    /// Takes zeros that the source has reported: like zeros that were read, they are skipped, queued or held
+    /// back.
+    pub(super) fn put_reported_zeros(
+        &mut self,
+        range: Range<u64>,
+        account: &mut Account,
+        ends: &Ends,
+    ) {
         if let Some(checksums) = &mut self.checksums {
             checksums.put(&Part::zeros(range.clone()), 0);
         }
@@ -120,7 +127,8 @@ impl Parts {
         }
     }
 
-    /// Routes zeros: they are at the destination already, must be written, or wait for its report.
+    /// Skips zeros that the destination has already, queues zeros for their write, or lets them wait for the
+    /// destination's report.
     fn put_zeros(&mut self, range: Range<u64>, account: &mut Account, ends: &Ends) {
         let Some(there) = self.blank.among(&range) else { return };
         let mut missing = RangeSet::from(range);
@@ -140,8 +148,8 @@ impl Parts {
         }
     }
 
-    /// Takes the ranges that the destination reports as zeros. Returns the zeros that have waited for this;
-    /// they are already judged.
+    /// Takes the destination's report of its zeros. Returns the zeros that have waited for it; the decision by
+    /// their digests is already made.
     pub(super) fn answer(&mut self, found: RangeSet) -> RangeSet {
         let zeros = self.blank.answer(found);
         if let Some(digesting) = &mut self.digesting {
@@ -150,7 +158,7 @@ impl Parts {
         zeros
     }
 
-    /// Keeps a part of a stream until a flush has covered it.
+    /// Keeps a part of a stream in memory until a flush has covered it.
     pub(super) fn keep(&mut self, part: Part) {
         self.kept.insert(part.range.start, part);
     }
@@ -159,7 +167,7 @@ impl Parts {
         !self.kept.is_empty()
     }
 
-    /// Notes that a flush has covered these bytes.
+    /// Releases the parts of a stream that a flush has covered, and records the digests of the flushed blocks.
     pub(super) fn flushed(&mut self, flushed: &RangeSet, ledger: &Ledger) {
         self.kept.retain(|_, part| !flushed.contains(&part.range));
         self.record_flushed(flushed, ledger);
@@ -168,28 +176,28 @@ impl Parts {
         }
     }
 
-    /// Notes that these bytes are flushed, or need no flush.
+    /// Records the digests of blocks that are flushed, or need no flush.
     fn record_flushed(&mut self, now: &RangeSet, ledger: &Ledger) {
         if let Some(digesting) = &mut self.digesting {
             digesting.delta.record_flushed(now, ledger.flushed());
         }
     }
 
-    /// Queues the parts of a stream again that may be lost.
+    /// Queues the parts of a stream again whose writes may be lost.
     pub(super) fn requeue_lost(&mut self, ledger: &mut Ledger) {
         for (_, part) in std::mem::take(&mut self.kept) {
             self.wait_again(part, ledger);
         }
     }
 
-    /// Queues a part for its write again; the ledger counts its bytes as to be done.
+    /// Queues a part for its write again, and removes its range from the ledger's ranges to do.
     pub(super) fn wait_again(&mut self, part: Part, ledger: &mut Ledger) {
         ledger.take(&part.range);
         self.waiting.insert(part.range.start, part);
     }
 
-    /// Returns the lines to save and their file: those that parts wait for, and those that a flush has
-    /// covered.
+    /// Returns the file of digests and the lines to save: lines that parts wait for, and digests that a flush
+    /// has covered. Returns `None` if there are none.
     pub(super) fn begin_save(
         &mut self,
         account: &mut Account,
@@ -210,8 +218,8 @@ impl Parts {
         Some((digesting.file.clone(), lines))
     }
 
-    /// Ends a save. After a failure that no part waits for, the next flush tries again; the file then records
-    /// less than it could.
+    /// Takes the result of a save. A failure ends the copy only if a part waits for the lines. Otherwise the
+    /// next flush tries again; until then the file lacks some digests.
     pub(super) fn end_save(
         &mut self,
         lines: &str,
@@ -234,7 +242,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Releases parts whose lines are saved.
+    /// Queues parts for their writes, because their lines are saved.
     fn release(&mut self, parts: Vec<Part>, account: &mut Account, ends: &Ends) {
         parts.into_iter().for_each(|part| self.put(part, &Judged::default(), account, ends));
     }

@@ -1,12 +1,12 @@
-//! Buffers for reuse: every page of a new one costs a page fault.
+//! Reuses buffers, because every page of a new buffer costs a page fault.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
 use iscsi_block_device::BufferPool;
 
-/// Used buffers, as many as held data at the same time. The last returned one is taken first, because the
-/// processor's caches may still hold it. Clones are the same pool.
+/// Unused buffers: as many as were in use at the same time. The last returned buffer is taken first, because
+/// the processor's caches may still hold it. Clones are the same pool.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pool(Arc<Mutex<Vec<BytesMut>>>);
 
@@ -17,7 +17,7 @@ struct Lent {
 }
 
 impl Pool {
-    /// Returns the buffer as bytes; it goes back to the pool when the last handle of these bytes is dropped.
+    /// Converts a buffer to bytes. It returns to the pool when the last handle of these bytes is dropped.
     pub(crate) fn lend(&self, buffer: BytesMut) -> Bytes {
         Bytes::from_owner(Lent { buffer, pool: self.clone() })
     }

@@ -1,4 +1,4 @@
-//! Questions to the source, and its reads.
+//! Queries where the source holds data, and reads that data.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::error::CopyError;
 use crate::survey::questions::Pace;
 use crate::survey::{Grid, Question};
 
-/// Smallest read where a medium fails, bytes.
+/// Smallest read when parts of a range are unreadable, bytes.
 const MIN_BLOCK: u64 = 512;
 /// Number of waiting parts above which no more zeros are queued.
 const MAX_WAITING: usize = 1024;
@@ -24,21 +24,21 @@ const MAX_WAITING: usize = 1024;
 struct Next {
     range: Range<u64>,
     asked: Load,
-    /// Whether it is unknown whether the range holds data.
+    /// Whether it is unknown if the range holds data.
     is_blind: bool,
 }
 
 impl Engine {
-    /// Begins as many reads as may be in flight, and asks where more data lies.
+    /// Begins as many reads as may be in flight, and queries where more data lies.
     pub(super) fn start_reads(&mut self, now: Instant) {
         let at_once = self.ends.zeros_at_once(self.parts.cut.io_size);
         let max_zeros = at_once.saturating_mul(MAX_WAITING as u64);
         while self.parts.waiting.len() < MAX_WAITING {
             self.start_survey(now);
-            // Zeros are no work for the source.
+            // Zeros need no read, so they are queued first.
             let rest = self.account.ledger.rest();
             if let Some(zeros) = self.reads.survey.cut_zeros(rest, max_zeros) {
-                self.parts.put_told_zeros(zeros, &mut self.account, &self.ends);
+                self.parts.put_reported_zeros(zeros, &mut self.account, &self.ends);
             } else if !self.rates.reads.is_open(now) || !self.start_read(now) {
                 break;
             }
@@ -48,7 +48,8 @@ impl Engine {
         self.reads.survey.set_pace(now, if is_starved { Pace::Starved } else { Pace::Going });
     }
 
-    /// Asks which parts of the rest hold data. A rest that fits in one request is read without a question.
+    /// Begins a query which parts of the rest hold data. A rest that fits in one request is read without a
+    /// query.
     fn start_survey(&mut self, now: Instant) {
         let Some(device) = self.ends.source.device_ref() else { return };
         let grid = match self.parts.grid(&self.ends) {
@@ -87,7 +88,7 @@ impl Engine {
         self.takes(asked, stride).then_some(Next { range, asked, is_blind })
     }
 
-    /// Returns whether such a read may be in flight as well. A read of several requests counts as one here,
+    /// Returns whether a read with the load `asked` may begin. A read of several requests counts as one here,
     /// so that it may exceed the depth.
     fn takes(&self, asked: Load, stride: usize) -> bool {
         let next = Load { count: 1, bytes: asked.bytes };
@@ -100,14 +101,15 @@ impl Engine {
         self.takes(Load { count: 1, bytes: self.parts.cut.io_size as u64 }, 1)
     }
 
-    /// Returns whether there is room for more data between the reads and the writes.
+    /// Returns whether the data between the start of its read and the end of its write leaves room for
+    /// `asked`.
     fn has_room(&self, asked: Load, stride: usize) -> bool {
         let held = self.reads.in_flight + self.parts.load() + self.writes.in_flight;
         let depth = self.reads.depth.and(self.writes.depth, 2 * stride);
         held.count == 0 || depth.takes(asked, held, self.parts.cut.io_size)
     }
 
-    /// Begins a read, and returns whether it could.
+    /// Begins a read. Returns `false` if none may begin.
     fn start_read(&mut self, now: Instant) -> bool {
         let grid = self.parts.grid(&self.ends);
         let Some(Next { range, asked, is_blind }) = self.next_read(grid) else { return false };
@@ -163,8 +165,8 @@ impl Engine {
         true
     }
 
-    /// Returns the number of requests that one read fetches, and their bytes: whole blocks, and otherwise no
-    /// more than may be in flight.
+    /// Returns how many requests one read covers, and their bytes: whole blocks of the digests, or without
+    /// digests no more than may be in flight.
     fn stride(&self, grid: Option<(u64, u64)>) -> (usize, usize) {
         let io_size = self.parts.cut.io_size;
         let of_device = self.ends.limits.source.preferred_transfer;
@@ -175,7 +177,7 @@ impl Engine {
         (len.div_ceil(io_size), len)
     }
 
-    /// Takes the result of a read.
+    /// Takes the result of a read: keeps its parts, and omits unreadable ranges.
     pub(super) fn take_read(&mut self, read: Read) -> Result<(), CopyError> {
         let Read { asked, bytes, parts, blocks, unreadable, is_last, is_blind } = read;
         self.reads.end(asked, bytes, is_blind);

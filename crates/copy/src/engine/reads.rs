@@ -1,4 +1,4 @@
-//! The reads of a copy, and their results.
+//! Keeps the reads in flight and their results.
 
 use std::sync::Arc;
 
@@ -32,13 +32,13 @@ pub(super) struct Reads {
 pub(super) struct Read {
     pub(super) asked: Load,
     pub(super) bytes: u64,
-    /// The parts, each with the checksum of its data, if that is required.
+    /// The parts of the data, each with its checksum if the copy needs checksums.
     pub(super) parts: Vec<(Part, u64)>,
     /// The blocks of these parts, if the copy has digests.
     pub(super) blocks: Vec<Block>,
     pub(super) unreadable: RangeSet,
     pub(super) is_last: bool,
-    /// Whether it was unknown whether the range holds data.
+    /// Whether it was unknown if the range holds data.
     pub(super) is_blind: bool,
 }
 
@@ -58,7 +58,7 @@ impl Reads {
         self.in_flight = self.in_flight + asked;
     }
 
-    /// Counts a read that has ended. `is_blind` if it was unknown whether its range holds data.
+    /// Counts a read that has ended. `is_blind`: it was unknown whether its range holds data.
     pub(super) fn end(&mut self, asked: Load, bytes: u64, is_blind: bool) {
         self.survey.end_read(bytes, is_blind);
         self.in_flight = self.in_flight - asked;
@@ -69,13 +69,13 @@ impl Reads {
         self.survey.is_over() && self.in_flight.count == 0
     }
 
-    /// Returns whether the data that was read takes half of the memory.
+    /// Returns whether the data in memory takes at least half of the limit.
     pub(super) fn is_half_full(&self) -> bool {
         self.memory.is_half_full()
     }
 }
 
-/// Cuts data that was read from `offset` on, also at the ends of blocks if there is a `grid`.
+/// Cuts data that was read from `offset` on; with a `grid`, also at block boundaries.
 pub(super) fn parts(
     cut: Cut,
     offset: u64,
@@ -95,7 +95,7 @@ pub(super) fn parts(
     (parts, found)
 }
 
-/// Returns the parts, each with the checksum of its data if that is required.
+/// Returns the parts, each with the checksum of its data if `wants_sums`, otherwise with 0.
 pub(super) fn summed(parts: Vec<Part>, wants_sums: bool) -> Vec<(Part, u64)> {
     let sum_of = |part: &Part| match &part.content {
         Content::Data { bytes, .. } if wants_sums => sum(bytes),

@@ -9,16 +9,16 @@ use iscsi_block_device::{Device, DeviceErrorKind, DeviceResult, RangeSet};
 
 use super::pool::Pool;
 
-/// The result of such a read.
+/// The result of a read that omits unreadable parts.
 #[derive(Debug, Default)]
 pub(crate) struct Salvage {
-    /// The data that could be read, by its first byte.
+    /// The data that could be read, each piece with the offset of its first byte.
     pub(crate) data: Vec<(u64, BytesMut)>,
     pub(crate) unreadable: RangeSet,
 }
 
-/// Reads a range. With a `block`, the smallest read, the parts that the medium cannot read are omitted: the
-/// halves of a range that cannot be read are read separately.
+/// Reads a range. With `block`, the length of the smallest read, parts that the medium cannot read are
+/// omitted: if the read of a range fails, its halves are read separately.
 pub(crate) async fn read(
     device: &dyn Device,
     pool: &Pool,
@@ -33,7 +33,7 @@ pub(crate) async fn read(
         match (device.read_with(range.start, bytes, Arc::new(pool.clone())).await, block) {
             (Ok(data), _) => salvage.data.push((range.start, data)),
             (Err(error), Some(block)) if error.kind() == DeviceErrorKind::Medium => {
-                // The halves meet at a block boundary.
+                // Both halves end or begin at a block boundary.
                 let above = (range.start + len / 2).next_multiple_of(block.max(1));
                 let middle = if above < range.end { above } else { above.saturating_sub(block) };
                 if middle < range.end && middle > range.start {

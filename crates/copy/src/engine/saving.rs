@@ -7,7 +7,7 @@ use super::account::Account;
 use crate::progress::checkpoint::CheckpointStore;
 use crate::progress::{Event, Reporter};
 
-/// The checkpoint of a copy, and what it does not contain yet.
+/// The store of a copy's checkpoints, and what the last checkpoint does not contain yet.
 #[derive(Debug)]
 pub(super) struct Saving {
     pub(super) store: Option<Arc<dyn CheckpointStore>>,
@@ -29,12 +29,12 @@ impl Saving {
         Self { store, is_saving, is_due, unsaved, saving_bytes, unended: Vec::new() }
     }
 
-    /// Requests a checkpoint, because there is something new to save.
+    /// Marks a checkpoint as due, because there is something new to save.
     pub(super) const fn ask(&mut self) {
         self.is_due = true;
     }
 
-    /// Notes that a flush has covered `bytes` more bytes.
+    /// Records that a flush has covered `bytes` more bytes.
     pub(super) const fn flushed(&mut self, bytes: u64) {
         self.is_due = true;
         if self.store.is_some() {
@@ -47,8 +47,8 @@ impl Saving {
         self.unsaved
     }
 
-    /// Begins to save a checkpoint, if a flush has covered more than the last one contains. A checkpoint may
-    /// be late: what it lacks is only copied again.
+    /// Begins to save a checkpoint, if a flush has covered more than the last checkpoint contains. A late
+    /// checkpoint does no harm: what it lacks is copied again.
     pub(super) fn begin(
         &mut self,
         account: &Account,
@@ -65,10 +65,10 @@ impl Saving {
         Some(async move { store.keep(flushed, unreadable, total).await })
     }
 
-    /// Ends the save of a checkpoint. A failed save does not end the copy; the next flush tries again.
+    /// Takes the result of a save. A failed save does not end the copy; the next flush tries again.
     pub(super) fn end(&mut self, result: io::Result<()>, reporter: &Reporter) {
         self.is_saving = false;
-        // After a failure no more bytes are at risk than without a checkpoint.
+        // After a failure these bytes do not limit further writes: the copy continues as if it had no checkpoint.
         self.unsaved -= self.saving_bytes;
         if let Err(error) = result {
             reporter.report(Event::NotSaved(error.to_string()));

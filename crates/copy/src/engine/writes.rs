@@ -15,7 +15,7 @@ pub(super) struct Writes {
     pub(super) in_flight: Load,
     /// Offset of the next write to a stream.
     pub(super) next: u64,
-    /// Zeros to send where the destination does not write zeros without data.
+    /// A page of zeros, sent where the destination does not write zeros without data.
     pub(super) zeros: Bytes,
 }
 
@@ -26,7 +26,8 @@ impl Writes {
         Self { depth: Depth::ONE, in_flight: Load::NONE, next: 0, zeros }
     }
 
-    /// Takes the part to write next, if one more write may be in flight; a stream has one at a time.
+    /// Removes and returns the part to write next, if one more write may be in flight; a stream has one write
+    /// at a time.
     pub(super) fn next(
         &self,
         waiting: &mut BTreeMap<u64, Part>,
@@ -41,13 +42,13 @@ impl Writes {
         (is_due && in_turn).then(|| next.remove())
     }
 
-    /// Counts a write of this part that begins.
+    /// Counts a write of this part as in flight.
     pub(super) fn begin(&mut self, part: &Part) {
         self.next = part.range.end;
         self.in_flight = self.in_flight + load(part);
     }
 
-    /// Counts a write of this part that has ended.
+    /// Counts a write of this part as ended.
     pub(super) fn end(&mut self, part: &Part) {
         self.in_flight = self.in_flight - load(part);
     }

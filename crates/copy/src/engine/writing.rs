@@ -1,4 +1,4 @@
-//! Writes of data and zeros, and the flushes that cover them.
+//! Begins and ends writes of data and zeros, and the flushes that cover them.
 
 use iscsi_block_device::DeviceResult;
 use tokio::time::Instant;
@@ -42,8 +42,8 @@ impl Engine {
         }
     }
 
-    /// Returns how many more bytes may be at risk: bytes that are neither flushed nor in a checkpoint are
-    /// lost with the cache of the destination or with this process. A sequential destination has no limit,
+    /// Returns how many more bytes may be at risk. Bytes that are not flushed would be lost with the
+    /// destination's cache, and bytes that are not in a checkpoint with this process. A stream has no limit,
     /// since its only flush is at the end.
     fn room(&self) -> u64 {
         if self.ends.destination.is_sequential() {
@@ -69,7 +69,7 @@ impl Engine {
         if !self.ends.is_stream() || !self.ends.destination.may_lose() {
             return Ok(());
         }
-        // The data of a stream cannot be read again.
+        // The data of a stream cannot be read again, so it is kept until a flush has covered it.
         if is_sound {
             self.parts.keep(part);
         } else {
@@ -96,7 +96,7 @@ impl Engine {
         self.tasks.spawn(async move { Ok(Ended::Flushed(destination.flush(len).await)) });
     }
 
-    /// Returns the final length of a file: that of the source, even if some of it cannot be read.
+    /// Returns the final length of a destination file: that of the source, even if some of it cannot be read.
     pub(super) fn final_len(&self) -> u64 {
         self.ends.source_len().unwrap_or(self.account.reporter.progress.done)
     }

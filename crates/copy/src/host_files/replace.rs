@@ -1,12 +1,13 @@
-//! Atomic replacement of files.
+//! Replaces files atomically.
 
 use std::io;
 use std::path::Path;
 
 use super::{HostFiles, KeptFile};
 
-/// Replaces the file at a path by one with this text, durably, and returns it: after a crash either the old
-/// or the new file exists. If the path is a link, the file behind it is replaced.
+/// Replaces the file at a path durably by a file with this text, and returns the new file. After a crash
+/// either the old or the new file exists. If the path is a symbolic link, the file that it leads to is
+/// replaced.
 pub(crate) fn replace(
     files: &dyn HostFiles,
     path: &Path,
@@ -14,7 +15,8 @@ pub(crate) fn replace(
 ) -> io::Result<Box<dyn KeptFile>> {
     let mut new = files.create(path)?;
     new.write(text)?;
-    // After a crash, a durable name without a durable text would lead to an empty file.
+    // Sync the text before the name: after a crash, a durable name without durable text would lead to an empty
+    // file.
     new.sync()?;
     let file = new.take_place()?;
     file.sync_name()?;

@@ -1,4 +1,4 @@
-//! The file operations of the operating system.
+//! Implements the file operations with the operating system's files.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -24,9 +24,9 @@ impl HostFiles for SystemFiles {
         read(&resolved(path)?, title)
     }
 
-    /// Creates the file under a name that cannot be predicted and does not exist yet: another program could
-    /// have put a file or a link at a known name, which would be overwritten. Its permissions are those of
-    /// the old file, or else for its user alone.
+    /// Creates the new file under a random name that does not exist yet. At a predictable name another program
+    /// could have put a file or a link, which would be overwritten. The new file gets the permissions of the
+    /// old one; without an old file, only its user has access.
     fn create(&self, path: &Path) -> io::Result<Box<dyn NewFile>> {
         let path = resolved(path)?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -97,8 +97,8 @@ impl KeptFile for SystemFile {
     }
 }
 
-/// Reads a file, if there is one; it may be a pipe. If it does not begin with `title`, only its beginning is
-/// read: it is a foreign file, and may be a disk.
+/// Reads a file; `None` if there is no file. The path may lead to a pipe. If the file does not begin with
+/// `title`, only its beginning is read: it belongs to another program, and may be a disk.
 pub(crate) fn read(path: &Path, title: &str) -> io::Result<Option<Vec<u8>>> {
     let mut file = match File::open(path) {
         Ok(file) => file,
@@ -113,7 +113,7 @@ pub(crate) fn read(path: &Path, title: &str) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(text))
 }
 
-/// Follows a link to the file behind it. Anything but a regular file is refused: a pipe would block, and a
+/// Follows a symbolic link to its file. Anything but a regular file is refused: a pipe would block, and a
 /// device would be replaced by a file.
 fn resolved(path: &Path) -> io::Result<PathBuf> {
     let invalid = |why| io::Error::new(ErrorKind::InvalidInput, why);
@@ -126,7 +126,7 @@ fn resolved(path: &Path) -> io::Result<PathBuf> {
         return if metadata.is_file() { Ok(path.to_owned()) } else { Err(invalid(why)) };
     }
     match fs::canonicalize(path) {
-        // Otherwise the author of the link would decide where a new file appears.
+        // A link to a missing file is refused: otherwise its creator would decide where a new file appears.
         Err(error) if error.kind() == ErrorKind::NotFound => {
             Err(invalid("it is a link that leads nowhere; name the file itself"))
         }

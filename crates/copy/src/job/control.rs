@@ -1,4 +1,4 @@
-//! Orders to a running copy.
+//! Controls a running copy: pause, cancel, abandon, and the rate limit.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,19 +6,19 @@ use tokio::sync::watch;
 
 use crate::progress::Progress;
 
-/// The order that a copy follows.
+/// The command that a copy follows; a later variant is stronger.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) enum Order {
     Run,
-    /// Begin nothing new.
+    /// Begin no new request.
     Pause,
-    /// End the requests in flight, flush, and stop.
+    /// Wait for the requests in flight, flush, and stop.
     Cancel,
     /// Stop immediately.
     Abandon,
 }
 
-/// Controls a copy or a verification, before it runs and while it does. Clones control the same one.
+/// Controls a copy or a verification, before and while it runs. Clones control the same copy or verification.
 #[derive(Clone, Debug)]
 pub struct Control {
     order: Arc<watch::Sender<Order>>,
@@ -63,17 +63,17 @@ impl Control {
         self.give(Order::Abandon);
     }
 
-    /// Sets the rate limit, bytes per second; `None` lifts it. It takes effect immediately, even while the
-    /// copy runs, and for any kind of ends.
+    /// Sets the rate limit, bytes per second; `None` removes it. It takes effect immediately, even while the
+    /// copy runs, for any kind of source and destination.
     ///
-    /// The limit applies to the reads of the source and to the writes to the destination separately, on
-    /// average. Each request is sent as a whole, and the next one waits until its bytes fit in the rate: use
-    /// short requests with a low rate ([`with_io_size`](crate::CopyOptions::with_io_size)). Holes that are
-    /// not read, and zeros that the destination writes without data, do not count. Reads to compare
-    /// [digests](crate::CopyOptions::with_digests) count. In a verification the limit applies to the data
-    /// that is read back. 0 counts as 1: to stop, [pause](Self::pause).
+    /// The limit is an average, and applies to the reads of the source and to the writes to the destination
+    /// separately. Each request is sent as a whole, and the next one waits until its bytes fit in the rate:
+    /// use short requests with a low rate ([`with_io_size`](crate::CopyOptions::with_io_size)). Not counted
+    /// are holes that are not read, and zeros that the destination writes without data. Reads to compare
+    /// [digests](crate::CopyOptions::with_digests) count. In a verification the limit applies to the data that
+    /// is read back. 0 counts as 1: to stop, [pause](Self::pause).
     ///
-    /// Each pass of [`Passes`](crate::Passes) has a control of its own. To make several copies share a rate,
+    /// Each pass of [`Passes`](crate::Passes) has its own control. To make several copies share a rate,
     /// or to limit only the traffic to a target, use a class of the initiator
     /// (`iscsi_initiator::Options::with_class`).
     #[doc(alias = "throttle")]
@@ -83,17 +83,17 @@ impl Control {
         self.rate.send_if_modified(|rate| std::mem::replace(rate, new) != new);
     }
 
-    /// Returns the rate limit, bytes per second; `None` without one.
+    /// Returns the rate limit, bytes per second; `None` if there is no limit.
     pub fn rate(&self) -> Option<u64> {
         *self.rate.borrow()
     }
 
-    /// Returns the present progress of the copy.
+    /// Returns the current progress of the copy.
     pub fn progress(&self) -> Progress {
         *self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives an order, unless a stronger one was given before.
+    /// Sets the command, unless a stronger one was set before.
     fn give(&self, new: Order) {
         self.order.send_if_modified(|order| {
             let is_new = new > *order;
@@ -106,20 +106,20 @@ impl Control {
         *self.order.borrow()
     }
 
-    /// Waits for an order of at least this strength.
+    /// Waits until a command of at least this strength is set.
     pub(crate) async fn at_least(&self, order: Order) {
         let mut orders = self.order.subscribe();
         // The sender lives as long as `self`, so that the wait cannot fail.
         _ = orders.wait_for(|given| *given >= order).await;
     }
 
-    /// Waits until the rate differs from this one.
+    /// Waits until the rate limit differs from `rate`.
     pub(crate) async fn other_rate_than(&self, rate: Option<u64>) {
         let mut rates = self.rate.subscribe();
         _ = rates.wait_for(|given| *given != rate).await;
     }
 
-    /// Waits until the order differs from this one.
+    /// Waits until the command differs from `order`.
     pub(crate) async fn other_than(&self, order: Order) {
         let mut orders = self.order.subscribe();
         _ = orders.wait_for(|given| *given != order).await;

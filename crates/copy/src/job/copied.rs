@@ -12,11 +12,11 @@ use crate::verify::checksums::Checksums;
 pub struct Copied {
     /// The progress of the copy, which is complete.
     pub progress: Progress,
-    /// The bytes that the medium of the source could not read, if the options permit to [omit
-    /// them](crate::CopyOptions::with_skipped_unreadable).
+    /// The bytes that the medium of the source could not read and that were
+    /// [omitted](crate::CopyOptions::with_skipped_unreadable), if the options permit that.
     pub unreadable: RangeSet,
     /// The checksums of the data that was read, if the options require them.
     pub checksums: Option<Checksums>,
-    /// The file of digests with its present content, if there is one.
+    /// The file with the digests of all flushed blocks, if the copy has one.
     pub(crate) digests: Option<DigestFile>,
 }

@@ -12,14 +12,16 @@ use crate::progress::checkpoint::CheckpointStore;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CopyOptions {
-    /// Bytes of one read or write; `None` is the length that the destination prefers, or else the source.
+    /// Bytes of one read or write; `None` uses the length that the destination prefers, or else that the
+    /// source prefers.
     pub io_size: Option<usize>,
     /// Largest number of concurrent reads, and of concurrent writes; `None` uses the depths that the devices
     /// report.
     pub queue_depth: Option<usize>,
     /// Largest number of bytes of data in memory.
     pub max_memory: usize,
-    /// Length of the runs of zeros in data that are not sent, at multiples of it; `None` sends all data.
+    /// Smallest length of a run of zeros that is not sent as data, at a multiple of that length; `None` sends
+    /// all data.
     pub zero_granularity: Option<usize>,
     /// Whether the source is read even where it reports holes.
     pub reads_holes: bool,
@@ -34,17 +36,17 @@ pub struct CopyOptions {
     pub ranges: Option<RangeSet>,
     /// Bytes that the destination has already, flushed: they are not copied.
     pub done: RangeSet,
-    /// Where to save the flushed ranges, after each flush.
+    /// Store in which the flushed ranges are saved after each flush.
     pub checkpoint: Option<Arc<dyn CheckpointStore>>,
     /// The file of digests of the destination; blocks that the destination has are not sent.
     pub digests: Option<DigestFile>,
     /// Number of written and unflushed bytes at which a flush begins at the latest.
     pub flush_bytes: u64,
-    /// Time after the end of the last flush at which the next one begins at the latest.
+    /// Longest time between the end of a flush and the beginning of the next one while data is written.
     pub flush_interval: Duration,
 }
 
-/// No unit has smaller blocks, and a shorter run saves less than its command costs.
+/// No unit has smaller blocks, and to omit a shorter run saves less than an additional command costs.
 const MIN_GRANULARITY: usize = 512;
 const MAX_IO: usize = 64 << 20;
 
@@ -86,8 +88,8 @@ impl CopyOptions {
         self
     }
 
-    /// Sets the largest number of bytes of data in memory. One read is always possible, so that a smaller
-    /// number counts as the length of a read.
+    /// Sets the largest number of bytes of data in memory. One read is always possible, so the effective limit
+    /// is at least the length of a read.
     #[must_use]
     pub const fn with_max_memory(mut self, bytes: usize) -> Self {
         self.max_memory = bytes;
@@ -134,16 +136,16 @@ impl CopyOptions {
         self
     }
 
-    /// Sets the bytes to copy, if it is known what has changed; a stream is copied as a whole. With
-    /// [digests](Self::with_digests) all blocks that contain some of these bytes are copied.
+    /// Sets the ranges to copy, for example the known changes; a stream is copied as a whole. With
+    /// [digests](Self::with_digests), all blocks that overlap these ranges are copied.
     #[must_use]
     pub fn with_ranges(mut self, ranges: RangeSet) -> Self {
         self.ranges = Some(ranges);
         self
     }
 
-    /// Sets the bytes that an earlier run has [copied](crate::CheckpointFile::load) and flushed, which are
-    /// not copied again; a stream is always copied as a whole.
+    /// Sets the bytes that an earlier run has [copied](crate::CheckpointFile::load) and flushed. They are not
+    /// copied again; a stream is always copied as a whole.
     /// [`CopyJob::resume_from`](crate::CopyJob::resume_from) sets them by itself.
     #[must_use]
     pub fn with_done(mut self, done: RangeSet) -> Self {
@@ -151,7 +153,7 @@ impl CopyOptions {
         self
     }
 
-    /// Sets where to save the flushed ranges, so that another run can resume from there.
+    /// Sets the store in which the flushed ranges are saved, so that another run can resume from there.
     #[must_use]
     pub fn with_checkpoint(mut self, store: impl CheckpointStore + 'static) -> Self {
         self.checkpoint = Some(Arc::new(store));
@@ -167,21 +169,22 @@ impl CopyOptions {
     }
 
     /// Sets the number of written bytes at which a flush begins at the latest. The first flush begins after 2
-    /// MiB. Each later one covers what reaches the medium within 0.75 s, estimated from the time of the last
-    /// one: a target may have a large cache before a slow medium, and answer nothing during a flush.
+    /// MiB. Each later flush covers what reaches the medium within 0.75 s, estimated from the duration of the
+    /// flush before. The reason: a target with a large cache in front of a slow medium may respond to nothing
+    /// during a long flush.
     ///
     /// The bytes that are in flight or written, but not yet both flushed and recorded in a checkpoint, are
-    /// limited to twice the coverage of a flush plus one request. That is the cost of a lost cache, or of the
-    /// death of this process. A stream is also flushed when half of the memory is full, because it cannot be
-    /// read again.
+    /// limited to twice the coverage of a flush plus one request. So much must be copied again after the loss
+    /// of a cache or the death of this process. A stream is also flushed when half of the memory is full,
+    /// because it cannot be read again.
     #[must_use]
     pub fn with_flush_bytes(mut self, bytes: u64) -> Self {
         self.flush_bytes = bytes.max(1);
         self
     }
 
-    /// Sets the longest time between two flushes while data is written. The time is shorter if five times the
-    /// duration of the last flush, at least half a second, is shorter.
+    /// Sets the longest time between two flushes while data is written. The time is shorter after a short
+    /// flush: five times the duration of the flush, at least half a second.
     #[must_use]
     pub const fn with_flush_interval(mut self, interval: Duration) -> Self {
         self.flush_interval = interval;

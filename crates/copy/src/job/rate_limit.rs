@@ -1,25 +1,26 @@
-//! Limits of the rate at which a copy moves bytes.
+//! Limits the rate at which a copy moves bytes.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Longest pause, or delay of a busy machine, whose bytes may be made up for.
+/// Longest idle time, by a pause or a busy machine, whose unused bytes may be sent later, above the rate.
 const STALL: Duration = Duration::from_millis(200);
-/// Longest delay of a request, so that no time overflows: 100 years.
+/// Longest delay of a request, nanoseconds, so that no time overflows: 100 years.
 const MAX_DEBT: u128 = 100 * 365 * 24 * 3600 * 1_000_000_000;
 
-/// The rate limit of one kind of request. A request may begin when all before it are paid for, so that a
-/// request of any length is sent as a whole.
+/// The rate limit of one kind of request. A request costs its bytes divided by the rate, as time. It may
+/// begin when this time has passed for all requests before it, so that a request of any length is sent as a
+/// whole.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RateLimit {
     /// Bytes per second; `None` means no limit.
     rate: Option<u64>,
-    /// Time at which all requests that have begun are paid for.
+    /// Time at which the cost of all requests that have begun has passed.
     paid_at: Instant,
 }
 
-/// The limits of reads and of writes, which have the same rate separately.
+/// The rate limits of reads and of writes: the same rate, applied to each separately.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RateLimits {
     pub(crate) reads: RateLimit,
@@ -31,8 +32,8 @@ impl RateLimit {
         Self { rate: None, paid_at: now }
     }
 
-    /// Changes the rate. Requests that are not paid yet take no longer than before: a lower rate applies to
-    /// later requests.
+    /// Changes the rate. The remaining delay becomes shorter at a higher rate, but not longer at a lower rate,
+    /// which applies to later requests only.
     pub(crate) fn set(&mut self, rate: Option<u64>, now: Instant) {
         if rate == self.rate {
             return;
@@ -48,7 +49,7 @@ impl RateLimit {
         (self.rate, self.paid_at) = (rate, now + debt);
     }
 
-    /// Returns whether a request may begin.
+    /// Returns whether a request may begin at `now`.
     pub(crate) fn is_open(&self, now: Instant) -> bool {
         self.rate.is_none() || self.paid_at <= now
     }
@@ -58,7 +59,7 @@ impl RateLimit {
         (!self.is_open(now)).then_some(self.paid_at)
     }
 
-    /// Charges a request that begins.
+    /// Adds the cost of a request that begins.
     pub(crate) fn pay(&mut self, bytes: u64, now: Instant) {
         let Some(rate) = self.rate else { return };
         let time = u128::from(bytes) * 1_000_000_000 / u128::from(rate.max(1));
@@ -72,13 +73,13 @@ impl RateLimits {
         Self { reads: RateLimit::new(now), writes: RateLimit::new(now) }
     }
 
-    /// Changes both rates.
+    /// Changes the rate of both reads and writes.
     pub(crate) fn set(&mut self, rate: Option<u64>, now: Instant) {
         self.reads.set(rate, now);
         self.writes.set(rate, now);
     }
 
-    /// Returns the next time at which a read or write may begin that may not begin yet.
+    /// Returns the earliest time at which a delayed read or write may begin; `None` if none is delayed.
     pub(crate) fn opens(&self, now: Instant) -> Option<Instant> {
         [self.reads, self.writes].iter().filter_map(|limit| limit.opens(now)).min()
     }

@@ -12,18 +12,18 @@ use crate::ends::source::Source;
 use crate::error::CopyError;
 use crate::progress::checkpoint_file::CheckpointFile;
 
-/// A checkpoint that was read, and that this run continues to save.
+/// A checkpoint that was read from a file, and its file, in which this run saves its progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Resumption {
     file: CheckpointFile,
     /// The ranges that earlier runs have flushed.
     done: RangeSet,
-    /// Whether there was a checkpoint, even an empty one.
+    /// Whether the file had a checkpoint, even one without flushed ranges.
     is_continued: bool,
 }
 
 impl Resumption {
-    /// Reads the checkpoint of a copy between these ends, or begins one.
+    /// Reads the checkpoint of a copy between this source and this destination, or creates an empty one.
     pub(crate) fn begin(
         path: PathBuf,
         source: &Source,
@@ -32,7 +32,7 @@ impl Resumption {
         let (source, destination) = (source.clone(), destination.clone());
         boxed(async move {
             let work = move || Ok(Self::begin_now(path, &source, &destination));
-            // The outer error is one of the thread.
+            // The outer error means that the thread failed.
             blocking(work).await.map_err(|error| CopyError::Source(error.into())).flatten()
         })
     }
@@ -59,10 +59,10 @@ impl Resumption {
         &self.done
     }
 
-    /// Returns the options of a copy that resumes from here.
+    /// Returns the options of a copy that resumes from this checkpoint.
     pub(crate) fn applied_to(self, mut options: CopyOptions) -> CopyOptions {
         options.done.extend(self.done.iter());
-        // An earlier run may have written data, even where it was not flushed.
+        // An earlier run may have written data without a flush, so the destination does not count as zeros.
         options.destination_is_zero &= !self.is_continued;
         options.with_checkpoint(self.file)
     }

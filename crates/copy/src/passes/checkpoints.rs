@@ -1,4 +1,4 @@
-//! The checkpoints of a single pass.
+//! Extends the checkpoints of a single pass by the ranges of the other passes.
 
 use std::sync::Arc;
 
@@ -7,11 +7,11 @@ use iscsi_block_device::RangeSet;
 use crate::boxed::IoFuture;
 use crate::progress::checkpoint::CheckpointStore;
 
-/// Saves the checkpoints of one pass, each together with the ranges that other passes have copied.
+/// Saves each checkpoint of a pass together with the ranges that other passes have copied.
 #[derive(Debug)]
 pub(crate) struct PassCheckpoints {
     pub(crate) store: Arc<dyn CheckpointStore>,
-    /// Flushed ranges outside of those that the pass copies.
+    /// Flushed ranges outside of the ranges that the pass copies.
     pub(crate) flushed: RangeSet,
     /// Ranges that the source could not read in other passes.
     pub(crate) unreadable: RangeSet,

@@ -1,7 +1,8 @@
-//! Decides whether one more pass over the changes is the last, and how long it will take.
+//! Decides whether the next pass over the changes is the last, and forecasts how long it takes.
 //!
-//! A source that is in use is copied in passes: each one copies the writes since the beginning of the one
-//! before. The last pass is made while writes are stopped. Its length is the time that users wait.
+//! A source in use is copied in passes: each pass copies what was written since the beginning of the pass
+//! before. The last pass is made while writes are stopped, so its duration is an outage for the users of the
+//! source.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,7 +14,7 @@ pub struct Pass {
     pub copied: u64,
     /// Duration of the pass, with its flush.
     pub time: Duration,
-    /// Bytes that were written to the source meanwhile.
+    /// Bytes that were written to the source during the pass.
     pub dirtied: u64,
 }
 
@@ -21,35 +22,35 @@ pub struct Pass {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// One more pass, while the source is in use.
+    /// Make one more pass while the source is in use.
     Again {
-        /// How long a last pass would take at present.
+        /// How long the last pass would take if it were made next.
         last: Duration,
-        /// Number of further passes, with the last one, until the goal is reached, if the rates stay the
-        /// same.
+        /// Number of further passes, including the last one, until the last pass is short enough, if the rates
+        /// stay the same.
         passes: u32,
     },
     /// The last pass is short enough: stop all writes, and make it.
     Last {
-        /// How long that pass will take.
+        /// How long the last pass will take.
         last: Duration,
     },
-    /// More passes do not make the last one shorter.
+    /// More passes do not make the last pass shorter.
     Diverges {
-        /// How long a last pass would take at present.
+        /// How long the last pass would take if it were made next.
         last: Duration,
         /// The reason.
         why: Divergence,
     },
 }
 
-/// The reason why more passes do not help.
+/// Reasons why more passes do not make the last one shorter.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Divergence {
     /// As much is written during a pass as during the one before.
     DirtiedAgain {
-        /// Bytes that were written during the pass before.
+        /// Bytes that were written during the previous pass.
         before: u64,
         /// Bytes that were written during this pass.
         now: u64,
@@ -58,7 +59,7 @@ pub enum Divergence {
     MaxPasses(u32),
 }
 
-/// Forecasts the last pass from the passes of one copy.
+/// Forecasts the duration of the last pass from the earlier passes of the copy.
 #[derive(Clone, Debug)]
 pub struct Forecast {
     goal: Duration,
@@ -67,19 +68,19 @@ pub struct Forecast {
     last: Option<Pass>,
 }
 
-/// Share of the changes before a pass, in tenths, above which the changes after it count as no progress.
+/// Ratio of the changes during a pass to those during the previous pass, in tenths, from which on there is no progress.
 const NO_PROGRESS: u64 = 9;
-/// Largest forecast, in passes.
+/// Largest number of passes that is forecast.
 const HORIZON: u32 = 100;
 
 impl Forecast {
-    /// Sets how long the last pass may take (`goal`). At most `max_passes` are made before it, and at least
-    /// one.
+    /// Creates a forecast. `goal` is how long the last pass may take. At most `max_passes`, and at least one,
+    /// are made before it.
     pub fn new(goal: Duration, max_passes: u32) -> Self {
         Self { goal, max_passes: max_passes.max(1), passes: 0, last: None }
     }
 
-    /// Takes in a pass, and returns the next step.
+    /// Adds a pass that has ended, and returns the next step.
     pub fn add_pass(&mut self, pass: Pass) -> Verdict {
         self.passes += 1;
         let before = self.last.replace(pass).map(|before| before.dirtied);
@@ -99,8 +100,8 @@ impl Forecast {
         Verdict::Again { last, passes: self.ahead(pass, last) }
     }
 
-    /// Returns the number of passes until one is short enough: each is shorter than the one before by the
-    /// ratio of the rate of writes at the source to the rate of the copy.
+    /// Returns the number of passes until one is short enough. Each pass is shorter than the one before by the
+    /// ratio of the rate at which the source is written to the rate of the copy.
     fn ahead(&self, pass: Pass, mut last: Duration) -> u32 {
         let ratio = last.as_secs_f64() / pass.time.as_secs_f64().max(f64::MIN_POSITIVE);
         let mut passes = 1;
@@ -118,7 +119,7 @@ impl Pass {
         if bytes == 0 {
             return Duration::ZERO;
         }
-        // The rate of a pass that copied nothing is unknown.
+        // If the pass copied nothing, its rate is unknown.
         let share = bytes as f64 / self.copied as f64;
         Duration::try_from_secs_f64(self.time.as_secs_f64() * share).unwrap_or(Duration::MAX)
     }

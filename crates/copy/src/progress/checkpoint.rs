@@ -1,8 +1,8 @@
-//! The flushed part of a copy as text, from which another run resumes.
+//! Reads and writes the flushed part of a copy as text, from which another run resumes.
 //!
-//! The format is that of a mapfile of GNU ddrescue: lines of position, length and state, in which `+` is
-//! done, `-` unreadable, and `?` not tried yet. Tools for such files can show it. The data of the checkpoint
-//! is in comments at its head: the version of the format, both ends, and the total length.
+//! The format is that of a mapfile of GNU ddrescue: lines of position, length and state, in which `+` means
+//! done, `-` unreadable, and `?` not tried yet. Tools for mapfiles can show it. Comments at its head have the
+//! version of the format, the identities of source and destination, and the total length.
 
 use std::fmt;
 use std::ops::Range;
@@ -14,32 +14,31 @@ use thiserror::Error as ThisError;
 use crate::boxed::IoFuture;
 use crate::ends::identity::Identity;
 
-/// Version of the format that is written, and the latest that is read.
+/// Version of the format that is written, and the latest version that is read.
 const VERSION: u32 = 2;
 pub(crate) const TITLE: &str = "# iscsi-copy checkpoint ";
 const SOURCE: &str = "# source: ";
 const DESTINATION: &str = "# destination: ";
 const LEFT: &str = "# left: ";
 const SESSIONS: &str = "# sessions: ";
-/// The status line of ddrescue: position, activity and pass. The values are fixed, as if everything was tried
-/// once.
+/// The status line of ddrescue: position, activity and pass. The values are fixed, and mean that every range
+/// was tried once.
 const STATUS: &str = "0x0 ? 1";
 
-/// Stores the checkpoints of a copy, each in the place of the one before: a [file](crate::CheckpointFile), or
-/// anything else that outlives the copy.
+/// Stores the checkpoints of a copy; each replaces the one before. A store can be a
+/// [file](crate::CheckpointFile), or anything else that outlives the copy.
 pub trait CheckpointStore: fmt::Debug + Send + Sync {
-    /// Stores the flushed ranges and those that the source cannot read, of `total` bytes. After a crash
-    /// either this checkpoint or the one before must exist.
+    /// Stores the flushed ranges and the ranges that the source cannot read, of `total` bytes. After a crash
+    /// either this checkpoint or the previous one must exist.
     ///
     /// # Errors
-    /// An error if it is not stored; then the one before must remain.
+    /// Returns an error if the checkpoint is not stored; then the previous one must remain.
     fn keep(&self, flushed: RangeSet, unreadable: RangeSet, total: u64) -> IoFuture<'_, ()>;
 
     /// Returns the sessions that runs may have left at the destination, as they were passed to
     /// [`begin`](Self::begin).
     ///
-    /// # Errors
-    /// An error if they cannot be found out.
+    /// Returns an error if the sessions cannot be determined.
     fn sessions(&self) -> IoFuture<'_, Vec<String>> {
         Box::pin(async { Ok(Vec::new()) })
     }
@@ -49,11 +48,11 @@ pub trait CheckpointStore: fmt::Debug + Send + Sync {
         drop(sessions);
     }
 
-    /// Ends a run, successful or not: no other sessions than these may have requests in flight. The store may
-    /// record how the run leaves the destination.
+    /// Ends a run, successful or not: only `sessions` may still have requests in flight. The store may record
+    /// in which state the run leaves the destination.
     ///
     /// # Errors
-    /// An error if that is not stored; then the last checkpoint remains.
+    /// Returns an error if the end is not stored; then the last checkpoint remains.
     fn end_run(&self, sessions: Vec<String>) -> IoFuture<'_, ()> {
         drop(sessions);
         Box::pin(async { Ok(()) })
@@ -71,13 +70,14 @@ pub struct Checkpoint {
     pub total: u64,
     /// The ranges that a flush has covered.
     pub flushed: RangeSet,
-    /// The ranges that the medium of the source could not read: another run tries them again.
+    /// The ranges that the medium of the source could not read. Another run tries to read them again.
     pub unreadable: RangeSet,
-    /// The state in which the last run has left a destination that is a file, if that run has ended,
-    /// successful or not.
+    /// The state in which the last run has left the destination; `None` if the destination is not a file, or
+    /// that run has not ended by itself.
     pub left: Option<Identity>,
-    /// The sessions that runs may have left at the destination, as it [names](crate::Device::leaves) them:
-    /// their requests in flight have older data than those of another run.
+    /// The sessions that runs may have left at the destination, as the destination
+    /// [names](crate::Device::leaves) them. Their requests in flight would overwrite newer data, so the next
+    /// run ends them.
     pub sessions: Vec<String>,
 }
 
@@ -158,7 +158,7 @@ impl fmt::Display for Checkpoint {
             line(range, state)?;
         }
         line(at..*total, '?')?;
-        // A truncated file lacks this line.
+        // A truncated file lacks this line, so that it is detected.
         f.write_str("# end\n")
     }
 }
@@ -230,7 +230,7 @@ enum State {
     Untried,
 }
 
-/// Parses a line: a range and its state.
+/// Parses a line; returns its range and state, or `None` if it is malformed.
 fn parse_line(line: &str) -> Option<(Range<u64>, State)> {
     let mut words = line.split_ascii_whitespace();
     let (start, len) = (number(words.next()?)?, number(words.next()?)?);

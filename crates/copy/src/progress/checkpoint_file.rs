@@ -1,4 +1,4 @@
-//! The file that stores a checkpoint.
+//! Stores a checkpoint in a file.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ use crate::host_files::{HostFiles, blocking_on};
 
 const SHORTENED: &str = "the destination is shorter than what it says to be there";
 
-/// A file with the last checkpoint of a copy. After a crash while one is written, the file has either that
-/// one or the one before.
+/// A file with the last checkpoint of a copy. If a crash interrupts a save, the file has either the new
+/// checkpoint or the previous one.
 #[derive(Clone, Debug)]
 pub struct CheckpointFile {
     files: Arc<dyn HostFiles>,
@@ -26,22 +26,22 @@ pub struct CheckpointFile {
     known: Arc<Mutex<Known>>,
 }
 
-/// The content of the file beside the flushed ranges.
+/// The data of the file besides the flushed ranges.
 #[derive(Debug, Default)]
 struct Known {
-    /// Sessions that runs may have left; `None` before they were looked for.
+    /// Sessions that runs may have left; `None` if the file was not read yet.
     sessions: Option<Vec<String>>,
     /// The state in which an earlier run has left the destination, until this run begins.
     left: Option<Identity>,
 }
 
 impl CheckpointFile {
-    /// Names the file for a copy between these ends. It does not read or write it.
+    /// Creates the store for a copy from this source to this destination. It does not read or write the file.
     pub fn new(path: impl Into<PathBuf>, source: Identity, destination: Identity) -> Self {
         Self::new_at(Arc::new(SystemFiles), path.into(), source, destination)
     }
 
-    /// Names a file on a simulated host.
+    /// Creates the store for a file on a simulated host.
     #[cfg(feature = "simulation")]
     #[doc(hidden)]
     pub fn new_on(
@@ -72,13 +72,13 @@ impl CheckpointFile {
     ///
     /// # Errors
     /// The errors of the system; [`InvalidData`](ErrorKind::InvalidData) with a
-    /// [`CheckpointError`](crate::CheckpointError) if it is damaged, or of another copy, or another program
-    /// has written to a destination that is a file.
+    /// [`CheckpointError`](crate::CheckpointError) if the file is damaged, belongs to another copy, or another
+    /// program has written to a destination that is a file.
     pub fn load(&self) -> io::Result<Option<RangeSet>> {
         let Some(Checkpoint { flushed, left, sessions, .. }) = self.read()? else {
             return Ok(None);
         };
-        // A checkpoint without flushed ranges needs no check: everything is written.
+        // A checkpoint without flushed ranges needs no check, because everything is written again.
         if !flushed.is_empty() {
             let checked = self.destination.check_left(left.as_ref())?;
             checked.map_err(|doubt| invalid(CheckpointError::Doubtful(doubt.to_string())))?;
@@ -89,10 +89,10 @@ impl CheckpointFile {
         Ok(Some(flushed))
     }
 
-    /// Reads the checkpoint of an earlier run, as [`load`](Self::load) does, and writes it again, or else a
-    /// checkpoint in which nothing is done. That shows before the copy begins whether the file can be
-    /// written. `held` is the length of a destination that is a file, counted from the first byte of the
-    /// copy; `total` is the length of the source. Returns `None` if there was no such file.
+    /// Reads the checkpoint of an earlier run, as [`load`](Self::load) does, and writes it again; without one,
+    /// writes a checkpoint in which nothing is done. The write shows before the copy begins whether the file
+    /// can be written. `held` is the length of a destination that is a file, counted from the first byte of
+    /// the copy; `total` is the length of the source. Returns `None` if there was no such file.
     ///
     /// # Errors
     /// The errors of [`load`](Self::load) and [`store`](Self::store); [`InvalidData`](ErrorKind::InvalidData)
@@ -107,7 +107,7 @@ impl CheckpointFile {
         Ok(done)
     }
 
-    /// Stores the flushed ranges and those that the source cannot read, of `total` bytes.
+    /// Stores the flushed ranges and the ranges that the source cannot read, of `total` bytes.
     ///
     /// # Errors
     /// The errors of the system; then the file is unchanged.
@@ -122,17 +122,17 @@ impl CheckpointFile {
         replace(self.files.as_ref(), &self.path, checkpoint.to_string().as_bytes()).map(drop)
     }
 
-    /// Reads the checkpoint in the file, if it is one of this copy.
+    /// Reads the checkpoint in the file; `None` if there is no file.
     fn read(&self) -> io::Result<Option<Checkpoint>> {
         let Some(text) = self.files.read(&self.path, TITLE)? else { return Ok(None) };
-        // Invalid UTF-8 is not an error of its own: the parser reports the first bad line.
+        // Invalid UTF-8 needs no error of its own: the parser reports the first bad line.
         let checkpoint: Result<Checkpoint, _> = String::from_utf8_lossy(&text).parse();
         let checkpoint = checkpoint.map_err(invalid)?;
         checkpoint.check(&self.source, &self.destination).map_err(invalid)?;
         Ok(Some(checkpoint))
     }
 
-    /// Returns the sessions that were set, or else those in the file of an earlier run.
+    /// Returns the sessions that were set, or else the sessions in the file.
     fn sessions_by_now(&self) -> io::Result<Vec<String>> {
         if let Some(sessions) = &self.lock().sessions {
             return Ok(sessions.clone());
@@ -146,7 +146,7 @@ impl CheckpointFile {
         Ok(self.lock().sessions.get_or_insert(earlier).clone())
     }
 
-    /// Records how the destination is left.
+    /// Records in which state the destination is left.
     fn record_end(&self, sessions: Vec<String>) -> io::Result<()> {
         let Some(mut checkpoint) = self.read()? else { return Ok(()) };
         checkpoint.left = self.destination.left()?;
@@ -165,7 +165,7 @@ fn invalid(error: CheckpointError) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, error)
 }
 
-/// Each function runs on a thread that may block.
+/// Runs each function on a thread that may block.
 impl CheckpointStore for CheckpointFile {
     fn keep(&self, flushed: RangeSet, unreadable: RangeSet, total: u64) -> IoFuture<'_, ()> {
         let file = self.clone();

@@ -1,14 +1,14 @@
-//! Block boundaries.
+//! Cuts and rounds ranges at block boundaries.
 
 use std::ops::Range;
 
 use super::segment::Segment;
 use crate::digests::Digest;
 
-/// A block that was read, or a part of one, with its digest if it was read completely.
+/// A block that was read, or a part of a block. It has a digest if it was read completely.
 pub(crate) type Block = (Range<u64>, Option<Digest>);
 
-/// Cuts a range at block boundaries, in a copy that ends at `end`. Returns the pieces, and whether each is a
+/// Cuts a range at block boundaries, in a copy that ends at `end`. Returns each piece, and whether it is a
 /// whole block.
 pub(crate) fn blocks(range: Range<u64>, size: u64, end: u64) -> Vec<(Range<u64>, bool)> {
     let mut blocks = Vec::new();
@@ -22,8 +22,8 @@ pub(crate) fn blocks(range: Range<u64>, size: u64, end: u64) -> Vec<(Range<u64>,
     blocks
 }
 
-/// Rounds data up to whole blocks within the range of the question: a block that is a hole only in part is
-/// read.
+/// Rounds data up to whole blocks within the range of the query: a block of which only a part is a hole is
+/// read completely.
 pub(crate) fn whole_blocks(segments: Vec<Segment>, asked: &Range<u64>, size: u64) -> Vec<Segment> {
     let mut whole: Vec<Segment> = Vec::new();
     let mut put = |range: Range<u64>, is_zero: bool| match whole.last_mut() {
@@ -40,7 +40,7 @@ pub(crate) fn whole_blocks(segments: Vec<Segment>, asked: &Range<u64>, size: u64
             true => down.max(at),
             false => up.clamp(at, asked.end),
         };
-        // The rest of the block in which the data before it ended.
+        // The rest of the block in which the previous data ended is read with it.
         put(at..end, is_zero);
         at = end.max(at);
     }

@@ -1,9 +1,10 @@
-//! Decides whether questions about data are worth their time, how far each goes, and how long reading waits
-//! for the answers.
+//! Decides whether extent queries save more time than they cost, how long each is, and how long reading waits
+//! for the results.
 //!
-//! Time in which reading only waits for an answer is owed. An answer pays back the time that reading its
-//! zeros would have taken. As long as little is owed, reading waits. With more owed, it reads unknown ranges,
-//! few at first, and one question at a time looks farther ahead, until an answer pays.
+//! Time in which reading only waits for the result of a query is a debt. A result pays back the time that
+//! reading its zeros would have taken. While the debt is small, reading waits. With a larger debt, it reads
+//! unknown ranges, few at first, and one query at a time is sent for a range farther ahead, until a result
+//! pays.
 //!
 //! Design: `docs/design/questions.md`.
 
@@ -12,81 +13,81 @@ use std::time::Duration;
 use iscsi_block_device::{DeviceError, DeviceErrorKind};
 use tokio::time::Instant;
 
-/// Length of the first question, bytes.
+/// Length of the first query, bytes.
 const FIRST_WINDOW: u64 = 1 << 30;
-/// Longest question, bytes: a longer one brings nothing more.
+/// Largest length of a query, bytes: a longer one saves nothing more.
 const MAX_WINDOW: u64 = 1 << 44;
-/// Shortest question, bytes: a shorter one never saves more than it costs.
+/// Smallest length of a query, bytes: a shorter one never saves more than it costs.
 const MIN_WINDOW: u64 = 1 << 20;
-/// Number of extents up to which a complete answer makes the next question longer.
+/// Number of extents up to which a complete result makes the next query longer.
 const FEW: usize = 16;
-/// Number of extents from which on an answer makes the next question shorter.
+/// Number of extents from which on a result makes the next query shorter.
 const MANY: usize = 1024;
-/// Largest number of concurrent questions.
+/// Largest number of concurrent queries.
 const AT_ONCE: usize = 4;
-/// Largest time that may be owed while reading waits.
+/// Largest debt at which reading still waits for results.
 const GRACE: Duration = Duration::from_millis(250);
 /// Rate of reading before it is measured, as bytes and time: 1 Gbit/s.
 const DEFAULT_RATE: (u64, Duration) = (125_000_000, Duration::from_secs(1));
-/// Time of reading over which the rate is measured.
+/// Duration of reading over which the rate is measured.
 const RATE_SPAN: Duration = Duration::from_secs(2);
-/// Shortest time of reading that gives a rate.
+/// Shortest duration of reading that gives a rate.
 const MIN_RATE_SPAN: Duration = Duration::from_millis(100);
-/// Shortest distance at which a question looks ahead where asking does not pay, bytes.
+/// Smallest distance ahead of the reads of a query while queries do not pay, bytes.
 const MIN_AHEAD: u64 = 4 << 20;
-/// Longest distance at which a question looks ahead where asking does not pay, bytes.
+/// Largest distance ahead of the reads of a query while queries do not pay, bytes.
 const MAX_AHEAD: u64 = 256 << 20;
 
-/// What reading does while questions are asked.
+/// What reading does while queries are in flight.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Pace {
-    /// It can do nothing before an answer arrives.
+    /// Reading can do nothing before a result arrives.
     Starved,
-    /// It reads, or waits for something else than an answer.
+    /// Reading runs, or waits for something else than a result.
     Going,
-    /// It is paused.
+    /// Reading is paused.
     Paused,
 }
 
-/// An answer to a question.
+/// The result of a query.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Answer {
-    /// Time that the answer took.
+    /// Time from the query to its result.
     pub(crate) took: Duration,
-    /// Bytes that the question was about.
+    /// Length of the queried range, bytes.
     pub(crate) asked: u64,
-    /// Bytes that the answer covers.
+    /// Bytes that the result covers.
     pub(crate) covered: u64,
-    /// Number of extents in the answer.
+    /// Number of extents in the result.
     pub(crate) extents: usize,
-    /// Bytes that need not be read because of the answer.
+    /// Bytes that need not be read because of the result.
     pub(crate) spared: u64,
 }
 
-/// The questions to one device.
+/// The extent queries to one device.
 #[derive(Debug)]
 pub(crate) struct Questions {
     under_way: usize,
-    /// Whether a question was answered.
+    /// Whether a query was answered before.
     is_answered: bool,
-    /// Whether no more questions are asked.
+    /// Whether no further query is sent.
     is_refused: bool,
     window: u64,
-    /// Distance ahead of the reads at which the next question looks, where asking does not pay.
+    /// Distance of the next query ahead of the reads while queries do not pay, bytes.
     ahead: u64,
-    /// Whether a question that looks ahead is in flight.
+    /// Whether a query ahead of the reads is in flight.
     is_ahead: bool,
-    /// Time that is owed.
+    /// The debt: time for which reading waited, and that results have not paid back.
     owed: Duration,
-    /// Mean time of an answer.
+    /// Mean time from a query to its result.
     took: Duration,
-    /// Bytes that were read recently.
+    /// Bytes that were read recently, for the rate.
     bytes: u64,
-    /// Time that these bytes took.
+    /// Time in which these bytes were read.
     time: Duration,
-    /// The pace of reading, and the time since which it has that pace.
+    /// What reading does, and since when.
     since: Option<(Instant, Pace)>,
-    /// Largest number of reads of unknown ranges in flight.
+    /// Largest number of reads in flight whose ranges are unknown.
     blind: usize,
 }
 
@@ -108,12 +109,12 @@ impl Questions {
         }
     }
 
-    /// Creates the questions of a device that is never asked: all of it counts as data.
+    /// Creates the state of a device that is never queried: all of it counts as data.
     pub(crate) const fn none() -> Self {
         Self { is_refused: true, ..Self::new() }
     }
 
-    /// Returns whether one more question may be asked.
+    /// Returns whether one more query may be sent.
     pub(crate) const fn has_room(&self) -> bool {
         let most = if self.is_answered && self.pays() { AT_ONCE } else { 1 };
         !self.is_refused && self.under_way < most
@@ -123,23 +124,23 @@ impl Questions {
         self.under_way > 0
     }
 
-    /// Returns the length of the next question, bytes.
+    /// Returns the length of the next query, bytes.
     pub(crate) const fn window(&self) -> u64 {
         self.window
     }
 
-    /// Returns the distance between the first unknown byte and the beginning of the next question.
+    /// Returns the distance from the first unknown byte to the beginning of the next query, bytes.
     pub(crate) fn skip(&self) -> u64 {
         if self.pays() {
             return 0;
         }
-        // Twice the distance that reading covers until the answer arrives.
+        // Twice the distance that reading covers until the result arrives.
         let (bytes, time) = self.rate();
         let meanwhile = u128::from(bytes) * 2 * self.took.as_nanos() / time.as_nanos().max(1);
         self.ahead.max(u64::try_from(meanwhile).unwrap_or(MAX_AHEAD)).min(MAX_AHEAD)
     }
 
-    /// Returns whether one more read of an unknown range may begin, beside `reading` such reads.
+    /// Returns whether one more read of an unknown range may begin; `reading` such reads are in flight.
     pub(crate) const fn allow_blind(&self, reading: usize) -> bool {
         self.is_refused || !self.pays() && reading < self.blind
     }
@@ -160,7 +161,7 @@ impl Questions {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// Notes the pace of reading from `now` on.
+    /// Records what reading does from `now` on.
     pub(crate) fn set_pace(&mut self, now: Instant, pace: Pace) {
         if let Some((since, before)) = self.since.replace((now, pace)) {
             let passed = now.saturating_duration_since(since);
@@ -175,7 +176,7 @@ impl Questions {
         }
     }
 
-    /// Takes in a read of `bytes` bytes; `is_blind` if its range was unknown.
+    /// Counts a read of `bytes` bytes. `is_blind`: it was unknown if its range holds data.
     pub(crate) fn read(&mut self, bytes: u64, is_blind: bool) {
         if !matches!(self.since, Some((_, Pace::Starved))) {
             self.bytes += bytes;
@@ -185,13 +186,13 @@ impl Questions {
         }
     }
 
-    /// Counts a question that is sent.
+    /// Counts a query that is sent.
     pub(crate) const fn begin(&mut self) {
         self.under_way += 1;
         self.is_ahead = !self.pays();
     }
 
-    /// Takes in the answer to a question.
+    /// Takes the result of a query: adjusts the debt, and the length of the next query.
     pub(crate) fn end(&mut self, answer: Answer) {
         self.under_way -= 1;
         self.is_answered = true;
@@ -201,8 +202,8 @@ impl Questions {
             0..=FEW if is_whole => (self.window * 4).min(MAX_WINDOW),
             MANY.. => self.window / 4,
             _ if is_whole => self.window,
-            // The next question begins where this answer ends: a longer one would ask for the same bytes
-            // again.
+            // The result covers only a part of the query. The next query begins where the result ends: if it were
+            // longer, it would cover the same bytes again.
             _ => self.window.min(answer.covered.saturating_mul(2)),
         };
         self.window = self.window.max(MIN_WINDOW);
@@ -215,7 +216,7 @@ impl Questions {
         }
     }
 
-    /// Takes in the failure of a question.
+    /// Takes the failure of a query.
     pub(crate) fn fail(&mut self, error: &DeviceError, took: Duration, asked: u64) {
         let kind = error.kind();
         self.is_refused |=
@@ -234,7 +235,7 @@ mod tests {
         Answer { took: 10 * MILLI, asked, covered, extents, spared }
     }
 
-    /// Returns questions that owe `millis` milliseconds.
+    /// Returns queries with a debt of `millis` milliseconds.
     fn owing(millis: u32) -> (Questions, Instant) {
         let (mut questions, now) = (Questions::new(), Instant::now());
         questions.set_pace(now, Pace::Starved);
@@ -293,7 +294,7 @@ mod tests {
         assert_eq!(questions.skip(), 0);
     }
 
-    /// On a slow link the same answers pay.
+    /// The results that do not pay on a fast link pay on a slow one.
     #[test]
     fn what_is_saved_goes_by_the_rate_of_reading() {
         for (rate, pays) in [(1 << 20, true), (100 << 20, false)] {

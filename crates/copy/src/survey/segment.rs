@@ -1,4 +1,4 @@
-//! Segments of data and of zeros.
+//! Converts extents to segments of data and of zeros.
 
 use std::ops::Range;
 
@@ -11,8 +11,8 @@ pub(crate) struct Segment {
     pub(crate) is_zero: bool,
 }
 
-/// Returns the extents of a range as segments, without gaps and cut to the range; a rest that they do not
-/// cover is left out. If nothing is covered, the whole range counts as data.
+/// Converts the extents of a range to segments, without gaps and cut to the range. A rest of the range that
+/// the extents do not cover is omitted. If they cover nothing, the whole range counts as data.
 pub(crate) fn segments(extents: &[Extent], range: Range<u64>) -> Vec<Segment> {
     let mut segments: Vec<Segment> = Vec::new();
     let mut at = range.start;

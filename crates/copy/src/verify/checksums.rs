@@ -1,9 +1,9 @@
-//! Checksums of the data that was read from the source: eight bytes for each request.
+//! Stores checksums of the data that was read from the source: eight bytes for each request.
 //!
-//! Each part with data gets a checksum between its read and its write, so that the source is read only once:
-//! it may be a pipe, far away, or changing. The checksum is CRC-64/NVME: made for storage, and ten times
-//! faster than a cryptographic hash. It is no weaker here, where errors are accidents: a malicious target
-//! could return wrong data later as well.
+//! The checksum of each part is computed between its read and its write, so that the source is read only
+//! once: it may be a pipe, far away, or changing. The checksum is CRC-64/NVME: it is made for storage, and
+//! ten times faster than a cryptographic hash. It is no weaker here, because only accidental errors are to be
+//! detected: a malicious target could return the right data now and wrong data later.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -21,13 +21,13 @@ pub(crate) fn sum(data: &[u8]) -> u64 {
 /// The checksums of the data that a copy has read, and the ranges of zeros.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Checksums {
-    /// By the first byte of a part: the byte after its last one, and its checksum.
+    /// Parts with data: first byte, byte after the last one, and checksum.
     parts: BTreeMap<u64, (u64, u64)>,
     zeros: RangeSet,
 }
 
 impl Checksums {
-    /// Sets the checksum of a part; older ones that overlap it are removed.
+    /// Sets the checksum of a part; removes older checksums of parts that overlap it.
     pub(crate) fn put(&mut self, part: &Part, sum: u64) {
         self.forget(&part.range);
         match part.content {
@@ -61,7 +61,7 @@ impl Checksums {
         old.iter().for_each(|start| _ = self.parts.remove(start));
     }
 
-    /// Returns the parts with data in their order, each with its checksum.
+    /// Returns the parts with data in ascending order, each with its checksum.
     pub(crate) fn parts(&self) -> impl Iterator<Item = (Range<u64>, u64)> + '_ {
         self.parts.iter().map(|(start, (end, sum))| (*start..*end, *sum))
     }

@@ -1,7 +1,7 @@
-//! The pieces that a verification reads back, in the order of the device.
+//! Decides which pieces a verification reads back, in ascending order of their offsets.
 //!
-//! Where zeros are expected, the destination is asked whether it reads as zeros. For ranges that another run
-//! has copied, the source is asked as well. Reading continues meanwhile.
+//! Where zeros are expected, the destination is queried whether it reads as zeros. For ranges that another
+//! run has copied, the source is queried too. Reading continues meanwhile.
 
 use std::iter::Peekable;
 use std::ops::Range;
@@ -17,10 +17,10 @@ use crate::survey::{Front, Grid, Question, Survey};
 
 /// Length of the pieces without a checksum, bytes.
 const PIECE: usize = 1 << 20;
-/// One question covers many runs, however short they are.
+/// Without a minimum length, because one query covers many ranges, however short they are.
 const GRID: Grid = Grid { block: 1, short: 0 };
 
-/// The expected content of a piece.
+/// The expected data of a piece.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Expected {
     Zeros,
@@ -28,13 +28,13 @@ pub(crate) enum Expected {
     Sum(u64),
     /// Data with this BLAKE3.
     Blake3([u8; 32]),
-    /// The data of the source: ranges that another run has read have no checksum.
+    /// The data of the source, which is read again: ranges that another run has copied have no checksum.
     Source,
 }
 
 pub(crate) type Piece = (Range<u64>, Expected);
 
-/// The end that is asked.
+/// The device that is queried.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Side {
     Source,
@@ -44,13 +44,13 @@ pub(crate) enum Side {
 /// The next step of a verification.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// This number of bytes is right, as the destination reports.
+    /// This number of bytes needs no read, because the destination reports zeros, as expected.
     Verified(u64),
-    /// A piece to read, and the side whose answer it has not waited for, if there is one.
+    /// A piece to read. The side is `Some` if that device has not reported yet whether the range holds data.
     Read(Piece, Option<Side>),
 }
 
-/// A device, its unknown ranges, and the questions to it.
+/// A device, its unknown ranges, and the queries to it.
 #[derive(Debug)]
 struct Asked {
     device: Option<Arc<dyn Device>>,
@@ -65,7 +65,7 @@ pub(crate) struct ReadBack {
     known: Peekable<IntoIter<Piece>>,
     /// Ranges that another run has copied, in which the source may have holes.
     earlier: Asked,
-    /// Ranges that should be zero.
+    /// Ranges that should read as zeros.
     zeros: Asked,
     longest: u64,
     answers: JoinSet<(Side, Question, DeviceResult<Vec<Extent>>)>,
@@ -85,7 +85,7 @@ impl Asked {
         self.survey.is_awaited(&self.unknown)
     }
 
-    /// Cuts off the next range to read; also returns whether it is unknown.
+    /// Cuts off the next range to read. Also returns whether it is unknown if the range holds data.
     fn cut_data(&mut self) -> Option<(Range<u64>, bool)> {
         let (range, is_blind) = self.survey.data(&self.unknown, PIECE, PIECE)?;
         self.survey.begin_read(&range, is_blind, &mut self.unknown);
@@ -94,8 +94,8 @@ impl Asked {
 }
 
 impl ReadBack {
-    /// Creates the pieces: those with checksums, in order; the zeros; and the ranges that another run has
-    /// copied. With `reads_holes` neither end is asked where it holds data.
+    /// Creates the pieces from parts with checksums, in ascending order, from ranges of zeros, and from ranges
+    /// that another run has copied. With `reads_holes` neither device is queried where it holds data.
     pub(crate) fn new(
         source: Option<Arc<dyn Device>>,
         destination: Arc<dyn Device>,
@@ -122,13 +122,13 @@ impl ReadBack {
         usize::try_from(self.longest).unwrap_or(usize::MAX)
     }
 
-    /// Returns whether all pieces have begun.
+    /// Returns whether the reads of all pieces have begun.
     pub(crate) fn is_over(&mut self) -> bool {
         let asked = [&self.earlier, &self.zeros];
         self.known.peek().is_none() && asked.iter().all(|asked| asked.front().is_none())
     }
 
-    /// Returns the next step; `None` at the end, and while an answer is awaited.
+    /// Returns the next step; `None` at the end, and while the result of a query is awaited.
     pub(crate) fn next(&mut self) -> Option<Step> {
         self.ask();
         let known = self.known.peek().map(|(range, _)| range.start);
@@ -169,7 +169,7 @@ impl ReadBack {
         }
     }
 
-    /// Takes the next answer; `None` if no question is in flight.
+    /// Waits for the next result of a query and takes it; `None` if no query is in flight.
     pub(crate) async fn answered(&mut self) -> Option<Result<(), JoinError>> {
         let (side, question, told) = match self.answers.join_next().await? {
             Ok(answer) => answer,
@@ -178,22 +178,23 @@ impl ReadBack {
         let Asked { unknown, survey, .. } = self.side(side);
         survey.take(&question, told, unknown, Instant::now());
         if side == Side::Source {
-            // Takes all zeros together, because one question to the destination covers many runs.
+            // Takes all zeros together, because one query to the destination covers many ranges.
             let zeros = survey.take_zeros();
             self.zeros.unknown.extend(zeros);
         }
         Some(Ok(()))
     }
 
-    /// Takes in the end of a read of `bytes` bytes.
+    /// Counts `bytes` bytes of a read that has ended. `blind`: the side that had not reported whether its
+    /// range holds data.
     pub(crate) fn end_read(&mut self, bytes: u64, blind: Option<Side>) {
         for side in [Side::Source, Side::Destination] {
             self.side(side).survey.end_read(bytes, blind == Some(side));
         }
     }
 
-    /// Notes the pace of the reads: they wait for their turn (`Going`), for an order, or for something to
-    /// read.
+    /// Records what reading does. `Going`: reads wait for their turn; `Starved`: there is nothing to read yet;
+    /// `Paused`: the verification is paused.
     pub(crate) fn set_pace(&mut self, pace: Pace) {
         for side in [Side::Source, Side::Destination] {
             let asked = self.side(side);

@@ -1,5 +1,5 @@
-//! Copies between devices that answer in any order: every byte arrives, memory is bounded, and zeros are not
-//! sent.
+//! Tests of copies between devices that complete requests in any order: every byte arrives, memory is
+//! bounded, and zeros are not sent.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ fn options() -> CopyOptions {
     CopyOptions::default().with_io_size(4096).with_zero_granularity(Some(512))
 }
 
-/// Returns the error of a device where it [fails](support::State::fails_at).
+/// Returns the error of a device for a request that touches [the failing byte](support::State::fails_at).
 fn bad_block() -> DeviceError {
     DeviceError::new(DeviceErrorKind::Other, "a bad block")
 }
@@ -21,7 +21,8 @@ fn copy(from: &Memory, to: &Memory) -> CopyJob {
     CopyJob::new(from, to).with_options(options())
 }
 
-/// Returns data, zeros and data, with the given number of grains each.
+/// Returns the bytes of alternating runs of data and zeros; `grains` has the length of each run, beginning
+/// with data.
 fn sparse(grains: &[usize]) -> Vec<u8> {
     let mut bytes = pattern(grains.iter().sum::<usize>() * GRAIN);
     let mut at = 0;
@@ -61,7 +62,7 @@ async fn holes_are_neither_read_nor_written_where_the_destination_reads_as_zeros
     assert_eq!(progress.flushed, data + zeros);
 }
 
-/// A source that reports its data as a hole is believed, unless holes are read.
+/// The copy trusts a source that reports its data as a hole, unless holes are read.
 #[tokio::test(start_paused = true)]
 async fn holes_that_are_none_are_copied_where_holes_are_read() {
     for reads_holes in [false, true] {
@@ -148,7 +149,8 @@ async fn a_destination_that_loses_all_again_and_again_is_given_up() {
     assert_eq!(failure.error.device().unwrap().kind(), DeviceErrorKind::LostWrites);
 }
 
-/// A hole that another run has made and no flush has covered is lost with the cache.
+/// Zeros that another run has written without a flush are lost with the cache. So they must be flushed before
+/// they are skipped.
 #[tokio::test(start_paused = true)]
 async fn a_hole_that_is_left_alone_outlives_a_loss_of_the_cache() {
     let from = Memory::new(sparse(&[8, 24]));

@@ -1,4 +1,5 @@
-//! Block devices of this host as destinations: loop devices, where the test is permitted to create them.
+//! Tests with block devices of this host as destinations: loop devices, where the test is permitted to create
+//! them.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
@@ -42,7 +43,7 @@ fn claim(path: &str) -> File {
     let claim = || OpenOptions::new().read(true).custom_flags(OFlag::O_EXCL.bits()).open(path);
     for _ in 0..500 {
         match claim() {
-            // The kernel may still hold it, because other tests attach and detach devices.
+            // The kernel may still hold the device for a moment, because other tests attach and detach devices.
             Err(why) if why.kind() == ErrorKind::ResourceBusy => {
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }
@@ -66,12 +67,12 @@ async fn a_device_that_another_program_has_claimed_is_not_written_to() {
     let Some(device) = Loop::attach(&image) else { return };
     let holder = claim(&device.0);
     assert_eq!(users(&FileDevice::create(&device.0).unwrap_err()).by, Vec::<String>::new());
-    // It can be read, and written to with the override.
+    // The device can be read, and written to with the override.
     drop(FileDevice::open(&device.0).unwrap());
     drop(FileOptions::new().with_override_use(true).open(&device.0).unwrap());
     drop(holder);
     let to = Destination::file(FileDevice::create(&device.0).unwrap());
-    // It is claimed while it is written to.
+    // The copy claims the device while it writes to it, so a second open is refused.
     let refused = FileOptions::new().open(&device.0).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::ResourceBusy);
     let copy = CopyJob::new(Source::device(FileDevice::open(&from).unwrap()), to);
@@ -104,10 +105,10 @@ fn a_device_that_is_mounted_says_where() {
     let told = format!("mounted at {}", at.replace(' ', "\\040"));
     assert_eq!(users(&by_device).by.join(", "), told);
     assert_eq!(by_device.to_string(), format!("it is in use: {told}"));
-    // The file has the same data, and no mount claims it.
+    // The file is refused because of its loop device; no mount claims the file.
     assert_eq!(users(&by_file).by, [format!("shown by {}, {told}", device.0)]);
     drop(device);
-    // The kernel releases the device when no process has it open any more.
+    // The kernel releases the loop device when no process has it open any more.
     let mut freed = FileDevice::create(&image);
     for _ in 0..6000 {
         if freed.is_ok() {
@@ -158,7 +159,7 @@ fn nothing_is_created_among_the_devices() {
         assert_eq!(error.kind(), ErrorKind::NotFound, "{}", path.display());
         assert!(error.to_string().contains("no such device"), "{error}");
     }
-    // Elsewhere, a link to a missing file creates that file.
+    // Outside of `/dev`, a link to a missing file creates that file.
     fs::remove_file(&link).unwrap();
     std::os::unix::fs::symlink("target", &link).unwrap();
     drop(FileDevice::create(&link).unwrap());
@@ -173,7 +174,7 @@ fn a_name_that_is_no_name_of_a_file_makes_none() {
         assert!(FileDevice::create(&path).is_err(), "{name}");
     }
     assert_eq!(fs::read_dir(folder.path("")).unwrap().count(), 0);
-    // Devices of random numbers and of the machine's memory store no disk.
+    // Random-number devices and the memory of the host cannot be used as destinations.
     for device in ["/dev/urandom", "/dev/mem"] {
         if Path::new(device).exists() {
             let error = FileOptions::new().open(device).unwrap_err();

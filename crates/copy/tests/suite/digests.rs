@@ -1,4 +1,4 @@
-//! Copies that send only the blocks that differ from the last copy.
+//! Tests of copies that send only the blocks that differ from the last copy.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -38,14 +38,14 @@ async fn copy(from: &Memory, to: &Memory, path: &Path) -> Progress {
     progress
 }
 
-/// Returns data, a long run of zeros, and data.
+/// Returns data, then a long run of zeros, then data.
 fn content() -> Vec<u8> {
     let mut bytes = pattern(LEN);
     bytes[10 * BLOCK + 100..30 * BLOCK + 100].fill(0);
     bytes
 }
 
-/// Returns the lines of a file by the first byte: the length, and the digest.
+/// Returns the valid digests in a file: from the first byte of a block to its length and digest.
 fn claims(path: &Path) -> BTreeMap<u64, (u64, String)> {
     let mut claims = BTreeMap::new();
     let text = std::fs::read_to_string(path).unwrap();
@@ -65,7 +65,7 @@ fn claims(path: &Path) -> BTreeMap<u64, (u64, String)> {
     claims
 }
 
-/// Checks that all digests in a file are right.
+/// Checks that all digests in a file match `bytes`.
 fn is_true(path: &Path, bytes: &[u8]) -> Result<(), TestCaseError> {
     for (at, (len, digest)) in claims(path) {
         let block = &bytes[at as usize..(at + len) as usize];
@@ -78,7 +78,7 @@ fn is_true(path: &Path, bytes: &[u8]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Checks that no write happens where the file still has a digest.
+/// Checks before a write that the file has no digest of the range.
 fn is_taken_back(path: &Path, offset: u64, len: u64) {
     let claims = claims(path);
     for block in offset / BLOCK as u64..(offset + len).div_ceil(BLOCK as u64) {
@@ -99,7 +99,7 @@ async fn what_has_not_changed_is_not_sent() {
     let second = copy(&from, &to, &path).await;
     assert_eq!((second.skipped, second.written, second.zeroed), (LEN as u64, 0, 0));
     assert_eq!(to.lock().writes.len(), writes);
-    // One byte of the data, one of the hole, one of the short block at the end.
+    // Change one byte of the data, one of the hole, and one of the short block at the end.
     for (at, len) in [(5 * BLOCK + 7, BLOCK), (20 * BLOCK, BLOCK), (LEN - 1, LEN % BLOCK)] {
         from.lock().bytes[at] ^= 0x55;
         from.clone().without_extents();
@@ -107,7 +107,7 @@ async fn what_has_not_changed_is_not_sent() {
         assert_eq!(third.written + third.zeroed, len as u64);
         assert_eq!(third.skipped, (LEN - len) as u64);
     }
-    // The block becomes zeros again.
+    // Make the block zeros again.
     from.lock().bytes[20 * BLOCK] = 0;
     let fourth = copy(&from, &to, &path).await;
     assert_eq!((fourth.zeroed, fourth.written), (BLOCK as u64, 0));
@@ -122,7 +122,7 @@ async fn a_stream_is_compared_as_it_comes() {
     let mut bytes = pattern(LEN);
     for (edit, sent) in [(0, LEN), (6 * BLOCK, BLOCK), (LEN - 3, LEN % BLOCK)] {
         bytes[edit] ^= 1;
-        // The parts of a stream are written again from memory, so that their digests are known nevertheless.
+        // After the loss the parts of the stream are written again from memory, so their digests are known.
         to.lock().losses = 1;
         let source = Source::stream(std::io::Cursor::new(bytes.clone()), None);
         let copy =
@@ -151,7 +151,7 @@ async fn a_destination_is_verified_without_its_source() {
     {
         to.lock().bytes[at] ^= 1;
         let expected = match len {
-            // The expected zeros are known, so that the byte is found.
+            // Zeros are expected in this block, so the exact byte is found.
             0 => Difference::At(at as u64),
             len => Difference::Within { offset: offset as u64, len: len as u64 },
         };
@@ -168,7 +168,7 @@ async fn a_destination_is_verified_without_its_source() {
     assert!(matches!(stream, Err(VerifyError::Stream)));
 }
 
-/// A block loses its digest, durably, before anything else is written there.
+/// The digest of a block is removed durably before other data is written there.
 #[tokio::test(start_paused = true)]
 async fn what_will_be_overwritten_is_taken_back_before() {
     let folder = Folder::new();
@@ -187,7 +187,7 @@ async fn what_will_be_overwritten_is_taken_back_before() {
     assert!(known.bytes() < LEN as u64, "a write is under way");
     running.abort();
     _ = running.await;
-    // One of the writes has reached the medium, and the source is as before.
+    // One of the writes has reached the medium, and the source has its old data again.
     (to.lock().bytes[0], to.lock().holds_writes) = (3, false);
     from.lock().bytes = old;
     copy(&from, &to, &path).await;
@@ -210,12 +210,12 @@ async fn a_file_that_became_shorter_is_not_taken_for_what_it_was() {
     };
     let bytes = pattern(LEN);
     assert_eq!(write(&bytes, false).await, 0);
-    // The source is shorter, and then as long as before.
+    // The source becomes shorter, and then as long as before.
     for is_stream in [false, true] {
         assert_eq!(write(&bytes[..7 * BLOCK + 5], is_stream).await, 7 * BLOCK as u64);
         assert_eq!(write(&bytes, is_stream).await, 7 * BLOCK as u64);
     }
-    // Another program has truncated the copy.
+    // Another program has truncated the destination.
     std::fs::File::options().write(true).open(&copied).unwrap().set_len(3 * BLOCK as u64).unwrap();
     assert_eq!(write(&bytes, false).await, 3 * BLOCK as u64);
 }
@@ -229,7 +229,7 @@ async fn a_stream_keeps_no_digests() {
     assert!(matches!(failure.error, CopyError::Digests(_)), "{failure}");
 }
 
-/// "It reads as zeros" holds for the first copy only.
+/// The option that the destination reads as zeros is valid for the first copy only.
 #[tokio::test(start_paused = true)]
 async fn a_destination_that_was_copied_to_is_not_zero() {
     let folder = Folder::new();
@@ -248,14 +248,14 @@ fn zero_options(path: &Path) -> CopyOptions {
     options(path).with_destination_is_zero(true)
 }
 
-/// An empty file of digests does not prove that this is the first copy: one that was killed before its first
-/// flush has written nevertheless.
+/// An empty file of digests does not mean that this is the first copy: a copy that was killed before its
+/// first flush has written data without a digest.
 #[tokio::test(start_paused = true)]
 async fn a_destination_is_not_zero_after_a_copy_that_has_flushed_nothing() {
     let folder = Folder::new();
     let path = folder.path("digests");
     let (from, to) = (Memory::new(pattern(LEN)), Memory::blank(LEN));
-    // With a volatile cache there would be a flush before the first write.
+    // Without a volatile cache there is no flush before the first write.
     to.lock().limits.has_volatile_cache = false;
     to.lock().holds_flushes = true;
     let copy = CopyJob::new(Source::device(from.clone()), Destination::device(to.clone()));
@@ -271,8 +271,8 @@ async fn a_destination_is_not_zero_after_a_copy_that_has_flushed_nothing() {
     assert!(to.lock().bytes == from.lock().bytes);
 }
 
-/// A file whose digests were all forgotten does not prove it either, nor does a second copy with the file of
-/// the first one.
+/// A file whose digests were all removed does not mean that this is the first copy. A second copy with the
+/// handle of the first one does not count as the first either.
 #[tokio::test(start_paused = true)]
 async fn a_destination_is_not_zero_after_its_digests_were_forgotten() {
     let folder = Folder::new();
@@ -318,7 +318,7 @@ fn what_is_of_another_unit_or_damaged_is_refused_by_name() {
     }
     std::fs::remove_file(&path).unwrap();
     assert_eq!(Digests::load(&path, &unit()).unwrap(), None);
-    // An existing file keeps its own block size.
+    // An existing file keeps its block size.
     open(&path);
     assert_eq!(DigestFile::open(&path, &source, &unit(), 8192).unwrap().known().block_size(), 4096);
 }
@@ -344,7 +344,7 @@ async fn only_what_was_cut_off_while_it_was_written_is_let_pass() {
         std::fs::write(&path, &text[..cut]).unwrap();
         assert!(Digests::load(&path, &unit()).is_err(), "{cut}");
     }
-    // A changed bit is detected, unless it is in the very last line.
+    // A changed bit is detected, unless it is in the last line.
     for at in (0..text.len() - 80).step_by(7) {
         let mut damaged = text.clone();
         damaged[at] ^= 4;
@@ -353,12 +353,12 @@ async fn only_what_was_cut_off_while_it_was_written_is_let_pass() {
     }
 }
 
-/// An edit of the source: position, length, and new content. 0 makes a hole; `None` restores the original
-/// content.
+/// An edit of the source: offset, length, and the new byte. 0 makes a hole; `None` restores the original
+/// data.
 type Edit = (usize, usize, Option<u8>);
 
-/// The events of one copy: edits before it; how long it may run, and whether unflushed data is lost when it
-/// is killed; how often the destination loses its cache; and the length of a request.
+/// One copy: the edits before it; the time after which it is killed, and whether unflushed data is then lost;
+/// how often the destination loses its cache; and the length of a request.
 #[derive(Clone, Debug)]
 struct Round {
     edits: Vec<Edit>,
@@ -429,7 +429,7 @@ proptest! {
             round.edits.iter().for_each(|edit| change(&from, &original, *edit));
             to.lock().losses = round.losses;
             let differ = differing(&from.lock().bytes, &to.durable());
-            // A save that is running at the kill ends with the runtime.
+            // Dropping the runtime waits for a save that is running at the kill.
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_time()
                 .start_paused(true)
@@ -466,7 +466,7 @@ proptest! {
             prop_assert_eq!((progress.done, progress.flushed), (LEN as u64, LEN as u64));
             if round.edit_while_it_runs.is_none() {
                 prop_assert_eq!(&to.durable()[..], &from.lock().bytes[..]);
-                // Blocks that differ, blocks without a known digest, and lost ones.
+                // At most these bytes may be sent: blocks that differ, blocks without a known digest, and lost ones.
                 let sent = progress.written + progress.zeroed;
                 let bound = differ + (LEN as u64 - known) + progress.lost;
                 prop_assert!(sent <= bound, "{} sent of {}", sent, bound);
@@ -475,7 +475,7 @@ proptest! {
     }
 }
 
-/// Returns the bytes of the blocks that differ.
+/// Returns the number of bytes in the blocks that differ.
 fn differing(one: &[u8], other: &[u8]) -> u64 {
     let blocks = one.chunks(BLOCK).zip(other.chunks(BLOCK));
     blocks.filter(|(one, other)| one != other).map(|(one, _)| one.len() as u64).sum()

@@ -1,4 +1,4 @@
-//! Dirty bitmaps, as servers report them.
+//! Tests of reading dirty bitmaps from servers.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use tokio::time::timeout;
 
 const GIB: u64 = 1 << 30;
 
-/// A server of one export and its bitmap, in extents of (length, status).
+/// A server with one export and its bitmap, as extents of (length, status).
 #[derive(Clone, Debug)]
 struct Server {
     contexts: Vec<String>,
     bitmap: Vec<(u64, u32)>,
-    /// Largest number of extents in one answer.
+    /// Largest number of extents in one reply.
     at_once: usize,
-    /// Whether it closes the connection instead of answering.
+    /// Whether the server closes the connection instead of replying.
     leaves: bool,
 }
 
@@ -148,7 +148,7 @@ async fn all_that_is_marked_is_told_however_little_comes_at_once() {
     assert!(Server::of(&[]).read_bitmap().await.unwrap().is_empty());
 }
 
-/// An undefined status may mean that the bytes were written to.
+/// An undefined status may mean that the bytes were written to, so they count as marked.
 #[tokio::test]
 async fn what_is_not_known_counts_as_marked() {
     let told = Server::of(&[(512, 0), (512, 2), (512, 0x8000_0000), (512, 0)]).read_bitmap().await;

@@ -1,4 +1,4 @@
-//! Files: their holes, and streams of them.
+//! Tests of files: their holes, and files as streams.
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -12,7 +12,7 @@ use iscsi_copy::{
 
 const MIB: u64 = 1 << 20;
 
-/// Creates a file of 64 MiB with two times 8 KiB of data.
+/// Creates a file of 64 MiB with two pieces of data, 8 KiB each.
 fn sparse(folder: &Folder, name: &str) -> PathBuf {
     let path = folder.path(name);
     let file = fs::File::create(&path).unwrap();
@@ -23,8 +23,8 @@ fn sparse(folder: &Folder, name: &str) -> PathBuf {
     path
 }
 
-/// Largest space that a file whose holes are holes may take, bytes: 100,000 of data, and the file system's
-/// map of its many pieces.
+/// Largest space that a file with holes may take on disk, bytes: 100,000 of data, and the file system's map
+/// of its many pieces.
 const HARDLY_ANYTHING: u64 = 256 << 10;
 
 fn allocated(path: &Path) -> u64 {
@@ -78,12 +78,12 @@ async fn a_file_that_becomes_shorter_is_told() {
     fs::write(&from, vec![9; 4 << 20]).unwrap();
     let copy = copy(&from, &to).with_options(CopyOptions::default().with_io_size(4096));
     fs::File::options().write(true).open(&from).unwrap().set_len(MIB + 1).unwrap();
-    // Missing data looks like a hole to the file system, and like the end to a read.
+    // The file system reports the missing data as a hole, but a read reaches the end of the file.
     let failure = copy.run().await.unwrap_err();
     assert!(matches!(failure.error, CopyError::Shrunk), "{failure:?}");
 }
 
-/// A copy that fails before it has read anything leaves no trace at the destination.
+/// A copy that fails before its first read has completed does not change the destination.
 #[tokio::test]
 async fn a_file_is_left_alone_until_the_source_has_given_something() {
     let folder = Folder::new();
@@ -106,7 +106,7 @@ async fn a_file_is_left_alone_until_the_source_has_given_something() {
         assert!(failure.has_full_length && failure.progress.done > 0, "{failure:?}");
         assert_eq!(fs::metadata(&to).unwrap().len(), MIB + place);
     }
-    // An earlier run has set the length.
+    // An earlier run has set the length of the destination.
     let from = Memory::new(pattern(1 << 20));
     from.lock().fails_at = Some(MIB / 2);
     let file = Destination::file(FileDevice::create(&to).unwrap());
@@ -115,7 +115,7 @@ async fn a_file_is_left_alone_until_the_source_has_given_something() {
     assert!(failure.unwrap_err().has_full_length);
 }
 
-/// A part with a hole is copied to another offset, and the bytes around it stay.
+/// A part with a hole is copied to another offset, and the bytes around it are not changed.
 #[tokio::test]
 async fn a_part_goes_to_another_place() {
     let folder = Folder::new();
@@ -124,7 +124,7 @@ async fn a_part_goes_to_another_place() {
     let len = part.end - part.start;
     let source = || Source::device(FileDevice::open(&from).unwrap()).part(part.clone());
     assert_eq!(source().length(), Some(len));
-    // In the middle of a file, at its end, and beyond its end.
+    // The part goes to the middle of a file, to its end, and beyond its end.
     for place in [1000, 2 * MIB - len, 2 * MIB - 5000, 3 * MIB + 1] {
         fs::write(&to, vec![9; 2 << 20]).unwrap();
         let destination = Destination::file(FileDevice::create(&to).unwrap()).from_byte(place);
@@ -163,7 +163,7 @@ async fn only_files_and_block_devices_are_devices() {
     assert!(FileDevice::open(&path).unwrap().limits().is_read_only);
 }
 
-/// Checkpoints and digests of earlier runs contain these texts.
+/// The text form of an identity must not change, because checkpoints and digests of earlier runs contain it.
 #[test]
 fn a_file_is_recognized_by_when_it_changed_where_it_is_read_and_else_by_its_number() {
     let folder = Folder::new();

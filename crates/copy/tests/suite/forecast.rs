@@ -1,4 +1,4 @@
-//! Passes over a source in use, as tables of the bytes written while they ran.
+//! Tests of the forecast, with tables of the bytes that are written while each pass runs.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn secs(secs: f64) -> Duration {
     Duration::from_secs_f64(secs)
 }
 
-/// The link carries 10 MiB/s.
+/// Each line has a pass over a link of 10 MiB/s, and the next step after it.
 #[test]
 fn each_pass_says_what_follows() {
     let again = |last, passes| Verdict::Again { last: secs(last), passes };
@@ -75,7 +75,7 @@ fn one_pass_is_made_in_any_case_and_the_reason_is_a_sentence() {
 }
 
 proptest! {
-    /// With writes at a steady share of the rate the passes end, and the forecast is right.
+    /// If writes have a constant share of the rate, the passes end, and the forecast is right.
     #[test]
     fn a_steady_source_is_foreseen(share in 1..85_u64, total in 1000..1_000_000_u64) {
         let rate = 10 * MIB;

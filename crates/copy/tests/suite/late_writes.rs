@@ -1,4 +1,4 @@
-//! Writes of a killed process that its target executes late.
+//! Tests of writes of a killed process that the target executes late.
 
 use std::path::Path;
 use std::time::Duration;
@@ -74,8 +74,8 @@ impl Rig {
         assert_eq!(self.put_off(), 1);
     }
 
-    /// Copies in another process to the end. Returns why earlier sessions may not have ended, if that is
-    /// reported.
+    /// Runs a copy in another process to the end. Returns the reported reason why earlier sessions may not
+    /// have ended; `None` without such a report.
     fn copies(&self, name: &str, bytes: &[u8], options: CopyOptions) -> Option<String> {
         self.copies_to(&self.url(), name, bytes, options)
     }
@@ -148,7 +148,7 @@ fn what_digests_say_is_not_undone_by_a_process_that_was_killed() {
     assert_eq!(rig.put_off(), 0, "the target would still undo it");
 }
 
-/// The late write changes neither ranges that the checkpoint records as done, nor those that the next run
+/// The late write changes neither ranges that the checkpoint records as done, nor ranges that the next run
 /// copies.
 #[test]
 fn what_a_checkpoint_says_is_not_undone_by_a_process_that_was_killed() {
@@ -162,7 +162,8 @@ fn what_a_checkpoint_says_is_not_undone_by_a_process_that_was_killed() {
     assert!(!kept.contains("# sessions: "), "it has ended in order: {kept}");
 }
 
-/// Only the initiator that had the sessions can end them. The error names it, and the sessions stay recorded.
+/// Only the initiator that had the sessions can end them. The error names that initiator, and the sessions
+/// stay recorded.
 #[test]
 fn another_initiator_says_that_it_cannot_end_them() {
     let (rig, folder) = (Rig::start(), Folder::new());
@@ -177,8 +178,8 @@ fn another_initiator_says_that_it_cannot_end_them() {
     assert_eq!(rig.copies("other", &bytes, digests(&path)), None);
 }
 
-/// The sessions of a killed process are ended at their own target, even if the next run uses another target
-/// of the unit.
+/// The sessions of a killed process are ended at the target that has them, even if the next run uses another
+/// target of the unit.
 #[test]
 fn what_a_killed_process_has_left_is_ended_where_it_was_left() {
     let (rig, folder) = (Rig::start(), Folder::new());
@@ -190,7 +191,7 @@ fn what_a_killed_process_has_left_is_ended_where_it_was_left() {
     assert_eq!(rig.put_off(), 0, "the target would still undo it");
 }
 
-/// If that target does not answer, the run reports that nothing is proven.
+/// If the target that has the sessions does not respond, the run reports that they may not have ended.
 #[test]
 fn what_cannot_be_ended_where_it_was_left_is_not_forgotten() {
     let (rig, folder) = (Rig::start(), Folder::new());
@@ -199,7 +200,7 @@ fn what_cannot_be_ended_where_it_was_left_is_not_forgotten() {
     rig.is_killed(&first, digests(&path));
     let text = std::fs::read_to_string(&path).unwrap();
     let (closed, changed) = (closed_port(), changed(&first));
-    // The check covers all lines above it, so the head is copied with a new check.
+    // The check covers all lines above it, so the changed head is written with a new check.
     let head = text.lines().find(|line| line.starts_with("# sessions: ")).unwrap().to_owned();
     assert!(head.contains(&format!("{TARGET} {}", rig.server.address())), "{head}");
     let told = head.replace(&rig.server.address().to_string(), &closed);

@@ -1,7 +1,7 @@
-//! Copies between devices in memory, files, exports and units.
+//! Tests of copies between devices in memory, files, exports and units.
 //!
-//! One binary for all modules: a binary per module would be linked again, and compile its share of the crates
-//! again.
+//! All modules are in one binary: with one binary per module, each would compile and link its share of the
+//! crates again.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

@@ -1,4 +1,4 @@
-//! Exports of a server that breaks the protocol.
+//! Tests with an NBD server that breaks the protocol.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-/// Serves one export of 1 MiB without options, and answers the first request with these bytes.
+/// Serves one export of 1 MiB without options, and sends `answer` as the reply to the first request.
 async fn serve(listener: TcpListener, answer: &'static [u8]) {
     let (mut stream, _) = listener.accept().await.unwrap();
     greet(&mut stream).await;
@@ -21,7 +21,7 @@ async fn serve(listener: TcpListener, answer: &'static [u8]) {
     }
 }
 
-/// Sends NBDMAGIC, IHAVEOPT and no flags; then the answer to NBD_OPT_EXPORT_NAME: size, HAS_FLAGS, zeros.
+/// Sends NBDMAGIC, IHAVEOPT and no flags; then the reply to NBD_OPT_EXPORT_NAME: size, HAS_FLAGS, zeros.
 async fn greet(stream: &mut TcpStream) {
     stream.write_all(b"NBDMAGICIHAVEOPT\0\0").await.unwrap();
     let mut flags_and_option = [0; 20];

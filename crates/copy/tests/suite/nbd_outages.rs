@@ -1,4 +1,4 @@
-//! Exports whose server is killed, comes back, or sends nothing. Time is virtual.
+//! Tests of exports whose server is killed, comes back, or sends nothing. Time is virtual.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ fn nbd_error(error: &DeviceError) -> &NbdError {
     error.source_as().unwrap_or_else(|| panic!("{error}"))
 }
 
-/// Waits for a condition that other tasks bring about soon.
+/// Waits until a condition holds.
 async fn until(mut holds: impl FnMut() -> bool) {
     for _ in 0..10_000 {
         if holds() {
@@ -70,7 +70,7 @@ async fn requests_wait_for_a_server_that_is_killed_and_comes_back() {
     assert!(!device.is_away());
 }
 
-/// The server starts later than the copy.
+/// The copy begins before its server listens, and waits for it.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_listens_later_is_waited_for() {
     let (mut server, _folder) = serve(false);
@@ -90,7 +90,8 @@ async fn a_server_that_listens_later_is_waited_for() {
     read(&opening.await.unwrap().unwrap()).await.unwrap();
 }
 
-/// qemu-nbd accepts further clients, and answers them when another one leaves.
+/// qemu-nbd accepts further clients, but replies to them only after another client leaves. Opening must not
+/// wait for that.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_has_room_for_few_clients_is_not_waited_for() {
     for room in [1, 2, 3, 4, 8] {
@@ -118,7 +119,7 @@ async fn what_was_not_answered_is_asked_for_again() {
         write(&device, 0, 9).await.unwrap();
         assert_eq!((server.count(READ), server.count(WRITE)), (2, 2));
         server.lock().lives = Some(lives);
-        // The write was lost with the server, so that a later flush does not cover it.
+        // The write was lost with the server, so the next flush must report the loss.
         let error = device.flush().await.unwrap_err();
         assert!(matches!(nbd_error(&error), NbdError::UnflushedWritesLost), "{error}");
     }
@@ -139,7 +140,7 @@ async fn a_flush_tells_of_what_may_be_lost_once_for_each_handle() {
     write(&device, 512, 2).await.unwrap();
     server.kill();
     server.listen();
-    // A write after the loss does not make up for the lost one.
+    // A later write to another range does not replace the lost one, so the flush still reports it.
     write(&device, 1024, 3).await.unwrap();
     for handle in [&device, &other] {
         let error = handle.flush().await.unwrap_err();
@@ -152,8 +153,9 @@ async fn a_flush_tells_of_what_may_be_lost_once_for_each_handle() {
     assert_eq!(state.medium[512..1024], pattern(LEN)[512..1024], "this one was lost indeed");
 }
 
-/// The server is killed after it has answered a change, and the caller receives that answer after a flush has
-/// reported the loss.
+/// The server is killed after it has executed a change and replied. The caller receives the reply only after
+/// a flush has reported the loss. The next flush must report the loss again, because it may include that
+/// change.
 #[tokio::test(start_paused = true)]
 async fn a_loss_is_told_again_of_a_change_that_was_in_flight_when_it_was_told() {
     let kinds: [fn(&NbdDevice) -> DeviceFuture<'_, ()>; 3] = [
@@ -183,8 +185,8 @@ async fn a_loss_is_told_again_of_a_change_that_was_in_flight_when_it_was_told() 
     }
 }
 
-/// Only over the connection that brought the answer is it certain which server has answered a write. A server
-/// may also report a failure once per connection.
+/// Each connection is flushed, because only over the connection with the reply to a write is it certain that
+/// the same server flushes it. A server may also report a failure once per connection.
 #[tokio::test(start_paused = true)]
 async fn each_connection_is_flushed() {
     let (server, _folder) = serve(true);
@@ -207,7 +209,7 @@ async fn of_several_connections_each_comes_back() {
     let (server, _folder) = serve(true);
     let device = NbdDevice::open(&server.uri("")).await.unwrap();
     write(&device, 0, 7).await.unwrap();
-    // All four are lost with the server, which is back immediately.
+    // All four connections are lost with the server, which accepts connections again immediately.
     server.lock().lives = Some(0);
     assert_eq!(read(&device).await.unwrap(), pattern(LEN)[512..1024]);
     until(|| server.lock().clients >= 5).await;
@@ -218,7 +220,7 @@ async fn of_several_connections_each_comes_back() {
     device.flush().await.unwrap();
 }
 
-/// A server that hangs keeps its connections, and answers nothing.
+/// A server that hangs keeps its connections and sends no replies. The device must connect again.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_says_nothing_is_connected_to_again() {
     for (query, limit) in [("", 60), ("&command_timeout=5", 5)] {
@@ -286,7 +288,7 @@ async fn without_patience_nothing_is_asked_for_again() {
     assert_eq!((server.count(READ), server.lock().clients), (1, 1));
 }
 
-/// A server that accepts all connections and answers none counts as away.
+/// A server that accepts all connections and sends no replies counts as unreachable.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_breaks_each_connection_is_not_waited_for_for_ever() {
     let (server, _folder) = serve(false);
@@ -297,7 +299,7 @@ async fn a_server_that_breaks_each_connection_is_not_waited_for_for_ever() {
     assert!(server.lock().clients < 100, "{}", server.lock().clients);
 }
 
-/// A server that announces its shutdown has not failed.
+/// After a server announces its shutdown, requests wait for the next server instead of failing.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_shuts_down_is_waited_for() {
     let (mut server, _folder) = serve(false);
@@ -350,7 +352,7 @@ async fn an_export_that_is_too_long_to_be_one_is_refused() {
     }
 }
 
-/// A copy to a server that is killed at any time, and forgets unflushed writes.
+/// A copy succeeds although its server is killed at any time, and loses unflushed writes.
 #[tokio::test(start_paused = true)]
 async fn a_copy_to_a_server_that_is_killed_writes_what_was_lost_again() {
     let mut losses = 0;

@@ -1,4 +1,4 @@
-//! A source that is written to while it is copied.
+//! Tests of copies of a source that is written to meanwhile.
 
 use std::io;
 use std::ops::Range;
@@ -17,8 +17,8 @@ use iscsi_copy::{
 const LEN: usize = 1 << 20;
 const WRITE: usize = 512;
 
-/// A disk with a guest that writes whenever the disk is read, and the record of its writes. Clones are the
-/// same disk.
+/// A disk with a guest that writes whenever the disk is read, and with a record of the guest's writes. Clones
+/// are the same disk.
 #[derive(Clone, Debug)]
 struct InUse {
     disk: Memory,
@@ -30,15 +30,15 @@ struct Guest {
     dirty: RangeSet,
     /// Number of bytes that the guest writes per 1000 bytes read.
     share: usize,
-    /// Bytes of that share that it has not written yet.
+    /// Bytes that the guest is due to write and has not written yet.
     owes: usize,
     is_frozen: bool,
-    /// The calls that it received, in order.
+    /// The calls of [`Changes`] that the disk received, in order.
     asked: Vec<&'static str>,
     fails: Option<&'static str>,
-    /// Time between clearing its record and the return of the answer.
+    /// Time between clearing the record and returning the changes.
     answers_in: Duration,
-    /// Called each time before the answer.
+    /// Called each time before the changes are returned.
     acts: Option<fn(&InUse)>,
     random: u64,
 }
@@ -68,7 +68,7 @@ impl InUse {
         self.guest().dirty.insert(offset as u64..(offset + data.len()) as u64);
     }
 
-    /// Writes the guest's share, to a quarter of the disk.
+    /// Writes the bytes that are due after `read` bytes were read, within a quarter of the disk.
     fn live(&self, read: usize) {
         let places: Vec<_> = {
             let mut guest = self.guest();
@@ -167,7 +167,7 @@ fn passes(from: &InUse, to: &Memory, options: CopyOptions, goal: Duration) -> Pa
     Passes::new(source, destination, options, from.clone(), Forecast::new(goal, 30)).unwrap()
 }
 
-/// Makes all passes.
+/// Runs all passes.
 async fn all(mut passes: Passes) -> Passes {
     while let Some(copy) = passes.next().await.unwrap() {
         passes.add_copied(copy.run().await.unwrap());
@@ -179,7 +179,7 @@ fn dirtied(ended: &[EndedPass]) -> Vec<u64> {
     ended.iter().filter_map(|pass| pass.dirtied).collect()
 }
 
-/// Long enough for the goal to be reached with a few blocks left.
+/// Longest time of the last pass: it is reached when only a few blocks are left.
 const GOAL: Duration = Duration::from_millis(300);
 const NONE: Duration = Duration::ZERO;
 
@@ -204,7 +204,8 @@ async fn pass_by_pass_less_is_left_until_the_last_is_short_enough() {
         };
         assert!(is_right, "{at}: {pass:?}");
     }
-    // Each pass copies the writes during the one before; the last one also the writes before the freeze.
+    // Each pass copies the writes during the previous pass; the last pass also copies the writes before the
+    // freeze.
     for (pass, dirtied) in ended[1..].iter().zip(&dirtied) {
         assert!(pass.progress.done >= *dirtied && pass.progress.flushed == pass.progress.done);
     }
@@ -234,7 +235,7 @@ async fn or_nobody_is_kept_from_writing() {
     let passes = all(passes).await;
     assert!(!from.guest().asked.contains(&"freeze"));
     assert_eq!(from.guest().asked.len(), passes.ended().len() - 1);
-    // All reported changes are copied; later writes are still recorded.
+    // All reported changes are copied; the record has the later writes.
     let (source, copy, dirty) = (from.bytes(), to.lock().bytes.clone(), from.guest().dirty.clone());
     assert!(!dirty.is_empty() && source != copy);
     let mut known = RangeSet::from(0..LEN as u64);
@@ -254,7 +255,7 @@ fn checkpoint(folder: &Folder) -> CheckpointFile {
     CheckpointFile::new(folder.path("map"), source, destination)
 }
 
-/// The copy is killed again and again, also during an answer, which is then lost.
+/// The copy is killed again and again, also during a query of the changes, whose report is then lost.
 #[tokio::test(start_paused = true)]
 async fn killed_at_any_moment_nothing_old_stays() {
     for seed in 0..6 {
@@ -288,7 +289,7 @@ async fn killed_at_any_moment_nothing_old_stays() {
     }
 }
 
-/// The checkpoint claims only what is valid, whatever was reported.
+/// The checkpoint never records reported changes as done before they are copied.
 #[tokio::test(start_paused = true)]
 async fn what_is_told_is_taken_back_before_it_is_copied() {
     let folder = Folder::new();
@@ -300,7 +301,7 @@ async fn what_is_told_is_taken_back_before_it_is_copied() {
     passes.add_copied(copy.run().await.unwrap());
     assert_eq!(file.load().unwrap(), Some(RangeSet::from(0..LEN as u64)));
     from.write(8192, &[1; 4096]);
-    // During the answer nothing counts as done.
+    // While the changes are queried, the checkpoint records nothing as done.
     from.guest().answers_in = Duration::from_secs(1);
     assert!(tokio::time::timeout(Duration::from_millis(500), passes.next()).await.is_err());
     assert_eq!(file.load().unwrap(), Some(RangeSet::new()));
@@ -344,7 +345,8 @@ async fn an_error_of_his_is_told_and_what_is_not_known_is_not_done() {
     }
 }
 
-/// A checkpoint that cannot be cleared must not continue to claim that everything is done.
+/// If the checkpoint cannot be cleared, the changes are not queried: it would continue to record everything
+/// as done.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_asked_while_a_checkpoint_says_more_than_will_hold() {
     let folder = Folder::new();
@@ -375,7 +377,7 @@ async fn a_pass_that_fails_is_made_again() {
     assert!(to.lock().bytes == from.bytes());
 }
 
-/// The blocks that were known at the beginning of the pass may be overwritten since.
+/// A pass with digests cannot be repeated: blocks that were known at its beginning may be overwritten since.
 #[tokio::test(start_paused = true)]
 async fn a_pass_with_digests_is_made_once() {
     let folder = Folder::new();
@@ -389,7 +391,7 @@ async fn a_pass_with_digests_is_made_once() {
     assert!(matches!(passes.next().await, Err(PassesError::Digests)));
 }
 
-/// Ranges that a pass has written are not zero any more.
+/// Ranges that an earlier pass has written do not read as zeros, so later zeros are written.
 #[tokio::test(start_paused = true)]
 async fn zeros_that_come_later_are_made() {
     let (from, to) = (InUse::new(0), Memory::blank(LEN));
@@ -401,7 +403,7 @@ async fn zeros_that_come_later_are_made() {
     assert!(from.bytes()[8192..12_288].iter().all(|byte| *byte == 0));
 }
 
-/// A block returns to the digest that it had before the first pass.
+/// Between two passes, a block gets the data, and so the digest, that it had before the first pass.
 #[tokio::test(start_paused = true)]
 async fn digests_are_those_of_the_pass_before() {
     let folder = Folder::new();
@@ -428,7 +430,7 @@ async fn digests_are_those_of_the_pass_before() {
     assert_eq!(verify.run().await.unwrap().done, LEN as u64);
 }
 
-/// With digests whole blocks are copied, so that whole blocks count.
+/// With digests, whole blocks are copied, so progress counts whole blocks.
 #[tokio::test(start_paused = true)]
 async fn digests_stay_true_while_somebody_writes() {
     let folder = Folder::new();
@@ -490,7 +492,7 @@ async fn what_cannot_be_read_is_forgotten_when_it_is_read_later() {
     assert!(to.lock().bytes == expected);
 }
 
-/// Ranges that the first pass omits count as copied, and the checkpoint contains them.
+/// Ranges that the first pass omits count as done, and the checkpoint contains them.
 #[tokio::test(start_paused = true)]
 async fn the_first_pass_may_copy_a_part() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! Pipes, and files that are read or written from their current position on.
+//! Tests of pipes, and of files that are read or written from their current position on.
 
 use std::fs::{self, File, OpenOptions};
 use std::future::poll_fn;
@@ -16,7 +16,7 @@ use tokio::time::{Sleep, sleep};
 
 const LEN: usize = 1_234_567;
 
-/// Returns data, a long run of zeros, and data.
+/// Returns data, then a long run of zeros, then data.
 fn content() -> Vec<u8> {
     let mut bytes = pattern(LEN);
     bytes[300_000..900_000].fill(0);
@@ -47,7 +47,7 @@ async fn a_pipe_gives_all_bytes_in_order_and_gets_them() {
     });
     let (source, destination) = (source(from), destination(to));
     assert_eq!((source.length(), destination.capacity()), (None, None));
-    // The option has no effect on a stream, whose old content nothing can know.
+    // The option has no effect on a stream, whose old data is unknown.
     let zero = options().with_destination_is_zero(true);
     let copied = CopyJob::new(source, destination).with_options(zero).run().await.unwrap();
     let progress = copied.progress;
@@ -78,7 +78,8 @@ impl AsyncRead for Slow {
     }
 }
 
-/// Virtual time does not pass, so that a copy which does not sleep would be polled endlessly.
+/// The copy must sleep: virtual time passes only while all tasks sleep, so a copy that polls would run
+/// endlessly.
 #[tokio::test(start_paused = true)]
 async fn a_copy_to_a_stream_sleeps_while_the_source_has_nothing() {
     const WAIT: Duration = Duration::from_secs(10);

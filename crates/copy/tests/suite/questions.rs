@@ -1,4 +1,5 @@
-//! Questions to far devices: reading continues meanwhile, and asking ends where it costs more than it saves.
+//! Tests of extent queries over long links: reading continues meanwhile, and queries end where they cost more
+//! than they save.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,10 +16,10 @@ use tokio::time::{Instant, sleep, sleep_until};
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// How a device reacts to a question.
+/// How a device reacts to an extent query.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Manner {
-    /// Answers with this number of extents.
+    /// It reports this number of extents.
     Tells(usize),
     Refuses,
     IsSilent,
@@ -156,7 +157,7 @@ impl Device for Far {
     }
 }
 
-/// Copies the device to one that holds nothing and takes everything immediately.
+/// Copies the device to an empty device that completes all requests immediately.
 async fn copy(from: &Far) -> (Progress, Duration) {
     let to = Far::new(from.capacity(), 0, 1, 0, u64::MAX, Manner::Tells(1));
     let begun = Instant::now();
@@ -166,7 +167,7 @@ async fn copy(from: &Far) -> (Progress, Duration) {
     (progress, begun.elapsed())
 }
 
-/// Reads the device back, with the checksums of its own runs.
+/// Verifies the device with the checksums of its own data.
 async fn verify(to: &Far) -> Duration {
     let checksums = checksums(to).await;
     *to.seen.lock().unwrap() = Seen::default();
@@ -194,8 +195,8 @@ fn in_time(took: Duration, bytes: u64, rate: u64, beside: Duration) -> bool {
 const SECOND: Duration = Duration::from_secs(1);
 const SHORT: u64 = 64 << 10;
 
-/// One extent per answer, and short runs after a long hole: 1024 answers would take 51 s, and save only 0.3
-/// s.
+/// With one extent per result, and short runs after a long hole, 1024 queries would take 51 s and save only
+/// 0.3 s, so they must end early.
 #[tokio::test(start_paused = true)]
 async fn asking_ends_where_it_costs_more_than_it_saves() {
     let from = Far::new(7 * GIB + GIB / 2, 64 * MIB, SHORT, 50, 100_000_000, Manner::Tells(1));
@@ -206,7 +207,7 @@ async fn asking_ends_where_it_costs_more_than_it_saves() {
     assert!(questions < 100, "{questions}");
 }
 
-/// Here the link is slow, so that the same runs save more than the answers take.
+/// The link is slow, so that the queries for the same runs save more time than they take, and must continue.
 #[tokio::test(start_paused = true)]
 async fn asking_goes_on_where_it_saves_more_than_it_costs() {
     let from = Far::new(GIB, 32 * MIB, SHORT, 50, 500_000, Manner::Tells(1));
@@ -215,7 +216,7 @@ async fn asking_goes_on_where_it_saves_more_than_it_costs() {
     assert!(in_time(took, progress.read, from.rate, SECOND), "{took:?}");
 }
 
-/// Runs of 4 MiB: the answers arrive before they are needed.
+/// With runs of 4 MiB, several queries are in flight, so that their results arrive before they are needed.
 #[tokio::test(start_paused = true)]
 async fn several_questions_are_under_way() {
     let from = Far::new(0, 256 * MIB, 4 * MIB, 50, 100_000_000, Manner::Tells(1));
@@ -243,7 +244,7 @@ async fn a_device_that_refuses_is_asked_once() {
     assert_eq!(from.seen().0, 1);
 }
 
-/// 1,024 runs of zeros, which would take 100 ms each with a question per run.
+/// 1,024 runs of zeros must be covered by few queries: with one query per run, each run would take 100 ms.
 #[tokio::test(start_paused = true)]
 async fn a_verification_asks_for_many_runs_at_once() {
     let to = Far::new(0, 32 * MIB, SHORT / 4, 100, 12_500_000, Manner::Tells(4096));
@@ -264,13 +265,13 @@ async fn a_verification_waits_for_no_answer_that_costs_more_than_it_saves() {
     }
 }
 
-/// The source is asked about ranges that another run has copied, with many ranges per question.
+/// The source is queried for ranges that another run has copied, with many ranges per query.
 #[tokio::test(start_paused = true)]
 async fn what_another_run_has_copied_is_asked_for_at_once() {
     const RUN: u64 = SHORT / 4;
     let end = || Far::new(0, 32 * MIB, RUN, 100, 12_500_000, Manner::Tells(4096));
     let (from, to) = (end(), end());
-    // A run of data, one of zeros, one of data.
+    // In each range: data, zeros, data.
     let earlier = RangeSet::from_iter((0..512).map(|at| at * 4 * RUN..at * 4 * RUN + 3 * RUN));
     let destination = Destination::device(to.clone());
     let verify =
@@ -283,7 +284,7 @@ async fn what_another_run_has_copied_is_asked_for_at_once() {
     assert_eq!((from.1, to.1), (16 * MIB, 16 * MIB));
 }
 
-/// A transient error does not end the questions for good.
+/// Queries continue after a transient error.
 #[tokio::test(start_paused = true)]
 async fn an_error_of_one_question_is_forgotten() {
     #[derive(Debug)]

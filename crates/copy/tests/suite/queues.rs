@@ -1,4 +1,4 @@
-//! Requests in flight, and their end when a copy stops early.
+//! Tests of the requests in flight, and of their end when a copy stops early.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ fn start(copy: CopyJob) -> (Control, JoinHandle<Result<Copied, Failure>>) {
     (copy.control(), tokio::spawn(copy.run()))
 }
 
-/// Copies from a device that reports a queue depth of `before`, and from the middle on one of `after`.
-/// Returns the largest number of concurrent reads until then, and from a second later on.
+/// Copies from a device that reports the queue depth `before`, and in the second half the depth `after`.
+/// Returns the largest numbers of concurrent reads: before the change, and from a second after it on.
 async fn most_reads(options: CopyOptions, before: usize, after: usize) -> (usize, usize) {
     let (from, to) = (Memory::new(pattern(LEN)), Memory::blank(LEN));
     (from.lock().depth, to.lock().depth) = (before, 10);
@@ -57,8 +57,9 @@ async fn a_source_tells_how_many_reads_it_wants() {
     assert_eq!(from.lock().under_way.1, 3);
 }
 
-/// The changes of a disk in use are scattered. Over a long link the number of bytes in flight matters, and a
-/// question about a short range takes as long as reading it.
+/// The changes of a disk in use are short, scattered ranges. Over a long link the number of bytes in flight
+/// matters, so more short reads are in flight. They are not queried, because a query takes as long as the
+/// read.
 #[tokio::test(start_paused = true)]
 async fn short_ranges_make_up_in_number_what_they_lack_in_length() {
     const IO: u64 = 64 << 10;
@@ -81,7 +82,7 @@ async fn short_ranges_make_up_in_number_what_they_lack_in_length() {
         let (from, to) = devices();
         let (source, destination) = (Source::device(from.clone()), Destination::device(to.clone()));
         CopyJob::new(source, destination).with_options(options).run().await.unwrap();
-        // The destination also has questions and flushes in flight.
+        // The destination also has queries and flushes in flight.
         let (reads, writes) = (from.lock().under_way.1, to.lock().under_way.1);
         assert!((most..=most + 1).contains(&reads), "{reads} of {most}");
         assert!((most..=most + 2).contains(&writes), "{writes} of {most}");
@@ -98,7 +99,7 @@ async fn short_ranges_make_up_in_number_what_they_lack_in_length() {
     }
 }
 
-/// A slow flush stops later writes: at most twice its coverage is unflushed.
+/// A flush that does not end stops later writes: at most twice its coverage is unflushed.
 #[tokio::test(start_paused = true)]
 async fn writes_wait_for_a_flush_that_does_not_end() {
     const FLUSH: u64 = 64 << 10;
@@ -114,7 +115,7 @@ async fn writes_wait_for_a_flush_that_does_not_end() {
     assert!(to.lock().bytes == from.lock().bytes);
 }
 
-/// Returns a copy whose writes do not end, after it has come to a standstill.
+/// Returns a copy whose writes do not end, after all its requests are in flight.
 async fn stuck() -> (Memory, Memory, Control, JoinHandle<Result<Copied, Failure>>) {
     let (from, to) = (Memory::new(pattern(LEN)), Memory::blank(LEN));
     to.lock().holds_writes = true;
@@ -162,7 +163,7 @@ async fn an_abandoned_copy_does_not_wait_for_writes_that_do_not_end() {
     assert_eq!((failure.progress.done, to.lock().writes.len()), (0, 0));
 }
 
-/// Both ends may take long to report which of their bytes are zero.
+/// A cancel takes effect immediately, although source and destination take long to report their zeros.
 #[tokio::test(start_paused = true)]
 async fn a_cancel_that_comes_before_the_first_read_is_obeyed_at_once() {
     let (from, to) = (Memory::blank(LEN), Memory::blank(LEN));
@@ -196,7 +197,7 @@ async fn data_do_not_wait_until_the_destination_has_told_what_is_zero() {
     }
 }
 
-/// Without zeros the copy does not wait for the report of the destination.
+/// A copy without zeros ends without the destination's report of its zeros.
 #[tokio::test(start_paused = true)]
 async fn a_copy_without_zeros_is_over_before_the_destination_has_told() {
     let (from, to) = (Memory::new(pattern(IO)), Memory::blank(IO));
@@ -243,7 +244,8 @@ async fn what_is_written_and_not_flushed_is_told() {
     assert_eq!((failure.progress.done, failure.progress.flushed), (10_000, 0));
 }
 
-/// Data that the medium did not take may be gone from the cache as well.
+/// After a failed flush the copy fails: the cache may have dropped the data that the medium did not take, so
+/// another flush shows nothing.
 #[tokio::test(start_paused = true)]
 async fn a_flush_that_has_failed_is_not_made_good_by_the_next_one() {
     let (to, control, running) = flushing().await;
@@ -255,8 +257,8 @@ async fn a_flush_that_has_failed_is_not_made_good_by_the_next_one() {
     assert_eq!(failure.progress.flushed, 0);
 }
 
-/// Writes since that flush began may have failed on their way to the medium as well, and the failure is
-/// reported only once.
+/// After a cancel, no further flush is made if one has failed: writes since it began may have failed too, and
+/// the system reports that only once.
 #[tokio::test(start_paused = true)]
 async fn no_flush_is_made_after_one_that_fails_behind_a_cancel() {
     const FLUSH: u64 = 64 << 10;

@@ -1,11 +1,11 @@
-//! Random devices, random options, random losses: the destination equals the source, and only lost data is
-//! sent twice.
+//! Tests with random devices, random options and random losses: the destination equals the source, and only
+//! lost data is sent twice.
 
 use crate::support::{GRAIN, Memory, pattern};
 use iscsi_copy::{CopyJob, CopyOptions, Destination, Source};
 use proptest::prelude::*;
 
-/// Returns the content of a device in which some grains are zero.
+/// Returns the data of a device in which some grains are zero.
 fn content() -> impl Strategy<Value = Vec<u8>> {
     let runs = prop::collection::vec((any::<bool>(), 1..20_usize), 0..12);
     (runs, 0..GRAIN).prop_map(|(runs, tail)| {

@@ -1,4 +1,4 @@
-//! Copies of known changes only.
+//! Tests of copies of known changes only.
 
 use crate::support::{Folder, Memory, pattern};
 use iscsi_copy::{

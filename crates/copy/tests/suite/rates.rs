@@ -1,4 +1,4 @@
-//! Copies with a rate limit that changes while they run.
+//! Tests of a rate limit that changes while the copy runs.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep, timeout};
 const LEN: usize = 256 << 10;
 const IO: usize = 4096;
 const RATE: u64 = 16 << 10;
-/// Time of the bytes at the rate.
+/// Time that the whole copy takes at the rate.
 const TIME: Duration = Duration::from_secs(LEN as u64 / RATE);
 /// Upper bound of the time that the device takes for a request and a flush.
 const SLACK: Duration = Duration::from_millis(500);
@@ -66,7 +66,7 @@ async fn another_rate_counts_immediately() {
     control.set_rate(Some(0));
     assert_eq!(control.rate(), Some(1), "0 would never end");
     let mut running = tokio::spawn(job.run());
-    // The first read and the first write pass, and then nothing does for an hour.
+    // The first read and the first write begin, and then none does for an hour.
     assert!(timeout(Duration::from_millis(60_050), &mut running).await.is_err());
     assert_eq!((control.progress().written, from.lock().under_way.0), (IO as u64, 0));
     control.set_rate(None);
@@ -105,7 +105,8 @@ async fn a_copy_that_waits_for_its_rate_can_be_paused_and_cancelled() {
     assert_eq!(failure.progress.flushed, failure.progress.written);
 }
 
-/// Holes of the source, and zeros that the destination writes without data, do not count; zeros as data do.
+/// Holes of the source, and zeros that the destination writes without data, do not count in the rate; zeros
+/// sent as data do.
 #[tokio::test(start_paused = true)]
 async fn zeros_cost_what_they_move() {
     for (is_fast, expected) in [(true, TIME / 2), (false, TIME)] {
@@ -138,6 +139,6 @@ async fn a_verification_keeps_to_the_rate() {
     running.await.unwrap().unwrap();
     let expected = Duration::from_secs(10) + TIME;
     let took = begun.elapsed();
-    // The debt at the old rate takes as long as the request would at the new one.
+    // The delay from the old rate is converted to the new rate.
     assert!(took > expected - SLACK && took < expected + SLACK, "{took:?}");
 }

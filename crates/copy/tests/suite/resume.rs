@@ -1,4 +1,4 @@
-//! Copies that another run resumes.
+//! Tests of copies that another run resumes.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,7 +12,7 @@ use iscsi_copy::{
 
 const LEN: usize = 1 << 20;
 
-/// A path that is removed with the test.
+/// A path whose file is removed with the test.
 struct Place(PathBuf);
 
 impl Place {
@@ -48,7 +48,8 @@ fn copy(from: &Memory, to: &Memory, options: CopyOptions) -> CopyJob {
     CopyJob::new(from, to).with_options(options)
 }
 
-/// The copy is killed again and again at pseudo-random times, with or without loss of unflushed data.
+/// The copy is killed again and again at pseudo-random times, with or without loss of unflushed data, and
+/// must complete.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_lost_and_little_is_sent_twice() {
     let place = Place::new();
@@ -71,7 +72,7 @@ async fn nothing_is_lost_and_little_is_sent_twice() {
     assert_eq!(to.lock().bytes, from.lock().bytes);
     assert!(progress.resumed > 0 && progress.flushed == LEN as u64);
     let written: u64 = to.lock().writes.iter().map(|(_, len)| len).sum();
-    // At most the unflushed data, the data in flight, and the data that the last checkpoint lacked.
+    // At most these bytes are sent twice in each run: unflushed, in flight, or not in the last checkpoint.
     assert!(written <= LEN as u64 + runs * (128 << 10), "{written} in {runs} runs");
     assert_eq!(file.load().unwrap(), Some(RangeSet::from(0..LEN as u64)));
 }
@@ -92,7 +93,7 @@ async fn a_copy_that_fails_or_is_cancelled_leaves_what_it_has_done() {
     assert_eq!(to.lock().bytes, from.lock().bytes);
 }
 
-/// A flush of another device does not cover the writes to the first one.
+/// A flush that reaches another device in the place of the first one must not count as a flush of the writes.
 #[tokio::test(start_paused = true)]
 async fn a_flush_of_another_device_does_not_count() {
     let place = Place::new();
@@ -164,7 +165,8 @@ fn a_file_that_was_written_to_is_another_source() {
     assert_eq!(Identity::of_destination(&file).unwrap(), number);
 }
 
-/// The inode number of a removed file goes to the next one, on most file systems.
+/// On most file systems a new file gets the inode number of a removed file. It must not count as the same
+/// destination.
 #[test]
 fn a_file_that_was_made_anew_is_another_destination() {
     let place = Place::new();
@@ -225,7 +227,7 @@ async fn one_call_begins_a_checkpoint_and_goes_on_from_it() {
     assert!(flushed > 0 && flushed < LEN as u64, "{flushed}");
     let job = files.resumed().await.unwrap();
     assert_eq!(job.resumed().bytes(), flushed);
-    // Options that are set later do not undo the resumption.
+    // Options that are set later do not replace the checkpoint.
     let options = CopyOptions::default().with_destination_is_zero(true);
     let progress = job.with_options(options).run().await.unwrap().progress;
     assert_eq!((progress.resumed, progress.read), (flushed, LEN as u64 - flushed));
@@ -234,7 +236,8 @@ async fn one_call_begins_a_checkpoint_and_goes_on_from_it() {
     assert_eq!((progress.resumed, progress.read), (LEN as u64, 0));
 }
 
-/// Data that an earlier run has written is not taken for zeros where the source has zeros.
+/// After an earlier run the destination does not count as zeros, so its data is overwritten where the source
+/// has zeros.
 #[tokio::test]
 async fn a_destination_that_was_zero_is_not_believed_to_be_after_an_earlier_run() {
     let files = Files::new();

@@ -1,4 +1,4 @@
-//! Logical units of the test target.
+//! Tests with logical units of the test target.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ const TARGET: &str = "iqn.2026-01.org.example:disk";
 const BLOCKS: u64 = 16 << 10;
 const LEN: u64 = BLOCKS * 512;
 
-/// A served target whose checker runs at the end, because the target tolerates errors that only the checker
-/// notes.
+/// A target whose checker runs when this is dropped: the target tolerates some protocol errors that only the
+/// checker reports.
 struct Watched(Server);
 
 impl Drop for Watched {
@@ -73,8 +73,8 @@ async fn a_thin_unit_gives_back_what_becomes_a_hole() {
     assert_eq!(progress.zeroed, LEN - (128 << 10));
 }
 
-/// A unit that frees blocks only by UNMAP (LBPU without LBPWS), in granules of 64 KiB. Only the blocks with
-/// data are allocated at the end, even if the unit was full before, and is written to in parts.
+/// A unit that frees blocks only by UNMAP (LBPU without LBPWS), in granules of 64 KiB. After the copy, only
+/// the blocks with data are allocated, even if all were before, and the unit is written to in parts.
 #[tokio::test]
 async fn thin_stays_thin_by_unmap_alone() {
     const DATA: usize = (128 << 10) / 512;
@@ -118,7 +118,7 @@ async fn a_cache_that_is_lost_costs_what_was_not_flushed() {
     assert_eq!(from.first_difference(&to), None, "all of it was flushed");
 }
 
-/// Checkpoints and digests of earlier runs contain these texts.
+/// The text form of an identity must not change, because checkpoints and digests of earlier runs contain it.
 #[tokio::test]
 async fn a_unit_is_recognized_by_its_name_however_it_is_held() {
     let (_server, disk) = unit(&sparse(), true).await;

@@ -1,4 +1,4 @@
-//! A source that cannot be read completely.
+//! Tests of a source that cannot be read completely.
 
 use std::fs;
 use std::io;
@@ -62,7 +62,7 @@ async fn unless_that_is_asked_for_it_is_an_error() {
     assert!(failure.unreadable.is_empty());
 }
 
-/// A read that fails for another reason than the medium may succeed later.
+/// A read that fails for another reason than the medium may succeed later, so its range is not omitted.
 #[tokio::test(start_paused = true)]
 async fn only_what_the_medium_does_not_give_is_left_out() {
     let (from, to) = (Memory::new(pattern(LEN)), Memory::blank(LEN));

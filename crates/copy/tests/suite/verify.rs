@@ -1,4 +1,4 @@
-//! Verification of the destination.
+//! Tests of the verification of a destination.
 
 use crate::support::{GRAIN, Memory, pattern};
 use iscsi_copy::{
@@ -14,7 +14,7 @@ fn content() -> Vec<u8> {
     bytes
 }
 
-/// Copies, and returns the ends and the checksums.
+/// Copies; returns source, destination and checksums.
 async fn copied(to: &Memory) -> (Source, Destination, Checksums) {
     let from = Source::device(Memory::new(content()));
     let to = Destination::device(to.clone());
@@ -43,7 +43,7 @@ async fn what_is_equal_is_read_once_and_its_holes_are_not() {
     assert!((70_000..72_000).contains(&read), "{read}");
 }
 
-/// A destination that reports its data as a hole is believed, unless holes are read.
+/// The verification trusts a destination that reports its data as a hole, unless holes are read.
 #[tokio::test(start_paused = true)]
 async fn a_difference_in_what_is_reported_as_a_hole_is_found_where_holes_are_read() {
     let to = Memory::blank(LEN);

@@ -6,8 +6,8 @@ use crate::error::Error;
 use crate::options::Options;
 use crate::url::Url;
 
-/// Opens the disk that a URL names, in one call. It uses a separate initiator with this host's [default
-/// name](crate::default_name) and the default [`Options`], which lasts as long as the disk.
+/// Opens the disk that a URL names, in one call. The disk has a separate initiator with this host's [default
+/// name](crate::default_name) and the default [`Options`]; the initiator lasts as long as the disk.
 ///
 /// For several disks, or for other options, create an [`Initiator`]: its disks share one thread.
 ///

@@ -25,7 +25,7 @@ const LOGOUT_LIMIT: Duration = Duration::from_secs(2);
 #[doc(alias("LUN", "block device"))]
 #[derive(Clone, Debug)]
 pub struct Disk {
-    /// Each clone is a separate handle, which reports each loss once.
+    /// The async disk. Each clone is a separate handle, which reports each loss once.
     handle: crate::Disk,
     all: Arc<All>,
 }
@@ -90,8 +90,8 @@ impl Disk {
         self.get_ref().stats()
     }
 
-    /// Fills `buffer` with the bytes from `offset` on. They are copied into it when all have
-    /// arrived. A read that fails leaves the buffer as it was.
+    /// Fills `buffer` with the bytes from `offset` on. They are copied into the buffer when all have arrived, so
+    /// a read that fails leaves the buffer as it was.
     ///
     /// # Errors
     /// As [`crate::Disk::read_at`].
@@ -140,8 +140,8 @@ impl Disk {
         self.block_on(self.get_ref().discard(offset, len))?
     }
 
-    /// Writes zeros to a range, as [`crate::Disk::write_zeroes`]: they are not sent if the unit can
-    /// make them.
+    /// Writes zeros to a range, as [`crate::Disk::write_zeroes`]: the zeros are not sent if the unit can make
+    /// them.
     ///
     /// # Errors
     /// As [`crate::Disk::write_zeroes`].

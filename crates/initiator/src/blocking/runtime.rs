@@ -1,4 +1,4 @@
-//! A runtime on a separate thread, and threads that wait for what runs there.
+//! Runs a runtime on a separate thread, and lets other threads wait for futures that use it.
 
 use std::fmt;
 use std::pin::pin;
@@ -16,7 +16,7 @@ use crate::error::{CallerCause, Error};
 /// A tokio runtime, which ends when it is dropped.
 pub(super) struct Runtime {
     handle: Handle,
-    /// Its drop makes the thread end.
+    /// Dropping the sender makes the thread end.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -37,7 +37,7 @@ impl Runtime {
             drop(tell.send(Ok(runtime.handle().clone())));
             // Nothing is sent; the wait ends when the sender is dropped with the [`Runtime`].
             drop(runtime.block_on(stopped));
-            // A name lookup may take long; the shutdown does not wait for it.
+            // The shutdown does not wait for blocking tasks, such as a name lookup, which may take long.
             runtime.shutdown_background();
         };
         let failed =
@@ -94,7 +94,7 @@ impl Drop for Runtime {
     }
 }
 
-/// A thread that waits. The flag distinguishes a wake-up of this wait from one of a nested call.
+/// A thread that waits. The flag distinguishes a wake-up of this wait from a wake-up of a nested call.
 struct Parked {
     thread: Thread,
     is_woken: AtomicBool,
@@ -128,8 +128,8 @@ fn check_may_block() -> Result<(), Error> {
     }
 }
 
-/// Returns whether a task is being polled on this thread. A task has a budget of fewer steps than are tried
-/// here; where blocking is allowed, as in `spawn_blocking`, steps are not counted.
+/// Returns whether a task is being polled on this thread. It tries more steps than the cooperative budget of a
+/// task has. Where blocking is allowed, as in `spawn_blocking`, steps are not counted, so no step is refused.
 fn is_in_async_task() -> bool {
     let mut context = Context::from_waker(Waker::noop());
     let mut steps = Vec::new();
@@ -140,7 +140,7 @@ fn is_in_async_task() -> bool {
             Poll::Pending => is_counted = true,
         }
     }
-    // Each step restores the budget from before it when dropped, so the first step is dropped last.
+    // Dropping a step restores the budget from before that step, so the first step is dropped last.
     while steps.pop().is_some() {}
     is_counted
 }

@@ -1,4 +1,4 @@
-//! The alarm of the event loop: one timer for whatever is due first.
+//! Wakes the event loop at its earliest deadline, by one timer.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -6,13 +6,13 @@ use std::task::{Context, Poll};
 use tokio::task::coop;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Wakes the task that polls it. The event loop finds what is due by the clock of each turn. So the timer is
-/// polled only if it is not set to the deadline yet, or if the task was woken and found nothing else to do
-/// (docs/design/hot-path.md).
+/// Wakes the task that polls this alarm when the deadline has come. The event loop also checks its deadlines by
+/// the clock in each turn. So the timer is polled only if it is not set to the deadline yet, or if the task was
+/// woken and found nothing else to do (docs/design/hot-path.md).
 pub(super) struct Alarm {
     timer: Pin<Box<Sleep>>,
     deadline: Option<Instant>,
-    /// Deadline for which the timer is set, or was set until it woke the task.
+    /// Deadline for which the timer is set, or which it has already reported.
     armed: Option<Instant>,
     is_polled: bool,
 }
@@ -32,7 +32,8 @@ impl Alarm {
         self.is_polled = self.armed != deadline || may_have_rung;
     }
 
-    /// Is ready when the deadline has come, if nothing else has ended the wait.
+    /// Returns `Ready` when the deadline has come. The first poll after [`set`](Self::set) may skip the timer:
+    /// see [`Alarm`].
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let is_polled = std::mem::replace(&mut self.is_polled, true);
         let Some(deadline) = self.deadline.filter(|_| is_polled) else { return Poll::Pending };
@@ -40,7 +41,8 @@ impl Alarm {
             self.timer.as_mut().reset(deadline);
         }
         let result = self.timer.as_mut().poll(context);
-        // When the task has used up its cooperative budget, the poll is pending and the timer is not set.
+        // When the task has used up its cooperative budget, the poll returns `Pending` without setting the
+        // timer, so the next turn must poll it again.
         let is_set = result.is_pending() && coop::has_budget_remaining();
         self.armed = is_set.then_some(deadline);
         result
@@ -87,7 +89,8 @@ mod tests {
         assert!(!rings(&mut alarm).await, "nothing is due");
     }
 
-    /// The task was woken for two things by one wake-up, and has waited for something else in between.
+    /// The timer fires, the task handles another event in that wake-up, and waits without a deadline. Then the
+    /// alarm is set again to the deadline that has passed: it must fire immediately.
     #[tokio::test(start_paused = true)]
     async fn it_rings_though_its_task_has_not_looked_when_it_was_woken() {
         let (mut alarm, begun) = (Alarm::new(), Instant::now());

@@ -1,5 +1,5 @@
-//! Statistics of recent answers: how many callers may submit again, whether a read for more answers pays off
-//! before requests are sent, and for how many of the next answers to wait together.
+//! Counts recent responses, to decide three things: how many callers may submit again, whether to read for more
+//! responses before requests are sent, and for how many bytes of responses to wait together.
 
 use std::time::Duration;
 
@@ -7,34 +7,34 @@ use iscsi_session::Session;
 use iscsi_tuner::Coalescing;
 use tokio::time::Instant;
 
-/// A caller that has not submitted again within this time after its answer is not expected to.
+/// A caller that has not submitted again within this time after its response is not expected to.
 pub(crate) const ASK_AGAIN: Duration = Duration::from_millis(1);
 
-/// Number of reads in a row without an answer after which reads are skipped. With four reads of 4 KiB in flight
-/// on each of 1,000 disks, reads would be a fifth of all system calls.
+/// Number of socket reads in a row that return nothing, after which socket reads are skipped. With four commands
+/// of 4 KiB in flight on each of 1,000 disks, such reads would be a fifth of all system calls.
 const EMPTY_READS: u32 = 4;
 
-/// Number of reads that are skipped then.
+/// Number of socket reads that are skipped after [`EMPTY_READS`] empty ones.
 const SKIPPED_READS: u32 = 64;
 
-/// Time since the last read after which the sockets are polled for answers below their low-water marks.
+/// Time since the last read after which the sockets are polled for responses below their low-water marks.
 const KEPT_POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// What the driver knows of recent answers.
+/// Counters and estimates of recent responses.
 #[derive(Debug)]
 pub(super) struct Answers {
-    /// Number of callers that have an answer and have not submitted again.
+    /// Number of callers that have a response and have not submitted again.
     may_ask: usize,
-    /// Number of reads in a row that found no answer.
+    /// Number of socket reads in a row that returned nothing.
     empty_reads: u32,
-    /// Number of reads still to skip.
+    /// Number of socket reads still to skip.
     reads_to_skip: u32,
-    /// Bytes that were read, from all connections.
+    /// Bytes read from all connections so far.
     received: u64,
-    /// Time of the last read.
+    /// Time of the last read that returned bytes.
     read_at: Instant,
     coalescing: Coalescing,
-    /// Bytes of the answers to wait for together on each connection; 0 for any.
+    /// Bytes of responses to wait for together on each connection; 0 to report any.
     awaited: u64,
     /// Time of the next poll of the sockets that hold bytes back.
     kept_poll_due: Instant,
@@ -60,12 +60,12 @@ impl Answers {
         self.read_at = now;
     }
 
-    /// Returns the number of bytes that were read, from all connections.
+    /// Returns the number of bytes read from all connections so far.
     pub(super) const fn received(&self) -> u64 {
         self.received
     }
 
-    /// Counts a caller that has received its answer.
+    /// Counts a caller that has received its response.
     pub(super) const fn given(&mut self) {
         self.may_ask += 1;
     }
@@ -75,12 +75,12 @@ impl Answers {
         self.may_ask = self.may_ask.saturating_sub(count);
     }
 
-    /// Notes that no caller with an answer is expected to submit again.
-    pub(super) const fn nobody_asks(&mut self) {
+    /// Resets the number of callers that may submit again: none is expected to.
+    pub(super) const fn clear_may_ask(&mut self) {
         self.may_ask = 0;
     }
 
-    /// Returns how many callers with an answer may submit again.
+    /// Returns how many callers with a response may submit again.
     pub(super) const fn may_ask(&self) -> usize {
         self.may_ask
     }
@@ -93,14 +93,14 @@ impl Answers {
         self.may_ask
     }
 
-    /// Returns whether to skip a read for answers, because the reads before it found none; counts the skip.
+    /// Returns whether to skip a socket read, because the reads before it returned nothing; counts the skip.
     pub(super) const fn skip_read(&mut self) -> bool {
         let is_left_out = self.reads_to_skip > 0;
         self.reads_to_skip = self.reads_to_skip.saturating_sub(1);
         is_left_out
     }
 
-    /// Counts a read, and whether it found answers.
+    /// Counts a socket read; `has_found` says whether it returned responses.
     pub(super) const fn record_read(&mut self, has_found: bool) {
         self.empty_reads = if has_found { 0 } else { self.empty_reads + 1 };
         if self.empty_reads >= EMPTY_READS {
@@ -109,8 +109,8 @@ impl Answers {
         }
     }
 
-    /// Returns the number of bytes of answers to wait for together on each of `connections` connections, while
-    /// `requests` requests are in flight; 0 for any.
+    /// Returns the number of bytes of responses to wait for together on each of `connections` connections, while
+    /// `requests` requests are in flight; 0 to report any.
     pub(super) fn wait_for(
         &mut self,
         session: &Session,
@@ -123,8 +123,8 @@ impl Answers {
         self.awaited
     }
 
-    /// Plans the next poll of the sockets that hold bytes back. The time seldom changes, since setting the
-    /// alarm costs more than a poll that finds nothing.
+    /// Plans the next poll of the sockets that hold bytes back. The planned time is changed only once it has
+    /// passed, since setting the alarm costs more than a poll that finds nothing.
     pub(super) fn plan_kept_poll(&mut self, now: Instant) {
         if self.kept_poll_due <= now {
             let due = self.read_at + KEPT_POLL_INTERVAL;
@@ -141,8 +141,8 @@ impl Answers {
         now < self.read_at + KEPT_POLL_INTERVAL
     }
 
-    /// Takes in that a poll found answers that a socket had held back: `bytes` bytes, with whatever arrived
-    /// with them. If these are fewer than the awaited bytes, the wait was in vain.
+    /// Records that a poll read `bytes` bytes that a socket had held back. If they are fewer than the awaited
+    /// bytes, the wait was in vain, which lowers the number of bytes to wait for.
     pub(super) fn found_kept(&mut self, bytes: u64) {
         if bytes < self.awaited {
             self.coalescing.waited_in_vain();

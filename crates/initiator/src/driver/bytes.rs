@@ -1,4 +1,4 @@
-//! Reads bytes from the sockets, and sends what they make possible.
+//! Reads bytes from the sockets into the session, and writes the session's bytes to the sockets.
 
 use std::cell::Cell;
 use std::io::{self, IoSliceMut};
@@ -12,8 +12,8 @@ use super::transports::Transport;
 use crate::driver::io::Socket;
 
 thread_local! {
-    /// Read-ahead memory, lent to the connection that the thread reads from. With memory per connection, each
-    /// of 1,000 disks would find its own missing from the processor's cache.
+    /// Read-ahead memory, lent to the connection that the thread reads from. Memory per connection would not
+    /// stay in the processor's cache with 1,000 disks.
     static READ_AHEAD: Cell<Option<ReadAhead>> = const { Cell::new(None) };
 }
 
@@ -21,7 +21,7 @@ thread_local! {
 type Read = fn(&dyn Socket, &mut [IoSliceMut<'_>]) -> io::Result<usize>;
 
 impl Driver {
-    /// Sends what there is to send, within what the connections transfer in time.
+    /// Sends the session's unsent bytes, within the limits of what the connections transfer in time.
     pub(super) fn write_within_limits(&mut self) -> Result<(), Lost> {
         self.requests.unsent = 0;
         self.links.write(&mut self.session, &mut self.event_loop, self.now)?;
@@ -59,8 +59,8 @@ impl Driver {
         }
     }
 
-    /// Reads what the sockets hold back below their low-water marks: a target that sends slowly must not count
-    /// as silent.
+    /// Reads the bytes that the sockets hold back below their low-water marks, so that a target that sends
+    /// slowly does not count as silent.
     pub(super) fn read_kept(&mut self) {
         let kept = self.links.transports.iter().filter(|transport| transport.is_keeping_bytes());
         let kept: Vec<_> = kept.map(|transport| transport.cid).collect();
@@ -73,8 +73,8 @@ impl Driver {
         }
     }
 
-    /// Sets how many bytes to wait for, so that the sockets report neither every part of a long data segment
-    /// nor each of several answers.
+    /// Sets how many bytes the sockets wait for, so that they report neither every part of a long data segment
+    /// nor each of several responses.
     pub(super) fn await_answers(&mut self) {
         let (requests, connections) = (self.requests.len(), self.links.transports.len());
         let awaited =
@@ -88,7 +88,8 @@ impl Driver {
         }
     }
 
-    /// Reads answers that are fewer than those waited for, unless something was read just before.
+    /// Reads responses that the sockets hold back because fewer bytes arrived than awaited, unless something was
+    /// read just before.
     pub(super) fn poll_kept(&mut self) {
         if self.requests.answers.are_fresh(self.now) {
             return;
@@ -101,10 +102,11 @@ impl Driver {
         }
     }
 
-    /// Loses a connection that cannot be written to, but first reads what has arrived over it: it may say why.
+    /// Reports a connection that cannot be written to as lost. First reads what has arrived over it, because the
+    /// target may have sent the reason.
     pub(super) fn on_write_failed(&mut self, cid: Cid, why: TransportError) {
         while let Ok(true) = self.read_from(cid, |socket, slices| socket.read_unasked(slices)) {}
-        // That may have made the session close the connection, or open another one in its place.
+        // These bytes may have made the session close the connection, or open another one in its place.
         if self
             .links
             .transports
@@ -121,7 +123,7 @@ impl Driver {
         let result = self.read_some(cid, read);
         READ_AHEAD.set(self.session.reclaim_read_ahead(cid));
         if let Ok(true) = result {
-            // The socket does not report the rest again.
+            // The socket does not report the bytes that are left again.
             self.links.find(cid).into_iter().for_each(Transport::keep_readable);
         }
         result
@@ -149,8 +151,8 @@ impl Driver {
             if count < room {
                 return Ok(false);
             }
-            // New requests of these callers are more urgent than more answers: the target may have no work
-            // left.
+            // New requests of the callers with a response are more urgent than further responses: the target may
+            // have no work left.
             if self.requests.have_enough_answers() {
                 break;
             }

@@ -1,9 +1,8 @@
-//! How many connections a session has, and why not more.
+//! Counts the connections of a session, and keeps the reasons for missing ones.
 
 use std::fmt;
 
-/// The connections of a session (RFC 7143 §4.2.2): how many are open, how many were asked for, and why there
-/// are fewer.
+/// Number of connections of a session (RFC 7143 §4.2.2): open and wanted, and the reasons if fewer are open.
 #[doc(alias = "MC/S")]
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -11,7 +10,8 @@ use std::fmt;
 pub struct Connections {
     /// Number of connections in full feature phase.
     pub open: u32,
-    /// Number of connections asked for: [`Options::with_connections`](crate::Options::with_connections).
+    /// Number of connections that the options ask for:
+    /// [`Options::with_connections`](crate::Options::with_connections).
     pub wanted: u32,
     /// Reasons for missing connections, a sentence each; `None` if there is none.
     pub note: Option<String>,

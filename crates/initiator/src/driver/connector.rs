@@ -17,7 +17,7 @@ use crate::error::LinkCause;
 use crate::state::segment_limits::{SegmentLimits, StartTrial};
 use crate::url::portal_name;
 
-/// A connection, and the tuner that has set it up.
+/// An open connection, and the tuner that has set it up.
 pub(crate) type Connected = (Box<dyn Socket>, Tuner);
 
 /// A connection that is being opened.
@@ -33,23 +33,23 @@ pub(crate) struct Connector {
     pub(crate) segments: Segments,
 }
 
-/// How long the segments of connections may be.
+/// Limit of the length of a connection's TCP segments.
 #[derive(Clone, Debug)]
 pub(crate) enum Segments {
-    /// As long as trials have shown for the address.
+    /// The limit that earlier trials of the path to the address have found.
     AsKnown(Arc<SegmentLimits>),
-    /// At most this length, or full, for a trial.
+    /// This limit, for a trial; `None` for full segments.
     Fixed(Option<SegmentLimit>),
 }
 
-/// How a session gets its connections.
+/// Source of the connections of a session.
 pub(crate) struct Reach {
     pub(crate) connector: Connector,
     /// A connection to the portal that is open already.
     pub(crate) reached: Option<Box<Connected>>,
     /// Number of connections to open.
     pub(crate) connections: u16,
-    /// Starts a trial of the path of a connection that stands still.
+    /// Starts a trial of the path of a connection that stands still: whether the path drops long packets.
     pub(crate) start_trial: Option<StartTrial>,
 }
 
@@ -63,13 +63,14 @@ impl Segments {
 }
 
 impl Connector {
-    /// Opens a connection to a portal. Its addresses are tried in turn; each gets an equal share of the time
-    /// that is left. For a portal that a peer has named, only the addresses that the peer may name are tried.
+    /// Opens a connection to a portal. Tries the portal's addresses one after the other; each gets an equal
+    /// share of the time that is left. If a peer has named the portal (`referral`), tries only the addresses
+    /// that this peer may name.
     pub(crate) fn open(&self, portal: TargetAddress, referral: Option<Referral>) -> Opening {
         Box::pin(self.clone().connect(portal, referral))
     }
 
-    /// Returns the addresses of a portal; none if they are not found in time.
+    /// Returns the addresses of a portal; an empty list if they are not resolved in time.
     pub(crate) async fn addresses_of(&self, portal: &TargetAddress) -> Vec<SocketAddr> {
         self.resolve(portal, Instant::now() + self.limit).await.unwrap_or_default()
     }
@@ -82,7 +83,7 @@ impl Connector {
         let deadline = Instant::now() + self.limit;
         let mut addresses = self.resolve(&portal, deadline).await?;
         if let Some(referral) = referral {
-            // Checked on the resolved addresses, so that no name service can circumvent it.
+            // The resolved addresses are checked, so that no name service can circumvent the check.
             addresses = referral.permitted(&portal, addresses)?;
         }
         let mut last = None;
@@ -118,8 +119,8 @@ impl Connector {
         }
     }
 
-    /// Opens a connection and sets it up as the tuner plans. If the measured round-trip time asks for a value
-    /// that takes effect only before connecting, connects again.
+    /// Opens a connection and sets it up as the tuner plans. If the plan for the measured round-trip time has a
+    /// value that takes effect only before connecting, connects again.
     async fn set_up(&self, address: SocketAddr) -> io::Result<Connected> {
         let limit = self.segments.limit_to(address);
         let mut tuner = Tuner::within(self.network.limits(), self.tuning.clone(), address, limit);
@@ -156,8 +157,8 @@ impl Connector {
     }
 }
 
-/// Returns whether getaddrinfo(3) has failed with EAI_AGAIN. The standard library passes on only the text, that
-/// of glibc or of musl.
+/// Returns whether getaddrinfo(3) has failed with EAI_AGAIN. The standard library passes on only the text of the
+/// error, which differs between glibc and musl.
 fn is_try_again(reason: &str) -> bool {
     ["Temporary failure in name resolution", "Try again"].iter().any(|text| reason.ends_with(text))
 }
@@ -170,7 +171,7 @@ mod tests {
     use super::*;
     use crate::driver::io::Pending;
 
-    /// A name service that fails with this text, or never answers.
+    /// A name service that fails with this text, or with `None` never responds.
     #[derive(Debug)]
     struct NameService(Option<&'static str>);
 

@@ -1,7 +1,7 @@
-//! The event loop: the task of a session that waits for its sockets, its deadlines and its messages.
+//! Runs the event loop: the task of a session that waits for its sockets, its deadlines and its messages.
 //!
-//! It waits for whatever comes first and never for one direction of a socket alone: a full send buffer does not
-//! stop it from reading, nor does one connection stop another.
+//! The loop waits for all of them at the same time. So a full send buffer does not stop the loop from reading,
+//! and one connection does not stop another.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -47,9 +47,9 @@ impl EventLoop {
         Some(())
     }
 
-    /// Lets other callers submit before anything is sent. The first of many requests wakes the loop before the
-    /// others are made; a turn later, one system call sends them all. Goes on for as long as more callers are
-    /// expected.
+    /// Lets other callers submit before anything is sent, as long as more callers are expected to. The first of
+    /// many requests wakes the loop before the others are submitted; after this wait, one system call sends them
+    /// all.
     async fn let_others_ask(&mut self) -> Option<()> {
         while let Some(unsent) = self.driver.with(|driver| driver.unsent_before_others())? {
             let_others_run().await;
@@ -73,15 +73,15 @@ impl EventLoop {
 }
 
 impl Drop for EventLoop {
-    /// Closes the driver, so that callers that wait for an answer or for the end of the session see that no
-    /// more comes: the runtime may be gone, or a panic may have ended the loop.
+    /// Closes the driver, so that callers that wait for a response or for the end of the session return. The
+    /// runtime may be gone, or a panic may have ended the loop.
     fn drop(&mut self) {
         self.driver.close();
     }
 }
 
-/// Lets the tasks run that are ready already. Unlike `tokio::task::yield_now`, it does not make the runtime
-/// poll its sockets, which is a system call.
+/// Lets the tasks run that are ready already. Unlike `tokio::task::yield_now`, this does not make the runtime
+/// poll its sockets, which would be a system call.
 async fn let_others_run() {
     let mut has_yielded = false;
     poll_fn(|context| {

@@ -1,4 +1,4 @@
-//! Access of a session's handles to its driver.
+//! Gives the handles of a session access to its driver.
 
 use std::fmt;
 use std::sync::Arc;
@@ -39,11 +39,12 @@ impl DriverHandle {
         self.0.next_id()
     }
 
-    /// Hands a request to the session: immediately, unless another task holds the driver. Sends it, unless that
-    /// is left to the event loop. Requests that were submitted earlier come first. If the driver is gone, the
-    /// request is dropped, and with it the sender of its answer.
+    /// Hands a request to the session immediately; or leaves it in the queue, if another task holds the driver.
+    /// Sends the request too, unless sending is left to the event loop. Requests that were submitted earlier
+    /// come first. If the driver is gone, the request is dropped together with the sender of its result, so the
+    /// caller sees the end.
     ///
-    /// `make` creates the request in its place, since moving one costs more than creating it.
+    /// `make` creates the request where it is stored, since moving a request costs more than creating it.
     pub(crate) fn submit(&self, make: impl FnOnce() -> Submission) {
         let Some(mut driver) = self.0.try_lock() else {
             return self.send(Message::Submit(Box::new(make())));
@@ -73,13 +74,13 @@ impl DriverHandle {
         self.0.with(|_| act()).unwrap()
     }
 
-    /// Closes the driver, before any handle has noticed the end of its session.
+    /// Closes the driver, as if its event loop had been dropped.
     #[cfg(test)]
     pub(crate) fn close(&self) {
         self.0.close();
     }
 
-    /// Leaves a message; it is dropped if the driver is gone.
+    /// Leaves a message in the driver's queue; the message is dropped if the driver is gone.
     pub(crate) fn send(&self, message: Message) {
         self.0.queue.send(message);
     }

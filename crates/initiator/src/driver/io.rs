@@ -1,7 +1,7 @@
-//! What the driver needs of a network: connections, their bytes, and what the kernel reports about them.
+//! Defines what the driver needs of a network: connections, their bytes, and what the kernel reports about them.
 //!
-//! `tcp` uses the kernel's TCP, on Linux only. Through these two traits the driver, and everything above it,
-//! runs over any other network as well.
+//! `tcp` implements the traits with the kernel's TCP, on Linux only. Over another implementation of [`Network`]
+//! and [`Socket`], the driver and everything above it runs unchanged, for example in a simulation.
 //!
 //! Design: `docs/design/layers.md`.
 
@@ -30,16 +30,16 @@ pub trait Network: fmt::Debug + Send + Sync {
     /// Returns the addresses of a portal.
     fn resolve<'a>(&'a self, portal: &'a TargetAddress) -> Pending<'a, Vec<SocketAddr>>;
 
-    /// Opens a connection. Before it connects, it sets those values of the plan that take effect only then.
+    /// Opens a connection. Sets the values of the plan that take effect only before connecting.
     fn connect<'a>(&'a self, address: SocketAddr, plan: &'a Plan) -> Pending<'a, Box<dyn Socket>>;
 
     /// Returns the limits of this host.
     fn limits(&self) -> Limits;
 
-    /// Fills a buffer with random bytes: those of the system, unless a simulation has its own.
+    /// Fills a buffer with random bytes of the system; a simulation overrides this.
     ///
     /// # Errors
-    /// If the system has none.
+    /// If the system returns no random bytes.
     fn random(&self, bytes: &mut [u8]) -> io::Result<()> {
         getrandom::fill(bytes).map_err(io::Error::other)
     }
@@ -51,12 +51,13 @@ pub trait Network: fmt::Debug + Send + Sync {
     }
 }
 
-/// A connection: bytes in order, both ways. Dropping it closes it in order.
+/// A connection that carries bytes in order, in both directions. Dropping it closes the connection in order
+/// (FIN).
 pub trait Socket: Send + Sync {
-    /// Is ready when there is something to read, an end or an error included.
+    /// Returns `Ready` when there is something to read: bytes, the end, or an error.
     fn poll_readable(&self, context: &mut Context<'_>) -> Poll<()>;
 
-    /// Is ready when the socket takes bytes, or has an error to report.
+    /// Returns `Ready` when the socket takes bytes, or has an error to report.
     fn poll_writable(&self, context: &mut Context<'_>) -> Poll<()>;
 
     /// Reads the available bytes into the slices, in order; returns 0 at the end.
@@ -70,7 +71,7 @@ pub trait Socket: Send + Sync {
     fn read_unasked(&self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize>;
 
     /// Writes as much of the slices as the socket takes, in order. `has_more` says that another write follows
-    /// immediately, so that no short segment need be sent between the two.
+    /// immediately, so the socket may wait for it before it sends a short segment.
     ///
     /// # Errors
     /// `WouldBlock` when the socket takes nothing.
@@ -79,11 +80,11 @@ pub trait Socket: Send + Sync {
     /// Returns what the kernel reports about the connection (`TCP_INFO`).
     fn tcp_info(&self) -> io::Result<TcpInfo>;
 
-    /// Sets a plan on the socket, and returns what was granted of it.
+    /// Sets a plan on the socket, and returns the values that the kernel granted.
     fn apply(&self, plan: &Plan) -> Granted;
 
-    /// Limits the rate at which the socket sends; `None` lifts the limit. A network without a kernel ignores
-    /// it.
+    /// Limits the rate at which the socket sends; `None` lifts the limit. A network without a kernel ignores the
+    /// limit.
     ///
     /// # Errors
     /// Those of `setsockopt(2)`.
@@ -91,8 +92,8 @@ pub trait Socket: Send + Sync {
         Ok(())
     }
 
-    /// Sets how many bytes make the socket readable; its end always does. A network without a kernel may ignore
-    /// it.
+    /// Sets how many bytes make the socket readable; the end of the connection always does. A network without a
+    /// kernel may ignore the number.
     ///
     /// # Errors
     /// Those of `setsockopt(2)`.

@@ -1,4 +1,4 @@
-//! The connections of a session, and what is sent over them.
+//! Keeps the connections of a session, and writes the session's bytes to them.
 
 use std::io::{self, IoSlice};
 use std::task::Waker;
@@ -24,7 +24,7 @@ const FEW_SLICES: usize = 32;
 /// Slices are long if this many of them exceed the plan's send size.
 const LONG_SLICES: usize = 16;
 
-/// System calls in one direction of a connection before the other direction has its turn.
+/// Most system calls in one direction of a connection before the other direction has its turn.
 pub(super) const CALLS_PER_TURN: usize = 16;
 
 /// Bytes per system call where the plan sends one page at a time.
@@ -33,43 +33,44 @@ const PAGE: usize = 4096;
 /// A connection that was lost, and why.
 pub(super) type Lost = (Cid, TransportError);
 
-/// The connections, and when the kernel is asked what they wait for.
+/// The connections, and the times of the polls of the kernel.
 pub(super) struct Links {
     /// The connections, the leading one first.
     pub(super) transports: SmallVec<[Transport; 1]>,
-    /// Index of the connection that sends first in this turn.
+    /// Index in `transports` of the connection that sends first in this turn.
     first: usize,
-    /// Largest command window that all tuners have received; `None` while one of them may lack it.
+    /// Largest command window that was passed to all tuners; `None` while a tuner may lack it.
     pub(super) window: Option<u32>,
     pub(super) polls: Polls,
 }
 
-/// When the kernel is asked what the connections wait for.
+/// Times of the polls that ask the kernel what the connections wait for.
 pub(super) struct Polls {
-    /// Time of the next question, as long as the driver is awake.
+    /// Time of the next poll of the kernel, as long as the driver is awake.
     pub(super) due: Instant,
     pub(super) awake_until: Instant,
-    /// Number of [`POLL_INTERVAL`](super::measure::tuner::POLL_INTERVAL)s that the next answer counts for.
+    /// Number of [`POLL_INTERVAL`](super::measure::tuner::POLL_INTERVAL)s that the result of the next poll
+    /// counts for.
     pub(super) intervals: u32,
-    /// Time that requests had waited in their traffic class, when it was last read.
+    /// Total time that requests had waited in their traffic class at the last poll.
     pub(super) waited_in_class: Duration,
-    /// Command data in bytes that had been moved when the kernel was last asked.
+    /// Bytes of command data that had been moved at the last poll.
     pub(super) moved: u64,
 }
 
-/// How the event loop is woken.
+/// State for waking the event loop: its waker, and whether and when it must run.
 #[derive(Default)]
 pub(super) struct LoopCall {
-    /// Wakes the event loop.
+    /// Waker of the event loop's task.
     pub(super) waker: Option<Waker>,
-    /// Whether the loop must run: it has something to do, or to wait for, that it has not seen.
+    /// Whether the loop must run, because new work or a new deadline has come since its last turn.
     pub(super) is_called: bool,
     /// Time at which the loop wakes by itself.
     pub(super) due: Option<Instant>,
 }
 
 impl LoopCall {
-    /// Wakes the event loop, since it has something to do, or to wait for, that it has not seen.
+    /// Wakes the event loop, because new work or a new deadline has come since its last turn.
     pub(super) fn call(&mut self) {
         if !std::mem::replace(&mut self.is_called, true)
             && let Some(waker) = &self.waker
@@ -96,13 +97,13 @@ impl Links {
         self.transports.iter_mut().find(|transport| transport.cid == cid)
     }
 
-    /// Returns whether sockets may hold answers that they do not report.
+    /// Returns whether sockets may hold complete responses that they do not report.
     pub(super) fn is_coalescing(&self) -> bool {
         self.transports.iter().any(Transport::is_coalescing)
     }
 
-    /// Sends what the sockets take: one system call per connection, repeatedly. Every turn begins with another
-    /// connection.
+    /// Sends as much as the sockets take: one system call per connection, in turn, until nothing is left. Each
+    /// turn of the driver begins with another connection, so that all have an equal share.
     pub(super) fn write(
         &mut self,
         session: &mut Session,
@@ -120,7 +121,7 @@ impl Links {
                 return Ok(());
             }
         }
-        // There is more to send, but reads must have their turn.
+        // There is more to send, but reads must have their turn: the event loop continues.
         self.transports.iter_mut().for_each(|transport| transport.blocked = true);
         event_loop.is_called = true;
         Ok(())
@@ -161,7 +162,7 @@ impl Links {
     }
 }
 
-/// Returns the bytes of command data that the session has moved so far, both directions.
+/// Returns the bytes of command data that the session has moved so far, in both directions together.
 pub(super) fn data_moved(session: &Session) -> u64 {
     let stats = session.stats();
     stats.data_in_bytes.saturating_add(stats.data_out_bytes)
@@ -199,7 +200,8 @@ fn write_pages(socket: &dyn Socket, transmit: &Transmit<'_>, plan: Excerpt) -> i
     socket.write(slices, has_more)
 }
 
-/// Writes at most `limit` bytes of long slices. Without `MSG_MORE`, which is slower than one long call.
+/// Writes at most `limit` bytes of long slices, without `MSG_MORE`: calls with `MSG_MORE` are slower than one
+/// long call.
 fn write_up_to(limit: usize, socket: &dyn Socket, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     let mut parts = [IoSlice::new(&[]); LONG_SLICES];
     let (mut room, mut count) = (limit, 0);

@@ -1,4 +1,4 @@
-//! The lock around a driver: the task that holds it runs the session meanwhile.
+//! Locks a driver: the task that holds the lock runs the session meanwhile.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,9 +9,9 @@ use super::Driver;
 use super::queue::Queue;
 use crate::driver::request::RequestId;
 
-/// A driver until its session has ended, and the messages that callers leave while they cannot lock it.
+/// A driver under a lock, and the queue of messages that callers leave while another task holds the lock.
 pub(super) struct DriverLock {
-    /// The driver, or the final counters of its session.
+    /// The driver; after it was closed, the final counters of its session.
     driver: Mutex<Result<Driver, Stats>>,
     pub(super) queue: Queue,
     ids: AtomicU64,
@@ -28,14 +28,14 @@ impl DriverLock {
         RequestId(self.ids.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Acts on the driver; `None` when it is gone.
+    /// Calls `act` with the driver, and returns the result; `None` when the driver is gone.
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut Driver) -> R) -> Option<R> {
         // A panic poisons the lock, and the driver is not used again.
         self.driver.lock().ok()?.as_mut().ok().map(act)
     }
 
     /// Returns the driver, or the final counters; `None` while another task holds the lock, and after a panic.
-    /// Then the caller leaves a message, which wakes the event loop; after a panic the loop ends.
+    /// With `None` the caller leaves a message, which wakes the event loop; after a panic the loop then ends.
     pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Result<Driver, Stats>>> {
         self.driver.try_lock().ok()
     }
@@ -55,7 +55,7 @@ impl DriverLock {
         if let Ok(driver) = &mut driver {
             driver.abandon();
         }
-        // The permits and ranges that they hold are released without the lock.
+        // The lock is released first: dropping requests releases permits and ranges, which may need the lock.
         drop((driver, messages));
     }
 }

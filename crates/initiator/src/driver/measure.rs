@@ -1,4 +1,4 @@
-//! The driver's use of the tuner: what the connections wait for, and how much may be in flight.
+//! Polls the kernel for the tuners of the connections, and limits what may be in flight by their results.
 
 pub(crate) mod reading;
 pub(crate) mod tuner;
@@ -16,11 +16,13 @@ use crate::driver::shared::Shared;
 use reading::Reading;
 use tuner::PollSample;
 
-/// Time after its last request during which a session still checks what it waits for; then it is idle.
+/// Time after its last request during which a session still polls what its connections wait for; then the polls
+/// stop.
 const DOZE: Duration = Duration::from_secs(1);
 
 impl Links {
-    /// Records what each connection waits for: by the session's state, and by its own socket.
+    /// Records what each connection waits for, by the session's state and by what the kernel reports about the
+    /// connection's socket.
     pub(super) fn poll_kernel(
         &mut self,
         session: &mut Session,
@@ -55,13 +57,13 @@ impl Links {
         self.poll_after(if is_rare { tuner::INTERVALS_PER_READING } else { 1 }, now);
     }
 
-    /// Sets the next question to the kernel to `intervals` intervals from now.
+    /// Sets the next poll of the kernel to `intervals` intervals from now.
     fn poll_after(&mut self, intervals: u32, now: Instant) {
         self.polls.intervals = intervals;
         self.polls.due = now + tuner::POLL_INTERVAL * intervals;
     }
 
-    /// Brings the next poll to one interval, if sockets hold bytes back: these are not left there for longer.
+    /// Moves the next poll to one interval from now if sockets hold bytes back, so that the bytes are read soon.
     pub(super) fn poll_soon(&mut self, now: Instant) {
         let is_keeping = self.transports.iter().any(Transport::is_keeping_bytes);
         if is_keeping && self.polls.intervals > 1 {
@@ -77,7 +79,7 @@ impl Links {
         }
         self.window = Some(window);
         let tell = |transport: &mut Transport| transport.tune(|_, tuner| tuner.offered(window));
-        // A fold, as every tuner must receive the window.
+        // A fold instead of `any`, because every tuner must receive the window.
         let told = self.transports.iter_mut().filter_map(tell);
         if told.fold(false, |news, is_news| news | is_news) {
             self.publish_plan(shared);
@@ -98,15 +100,15 @@ impl Links {
         waited.saturating_sub(std::mem::replace(&mut self.polls.waited_in_class, waited))
     }
 
-    /// Notes that there is work again.
+    /// Keeps the polls running for [`DOZE`] from now, because there is a new request.
     pub(super) fn wake(&mut self, shared: &Shared, now: Instant) {
         self.count_rest(shared, now);
         self.polls.awake_until = self.polls.awake_until.max(now + DOZE);
     }
 
-    /// Counts the time in which the kernel was not asked, because there was no work, as waiting for work.
+    /// Counts the idle time, in which the kernel was not polled, as waiting for requests.
     fn count_rest(&mut self, shared: &Shared, now: Instant) {
-        // Less than an interval is not counted.
+        // An idle time of less than an interval is not counted.
         if now < self.polls.awake_until + tuner::POLL_INTERVAL {
             return;
         }
@@ -120,7 +122,7 @@ impl Links {
         self.poll_after(1, now);
     }
 
-    /// Sends a reading of each connection; the caller may have stopped waiting for it.
+    /// Sends a reading of each connection to the caller, if the caller still waits.
     pub(super) fn send_readings(
         &mut self,
         answer: oneshot::Sender<Vec<Reading>>,
@@ -138,7 +140,7 @@ impl Links {
         drop(answer.send(self.transports.iter_mut().filter_map(reading).collect()));
     }
 
-    /// Takes in the loss that another session has measured over the same link, 0 to 1.
+    /// Passes the loss that another session has measured over the same link, 0 to 1, to the tuners.
     pub(super) fn on_link_loss(&mut self, loss: f64, shared: &Shared) {
         for transport in &mut self.transports {
             transport.tune(|socket, tuner| tuner.on_link_loss(socket, loss));
@@ -146,7 +148,8 @@ impl Links {
         self.publish_plan(shared);
     }
 
-    /// Takes in the limit of sessions that found the target slow: `bytes` of write data outstanding.
+    /// Passes the limit of other sessions that found the target slow to the tuners: `bytes` of write data
+    /// outstanding.
     pub(super) fn on_slow_target(&mut self, bytes: u64, session: &mut Session, shared: &Shared) {
         for transport in &mut self.transports {
             transport.tune(|_, tuner| tuner.on_slow_target(bytes));

@@ -1,4 +1,4 @@
-//! The two ends of a session, so that errors can name them.
+//! Stores the initiator's name, the target's name and the portal of a session, so that errors can name them.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -10,7 +10,7 @@ use crate::error::{Error, LinkCause, LoginFailure, SessionCause, SessionFailure}
 use crate::options::redirects::Redirects;
 use crate::url::portal_name;
 
-/// The two ends of a session, and whether a connection was made.
+/// The initiator, the target and the portal of a session, and whether a connection to the portal was made.
 #[derive(Debug)]
 pub(crate) struct Peer {
     /// The portal in the URL.
@@ -19,7 +19,7 @@ pub(crate) struct Peer {
     portal: TargetAddress,
     /// The redirection that led to the portal in use.
     referral: Option<Referral>,
-    /// Which redirections are followed.
+    /// Which redirections of a login are followed.
     redirects: Redirects,
     /// Address of the connection that was closed last.
     left: Option<IpAddr>,
@@ -62,15 +62,15 @@ impl Peer {
         self.referral
     }
 
-    /// Notes that a connection to this address is closed; it may have redirected the login.
+    /// Stores the address of a connection that is closed, because the peer there may have redirected the login.
     pub(crate) const fn left(&mut self, address: IpAddr) {
         self.left = Some(address);
     }
 
-    /// Returns a redirection by the connection that was closed last.
+    /// Returns a redirection by the peer of the connection that was closed last.
     pub(crate) fn redirection(&self) -> Referral {
-        // An unknown address counts as the broadcast address: no other equals it, and it may name no address of
-        // this host or link.
+        // An unknown address counts as the broadcast address: no peer has it, and it may not redirect to an
+        // address of this host or link.
         let by = self.left.unwrap_or(IpAddr::V4(Ipv4Addr::BROADCAST));
         Referral::redirection(by, self.redirects)
     }
@@ -82,12 +82,12 @@ impl Peer {
         self.reached = false;
     }
 
-    /// Notes that a TCP connection to the portal is open.
+    /// Records that a TCP connection to the portal is open.
     pub(crate) const fn reached(&mut self) {
         self.reached = true;
     }
 
-    /// Notes why no TCP connection to the portal could be made.
+    /// Stores why no TCP connection to the portal could be made.
     pub(crate) fn not_reached(&mut self, why: LinkCause) {
         self.connect_error = Some(why);
     }

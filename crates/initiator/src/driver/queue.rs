@@ -1,7 +1,8 @@
-//! Messages for a driver: those that callers leave while another task holds it, and those that are not urgent.
+//! Queues messages for a driver: those that callers leave while another task holds the driver, and those that
+//! are not urgent.
 //!
-//! A channel of a library takes five cache lines, and each turn of the driver touches most of them. With 1,000
-//! disks they are cold each time. This queue is stored beside the driver's lock.
+//! This queue is stored beside the driver's lock. A channel of a library would take five cache lines, most of
+//! which each turn of the driver touches; with 1,000 disks they are in no cache at that time.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,8 +17,8 @@ const AT_ONCE: usize = 64;
 /// The messages, the number of their senders, and the waker of the receiver.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// Whether there are messages, or no senders any more. Written under the lock alone; each request and each
-    /// turn of the driver reads it without the lock.
+    /// Whether there are messages, or no senders any more. Written only under the lock; each request and each
+    /// turn of the driver reads the flag without the lock.
     has_news: AtomicBool,
     state: Mutex<State>,
 }
@@ -48,11 +49,11 @@ impl Queue {
         }
     }
 
-    /// Leaves a message; drops it if the driver is gone.
+    /// Adds a message; drops it if the driver is gone.
     pub(super) fn send(&self, message: Message) {
         let mut state = self.lock();
         if state.is_closed {
-            // Dropping the message may need the lock.
+            // The lock is released first: dropping the message may need it.
             drop(state);
             return drop(message);
         }
@@ -64,14 +65,14 @@ impl Queue {
         }
     }
 
-    /// Sets the waker to call when there is something to take.
+    /// Sets the waker to call when messages arrive or the last sender leaves.
     pub(super) fn wake(&self, waker: Waker) {
         self.lock().waker = Some(waker);
     }
 
-    /// Returns the number of messages, or 0 when all are taken and no sender is left. While it is pending, the
-    /// [waker](Self::wake) will be called: a sender wakes after it has written, and a task that is woken sees
-    /// what was written before.
+    /// Returns the number of messages, or 0 when all are taken and no sender is left. After `Pending`, the
+    /// [waker](Self::wake) will be called: a sender calls it after it has written the message, so the woken task
+    /// sees the message.
     pub(super) fn poll(&self) -> Poll<usize> {
         if !self.has_news() {
             return Poll::Pending;
@@ -214,7 +215,8 @@ mod tests {
         assert_eq!(seen, (0..150).collect::<Vec<_>>());
     }
 
-    /// Every message wakes the receiver, however the messages are taken; the waker is set once.
+    /// The receiver gets every message, in whatever numbers the messages are taken, although its waker is set
+    /// only once.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn no_message_is_left_lying() {
         const COUNT: u64 = 20_000;

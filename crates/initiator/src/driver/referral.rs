@@ -1,5 +1,5 @@
-//! Portals that a peer has named, by a redirection or in an answer to SendTargets, and which of their addresses
-//! are used.
+//! Decides which addresses may be used of a portal that a peer has named, by a redirection or in a SendTargets
+//! response.
 //!
 //! Design: `docs/design/credentials.md`.
 
@@ -13,7 +13,7 @@ use crate::events::disk_event::DiskEvent;
 use crate::options::redirects::Redirects;
 use crate::url::portal_name;
 
-/// The peer that has named a portal, and how far it is trusted in that.
+/// The peer that has named a portal, and which addresses the peer may name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Referral {
     by: IpAddr,
@@ -50,13 +50,13 @@ impl Referral {
         Self { by, redirects }
     }
 
-    /// Creates a record of SendTargets by the peer at this address. It may name other hosts, as that is what it was
-    /// asked for.
+    /// Creates a record of SendTargets by the peer at this address. The record may name any host, since
+    /// SendTargets asks for the portals of other hosts too.
     pub(crate) const fn record(by: IpAddr) -> Self {
         Self { by, redirects: Redirects::Any }
     }
 
-    /// Returns why an address must not be connected to; `None` if it may.
+    /// Returns the reason why the initiator must not connect to an address; `None` if it may.
     pub(crate) fn refusal(&self, address: IpAddr) -> Option<(&'static str, Advice)> {
         // An IPv4 address may be written as an IPv6 one.
         let (by, to) = (self.by.to_canonical(), address.to_canonical());
@@ -77,7 +77,7 @@ impl Referral {
         }
     }
 
-    /// Returns the addresses of a portal that may be connected to.
+    /// Returns those addresses of a portal to which the initiator may connect.
     ///
     /// # Errors
     /// The reason, if no address is permitted.
@@ -97,7 +97,7 @@ impl Referral {
         }
     }
 
-    /// Returns the event of a connection that leads to another host.
+    /// Returns the event to report for a connection that a redirection has led to another host.
     pub(crate) fn redirect_event(
         &self,
         portal: &TargetAddress,
@@ -108,7 +108,7 @@ impl Referral {
     }
 }
 
-/// Returns an address as a portal, which no name service can change.
+/// Returns the portal at a numeric address, which no name service can change.
 pub(crate) fn portal_at(address: SocketAddr) -> TargetAddress {
     let host = match address {
         SocketAddr::V6(address) if address.scope_id() != 0 => {
@@ -145,7 +145,8 @@ mod tests {
         assert!(is_followed(Redirects::SameHost, here, "::ffff:192.0.2.1"));
     }
 
-    /// Even a target that proves its identity cannot send the initiator to services of its own host or link.
+    /// Even a target that has authenticated itself cannot redirect the initiator to services of the initiator's
+    /// own host or link.
     #[test]
     fn addresses_of_this_host_or_link_are_gone_to_only_from_such() {
         let (global, link, host) = ("192.0.2.1", "169.254.1.1", "127.0.0.1");
@@ -175,7 +176,7 @@ mod tests {
         }
     }
 
-    /// A name may have permitted addresses and others.
+    /// A host name may resolve to permitted and refused addresses; only the permitted ones are used.
     #[test]
     fn of_a_name_the_permitted_addresses_are_used() {
         let referral = Referral::redirection("192.0.2.1".parse().unwrap(), Redirects::Any);

@@ -1,4 +1,4 @@
-//! Requests on their way from a handle to the driver, and the answers on their way back.
+//! Carries requests from a handle to the driver, and their results back.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,14 +19,14 @@ use crate::state::unit_state::{Judged, Listener};
 #[derive(Debug)]
 pub(crate) enum Message {
     Submit(Box<Submission>),
-    /// The caller has dropped its future.
+    /// Gives up a request: its caller has dropped the future, or the disk no longer needs the attempt.
     Cancel(RequestId),
     Logout,
     /// Share of the segments that is lost on the link, 0 to 1, as another session measured it.
     Loss(f64),
     /// Write data in bytes that each of the other sessions has outstanding, because they found the target slow.
     SlowTarget(u64),
-    /// Asks for a reading of each connection.
+    /// Returns a reading of each connection to the sender's receiver.
     Read(oneshot::Sender<Vec<Reading>>),
 }
 
@@ -34,7 +34,7 @@ pub(crate) enum Message {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct RequestId(pub(crate) u64);
 
-/// A request, and what it holds until the session has finished with it.
+/// A request, with the permit and the locked range that it holds until the session has finished with it.
 #[derive(Debug)]
 pub(crate) struct Submission {
     pub(crate) id: RequestId,
@@ -42,12 +42,13 @@ pub(crate) struct Submission {
     pub(crate) holds: Holds,
 }
 
-/// What a request holds; released when the session has finished with it, and not before.
+/// Resources of a request: its permit and its locked range. They are released when the session has finished with
+/// the request, even if the caller stops waiting earlier.
 #[derive(Debug)]
 pub(crate) struct Holds {
     pub(crate) _permit: Arc<Permit>,
     pub(crate) extent: Option<Arc<RangeGuard>>,
-    /// Receives what the answer says about the unit, whether or not the caller still waits.
+    /// Receives what the response says about the unit, whether or not the caller still waits.
     pub(crate) listener: Option<Listener>,
 }
 
@@ -58,16 +59,16 @@ impl Holds {
     }
 }
 
-/// The answer to a command, and what it says about the unit.
+/// The completion of a command, and what it says about the unit.
 pub(crate) type Answered = (Completion, Judged);
 
 pub(super) type Sender<T> = oneshot::Sender<Result<T, Error>>;
 
-/// A request to the session, and where the answer goes.
+/// A request to the session, with the sender for its result.
 #[derive(Debug)]
 pub(crate) enum Request {
     Command(Command, Sender<Answered>),
-    /// A command whose end the [`Listener`] reports to the requests of a disk, without a separate channel.
+    /// A command whose result the [`Listener`] reports to the requests of a disk, without a separate channel.
     Attempt(Command),
     Manage(TaskFunction, Lun, Sender<FunctionResponse>),
     SendTargets(Sender<Bytes>),
@@ -75,11 +76,11 @@ pub(crate) enum Request {
     Ping(Bytes, Sender<Duration>),
 }
 
-/// Where the answer to a request in flight goes.
+/// Destination of the result of a request in flight.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Command(Sender<Answered>),
-    /// The [`Listener`] reports it.
+    /// The [`Listener`] reports the result.
     Attempt,
     Manage(Sender<FunctionResponse>),
     SendTargets(Sender<Bytes>),
@@ -95,18 +96,18 @@ impl Request {
         }
     }
 
-    /// Returns the bytes of data that the request moves, both ways.
+    /// Returns the bytes of data that the request moves, in both directions together.
     pub(crate) fn data_len(&self) -> usize {
         let (Self::Command(command, _) | Self::Attempt(command)) = self else { return 0 };
         let written = command.write.as_ref().map_or(0, Payload::len);
         written + command.read.as_ref().map_or(0, ReadBuffer::len)
     }
 
-    /// Returns whether no caller waits for the answer any more.
+    /// Returns whether no caller waits for the result any more.
     pub(crate) fn is_abandoned(&self) -> bool {
         match self {
             Self::Command(_, answer) => answer.is_closed(),
-            // The disk sends `Message::Cancel` to give an attempt up.
+            // An attempt has no channel that could be closed: the disk sends `Message::Cancel` to give it up.
             Self::Attempt(_) => false,
             Self::Manage(_, _, answer) => answer.is_closed(),
             Self::SendTargets(answer) => answer.is_closed(),
@@ -114,7 +115,7 @@ impl Request {
         }
     }
 
-    /// Returns where the answer goes, for a request that is not handed to the session.
+    /// Returns the destination of the result, for a request that is not handed to the session.
     pub(crate) fn into_answer(self) -> Answer {
         match self {
             Self::Command(_, answer) => Answer::Command(answer),
@@ -145,7 +146,7 @@ impl Request {
     }
 }
 
-/// How the session ended a request.
+/// Result with which the session ended a request.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Command(Result<Completion, TaskError>),
@@ -162,7 +163,7 @@ impl Outcome {
 }
 
 impl Answer {
-    /// Returns the request's name in the standard; `operation` is that of a command.
+    /// Returns the request's name in the standard; `operation` is the operation of a command.
     pub(crate) const fn name_of(&self, operation: Operation) -> &'static str {
         match self {
             Self::Command(_) | Self::Attempt => operation.name(),
@@ -172,8 +173,8 @@ impl Answer {
         }
     }
 
-    /// Gives the caller the outcome. An outcome always has the kind of its request; otherwise the caller would
-    /// see the end of the session. `judged` is present for every command that was answered.
+    /// Sends the outcome to the caller. An outcome always has the kind of its request; with any other kind, the
+    /// caller would see the end of the session. `judged` is present for every command that has a response.
     pub(crate) fn give(
         self,
         outcome: Outcome,
@@ -191,7 +192,7 @@ impl Answer {
             (Self::Manage(answer), Outcome::Manage(result)) => {
                 drop(answer.send(result.map_err(explain)));
             }
-            // SendTargets and pings execute nothing, with or without an answer.
+            // SendTargets and pings execute nothing on the unit, even if their response is missing.
             (Self::SendTargets(answer), Outcome::SendTargets(result)) => {
                 drop(answer.send(result.map_err(|why| explain(why).as_not_executed())));
             }
@@ -208,7 +209,7 @@ impl Answer {
     }
 
     pub(crate) fn fail(self, error: Error) {
-        // A send fails if the caller no longer listens, which is no error here.
+        // A send fails if the caller no longer waits, which is no error here.
         match self {
             Self::Command(answer) => drop(answer.send(Err(error))),
             Self::Attempt => {}

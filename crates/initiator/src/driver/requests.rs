@@ -1,4 +1,4 @@
-//! The requests of a session that have not ended.
+//! Keeps the requests of a session that have not ended.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::driver::shared::Shared;
 use crate::error::{Cause, Error, SessionCause};
 use crate::state::unit_state::Listener;
 
-/// Requests are sent as soon as one in this many of the requests in flight is unsent.
+/// Unsent requests are sent as soon as they are one in this many of all requests that have not ended.
 const UNDER_WAY_PER_UNSENT: usize = 4;
 
 /// Fewest unsent requests that are worth a system call.
@@ -24,7 +24,7 @@ const FEWEST_UNSENT: usize = 4;
 /// The requests in flight, and how many callers may submit more.
 pub(super) struct Requests {
     pending: FxHashMap<Itt, Pending>,
-    /// Number of requests since the sockets were last written to.
+    /// Number of requests that were handed to the session since the sockets were last written to.
     pub(super) unsent: usize,
     pub(super) answers: Answers,
 }
@@ -46,14 +46,14 @@ impl Requests {
         self.pending.len()
     }
 
-    /// Returns whether enough requests are unsent to send them before more are added. If all requests in flight
-    /// were sent together, the two ends would take turns: each would rest while the other works
-    /// (docs/design/hot-path.md).
+    /// Returns whether so many requests are unsent that they should be sent before more are added. If all
+    /// requests in flight were sent together, initiator and target would take turns: each would be idle while
+    /// the other works (docs/design/hot-path.md).
     pub(super) fn has_enough_unsent(&self) -> bool {
         self.unsent >= FEWEST_UNSENT && UNDER_WAY_PER_UNSENT * self.unsent >= self.pending.len()
     }
 
-    /// Returns whether the callers that have an answer could submit enough requests for a system call.
+    /// Returns whether the callers that have a response could submit enough requests for a system call.
     pub(super) const fn have_enough_answers(&self) -> bool {
         self.answers.may_ask() >= FEWEST_UNSENT
     }
@@ -103,7 +103,7 @@ impl Requests {
         fail(answer, &mut holds, why, now);
     }
 
-    /// Passes the end of a request on to its caller.
+    /// Passes the result of a request on to its caller.
     pub(super) fn end(
         &mut self,
         itt: Itt,
@@ -154,8 +154,8 @@ impl Requests {
         doubtful.into_iter().for_each(|itt| session.withdraw(itt, now.into_std()));
     }
 
-    /// Keeps the ranges of all writes as unsettled: no task runs the session any more, so what the target does
-    /// with them is unknown.
+    /// Keeps the ranges of all writes locked as unsettled: no task runs the session any more, so the target may
+    /// still execute the writes.
     pub(super) fn leave_unsettled(&self, shared: &Shared) {
         let extents = self.pending.values().filter_map(|pending| pending.holds.extent.as_ref());
         extents.for_each(|extent| shared.units.unsettled.put(Arc::clone(extent)));
@@ -174,7 +174,7 @@ impl Requests {
     }
 }
 
-/// Fails a request that the session does not have.
+/// Reports an error for a request that was not handed to the session, or that the session no longer runs.
 fn fail(answer: Answer, holds: &mut Holds, error: Error, now: Instant) {
     match (answer, &mut holds.listener) {
         (Answer::Attempt, Some(listener)) => listener.attempt_failed(error, now),

@@ -1,4 +1,4 @@
-//! What the handles of a session share with its driver.
+//! Stores the state that the handles of a session share with its driver.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -29,7 +29,7 @@ use crate::state::unit_state::UnitState;
 use crate::traffic_class::TrafficClass;
 use crate::url::Url;
 
-/// How far a session has come.
+/// Phase of a session.
 #[derive(Clone, Debug)]
 pub(crate) enum SessionPhase {
     LoggingIn,
@@ -44,20 +44,21 @@ pub(crate) struct LoginResult {
     pub(crate) portal: TargetAddress,
     /// Address that the leading connection led to.
     pub(crate) address: Option<IpAddr>,
-    /// Zero where the target gives its sessions no handle.
+    /// TSIH of the session; zero if the target assigns none.
     pub(crate) tsih: Tsih,
 }
 
-/// Where the next login begins: at the first portal of this one, or where the target has permanently moved it
-/// (RFC 7143 §11.13.5).
+/// Portal of the next login: the first portal of this login, or the portal to which the target has permanently
+/// moved (RFC 7143 §11.13.5).
 #[derive(Debug, Default)]
 struct Home {
     moved_to: Option<TargetAddress>,
     /// Whether the latest redirection is temporary.
     is_temporary: bool,
-    /// Whether a temporary redirection was followed. A permanent one after it moves that temporary portal only.
+    /// Whether a temporary redirection was followed. A permanent redirection after it concerns the temporary
+    /// portal only, so it is not stored.
     is_left: bool,
-    /// A redirection to another host. Boxed, as few sessions have one.
+    /// Event of a redirection to another host. Boxed, as few sessions have one.
     note: Option<Box<DiskEvent>>,
 }
 
@@ -65,7 +66,7 @@ struct Home {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) budgets: Budgets,
-    /// What the URL names.
+    /// The target and the unit that the URL names.
     pub(crate) named: Named,
     pub(crate) key: HeldKey,
     /// Span of the session's log entries.
@@ -75,7 +76,7 @@ pub(crate) struct Shared {
     pub(crate) lengths: Lengths,
     /// Number of commands that were retried.
     pub(crate) retries: AtomicU64,
-    /// For a session over which the user may open disks: keeps
+    /// Set for a session over which the user may open disks: keeps
     /// [`Node::may_open_disks`](crate::session::node::Node::may_open_disks) true.
     pub(crate) user: OnceLock<Arc<()>>,
     connections: Mutex<Connections>,
@@ -104,15 +105,15 @@ pub(crate) struct Named {
 /// Rules for the requests of a session.
 #[derive(Debug)]
 pub(crate) struct Rules {
-    /// What is done about requests that fail or are late.
+    /// Policy for requests that fail or are late.
     pub(crate) policy: RequestPolicy,
     /// Most bytes of one command of a disk.
     pub(crate) max_transfer: usize,
-    /// Whether the session is a path of a disk, so that the traffic class limits its rate.
+    /// Whether the session is a path of a disk; if so, the disk's traffic class limits its rate.
     is_ruled: AtomicBool,
 }
 
-/// How far a session has come, and the result of its login.
+/// Phase of a session, and the result of its login.
 #[derive(Debug)]
 pub(crate) struct Course {
     pub(crate) phase: Published<SessionPhase>,
@@ -123,12 +124,13 @@ pub(crate) struct Course {
     home: Mutex<Home>,
 }
 
-/// Lengths and limits, in bytes, that suit what the connections transfer in time; `u64::MAX` without a limit.
+/// Lengths of requests and limits of outstanding data, in bytes, by what the connections transfer in time;
+/// `u64::MAX` for no limit.
 #[derive(Debug)]
 pub(crate) struct Lengths {
     /// Length that suits a write of a disk.
     pub(crate) write: AtomicU64,
-    /// Length that suits a read of a disk, until the connections have transferred much.
+    /// Length that suits a read of a disk, while too little was read to know the link's rate.
     pub(crate) read: AtomicU64,
     /// Write data outstanding on a connection that the target takes in time, if the target is slow.
     pub(crate) of_slow_target: AtomicU64,
@@ -197,7 +199,7 @@ impl Shared {
         self.rules.is_ruled.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the present sending rate for its connections, if the traffic class of a disk sets one.
+    /// Returns the present sending rate of the session's connections, if the traffic class of a disk sets one.
     pub(crate) fn pacing_rate(&self) -> Option<Rate> {
         self.class()?.pacing_rate()
     }
@@ -207,7 +209,7 @@ impl Shared {
         self.rules.policy.class.as_ref().filter(|_| self.rules.is_ruled.load(Ordering::Relaxed))
     }
 
-    /// Returns for how long the disk's requests have waited in their traffic class, in total.
+    /// Returns the total time that the disk's requests have waited in their traffic class.
     pub(crate) fn waited_in_class(&self) -> Duration {
         self.class().map(TrafficClass::waited).unwrap_or_default()
     }
@@ -227,12 +229,13 @@ impl Shared {
         look(&mut lock(&self.connections))
     }
 
-    /// Notes that a login is redirected; whether the redirection is followed is not known yet.
+    /// Records that the target has redirected the login, permanently or not; whether the redirection is followed
+    /// is not known yet.
     pub(crate) fn is_redirected(&self, is_permanent: bool) {
         lock(&self.course.home).is_temporary = !is_permanent;
     }
 
-    /// Notes that the first login has followed a redirection to this address.
+    /// Records that the first login has followed a redirection to this address.
     pub(crate) fn redirected(&self, address: &TargetAddress, note: Option<Box<DiskEvent>>) {
         if !matches!(self.course.phase.get(), SessionPhase::LoggingIn) {
             return;
@@ -245,7 +248,7 @@ impl Shared {
         }
     }
 
-    /// Returns the redirection to another host, if there was one.
+    /// Returns the event of a redirection to another host, if there was one.
     pub(crate) fn redirection_note(&self) -> Option<DiskEvent> {
         lock(&self.course.home).note.as_deref().cloned()
     }
@@ -255,7 +258,7 @@ impl Shared {
         lock(&self.course.home).moved_to.clone()
     }
 
-    /// Returns what the tuner has decided; `None` before the end of the login.
+    /// Returns the plan of the leading connection's tuner and its basis; `None` before the end of the login.
     pub(crate) fn basis(&self) -> Option<Arc<PlanBasis>> {
         lock(&self.basis).clone()
     }
@@ -264,19 +267,19 @@ impl Shared {
         *lock(&self.basis) = Some(basis);
     }
 
-    /// Returns what is known of a unit; all its handles share it.
+    /// Returns the state of a unit, which all handles of the unit share.
     pub(crate) fn unit(&self, lun: Lun) -> Arc<UnitState> {
         Arc::clone(lock(&self.units.states).entry(lun).or_default())
     }
 
-    /// Sets `state` as what is known of a unit, for a unit that the disk knows already.
+    /// Sets the state of a unit that the disk knows already.
     pub(crate) fn adopt_unit(&self, lun: Lun, state: UnitState) -> Arc<UnitState> {
         let state = Arc::new(state);
         lock(&self.units.states).insert(lun, Arc::clone(&state));
         state
     }
 
-    /// Returns why a request receives no answer any more.
+    /// Returns the error of a request that receives no response, because the session has ended.
     pub(crate) fn reason_of_end(&self) -> Error {
         match self.course.phase.get() {
             SessionPhase::Ended(Err(error)) => error,

@@ -1,9 +1,10 @@
-//! Connections that stand still as if their path swallowed long packets.
+//! Detects connections that stand still as if their path dropped long packets, and closes them if it does.
 //!
-//! A dead link, a target that is gone or a busy disk look the same from here. So a trial over connections of
-//! its own finds out whether it is the path ([`StartTrial`](crate::state::segment_limits::StartTrial)), and a
-//! connection that may still move is left alone. Once the path is known to swallow long packets, a connection
-//! that stands still on it is given up, and the next one has shorter segments.
+//! A dead link, a target that is gone and a busy disk look the same to the initiator. So a trial over separate
+//! connections finds out whether the path is the cause
+//! ([`StartTrial`](crate::state::segment_limits::StartTrial)). Until then the connection stays open, since it
+//! may still move. Once the path is known to drop long packets, a connection that stands still on it is closed,
+//! and the next one uses shorter segments.
 
 use iscsi_pdu::Cid;
 use iscsi_session::TransportError;
@@ -12,8 +13,9 @@ use super::links::Links;
 use crate::driver::connector::{Reach, Segments};
 
 impl Links {
-    /// Starts a trial of the path of each connection that stands still; returns the connections to give up.
-    /// `awaited` is the number of bytes of read data still to come.
+    /// Starts a trial of the path of each connection that stands still. Returns the connections to close: those
+    /// on paths that are known to drop long packets. `awaited` is the number of bytes of read data still to
+    /// come.
     pub(super) fn stalled(&self, reach: &Reach, awaited: usize) -> Vec<(Cid, TransportError)> {
         let mut lost = Vec::new();
         let Some(start) = &reach.start_trial else { return lost };

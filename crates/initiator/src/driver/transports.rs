@@ -1,4 +1,4 @@
-//! One connection of the session: its socket, its tuner, and the directions in which bytes can move.
+//! Defines one connection of the session: its socket, its tuner, and the directions in which bytes can move.
 
 use std::task::{Context, Poll};
 
@@ -11,36 +11,40 @@ use crate::driver::io::Socket;
 use crate::driver::measure::tuner::Tuner;
 use crate::error::LinkCause;
 
-/// Low-water mark of a new socket, bytes: any data make it readable.
+/// Low-water mark of a new socket, in bytes: any data makes the socket readable.
 const ANY: usize = 1;
 
-/// Shortest rest of a data segment worth waiting for, bytes: a shorter one arrives before a turn is saved.
+/// Shortest rest of a data segment that is worth waiting for, in bytes: a shorter rest arrives so soon that
+/// waiting saves no turn.
 const LONG_REST: usize = 16 << 10;
 
-/// Most bytes of a data segment to wait for: while these are read, the rest arrives.
+/// Most bytes of a data segment to wait for. A longer segment is read in several turns, as its rest arrives
+/// while the beginning is read.
 const LONGEST_REST: usize = 160 << 10;
 
 /// A connection of the session, from the attempt to open it to its end.
 pub(super) struct Transport {
     pub(super) cid: Cid,
     state: State,
-    /// Span of its log entries.
+    /// Span of the connection's log entries.
     span: Span,
-    /// Whether it is in full feature phase.
+    /// Whether the connection is in full feature phase.
     pub(super) is_logged_in: bool,
     /// Whether the socket has something to read.
     readable: bool,
     /// Number of bytes that make the socket readable.
     low_water: usize,
-    /// Whether `low_water` is more than the bytes that are certain to come.
+    /// Whether `low_water` exceeds the bytes that are certain to come, so that complete responses may stay
+    /// unreported.
     coalesces: bool,
     /// Whether the socket did not take all there is to send, or the turn ended before all was sent.
     pub(super) blocked: bool,
-    /// Bytes of command data that it has moved, both directions.
+    /// Bytes of command data that the connection has moved, in both directions together.
     pub(super) bytes: u64,
 }
 
-/// The parts of the plan that each turn needs. With 1,000 sessions the plan itself is in no processor cache.
+/// Copy of the parts of the plan that each turn needs. With 1,000 sessions the plan itself would be in no
+/// processor cache.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) struct Excerpt {
     pub(super) sends: Sends,
@@ -52,11 +56,11 @@ pub(super) struct Excerpt {
     is_local: bool,
 }
 
-/// What a connection is ready for.
+/// Event of a connection that was polled.
 pub(super) enum Readiness {
     /// The connection is open, or the attempt has failed.
     Opened(Cid, Box<Result<Connected, LinkCause>>),
-    /// Bytes can move over it.
+    /// Bytes can move over the connection.
     Ready,
 }
 
@@ -88,7 +92,7 @@ impl Transport {
         self.state = State::Up(socket, Box::new(tuner), excerpt);
     }
 
-    /// Returns the socket, if there is one, and how to write to it.
+    /// Returns the socket, if the connection is open, and how to write to it.
     pub(super) fn socket(&self) -> Option<(&dyn Socket, Excerpt)> {
         match &self.state {
             State::Opening(_) => None,
@@ -96,7 +100,7 @@ impl Transport {
         }
     }
 
-    /// Returns the tuner, if there is a socket.
+    /// Returns the tuner, if the connection is open.
     pub(super) fn tuner(&self) -> Option<&Tuner> {
         match &self.state {
             State::Opening(_) => None,
@@ -104,7 +108,7 @@ impl Transport {
         }
     }
 
-    /// Lets the tuner act on the socket, if there is one.
+    /// Calls `act` with the socket and the tuner, if the connection is open.
     pub(super) fn tune<R>(&mut self, act: impl FnOnce(&dyn Socket, &mut Tuner) -> R) -> Option<R> {
         match &mut self.state {
             State::Opening(_) => None,
@@ -125,22 +129,22 @@ impl Transport {
         }
     }
 
-    /// Returns whether there is something to read, and clears that mark.
+    /// Returns whether the socket has something to read, and clears the flag.
     pub(super) fn take_readable(&mut self) -> bool {
         std::mem::take(&mut self.readable)
     }
 
-    /// Marks the transport as readable, since not all was read: the socket need not report it again.
+    /// Marks the transport as readable, because bytes are left that the socket need not report again.
     pub(super) const fn keep_readable(&mut self) {
         self.readable = true;
     }
 
     /// Sets the low-water mark, so that the socket need not report every part of a long data segment, nor every
-    /// answer. `rest` is the number of bytes of the data segment that are still to come, `answers` the number
-    /// of bytes of the answers to wait for together.
+    /// response. `rest` is the number of bytes of the data segment that are still to come, `answers` the number
+    /// of bytes of responses to wait for together.
     ///
-    /// The rest of a segment is certain to come, and nothing can overtake it. Answers may be late, so the
-    /// driver also [looks](Self::is_coalescing) for them meanwhile.
+    /// The rest of a segment is certain to come, and nothing can overtake it. Responses may be late, so the
+    /// driver also polls sockets that [may hold them](Self::is_coalescing).
     pub(super) fn await_bytes(&mut self, rest: usize, answers: u64) {
         let State::Up(socket, _, excerpt) = &self.state else { return };
         let rest = if rest >= LONG_REST { rest } else { ANY };
@@ -155,7 +159,7 @@ impl Transport {
         self.coalesces = self.low_water > rest;
     }
 
-    /// Returns whether the socket may hold complete answers below its low-water mark.
+    /// Returns whether the socket may hold complete responses below its low-water mark.
     pub(super) const fn is_coalescing(&self) -> bool {
         self.coalesces
     }
@@ -165,7 +169,8 @@ impl Transport {
         self.low_water > ANY
     }
 
-    /// Returns whether nothing waits for the socket, and the link is so short that round trips cost nothing.
+    /// Returns whether no bytes wait to be sent or read at the socket, and the link is so short that a round
+    /// trip costs nothing.
     pub(super) fn is_short_and_free(&self) -> bool {
         let is_short = self.socket().is_some_and(|(_, plan)| plan.is_local);
         !self.blocked && !self.is_keeping_bytes() && is_short
@@ -210,12 +215,12 @@ pub(super) fn span_of(cid: Cid) -> Span {
     error_span!("connection", %cid)
 }
 
-/// Polls every transport, so that each one that can move bytes has its turn, and none waits for another.
+/// Polls every transport, so that each transport that can move bytes is marked, and none waits for another.
 pub(super) fn poll_any(transports: &mut [Transport], context: &mut Context<'_>) -> Poll<Readiness> {
     let mut any = Poll::Pending;
     for transport in transports {
         match transport.poll(context) {
-            // What the transports before this one can move is still there at the next turn.
+            // The bytes that the earlier transports can move are still there at the next turn.
             Poll::Ready(opened @ Readiness::Opened(..)) => return Poll::Ready(opened),
             Poll::Ready(event) => any = Poll::Ready(event),
             Poll::Pending => {}

@@ -1,5 +1,5 @@
-//! The turns of a driver: those of its event loop, and those of callers. A caller hands its request over, and
-//! sends what is unsent if no other request is expected to join it. That saves the event loop a turn.
+//! Runs the turns of a driver, in its event loop and in callers. A caller hands its request over, and sends all
+//! unsent requests if no other request is expected to join them. That saves a turn of the event loop.
 
 use std::task::{Context, Poll, ready};
 
@@ -14,8 +14,8 @@ use crate::driver::request::Submission;
 /// which may run on another thread.
 const SHORT: usize = 64 << 10;
 
-/// Most bytes of data of a small request. It costs both ends more than its data do, so that neither end should
-/// wait for the other.
+/// Most bytes of data of a small request. Handling such a request costs initiator and target more than moving
+/// its data, so neither should wait for the other.
 const SMALL: usize = 8 << 10;
 
 /// An event that the event loop waits for.
@@ -28,7 +28,7 @@ pub(super) enum Event {
     Alarm,
 }
 
-/// The latest time at which the loop must wake, and why.
+/// Deadlines of the event loop, by their reasons; the loop must wake at the earliest.
 #[derive(Clone, Copy)]
 pub(super) struct Due {
     /// Time at which the deadlines were read.
@@ -45,7 +45,7 @@ impl Due {
 }
 
 impl Driver {
-    /// Ends the turn; returns when the next one is due at the latest, unless the session has ended.
+    /// Ends the turn, and returns the deadlines of the next one; `None` if the session has ended.
     pub(super) fn prepare_to_wait(&mut self) -> Option<Due> {
         self.finish_turn();
         if self.ended {
@@ -77,40 +77,40 @@ impl Driver {
         if !self.inbox.orphaned
             && let Poll::Ready(count) = queue.poll()
         {
-            self.inbox.told = count;
+            self.inbox.announced = count;
             return Poll::Ready(Event::Messages(count));
         }
         let readiness = ready!(poll_any(&mut self.links.transports, context));
         Poll::Ready(Event::Connection(readiness))
     }
 
-    /// Returns the number of unsent requests if callers with an answer may be about to submit again. Once no
-    /// such caller is left, nothing is waited for: another turn may move the request to another thread and back
-    /// (docs/design/hot-path.md).
+    /// Returns the number of unsent requests if callers with a response may be about to submit again. Without
+    /// such callers the requests are sent immediately: another turn may move the request to another thread and
+    /// back (docs/design/hot-path.md).
     pub(super) fn unsent_before_others(&self) -> Option<usize> {
-        (self.requests.answers.may_ask() > self.inbox.told).then_some(self.requests.unsent)
+        (self.requests.answers.may_ask() > self.inbox.announced).then_some(self.requests.unsent)
     }
 
-    /// Handles new messages. If no caller has submitted in the meantime, although all could, none is expected
-    /// to.
+    /// Handles new messages. If no caller has submitted since the last turn, although all had the chance, none
+    /// is expected to submit any more.
     pub(super) fn stop_waiting_unless_asked(&mut self, unsent: usize, queue: &Queue) {
         self.now = Instant::now();
         self.obey_messages(queue);
         if self.requests.unsent == unsent {
-            self.requests.answers.nobody_asks();
+            self.requests.answers.clear_may_ask();
         }
     }
 
-    /// Handles an event, and after it the deadlines that have come, so that what the event brought does not
-    /// count as late. Returns whether bytes may be left to read. Before these are read, the callers that
-    /// received an answer can submit again.
+    /// Handles an event, and after it the deadlines that have come, so that responses which the event brought do
+    /// not count as late. Returns whether bytes may be left to read. Before these are read, the callers that
+    /// received a response can submit again.
     pub(super) fn handle(&mut self, event: Event, due: Due, queue: &Queue) -> bool {
         self.now = Instant::now();
         let mut is_rest_left = false;
         match event {
             Event::Connection(Readiness::Opened(cid, result)) => self.opened(cid, *result),
             Event::Connection(Readiness::Ready) => {
-                self.requests.answers.nobody_asks();
+                self.requests.answers.clear_may_ask();
                 is_rest_left = self.read();
             }
             Event::Messages(0) => {
@@ -126,8 +126,8 @@ impl Driver {
         is_rest_left
     }
 
-    /// Asks the kernel, for each connection with an overdue sign of life, whether the target's host
-    /// acknowledges.
+    /// For each connection on which a sign of life of the target is overdue, asks the kernel whether the
+    /// target's host has acknowledged all sent data, and reports that to the session.
     fn ask_hosts(&mut self) {
         let now = self.now();
         for transport in &mut self.links.transports {
@@ -154,7 +154,8 @@ impl Driver {
         // The end of an idle time, earlier in this turn, may have postponed the poll.
         if is_due(due.poll) && self.links.polls.due <= now {
             self.read_kept();
-            // Sends what these answers have released, so that the poll does not count it as waiting.
+            // Sends the commands for which these responses have made room, so that the poll does not count them
+            // as waiting.
             self.finish_turn();
             self.poll_kernel();
         }
@@ -163,12 +164,12 @@ impl Driver {
         }
     }
 
-    /// Takes a request from its caller. Returns whether the caller is to send what is unsent; otherwise calls
-    /// the event loop.
+    /// Hands a request to the session, on its caller's thread. Returns whether the caller should send the unsent
+    /// requests; otherwise wakes the event loop, which sends them.
     ///
-    /// The caller sends a short request if nothing else is in flight, or if every other caller with an answer
-    /// has submitted again. It sends a small one also if enough is unsent, and the target can work on the other
-    /// requests meanwhile.
+    /// The caller sends a short request ([`SHORT`]) if nothing else is in flight, or if every other caller with
+    /// a response has submitted again. It sends a [`SMALL`] request also if enough requests are unsent, and the
+    /// target can work on the other requests meanwhile.
     pub(super) fn take(&mut self, make: impl FnOnce() -> Submission, queue: &Queue) -> bool {
         let span = self.span.clone();
         let _within = span.enter();
@@ -189,7 +190,7 @@ impl Driver {
         is_sent
     }
 
-    /// Sends what is unsent, by the last caller that was expected to submit.
+    /// Sends the unsent requests, on the thread of the last caller that was expected to submit.
     pub(super) fn send_by_caller(&mut self) {
         let span = self.span.clone();
         let _within = span.enter();
@@ -210,12 +211,12 @@ impl Driver {
         }
     }
 
-    /// Reads the answers that have arrived before requests are sent: their callers submit again, and one system
-    /// call sends all requests. Meanwhile the target has most of the requests; when no answer is there, the
-    /// unsent ones are sent immediately. This pays off with a target that sends each answer by itself
-    /// (docs/design/hot-path.md).
+    /// Reads the responses that have arrived before requests are sent: their callers submit again, and one
+    /// system call sends all requests. The target has work meanwhile, since it has most of the requests. When no
+    /// response has arrived, the unsent requests are sent immediately. This saves system calls with a target
+    /// that sends each response separately (docs/design/hot-path.md).
     ///
-    /// Returns whether a caller has received an answer and may submit again.
+    /// Returns whether a caller has received a response and may submit again.
     pub(super) fn read_before_writing(&mut self) -> bool {
         let is_mostly_unsent = 2 * self.requests.unsent > self.requests.len();
         if self.requests.unsent == 0
@@ -225,7 +226,7 @@ impl Driver {
         {
             return false;
         }
-        self.requests.answers.nobody_asks();
+        self.requests.answers.clear_may_ask();
         self.read_unasked();
         let has_found = self.requests.answers.may_ask() > 0;
         self.requests.answers.record_read(has_found);

@@ -1,4 +1,4 @@
-//! A request that a caller waits for.
+//! Defines the future of a request that a caller waits for.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,8 +10,8 @@ use crate::driver::request::{Holds, Message, Request, RequestId, Sender, Submiss
 use crate::driver::shared::Shared;
 use crate::error::Error;
 
-/// The answer to a request, as a future. Dropping it gives the request up: a request that is not yet on the
-/// wire is removed, any other is aborted in the background.
+/// Future of the result of a request. Dropping it gives the request up: a request that was not sent yet is
+/// removed, any other is aborted in the background.
 #[derive(Debug)]
 pub(crate) struct Waiter<'a, T> {
     id: RequestId,
@@ -35,7 +35,7 @@ impl<'a, T> Waiter<'a, T> {
         Self { id, answer, driver, shared, answered: false }
     }
 
-    /// Gives the request up; the future still returns its end.
+    /// Gives the request up; the future still returns the result of that.
     pub(crate) fn cancel(&self) {
         // If the driver is gone, the request has ended.
         self.driver.send(Message::Cancel(self.id));

@@ -1,15 +1,16 @@
-//! Advice: what can be done about an error.
+//! Defines the advice: what can be done about an error.
 
 use std::fmt;
 
-/// Defines [`Advice`], the list of all variants, and the text of each, so that none can lack one of these.
+/// Defines [`Advice`], the list of all variants, and the text of each, so that no variant can lack a text or
+/// a place in the list.
 macro_rules! advices {
     ($($name:ident => $text:literal,)*) => {
         /// What can be done about an [`Error`](crate::Error).
         ///
         /// The text is a part of a sentence, in terms of this crate, for programmers. A program whose users
-        /// know it by its options has other texts for some variants: it matches on them, and prints this text
-        /// for all others.
+        /// know it by its options can match on some variants and print its own text for them, and print this
+        /// text for all others.
         #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
         #[non_exhaustive]
         pub enum Advice {

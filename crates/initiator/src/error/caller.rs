@@ -1,4 +1,4 @@
-//! Errors of the calling program: it asked for what is not possible, or lacks something itself.
+//! Defines the errors of the calling program: invalid requests, and missing resources of its own.
 
 use iscsi_pdu::NameError;
 use thiserror::Error;

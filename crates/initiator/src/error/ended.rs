@@ -1,4 +1,4 @@
-//! Sessions that ended unexpectedly.
+//! Defines the error of a session that ended unexpectedly.
 
 use std::fmt;
 
@@ -89,7 +89,7 @@ pub(super) const fn kind_of_end(cause: &SessionError, may_have_executed: bool) -
     match cause {
         SessionError::Login(cause) => kind_of_login(cause),
         SessionError::Protocol(violation) if !violation.is_damage() => ErrorKind::Protocol,
-        // An abort that the target refuses follows a request that has timed out.
+        // The target refuses an abort only after the request has timed out.
         SessionError::TimedOut(_) | SessionError::AbortRefused => ErrorKind::TimedOut,
         SessionError::Transport(TransportError::Connect(_)) | SessionError::RedirectLoop => {
             ErrorKind::Unreachable

@@ -1,12 +1,12 @@
-//! Kinds of errors: what failed, and what can be done about it.
+//! Defines the kinds of errors: what failed, and what can be done about it.
 
 use std::io;
 
 /// Meaning of an [`Error`](crate::Error) to a caller.
 ///
-/// The kind names the cause. For every kind, whether the request may have been carried out is a separate
-/// question: see [`Error::may_have_executed`](crate::Error::may_have_executed). For whose fault it is, see
-/// [`Error::fault`](crate::Error::fault).
+/// The kind names the cause. For every kind, [`Error::may_have_executed`](crate::Error::may_have_executed)
+/// says whether the request may have been executed, and [`Error::fault`](crate::Error::fault) says whose
+/// fault the error is.
 ///
 /// | kind | [`io::ErrorKind`] | transient |
 /// |---|---|---|
@@ -34,8 +34,8 @@ use std::io;
 /// | [`Unsupported`](Self::Unsupported) | `Unsupported` | |
 /// | [`Other`](Self::Other) | `Other` | |
 ///
-/// No kind becomes `Interrupted` or `WouldBlock`: users of the standard library retry after these without
-/// end.
+/// No kind becomes `Interrupted` or `WouldBlock`, because users of the standard library retry after these
+/// without limit.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -52,25 +52,25 @@ pub enum ErrorKind {
     /// address, route and firewall, or use another portal.
     Unreachable,
     /// The target or its unit cannot take the request at present (it is busy, becomes ready, or a port
-    /// changes its state), or its data was damaged on the way: retry later.
+    /// changes its state), or the data was damaged in transit: retry later.
     #[doc(alias = "busy")]
     Transient,
-    /// The connection was lost before the request was sent, so the request was not carried out:
-    /// reconnect and retry.
+    /// The connection was lost before the request was sent, so the request was not executed: reconnect and
+    /// retry.
     #[doc(alias = "reconnect")]
     ConnectionLost,
-    /// The request was sent, and its session or connection was lost before the answer, or the
-    /// target reports that it could not deliver the answer. It is not known whether the request was
-    /// carried out: reconnect, and retry only what does no harm the second time.
+    /// The request was sent, and its session or connection was lost before the response, or the target
+    /// reports that it could not deliver the response. It is not known whether the request was executed:
+    /// reconnect, and retry only requests that may be executed twice.
     MayHaveExecuted,
-    /// No answer within the time limit: check the target and the link, or set a longer time limit.
-    /// A command that was sent may have been carried out.
+    /// There was no response within the time limit: check the target and the link, or set a longer time
+    /// limit. A command that was sent may have been executed.
     #[doc(alias = "timeout")]
     TimedOut,
     /// The session or the disk was logged out, or its class closed, before the request was sent:
     /// connect again.
     Closed,
-    /// The request was cancelled on purpose. It may have been carried out.
+    /// The request was cancelled on purpose. It may have been executed.
     #[doc(alias = "cancelled")]
     Aborted,
     /// The unit refuses writes (DATA PROTECT): make it writable on the target.
@@ -81,30 +81,29 @@ pub enum ErrorKind {
     /// The unit cannot read or write its medium, or is defective (MEDIUM ERROR, HARDWARE ERROR):
     /// the data of this request is lost; other blocks may still be readable.
     Medium,
-    /// The unit is not the one that was opened, or this cannot be proved: it has another capacity,
-    /// block size or medium, is another unit, or is gone. Do not continue; open it again and
-    /// inspect it.
+    /// The unit is not the one that was opened, or this cannot be confirmed: it has another capacity, block
+    /// size or medium, is another unit, or is gone. Do not continue; open the unit again and inspect it.
     UnitChanged,
     /// Another initiator holds a reservation of the unit, or another session of this initiator
     /// does: release the reservation there.
     ReservationConflict,
-    /// Another host has ended the registration of the disk by its reservation key: make sure that
-    /// no other host uses the unit, then open it again.
+    /// Another host has ended the registration of the disk by its reservation key: make sure that no other
+    /// host uses the unit, then open the disk again.
     #[doc(alias = "fenced")]
     Preempted,
-    /// The disk is closed, and the unit may still know its reservation key: end that registration by
-    /// [`Disk::preempt`](crate::Disk::preempt) from a disk that is opened again.
+    /// The disk is closed, and the unit may still have its reservation key: open the disk again, and end the
+    /// registration with [`Disk::preempt`](crate::Disk::preempt).
     StillRegistered,
-    /// Writes that were not flushed may be lost from the unit's cache: write them again.
+    /// Unflushed writes may be lost from the unit's cache: write the data again.
     #[doc(alias = "lost write")]
     UnflushedWritesLost,
-    /// The target may still carry out a write of a lost session: write nothing to that range until
-    /// the target has dropped the session.
+    /// The target may still execute a write of a lost session: write nothing to that range until the target
+    /// has dropped the session.
     Unsettled,
     /// The target broke the protocol, contradicts itself, or ends each session that carries the
     /// command: check that an iSCSI target listens at the port; if so, it has a defect.
     Protocol,
-    /// The caller asked for what is not possible, or the unit refuses the command in this form:
+    /// The caller made a request that cannot be executed, or the unit refuses the command in this form:
     /// change the request.
     InvalidInput,
     /// The target, the unit or this initiator does not support the request: use another method.
@@ -114,9 +113,8 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// Returns whether the same request may succeed later, or over a new session. If the first one
-    /// [may have been carried out](crate::Error::may_have_executed), retry only what does no harm
-    /// the second time.
+    /// Returns whether the same request may succeed later or over a new session. If the first request [may
+    /// have been executed](crate::Error::may_have_executed), retry it only if it may be executed twice.
     #[doc(alias("retry", "is_retryable"))]
     pub const fn is_transient(self) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! Errors of the network: no TCP connection was made.
+//! Defines the errors of the network: no TCP connection was opened.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,7 +8,7 @@ use crate::error::advice::Advice;
 use crate::error::fault::Fault;
 use crate::error::kind::ErrorKind;
 
-/// Reason that lies with the network: no TCP connection was made.
+/// Reason that lies with the network: no TCP connection was opened.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 pub(crate) enum LinkCause {
     /// The host's name has no address.
@@ -45,7 +45,7 @@ pub(crate) enum LinkCause {
     NotFollowed {
         /// Address of the portal that sent the redirection.
         by: IpAddr,
-        /// Portal that it names, `host:port`.
+        /// Portal to which the login was redirected, or that the target names, `host:port`.
         portal: String,
         /// Reason, as a part of the message.
         reason: &'static str,

@@ -1,4 +1,4 @@
-//! Logins that failed (RFC 7143 §6.3).
+//! Defines the error of a login that failed (RFC 7143 §6.3).
 
 use std::fmt;
 
@@ -44,7 +44,7 @@ impl LoginFailure {
         kind_of_login(&self.cause)
     }
 
-    /// Returns the portal group of the portal, if it is not the one that the login required.
+    /// Returns the portal group of the portal, if it differs from the group that the login required.
     pub(super) const fn other_portal_group(&self) -> Option<u16> {
         if let LoginError::PortalGroup { found, .. } = &self.cause { Some(*found) } else { None }
     }
@@ -86,7 +86,7 @@ impl fmt::Display for LoginFailure {
     }
 }
 
-/// Returns what can be done about a login that failed for a reason that [`LoginFailure::advice`] does not
+/// Returns what can be done about a failed login, for the reasons that [`LoginFailure::advice`] does not
 /// handle itself.
 pub(super) const fn advice_on_login(cause: &LoginError) -> Option<Advice> {
     Some(match cause {

@@ -1,4 +1,4 @@
-//! Outlook of an error: whether its cause may pass while a caller waits.
+//! Decides whether the cause of an error may pass while a caller waits.
 //!
 //! | error | while a session reconnects | while a disk is opened |
 //! |---|---|---|
@@ -19,8 +19,8 @@ use crate::error::kind::ErrorKind;
 use crate::error::{Cause, Error, UnitCause};
 
 impl Error {
-    /// Returns the outlook for a session that existed and is lost. Everything that was agreed on was right
-    /// before.
+    /// Returns the outlook for a session that existed and is lost. The parameters of its login were right
+    /// before, so errors of them may pass.
     pub(crate) fn outlook_of_reopening(&self) -> Outlook {
         let is_of_unit = matches!(
             self.cause(),
@@ -66,7 +66,7 @@ impl Error {
         }
     }
 
-    /// Returns whether the target refused the login, for any reason (RFC 7143 §11.13.5).
+    /// Returns whether the target refused the login with any status (RFC 7143 §11.13.5).
     pub(crate) fn is_refused_login(&self) -> bool {
         self.login().is_some_and(|failure| failure.status().is_some())
     }
@@ -89,8 +89,8 @@ mod tests {
     use crate::error::{CallerCause, LinkCause, samples};
     use crate::url::UrlError;
 
-    /// LOG-18, LOG-19 (RFC 7143 §11.13.5): a target that is starting refuses for a while what it will accept
-    /// later.
+    /// LOG-18, LOG-19 (RFC 7143 §11.13.5): while a target starts, it refuses logins that it will accept
+    /// later, so these refusals may pass.
     #[test]
     fn log_18_a_refusal_may_pass_but_that_of_a_password_seldom_does() {
         for (class, detail) in [(2, 0), (2, 2), (2, 3), (2, 4), (2, 6), (3, 0), (3, 1), (3, 2)] {

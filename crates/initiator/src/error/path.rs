@@ -1,4 +1,5 @@
-//! What an error shows about the path that carried the command: the session, its connection, the port.
+//! Finds out from an error what it says about the path that carried the command: the session, its connection,
+//! the port.
 
 use iscsi_multipath::Access;
 use iscsi_multipath::requests::end::End;
@@ -9,8 +10,8 @@ use crate::error::login::LoginFailure;
 use crate::error::{Cause, Consequence, Error, SessionCause, SessionFailure, UnitCause, sense};
 
 impl Error {
-    /// Returns whether the status is RESERVATION CONFLICT: another initiator's reservation, or a key that is
-    /// not registered.
+    /// Returns whether the status is RESERVATION CONFLICT: another initiator holds a reservation, or the key
+    /// of the disk is not registered.
     pub(crate) fn is_reservation_conflict(&self) -> bool {
         self.status() == Some(Status::RESERVATION_CONFLICT)
     }
@@ -31,18 +32,19 @@ impl Error {
         )
     }
 
-    /// Returns whether the error is about the path to the unit, and not an answer of the unit to the command.
+    /// Returns whether the error is about the path to the unit, and not a response of the unit to the
+    /// command.
     pub(crate) fn is_of_way(&self) -> bool {
         self.is_of_session() || self.is_of_connection() || self.is_of_path()
     }
 
-    /// Returns whether the state of the port alone may be why the unit refused a command that each disk
-    /// supports.
+    /// Returns whether the state of the port alone may be the reason why the unit refused a command that
+    /// every disk supports.
     pub(crate) fn may_be_of_port(&self) -> bool {
         self.refusing_port().or_else(|| self.suspected_port()).is_some()
     }
 
-    /// Returns the end of an attempt that this error stands for.
+    /// Returns the end of an attempt that failed with this error.
     pub(crate) fn end(&self) -> End {
         match self.cause() {
             Cause::Unit(UnitCause::CheckCondition { sense, .. }) => End::of_sense(sense),
@@ -58,12 +60,12 @@ impl Error {
         }
     }
 
-    /// Returns the state of a port that refused the command because of that state.
+    /// Returns the state of the port, if the port refused the command because of its state.
     pub(crate) fn refusing_port(&self) -> Option<Access> {
         self.sense().and_then(Access::of_refusal)
     }
 
-    /// Returns the state of a port, if nothing else explains why a command was refused that every disk
+    /// Returns the state of a port, if only that state explains why a command was refused that every disk
     /// supports.
     pub(crate) fn suspected_port(&self) -> Option<Access> {
         self.sense().and_then(Access::suspected)
@@ -77,7 +79,7 @@ impl Error {
         )
     }
 
-    /// Returns the error for a request that was never sent.
+    /// Returns the error for a request that was never sent, by the same cause.
     pub(crate) fn as_not_executed(&self) -> Self {
         if let Cause::Session(SessionCause::Ended(failure)) = self.cause() {
             let failure = SessionFailure { may_have_executed: false, ..failure.clone() };
@@ -90,8 +92,8 @@ impl Error {
         self.clone()
     }
 
-    /// Returns the error for a request that was in flight when its session was lost by `lost`, if `self` is
-    /// why no other session could be opened.
+    /// Returns the error for a request that was in flight when its session was lost. `lost` is the error that
+    /// ended the session, and `self` is the reason why no other session could be opened.
     pub(crate) fn after_loss(&self, lost: Self) -> Self {
         match self.reconnect_error() {
             Some(why) => Consequence::NotReopened { lost, why: why.clone() }.into(),
@@ -99,8 +101,8 @@ impl Error {
         }
     }
 
-    /// Returns the portal group of the portal of a login, if it is not the one that the login required (RFC
-    /// 7143 §13.9).
+    /// Returns the portal group of the portal of a login, if it differs from the group that the login
+    /// required (RFC 7143 §13.9).
     pub(crate) fn other_portal_group(&self) -> Option<u16> {
         self.login()?.other_portal_group()
     }
@@ -115,7 +117,7 @@ impl Error {
         matches!(self.cause(), Cause::Unit(UnitCause::NoSuchUnit { .. }))
     }
 
-    /// Returns the login that failed, if that is the error.
+    /// Returns the login that failed, if the error is a failed login.
     pub(crate) fn login(&self) -> Option<&LoginFailure> {
         if let Cause::Session(SessionCause::Login(failure)) = self.cause() {
             Some(failure)

@@ -1,4 +1,4 @@
-//! Words that several errors share.
+//! Contains words that several errors share.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
-//! One error of each kind with sample values, for the page of messages and for tests of programs. It may change at any
-//! time.
+//! Creates one error of each kind with sample values, for the page of messages and for tests of programs.
+//! This module may change at any time.
 
 use iscsi_pdu::keys::TextError;
 use iscsi_pdu::scsi::reservation::ReservationKey;
@@ -17,7 +17,7 @@ const PORTAL: &str = "192.0.2.5:3260";
 const READ: &str = "READ (16)";
 const WRITE: &str = "WRITE (16)";
 
-/// Returns the error of a login that failed by `cause`; with CHAP if there is a user.
+/// Returns the error of a login that failed by `cause`. With a user, the login used CHAP.
 pub fn login(cause: LoginError, user: Option<&str>) -> Error {
     let (target, initiator) = ("iqn.2026-01.org.example:disk", "iqn.2026-01.org.example:host");
     let failure = LoginFailure {
@@ -40,7 +40,7 @@ pub fn ended(cause: SessionError) -> Error {
     SessionCause::Ended(SessionFailure::new(PORTAL.to_owned(), cause, false)).into()
 }
 
-/// Returns the error of a request that ended without an answer.
+/// Returns the error of a request that ended without a response.
 pub fn task(cause: TaskError) -> Error {
     SessionCause::Task { request: READ, cause }.into()
 }
@@ -66,7 +66,7 @@ pub fn no_such_unit() -> Error {
     UnitCause::NoSuchUnit { lun: Lun::ZERO, target }.into()
 }
 
-/// Returns errors of the network: why there is no connection.
+/// Returns errors of the network: reasons why no connection was opened.
 pub fn of_the_link() -> Vec<Error> {
     let (host, reason) = ("target.example".to_owned(), "no address".to_owned());
     let address = ([192, 0, 2, 5], 3260).into();
@@ -95,7 +95,7 @@ pub fn of_the_link() -> Vec<Error> {
     causes.map(Error::from).into()
 }
 
-/// Returns errors of a program that asked for what is not possible, or too late.
+/// Returns errors of a program that made a request which cannot be executed, or made it too late.
 pub fn of_the_program() -> Vec<Error> {
     vec![
         CallerCause::Entropy("no such device".to_owned()).into(),
@@ -113,7 +113,7 @@ pub fn of_the_program() -> Vec<Error> {
     ]
 }
 
-/// Returns errors of a unit, or of its answers.
+/// Returns errors of a unit, or of its responses.
 pub fn of_the_unit() -> Vec<Error> {
     let text = |text: &str| text.to_owned();
     let lun = Lun::ZERO;

@@ -1,16 +1,16 @@
-//! Meaning of a unit's status and sense data to a caller (SAM-5 §5.3, SPC-4 §4.5).
+//! Interprets a unit's status and sense data for a caller (SAM-5 §5.3, SPC-4 §4.5).
 
 use iscsi_pdu::scsi::{AdditionalSense, Sense, SenseKey, Status};
 
 use crate::error::advice::Advice;
 use crate::error::kind::ErrorKind;
 
-/// Returns whether the unit will become ready by itself, and has kept its content.
+/// Returns whether the unit will become ready by itself, and has kept its data.
 pub(crate) const fn is_becoming_ready(sense: &Sense) -> bool {
     matches!(sense.key, SenseKey::NotReady) && sense.additional.is_in_progress()
 }
 
-/// Returns whether the port does not serve the unit, while another one may.
+/// Returns whether the port does not serve the unit, while another port may.
 pub(super) const fn is_of_path(sense: &Sense) -> bool {
     let state = matches!(
         sense.additional,
@@ -29,7 +29,8 @@ pub(super) const fn kind_of_status(status: Status) -> ErrorKind {
 }
 
 pub(super) fn kind_of_sense(sense: &Sense) -> ErrorKind {
-    // The additional codes count before the key: not every unit reports them with DATA PROTECT.
+    // The additional codes take precedence over the key, because not every unit reports them with DATA
+    // PROTECT.
     if sense.additional == AdditionalSense::SPACE_ALLOCATION_FAILED {
         return ErrorKind::OutOfSpace;
     }
@@ -62,7 +63,7 @@ pub(super) fn kind_of_sense(sense: &Sense) -> ErrorKind {
     if sense.deferred && kind.is_transient() { ErrorKind::Other } else { kind }
 }
 
-/// Returns the kind of an ILLEGAL REQUEST, by what the unit rejects.
+/// Returns the kind of an ILLEGAL REQUEST. The kind depends on what the unit rejects.
 const fn kind_of_refusal(additional: AdditionalSense) -> ErrorKind {
     match additional {
         AdditionalSense::LOGICAL_UNIT_NOT_SUPPORTED => ErrorKind::NotFound,
@@ -82,11 +83,11 @@ pub(super) const fn advice_on_status(status: Status) -> Option<Advice> {
     }
 }
 
-/// Returns what can be done about a command that failed with this sense; `None` if the sense says all that is
-/// known.
+/// Returns what can be done about a command that failed with this sense; `None` if there is no advice beyond
+/// the sense.
 pub(super) fn advice_on_sense(command: &str, sense: &Sense) -> Option<Advice> {
     if sense.additional == AdditionalSense::LOGICAL_UNIT_COMMUNICATION_FAILURE {
-        // LIO 6.1 answers this for every error of its backing store, including no space.
+        // LIO 6.1 reports this sense for every error of its backing store, including no space.
         let writes = command.starts_with("WRITE") || command.starts_with("SYNCHRONIZE");
         return Some(if writes { Advice::MakeRoomInStore } else { Advice::CheckStore });
     }
@@ -167,7 +168,8 @@ mod tests {
         }
     }
 
-    /// SPC-4 §4.5.5: a deferred error belongs to an earlier command. What that command has lost stays lost.
+    /// SPC-4 §4.5.5: a deferred error belongs to an earlier command. The data that this command has lost
+    /// stays lost, so no deferred error is transient.
     #[test]
     fn no_deferred_error_passes_by_itself() {
         for key in 0..=0xf {

@@ -1,4 +1,4 @@
-//! Errors of sessions: of their login, their end, and the requests that they carry.
+//! Defines the errors of sessions: of their login, their end, and the requests that they carry.
 
 use iscsi_pdu::RejectReason;
 use iscsi_pdu::keys::TextError;
@@ -89,8 +89,8 @@ impl SessionCause {
         }
     }
 
-    /// Returns whether data was damaged on the way here, or on the way to the target, which rejects such a
-    /// PDU (RFC 7143 §7.8).
+    /// Returns whether data was damaged in transit: either the initiator has found the damage, or the target
+    /// has, and has rejected the PDU (RFC 7143 §7.8).
     pub(super) const fn is_damage(&self) -> bool {
         matches!(
             self,
@@ -138,7 +138,7 @@ const fn kind_of_task(cause: &TaskError) -> ErrorKind {
         TaskError::Aborted => ErrorKind::Aborted,
         TaskError::TimedOut => ErrorKind::TimedOut,
         TaskError::TargetFailure(_) => ErrorKind::MayHaveExecuted,
-        // The target has given the task up, or has not received it, so it can be sent again.
+        // The target has given up the task, or has not received it, so the task can be sent again.
         TaskError::DataDigest | TaskError::Withdrawn => ErrorKind::Transient,
         TaskError::Rejected { reason, .. } => kind_of_reject(*reason),
         TaskError::DataMissing { .. } => ErrorKind::Protocol,

@@ -1,4 +1,4 @@
-//! Every error has its kind, and the kinds agree with the other methods of an error.
+//! Tests that every error has its kind, and that the kinds agree with the other methods of an error.
 
 use std::collections::HashSet;
 use std::error::Error as _;
@@ -240,7 +240,7 @@ fn of_the_program() -> Vec<(Error, ErrorKind)> {
     ]
 }
 
-/// Returns the owner of an error, and its variant there.
+/// Returns the side with which the cause of an error lies, and the variant of the cause.
 fn variant(error: &Error) -> (&'static str, String) {
     match error.cause() {
         Cause::Caller(cause) => ("caller", format!("{:?}", discriminant(cause))),
@@ -320,8 +320,8 @@ fn kinds_agree_with_what_is_said_of_the_execution() {
     }
 }
 
-/// Copiers of the standard library retry without end after `Interrupted`, and tasks wait without end after
-/// `WouldBlock`.
+/// No error converts to `Interrupted` or `WouldBlock`: functions of the standard library that copy would
+/// retry without end after the first, and tasks would wait without end after the second.
 #[test]
 fn an_io_error_has_a_kind_of_its_own_and_keeps_the_error() {
     for (error, kind) in all() {
@@ -391,7 +391,7 @@ fn with_other_advice() -> Vec<Error> {
     errors
 }
 
-/// An advice that no error uses would be a text that is never checked.
+/// Every advice must be used by an error, because the text of an unused advice would never be checked.
 #[test]
 fn every_advice_is_that_of_an_error_and_no_text_holds_its_advice() {
     let errors = all().into_iter().map(|(error, _)| error).chain(with_other_advice());
@@ -407,7 +407,7 @@ fn every_advice_is_that_of_an_error_and_no_text_holds_its_advice() {
     assert_eq!(found.len(), Advice::ALL.len());
 }
 
-/// The advice on an attempt to reconnect is that on the cause.
+/// The advice on a failed reconnect is the advice on its cause.
 #[test]
 fn advice_comes_from_the_cause() {
     for (error, _) in all() {

@@ -1,4 +1,4 @@
-//! Errors of the unit: its answers, its identity, and access to it.
+//! Defines the errors of the unit: its responses, its identity, and access to it.
 
 use iscsi_pdu::scsi::reservation::ReservationKey;
 use iscsi_pdu::scsi::{DeviceType, FormatError, Lun, Sense, Status};
@@ -10,7 +10,7 @@ use crate::error::kind::ErrorKind;
 use crate::error::phrase::meaning;
 use crate::error::sense::{advice_on_sense, advice_on_status, kind_of_sense, kind_of_status};
 
-/// Reason that lies with the logical unit: its answers, its identity, its cache, its reservations.
+/// Reason that lies with the logical unit: its responses, its identity, its cache, its reservations.
 #[derive(Clone, Debug, Error)]
 pub(crate) enum UnitCause {
     /// The unit answered CHECK CONDITION, with sense data that names the reason (SPC-4 §4.5).
@@ -34,7 +34,7 @@ pub(crate) enum UnitCause {
     Length {
         /// Name of the command in the standard.
         command: &'static str,
-        /// Bytes that the command asked for.
+        /// Number of bytes that the command requested.
         expected: usize,
         /// Bytes moved, as the target reports.
         moved: usize,
@@ -87,9 +87,9 @@ pub(crate) enum UnitCause {
     DifferentUnits {
         /// Portal of the session that leads to another unit, `host:port`.
         portal: String,
-        /// Name of the unit of the disk.
+        /// Identifier of the unit of the disk.
         expected: String,
-        /// Name of the other unit.
+        /// Identifier of the other unit.
         found: String,
     },
     /// Nothing proves that a session leads to the unit of the disk, so nothing is written through this
@@ -98,9 +98,9 @@ pub(crate) enum UnitCause {
     UnprovenUnit {
         /// Portal of the session, `host:port`.
         portal: String,
-        /// Name of the unit of the disk.
+        /// Identifier of the unit of the disk.
         expected: String,
-        /// Reason why there is no proof.
+        /// Reason why the unit is not confirmed.
         why: String,
     },
     /// The block size of the unit has changed since it was opened.

@@ -1,4 +1,4 @@
-//! Events of a disk while it is open.
+//! Defines the events of a disk while it is open.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -21,8 +21,8 @@ use crate::url::portal_name;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum DiskEvent {
-    /// The capacity of the unit has changed. The unit reports it (CAPACITY DATA HAS CHANGED), and each
-    /// new session asks for it.
+    /// The capacity of the unit has changed. Either the unit reports the change (CAPACITY DATA HAS CHANGED),
+    /// or a new session has read another capacity.
     #[doc(alias = "resize")]
     CapacityChanged {
         /// Previous capacity, as far as it was known, in bytes.
@@ -30,32 +30,33 @@ pub enum DiskEvent {
         /// New capacity, in bytes: [`Disk::capacity`](crate::Disk::capacity).
         now: u64,
     },
-    /// INQUIRY DATA HAS CHANGED: the name, the version or other properties may be new. Before the
-    /// next request, the disk checks that it is still the same unit.
+    /// INQUIRY DATA HAS CHANGED: the identity, the version or other properties of the unit may have changed.
+    /// Before the next request, the disk checks that it is still the same unit.
     InquiryDataChanged,
-    /// REPORTED LUNS DATA HAS CHANGED: the target has other units than before: see
+    /// REPORTED LUNS DATA HAS CHANGED: the target has other units than before. To list them, call
     /// [`Session::report_luns`](crate::Session::report_luns).
     ReportedLunsChanged,
-    /// ASYMMETRIC ACCESS STATE CHANGED, or an implicit transition failed: other target ports serve
-    /// the unit, or serve it better. The disk asks which ones, and uses them.
+    /// ASYMMETRIC ACCESS STATE CHANGED, or an implicit transition failed: other target ports serve the unit,
+    /// or serve it better. The disk queries the states of the ports, and uses the best ones.
     #[doc(alias("ALUA", "failover"))]
     AccessStatesChanged,
-    /// The unit reports a power-on or reset. Each session receives this report, so one reset may be
+    /// The unit reports a power-on or reset. Each session receives this report, so one reset may cause
     /// several events.
     Reset {
         /// The unit attention condition.
         code: AdditionalSense,
     },
-    /// The unit reports something else (unit attention, SAM-5 §5.14).
+    /// The unit reports another unit attention condition (SAM-5 §5.14).
     UnitAttention {
         /// The unit attention condition.
         code: AdditionalSense,
     },
-    /// Writes that had returned are lost, or may be lost: the unit failed to write from its cache, or was
-    /// reset before a flush. [`Disk::flush`](crate::Disk::flush) reports the loss to each handle once.
+    /// Writes that were answered with success are lost, or may be lost: the unit failed to write from its
+    /// cache, or was reset before a flush. [`Disk::flush`](crate::Disk::flush) reports the loss to each
+    /// handle once.
     WritesLost,
-    /// A session joins the paths of the disk. It is a reconnected one if
-    /// [`SessionKey::reopened`] is not 0.
+    /// A session joins the paths of the disk. If [`SessionKey::reopened`] is not 0, the session was
+    /// reconnected.
     #[doc(alias("reconnect", "login"))]
     PathUp {
         /// Portal of the session.
@@ -63,15 +64,15 @@ pub enum DiskEvent {
         /// Key of the session.
         key: SessionKey,
     },
-    /// A session is no path of the disk any more.
+    /// A session has left the paths of the disk.
     #[doc(alias("connection lost", "failover"))]
     PathDown {
         /// Portal of the session.
         portal: TargetAddress,
         /// Key of the session.
         key: SessionKey,
-        /// Reason why the session was lost. The disk reconnects it. `None` if the disk has closed the session
-        /// because it does not need it any more.
+        /// Reason why the session was lost; the disk reconnects it. `None` if the disk has closed the session
+        /// because it does not need it.
         cause: Option<Error>,
     },
     /// The target port of a session does not serve the unit. The disk closes the session.
@@ -80,16 +81,16 @@ pub enum DiskEvent {
         portal: TargetAddress,
         /// Key of the session.
         key: SessionKey,
-        /// Answer of the unit.
+        /// Error that the unit has reported.
         error: Error,
     },
-    /// The disk gives up a lost session, and goes on with the others.
+    /// The disk gives up a lost session, and continues with the others.
     ReconnectFailed {
         /// Portal of the lost session.
         portal: TargetAddress,
         /// Key of the lost session.
         key: SessionKey,
-        /// Reason why it was not reconnected.
+        /// Reason why the session was not reconnected.
         error: Error,
     },
     /// A further session was not opened.
@@ -99,7 +100,7 @@ pub enum DiskEvent {
         /// Reason why the session was not opened.
         error: Error,
     },
-    /// No session was reconnected within the retry timeout. Requests fail until one is
+    /// No session was reconnected within the retry timeout. Requests fail until a session is reconnected
     /// ([`OnRetryTimeout::FailRequests`](crate::OnRetryTimeout::FailRequests)).
     RequestsFail {
         /// Error of the requests.
@@ -112,8 +113,8 @@ pub enum DiskEvent {
         /// Error of all later requests.
         error: Error,
     },
-    /// Requests have waited for long: 10 seconds, and again each time that the wait has doubled.
-    /// [`DiskStatus::waits`](crate::DiskStatus::waits) has the shorter ones as well.
+    /// Requests have waited for 10 seconds. The event is repeated each time that the wait has doubled.
+    /// [`DiskStatus::waits`](crate::DiskStatus::waits) also lists shorter waits.
     Waiting(Waiting),
     /// A wait that was reported by [`Waiting`](Self::Waiting) has ended, successfully or not.
     WaitOver(Waiting),
@@ -123,31 +124,32 @@ pub enum DiskEvent {
         command: &'static str,
         /// Blocks of the command, if it has any.
         blocks: Option<Range<u64>>,
-        /// Number of lost sessions on which it was alone.
+        /// Number of lost sessions on which the request was alone.
         sessions: u32,
-        /// Reason why the last of them was lost.
+        /// Reason why the last of these sessions was lost.
         error: Error,
     },
-    /// Nothing proves yet whether the target may still execute writes of a lost session. Writes to their blocks wait.
+    /// The target may still execute writes of a lost session. Other writes to their blocks wait until it
+    /// cannot.
     WritesInDoubt {
         /// Key of the lost session.
         key: SessionKey,
-        /// Reason why the last try did not prove it.
+        /// Reason why the last try to end these writes failed.
         error: Error,
     },
-    /// The target announces something over a session.
+    /// The target sends a notice over a session.
     Notice {
         /// Key of the session.
         key: SessionKey,
-        /// The announcement.
+        /// The notice.
         notice: Notice,
     },
-    /// The target names a portal that was not known (SendTargets).
+    /// The target names a portal that was not known before (SendTargets).
     PortalFound {
         /// The portal.
         portal: TargetAddress,
     },
-    /// A session was opened at another portal than this one, which comes before it.
+    /// A session was opened at another portal, although this one comes before it in the list.
     PortalPassedOver {
         /// The portal that was passed over.
         portal: TargetAddress,
@@ -161,38 +163,39 @@ pub enum DiskEvent {
         /// Number of portals that a disk uses at most.
         max: usize,
     },
-    /// The target has not reported its portals when it was asked (SendTargets).
+    /// The discovery of the target's portals (SendTargets) has failed.
     PortalsUnknown {
-        /// Reason; `None` if there was no answer.
+        /// Reason; `None` if there was no response.
         error: Option<Error>,
-        /// Time that the disk waited for the answer at most.
+        /// Maximum time that the disk waited for the response.
         limit: Duration,
     },
-    /// The target sends logins on to another host.
+    /// The target redirects logins to another host.
     Redirected {
-        /// The address that was asked.
+        /// The address that has redirected the login.
         from: IpAddr,
-        /// The portal where the login was sent.
+        /// The portal to which the login was redirected.
         to: TargetAddress,
     },
     /// Segments are kept short, because the network drops larger packets without an ICMP message.
     #[doc(alias("MTU", "PMTU", "black hole"))]
     SegmentsLimited {
-        /// The portal behind this network path.
+        /// The portal to which this network path leads.
         portal: TargetAddress,
         /// The limit.
         limit: SegmentLimit,
     },
-    /// The target gives its sessions no TSIH, so a reconnect does not prove that writes of the lost session have ended.
+    /// The target gives its sessions no TSIH, so a reconnect does not show that writes of the lost session
+    /// have ended.
     NoTsih,
-    /// The unit reports no name. Its target, portal group and LUN identify it instead.
+    /// The unit reports no identifier. Its target, portal group and LUN identify it instead.
     UnitUnnamed,
-    /// The unit reports that it has target port groups, but not their states: all ports count as equal.
+    /// The unit reports that it has target port groups, but not their states. So all ports count as equal.
     NoPortGroups {
-        /// Answer of the unit.
+        /// Error that the unit has reported.
         error: Error,
     },
-    /// The subscriber was slow, and this number of events before the next one were dropped. Read
+    /// The subscriber was slow, so this number of events before the next one were dropped. Read
     /// [`Disk::capacity`](crate::Disk::capacity), [`Disk::status`](crate::Disk::status) and
     /// [`Disk::paths`](crate::Disk::paths) again.
     #[doc(alias = "lagged")]

@@ -1,4 +1,4 @@
-//! The events of a disk, and the subscriptions to them.
+//! Publishes the events of a disk to subscriptions.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -11,13 +11,14 @@ use crate::events::publisher::{Publisher, Subscription};
 
 /// Events of a disk: a subscription from [`Disk::events`](crate::Disk::events).
 ///
-/// Each subscription receives each event. Several changes of one kind of the unit between two calls are
-/// received as one: for a change of capacity, from the first value to the last. Up to 64 events wait for a
-/// slow receiver; after that the oldest ones are dropped, and [`DiskEvent::Missed`] counts them.
+/// Each subscription receives each event. If the unit reports the same kind of change several times between
+/// two calls, they are received as one event. For the capacity, that event has the first and the last value.
+/// Up to 64 events wait for a slow receiver; after that the oldest ones are dropped, and
+/// [`DiskEvent::Missed`] counts them.
 #[derive(Debug)]
 pub struct DiskEvents {
     events: Subscription<DiskEvent>,
-    /// Number of dropped events that were reported.
+    /// Number of dropped events that [`DiskEvent::Missed`] has already reported.
     missed: u64,
 }
 
@@ -28,15 +29,15 @@ pub(crate) struct EventLog(Publisher<DiskEvent>);
 impl DiskEvents {
     /// Waits for the next event; `None` when the disk has been logged out, or all its handles are dropped.
     ///
-    /// A unit reports its changes to each session at the next command (SAM-5 §5.14). So no change is seen
+    /// A unit reports its changes to each session at the next command (SAM-5 §5.14). So no change is received
     /// while no command is sent, unless [`Options::with_poll`](crate::Options::with_poll) makes an idle disk
-    /// ask. Dropping the future loses nothing.
+    /// poll the unit. Dropping the future loses no event.
     pub async fn next(&mut self) -> Option<DiskEvent> {
         poll_fn(|context| self.poll_next(context)).await
     }
 
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<DiskEvent>> {
-        // The missed events are older than all that wait.
+        // The missed events are older than all events that wait, so they are reported first.
         let missed = self.events.missed();
         if missed > self.missed {
             let count = missed - std::mem::replace(&mut self.missed, missed);
@@ -74,7 +75,7 @@ impl EventLog {
             AdditionalSense::REPORTED_LUNS_DATA_HAS_CHANGED => DiskEvent::ReportedLunsChanged,
             AdditionalSense::ASYMMETRIC_ACCESS_STATE_CHANGED
             | AdditionalSense::IMPLICIT_TRANSITION_FAILED => DiskEvent::AccessStatesChanged,
-            // The event for this is published once the unit was asked for its capacity.
+            // The event for this change is published once the unit has reported its new capacity.
             AdditionalSense::CAPACITY_DATA_HAS_CHANGED => return,
             code if code.is_reset() => DiskEvent::Reset { code },
             code => DiskEvent::UnitAttention { code },
@@ -83,8 +84,8 @@ impl EventLog {
     }
 }
 
-/// Returns whether an event of the unit repeats one that waits: each session receives a report of the same
-/// event.
+/// Returns whether an event of the unit repeats an event that waits, because each session receives a report
+/// of the same change.
 fn repeats(event: &DiskEvent, waiting: &DiskEvent) -> bool {
     use DiskEvent::{
         AccessStatesChanged, InquiryDataChanged, ReportedLunsChanged, Reset, UnitAttention,

@@ -1,10 +1,10 @@
-//! Publishers of values, and subscribers that receive them at their own pace.
+//! Publishes values to subscribers, which receive them at their own pace.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 
-/// Number of values that wait for a slow subscriber.
+/// Maximum number of values that wait for a slow subscriber.
 pub(crate) const CAPACITY: usize = 64;
 
 /// Values that were published since the subscription, and not received yet.
@@ -30,7 +30,7 @@ struct Subscribers<T> {
 }
 
 impl<T> Subscription<T> {
-    /// Polls for the next value: `Ready(None)` when no more will come.
+    /// Polls for the next value; `Ready(None)` after the last value.
     pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<T>> {
         let mut queue = lock(&self.0);
         if let Some(value) = queue.values.pop_front() {
@@ -43,15 +43,15 @@ impl<T> Subscription<T> {
         Poll::Pending
     }
 
-    /// Returns the number of values that were dropped because they were not received in time. They are older
-    /// than all that wait.
+    /// Returns the number of values that were dropped because they were not received in time. The dropped
+    /// values are older than all values that wait.
     pub(crate) fn missed(&self) -> u64 {
         lock(&self.0).missed
     }
 }
 
 impl<T> Publisher<T> {
-    /// Subscribes to what is published later.
+    /// Subscribes to later values.
     pub(crate) fn subscribe(&self) -> Subscription<T> {
         let mut subscribers = lock(&self.0);
         let queue = Queue {
@@ -66,7 +66,7 @@ impl<T> Publisher<T> {
         Subscription(queue)
     }
 
-    /// Publishes a value, unless `merge` finds that it repeats one that waits.
+    /// Publishes a value, unless `merge` returns that the value repeats a value that waits.
     pub(crate) fn publish_merged(&self, value: &T, merge: impl Fn(&mut VecDeque<T>, &T) -> bool)
     where
         T: Clone,

@@ -1,4 +1,4 @@
-//! Waits of a disk.
+//! Describes what a disk waits for.
 
 use std::fmt;
 use std::ops::Range;
@@ -38,7 +38,7 @@ pub enum WaitCause {
     /// The unit does not take a request at present, and the request is retried.
     #[doc(alias("BUSY", "TASK SET FULL", "NOT READY"))]
     UnitRefuses {
-        /// The last answer.
+        /// Error that the unit has reported last.
         error: Error,
     },
     /// A session was lost, and is being reconnected.
@@ -49,13 +49,13 @@ pub enum WaitCause {
         key: SessionKey,
         /// Reason why the session was lost.
         lost: Error,
-        /// Result of the last try to reconnect; `None` before the end of the first one.
+        /// Error of the last try to reconnect; `None` before the first try has ended.
         last_try: Option<Error>,
     },
-    /// Requests were in flight on several sessions in a row that were lost. Each is sent alone, to find the
-    /// one that ends sessions.
+    /// Requests were in flight on several sessions in a row that were lost. Each request is sent alone, to
+    /// find the request that ends sessions.
     SentAlone,
-    /// A request was alone on sessions that were lost. It fails if that happens a few times.
+    /// A request was alone on sessions that were lost. The request fails if that happens a few times.
     EndsSessions {
         /// Name of the command.
         command: &'static str,
@@ -63,7 +63,7 @@ pub enum WaitCause {
         blocks: Option<Range<u64>>,
         /// Number of lost sessions.
         sessions: u32,
-        /// Reason why the last of them was lost.
+        /// Reason why the last of these sessions was lost.
         error: Error,
     },
 }
@@ -98,7 +98,7 @@ impl fmt::Display for WaitCause {
     }
 }
 
-/// Returns, for people, what the unit has answered in place of taking a command.
+/// Returns the status that the unit has sent instead of taking a command, as readable text.
 fn answer_of(error: &Error) -> String {
     match (error.sense(), error.status()) {
         (Some(sense), _) => sense.to_string(),
@@ -107,7 +107,7 @@ fn answer_of(error: &Error) -> String {
     }
 }
 
-/// Writes the sentence on a request that was alone on lost sessions.
+/// Writes the sentence about a request that was alone on lost sessions.
 pub(super) fn write_alone(
     f: &mut fmt::Formatter<'_>,
     (command, blocks): (&str, Option<&Range<u64>>),

@@ -1,4 +1,4 @@
-//! A disk: a logical unit, addressed by bytes at any alignment.
+//! Reads and writes a logical unit by bytes, at any alignment.
 
 mod device;
 mod end;
@@ -130,7 +130,7 @@ impl Disk {
         Self { opener: Some(opener), ..self }
     }
 
-    /// Returns the same disk with these paths.
+    /// Returns the same disk with these paths and this report.
     pub(crate) fn over(self, paths: Paths, report: Arc<Report>) -> Self {
         Self { paths, report, ..self }
     }
@@ -196,7 +196,7 @@ impl Disk {
     /// Writes data from `offset` on: `Bytes`, or a list of `Bytes` of any lengths. The pages are shared, not copied.
     ///
     /// When this returns, the unit has the data, perhaps in a cache that a power failure empties: see
-    /// [`flush`](Self::flush). A write that fails or is dropped may have been carried out in part.
+    /// [`flush`](Self::flush). A write that fails or is dropped may have been executed in part.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) beyond the disk,
@@ -239,14 +239,14 @@ impl Disk {
         })
     }
 
-    /// Checks over each session that the unit is still the one that was opened, by its name and its block size. A
-    /// disk does this by itself when the target gives a reason; not every target does when another unit takes the
-    /// place of this one.
+    /// Checks over each session that the unit is still the one that was opened, by its name and its block size.
+    /// A disk does this by itself when the target reports an event that gives a reason. Call this method to find
+    /// out about a replaced unit also from a target that reports nothing.
     ///
+    /// # Errors
     /// [`UnitChanged`](crate::ErrorKind::UnitChanged) if it is another unit, may have another medium, or does
-    /// not report its name within [`Options::with_retry_timeout`](crate::Options::with_retry_timeout);
-    /// otherwise as [`LogicalUnit::read`].
-    /// [`LogicalUnit::read`].
+    /// not report its name within [`Options::with_retry_timeout`](crate::Options::with_retry_timeout); otherwise
+    /// as [`LogicalUnit::read`].
     pub async fn confirm_unit(&self) -> Result<(), Error> {
         self.confirm().await
     }
@@ -305,21 +305,23 @@ impl Disk {
         depth.min(self.paths.policy().shaped_depth(io_size).unwrap_or(usize::MAX)).max(1)
     }
 
-    /// Ends all sessions of the disk in order (RFC 7143 §11.14): refuses new requests, waits for those in flight,
-    /// then logs out.
-    /// A write that was sent over two sessions has returned with the first answer. Its second copy is aborted
-    /// in the background, and this method waits for that: when it returns without an error, nothing that was
-    /// sent can change the unit any more. If a session is lost meanwhile, it is reconnected for this purpose,
-    /// or to end its registration by the key of the disk, for up to
-    /// [`Options::with_retry_timeout`](crate::Options::with_retry_timeout); an attempt that has begun by then
-    /// is completed. When the last handle of a disk is dropped, the same happens in the background as long as
-    /// its runtime runs. Only this method proves that it succeeded.
-    /// background as long as its runtime runs. Only this method proves that it succeeded.
+    /// Ends all sessions of the disk in order (RFC 7143 §11.14): refuses new requests, waits for those in
+    /// flight, then logs out.
+    ///
+    /// A write that was sent over two sessions has returned with the first response. Its second copy is aborted
+    /// in the background, and this method waits for that: when it returns without an error, no command that was
+    /// sent can change the unit any more. If a session is lost meanwhile, it is reconnected to settle its
+    /// writes, or to end its registration by the key of the disk, for up to
+    /// [`Options::with_retry_timeout`](crate::Options::with_retry_timeout); an attempt that has begun by then is
+    /// completed.
+    ///
+    /// When the last handle of a disk is dropped, the same happens in the background as long as its runtime
+    /// runs. Only this method reports whether it succeeded.
     ///
     /// # Errors
-    /// [`Unsettled`](crate::ErrorKind::Unsettled) if the target may still carry out a write of a lost session;
-    /// [`StillRegistered`](crate::ErrorKind::StillRegistered) if the unit may still know the key of the disk; otherwise
-    /// the reason why a session ended, if not by this logout.
+    /// [`Unsettled`](crate::ErrorKind::Unsettled) if the target may still execute a write of a lost session;
+    /// [`StillRegistered`](crate::ErrorKind::StillRegistered) if the unit may still know the key of the disk;
+    /// otherwise the reason why a session ended, if not by this logout.
     #[doc(alias("close", "disconnect"))]
     pub async fn logout(&self) -> Result<(), Error> {
         let result = self.end_sessions().await;
@@ -357,13 +359,14 @@ impl Disk {
     }
 
     /// Returns whether the target has finished with every write that was sent to it, as far as is known. A write
-    /// whose answer is outstanding is not finished. It may be the second copy of a write that has returned, or a
+    /// without a response is not finished: this may also be the second copy of a write that has returned, or a
     /// write of a lost session.
     pub fn is_settled(&self) -> bool {
         self.paths.is_settled()
     }
 
-    /// Writes data within whole blocks that are locked: their other bytes are read and written back.
+    /// Writes data within whole blocks that are locked. The other bytes of these blocks are read first and
+    /// written back.
     async fn write_taken(
         &self,
         blocks: &Range<u64>,
@@ -400,8 +403,8 @@ impl Disk {
         self.modify(transfer.within(extent)).await
     }
 
-    /// Writes whole blocks in parts. The length of each part is chosen when it starts: on a slow link it is
-    /// short at first, and few parts are cut before more is known of the link.
+    /// Writes whole blocks in parts. The length of each part is chosen when the part starts. On a slow link the
+    /// first parts are short, and only a few are started before the link's rate is known.
     fn write_in_parts<'a>(
         &'a self,
         mut lba: u64,
@@ -426,14 +429,15 @@ impl Disk {
         })
     }
 
-    /// Returns the length that suits a write command, in bytes, whole blocks: what the link transfers to the
-    /// target in time. A long write is also divided among many slow sessions, so that none holds it for long.
+    /// Returns the length that suits a write command, in bytes, a whole number of blocks: what the link
+    /// transfers to the target in time. It also divides a long write among many slow sessions, so that none
+    /// takes long for its part.
     fn longest_write(&self) -> usize {
         let max = usize::try_from(self.paths.max_request_len()).unwrap_or(usize::MAX);
         iscsi_multipath::max_transfer(&self.profile, max).min(self.longest_shaped())
     }
 
-    /// Reads the bytes of the blocks before and after a range.
+    /// Reads the bytes of the first and last blocks that lie outside a range.
     fn edges<'a>(
         &'a self,
         blocks: &'a Range<u64>,
@@ -473,8 +477,8 @@ impl Disk {
         self.request(transfer, |expected, completion| expected.all_written(&completion))
     }
 
-    /// Sends a command, and lets `judge` check the number of bytes that it has moved. Not an `async fn`, which
-    /// would keep the transfer twice.
+    /// Sends a command, and lets `judge` check the number of bytes that the command has moved. Not an `async
+    /// fn`, because such a future would store the transfer twice.
     fn request<T: Send>(
         &self,
         transfer: Transfer,
@@ -491,7 +495,7 @@ impl Disk {
                 running.end(time.filter(|_| result.is_ok()));
                 result
             };
-            // No result lives longer than this statement; otherwise the future would keep room for it.
+            // The result is dropped at the end of this statement; otherwise the future would have to store it.
             let error = match conclude(execution.await) {
                 Ok(done) => return Ok(done),
                 Err(error) => error,
@@ -544,7 +548,8 @@ impl Disk {
         Ok((len > 0).then_some(offset - offset % block..end))
     }
 
-    /// Returns the largest range of whole blocks within a range of bytes; `None` if there is none.
+    /// Returns the largest range of whole blocks within a range of bytes; `None` if the range contains no whole
+    /// block.
     fn blocks_within(&self, offset: u64, len: u64) -> Option<Range<u64>> {
         let block = u64::from(self.block_size());
         let end = offset + len;
@@ -569,7 +574,8 @@ fn span(target: Option<&IscsiName>, lun: Option<Lun>) -> Span {
     error_span!(parent: None, "disk", target, lun)
 }
 
-/// Returns the distance of two offsets within one request, whose data fit in memory.
+/// Returns the distance between two offsets within one request. It fits in a `usize`, as the data of a request
+/// fit in memory.
 fn distance(from: u64, to: u64) -> usize {
     usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX)
 }

@@ -1,4 +1,4 @@
-//! The initiator: a name, and the sessions opened under it.
+//! Opens sessions and disks under the name of an initiator.
 
 use iscsi_pdu::IscsiName;
 
@@ -13,7 +13,7 @@ use crate::session::node::Node;
 use crate::session::path_check::PathCheck;
 use crate::url::Url;
 
-/// An iSCSI initiator: a node name, and what its sessions share (RFC 7143 §4.1).
+/// An iSCSI initiator: a node name, and the state that its sessions share (RFC 7143 §4.1).
 ///
 /// Clones are the same initiator. All its sessions share the random part of their ISIDs, and each
 /// session has its own qualifier, so that no session takes another one's place.
@@ -50,7 +50,7 @@ impl Initiator {
         Ok(Self(Node::new(name, options)?))
     }
 
-    /// Creates an initiator with that name, whose connections and random bytes are those of `network`.
+    /// Creates an initiator with that name, which takes its connections and random bytes from `network`.
     ///
     /// # Errors
     /// As [`with_options`](Self::with_options).
@@ -82,8 +82,8 @@ impl Initiator {
     /// Dropping the future cancels the login.
     ///
     /// # Errors
-    /// If the URL is wrong, no connection is made, or the target refuses the login, breaks the protocol or does not
-    /// answer; outside of a tokio runtime.
+    /// If the URL is wrong, no connection is made, or the target refuses the login, breaks the protocol or does
+    /// not respond. Also outside of a tokio runtime.
     #[doc(alias = "login")]
     pub async fn connect<U>(&self, url: U) -> Result<Session, Error>
     where
@@ -93,9 +93,9 @@ impl Initiator {
         opening::connect(&self.0, self.0.complete(url.try_into()?)?).await
     }
 
-    /// Opens the disk that a URL names, with as many sessions as [`Options::with_sessions`] allows. It
-    /// returns as soon as the first session has logged in and the unit has reported what it is.
-    /// Further sessions log in meanwhile; each joins when it is proved to lead to the same unit.
+    /// Opens the disk that a URL names, with as many sessions as [`Options::with_sessions`] allows. It returns
+    /// as soon as the first session has logged in and the unit has reported what it is. Further sessions log in
+    /// meanwhile; each joins when it is certain that it leads to the same unit.
     ///
     /// With [`Sessions::Fixed`](crate::Sessions), or with several portals in the URL, it also waits
     /// a short time for the other sessions. A session that is refused is no error: [`Disk::status`]
@@ -117,10 +117,10 @@ impl Initiator {
         opening::disk(&self.0, self.0.complete(url.try_into()?)?).await
     }
 
-    /// Checks whether the network path to the portal of a URL carries the largest packets that both
-    /// ends send. The URL names a target. A path that drops large packets without an ICMP message
-    /// lets a login pass and nothing else (a path-MTU black hole). The check sends pings with data
-    /// (RFC 7143 §11.18) over separate sessions.
+    /// Checks whether the network path to the portal of a URL carries the largest packets that initiator and
+    /// target send. The URL names a target. A path that drops large packets without an ICMP message lets a login
+    /// pass and nothing else (a path-MTU black hole). The check sends pings with data (RFC 7143 §11.18) over
+    /// separate sessions.
     ///
     /// If large packets are dropped, the initiator remembers it: its later connections to that
     /// address use shorter segments. Disks and sessions that stand still run this check by

@@ -26,7 +26,7 @@ pub(super) fn disk(node: &Node, url: Url) -> BoxFuture<'_, Result<Disk, Error>> 
     boxed(async move { patiently(node, &url, || open(node, url.clone())).await })
 }
 
-/// Returns the targets behind the portal of a URL, once the portal answers.
+/// Returns the targets that the portal of a URL reports, once the portal responds.
 pub(super) fn discover(
     node: &Node,
     url: Url,
@@ -62,7 +62,7 @@ async fn patiently<'a, T>(
         let least = match error.outlook_of_opening() {
             Outlook::MayPass => Some(Duration::ZERO),
             Outlook::LoginAccepted => {
-                // Only refusals in a row count.
+                // Only refusals in a row count, so an accepted login starts the count again.
                 credentials = CredentialTries::within(patience);
                 Some(Duration::ZERO)
             }

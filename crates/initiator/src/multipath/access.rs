@@ -1,4 +1,4 @@
-//! What an error shows about the port that a command went through (SPC-4 §5.11.2).
+//! Finds out from an error what the target port of a command does (SPC-4 §5.11.2).
 
 use iscsi_multipath::port_groups::NoAnswer;
 use iscsi_pdu::scsi::SenseKey;

@@ -1,8 +1,9 @@
-//! How the sessions of a disk end: when the disk is logged out, and when its last handle is dropped.
+//! Ends the sessions of a disk: when the disk is logged out, and when its last handle is dropped.
 //!
 //! Each session is logged out once the target has finished with its commands. A session that is lost
-//! meanwhile reconnects, so that the target drops what was left of it, and is then logged out. A session
-//! whose registration by the disk's key outlives it also reconnects, to end the registration.
+//! meanwhile reconnects, so that the target drops the commands of the lost session, and is then logged out. A
+//! session whose registration by the disk's key is still at the target also reconnects, to end the
+//! registration.
 
 use std::sync::Arc;
 
@@ -27,33 +28,34 @@ struct Closing {
     logouts: usize,
     /// Why the first of the sessions that failed to log out did so.
     failure: Option<Error>,
-    /// Why a lost session did not reconnect to end its registration.
+    /// Why a lost session failed to reconnect to end its registration.
     refusal: Option<Error>,
-    /// Sessions that reconnected while the disk closes. Each does so once to end its registration.
+    /// Sessions that reconnected while the disk closes. A session reconnects only once to end its
+    /// registration.
     came_back: Vec<Isid>,
 }
 
 impl Supervisor {
-    /// Logs out all sessions, and waits until everything that lost sessions have left is settled and no nexus
-    /// is registered by the key of the disk.
+    /// Logs out all sessions. Waits until all writes of lost sessions are settled and no nexus is registered
+    /// by the key of the disk.
     ///
     /// # Errors
-    /// [`Consequence::Unsettled`], [`Consequence::StillRegistered`], or why a session ended, if not by the
-    /// logout.
+    /// [`Consequence::Unsettled`], [`Consequence::StillRegistered`], or the error that ended a session before
+    /// its logout.
     pub(super) async fn close(
         &mut self,
         remains: Remains,
         event: Option<Event>,
     ) -> Result<(), Error> {
-        // A logout waits for all commands in flight, so an idle poll without an answer would keep the disk
-        // from ending.
+        // A logout waits for all commands in flight, so an idle poll without a response would delay the end
+        // of the disk.
         if let Some(question) = self.tasks.poll.take() {
             question.abort();
         }
         self.settle_again();
         let mut closing = Closing::default();
         for path in remains.open {
-            // The logout below replaces the one that was waiting for this session.
+            // The logout below replaces the logout that was waiting for this session to become idle.
             self.no_longer_leaves(&path);
             self.log_out(path, &mut closing);
         }
@@ -68,7 +70,7 @@ impl Supervisor {
             if let Some(event) = next.take() {
                 self.handle_while_closing(event, &mut closing);
             }
-            // Each session that is still being opened may have registered itself by then.
+            // A session that is still being opened may register itself, so the loop below waits for it.
             let may_register = fencing.as_ref().is_some_and(|it| it.verdict().is_ok());
             if closing.logouts == 0 && !self.losses.are_settling() && !may_register {
                 break;
@@ -111,8 +113,8 @@ impl Supervisor {
         }
     }
 
-    /// Ends a session that was opened too late to carry requests. If it reconnected, its login may settle
-    /// what was left.
+    /// Ends a session that was opened too late to carry requests. If the session reconnected, its login may
+    /// settle the writes of the lost session.
     fn opened_while_closing(
         &mut self,
         open: &Open,
@@ -143,8 +145,8 @@ impl Supervisor {
         }
     }
 
-    /// Handles a session that did not log out in order. It reconnects if it may have left something at the
-    /// target.
+    /// Handles a session whose logout failed. The session reconnects if the target may still have commands or
+    /// a registration of it.
     fn not_logged_out(&mut self, path: Path, why: Error, closing: &mut Closing) {
         let session = path.unit.session();
         let may_come_back = !closing.came_back.contains(&session.isid());
@@ -156,8 +158,8 @@ impl Supervisor {
         }
     }
 
-    /// Logs out a session that was opened too late, if it is registered. An unregistered session logs out
-    /// when it is dropped.
+    /// Logs out a session that was opened too late, if it is registered. An unregistered session is logged
+    /// out when it is dropped.
     fn log_out_registered(&mut self, path: Path, closing: &mut Closing) {
         if path.unit.is_registered() {
             self.log_out(path, closing);
@@ -179,11 +181,11 @@ impl Supervisor {
         self.expected.get()?.like.state().membership.fencing().cloned()
     }
 
-    /// Continues to settle what closing could not settle, while another disk of the initiator has the unit or
-    /// may yet be opened. It tries whenever a write of such a disk waits for it. Until then, what was left
-    /// keeps its ranges.
+    /// Continues to settle the writes that closing could not settle, while another disk of the initiator has
+    /// the unit or may still be opened. Tries whenever a write of such a disk waits for their ranges. Until
+    /// then, the unsettled writes keep their ranges.
     pub(super) async fn settle_for_others(&mut self) {
-        // No task waits for sessions that are still being opened or logged out.
+        // No task waits for the sessions that are still being opened or logged out.
         self.tasks.events.abort_all();
         let is_shared = |lost: &Lost| lost.path().unit.state().is_unit_of_another_disk();
         while let Some(next) = self.wait_to_settle(is_shared, self.opener.node.may_open_disks()) {

@@ -6,12 +6,12 @@ use crate::error::Error;
 use crate::multipath::paths::Paths;
 use crate::multipath::request::Request;
 
-/// Asks all sessions that take requests, concurrently, which unit they lead to. A session that is lost
-/// meanwhile is asked when it reconnects. If no session is left, waits for the next one.
+/// Confirms over all sessions that take requests, concurrently, which unit they lead to. A session that is
+/// lost meanwhile is confirmed by its reconnect. If no session is left, waits for the next one.
 ///
 /// # Errors
-/// Those of [`LogicalUnit::confirm`](crate::LogicalUnit) for any of the sessions, or the reason why there is
-/// no session.
+/// The errors of [`LogicalUnit::confirm`](crate::LogicalUnit) for any of the sessions, or the reason why
+/// there is no session.
 pub(crate) async fn confirm(paths: &Paths) -> Result<(), Error> {
     loop {
         let mut questions = JoinSet::new();

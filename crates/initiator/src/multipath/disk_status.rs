@@ -1,4 +1,4 @@
-//! The sessions of a disk as a whole: how many there are, why, and what the disk waits for.
+//! Describes the sessions of a disk as a whole: how many there are, why, and what the disk waits for.
 
 use std::fmt;
 
@@ -41,17 +41,18 @@ pub struct DiskStatus {
 pub enum SessionsReason {
     /// The disk was opened over an existing session.
     OneSession,
-    /// Nothing would prove that a second session leads to the same unit: the reason, as a sentence without a full stop.
+    /// No identifier would show that a second session leads to the same unit: the reason, as a sentence
+    /// without a full stop.
     Unidentified(&'static str),
-    /// [`Options::with_sessions`](crate::Options::with_sessions) or the URL names the number.
+    /// [`Options::with_sessions`](crate::Options::with_sessions) or the URL sets the number.
     Fixed,
-    /// The tuner decides: its reason, as a sentence without a full stop.
+    /// The tuner chooses the number: its reason, as a sentence without a full stop.
     Tuned(String),
 }
 
 impl DiskStatus {
-    /// Returns why the disk has this number of sessions, as a sentence without a full stop. It includes what
-    /// has become of wanted sessions that are missing.
+    /// Returns why the disk has this number of sessions, as a sentence without a full stop. Includes why
+    /// wanted sessions are missing.
     #[must_use]
     pub fn explain(&self) -> String {
         let mut missing = Vec::new();

@@ -14,13 +14,13 @@ use crate::multipath::reinstatement::Lost;
 pub(crate) enum Event {
     /// A session was opened, or could not be.
     Opened(Open, Result<Path, NotOpened>),
-    /// The attempt to settle what a lost session has left has ended.
+    /// The attempt to settle the writes of a lost session has ended.
     Settled(Lost, Result<(), Error>),
     /// A session was logged out because the disk is closed.
     LoggedOut(Path, Result<(), Error>),
-    /// A session has answered the question for the states of the ports.
+    /// The unit has reported the states of its ports over this session, or the query failed.
     Access(PathId, Result<Answer, Error>),
-    /// The target has answered the question for its portals.
+    /// The target has reported its portals, or the query failed.
     Portals(Result<Vec<TargetAddress>, Error>),
     /// The idle poll of the unit has ended.
     Polled(Result<(), Error>),
@@ -35,12 +35,12 @@ pub(crate) enum Event {
 pub(crate) struct NotOpened {
     /// Error of the last try.
     pub(super) why: Error,
-    /// Whether another try is of no use at any portal.
+    /// Whether a retry would fail at every portal.
     pub(super) is_final: bool,
 }
 
 impl NotOpened {
-    /// Returns a failure after which another try may succeed later.
+    /// Returns a failure after which a later retry may succeed.
     pub(crate) const fn yet(why: Error) -> Self {
         Self { why, is_final: false }
     }

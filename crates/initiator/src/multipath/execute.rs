@@ -1,5 +1,5 @@
-//! Executes one read, write or other transfer of a disk by the orders of
-//! [`Requests`](iscsi_multipath::requests::Requests).
+//! Executes one read, write or other transfer of a disk, step by step as
+//! [`Requests`](iscsi_multipath::requests::Requests) decides.
 
 use std::future::{pending, poll_fn};
 use std::mem;
@@ -30,7 +30,7 @@ use crate::unit::transfer::Transfer;
 
 type Waiting<'a, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'a>>;
 
-/// The answer to a transfer, and the time that it took, including waits.
+/// The result of a transfer, and the time that it took, including waits.
 #[derive(Debug)]
 pub(crate) struct Answered {
     pub(crate) answer: Completion,
@@ -38,17 +38,17 @@ pub(crate) struct Answered {
 }
 
 impl Answered {
-    /// Returns the answer to a transfer that began at `begun`.
+    /// Returns the result of a transfer that began at `begun`.
     fn since(begun: Instant, Answer { completion, came, .. }: Answer) -> Self {
         Self { answer: completion, time: came.saturating_duration_since(begun) }
     }
 }
 
-/// A transfer that needs more than one attempt.
+/// A transfer that was not completed by its first attempt alone.
 struct Execution<'a> {
     request: Request<'a>,
     paths: &'a Paths,
-    /// The transfer that each attempt sends.
+    /// The transfer, which each attempt sends.
     transfer: Transfer,
     /// The share of the budget that the request holds.
     memory: Arc<Permit>,
@@ -62,7 +62,6 @@ struct Execution<'a> {
     /// Memory for a second copy of a read.
     permit: Option<Permit>,
     reserving: Option<Waiting<'a, Permit>>,
-    /// The path of the last attempt.
     last: Option<Path>,
     report: RequestReport,
 }
@@ -74,10 +73,10 @@ struct Payment<'a> {
     charge: Option<Charge>,
 }
 
-/// One of the copies of a request in flight.
+/// One copy of the request. Copies may be in flight on several paths.
 struct Copy {
     attempt: AttemptId,
-    /// Memory of the copy, if it does not use that of the request.
+    /// Memory of the copy; `None` if the copy uses the memory of the request.
     permit: Option<Arc<Permit>>,
     charge: Option<Charge>,
     progress: Progress,
@@ -85,13 +84,13 @@ struct Copy {
 
 /// Progress of a copy. The rare states are boxed.
 enum Progress {
-    /// The copy is not handed over until it is certain which unit takes it.
+    /// The copy is held back until the unit on its path is confirmed.
     Held(Box<Held>),
-    /// The copy was handed over to its session, which ends it.
+    /// The copy was handed over to its session, which reports its end.
     Sent(SentCommand),
-    /// The unit has executed the copy. It does not count until it is certain which unit that was.
+    /// The copy was executed, but perhaps by another unit. It does not count until that unit is confirmed.
     Unproven(Box<Proving>),
-    /// The copy has ended; the next order says what follows.
+    /// The copy has ended. The next [`Order`] says what follows.
     Over,
 }
 
@@ -107,12 +106,12 @@ struct Proving {
     proof: BoxFuture<'static, Result<(), Error>>,
 }
 
-/// What happens next.
+/// Event that the execution waits for.
 enum Event {
     Order(Order),
-    /// The question which unit takes or has executed the copy at this index was answered, or failed.
+    /// The unit of the copy at this index was confirmed, or could not be.
     Recognized(usize, Result<(), Error>),
-    /// The class has admitted an attempt, or a second copy.
+    /// The class has admitted an attempt or a second copy.
     Charged {
         charged: Result<Charge, Error>,
         is_hedge: bool,
@@ -120,17 +119,17 @@ enum Event {
     Reserved(Result<Permit, Error>),
 }
 
-/// Executes a transfer over whichever path takes it, and over another path if that one is lost. Invariant: a
-/// second execution of the transfer changes nothing that the first did not.
+/// Executes a transfer over any path that takes it, and over another path if that one is lost. Invariant: a
+/// second execution of the transfer changes nothing that the first execution did not change.
 ///
-/// The transfer waits for its share of the budget first, then for its class, then for a path. So it takes a
-/// path that has credit when it can be sent, no time limit of a path runs while it waits, and bytes paid to
-/// the class are sent immediately.
+/// The transfer first waits for its share of the budget, then for its class, then for a path. So it takes a
+/// path only when it can be sent immediately. While the transfer waits, no time limit of a path runs. Bytes
+/// paid to the class are sent immediately.
 ///
 /// # Errors
-/// The error of the last attempt that may have been executed, if there was one, or else the last error.
-/// Exception: if the unit answers the last attempt with an error that will not change, that error is
-/// returned, whatever the results of earlier attempts.
+/// The error of the last attempt that may have been executed; the last error if there was no such attempt.
+/// Exception: if the unit reports a permanent error for the last attempt, that error is returned, whatever
+/// the results of earlier attempts.
 #[expect(clippy::manual_async_fn, reason = "an async fn would keep the transfer twice")]
 pub(crate) fn execute(
     paths: &Paths,
@@ -140,7 +139,8 @@ pub(crate) fn execute(
         runtime::require()?;
         let len = transfer.len();
         let begun = now();
-        // Usually the budget is free: then the clock need not be read again.
+        // Usually the budget has room. Then the transfer did not wait, and the clock need not be read
+        // again.
         let (permit, ready) = match paths.try_reserve(len) {
             Some(permit) => (permit, begun),
             None => (paths.reserve(len).await?, now()),
@@ -176,16 +176,16 @@ fn spec(paths: &Paths, transfer: &Transfer) -> RequestSpec {
         len: transfer.len() as u64,
         writes: transfer.writes(),
         is_plain: matches!(transfer.kind(), RequestKind::Read | RequestKind::Write),
-        // If the unit does not know a form of the command, the transfer itself says whether there is a
-        // shorter one.
+        // If the unit does not support a form of the command, the transfer decides whether there is a
+        // shorter form.
         can_shorten: true,
         can_double: paths.budget().max_of(transfer.len()) >= 2,
         route: Route::Credit,
     }
 }
 
-/// Waits until the class admits `len` bytes. Each attempt of a request pays, including a second copy: its
-/// bytes are on the link too.
+/// Waits until the class admits `len` bytes. Every attempt of a request pays, and so does a second copy,
+/// because its bytes use the link too.
 async fn pass(paths: &Paths, len: usize) -> Result<Charge, Error> {
     let class = paths.policy().class.as_ref().ok_or(CallerCause::ClassClosed)?;
     let _waiting = paths.in_class().join();
@@ -193,8 +193,8 @@ async fn pass(paths: &Paths, len: usize) -> Result<Charge, Error> {
 }
 
 impl Copy {
-    /// Sends a copy of a request over a path as soon as it is certain which unit takes it. `charge` is what
-    /// it has paid to its class. Returns `None` if the session did not take the copy.
+    /// Sends a copy of a request over a path as soon as the unit on that path is confirmed. `charge` is the
+    /// payment to the class. Returns `None` if the session did not take the copy.
     fn send(
         request: &Request<'_>,
         attempt: Attempt,
@@ -270,7 +270,8 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Waits for the next event. Orders come first: they may show that another event is not needed.
+    /// Waits for the next event. Steps of the request come first, because a step may make other events
+    /// irrelevant.
     async fn next(&mut self) -> Event {
         let Self { request, copies, payment, hedge_payment, reserving, .. } = self;
         tokio::select! {
@@ -302,12 +303,13 @@ impl<'a> Execution<'a> {
                 self.reserved(permit);
             }
             Order::Unreserve => {
-                // Dropping the payment refunds it.
+                // Dropping the payment refunds the bytes to the class.
                 self.hedge_payment = Payment::default();
                 (self.permit, self.reserving) = (None, None);
             }
             Order::Report(report) => self.report.apply(report),
-            // A transfer gets no `Prepare`; `run` handles `Completed`; the next wait reads the timer again.
+            // A transfer gets no `Prepare`. `run` handles `Completed`. For `TimerSet` nothing is to do: the
+            // next wait reads the timer again.
             Order::Prepare | Order::Completed(_) | Order::TimerSet => {}
         }
     }
@@ -335,10 +337,11 @@ impl<'a> Execution<'a> {
         self.paths.change(|state| state.requests.reserved(request, is_reserved, now()));
     }
 
-    /// Sends a copy over a path. If another copy has just ended, this one may use its memory (`spare`).
+    /// Sends a copy over a path. `spare` is the memory of a copy that has just ended, which this copy may
+    /// use.
     fn send(&mut self, attempt: Attempt, spare: Option<Arc<Permit>>) {
         let is_hedge = attempt.is_hedge;
-        // A second copy of a write without memory of its own sends the same pages.
+        // A second copy of a write without memory of its own sends the pages of the first copy.
         let permit = if is_hedge { self.permit.take().map(Arc::new) } else { spare };
         if attempt.is_short {
             self.transfer.shorten();
@@ -349,7 +352,8 @@ impl<'a> Execution<'a> {
         copies.extend(Copy::send(request, attempt, (transfer, memory), (permit, charge)));
     }
 
-    /// Gives up a copy that is not needed any more. If its command was sent, the command still ends.
+    /// Aborts a copy that is not needed. If its command was sent, the session still reports the command's
+    /// end.
     fn abort(&mut self, attempt: AttemptId) {
         let Some(at) = self.position(attempt) else { return };
         match self.copies.get(at).map(|copy| &copy.progress) {
@@ -359,7 +363,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Handles a copy that was sent and did not succeed.
+    /// Handles a copy that was sent and failed.
     fn ended(&mut self, attempt: AttemptId, buffer: BytesMut) {
         let Some(at) = self.position(attempt) else { return };
         let copy = self.copies.remove(at);
@@ -368,7 +372,7 @@ impl<'a> Execution<'a> {
         copy.end(&self.transfer, 0);
     }
 
-    /// Asks the unit of a copy that was executed, perhaps by another unit, which one it is.
+    /// Confirms the unit of a copy that was executed, perhaps by another unit.
     fn prove(&mut self, unproven: Box<Unproven>) {
         let Some(at) = self.position(unproven.attempt) else { return };
         let Some(copy) = self.copies.get_mut(at) else { return };
@@ -383,7 +387,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// Handles the result of the question which unit takes, or has executed, a copy.
+    /// Handles the result of confirming the unit of a copy.
     fn recognized(&mut self, at: usize, result: Result<(), Error>) {
         let Some(copy) = self.copies.get_mut(at) else { return };
         let failed = match (mem::replace(&mut copy.progress, Progress::Over), result) {
@@ -435,8 +439,8 @@ impl<'a> Execution<'a> {
         let answered = result.as_ref().ok().copied();
         let answer = self.request.answer.take();
         let moved = answer.as_ref().map_or(0, |answer| answer.completion.data.len() as u64);
-        // The request does not wait for the other copies to end. Each keeps its place and its range until
-        // then.
+        // The request does not wait for the other copies. Each copy keeps its place and its range until it
+        // ends.
         for copy in self.copies.drain(..) {
             if answered == Some(copy.attempt) {
                 copy.end(&self.transfer, moved);
@@ -455,9 +459,9 @@ impl<'a> Execution<'a> {
 }
 
 impl Copy {
-    /// Ends the copy. `moved` is the number of bytes that it returned, if it reads.
+    /// Ends the copy. `moved` is the number of bytes that a read has returned.
     fn end(mut self, transfer: &Transfer, moved: u64) {
-        // The bytes of a write have been sent even if it fails, so only reads get a refund.
+        // The bytes of a write have been sent even if the write fails, so only reads get a refund.
         if let Some(charge) = self.charge.take().filter(|_| !transfer.writes()) {
             charge.complete(moved);
         }
@@ -473,7 +477,7 @@ impl Copy {
         }
     }
 
-    /// Detaches the copy: its command, if it was sent, goes on without it.
+    /// Detaches the copy: if its command was sent, the command continues without the copy.
     fn leave(self) {
         if let Progress::Sent(sent) = self.progress {
             sent.leave();
@@ -481,7 +485,7 @@ impl Copy {
     }
 }
 
-/// Waits until a copy's question for its unit is answered. Returns the index of the copy.
+/// Waits until the unit of a copy is confirmed or cannot be. Returns the index of the copy.
 async fn recognized(copies: &mut [Copy]) -> (usize, Result<(), Error>) {
     poll_fn(|context| {
         for (at, copy) in copies.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! Statistics as text for systems that collect metrics.
+//! Writes statistics as text for systems that collect metrics.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -13,12 +13,12 @@ pub enum MetricsFormat {
     /// The text format of Prometheus, version 0.0.4, which every collector reads.
     #[default]
     Prometheus,
-    /// OpenMetrics, version 1.0.0: for a collector that asks for it in its `Accept` header.
+    /// OpenMetrics, version 1.0.0, for a collector that requests it in its `Accept` header.
     OpenMetrics,
 }
 
 impl MetricsFormat {
-    /// Returns the value of the `Content-Type` header of an HTTP answer in this format.
+    /// Returns the value of the `Content-Type` header of an HTTP response in this format.
     #[must_use]
     pub const fn content_type(self) -> &'static str {
         match self {
@@ -101,9 +101,9 @@ const METRICS: &[(&str, Type, &str)] = &[
 /// Writes the statistics of any number of disks as text that Prometheus and other collectors of metrics can
 /// read. [`DiskStats::samples`] lists the metrics and their labels.
 ///
-/// Each metric is written once, with its `HELP` and `TYPE`, followed by the samples of all disks. If a disk
-/// has the same target and LUN as one before it, its samples have a further label `handle` with its number
-/// among them, from 2 on. So keep the order of the disks from call to call.
+/// Each metric is written once, with its `HELP` and `TYPE`, followed by the samples of all disks. If several
+/// disks have the same target and LUN, the samples of the second and later ones have a further label
+/// `handle`, which counts from 2 in the order of `disks`. So pass the disks in the same order in every call.
 ///
 /// ```
 /// use iscsi_initiator::{Disk, DiskStats, MetricsFormat, write_metrics};
@@ -130,7 +130,7 @@ pub fn write_metrics(
     let mut by_metric = grouped(disks);
     for (name, kind, help) in METRICS {
         let Some(samples) = by_metric.remove(name) else { continue };
-        // In OpenMetrics the name of a counter has no suffix in these lines.
+        // In OpenMetrics, the `HELP` and `TYPE` lines name a counter without its suffix.
         let suffix = match (format, kind) {
             (MetricsFormat::Prometheus, Type::Counter) => "_total",
             (MetricsFormat::Prometheus | MetricsFormat::OpenMetrics, _) => "",
@@ -145,7 +145,7 @@ pub fn write_metrics(
     }
 }
 
-/// Samples by their labels, without the label of a bucket.
+/// Samples by their labels, without the label `le` of a bucket.
 type ByLabels = BTreeMap<Vec<(&'static str, String)>, Vec<Sample>>;
 
 /// Returns the samples of all disks by metric.
@@ -168,7 +168,7 @@ fn grouped(disks: &[DiskStats]) -> BTreeMap<&'static str, ByLabels> {
     by_metric
 }
 
-/// Returns the metric that a sample of this name belongs to.
+/// Returns the metric that a sample with this name belongs to.
 fn metric_of(sample: &str) -> Option<&'static str> {
     let is_of = |(name, kind, _): &&(&str, Type, &str)| {
         let suffix = sample.strip_prefix(*name);
@@ -208,7 +208,7 @@ mod tests {
 
     type Labels = Vec<(String, String)>;
 
-    /// Returns a sample as a collector reads it: the name, the labels, the value.
+    /// Parses a line of a sample: the name, the labels, the value.
     fn sample(line: &str) -> (String, Labels, f64) {
         let (name, mut rest) = line.split_once('{').unwrap();
         let mut labels = Labels::new();
@@ -232,9 +232,9 @@ mod tests {
         (name.to_owned(), labels, rest.strip_prefix("} ").unwrap().parse().unwrap())
     }
 
-    /// Reads a text as strictly as its format is defined: HELP and TYPE once, before the samples of a metric;
-    /// no sample twice; no sample of another metric in between; and the buckets of a histogram in order, up
-    /// to the count.
+    /// Parses a text as strictly as its format is defined: HELP and TYPE once, before the samples of a
+    /// metric; no sample twice; no sample of another metric in between; and the buckets of a histogram in
+    /// ascending order, up to the count.
     fn parse(format: MetricsFormat, text: &str) -> Vec<(String, Labels, f64)> {
         let is_open = format == MetricsFormat::OpenMetrics;
         let text = if is_open { text.strip_suffix("# EOF\n").unwrap() } else { text };
@@ -273,7 +273,7 @@ mod tests {
     fn any_number_of_disks_is_one_text_that_a_collector_reads() {
         let odd = "iqn.2026-01.a:\"x\\y\nz";
         for format in [MetricsFormat::Prometheus, MetricsFormat::OpenMetrics] {
-            // The third is a second handle of the first one's unit.
+            // The third disk is a second handle of the first disk's unit.
             let disks = [disk("iqn.2026-01.a:b"), disk(odd), disk("iqn.2026-01.a:b")];
             let samples = parse(format, &text(format, &disks));
             assert_eq!(samples.len(), disks.iter().flat_map(DiskStats::samples).count());

@@ -1,4 +1,4 @@
-//! A flush over several sessions.
+//! Flushes a disk that has several sessions.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::state::budget::Permit;
 use crate::state::counters::RequestKind;
 use crate::unit::logical_unit::LogicalUnit;
 
-/// Flushes what was written over all sessions. One session does it for all: the least busy of those that
-/// would have received the report of a reset since the oldest write.
+/// Flushes the writes of all sessions over one session: the least busy of the sessions that would have
+/// received the report of a reset since the oldest write.
 ///
 /// # Errors
-/// Those of [`execute`](super::execute::execute).
+/// The errors of [`execute`](super::execute::execute).
 pub(crate) async fn flush(paths: &Paths) -> Result<(), Error> {
-    // As for every request, the share of the budget comes first, then a path.
+    // As for every request, the flush takes its share of the budget first, then a path.
     let permit = Arc::new(paths.reserve(0).await?);
     let (mut request, mut order) =
         Request::submit(paths, RequestKind::Flush, RequestSpec::FLUSH, now());
@@ -62,8 +62,8 @@ pub(crate) async fn flush(paths: &Paths) -> Result<(), Error> {
     }
 }
 
-/// Returns whether a flush may take long and so needs a path without other requests. If it may take so long
-/// that the target ends the only session, it first waits for a second session.
+/// Returns whether a flush may take long and so needs a path without other requests. If the flush may take so
+/// long that the target ends the only session, first waits for a second session.
 async fn needs_own_path(paths: &Paths) -> bool {
     let written = written(paths);
     let covered = paths.lock().flushes.estimate.covered(written);
@@ -92,8 +92,8 @@ fn written(paths: &Paths) -> u64 {
 }
 
 /// Waits for a second session if a flush of `covered` bytes may take so long that the target ends the only
-/// one: without that session, nothing could prove that no write was lost. If none opens in time, the flush
-/// continues with one session.
+/// session. After the loss of the only session, no session could confirm that no write was lost. If no
+/// session opens in time, the flush continues with one session.
 async fn await_session(paths: &Paths, covered: u64) {
     let (only, news) = {
         let mut state = paths.lock();
@@ -110,7 +110,7 @@ async fn await_session(paths: &Paths, covered: u64) {
     let joined = async {
         loop {
             let mut joined = pin!(news.notified());
-            // Listen before the check, so that no change in between is missed.
+            // Register before the check, so that no change in between is missed.
             joined.as_mut().enable();
             if paths.open().len() != 1 || !paths.lock().flushes.wants_session() {
                 return;
@@ -123,9 +123,10 @@ async fn await_session(paths: &Paths, covered: u64) {
 }
 
 impl State {
-    /// Returns the path that should flush for all. It must be able to vouch for everything that was written.
-    /// Of several, paths that the unit takes requests from come first, then paths that have already received
-    /// the report of the last reset (the unit reports it to each), then the least busy.
+    /// Returns the path that should flush for all paths. It must be able to vouch for everything that was
+    /// written. Paths that the unit takes requests from come first. Among those, paths that have already
+    /// received the report of the last reset come first, because the unit reports the reset to each path.
+    /// Then the least busy path comes first.
     pub(super) fn flush_path(&self, unit: &Unit, now: Instant) -> Option<PathId> {
         let paths = self.requests.paths();
         let rank = |(id, _): &&(PathId, Path)| {

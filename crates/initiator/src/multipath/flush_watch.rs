@@ -1,4 +1,4 @@
-//! The estimate of how long a flush takes, and the wait for a second session.
+//! Estimates how long a flush takes, and holds the state of the wait for a second session.
 
 use std::sync::Arc;
 

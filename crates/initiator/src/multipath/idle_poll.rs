@@ -1,4 +1,4 @@
-//! The idle poll of a unit ([`Options::poll`](crate::Options::poll)).
+//! Polls an idle unit for changes ([`Options::poll`](crate::Options::poll)).
 
 use iscsi_multipath::{CommandNumber, PathId};
 use iscsi_pdu::scsi::{Cdb, SenseKey};
@@ -25,14 +25,14 @@ pub(super) fn is_quiet(paths: &Paths) -> bool {
     paths.open().iter().all(|(_, path)| is_answered(path)) && !paths.serve_waiting()
 }
 
-/// Lets the unit report its changes, and asks what follows from them: which unit it is, and its size. Takes
-/// no part of the budget of requests, and is not counted as a request.
+/// Receives the unit's pending reports of changes, and finds out what follows from them: the identity of the
+/// unit, and its size. Takes no part of the budget of requests, and is not counted as a request.
 ///
 /// # Errors
-/// The unit does not take the question, or the session ends.
+/// The unit does not take a command of the poll, or the session ends.
 pub(super) async fn poll_changes(unit: LogicalUnit) -> Result<(), Error> {
     let asking = unit.with_questions(Budget::new(1, 1));
-    // Several reports may be pending in the unit. Each takes the place of an answer.
+    // Several reports may be pending in the unit. Each report takes the place of a response.
     for _ in 0..=MAX_ATTENTIONS {
         let answer = asking.execute(unit.command(Cdb::test_unit_ready())).await;
         match answer {
@@ -46,7 +46,7 @@ pub(super) async fn poll_changes(unit: LogicalUnit) -> Result<(), Error> {
     unit.recognized().await
 }
 
-/// Returns whether the unit has sent a report in place of an answer (SAM-5 §5.14, SPC-4 §4.5.5).
+/// Returns whether the unit has sent a report in place of a response (SAM-5 §5.14, SPC-4 §4.5.5).
 fn is_report(error: &Error) -> bool {
     error.sense().is_some_and(|sense| sense.deferred || sense.key == SenseKey::UnitAttention)
 }

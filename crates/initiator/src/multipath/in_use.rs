@@ -1,4 +1,4 @@
-//! The paths that take requests.
+//! Lists the paths of a disk: those that take requests, and the state of each open path.
 
 use iscsi_multipath::topology::{Session, SessionState};
 use iscsi_multipath::{Access, PathId, PortalId};
@@ -19,7 +19,7 @@ impl Paths {
     /// Returns the state of each open session. `not_served` lists paths whose port has refused requests.
     pub(super) fn sessions(&self, not_served: &[(PathId, Error)]) -> Vec<Session> {
         let (state, now) = (self.lock(), now());
-        // A disk may have 1,024 sessions, so each lookup uses a sorted list.
+        // A disk may have 1,024 sessions, so each lookup searches a sorted list.
         let (in_use, closing) =
             (state.requests.paths().in_use(now), state.requests.paths().closing());
         let session = |(path, it): &(PathId, Path)| {
@@ -38,7 +38,7 @@ impl Paths {
         state.paths.open().iter().map(session).collect()
     }
 
-    /// Returns the state of each open path, the first one first.
+    /// Returns the state of each open path, in the order in which the paths were opened.
     pub(crate) fn statuses(&self) -> Vec<PathStatus> {
         let (state, now) = (self.lock(), now());
         let selector = state.requests.paths();

@@ -1,4 +1,4 @@
-//! Orders of the requests of a disk, until their callers take them.
+//! Holds the next steps ([`Order`]) of the requests of a disk until their callers take them.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::multipath::path::Path;
 use crate::state::attempt::Wakers;
 
-/// The answer to the command of an attempt, and when it was received.
+/// The response to the command of an attempt, and when it was received.
 pub(super) struct Answer {
     pub(super) attempt: AttemptId,
     pub(super) completion: Completion,
@@ -33,7 +33,7 @@ pub(super) struct Attempt {
     pub(super) is_hedge: bool,
 }
 
-/// An attempt whose command a unit has executed that may have been another unit.
+/// An attempt whose command was executed, but perhaps by another unit.
 pub(super) struct Unproven {
     pub(super) attempt: AttemptId,
     pub(super) path: PathId,
@@ -41,15 +41,15 @@ pub(super) struct Unproven {
     pub(super) completion: Box<Completion>,
 }
 
-/// Next step of a request.
+/// Next step of a request, which its caller takes.
 pub(super) enum Order {
     Send(Attempt),
     Abort(AttemptId),
-    /// The request must wait for its class; for its second copy if `is_hedge`.
+    /// The request must wait for its class. If `is_hedge`, its second copy must wait.
     Charge {
         is_hedge: bool,
     },
-    /// The request must reserve memory for a second copy. If `waits`, it waits for the memory.
+    /// The request must reserve memory for a second copy. If `waits`, it waits until the memory is available.
     Reserve {
         waits: bool,
     },
@@ -59,24 +59,24 @@ pub(super) enum Order {
     Report(Report<Error>),
     /// The timer of the request has changed. The next wait uses the new time.
     TimerSet,
-    /// The command of an attempt was sent and did not succeed. Returns its buffer. Another order says what
-    /// follows.
+    /// The command of an attempt was sent and failed. Returns the buffer of the command. A later step says
+    /// what follows.
     Ended(AttemptId, BytesMut),
-    /// The unit has executed the command of an attempt. It must be asked which unit it is before the attempt
-    /// ends.
+    /// The unit has executed the command of an attempt. Before the attempt ends, it must be confirmed that
+    /// this is the disk's unit.
     Prove(Box<Unproven>),
     /// The attempt that has succeeded, or the failure of the request. If the command of the attempt was the
     /// whole request, there is an [`Answer`] as well.
     Completed(Result<AttemptId, Failure<Error>>),
 }
 
-/// Orders of each request whose caller has not taken the last one.
+/// Steps of each request whose caller has not taken the last step.
 #[derive(Default)]
 pub(super) struct Inboxes {
     /// Inboxes by the [places](RequestId::place) of the requests.
     by_place: Vec<Inbox>,
-    /// Inboxes of requests that have completed, and whose place another request has taken before their caller
-    /// took the result.
+    /// Inboxes of completed requests whose place was taken by another request before their caller took the
+    /// result.
     late: Vec<Inbox>,
 }
 
@@ -87,12 +87,12 @@ struct Inbox {
     /// Number of bytes that the request moves.
     len: u64,
     orders: Orders,
-    /// Not part of the order that it belongs to, because orders are moved often.
+    /// Separate from the steps, because steps are moved often and an answer is large.
     answer: Option<Answer>,
     waker: Option<Waker>,
 }
 
-/// Orders that were not taken, the earliest first. Usually there is at most one.
+/// Steps that were not taken, the earliest first. Usually there is at most one.
 #[derive(Default)]
 struct Orders {
     next: Option<Order>,
@@ -100,7 +100,7 @@ struct Orders {
 }
 
 impl Inboxes {
-    /// Opens the inbox of a request that a task with this waker submits.
+    /// Opens the inbox of a request. `waker` wakes the task that submits the request.
     pub(super) fn open(&mut self, request: RequestId, len: u64, waker: Option<Waker>) {
         let place = request.place() as usize;
         if self.by_place.len() <= place {
@@ -110,7 +110,7 @@ impl Inboxes {
         if inbox.request.is_some() {
             self.late.push(mem::take(inbox));
         }
-        // The inbox is changed in place: a move would copy the space for an answer.
+        // The inbox is changed in place, because a move would also copy the space for an answer.
         (inbox.request, inbox.len, inbox.waker) = (Some(request), len, waker);
     }
 
@@ -119,7 +119,7 @@ impl Inboxes {
         self.get(request).map(|inbox| inbox.len)
     }
 
-    /// Adds an order for a request, unless its caller has given it up.
+    /// Adds a step for a request, unless its caller has given up the request.
     pub(super) fn push(&mut self, request: RequestId, order: Order, wakers: &mut Wakers) {
         if let Some(inbox) = self.get_mut(request) {
             inbox.orders.push(order);
@@ -127,25 +127,25 @@ impl Inboxes {
         }
     }
 
-    /// Stores the answer of a request that completes with it, unless its caller has given the request up.
+    /// Stores the answer to a request that completes with it, unless its caller has given up the request.
     pub(super) fn put_answer(&mut self, request: RequestId, answer: &mut Option<Answer>) {
         if let Some(inbox) = self.get_mut(request) {
             inbox.answer = answer.take();
         }
     }
 
-    /// Returns whether the caller of a request has neither given it up nor received its result.
+    /// Returns whether the caller of a request has neither given up the request nor received its result.
     pub(super) fn is_open(&self, request: RequestId) -> bool {
         self.get(request).is_some()
     }
 
-    /// Returns whether a request has orders that its caller has not taken.
+    /// Returns whether a request has steps that its caller has not taken.
     pub(super) fn has_orders(&self, request: RequestId) -> bool {
         self.get(request).is_some_and(|inbox| inbox.orders.next.is_some())
     }
 
-    /// Takes the attempts that the caller would have to end: those that have not begun, and those that are
-    /// not proved.
+    /// Takes the attempts that the caller would have to end: attempts whose command was not sent, and
+    /// attempts whose unit was not confirmed.
     pub(super) fn take_attempts(
         &mut self,
         request: RequestId,
@@ -167,8 +167,8 @@ impl Inboxes {
         attempts
     }
 
-    /// Takes the next order. [`Order::Completed`] is the last one: it comes with its `answer`, and closes the
-    /// inbox.
+    /// Takes the next step. [`Order::Completed`] is the last step: it is returned with the answer, and
+    /// closes the inbox.
     pub(super) fn take(
         &mut self,
         request: RequestId,
@@ -185,7 +185,7 @@ impl Inboxes {
         Some(order)
     }
 
-    /// Registers `waker`, to be called when there is an order.
+    /// Registers `waker`, which is called when there is a step.
     pub(super) fn wake(&mut self, request: RequestId, waker: &Waker) {
         if let Some(inbox) = self.get_mut(request) {
             match &mut inbox.waker {
@@ -195,8 +195,8 @@ impl Inboxes {
         }
     }
 
-    /// Closes the inbox of a request that its caller has given up. Returns the orders and the answer that
-    /// were left, to be dropped when no lock is held: dropping them returns buffers to their pool.
+    /// Closes the inbox of a request that its caller has given up. Returns the remaining steps and the
+    /// answer. Drop them when no lock is held, because the drop returns buffers to their pool.
     pub(super) fn close(&mut self, request: RequestId) -> impl Sized + use<> {
         let closed = self.get_mut(request).map(mem::take);
         self.forget_late();

@@ -1,4 +1,4 @@
-//! Sessions that are not needed any more, until they are logged out.
+//! Logs out sessions that are not needed.
 
 use std::sync::Arc;
 
@@ -29,12 +29,13 @@ impl Supervisor {
         });
     }
 
-    /// Logs out a session that carries nothing.
+    /// Logs out a session that has nothing in flight.
     pub(super) fn dismiss(&mut self, path: Path) {
         self.leave(path.clone(), let_go(path));
     }
 
-    /// Starts `leaving`, which logs out a session that is not needed any more, unless the session stays.
+    /// Starts `leaving`, which logs out a session that is not needed, unless the session is needed again
+    /// first.
     pub(super) fn leave(
         &mut self,
         path: Path,
@@ -44,8 +45,8 @@ impl Supervisor {
         self.tasks.events.spawn(leaving.in_current_span());
     }
 
-    /// Removes a session from those that leave, because it has left or will not. Returns whether it was among
-    /// them.
+    /// Removes a session from `leaving`, because it was logged out or will not be. Returns whether the
+    /// session was in `leaving`.
     pub(super) fn no_longer_leaves(&mut self, path: &Path) -> bool {
         let key = path.unit.session().key();
         let mut leaving = self.losses.leaving.iter();
@@ -54,7 +55,8 @@ impl Supervisor {
         at.map(|at| self.losses.leaving.swap_remove(at)).is_some()
     }
 
-    /// Handles the end of a session that was not needed. If it was lost, what it has left is settled.
+    /// Handles the result of logging out a session that was not needed. If the session was lost, its writes
+    /// are settled.
     pub(super) fn let_go_ended(&mut self, path: Path, result: Result<(), Error>) {
         let was_to_leave = self.no_longer_leaves(&path);
         if was_to_leave && path.unit.is_registered() && path.unit.session().is_settled() {
@@ -63,14 +65,15 @@ impl Supervisor {
         let Err(error) = result else { return };
         let span = span_of(&path);
         tracing::debug!(parent: span, %error, "a session that was let go did not log out in order");
-        // Otherwise the end of the disk has logged it out, and settles that.
+        // If the session was not in `leaving`, the end of the disk has logged it out, and settles its
+        // writes.
         if was_to_leave && !path.unit.session().is_settled() {
             self.settle_otherwise(Lost::new(path, error));
         }
     }
 }
 
-/// Returns the event of a session that is not needed and is no path any more.
+/// Returns the event that a session was closed because it is not needed.
 pub(super) fn closed(path: &Path) -> DiskEvent {
     let (portal, key) = path.place();
     DiskEvent::PathDown { portal, key, cause: None }

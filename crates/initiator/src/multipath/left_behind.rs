@@ -1,8 +1,8 @@
-//! Sessions that a process has left at the target when it was killed, and how a later process ends them.
+//! Ends sessions that an earlier process has left at the target because it was killed.
 //!
-//! The target may execute commands that it received over such sessions, however late, until it ends them. A
-//! login with the ISID of such a session makes it do so (RFC 7143 §6.3.5). Any process can log in, if it has
-//! the same initiator name.
+//! The target may execute commands that it received over such sessions, however late, until it ends the
+//! sessions. A login with the ISID of such a session makes the target end it (RFC 7143 §6.3.5). Any process
+//! with the same initiator name can log in this way.
 
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
@@ -20,16 +20,17 @@ use crate::state::isids::Isids;
 use crate::state::session_key::SessionKey;
 use crate::url::{Url, portal_name};
 
-/// Limit of concurrent logins. It suits targets that limit the number of sessions; most ISIDs have none.
+/// Limit of concurrent logins. The limit suits targets that restrict the number of sessions, because most of
+/// the ISIDs have no session.
 const AT_ONCE: usize = 16;
 
-/// Description of the sessions of an initiator.
+/// Description of the sessions of an initiator, which a later process uses to end them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct LeftSessions<'a> {
     initiator: &'a str,
     random: [u8; 3],
     count: u32,
-    /// Where the sessions are; `None` in lines of earlier versions.
+    /// Target of the sessions; `None` in descriptions of earlier versions.
     at: Option<LeftTarget>,
 }
 
@@ -72,8 +73,8 @@ struct Way {
 }
 
 impl Opener {
-    /// Describes the sessions of this process for a later one: initiator name, ISIDs, and the portals of the
-    /// target. A login at another target of the same unit would not end the sessions (RFC 7143 §4.4.3).
+    /// Describes the sessions of this process for a later process: initiator name, ISIDs, and the portals of
+    /// the target. A login at another target of the same unit would not end the sessions (RFC 7143 §4.4.3).
     pub(crate) fn leaves(&self) -> String {
         let ([first, second, third], count) = self.node.isids();
         let mut left = format!("{} {first:02x}{second:02x}{third:02x} {count}", self.node.name());
@@ -95,7 +96,7 @@ impl Opener {
     /// Ends the described sessions at each portal group of their target.
     ///
     /// # Errors
-    /// Nothing proves that the sessions have ended.
+    /// It could not be confirmed that the sessions have ended.
     pub(crate) async fn end_left(self: &Arc<Self>, left: &str) -> io::Result<()> {
         let Some(LeftSessions { initiator, random, count, at }) = LeftSessions::parse(left) else {
             let why = format!("{left:?} names no sessions");
@@ -124,8 +125,8 @@ impl Opener {
         failed.into_iter().next().map_or(Ok(()), |(_, error)| Err(error))
     }
 
-    /// Returns the portals to visit: those of the description, and those of the disk if they belong to the
-    /// same target.
+    /// Returns the portals at which to log in: the portals of the description, and the portals of the disk if
+    /// they belong to the same target.
     fn ways(&self, left: Option<LeftTarget>) -> Vec<Way> {
         let is_own = left.as_ref().is_none_or(|left| self.url.target.as_ref() == Some(&left.name));
         let own = if is_own { 0..self.portals.len() } else { 0..0 };
@@ -147,7 +148,7 @@ impl Opener {
     }
 
     /// Unregisters `key` for each ISID at each portal group, over a session with that ISID. Errors are
-    /// logged; the registration may stay then.
+    /// logged. After an error, the registration may still exist.
     pub(crate) async fn unregister_left(self: &Arc<Self>, key: ReservationKey, isids: &[Isid]) {
         let mut groups = BTreeSet::new();
         for portal in 0..self.portals.len() {
@@ -187,8 +188,8 @@ impl Opener {
         ended
     }
 
-    /// Ends the sessions at the group of one portal, unless that group is in `done`. Returns the group, if
-    /// the target states it.
+    /// Ends the sessions at the portal group of one portal, unless that group is in `done`. Returns the
+    /// group, if the target states it.
     async fn end_left_at(
         self: &Arc<Self>,
         way: &Way,
@@ -197,7 +198,7 @@ impl Opener {
     ) -> io::Result<Option<u16>> {
         let (mut logins, mut left) = (JoinSet::new(), isids.iter());
         let mut group = way.group;
-        // The first login shows the group of a portal of unknown group.
+        // The first login shows the group of the portal.
         if group.is_none()
             && let Some(isid) = left.next()
         {
@@ -217,7 +218,7 @@ impl Opener {
                 );
             }
             match logins.join_next().await {
-                // The portal may belong to another group by now.
+                // The portal may belong to another group since the previous login.
                 Some(ended) => group = ended??,
                 None => return Ok(group),
             }

@@ -1,4 +1,4 @@
-//! Lost and leaving sessions of a disk, which are no paths any more.
+//! Tracks lost and leaving sessions of a disk, which are not paths.
 
 use iscsi_multipath::PortalId;
 use iscsi_multipath::topology::{Lost as LostSession, Why};
@@ -9,22 +9,23 @@ use crate::error::Error;
 use crate::multipath::path::Path;
 use crate::multipath::reinstatement::Lost;
 
-/// Sessions that are no paths any more, and what they may have left at the target.
+/// Sessions that are not paths, and whose writes or registrations may still be at the target.
 pub(super) struct LostSessions {
     /// Sessions that should reconnect.
     pub(super) reconnecting: Vec<Lost>,
-    /// Sessions that do not reconnect and whose writes are being settled in other ways.
+    /// Sessions that do not reconnect, and whose writes are being settled by logins that open no session of
+    /// the disk.
     pub(super) settling: Vec<Path>,
-    /// Sessions that are not needed any more, until their logout has ended or is not due any more.
+    /// Sessions that are not needed, until they were logged out or are needed again.
     pub(super) leaving: Vec<Path>,
     /// Sessions that are gone and still registered, because unregistering might have ended a reservation.
     pub(super) still_registered: Vec<Path>,
-    /// Why the last attempt to settle what a lost session has left failed.
+    /// Error of the last attempt to settle the writes of a lost session, if it failed.
     pub(super) unsettled: Option<Error>,
-    /// Sessions whose attempts to settle have failed. They are tried again at `settle_next`.
+    /// Sessions whose attempts to settle have failed. The attempts are repeated at `settle_next`.
     pub(super) given_up: Vec<Lost>,
     pub(super) settle_next: Instant,
-    /// When to check again whether a write waits for them.
+    /// When to check again whether a write waits for the sessions in `given_up`.
     pub(super) check_waiting_at: Instant,
 }
 
@@ -42,19 +43,18 @@ impl LostSessions {
         }
     }
 
-    /// Returns the sessions that should reconnect.
     pub(super) fn sessions(&self) -> Vec<LostSession> {
         let lost =
             |lost: &Lost| LostSession { isid: isid(lost), portal: PortalId(lost.path().portal) };
         self.reconnecting.iter().map(lost).collect()
     }
 
-    /// Returns the lost session that reconnects, if `why` is its reconnect.
+    /// Returns the lost session to which `why` refers, if `why` is a reconnect.
     pub(super) fn get(&self, why: Why) -> Option<&Lost> {
         self.reconnecting.iter().find(|lost| why == Why::Lost(isid(lost)))
     }
 
-    /// Takes out the lost session that was to reconnect, if a session was opened for that reason.
+    /// Removes and returns the lost session that was to reconnect, if a session was opened for that reason.
     pub(super) fn take(&mut self, why: Why) -> Option<Lost> {
         let at = self.reconnecting.iter().position(|lost| why == Why::Lost(isid(lost)))?;
         Some(self.reconnecting.swap_remove(at))
@@ -64,16 +64,16 @@ impl LostSessions {
         self.reconnecting.is_empty() && self.settling.is_empty() && self.given_up.is_empty()
     }
 
-    /// Returns whether attempts are in progress to settle what lost sessions have left, or sessions are
-    /// leaving with something unsettled.
+    /// Returns whether writes of lost sessions are being settled, or sessions with unsettled writes are being
+    /// logged out.
     pub(super) fn are_settling(&self) -> bool {
         let lost = self.reconnecting.iter().map(Lost::path);
         let mut all = lost.chain(&self.settling).chain(&self.leaving);
         all.any(|path| !path.unit.session().is_settled())
     }
 
-    /// Returns when to check whether a write waits for what was given up. A check is needed because no report
-    /// comes of writes of another disk, or of writes before the last attempt.
+    /// Returns when to check whether a write waits for the sessions in `given_up`. The check is periodic
+    /// because no event reports writes of another disk, or writes that began to wait before the last attempt.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let at = self.settle_next.max(self.check_waiting_at);
         (!self.given_up.is_empty()).then_some(at)

@@ -1,4 +1,4 @@
-//! Outages: a disk that outlasts a target that is gone for longer than requests wait.
+//! Handles outages: a target is unreachable for longer than requests wait, and the disk continues.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use crate::multipath::supervisor::Supervisor;
 use crate::options::retry_timeout::OnRetryTimeout;
 
 impl Supervisor {
-    /// Returns whether the disk continues although its last session has not reconnected for this reason.
+    /// Returns whether the disk continues although its last session failed to reconnect for this reason.
     pub(super) fn outlasts(&self, not_opened: &NotOpened) -> bool {
         let on_timeout = self.opener.node.options().waits.on_retry_timeout;
         on_timeout == OnRetryTimeout::FailRequests && !not_opened.is_final
     }
 
-    /// Fails the requests, because no session has reconnected for as long as they wait, and continues to
+    /// Fails the requests, because no session has reconnected within their time limit, and continues to
     /// reconnect.
     pub(super) fn outlast(&mut self, paths: &Paths, lost: Lost, why: Error) {
         let error = Error::from(Consequence::NotReopened { lost: lost.why().clone(), why });
-        // Sessions that were lost later are waited for as long. The last pause is not started.
+        // Sessions that were lost later have their own time limit. The last pause is not started.
         let patience = lost.path().unit.session().policy().patience;
         if refuse(paths, &error, patience.saturating_sub(self.max_pause())) {
             self.add_note_of(&lost, DiskEvent::RequestsFail { error });
@@ -37,8 +37,8 @@ impl Supervisor {
     }
 }
 
-/// Fails the requests that wait, and later ones until there is a path again, if there has been no path for
-/// `after`. Returns whether requests were not refused before.
+/// If there has been no path for `after`, fails the requests that wait, and later requests until there is a
+/// path again. Returns whether this has started to refuse requests.
 fn refuse(paths: &Paths, why: &Error, after: Duration) -> bool {
     paths.change(|state| {
         if !state.paths.are_gone_for(after) {

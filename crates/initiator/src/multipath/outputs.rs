@@ -1,4 +1,5 @@
-//! Carries out the outputs of a disk's requests: counts them, and gives each request its orders.
+//! Applies the outputs of a disk's [`Requests`](iscsi_multipath::requests::Requests): counts them, and puts
+//! each request's steps in its inbox.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,9 +18,9 @@ use crate::state::attempt::{Attempted, Ended, Requester, Wakers};
 use crate::state::counters::RequestKind;
 use crate::state::unit_lock::UnitGuard;
 
-/// An attempt that its caller ends, not its session: its command was not handed over yet, or the unit is
-/// being asked which one has executed it, or it takes several commands. If it is dropped before it ends, its
-/// request is cancelled.
+/// An attempt that its caller ends, not its session. Either its command was not handed over yet, or its unit
+/// is being confirmed, or the attempt consists of several commands. If the flight is dropped before it ends,
+/// its request is cancelled.
 pub(super) struct Flight {
     paths: Paths,
     attempted: Attempted,
@@ -27,8 +28,8 @@ pub(super) struct Flight {
 }
 
 impl Paths {
-    /// Applies a change to the requests, and carries out what follows. Callers are woken after the lock is
-    /// released.
+    /// Applies a change to the requests, and then all outputs of the change. Callers are woken after the lock
+    /// is released.
     pub(super) fn change<R>(&self, change: impl FnOnce(&mut StateGuard<'_>) -> R) -> R {
         let mut state = self.lock_for_change();
         let result = change(&mut state);
@@ -36,8 +37,8 @@ impl Paths {
         result
     }
 
-    /// Returns the lock for a change. After it, the caller must [carry out](Self::carry_out_all) what
-    /// follows.
+    /// Returns the lock for a change. After the change, the caller must call
+    /// [`carry_out_all`](Self::carry_out_all) to apply the outputs.
     pub(super) fn lock_for_change(&self) -> StateGuard<'_> {
         self.for_change(self.lock())
     }
@@ -47,8 +48,8 @@ impl Paths {
         state
     }
 
-    /// Carries out what follows from a change. Returns the next order of the request `own`, if there is one,
-    /// so that its caller need not look in its inbox.
+    /// Applies all outputs of a change. Returns the next step of the request `own`, if there is one, so that
+    /// its caller need not check its inbox.
     pub(super) fn carry_out_all(
         &self,
         mut state: StateGuard<'_>,
@@ -61,9 +62,9 @@ impl Paths {
         next
     }
 
-    /// Carries out what follows from a change, and adds the callers to wake after the lock is released to
+    /// Applies all outputs of a change. Adds the callers that must be woken after the lock is released to
     /// `wakers`. `answer` is the answer to an attempt that has succeeded; it is taken if its request waits
-    /// for it. Returns the next order of the request `own`, if there is one.
+    /// for it. Returns the next step of the request `own`, if there is one.
     pub(super) fn carry_out_outputs(
         &self,
         (state, unit): (&mut State, &Unit),
@@ -77,7 +78,7 @@ impl Paths {
             let Some((request, order)) = self.carry_out(of, output, answer) else { continue };
             if next.is_none() && own == Some(request) {
                 if let Order::Completed(_) = order {
-                    // `Completed` is the last order of a request, and the only one here.
+                    // `Completed` is the last step of a request, and the only one here.
                     drop(state.inboxes.close(request));
                 }
                 next = Some(order);
@@ -88,13 +89,13 @@ impl Paths {
         next
     }
 
-    /// Returns whether requests wait for their share of the budget, but only if no request that has its share
-    /// waits in its class: then the budget, not the class, keeps the paths without work.
+    /// Returns whether requests wait for the budget while no request waits in its class. Then the budget, not
+    /// the class, keeps paths idle.
     fn is_short_of_memory(&self) -> bool {
         self.budget().has_waiters() && !self.in_class().are_any()
     }
 
-    /// Carries out an output that concerns paths, or returns the order of an output that concerns a request.
+    /// Applies an output that concerns paths, or returns the step for an output that concerns a request.
     fn carry_out(
         &self,
         (state, unit): (&mut State, &Unit),
@@ -107,7 +108,7 @@ impl Paths {
                 return Some((request, Order::Send(attempt?)));
             }
             Output::Completed { request, result, .. } => {
-                // A second copy that has not been sent is not needed any more.
+                // A second copy that was not sent yet is not needed.
                 state.drop_attempts(request);
                 if let Ok(attempt) = &result
                     && answer.as_ref().is_some_and(|answer| answer.attempt == *attempt)
@@ -162,20 +163,20 @@ impl Paths {
         Some(Attempt { id, path, carrier, is_short, is_hedge })
     }
 
-    /// Handles a port that has refused a request: the unit will be asked for the states of all ports.
+    /// Handles a port that has refused a request. The supervisor will query the states of all ports.
     fn port_refused(&self, state: &mut State, path: PathId, access: Access) {
         log_access(self.report(), path, access);
         state.paths.call_for_access();
         self.attention().notify_one();
     }
 
-    /// Handles that no port serves the unit: other ports will be looked for.
+    /// Handles that no port serves the unit. The supervisor will try other ports.
     fn port_needed(&self, state: &mut State) {
         state.paths.call_for_port();
         self.attention().notify_one();
     }
 
-    /// Sets a path aside that is of no use. Other paths take its requests.
+    /// Sets aside a path that cannot serve requests. Other paths take its requests.
     fn set_aside(&self, state: &mut State, path: PathId, why: &Error) {
         self.report()
             .log(|| tracing::debug!(path = path.0, error = %why, "a session is of no use"));
@@ -205,7 +206,8 @@ impl Requester for Shared {
         let mut state = paths.for_change(paths.0.state.locked_by(unit));
         let Attempted { request, attempt, path, .. } = *attempted;
         let (mut answer, mut wakers) = (None, Wakers::default());
-        // If no caller waits, the buffer is dropped after the lock is released, and so returns to its pool.
+        // If no caller waits, the buffer is dropped after the lock is released. The drop returns it to its
+        // pool.
         let mut left = None;
         let mut give_back = |state: &mut State, buffer| {
             if state.inboxes.is_open(request) {
@@ -252,7 +254,7 @@ impl Requester for Shared {
 }
 
 impl State {
-    /// Chooses the path of a flush. If there is none, the flush waits for the next one.
+    /// Chooses the path of a flush. If no path can flush, the flush waits for the next path.
     fn choose(&mut self, request: RequestId, unit: &Unit) {
         let now = now();
         if let Some(path) = self.flush_path(unit, now) {
@@ -295,13 +297,13 @@ impl State {
         }
     }
 
-    /// Ends an attempt that no caller waits for.
+    /// Ends an attempt whose request was given up.
     fn given_up(&mut self, attempted: &Attempted, now: Instant) {
         self.paths.counted(attempted.path).give_up(attempted.len);
         self.requests.ended(attempted.attempt, AttemptEnd::GIVEN_UP, now);
     }
 
-    /// Ends an attempt as one that was not sent: its command is sent again.
+    /// Ends an attempt as one that was not sent, so that its command is sent again.
     fn taken_back(&mut self, attempted: &Attempted, now: Instant) {
         self.paths.counted(attempted.path).give_up(attempted.len);
         let end = AttemptEnd { end: End::Withdrawn, ..AttemptEnd::GIVEN_UP };
@@ -310,7 +312,7 @@ impl State {
 }
 
 impl Paths {
-    /// Ends an attempt that has failed. One that was given up is not counted as an error.
+    /// Ends an attempt that has failed. An attempt that was given up is not counted as an error.
     fn failed(
         &self,
         state: &mut StateGuard<'_>,
@@ -329,7 +331,7 @@ impl Paths {
             counted.end(kind, len, None);
         }
         if end == End::UnknownCommand && !can_shorten {
-            // The shorter form of its command was already sent.
+            // The shorter form of the command was already sent.
             end = End::Refused;
         }
         if end == End::SessionLost {
@@ -347,7 +349,7 @@ impl Flight {
         &self.attempted
     }
 
-    /// Releases the attempt: its command was handed over, so the session ends it.
+    /// Releases the attempt: its command was handed over, so the session ends the attempt.
     pub(super) fn leave(mut self) {
         self.has_ended = true;
     }
@@ -358,12 +360,12 @@ impl Flight {
         self.paths.change(|state| self.paths.failed(state, &self.attempted, error, now()));
     }
 
-    /// Ends an attempt whose unit was asked which one it is, and was recognized. The attempt succeeds if no
-    /// new reason to ask came up until its command ended. Otherwise another unit may have come and gone
-    /// meanwhile.
+    /// Ends an attempt whose unit was confirmed. The attempt succeeds if no new reason to confirm the unit
+    /// arose before its command ended. Otherwise another unit may have replaced the disk's unit for a time.
     ///
     /// # Errors
-    /// Another unit may have executed the command, which is sent again. Returns its answer.
+    /// Another unit may have executed the command, so the command is sent again. Returns the command's
+    /// answer.
     pub(super) fn prove(
         mut self,
         begun: &Begun,
@@ -392,7 +394,7 @@ impl Flight {
         }
     }
 
-    /// Ends the attempt. Returns the next order of the request, if there is one.
+    /// Ends the attempt. Returns the next step of the request, if there is one.
     pub(super) fn end_and_take(
         mut self,
         result: Result<(), &Error>,
@@ -404,7 +406,7 @@ impl Flight {
             Ok(()) => state.answered(&self.attempted, now),
             Err(error) => self.paths.failed(&mut state, &self.attempted, error, now),
         }
-        // The request is in flight once only, so it has no earlier orders.
+        // The request has only one attempt in flight, so it has no earlier steps.
         self.paths.carry_out_all(state, Some(self.attempted.request))
     }
 }

@@ -1,4 +1,4 @@
-//! One path: a unit through one session.
+//! Defines one path: a unit through one session.
 
 use std::ops::Deref;
 use std::sync::{Arc, Weak};
@@ -19,7 +19,7 @@ use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::transfer::Transfer;
 use iscsi_multipath::paths::Credit;
 
-/// One path. Each request has a clone; all clones are the same path.
+/// One path. Each request has a clone; all clones refer to the same path.
 #[derive(Clone, Debug)]
 pub(crate) struct Path(Arc<ItlNexus>);
 
@@ -36,12 +36,12 @@ pub(crate) struct ItlNexus {
 
 /// Command window assumed for a target that has not stated one.
 const USUAL_WINDOW: u32 = 64;
-/// Time, and number of round trips, that [`wait_limit`] allows for a login and its first questions.
+/// Time and number of round trips that [`wait_limit`] allows for a login and its first queries.
 const LOGIN: Duration = Duration::from_secs(1);
 const LOGIN_TRIPS: u32 = 20;
 
-/// Returns how long a disk waits for a further path, or for the names of other portals. The disk works
-/// without them.
+/// Returns how long a disk waits for a further path, or for the target to name other portals. When the time
+/// has passed, the disk continues without them.
 pub(crate) fn wait_limit(session: &Session) -> Duration {
     LOGIN + session.of_plan(|plan| plan.link.round_trip()).unwrap_or_default() * LOGIN_TRIPS
 }
@@ -71,12 +71,12 @@ impl Path {
     /// Returns the portal and the key of the session.
     pub(crate) fn place(&self) -> (TargetAddress, SessionKey) {
         let session = self.unit.session();
-        // It has logged in, so it has a portal.
+        // The session has logged in, so it has a portal.
         let unknown = || TargetAddress { host: String::new(), port: 0, portal_group_tag: None };
         (session.portal().cloned().unwrap_or_else(unknown), session.key())
     }
 
-    /// Returns what the session may have in flight, by its plan.
+    /// Returns the limits of the session's requests in flight, from its plan.
     pub(crate) fn room(&self) -> Credit {
         let session = self.unit.session();
         let by_plan = session.of_plan(|plan| {
@@ -98,7 +98,7 @@ impl Deref for Path {
 }
 
 impl Path {
-    /// Keeps what this path leaves behind when it is lost, until that is settled: lost paths will reconnect.
+    /// Keeps the unsettled writes of this path when the path is lost, because lost paths will reconnect.
     pub(super) fn keep_unsettled(&self) {
         self.unit.session().keep_unsettled();
     }
@@ -128,11 +128,11 @@ impl Path {
         self.unit.session().longest_read()
     }
 
-    /// Hands a transfer over to the session, as an attempt of a request. The session reports its end to
-    /// `requester`. If it fails, another path can take the same transfer.
+    /// Hands over a transfer to the session, as an attempt of a request. The session reports the attempt's
+    /// end to `requester`. If the attempt fails, another path can take the same transfer.
     ///
     /// # Errors
-    /// The session does not take the transfer. Then it reports no end.
+    /// The session does not take the transfer. In this case the session reports no end.
     pub(super) fn hand_over(
         self,
         transfer: &mut Transfer,
@@ -144,7 +144,7 @@ impl Path {
         Ok(SentCommand { path: self, id, has_ended: false })
     }
 
-    /// Returns the error of a transfer that has met a reservation, with the unit's report of that
+    /// Returns the error of a transfer. After a reservation conflict, adds the unit's report of the
     /// reservation.
     pub(super) async fn explain(&self, transfer: &Transfer, error: Error) -> Error {
         self.unit.explain(transfer, error).await
@@ -170,7 +170,7 @@ impl SentCommand {
         self.path.unit.session().give_up(self.id);
     }
 
-    /// Detaches from the command: it has ended, or goes on without its request.
+    /// Detaches from the command, because the command has ended or continues without its request.
     pub(super) fn leave(mut self) {
         self.has_ended = true;
     }

@@ -1,4 +1,4 @@
-//! The open paths of a disk, those that were lost, and those that are of no use.
+//! Holds the open paths of a disk, the lost paths, and the paths that cannot be used.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use iscsi_multipath::{PathId, Unit};
 #[derive(Debug, Default)]
 pub(super) struct PathSet {
     open: SmallVec<[(PathId, Path); 1]>,
-    /// Paths that were lost since the supervisor last asked, each with the reason.
+    /// Paths that were lost since the supervisor last took them, each with the reason.
     lost: Vec<(Path, Error)>,
-    /// Paths that were lost or removed, and had left something unsettled.
+    /// Paths that were lost or removed, and whose writes are unsettled.
     unsettled: Vec<Path>,
-    /// Paths that lead to the unit but are not served there, found since the supervisor last asked, each with
-    /// the reason.
+    /// Paths that lead to the unit but whose port does not serve it, since the supervisor last took them,
+    /// each with the reason.
     useless: Vec<(PathId, Error)>,
-    /// A session that carries no requests any more, and can vouch for writes that were not flushed.
+    /// A session that carries no requests and can vouch for writes that were not flushed.
     witness: Option<(PathId, Path)>,
     /// Whether a supervisor reconnects lost paths.
     is_supervised: bool,
@@ -36,7 +36,7 @@ pub(super) struct PathSet {
     none_since: Option<Instant>,
 }
 
-/// Counts of the paths that are gone.
+/// Counters of the paths that are gone.
 #[derive(Debug, Default)]
 struct Gone {
     counted: Counted,
@@ -46,7 +46,7 @@ struct Gone {
     losses: u64,
 }
 
-/// The paths of a disk that has ended.
+/// The remaining paths of a disk that has ended.
 #[derive(Debug)]
 pub(super) struct Remains {
     pub(super) open: Vec<Path>,
@@ -105,7 +105,7 @@ impl PathSet {
         self.open.iter().find(|(path, _)| *path == id).map(|(_, carrier)| carrier)
     }
 
-    /// Removes a path. Its counts are kept, and what it has left counts until it is settled.
+    /// Removes a path. Its counters are kept. Its unsettled writes are tracked until they are settled.
     pub(super) fn remove(&mut self, id: PathId, unit: &mut Unit) -> Option<Path> {
         let at = self.position(id)?;
         let (_, carrier) = self.open.remove(at);
@@ -165,8 +165,8 @@ impl PathSet {
         self.useless.push((id, error.clone()));
     }
 
-    /// Sets the session that stays a witness when it is no path any more. Returns the previous witness,
-    /// unless that is an open path.
+    /// Sets the session that stays as the witness when it is not a path. Returns the previous witness, unless
+    /// it is an open path.
     pub(super) fn set_witness(&mut self, witness: Option<(PathId, Path)>) -> Option<Path> {
         let (id, before) = std::mem::replace(&mut self.witness, witness)?;
         self.get(id).is_none().then_some(before)
@@ -190,19 +190,19 @@ impl PathSet {
         open.chain(&self.unsettled).all(Path::is_settled)
     }
 
-    /// Ends the supervision: no lost path will reconnect to carry requests.
+    /// Ends the supervision: lost paths will not reconnect to carry requests.
     pub(super) const fn end(&mut self) {
         self.is_supervised = false;
     }
 
-    /// Takes out what is left to be closed.
+    /// Takes the remaining paths, so that the caller can close them.
     pub(super) fn remains(&mut self) -> Remains {
         let witness = self.set_witness(None);
         let open = self.open.iter().map(|(_, carrier)| carrier.clone()).chain(witness).collect();
         Remains { open, lost: self.take_lost() }
     }
 
-    /// Counts a command that is sent again. The path that did not take it may be gone.
+    /// Counts a command that is sent again. The path that did not take the command may be gone.
     pub(super) fn count_retry(&mut self, id: PathId) {
         match self.get(id) {
             Some(carrier) => carrier.count_retry(),
@@ -217,8 +217,8 @@ impl PathSet {
     }
 }
 
-/// Notes that the unit may have something to report that no command receives: a path is gone, or there was
-/// none before.
+/// Records that the unit may have reported something that no command receives, because a path is gone or
+/// there was no path before.
 fn may_have_missed(unit: &mut Unit) {
     unit.identity.add_attention();
 }

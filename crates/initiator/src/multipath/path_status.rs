@@ -1,4 +1,4 @@
-//! The paths of a disk, each with its state.
+//! Describes the state of each path of a disk.
 
 use std::fmt;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub struct PathStatus {
     /// Access state of the target port (ALUA). It is active/optimized if the unit does not report states;
     /// `None` while the session is being reconnected.
     pub access: Option<AccessState>,
-    /// Round-trip time of the leading connection, by TCP; `None` until it was measured.
+    /// Round-trip time of the leading connection, measured by TCP; `None` until it was measured.
     pub round_trip: Option<Duration>,
     /// Number of commands of this disk in flight.
     pub requests_in_flight: u64,
@@ -38,7 +38,7 @@ pub struct PathStatus {
 pub enum PathState {
     /// Requests use the path.
     Open,
-    /// The unit did not take a request over this path. For a moment, other paths come first.
+    /// The unit did not take a request over this path. Other paths are preferred for a short time.
     Busy,
     /// Commands are in flight, and none was answered for long. Requests use other paths, if there are any.
     #[doc(alias = "marginal")]
@@ -53,12 +53,12 @@ pub enum PathState {
         elapsed: Duration,
         /// Time until the next try; `None` while a try is in progress.
         next_try: Option<Duration>,
-        /// Result of the last try; before the end of the first one, the reason why the session was lost.
+        /// Error of the last try; before the first try has ended, the reason why the session was lost.
         error: Error,
     },
 }
 
-/// Writes one line for people.
+/// Writes one line of readable text.
 impl fmt::Display for PathStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { portal, key, state, access, round_trip, requests_in_flight, .. } = self;
@@ -91,7 +91,7 @@ impl fmt::Display for PathState {
     }
 }
 
-/// Serializes the states as their words.
+/// Serializes each state as its word.
 #[cfg(feature = "serde")]
 impl serde::Serialize for PathStatus {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

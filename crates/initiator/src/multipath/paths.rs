@@ -1,4 +1,4 @@
-//! The paths of a disk and its requests, under the lock of its unit.
+//! Holds the paths of a disk and its requests, under the lock of its unit.
 
 use std::fmt;
 use std::pin::pin;
@@ -47,23 +47,24 @@ pub(super) struct Shared {
     budget: Budget,
     /// Buffers of reads, for reuse.
     read_buffers: Arc<ReadBuffers>,
-    /// Notifies the supervisor that a path was lost, that the disk has ended, or that there is work after a
-    /// pause.
+    /// Notifies the supervisor that a path was lost, that the disk has ended, or that there is work again
+    /// after a pause.
     attention: Arc<Notify>,
-    /// Notified when a closing path has nothing in flight any more, is lost, or is needed again.
+    /// Notified when a closing path has nothing in flight, is lost, or is needed again.
     drained: Notify,
     /// Notified when the disk has ended.
     ended: Notify,
     /// Rules for requests that fail or are late.
     policy: RequestPolicy,
     report: Arc<Report>,
-    /// Counts of requests as callers see them: a request that is sent again or twice counts once.
+    /// Counts of requests as callers see them: a request counts once, even if it is sent again or over two
+    /// paths.
     counters: Counters,
     /// Number of requests that wait in their class.
     in_class: Waiters,
-    /// What the supervisor must close, once all handles of the paths are dropped.
+    /// Paths that the supervisor must close, set when all handles of the paths are dropped.
     remains: Arc<Mutex<Option<Remains>>>,
-    /// Result of closing, from the supervisor.
+    /// Result of closing, which the supervisor sends.
     closed: OnceLock<watch::Receiver<Closed>>,
 }
 
@@ -77,7 +78,7 @@ pub(super) struct State {
     pub(super) hedged: u64,
     /// Boxed, because it lies between fields that each request needs.
     pub(super) flushes: Box<FlushWatch>,
-    /// Why the disk has ended, once it has. Boxed, because it lies between fields that each request needs.
+    /// Why the disk has ended; `None` before. Boxed, because it lies between fields that each request needs.
     end: Option<Box<Error>>,
     /// Whether the supervisor sleeps until there is work.
     pub(super) is_unattended: bool,
@@ -105,8 +106,8 @@ impl WeakPaths {
         self.shared.upgrade().map(Paths)
     }
 
-    /// Takes what is left to be closed, once all handles of the paths are dropped. The supervisor's attention
-    /// is notified when it is there.
+    /// Takes the remaining paths, which are set once all handles of the paths are dropped. The supervisor's
+    /// attention is notified then.
     pub(super) fn take_remains(&self) -> Option<Remains> {
         self.remains.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -154,13 +155,13 @@ impl Paths {
         WeakPaths { shared: Arc::downgrade(&self.0), remains: Arc::clone(&self.0.remains) }
     }
 
-    /// Returns the recipient of the sessions' reports that attempts have ended.
+    /// Returns the object to which sessions report the ends of attempts.
     pub(super) fn requester(&self) -> Weak<dyn Requester> {
         let shared: Weak<Shared> = Arc::downgrade(&self.0);
         shared
     }
 
-    /// Adds a path. Requests that wait can take it immediately.
+    /// Adds a path. Waiting requests can take it immediately.
     pub(crate) fn add(&self, carrier: Path, room: Credit) -> PathId {
         self.change(|guard| {
             let (state, unit) = guard.both();
@@ -178,7 +179,7 @@ impl Paths {
         self.change(|state| state.requests.set_credit(id, room, now()));
     }
 
-    /// Handles the passage of time: pauses end, and requests in flight may be late.
+    /// Handles the passage of time: pauses end, and requests in flight may become late.
     pub(super) fn handle_timeout(&self) {
         self.change(|state| state.requests.handle_timeout(now()));
     }
@@ -216,8 +217,8 @@ impl Paths {
         closed.wait_for(Option::is_some).await.ok()?.clone()
     }
 
-    /// Returns the best length of a write, bytes: that of the path that takes the longest writes, but short
-    /// enough for the rates of all paths.
+    /// Returns the best length of a write, in bytes: that of the path that takes the longest writes, but
+    /// short enough for the rates of all paths.
     pub(crate) fn max_request_len(&self) -> u64 {
         let state = self.lock();
         let of_paths = state.paths.open().iter().map(|(_, path)| path.longest_write());
@@ -225,22 +226,22 @@ impl Paths {
         longest.min(state.requests.paths().max_request_len(now))
     }
 
-    /// Returns the best length of a read, bytes: that of the path that takes the longest reads.
+    /// Returns the best length of a read, in bytes: that of the path that takes the longest reads.
     pub(crate) fn max_read_len(&self) -> u64 {
         let state = self.lock();
         let of_paths = state.paths.open().iter().map(|(_, path)| path.longest_read());
         of_paths.max().unwrap_or(u64::MAX)
     }
 
-    /// Returns the limit of the outstanding write data of a connection at a slow target, bytes; `None` for a
-    /// fast one.
+    /// Returns the limit of the outstanding write data of a connection at a slow target, in bytes; `None` for
+    /// a fast target.
     pub(super) fn limit_of_slow_target(&self) -> Option<u64> {
         let open = self.open();
         open.iter().filter_map(|(_, path)| path.unit.session().limit_of_slow_target()).min()
     }
 
-    /// Gives paths to requests that wait, if a path became available without an event: a path falls silent
-    /// without one. Returns whether there are requests in flight or waiting.
+    /// Gives paths to waiting requests, if a path became available without an event. For example, no event
+    /// reports that a path falls silent. Returns whether there are requests in flight or waiting.
     pub(super) fn serve_waiting(&self) -> bool {
         self.handle_timeout();
         let state = self.lock();
@@ -257,7 +258,7 @@ impl Paths {
         self.lock().paths.is_settled()
     }
 
-    /// Takes out what is left to be closed after the end.
+    /// Takes the remaining paths after the end of the disk, so that the caller can close them.
     pub(super) fn remains(&self) -> Remains {
         self.lock().paths.remains()
     }
@@ -272,8 +273,8 @@ impl Paths {
         self.change(|state| state.requests.close_path(id));
     }
 
-    /// Removes a path that was closed, once nothing is in flight on it, and returns its carrier. Returns
-    /// `None` if the path is needed again or was lost, or the disk has ended.
+    /// Removes a closed path once nothing is in flight on it, and returns it. Returns `None` if the path is
+    /// needed again or was lost, or the disk has ended.
     pub(crate) async fn remove(&self, id: PathId) -> Option<Path> {
         loop {
             let drained = self.0.drained.notified();
@@ -281,7 +282,7 @@ impl Paths {
                 let mut guard = self.lock();
                 let (state, unit) = guard.both();
                 // After the end of the disk, a request that its caller does not poll must not delay the
-                // removal.
+                // removal of its path.
                 if state.end.is_some() || !state.requests.paths().is_closing(id) {
                     return None;
                 }
@@ -299,8 +300,7 @@ impl Paths {
         self.lock().paths.take_lost()
     }
 
-    /// Returns what is notified when a path is lost, when the disk has ended, and when there is work after a
-    /// pause.
+    /// Returns the notification of lost paths, of the end of the disk, and of work after a pause.
     pub(crate) fn attention(&self) -> Arc<Notify> {
         Arc::clone(&self.0.attention)
     }
@@ -325,8 +325,8 @@ impl Paths {
         &self.0.read_buffers
     }
 
-    /// Lets the supervisor sleep until the next request notifies its [`attention`](Self::attention). The read
-    /// buffers are freed.
+    /// Lets the supervisor sleep until the next request notifies its [`attention`](Self::attention). Frees
+    /// the read buffers.
     pub(crate) fn leave_unattended(&self) {
         self.read_buffers().give_back();
         self.lock().is_unattended = true;
@@ -337,7 +337,7 @@ impl Paths {
         self.lock().end.is_some()
     }
 
-    /// Returns what was moved so far.
+    /// Returns the bytes moved so far, and whether all paths were busy.
     pub(crate) fn progress(&self) -> Progress {
         self.change(|state| {
             let State { paths, requests, meter, .. } = &mut **state;
@@ -346,7 +346,7 @@ impl Paths {
         })
     }
 
-    /// Ends the disk: requests that wait fail, and later ones are refused.
+    /// Ends the disk: waiting requests fail, and later requests are refused.
     pub(crate) fn end(&self, why: &Error) {
         self.change(|guard| {
             let state = &mut **guard;
@@ -363,7 +363,7 @@ impl Paths {
     pub(crate) async fn ended(&self) -> Error {
         loop {
             let mut ended = pin!(self.0.ended.notified());
-            // Listen before the check, so that no end in between is missed.
+            // Register before the check, so that no end in between is missed.
             ended.as_mut().enable();
             if let Some(end) = self.lock().end.as_deref().cloned() {
                 return end;
@@ -401,8 +401,8 @@ impl Paths {
         self.change(|state| self.remove_lost_path(state, id, error));
     }
 
-    /// Removes a path that was lost. If it was the last one and none can reconnect, requests fail from here
-    /// on.
+    /// Removes a path that was lost. If it was the last path and none can reconnect, waiting and later
+    /// requests fail.
     pub(super) fn remove_lost_path(&self, guard: &mut StateGuard<'_>, id: PathId, error: &Error) {
         let (state, unit) = guard.both();
         if state.end.is_some() {
@@ -422,8 +422,7 @@ impl Paths {
         }
     }
 
-    /// Returns what is notified when a closing path has nothing in flight any more, is lost, or is needed
-    /// again.
+    /// Returns the notification that a closing path has nothing in flight, is lost, or is needed again.
     pub(super) fn drained(&self) -> &Notify {
         &self.0.drained
     }
@@ -441,7 +440,7 @@ impl fmt::Debug for Shared {
 }
 
 impl Drop for Shared {
-    /// Notifies the supervisor, which may sleep, to close what is left.
+    /// Notifies the supervisor, which may sleep, to close the remaining paths.
     fn drop(&mut self) {
         let remains = self.state.lock().paths.remains();
         *self.remains.lock().unwrap_or_else(PoisonError::into_inner) = Some(remains);

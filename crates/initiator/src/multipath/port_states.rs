@@ -1,9 +1,9 @@
-//! Asks the unit the questions of [`PortGroups`](iscsi_multipath::port_groups::PortGroups), and follows the
-//! answers.
+//! Sends the queries of [`PortGroups`](iscsi_multipath::port_groups::PortGroups) to the unit, and applies the
+//! results.
 //!
-//! If the unit reports the states of its port groups (SPC-4 §5.11.2), a path whose port does not serve it
-//! stays open, and is used again as soon as the unit reports that its port serves it. If the unit does not
-//! report them, such a session is of no use and is closed, and its portal is in standby: see
+//! If the unit reports the states of its port groups (SPC-4 §5.11.2), a path whose port does not serve the
+//! unit stays open, and is used again as soon as the unit reports that the port serves it. If the unit does
+//! not report the states, such a session cannot be used and is closed, and its portal is in standby: see
 //! [`Topology`](iscsi_multipath::topology::Topology).
 
 use iscsi_multipath::port_groups::{Answer, Question};
@@ -19,26 +19,25 @@ use crate::multipath::paths::{Paths, now};
 use crate::multipath::supervisor::Supervisor;
 use crate::state::budget::Budget;
 
-/// Limits of what the questions of one session may have in flight.
+/// Limit of concurrent queries of one session.
 const QUESTIONS: usize = 2;
 const QUESTION_BYTES: usize = 1 << 21;
 
 impl Supervisor {
-    /// Lets requests go through other ports than one that does not serve the unit, if there are several
-    /// portals.
+    /// If there are several portals, lets requests use other ports than one that does not serve the unit.
     pub(super) fn use_all_ports(&self, paths: &Paths) {
         if self.opener.portals.len() < 2 {
             return;
         }
-        // Requests wait while no port serves the unit, because other portals are tried.
-        paths.lock().requests.set_looks_for_ports(true);
+        // While no port serves the unit, requests wait, because the supervisor tries other portals.
+        paths.lock().requests.set_discovers_ports(true);
         if let Some(expected) = self.expected.get() {
             expected.like.state().lock().identity.transitions.add_other_ports();
         }
     }
 
-    /// Follows a path that was opened. Until its port is known, it has the state of the other paths at its
-    /// portal.
+    /// Tracks the port of a path that was opened. Until its port is known, the path has the state of the
+    /// other paths at its portal.
     pub(super) fn follow_path(&mut self, paths: &Paths, id: PathId, path: &Path) {
         let known = self.port_groups.path_opened(id, PortalId(path.portal));
         if let Some(access) = path.refused.or(known).filter(|_| self.port_groups.is_supported()) {
@@ -46,7 +45,7 @@ impl Supervisor {
         }
     }
 
-    /// Asks for the states of the ports, if there is a reason to.
+    /// Queries the states of the ports, if there is a reason to.
     pub(super) fn watch_access(&mut self, paths: &Paths) {
         if paths.lock().paths.take_call_for_access() {
             self.port_groups.call();
@@ -66,7 +65,7 @@ impl Supervisor {
         }
     }
 
-    /// Handles the answer of a session to the question for the states of the ports.
+    /// Handles the result of a query of the states of the ports.
     pub(super) fn access_answered(
         &mut self,
         paths: &Paths,
@@ -104,7 +103,7 @@ impl Supervisor {
     }
 }
 
-/// Sets the access states of the ports of these paths. Requests that wait may be sent over a path whose state
+/// Sets the access states of the ports of these paths. Waiting requests may be sent over a path whose state
 /// has changed.
 fn set_access(paths: &Paths, all: impl IntoIterator<Item = (PathId, Access)>) {
     paths.change(|state| {

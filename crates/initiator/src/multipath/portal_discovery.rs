@@ -1,8 +1,8 @@
-//! Discovery of the portals of a target (SendTargets, RFC 7143 appendix C).
+//! Discovers the portals of a target (SendTargets, RFC 7143 appendix C).
 //!
-//! The target is asked when the disk is opened, concurrently with the first session, and again while sessions
-//! are lost: an array may have other portals by then. If the question fails, the disk goes on with the
-//! portals that are known.
+//! The discovery runs when the disk is opened, concurrently with the first session, and again while sessions
+//! are lost, because an array may have other portals by then. If the discovery fails, the disk continues with
+//! the known portals.
 
 use std::net::IpAddr;
 
@@ -20,13 +20,14 @@ use crate::multipath::supervisor::Supervisor;
 use crate::session::node::Discovered;
 
 impl Opener {
-    /// Asks the target for its portals, in discovery sessions at all known portals, a few at a time. The
-    /// first answer counts. Returns the portals that are new.
+    /// Queries the target for its portals, in discovery sessions at all known portals, a few at a time. The
+    /// first result counts. Returns the new portals.
     ///
-    /// A session of the disk is not asked: tgt drops a normal session that sends SendTargets.
+    /// Sessions of the disk do not carry the query, because tgt drops a normal session that sends
+    /// SendTargets.
     ///
     /// # Errors
-    /// Why no portal has answered.
+    /// The error, if no portal has sent a result.
     pub(crate) async fn discover(&self) -> Result<Vec<TargetAddress>, Error> {
         let Some(target) = &self.url.target else { return Ok(Vec::new()) };
         let mut failure = Error::closed();
@@ -34,7 +35,7 @@ impl Opener {
         let mut portals = 0..self.portals.len();
         loop {
             for portal in portals.by_ref().take(FIRST_LOGINS.saturating_sub(questions.len())) {
-                // If the target has moved for good, it is asked at its new address.
+                // If the target has moved for good, the query goes to its new address.
                 let (node, (url, referral)) = (self.node.clone(), self.way_to(portal));
                 let answer =
                     async move { (url.portal.clone(), node.discover(url, referral).await) };
@@ -58,7 +59,7 @@ impl Opener {
         mut answer: Discovered,
         aliases: &[TargetAddress],
     ) -> Vec<TargetAddress> {
-        // A target that is listed without an address is at the portal that was asked, which is known.
+        // A target that is listed without an address is at the queried portal, which is known.
         answer.targets.retain(|found| !found.addresses.is_empty());
         let NewPortals { new, dropped } = self.portals.add_discovered(target, &answer, aliases);
         if dropped > 0 {
@@ -85,8 +86,8 @@ impl Opener {
 }
 
 impl Supervisor {
-    /// Asks for other portals if the disk does so at all, and a session is lost or the target has not named
-    /// any yet.
+    /// Starts a discovery if the disk's options ask for it, and either a session is lost or the target has
+    /// not named any portals yet.
     pub(super) fn discover_portals(&mut self) {
         let is_unanswered = !self.opener.portals.are_named();
         let is_wanted = self.opener.portals.are_asked_for()

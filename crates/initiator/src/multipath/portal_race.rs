@@ -1,9 +1,9 @@
-//! A race of several portals for the first answer: TCP connections to all of them, each begun a head start
-//! after the one before (RFC 8305 §5).
+//! Races several portals for the first TCP connection. Each attempt begins a head start after the previous
+//! one (RFC 8305 §5).
 //!
 //! A portal that does not answer costs only its head start. Only connections are tried concurrently, not
-//! logins: of two logins under one name, the later one ends the session of the earlier one (RFC 7143 §6.3.5).
-//! A connection over which no login begins is closed, and leaves nothing at the target.
+//! logins: of two logins under one name, the later login ends the session of the earlier one (RFC 7143
+//! §6.3.5). A connection without a login is closed, and leaves no session at the target.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use tracing::Instrument;
 use crate::driver::connector::Connected;
 use crate::error::Error;
 
-/// Limit of the wait for other portals after one has failed, beside their head starts.
+/// Limit of the wait for other portals after one has failed, in addition to their head starts.
 const MAX_DELAY: Duration = Duration::from_secs(2);
 
 /// A connection to a portal, or the reason why there is none.
@@ -26,7 +26,7 @@ type Attempt<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
 /// Connections to several portals that are being opened. Dropping the race closes them.
 pub(super) struct PortalRace<T = Connected> {
-    /// Time that each portal has before the next one is tried as well.
+    /// Time until the next portal is tried as well.
     head_start: Duration,
     /// Portals that were not tried yet.
     waiting: VecDeque<(usize, Attempt<T>)>,
@@ -57,17 +57,17 @@ impl<T: Send + 'static> PortalRace<T> {
         }
     }
 
-    /// Returns the next result like [`next`](Self::next), but only waits as long as portals that failed could
-    /// not be tried again. Returns `None` after that; portals that did not answer in time stay in the race.
+    /// Returns the next result like [`next`](Self::next), but waits only while a retry of the failed portals
+    /// must pause. Returns `None` after that; portals that did not answer in time stay in the race.
     pub(super) async fn next_soon(&mut self) -> Option<(usize, Result<T, Error>)> {
         let head_starts = u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
         let limit = self.head_start.saturating_mul(head_starts).saturating_add(MAX_DELAY);
         timeout(limit, self.next()).await.ok().flatten()
     }
 
-    /// Returns the next portal that was reached or has failed; `None` after the last one. Each call
-    /// immediately tries one more portal, since the results before were of no use. Dropping the future loses
-    /// nothing.
+    /// Returns the next portal that was reached or has failed; `None` after the last portal. Each call
+    /// immediately starts one more attempt, because the caller could not use the earlier results. Cancel
+    /// safe: dropping the future loses no result.
     pub(super) async fn next(&mut self) -> Option<(usize, Result<T, Error>)> {
         self.begin();
         loop {
@@ -109,7 +109,8 @@ mod tests {
         Duration::from_secs(count)
     }
 
-    /// Starts a race of portals that answer after these times: with an error if the milliseconds are odd.
+    /// Starts a race of portals that answer after these times. A portal with an odd number of milliseconds
+    /// answers with an error.
     fn race(answers: [Duration; 3]) -> PortalRace<usize> {
         let mut race = PortalRace::new(HEAD_START);
         race.add(&[0, 1, 2], |portal| async move {
@@ -137,7 +138,8 @@ mod tests {
         assert_eq!(order(dark).await, [2, 0]);
     }
 
-    /// Each portal has its head start, over a long link as well.
+    /// Portals that answer equally fast are reached in their order, because each has a head start. This also
+    /// holds over a long link.
     #[tokio::test(start_paused = true)]
     async fn the_first_is_preferred_where_all_answer() {
         assert_eq!(order(race([seconds(1); 3])).await, [0, 1, 2]);

@@ -1,4 +1,5 @@
-//! The portals that lead to the unit: those of the URL, and those that the target names when it is asked.
+//! Lists the portals that lead to the unit: the portals of the URL, and those that the target names in
+//! discovery.
 
 use std::collections::{BTreeSet, HashSet};
 use std::net::IpAddr;
@@ -15,8 +16,8 @@ use crate::url::portal_name;
 /// Maximum number of portals of a disk. All portals of the URL are used; portals that the target names are
 /// used as long as there is room.
 pub(crate) const MAX_PORTALS: usize = 64;
-/// Limit of concurrent first logins at portals that the target names. The answer to one question must not
-/// make this host connect to many others at the same time. Discovery sessions have the same limit.
+/// Limit of concurrent first logins at portals that the target names. A single discovery result must not make
+/// this host connect to many other hosts at the same time. Discovery sessions have the same limit.
 pub(crate) const FIRST_LOGINS: usize = 4;
 
 /// A list of portals, each identified by its index. Portals are only added.
@@ -25,16 +26,16 @@ pub(crate) struct Portals {
     all: Mutex<Vec<Portal>>,
     /// Number of portals of the URL, which come first.
     of_url: usize,
-    /// Whether the target is asked for all its portals.
+    /// Whether discovery runs, for all portals of the target.
     are_asked_for: bool,
-    /// Whether the target has answered that question.
+    /// Whether the target has named its portals in discovery.
     are_named: AtomicBool,
     /// Portals at which a login has succeeded.
     proven: Mutex<BTreeSet<usize>>,
     first_logins: Semaphore,
 }
 
-/// New portals that one answer of a target names.
+/// New portals that one discovery result names.
 #[derive(Debug, Default, Eq, PartialEq)]
 pub(crate) struct NewPortals {
     /// New portals.
@@ -65,12 +66,12 @@ impl Portals {
         }
     }
 
-    /// Returns whether the target is asked for all its portals (`portals=auto`).
+    /// Returns whether discovery runs (`portals=auto`).
     pub(crate) const fn are_asked_for(&self) -> bool {
         self.are_asked_for
     }
 
-    /// Returns whether the target has named its portals.
+    /// Returns whether the target has named its portals in discovery.
     pub(crate) fn are_named(&self) -> bool {
         self.are_named.load(Ordering::Relaxed)
     }
@@ -93,7 +94,8 @@ impl Portals {
     }
 
     /// Waits until a login at this portal may begin. The caller keeps the permit until the login has ended. A
-    /// portal that the target has named needs one until a login there has succeeded ([`prove`](Self::prove)).
+    /// portal that the target has named requires a permit until a login there has succeeded
+    /// ([`prove`](Self::prove)).
     pub(crate) async fn turn(&self, portal: usize) -> Option<SemaphorePermit<'_>> {
         if self.is_proven(portal) {
             return None;
@@ -103,7 +105,7 @@ impl Portals {
         (!self.is_proven(portal)).then_some(turn)
     }
 
-    /// Notes that a login at a portal has succeeded.
+    /// Records that a login at a portal has succeeded.
     pub(crate) fn prove(&self, portal: usize) {
         self.proven.lock().unwrap_or_else(PoisonError::into_inner).insert(portal);
     }
@@ -113,9 +115,8 @@ impl Portals {
         portal < self.of_url || proven.contains(&portal)
     }
 
-    /// Adds the portals that SendTargets names for a target. `aliases` are other names of known portals. An
-    /// address that the peer may not name is omitted. For a host name, that is checked when its address is
-    /// resolved.
+    /// Adds the portals that SendTargets names for a target. `aliases` are other names of known portals.
+    /// Addresses that the peer may not name are omitted. A host name is checked when it is resolved.
     pub(crate) fn add_discovered(
         &self,
         target: &IscsiName,
@@ -153,12 +154,12 @@ impl Portals {
     }
 }
 
-/// Returns the address of a host that is not a name, without its zone, which only names the link.
+/// Returns the address if the host is not a name. The zone is removed, because it only names the link.
 fn ip_of(address: &TargetAddress) -> Option<IpAddr> {
     address.host.split('%').next()?.parse().ok()
 }
 
-/// Returns what identifies a portal. The portal group does not belong to it.
+/// Returns the host and port that identify a portal. The portal group is not part of the identity.
 fn place(address: &TargetAddress) -> (&str, u16) {
     (&address.host, address.port)
 }
@@ -173,7 +174,7 @@ mod tests {
     use super::*;
     use crate::url::Url;
 
-    /// Another spelling of an address, or a portal group, does not make another portal.
+    /// A portal is not added again under another spelling of its address, or with another portal group.
     #[test]
     fn a_portal_that_is_known_is_not_learnt_again() {
         let target = "iqn.2026-01.org.example:disk";

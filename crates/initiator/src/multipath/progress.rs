@@ -1,11 +1,11 @@
-//! Meter of what the paths have moved, and of whether they had work all the time.
+//! Measures how many bytes the paths have moved, and whether the paths were busy all the time.
 
-/// What the paths have moved, and whether they were busy.
+/// Bytes that the paths have moved, and whether the paths were busy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
     /// Bytes answered so far.
     pub(crate) moved: u64,
-    /// Whether every path had something to do ever since the last reading.
+    /// Whether every path was busy since the last reading.
     pub(crate) is_busy: bool,
 }
 
@@ -13,7 +13,7 @@ pub(crate) struct Progress {
 #[derive(Debug, Default)]
 pub(super) struct Meter {
     moved: u64,
-    /// Whether some path had nothing to do since the last reading.
+    /// Whether some path was idle since the last reading.
     was_idle: bool,
 }
 
@@ -23,13 +23,13 @@ impl Meter {
         self.moved += len;
     }
 
-    /// Notes whether a path may have been left without work.
+    /// Records whether a path may have become idle.
     pub(super) const fn record_idle(&mut self, is_idle: bool) {
         self.was_idle |= is_idle;
     }
 
     /// Returns the progress, and whether all paths were busy since the last reading. `has_work` says whether
-    /// every path has something to do at this moment.
+    /// every path is busy at this moment.
     pub(super) fn read(&mut self, has_work: bool) -> Progress {
         let was_idle = std::mem::take(&mut self.was_idle);
         Progress { moved: self.moved, is_busy: !was_idle && has_work }

@@ -1,4 +1,4 @@
-//! Lost sessions: they reconnect, and what they have left is settled.
+//! Reconnects lost sessions, and settles their writes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,8 @@ use crate::multipath::reinstatement::Lost;
 use crate::multipath::supervisor::{Supervisor, span_of};
 
 impl Supervisor {
-    /// Handles a lost session that is back and about to join. Returns whether its login settled what it had
+    /// Handles a lost session that has reconnected and is about to join. Returns whether its login settled
+    /// the writes of the lost session.
     /// left.
     pub(super) fn reopened(&self, paths: &Paths, lost: &Lost, path: &Path) -> bool {
         self.report().with(|status| status.reconnects += 1);
@@ -31,8 +32,9 @@ impl Supervisor {
         }
     }
 
-    /// Handles a lost session that will not reconnect. If its login reached a target, that need not be the
-    /// portal group of the lost session, so what it has left is settled in other ways.
+    /// Handles a lost session that will not reconnect. Even if its login reached a target, that may be
+    /// another portal group than that of the lost session. So the writes of the lost session are settled by
+    /// further logins.
     pub(super) fn not_reopened(&mut self, paths: &Paths, lost: Lost, not_opened: NotOpened) {
         let outlasts = self.outlasts(&not_opened);
         let why = not_opened.why;
@@ -53,7 +55,7 @@ impl Supervisor {
         }
     }
 
-    /// Starts to settle what a lost session has left, if its reconnect did not.
+    /// Starts to settle the writes of a lost session, if its reconnect did not settle them.
     pub(super) fn settle_otherwise(&mut self, lost: Lost) {
         let (opener, expected) = (Arc::clone(&self.opener), self.expected.clone());
         let span = span_of(lost.path());
@@ -65,8 +67,8 @@ impl Supervisor {
         self.tasks.events.spawn(settlement.instrument(span));
     }
 
-    /// Handles the end of an attempt to settle what a lost session has left. If that failed, it is tried
-    /// again later: a network or a target that was gone for long may come back.
+    /// Handles the end of an attempt to settle the writes of a lost session. A failed attempt is repeated
+    /// later, because a network or a target that was unreachable for long may come back.
     pub(super) fn settlement_ended(&mut self, lost: Lost, result: Result<(), Error>) {
         let key = lost.path().unit.session().key();
         let losses = &mut self.losses;
@@ -84,24 +86,25 @@ impl Supervisor {
         self.losses.settle_next = Instant::now() + self.max_pause();
     }
 
-    /// Notes an event of a lost session, within its span.
+    /// Adds a note of a lost session, within its span.
     pub(super) fn add_note_of(&self, lost: &Lost, note: DiskEvent) {
         span_of(lost.path()).in_scope(|| self.report().add_note(note));
     }
 
-    /// Returns the pause between two attempts to settle what was given up.
+    /// Returns the pause between two attempts to settle the sessions in `given_up`.
     pub(super) fn max_pause(&self) -> Duration {
         self.opener.node.options().advanced.reconnect_pauses.max_pause
     }
 
-    /// Returns whether a write waits for what was given up. If none does, the next check is a pause later.
+    /// Returns whether a write waits for the sessions in `given_up`. If none does, sets the next check to a
+    /// pause from now.
     pub(super) fn is_waited_for(&mut self) -> bool {
         self.losses.check_waiting_at = Instant::now() + self.max_pause();
         self.losses.given_up.iter().any(|lost| lost.path().unit.session().is_waited_for())
     }
 
-    /// Tries again to settle what was given up, if that is due. On an idle disk it does so only if a write
-    /// waits for it; that may be a write of another disk.
+    /// Retries to settle the sessions in `given_up`, if the retry is due. On an idle disk, retries only if a
+    /// write waits for the sessions; that may be a write of another disk.
     pub(super) fn settle_if_due(&mut self) {
         let is_due = !self.losses.given_up.is_empty() && self.losses.settle_next <= Instant::now();
         if is_due && (self.review.pace.is_awake() || self.is_waited_for()) {
@@ -109,15 +112,15 @@ impl Supervisor {
         }
     }
 
-    /// Tries again to settle everything that was given up.
+    /// Retries to settle all sessions in `given_up`.
     pub(super) fn settle_again(&mut self) {
         for lost in std::mem::take(&mut self.losses.given_up) {
             self.settle_otherwise(lost);
         }
     }
 
-    /// Returns when the given-up sessions are tried again; `None` if there are none, or if `is_left` holds
-    /// for none of them and `may_come` is false.
+    /// Returns when the sessions in `given_up` are retried. Returns `None` if there are none, or if `is_left`
+    /// holds for none of them and `may_come` is false.
     pub(super) fn wait_to_settle(
         &self,
         is_left: impl Fn(&Lost) -> bool,
@@ -139,7 +142,7 @@ impl Supervisor {
         }
     }
 
-    /// Handles the loss of a session: it should reconnect.
+    /// Handles the loss of a session, which should reconnect.
     pub(super) fn on_session_lost(&mut self, path: Path, why: Error) {
         let span = span_of(&path);
         let ((portal, key), cause) = (path.place(), Some(why.clone()));
@@ -147,7 +150,7 @@ impl Supervisor {
         self.reopen(Lost::new(path, why));
     }
 
-    /// Adds a lost session to those that should reconnect. It may have been tried before.
+    /// Adds a lost session to the sessions that should reconnect. Earlier attempts may have failed.
     pub(super) fn reopen(&mut self, lost: Lost) {
         self.losses.reconnecting.push(lost);
     }

@@ -1,8 +1,8 @@
-//! What a lost session has left at the target, and the proof that it is over.
+//! Decides when the writes of a lost session are settled.
 //!
 //! Writes that were in flight on a session when it was lost may still be executed, however late: their bytes
-//! may wait in a network, or in a target that has stopped. Their ranges stay taken until a login has made the
-//! target drop that session (RFC 7143 §6.3.5). No time limit proves it.
+//! may wait in a network, or in a target that has stopped. Their ranges stay locked until a login has made
+//! the target drop that session (RFC 7143 §6.3.5). No time limit shows that they have ended.
 //!
 //! Design: `docs/design/writes-in-doubt.md`.
 
@@ -38,21 +38,21 @@ impl Lost {
         &self.why
     }
 
-    /// Returns until when trying to settle the path is worthwhile.
+    /// Returns the end of the session's time limit for retries; `None` if there is no limit.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.at.checked_add(self.path.unit.session().policy().patience)
     }
 
-    /// Settles what the path has left, if the login that has opened `path` proves it. Returns whether all is
-    /// settled.
+    /// Settles the writes of the path, if the login that has opened `path` shows that they have ended.
+    /// Returns whether all of them are settled.
     pub(super) fn settle_by(&self, path: &Path) -> bool {
         settle_by(&self.path, path)
     }
 }
 
-/// Settles what a lost path has left, if the login that has opened `path` proves it. That is so if the login
-/// was to the same I_T nexus, of which the portal group is a part (RFC 7143 §4.4.3), and the target gives its
-/// sessions a TSIH. Returns whether all is settled.
+/// Settles the writes of a lost path, if the login that has opened `path` shows that they have ended. That is
+/// so if the login was to the same I_T nexus, of which the portal group is a part (RFC 7143 §4.4.3), and the
+/// target gives its sessions a TSIH. Returns whether all writes are settled.
 pub(super) fn settle_by(lost: &Path, path: &Path) -> bool {
     let (old, new) = (lost.unit.session(), path.unit.session());
     let is_same_group = match (old.portal_group(), new.portal_group()) {

@@ -40,7 +40,7 @@ pub(crate) struct Opener {
     pub(crate) portals: Portals,
     /// New addresses of portals from which the target has moved for good.
     pub(crate) moved: Mutex<BTreeMap<usize, TargetAddress>>,
-    /// The portal group that each portal led to at the last login there, if the target states it.
+    /// The portal group that each portal led to at the last login there, if the target states the group.
     pub(crate) groups: Mutex<BTreeMap<usize, u16>>,
     pub(crate) report: Arc<Report>,
 }
@@ -49,15 +49,15 @@ pub(crate) struct Opener {
 #[derive(Clone, Debug)]
 pub(crate) struct ExpectedUnit {
     pub(crate) name: UnitName,
-    /// The unit through the first session: what is known of it, and what is being written.
+    /// The unit through the first session, with its known identity and the ranges that are being written.
     pub(crate) like: LogicalUnit,
 }
 
-/// The expected unit, once the first session has found it out. Other sessions log in meanwhile.
+/// The expected unit, once the first session has identified it. Other sessions log in meanwhile.
 pub(crate) type ExpectedUnitReceiver = Arc<Published<Option<ExpectedUnit>>>;
 
 impl Opener {
-    /// Opens a further session, at the first of these portals that is of use.
+    /// Opens a further session, at the first of these portals that leads to the unit.
     pub(crate) async fn open(
         &self,
         why: Why,
@@ -74,8 +74,8 @@ impl Opener {
         }
     }
 
-    /// Opens a session at the first of these portals. If it does not answer, or nothing proves that it leads
-    /// to the unit, tries the next one.
+    /// Opens a session at the first of these portals. If a portal does not answer, or nothing confirms that
+    /// it leads to the unit, tries the next one.
     async fn open_at_any(
         &self,
         portals: &[usize],
@@ -141,14 +141,14 @@ impl Opener {
                     .map_err(|why| path.unit.error_of(why))?;
                 path.unit.state().on_size(question, &capacity);
             }
-            // The capacity is asked before anything is sent there, once the port serves the unit.
+            // The capacity is read before any request is sent over the path, once the port serves the unit.
             Err(error) if known.target_port_group_support.is_supported() => {
                 path = path.refused_by_port(error.refusing_port().ok_or(error)?);
                 path.unit.state().add_reason();
             }
             Err(error) => return Err(error),
         }
-        // If the port refuses the registration, nothing may be written over it later.
+        // If the port refuses the registration, the path must not be used for writes later.
         path.unit.join_registration().await?;
         Ok(path)
     }
@@ -175,15 +175,16 @@ impl Opener {
         let _turn = self.portals.turn(portal).await;
         let path = self.open_at(portal, None, expected).await?;
         if let Err(error) = path.unit.test_unit_ready().await {
-            // If unregistering fails, the registration stays noted.
+            // If unregistering fails, the registration stays recorded.
             drop(path.unit.unregister().await);
             return Err(error);
         }
         Ok(path)
     }
 
-    /// Logs in at the address to which the target has moved from a portal for good. If it has not moved, or
-    /// is not available there, logs in at the portal itself: the target may have moved again, or back.
+    /// Logs in at the address to which the target has moved from a portal for good. If the target has not
+    /// moved, or the login there fails, logs in at the portal itself: the target may have moved again, or
+    /// back.
     async fn log_in(
         &self,
         portal: usize,
@@ -205,8 +206,8 @@ impl Opener {
         key: Option<SessionKey>,
         reached: Option<Connected>,
     ) -> Result<Session, Error> {
-        // The questions to the unit have their own budget: requests of the disk may hold all of theirs while
-        // they wait for this session.
+        // The queries have their own budget, because requests of the disk may hold the whole budget of the
+        // disk while they wait for this session.
         let questions = Budget::of(self.node.options());
         let (url, referral) = self.way_to(portal);
         let reached = match reached {
@@ -219,8 +220,8 @@ impl Opener {
         Ok(session)
     }
 
-    /// Stores what a login has shown of a portal. If the target has moved for good, later logins begin at its
-    /// new address (RFC 7143 §11.13.5).
+    /// Stores what a login has shown about a portal. If the target has moved for good, later logins begin at
+    /// its new address (RFC 7143 §11.13.5).
     pub(crate) fn remember(&self, portal: usize, session: &Session) {
         self.portals.prove(portal);
         if let Some(group) = session.portal_group() {
@@ -237,13 +238,13 @@ impl Opener {
         }
     }
 
-    /// Reconnects a lost session under its old name: at the login, the target ends what was left of it (RFC
-    /// 7143 §6.3.5). Each try goes first to the portal that the session had, and then to all others, because
-    /// that portal may be gone for good.
+    /// Reconnects a lost session with its ISID: at the login, the target ends the lost session (RFC 7143
+    /// §6.3.5). Each try goes first to the portal that the session had, and then to all others, because that
+    /// portal may be gone for good.
     ///
-    /// Errors that may pass are waited out ([`Outlook`]), including refusals by a target that listens before
-    /// its access list and its units are back. The unit is asked everything again before anything is written.
-    /// `lost` may have been tried before.
+    /// Errors that may pass are retried ([`Outlook`]), including refusals by a target that listens before its
+    /// access list and its units are ready. The unit is identified again before anything is written. Earlier
+    /// attempts with `lost` may have failed.
     pub(crate) async fn reopen(
         &self,
         lost: &Lost,
@@ -260,7 +261,8 @@ impl Opener {
             last_try,
         };
         let wait = self.report.wait(cause(None), Some(patience));
-        // The reason of the end is reported before everything that follows from it is known.
+        // The session reports the reason of its end before it has handled all consequences. Wait for those
+        // as well.
         drop(lost.unit.session().closed().await);
         let session = lost.unit.session();
         let ended = LostSession {
@@ -318,9 +320,9 @@ impl Opener {
         }
     }
 
-    /// Makes one try: at each portal whose turn it is, in the order of their answers, until one leads to the
-    /// unit. Portals that do not answer are waited for if none has failed yet; otherwise only while the
-    /// others could not be tried again.
+    /// Makes one try: at each portal that has answered, in the order of the answers, until one leads to the
+    /// unit. If no portal has failed yet, waits for portals that do not answer. Otherwise waits only while a
+    /// retry of the failed portals must pause.
     ///
     /// # Errors
     /// The error of the first portal that failed.
@@ -372,16 +374,16 @@ impl Opener {
         let session = self.log_in(portal, Some(key), Some(reached)).await?;
         let path = self.recognize(session, &lost.unit, portal, expected).await?;
         if let Err(error) = path.unit.join_registration().await {
-            // The login has settled what the lost session had left, even if the new session is not used.
+            // The login has settled the writes of the lost session, even if the new session is not used.
             settle_by(lost, &path);
             return Err(error);
         }
         Ok(path)
     }
 
-    /// Settles what a lost session has left, if the reconnect did not. It logs in at any portal of its group,
-    /// or at its own portal if the target states no group. It tries at least once, and until the session's
-    /// time limit for retries has passed since the loss.
+    /// Settles the writes of a lost session, if the reconnect did not. Logs in at any portal of its group, or
+    /// at its own portal if the target states no group. Tries at least once, and until the session's time
+    /// limit for retries has passed since the loss.
     pub(super) async fn settle(
         &self,
         lost: &Lost,
@@ -405,8 +407,8 @@ impl Opener {
         }
     }
 
-    /// Logs in once, under the name of a lost session, at each portal of its group. It does not log in at
-    /// portals of other groups: a session of that name may exist there, which the login would end.
+    /// Logs in once, with the ISID of a lost session, at each portal of its group. Does not log in at portals
+    /// of other groups: a session with that ISID may exist there, which the login would end.
     async fn reinstate(&self, lost: &Lost, expected: &ExpectedUnit) -> Result<(), Error> {
         let mut failure = lost.why().clone();
         let mut race = PortalRace::new(self.node.options().advanced.head_start());
@@ -448,7 +450,7 @@ impl Opener {
         self.recognize(session, &lost.unit, portal, expected).await
     }
 
-    /// Returns the path of a new session, if that leads to the unit, and the unit is as it was.
+    /// Returns the path of a new session, if it leads to the unit, and the unit has not changed.
     async fn recognize(
         &self,
         session: Session,
@@ -464,7 +466,7 @@ impl Opener {
         let known = expected.like.profile().await?;
         let is_alike = check_block_size(&known.capacity, &profile.capacity);
         is_alike.map_err(|why| unit.error_of(why))?;
-        // Another session may have found another unit since this one was asked.
+        // Another session may have found another unit since this session queried it.
         let state = old.state().shared_with_another_session(&profile, asked_at);
         if !expected.name.is_reported() {
             check_size(state.known().size(), profile.capacity.bytes())?;
@@ -488,8 +490,8 @@ impl Opener {
         self.way_to(portal).0
     }
 
-    /// Returns the current address of a portal, and the peer that has named it if that must still be checked.
-    /// The address to which a target has moved was checked before.
+    /// Returns the current address of a portal, and the peer that has named it if the address must still be
+    /// checked. An address to which a target has moved was already checked.
     pub(super) fn way_to(&self, portal: usize) -> (Url, Option<Referral>) {
         let mut url = self.url.clone();
         if let Some(moved) = self.moved().get(&portal) {
@@ -506,15 +508,15 @@ impl Opener {
         self.moved.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the portals at which a login may settle what a lost session has left: those of its group, and
-    /// those of unknown group. If the target states no group, it is only the session's own portal.
+    /// Returns the portals at which a login may settle the writes of a lost session: the portals of its
+    /// group, and those of unknown group. If the target states no group, it is only the session's own portal.
     fn portals_to_settle(&self, lost: &Path) -> Vec<usize> {
         let Some(group) = lost.unit.session().portal_group() else { return vec![lost.portal] };
         let may_be = |portal: &usize| self.groups().get(portal).is_none_or(|at| *at == group);
         (0..self.portals.len()).filter(may_be).collect()
     }
 
-    /// Returns the group that a portal led to at the last login there, if that is known.
+    /// Returns the group that a portal led to at the last login there, if the group is known.
     pub(super) fn group_of(&self, portal: usize) -> Option<u16> {
         self.groups().get(&portal).copied()
     }
@@ -528,7 +530,7 @@ impl Opener {
     }
 }
 
-/// Checks the size of a unit without a name of its own: with another size, it is not recognized.
+/// Checks the size of a unit without a unique identifier. A unit of another size is not recognized.
 fn check_size(before: u64, now: u64) -> Result<(), Error> {
     if now == before { Ok(()) } else { Err(UnitCause::CapacityChanged { before, now }.into()) }
 }
@@ -537,7 +539,7 @@ async fn known(expected: ExpectedUnitReceiver) -> ExpectedUnit {
     expected.find(Option::clone).await
 }
 
-/// Returns whether a further session may be possible at another portal.
+/// Returns whether a further session may be possible at another portal after this error.
 fn leads_on(error: &Error) -> bool {
     matches!(error.cause(), Cause::Link(_) | Cause::Unit(UnitCause::UnprovenUnit { .. }))
         || error.is_refused_login() && !error.is_of_credentials()
@@ -545,7 +547,7 @@ fn leads_on(error: &Error) -> bool {
 }
 
 /// Returns whether the reason why a further session was not opened may pass by itself. A target that refuses
-/// it for good will refuse later tries as well.
+/// the session for good will refuse later tries as well.
 pub(super) fn may_pass(error: &Error) -> bool {
     if let Cause::Session(SessionCause::Ended(failure)) = error.cause() {
         let is_silent = matches!(failure.cause, SessionError::TimedOut(Timer::Login));

@@ -1,4 +1,4 @@
-//! What a disk reports to its handles and subscribers: its status, its waits, its events.
+//! Reports the state of a disk to its handles and subscribers: its status, its waits, its events.
 
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::events::waiting::{WaitCause, Waiting};
 use crate::multipath::disk_status::{DiskStatus, SessionsReason};
 use crate::multipath::path_status::{PathState, PathStatus};
 
-/// Number of notes that the status keeps: the latest.
+/// Maximum number of notes in the status. The latest ones are kept.
 const MAX_NOTES: usize = 16;
-/// A wait of this length gets a note, and a new one each time its length has doubled. A shorter wait is shown
-/// only while it lasts.
+/// A wait of this length gets a note, and another one each time its length has doubled. A shorter wait is
+/// reported only while it lasts.
 const LONG: Duration = Duration::from_secs(10);
 
 /// State of the reports that the paths and the handles of a disk share.
@@ -31,7 +31,7 @@ pub(crate) struct Report {
 
 #[derive(Debug, Default)]
 struct Published {
-    /// Status without the waits.
+    /// Status, without the waits.
     status: DiskStatus,
     waits: Vec<WaitEntry>,
     next: u64,
@@ -48,12 +48,12 @@ struct WaitEntry {
     text: String,
     /// Time of the next try to reconnect.
     next_try: Option<Instant>,
-    /// Length of the wait at which it gets the next note, and the present note.
+    /// Length of the wait at which the next note is due, and the current note.
     next_note: Duration,
     note: Option<String>,
 }
 
-/// A wait of the disk. It is reported until this is dropped.
+/// A wait of the disk. The wait is reported until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Wait {
     report: Arc<Report>,
@@ -61,23 +61,23 @@ pub(crate) struct Wait {
 }
 
 impl Report {
-    /// Creates the report of the disk that the span names.
+    /// Creates the report of the disk that `span` names.
     pub(crate) fn within(span: Span) -> Self {
         Self { published: Mutex::default(), events: OnceLock::new(), span }
     }
 
-    /// Publishes events to subscribers from here on: the disk is open.
+    /// Sends later events to the subscribers of `events`, because the disk is open.
     pub(crate) fn publish_to(&self, events: &Arc<EventLog>) {
         self.events.get_or_init(|| Arc::clone(events));
     }
 
-    /// Returns the span for everything that is logged of the disk.
+    /// Returns the span for all log messages of the disk.
     pub(crate) const fn span(&self) -> &Span {
         &self.span
     }
 
-    /// Logs something of the disk within its span. A task with a span of this crate keeps that, because it
-    /// says more.
+    /// Logs something about the disk within its span. If the task already is in a span of this crate, that
+    /// one is kept, because it is more specific.
     pub(super) fn log<R>(&self, log: impl FnOnce() -> R) -> R {
         let is_own = |span: &Metadata<'_>| span.target().starts_with(env!("CARGO_CRATE_NAME"));
         if Span::current().metadata().is_some_and(is_own) { log() } else { self.span.in_scope(log) }
@@ -86,7 +86,8 @@ impl Report {
     pub(crate) fn get(&self) -> DiskStatus {
         let published = self.lock();
         let mut status = published.status.clone();
-        // Many requests may wait for the same cause; the first one has waited longest.
+        // Many requests may wait for the same cause. Only the first one is listed, because it has waited
+        // longest.
         for (at, wait) in published.waits.iter().enumerate() {
             if !published.waits.iter().take(at).any(|before| before.text == wait.text) {
                 status.waits.push(wait.waiting());
@@ -111,7 +112,7 @@ impl Report {
         change(&mut self.lock().status);
     }
 
-    /// Sets the status of a disk that has one session and keeps to it.
+    /// Sets the status of a disk that will only have one session.
     pub(crate) fn set_one_session(&self, reason: SessionsReason) {
         self.with(|status| {
             (status.sessions, status.peak, status.wanted) = (1, 1, 1);
@@ -119,7 +120,7 @@ impl Report {
         });
     }
 
-    /// Notes that no session was opened at a portal.
+    /// Adds a note that no session was opened at a portal.
     pub(crate) fn pass_over(&self, portal: &TargetAddress, error: Option<&Error>) {
         self.add_note(DiskEvent::PortalPassedOver {
             portal: portal.clone(),
@@ -133,7 +134,7 @@ impl Report {
         self.add_note(note);
     }
 
-    /// Notes a problem once, even if many sessions have it.
+    /// Adds a note of a problem once, even if many sessions have the problem.
     pub(crate) fn add_note_once(&self, note: DiskEvent) {
         let text = note.to_string();
         if !self.lock().status.notes.iter().any(|noted| noted.to_string() == text) {
@@ -141,13 +142,13 @@ impl Report {
         }
     }
 
-    /// Publishes a problem that does not stop the disk, logs it, and keeps it in the status.
+    /// Publishes a problem that does not stop the disk, logs it, and adds it to the notes of the status.
     pub(crate) fn add_note(&self, note: DiskEvent) {
         self.log(|| tracing::warn!("{note}"));
         self.add_logged_note(note);
     }
 
-    /// Publishes a problem that is already logged, and keeps it in the status.
+    /// Publishes a problem that is already logged, and adds it to the notes of the status.
     pub(crate) fn add_logged_note(&self, note: DiskEvent) {
         let text = note.to_string();
         self.with(|status| {
@@ -167,7 +168,7 @@ impl Report {
         }
     }
 
-    /// Reports a wait of up to `limit`, if there is one, until the result is dropped.
+    /// Reports a wait of up to `limit`, if a limit is given, until the result is dropped.
     pub(super) fn wait(self: &Arc<Self>, cause: WaitCause, limit: Option<Duration>) -> Wait {
         let (text, since) = (cause.to_string(), Instant::now());
         let mut published = self.lock();
@@ -191,12 +192,12 @@ impl Default for Report {
 }
 
 impl Wait {
-    /// Sets the cause of the wait, which goes on. A long wait gets a note.
+    /// Sets the cause of the wait, which continues. A long wait gets a note.
     pub(super) fn set_cause(&self, cause: WaitCause) {
         let text = cause.to_string();
         let mut published = self.report.lock();
         let Published { status, waits, .. } = &mut *published;
-        // Of many requests that wait for the same cause, only the first one makes notes.
+        // Of many requests that wait for the same cause, only the first one adds notes.
         let is_published = waits.iter().any(|wait| wait.id < self.id && wait.text == text);
         let Some(wait) = waits.iter_mut().find(|wait| wait.id == self.id) else { return };
         (wait.cause, wait.text) = (cause, text);

@@ -1,4 +1,4 @@
-//! One request of a disk, as its caller drives it: one order after the other.
+//! Handles one request of a disk for its caller, which takes one [`Order`] after the other.
 
 use std::future::poll_fn;
 use std::mem;
@@ -23,8 +23,8 @@ pub(super) struct Request<'a> {
     id: RequestId,
     kind: RequestKind,
     len: u64,
-    /// Set if the task's waker is registered and there was no order then: the next wait need not look for
-    /// one, but ends at this time, if any. `None` if the task has to look.
+    /// Set if the task's waker is registered and there was no step then: the next wait need not check the
+    /// inbox, and ends at this time, if any. `None` if the task must check the inbox.
     listens: Option<Option<Instant>>,
     /// The answer to the attempt that has succeeded; `None` before.
     pub(super) answer: Option<Answer>,
@@ -32,7 +32,7 @@ pub(super) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Submits a request. Returns its first order, if there is one.
+    /// Submits a request. Returns its first step, if there is one.
     pub(super) fn submit(
         paths: &'a Paths,
         kind: RequestKind,
@@ -43,8 +43,8 @@ impl<'a> Request<'a> {
     }
 
     /// Submits a request like [`submit`](Self::submit), and registers the task to be woken. The task must
-    /// call [`next`](Self::next) before it returns to its runtime. `times` are when the caller began the
-    /// request, and now.
+    /// call [`next`](Self::next) before it returns to its runtime. `times` are the time when the caller began
+    /// the request, and the current time.
     pub(super) async fn submit_and_listen(
         paths: &'a Paths,
         kind: RequestKind,
@@ -83,7 +83,7 @@ impl<'a> Request<'a> {
     /// # Errors
     /// The reason why requests are refused.
     pub(super) async fn await_path(paths: &'a Paths) -> Result<(), Error> {
-        // A flush takes a path whatever is in flight there.
+        // A flush can take a path whatever is in flight there, so this request needs no credit.
         let spec = RequestSpec::FLUSH;
         let (mut request, mut order) = Self::submit(paths, RequestKind::Other, spec, now());
         loop {
@@ -98,7 +98,7 @@ impl<'a> Request<'a> {
                 return Err(why);
             } else {
                 if let Order::Send(attempt) = next {
-                    // There is a path. Nothing is sent over it.
+                    // There is a path. The attempt is dropped without sending a command.
                     drop(request.flight(request.attempted(&attempt)));
                 }
                 return Ok(());
@@ -126,13 +126,13 @@ impl<'a> Request<'a> {
         self.paths.flight(attempted)
     }
 
-    /// Returns the recipient of the sessions' reports that attempts have ended.
+    /// Returns the object to which sessions report the ends of attempts.
     pub(super) fn requester(&self) -> Weak<dyn Requester> {
         self.paths.requester()
     }
 
-    /// Waits for the next order. Meanwhile handles the timer of the request: the ends of its pauses, and when
-    /// it is late.
+    /// Waits for the next step. Meanwhile handles the timer of the request: its pauses end, and it may
+    /// become late.
     pub(super) async fn next(&mut self) -> Order {
         loop {
             let timer = match self.listens.take() {
@@ -142,8 +142,8 @@ impl<'a> Request<'a> {
                     Err(timer) => timer,
                 },
             };
-            // A change that sets a timer also gives an order ([`Order::TimerSet`] if no other), or the caller
-            // makes it itself.
+            // A change that sets a timer also adds a step ([`Order::TimerSet`] if there is no other), or
+            // the caller makes the change itself.
             let Some(timer) = timer else { return self.order().await };
             tokio::select! {
                 biased;
@@ -153,7 +153,7 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Takes the next order. If there is none, registers the task's waker and returns the time of the
+    /// Takes the next step. If there is none, registers the task's waker and returns the time of the
     /// request's timer.
     async fn check(&mut self) -> Result<Order, Option<Instant>> {
         poll_fn(|context| {
@@ -162,7 +162,7 @@ impl<'a> Request<'a> {
         .await
     }
 
-    /// Waits for the next order, after a [`check`](Self::check).
+    /// Waits for the next step, after a [`check`](Self::check).
     async fn order(&mut self) -> Order {
         let mut is_checked = true;
         poll_fn(|context| {
@@ -177,7 +177,7 @@ impl<'a> Request<'a> {
         .await
     }
 
-    /// Takes the next order. If there is none, registers `waker` and returns what `otherwise` returns.
+    /// Takes the next step. If there is none, registers `waker` and returns what `otherwise` returns.
     fn take<T>(
         &mut self,
         waker: &Waker,

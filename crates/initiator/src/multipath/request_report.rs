@@ -1,4 +1,4 @@
-//! Reports on a request of a disk: that the unit does not take it, and that it may be what ends sessions.
+//! Reports that the unit does not take a request, and that a request may be what ends sessions.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,12 +11,12 @@ use crate::events::disk_event::DiskEvent;
 use crate::events::waiting::WaitCause;
 use crate::multipath::report::{Report, Wait};
 
-/// Description of a request for people, and what is reported while it lasts.
+/// Readable description of a request, and the reports that last until the request ends.
 pub(super) struct RequestReport {
     report: Arc<Report>,
     command: &'static str,
     blocks: Option<Range<u64>>,
-    /// The report that the unit does not take the request, and the limit that it names.
+    /// The report that the unit does not take the request, and the time limit that the report names.
     held: Option<(Wait, Duration)>,
     /// The report of the suspicion that the request ends sessions.
     suspicion: Option<Wait>,
@@ -53,7 +53,7 @@ impl RequestReport {
         }
     }
 
-    /// Reports that the request was alone on `sessions` sessions in a row that were lost.
+    /// Reports that `sessions` sessions in a row were lost while this request was alone on them.
     fn suspect(&mut self, sessions: u32, error: Error) {
         let (command, blocks) = (self.command, self.blocks.clone());
         if sessions == 1 {
@@ -121,7 +121,8 @@ mod tests {
         assert!(report.get().waits.is_empty());
     }
 
-    /// Of many requests that were in flight together with the cause, none is named.
+    /// While many requests were in flight together with the cause, none is named. The cause is named once it
+    /// was alone.
     #[tokio::test(start_paused = true)]
     async fn a_suspect_is_named_once_it_was_alone() {
         let (report, mut request) = request();

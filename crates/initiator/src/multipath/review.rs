@@ -1,4 +1,4 @@
-//! State of the number of sessions of a disk, kept from one review of its paths to the next.
+//! Keeps the state of the number of sessions of a disk from one review of its paths to the next.
 
 use iscsi_multipath::ReviewPace;
 use iscsi_tuner::SessionCount;
@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::multipath::shared_link::Traffic;
 use crate::options::sessions::Sessions;
 
-/// State of the number of sessions.
+/// State of the decision about the number of sessions.
 pub(super) struct Review {
     pub(super) sessions: Sessions,
     pub(super) count: SessionCount,

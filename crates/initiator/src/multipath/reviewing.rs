@@ -1,4 +1,4 @@
-//! Reviews of the paths of a disk: what they have moved, and how many sessions the tuner wants for that.
+//! Reviews the paths of a disk: how much data they have moved, and how many sessions the tuner wants.
 
 use iscsi_multipath::ReviewPace;
 use iscsi_multipath::topology::Count;
@@ -14,7 +14,7 @@ use crate::multipath::supervisor::{Supervisor, count};
 use crate::options::sessions::Sessions;
 
 impl Supervisor {
-    /// Reads what the sessions have moved. Returns whether the tuner wants another number of sessions.
+    /// Reads the counters of the sessions. Returns whether the tuner wants another number of sessions.
     pub(super) async fn review(&mut self, paths: &Paths) -> Count {
         let progress = paths.progress();
         let review = &mut self.review;
@@ -50,7 +50,8 @@ impl Supervisor {
         self.review.traffic.fade();
         Self::spread_word(paths, &readings);
         let Sessions::Auto { .. } = self.review.sessions else { return Count::Stay };
-        // While many sessions are being opened, measurements mean nothing. A few late ones delay no decision.
+        // While many sessions are being opened, measurements mean nothing, so the review is skipped. A few
+        // late sessions delay no decision.
         let are_opening = 4 * self.topology.opening() > count(&paths.open());
         if are_opening || self.topology.reconnecting() > 0 || readings.is_empty() {
             return Count::Stay;
@@ -74,8 +75,8 @@ impl Supervisor {
         }
     }
 
-    /// Shares what one session has measured of losses with all: each session alone would take longer to
-    /// distinguish random losses from a queue that overflows.
+    /// Shares the losses that one session has measured with all sessions. Each session alone would take
+    /// longer to distinguish random losses from a queue that overflows.
     fn spread_word(paths: &Paths, readings: &[Reading]) {
         let acts = |reading: &Reading| reading.plan().congestion_control.value.is_some();
         let loss = readings
@@ -95,7 +96,7 @@ impl Supervisor {
     }
 }
 
-/// Returns whether all paths are local, so that round trips cost nothing.
+/// Returns whether all paths are local, so that round trips are negligible.
 fn are_short(paths: &Paths) -> bool {
     let is_short = |path: &Path| path.unit.session().of_plan(|plan| plan.link.is_local());
     paths.open().iter().all(|(_, path)| is_short(path) == Some(true))

@@ -1,4 +1,4 @@
-//! Statistics as samples of metrics.
+//! Converts statistics to samples of metrics.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use crate::state::counters::{KindStats, RequestStats};
 /// One value of a metric, named by the rules of Prometheus and OpenMetrics: base units, and
 /// `_total` at the end of a counter.
 ///
-/// [`Display`](fmt::Display) writes it as a line of their text format;
-/// [`write_metrics`](crate::write_metrics) writes whole texts, with what describes each metric.
+/// [`Display`](fmt::Display) writes the sample as a line of their text format.
+/// [`write_metrics`](crate::write_metrics) writes complete texts, with the description of each metric.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Sample {
@@ -28,9 +28,9 @@ pub struct Sample {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum SampleKind {
-    /// Only grows.
+    /// A value that only grows.
     Counter,
-    /// Goes up and down.
+    /// A value that can grow and shrink.
     Gauge,
 }
 
@@ -175,7 +175,7 @@ impl Samples {
     }
 }
 
-/// `name{label="value",...} 1`
+/// Writes `name{label="value",...} 1`.
 impl fmt::Display for Sample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)?;

@@ -1,4 +1,4 @@
-//! Opens and closes sessions as the topology wants it.
+//! Opens and closes sessions as the [`Topology`](iscsi_multipath::topology::Topology) decides.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::multipath::reopen::{ExpectedUnitReceiver, Opener, may_pass};
 use crate::multipath::supervisor::{Supervisor, count, outcome, span_of};
 
 impl Supervisor {
-    /// Opens and closes sessions as the topology wants it.
+    /// Opens and closes sessions as the topology decides.
     pub(super) fn follow_topology(&mut self, paths: &Paths, count: Count) {
         let not_served = paths.take_useless();
         for (id, error) in &not_served {
@@ -31,7 +31,7 @@ impl Supervisor {
         }
         let sessions = paths.sessions(&not_served);
         let lost = self.losses.sessions();
-        // Not within the expression below, for which the lock would be held.
+        // A separate statement, because the expression below would hold the lock.
         let lacks_port = paths.lock().paths.take_call_for_port();
         let situation = Situation {
             count,
@@ -110,7 +110,7 @@ impl Supervisor {
         }
     }
 
-    /// Handles a session that could not be opened. The disk goes on with those that there are.
+    /// Handles a session that could not be opened. The disk continues with the other sessions.
     pub(super) fn not_opened(&mut self, paths: &Paths, open: &Open, not_opened: NotOpened) {
         self.topology.ended(open.id, now());
         let error = &not_opened.why;

@@ -1,4 +1,4 @@
-//! The shared link: what several sessions over one link show of it together.
+//! Combines the measurements of several sessions over one link.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,14 +12,15 @@ use iscsi_multipath::PathId;
 /// The last reading of each path, and the recent losses of all paths.
 #[derive(Debug, Default)]
 pub(super) struct Traffic {
-    /// Last reading of each path, with the connection that it belongs to.
+    /// Last reading of each path, with the connection that the reading belongs to.
     seen: HashMap<PathId, (Cid, TcpInfo)>,
     loss: RecentLoss,
 }
 
 impl Traffic {
-    /// Adds a reading of a path, `time` after the one before. It is of the leading connection of the session;
-    /// if that was lost, another connection leads. Returns whether there is a queue before the link.
+    /// Adds a reading of a path, `time` after the previous one. The reading is of the leading connection of
+    /// the session. If that connection was lost, another one leads. Returns whether there is a queue before
+    /// the link.
     pub(super) fn count(&mut self, id: PathId, cid: Cid, info: &TcpInfo, time: Duration) -> bool {
         let sends_queue = info.has_queue(None, info.delivery_rate.unwrap_or(Rate::MIN));
         let before = self.seen.insert(id, (cid, *info)).filter(|(before, _)| *before == cid);
@@ -44,7 +45,7 @@ impl Traffic {
     }
 }
 
-/// Measurement of the link by all sessions.
+/// Measurements of the link by all sessions together.
 #[derive(Debug)]
 pub(super) struct SharedLink {
     measurement: Measurement,
@@ -57,14 +58,14 @@ impl SharedLink {
         let mut measurement = each().next().copied().unwrap_or_default();
         let shares: Vec<_> = each().map(|measurement| measurement.bandwidth).collect();
         measurement.bandwidth = rate_of_all(&shares);
-        // The total rate already shows the effect of what is done against losses.
+        // The total rate already includes the effect of losses and of the measures against them.
         measurement.loss = None;
         measurement.peer_window = each().filter_map(|measurement| measurement.peer_window).max();
         let round_trip = measurement.rtt.map(|rtt| rtt.min).unwrap_or_default();
         Self { measurement, round_trip }
     }
 
-    /// Returns how many connections the link needs, by the measurements so far.
+    /// Returns how many connections the link needs, according to the measurements so far.
     pub(super) fn planned(&self, reading: Option<&Reading>, tuning: &Tuning) -> u32 {
         reading.map_or(1, |reading| {
             plan(&self.measurement, reading.limits(), tuning).connections.value
@@ -72,8 +73,8 @@ impl SharedLink {
     }
 }
 
-/// Returns the rate of a link of which each session measures its share. Sessions that have not measured yet
-/// count as the mean of the others. Returns `None` if no session has measured.
+/// Returns the rate of a link of which each session measures its share. A session without a measurement
+/// counts as the mean of the others. Returns `None` if no session has measured.
 fn rate_of_all(shares: &[Option<Rate>]) -> Option<Rate> {
     let known: Vec<_> = shares.iter().flatten().map(|share| share.bits_per_second()).collect();
     let mean = known.iter().sum::<u64>().checked_div(known.len() as u64)?;
@@ -117,7 +118,8 @@ mod tests {
         assert!(traffic.loss() < 1e-4);
     }
 
-    /// Each connection has its own counters, which begin at zero.
+    /// The counters of one connection are not compared with those of another one, because each begins at
+    /// zero.
     #[test]
     fn what_one_connection_of_a_session_counts_is_not_compared_with_another_one() {
         let mut traffic = Traffic::default();

@@ -1,4 +1,5 @@
-//! Sessions of a disk at a slow target: notices of a busy target, and the second session for long flushes.
+//! Handles the sessions of a disk at a slow target: notices of a busy target, and the second session for long
+//! flushes.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,15 +18,15 @@ use crate::session::Session;
 use iscsi_multipath::PathId;
 
 impl Supervisor {
-    /// Watches for the end of a session, so that its loss is noticed while it is idle. A session that was
-    /// logged out is no path any more by then.
+    /// Watches for the end of a session, so that its loss is noticed while it is idle. When a session is
+    /// logged out, it is not a path, so the event has no effect.
     pub(super) fn watch(&mut self, id: PathId, path: &Path) {
         let watch = watch(path.unit.session().clone(), Arc::clone(&self.opener.report));
         self.tasks.ends.spawn(async move { (id, watch.await) }.instrument(span_of(path)));
     }
 
-    /// Returns whether a second session is of use: because writes wait for slow flushes while there is
-    /// traffic, or because a flush waits for one.
+    /// Returns whether a second session is useful: because writes wait for slow flushes while there is
+    /// traffic, or because a flush waits for a second session.
     pub(super) fn wants_second(&self, paths: &Paths) -> bool {
         let is_auto = matches!(self.review.sessions, Sessions::Auto { .. });
         let waits = paths.lock().flushes.wants_session();
@@ -34,7 +35,7 @@ impl Supervisor {
             && (waits || self.review.moves && paths.lock().flushes.estimate.is_slow())
     }
 
-    /// Ends the wait of a flush for a second session if none is being opened.
+    /// Ends the wait of a flush for a second session if no session is being opened.
     pub(super) fn no_second_comes(&self, paths: &Paths) {
         let mut state = paths.lock();
         if self.topology.opening() == 0 && state.flushes.wants_session() {

@@ -1,4 +1,4 @@
-//! Statistics of a disk and its sessions.
+//! Defines the statistics of a disk and its sessions.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use crate::url::portal_name;
 
 /// Statistics of a disk since it was opened: a snapshot.
 ///
-/// Two snapshots give a rate: [`since`](Self::since). [`write_metrics`](crate::write_metrics) is for a
-/// system that collects metrics, [`Display`](fmt::Display) is for people, and the feature `serde` makes it
-/// `Serialize`.
+/// To get a rate, compare two snapshots with [`since`](Self::since). [`write_metrics`](crate::write_metrics)
+/// writes the statistics for a system that collects metrics. [`Display`](fmt::Display) writes readable text.
+/// The feature `serde` makes the type `Serialize`.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -25,14 +25,15 @@ pub struct DiskStats {
     /// LUN of the unit.
     #[cfg_attr(feature = "serde", serde(serialize_with = "serialize::lun"))]
     pub lun: Lun,
-    /// Capacity of the unit at that moment, bytes.
+    /// Capacity of the unit at the time of the snapshot, bytes.
     pub capacity: u64,
-    /// Requests as callers see them. One that is retried, or sent over two sessions, counts once.
-    /// Its time is what the caller waits, including the wait for memory and for a session.
+    /// Requests as callers see them. A request that is retried, or sent over two sessions, counts once. Its
+    /// time is how long the caller waits, including the wait for memory and for a session.
     pub requests: RequestStats,
     /// Number of commands that were retried because the unit did not take them.
     pub retries: u64,
-    /// Number of requests that were late on one session and were sent over another one as well.
+    /// Number of hedged requests: requests that were late on one session and were sent over another one as
+    /// well.
     pub duplicates: u64,
     /// Number of sessions that were lost.
     pub sessions_lost: u64,
@@ -59,11 +60,10 @@ pub struct SessionStats {
     pub key: SessionKey,
     /// Portal that the session is connected to.
     pub portal: String,
-    /// Round-trip time of the leading connection, by TCP; `None` until it was measured.
+    /// Round-trip time of the leading connection, measured by TCP; `None` until it was measured.
     #[cfg_attr(feature = "serde", serde(serialize_with = "serialize::some_seconds"))]
     pub round_trip: Option<Duration>,
-    /// Commands of this disk: each attempt counts, and its time is how long this session had the
-    /// command.
+    /// Commands of this disk. Each attempt counts, and its time is how long this session had the command.
     pub commands: RequestStats,
     /// Number of commands that were retried over this session.
     pub retries: u64,
@@ -79,16 +79,16 @@ impl DiskStats {
         sum
     }
 
-    /// Returns what was counted since an earlier snapshot of the same disk. The list of sessions
-    /// and what is in flight are those of the later snapshot.
+    /// Returns the counts since an earlier snapshot of the same disk. The list of sessions and the requests
+    /// in flight are those of the later snapshot.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let sessions = self.sessions.iter().map(|session| {
             let before = earlier.sessions.iter().find(|before| before.key == session.key);
             before.map_or_else(|| session.clone(), |before| session.since(before))
         });
-        // What a session that has since gone had counted before is part of the closed sessions' counts in the
-        // later snapshot.
+        // If a session has ended since the earlier snapshot, its earlier counts are part of the later
+        // snapshot's closed sessions.
         let is_there = |key| self.sessions.iter().any(|session| session.key == key);
         let gone = earlier.sessions.iter().filter(|session| !is_there(session.key));
         let mut closed_before = earlier.closed_sessions.clone();
@@ -297,7 +297,8 @@ mod tests {
         assert_eq!(stats.to_string().lines().collect::<Vec<_>>(), lines);
     }
 
-    /// What a session that has gone had counted before the earlier snapshot is not counted again.
+    /// The counts of a session before the earlier snapshot are not counted again when the session has ended
+    /// since then.
     #[test]
     fn a_difference_is_right_also_when_sessions_have_come_and_gone() {
         let key = |reopened| SessionKey { reopened, ..SessionKey::default() };

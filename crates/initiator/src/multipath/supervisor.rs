@@ -1,10 +1,10 @@
-//! The supervisor of the paths of a disk: collects what is known, asks the owners of the decisions, and
-//! carries out what they return.
+//! Supervises the paths of a disk: passes events and timers to the state machines that decide, and executes
+//! what they return.
 //!
 //! ```text
-//!   events, timers ──► PortGroups: state of each port       ──► questions to the unit
+//!   events, timers ──► PortGroups: state of each port       ──► queries to the unit
 //!                      Topology:   open sessions            ──► sessions to open, to close
-//!                      IdlePoll, ReviewPace                 ──► when to look again
+//!                      IdlePoll, ReviewPace                 ──► when to check again
 //! ```
 
 use std::sync::Arc;
@@ -43,20 +43,21 @@ pub(crate) struct Supervisor {
     pub(super) expected: ExpectedUnitReceiver,
     pub(super) topology: Topology,
     pub(super) port_groups: PortGroups,
-    /// The events of the disk. Only reports of changed access states matter here.
+    /// Subscription to the events of the disk. Only reports of changed access states matter here.
     disk_events: DiskEvents,
     pub(super) losses: LostSessions,
     pub(super) review: Review,
     pub(super) polls: IdlePoll<CommandNumber>,
     pub(super) tasks: Tasks,
-    /// Time to ask the topology again.
+    /// When to evaluate the topology again.
     pub(super) again: Option<Instant>,
 }
 
 /// Background work that the supervisor has started.
 pub(super) struct Tasks {
     pub(super) events: JoinSet<Event>,
-    /// One task per open session that resolves when it ends, so that the loss of an idle session is noticed.
+    /// One task per open session, which resolves when the session ends, so that the loss of an idle session
+    /// is noticed.
     pub(super) ends: JoinSet<(PathId, Error)>,
     /// The idle poll, while it is in progress.
     pub(super) poll: Option<AbortHandle>,
@@ -70,7 +71,7 @@ pub(crate) struct SupervisorConfig {
     pub(crate) opener: Arc<Opener>,
     pub(crate) expected: ExpectedUnitReceiver,
     pub(crate) sessions: Sessions,
-    /// Why the disk wants as many sessions at first as are open and being opened.
+    /// Reason for the number of sessions that are open or being opened at the start.
     pub(crate) reason: String,
     /// The sessions that are already being opened. `opening` has their tasks.
     pub(crate) topology: Topology,
@@ -78,7 +79,7 @@ pub(crate) struct SupervisorConfig {
 }
 
 impl Supervisor {
-    /// Takes over the paths, and the sessions that are being opened.
+    /// Creates the supervisor of these paths and of the sessions that are being opened.
     pub(crate) fn new(paths: &Paths, config: SupervisorConfig) -> Self {
         let SupervisorConfig { opener, expected, sessions, reason, topology, opening } = config;
         let tasks =
@@ -109,8 +110,8 @@ impl Supervisor {
         supervisor
     }
 
-    /// Waits up to `limit` for the sessions that are being opened: a caller that names portals, or a number,
-    /// wants them.
+    /// Waits up to `limit` for the sessions that are being opened. A caller that names portals, or a number
+    /// of sessions, expects them to be open.
     ///
     /// # Errors
     /// A session leads to another unit.
@@ -182,12 +183,12 @@ impl Supervisor {
         }
     }
 
-    /// Returns when something is due without an event, except for reviews.
+    /// Returns the next time at which something is due without an event, except for reviews.
     fn wakes(&self) -> Option<Instant> {
         let is_awake = self.review.pace.is_awake();
         let groups = self.port_groups.poll_timeout(is_awake).map(Instant::from_std);
         let polls = self.polls.poll_timeout().map(Instant::from_std);
-        // A disk without requests needs no better sessions.
+        // A disk without requests does not need better sessions, so the topology is not evaluated again.
         let again = self.again.filter(|_| is_awake);
         [groups, polls, again, self.losses.poll_timeout()].into_iter().flatten().min()
     }
@@ -252,8 +253,8 @@ impl Supervisor {
         }
     }
 
-    /// Returns the credit of a path. It is unlimited for a disk limited to one session, whose session limits
-    /// itself.
+    /// Returns the credit of a path. The credit is unlimited for a disk limited to one session, because that
+    /// session limits its commands itself.
     pub(super) fn room(&self, path: &Path) -> Credit {
         if self.review.sessions.max() == 1 { Credit::UNLIMITED } else { path.room() }
     }
@@ -267,7 +268,7 @@ impl Supervisor {
         &self.opener.report
     }
 
-    /// Starts a task that ends as an event, even if it panics, unless it is aborted.
+    /// Starts a task whose result becomes an event, even if the task panics, unless it is aborted.
     pub(super) fn start<T: Send + 'static>(
         &mut self,
         task: impl Future<Output = Result<T, Error>> + Send + 'static,
@@ -298,7 +299,7 @@ impl Supervisor {
 }
 
 impl Drop for Supervisor {
-    /// Ends the paths: no lost path will reconnect. This also runs if the runtime is shut down before the
+    /// Ends the paths: lost paths will not reconnect. This also runs if the runtime is shut down before the
     /// disk is dropped.
     fn drop(&mut self) {
         if let Some(paths) = self.paths.upgrade() {
@@ -307,8 +308,8 @@ impl Drop for Supervisor {
     }
 }
 
-/// Returns the port groups of the unit, and a subscription to its reports of changes. From here on, requests
-/// follow the states if the unit claims to report them.
+/// Returns the port groups of the unit, and a subscription to its reports of changes. If the unit claims to
+/// report the states, requests follow them after this call.
 fn port_groups(paths: &Paths, back_off: BackOff) -> (PortGroups, DiskEvents) {
     let open = paths.open();
     let state = open.first().map(|(_, path)| path.unit.state());
@@ -324,7 +325,7 @@ fn port_groups(paths: &Paths, back_off: BackOff) -> (PortGroups, DiskEvents) {
 /// Waits until the unit reports that access states have changed.
 async fn access_changed(events: &mut DiskEvents) {
     while let Some(event) = events.next().await {
-        // A missed event may have been such a report.
+        // A missed event may have been a report of changed access states.
         if matches!(event, DiskEvent::AccessStatesChanged | DiskEvent::Missed { .. }) {
             return;
         }
@@ -339,11 +340,11 @@ async fn sleep_until_some(at: Option<Instant>) {
     }
 }
 
-/// Runs a task and returns its result; `None` if it panics. So a panic does not spread to the caller.
+/// Runs a task and returns its result; `None` if the task panics. So a panic does not spread to the caller.
 pub(super) async fn outcome<T: Send + 'static>(
     task: impl Future<Output = T> + Send + 'static,
 ) -> Option<T> {
-    // Dropping the set aborts its task.
+    // Dropping the set aborts the task.
     let mut tasks = JoinSet::new();
     tasks.spawn(task.in_current_span());
     tasks.join_next().await?.ok()
@@ -362,7 +363,7 @@ pub(super) fn count(paths: &[(PathId, Path)]) -> u32 {
 mod tests {
     use super::*;
 
-    /// A task that panics still ends, and none outlives the task that waits for it.
+    /// A task that panics still ends with an event, and no task outlives the task that waits for it.
     #[tokio::test]
     async fn a_task_that_panics_has_no_outcome() {
         assert_eq!(outcome(async { 7 }).await, Some(7));

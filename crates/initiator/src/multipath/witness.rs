@@ -1,8 +1,8 @@
-//! Witnesses: sessions that carry no requests any more, and still receive reports of resets.
+//! Keeps witnesses: sessions that carry no requests and still receive reports of resets.
 //!
 //! A session that has just logged in to a port does not receive reports of earlier resets. If the port of all
-//! other sessions has gone into standby, one of them stays logged in until a flush has vouched for what was
-//! written before: it receives the report of each reset as well (SAM-5 §5.14).
+//! other sessions has gone into standby, one of them stays logged in until a flush has vouched for the
+//! earlier writes, because it also receives the report of each reset (SAM-5 §5.14).
 
 use std::sync::Arc;
 
@@ -51,7 +51,7 @@ pub(super) fn other_witness(paths: &Paths, flushing: PathId) -> Option<LogicalUn
     witness.map(|(_, path)| path.unit.clone())
 }
 
-/// Keeps a path that is set aside as the witness, if it is needed and there is no other one. Returns the
+/// Keeps a path that is set aside as the witness, if a witness is needed and there is no other. Returns the
 /// previous witness.
 fn keep_witness(paths: &Paths, id: PathId, path: &Path) -> Option<Path> {
     let mut state = paths.lock();
@@ -73,7 +73,7 @@ fn is_witness(paths: &Paths, id: PathId) -> bool {
     paths.lock().paths.witness().is_some_and(|(witness, _)| *witness == id)
 }
 
-/// Takes the witness, if it is not needed any more, and is no path.
+/// Takes the witness, if it is not needed and is not a path.
 fn take_needless_witness(paths: &Paths) -> Option<Path> {
     let mut state = paths.lock();
     let durability = &state.unit().durability;
@@ -83,7 +83,7 @@ fn take_needless_witness(paths: &Paths) -> Option<Path> {
     if is_over { state.paths.set_witness(None) } else { None }
 }
 
-/// Notifies the supervisor that a flush has succeeded, so that a witness may not be needed any more.
+/// Notifies the supervisor that a flush has succeeded, because a witness may not be needed after it.
 pub(super) fn witness_has_spoken(paths: &Paths) {
     if paths.lock().paths.witness().is_some() {
         paths.attention().notify_one();

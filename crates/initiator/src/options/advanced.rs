@@ -1,4 +1,4 @@
-//! Options that few programs set.
+//! Defines options that few programs set.
 
 use std::time::Duration;
 
@@ -60,9 +60,10 @@ impl Advanced {
         self
     }
 
-    /// Sets the random part of the ISIDs (RFC 7143 §11.12.5). `None`, the default, draws it. With a fixed
-    /// value, the sessions of an initiator keep their identity after a restart, which persistent reservations
-    /// need. But two processes with one name and one value end each other's sessions.
+    /// Sets the random part of the ISIDs (RFC 7143 §11.12.5). With `None`, the default, it is chosen at
+    /// random. With a fixed value, the sessions of an initiator keep their identity after a restart, which
+    /// persistent reservations need. But two processes with the same name and the same value end each other's
+    /// sessions.
     #[must_use]
     pub const fn with_isid(mut self, isid: Option<[u8; 3]>) -> Self {
         self.isid = isid;
@@ -81,9 +82,9 @@ impl Advanced {
     }
 
     /// Sets the pauses between attempts to reconnect a lost session of a [`Disk`](crate::Disk), 1 s to 5 s by
-    /// default, and between attempts to open something within
+    /// default. They also apply between attempts to open a disk or a session within
     /// [`open_timeout`](crate::Options::with_open_timeout). Half of each pause is random, so that sessions
-    /// which were lost together do not reconnect in step.
+    /// which were lost together do not reconnect at the same time.
     ///
     /// The first attempt is made when the target's Time2Wait is over (RFC 7143 §7.4). Each attempt goes to
     /// the portal of the lost session, and then to all other portals of the URL until one leads to the unit.
@@ -94,7 +95,7 @@ impl Advanced {
         self
     }
 
-    /// Sets when a request is sent over a second session as well.
+    /// Sets when a late request is also sent over a second session.
     #[doc(alias("hedging", "failover"))]
     #[must_use]
     pub const fn with_hedge(mut self, hedge: HedgeOptions) -> Self {
@@ -110,9 +111,9 @@ impl Advanced {
         self
     }
 
-    /// Sets the time that each portal in the URL of a [`Disk`](crate::Disk) has to answer before the next one
-    /// is tried as well, up to 1 day (RFC 8305 §5), 250 ms by default. It applies to each session, also when
-    /// one is reconnected. With zero all portals are tried concurrently.
+    /// Sets the time that each portal in the URL of a [`Disk`](crate::Disk) has to answer before the next
+    /// portal is tried as well, up to 1 day (RFC 8305 §5), 250 ms by default. The head start applies to each
+    /// session, also when a session is reconnected. With zero, all portals are tried concurrently.
     #[doc(alias = "happy eyeballs")]
     #[must_use]
     pub const fn with_portal_head_start(mut self, head_start: Duration) -> Self {

@@ -1,4 +1,4 @@
-//! Pauses between attempts.
+//! Defines pauses between attempts.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use iscsi_multipath::reconnect;
 
 use crate::options::range::MAX_TIME;
 
-/// Pauses between attempts: each is twice as long as the one before, up to a limit.
+/// Pauses between attempts: each is twice as long as the previous one, up to a limit.
 #[doc(alias("backoff", "retry", "pause"))]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct BackOff {
@@ -16,14 +16,14 @@ pub struct BackOff {
 
 impl BackOff {
     /// Creates pauses from `first_pause` up to `max_pause`, each 1 ms to 1 day. A value outside of the range
-    /// counts as its nearest end, and a `max_pause` below `first_pause` counts as `first_pause`.
+    /// counts as the nearest end of the range. A `max_pause` below `first_pause` counts as `first_pause`.
     #[must_use]
     pub fn new(first_pause: Duration, max_pause: Duration) -> Self {
         let first_pause = first_pause.clamp(Duration::from_millis(1), MAX_TIME);
         Self { first_pause, max_pause: max_pause.clamp(first_pause, MAX_TIME) }
     }
 
-    /// Returns the pauses one after the other.
+    /// Returns an iterator of the pauses.
     pub(crate) const fn pauses(self) -> reconnect::BackOff {
         reconnect::BackOff::new(self.first_pause, self.max_pause)
     }

@@ -1,4 +1,4 @@
-//! Options for hedged requests, which are sent over a second session as well.
+//! Defines options for hedged requests, which are also sent over a second session.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use iscsi_multipath::paths::hedge::HedgePolicy;
 
 use crate::options::range::MAX_TIME;
 
-/// Options for hedged requests: when a [`Disk`](crate::Disk) sends a request over a second session as
-/// well. Values outside of their range count as the nearest end.
+/// Options for hedged requests: when a [`Disk`](crate::Disk) also sends a request over a second session. A
+/// value outside of its range counts as the nearest end of the range.
 ///
-/// A request is late when another session would most likely have answered it by now. It is stuck
-/// when it takes much longer than nearly every other request on its own session did. A late request is
-/// sent again over a session that is idle, a stuck one over any session that has room. Both times
-/// are measured; the values here are their lower limits. Large values keep requests where they are.
+/// A request is late when another session would most likely have answered it already. A request is stuck when
+/// it takes much longer than nearly every other request on its own session. A late request is sent again over
+/// a session that is idle, a stuck request over any session that has room. When a request is late or stuck is
+/// measured; the values here are lower limits. To avoid hedged requests, set large values.
 #[doc(alias("hedging", "failover", "timeout"))]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct HedgeOptions {
@@ -28,14 +28,14 @@ impl Default for HedgeOptions {
 }
 
 impl HedgeOptions {
-    /// Sets the time before which no request is late, 1 ms to 1 day, 100 ms by default.
+    /// Sets the earliest time after which a request is late, 1 ms to 1 day, 100 ms by default.
     #[must_use]
     pub const fn with_min_late(mut self, min_late: Duration) -> Self {
         self.min_late = min_late;
         self
     }
 
-    /// Sets the time before which no request is stuck, 1 ms to 1 day, 1 s by default.
+    /// Sets the earliest time after which a request is stuck, 1 ms to 1 day, 1 s by default.
     #[must_use]
     pub const fn with_min_stuck(mut self, min_stuck: Duration) -> Self {
         self.min_stuck = min_stuck;

@@ -1,4 +1,4 @@
-//! Rules for requests that fail or are late, and for their rate.
+//! Defines the rules for requests that fail or are late, and for their rate.
 
 use std::time::Duration;
 
@@ -23,13 +23,13 @@ pub(crate) struct RequestPolicy {
 }
 
 impl RequestPolicy {
-    /// Returns the longest length that the class allows for a request of a disk, bytes, if it has a limit.
+    /// Returns the maximum length of a request of a disk, in bytes; `None` if the class has no limit.
     pub(crate) fn max_shaped_len(&self) -> Option<u64> {
         self.class.as_ref()?.max_request_len()
     }
 
-    /// Returns how many requests of `io_size` bytes the class lets pass in a second, at least two, if it has
-    /// a limit. More requests would only wait.
+    /// Returns how many requests of `io_size` bytes the class admits per second, at least two; `None` if the
+    /// class has no limit. More concurrent requests would only wait.
     pub(crate) fn shaped_depth(&self, io_size: usize) -> Option<usize> {
         let bytes = self.class.as_ref()?.bytes_in_second()?;
         let depth = bytes.div_ceil((io_size as u64).max(1)).max(2);

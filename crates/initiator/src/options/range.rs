@@ -1,4 +1,4 @@
-//! Limits that the ranges of several options share.
+//! Defines limits that the ranges of several options share.
 
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
-//! What a disk does when its requests have waited for the retry timeout.
+//! Defines what a disk does when its requests have waited for the retry timeout.
 
 /// What a [`Disk`](crate::Disk) does when its last session could not be reconnected within
 /// [`Options::with_retry_timeout`](crate::Options::with_retry_timeout).
 ///
-/// In both cases the disk ends if another attempt is of no use: the target refuses the credentials seven
-/// times over that time, the unit has another size or is another unit, or another host has fenced this host
-/// off.
+/// With either choice, the disk ends if further attempts cannot succeed: the target refuses the credentials
+/// seven times over that time, the unit has another size or is another unit, or another host has fenced this
+/// host off.
 #[doc(alias = "queue_if_no_path")]
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
@@ -13,8 +13,7 @@ pub enum OnRetryTimeout {
     /// The disk ends, with all its requests.
     #[default]
     EndDisk,
-    /// Requests fail, both those that wait and new ones
-    /// ([`Error::reconnect_error`](crate::Error::reconnect_error) has the reason), and the disk continues its
-    /// attempts until one succeeds. A server needs this.
+    /// Waiting and new requests fail ([`Error::reconnect_error`](crate::Error::reconnect_error) has the
+    /// reason), and the disk continues to reconnect until an attempt succeeds. Servers need this choice.
     FailRequests,
 }

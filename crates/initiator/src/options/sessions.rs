@@ -1,23 +1,23 @@
-//! Number of sessions that a disk should have.
+//! Defines the number of sessions of a disk.
 
 /// Number of sessions of a [`Disk`](crate::Disk) with its unit.
 ///
-/// Each session has its own TCP connection: if one connection is limited by its windows or by loss, several
-/// carry more. Each session has its own command window, and nothing on one session waits for data that was
-/// lost on another. One limit applies to what all of them have in flight
-/// ([`Options::with_max_bytes_in_flight`](crate::Options)).
+/// Each session has its own TCP connection. If one connection is limited by its windows or by loss, several
+/// connections carry more. Each session has its own command window, and no session waits for data that was
+/// lost on another one. [`Options::with_max_bytes_in_flight`](crate::Options) limits the bytes in flight of
+/// all sessions together.
 #[doc(alias("multipath", "paths"))]
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub enum Sessions {
-    /// Chooses the number that the link needs: first by the tuner's plan, then more as long as the
-    /// total rate rises, and fewer when that changes nothing.
+    /// Chooses the number that the link needs: first by the tuner's plan, then more sessions as long as the
+    /// total rate rises, and fewer if that does not reduce the rate.
     Auto {
-        /// The most concurrent sessions, 1 to [`MAX_FIXED`](Self::MAX_FIXED).
+        /// Maximum number of concurrent sessions, 1 to [`MAX_FIXED`](Self::MAX_FIXED).
         max: u32,
     },
-    /// Opens this number of sessions, 1 to [`MAX_FIXED`](Self::MAX_FIXED); a larger number counts
-    /// as that.
+    /// Opens this number of sessions, 1 to [`MAX_FIXED`](Self::MAX_FIXED); a larger number counts as
+    /// [`MAX_FIXED`](Self::MAX_FIXED).
     Fixed(u32),
 }
 
@@ -26,10 +26,10 @@ impl Sessions {
     /// slow.
     pub const MAX: u32 = 64;
 
-    /// The largest number of sessions that can be asked for.
+    /// Maximum number of sessions of a disk.
     pub const MAX_FIXED: u32 = 1024;
 
-    /// Returns the largest number of concurrent sessions that this allows.
+    /// Returns the maximum number of concurrent sessions that the value allows.
     #[must_use]
     pub const fn max(self) -> u32 {
         let (Self::Auto { max: count } | Self::Fixed(count)) = self;

@@ -1,4 +1,4 @@
-//! Socket options: keepalive, time limits, and the network interface of a connection.
+//! Defines socket options: keepalive, time limits, and the network interface of a connection.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use crate::options::range::MAX_TIME;
 /// Socket options: keepalive by the kernel, in addition to the pings of iSCSI, and the network
 /// interfaces to use.
 ///
-/// The defaults are libiscsi's. Its `LIBISCSI_TCP_SYNCNT` has no counterpart:
-/// [`with_connect_timeout`](Self::with_connect_timeout) limits how long it may take to connect.
+/// The default values are those of libiscsi. `LIBISCSI_TCP_SYNCNT` has no counterpart:
+/// [`with_connect_timeout`](Self::with_connect_timeout) limits the time to connect.
 #[doc(alias = "keepalive")]
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SocketOptions {
@@ -34,7 +34,7 @@ impl Default for SocketOptions {
 }
 
 impl SocketOptions {
-    /// Sets the time limit to make a TCP connection, over all addresses of the portal, up to 1 day, 10 s by
+    /// Sets the time limit to open a TCP connection, over all addresses of the portal, up to 1 day, 10 s by
     /// default. The time limit of the login applies as well.
     #[doc(alias = "timeout")]
     #[must_use]
@@ -44,8 +44,9 @@ impl SocketOptions {
     }
 
     /// Sets the idle time after which the kernel sends the first keepalive probe, and the time between two
-    /// probes, each 1 to 32,767 seconds (`TCP_KEEPIDLE`, `TCP_KEEPINTVL`), 30 s by default; and the number of
-    /// unanswered probes after which the connection counts as lost, 1 to 127 (`TCP_KEEPCNT`), 3 by default.
+    /// probes, each 1 to 32,767 seconds (`TCP_KEEPIDLE`, `TCP_KEEPINTVL`), 30 s by default. `count` is the
+    /// number of unanswered probes after which the connection counts as lost, 1 to 127 (`TCP_KEEPCNT`), 3 by
+    /// default.
     #[must_use]
     pub const fn with_keepalive(mut self, idle: Duration, interval: Duration, count: u32) -> Self {
         self.keepalive_idle = idle;
@@ -55,7 +56,7 @@ impl SocketOptions {
     }
 
     /// Sets the time that sent data may remain unacknowledged before the connection counts as lost
-    /// (`TCP_USER_TIMEOUT`); `None`, the default, leaves it to the kernel.
+    /// (`TCP_USER_TIMEOUT`). `None`, the default, uses the limit of the kernel.
     #[doc(alias = "timeout")]
     #[must_use]
     pub const fn with_user_timeout(mut self, user_timeout: Option<Duration>) -> Self {
@@ -63,7 +64,8 @@ impl SocketOptions {
         self
     }
 
-    /// Sets the network interfaces to connect through, in turn (`SO_BINDTODEVICE`); any if empty, as by default.
+    /// Sets the network interfaces to connect through, in turn (`SO_BINDTODEVICE`). If the list is empty, as
+    /// by default, any interface is used.
     #[must_use]
     pub fn with_interfaces(mut self, interfaces: Vec<String>) -> Self {
         self.interfaces = interfaces;

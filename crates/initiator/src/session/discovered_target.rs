@@ -1,4 +1,4 @@
-//! The targets behind a portal, and how to reach them.
+//! Describes the targets that a portal has reported, and how to reach them.
 
 use iscsi_pdu::scsi::Lun;
 use iscsi_pdu::{IscsiName, TargetAddress};
@@ -11,15 +11,15 @@ use crate::url::Url;
 pub struct DiscoveredTarget {
     /// The target's node name.
     pub name: IscsiName,
-    /// The portals of the target, in the order of the answer. If there are none, the target is at the portal
-    /// that was asked.
+    /// The portals of the target, in the order of the response. If the list is empty, the target is at the
+    /// portal that sent the response.
     pub addresses: Vec<TargetAddress>,
-    /// The portal that was asked.
+    /// The portal to which SendTargets was sent.
     pub asked: TargetAddress,
 }
 
 impl DiscoveredTarget {
-    /// Returns the targets in an answer of the portal `asked`.
+    /// Returns the targets in a response of the portal `asked`.
     pub(crate) fn all(
         targets: Vec<iscsi_session::DiscoveredTarget>,
         asked: &TargetAddress,
@@ -95,8 +95,8 @@ mod tests {
         assert_eq!(unit.to_string(), "iscsi://10.0.0.5:3260/iqn.2026-01.a:b/7");
     }
 
-    /// The portal chooses names and hosts, and none of them may become a user, an option, or a part of the
-    /// path.
+    /// The portal chooses names and hosts. In the URL of a target they must stay what they are: none may become
+    /// a user, an option, or another part of the path.
     #[test]
     fn what_a_portal_names_is_read_back_as_that_and_nothing_else() {
         for (name, host) in [

@@ -1,4 +1,4 @@
-//! The iSCSI node of an initiator: its name, and the sessions started under it.
+//! Starts the sessions of an iSCSI initiator node under its name.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -26,15 +26,15 @@ use crate::state::segment_limits::SegmentLimits;
 use crate::state::session_key::SessionKey;
 use crate::url::{Url, UrlError};
 
-/// Number of sessions that a disk may have besides those that carry its data: those that look at other portals,
-/// and those that are closing.
+/// Number of sessions that a disk may have besides those that carry its data: sessions that check other portals,
+/// and sessions that are closing.
 const SPARE_ISIDS: u32 = 16;
 
-/// An iSCSI initiator node (RFC 7143 §4.1): what its sessions share. Clones are the same node.
+/// An iSCSI initiator node (RFC 7143 §4.1), with the state that its sessions share. Clones are the same node.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     inner: Arc<Inner>,
-    /// Set in the handles with which further disks can be opened.
+    /// Set in the handles with which a caller can open further disks.
     user: Option<Arc<()>>,
 }
 
@@ -54,12 +54,12 @@ struct Inner {
 #[derive(Debug)]
 pub(crate) struct Discovered {
     pub(crate) targets: Vec<DiscoveredTarget>,
-    /// Address of the portal that has answered.
+    /// Address of the portal that sent the response.
     pub(crate) by: Option<IpAddr>,
 }
 
 impl Node {
-    /// Creates a node of that name, with TCP connections of the kernel.
+    /// Creates a node with that name, over the kernel's TCP.
     pub(crate) fn new(name: IscsiName, options: Options) -> Result<Self, Error> {
         let mut socket = options.advanced.sockets.clone();
         if options.use_environment {
@@ -67,7 +67,7 @@ impl Node {
         }
         #[cfg(target_os = "linux")]
         let network = Arc::new(Tcp(socket));
-        // Stands for the missing network, so that this sentence is the only error.
+        // Defines the missing variable, so that this message is the only error of the compiler.
         #[cfg(not(target_os = "linux"))]
         let network = compile_error!(
             "iscsi-initiator works on Linux only: it needs TCP_INFO and socket options of its kernel"
@@ -75,7 +75,7 @@ impl Node {
         Self::over(network, name, options)
     }
 
-    /// Creates a node of that name, with connections of any network.
+    /// Creates a node with that name, over any network.
     pub(crate) fn over(
         network: Arc<dyn Network>,
         name: IscsiName,
@@ -101,7 +101,8 @@ impl Node {
         Ok(Self { inner: Arc::new(inner), user: Some(user) })
     }
 
-    /// Returns a handle of the same node that reconnects sessions of existing disks, and opens no further disk.
+    /// Returns a handle of the same node for reconnecting sessions of existing disks. It does not count as a
+    /// handle with which further disks can be opened.
     pub(crate) fn for_disks_that_are_there(&self) -> Self {
         Self { inner: Arc::clone(&self.inner), user: None }
     }
@@ -139,19 +140,19 @@ impl Node {
         url.with_environment(|name| std::env::var_os(name))
     }
 
-    /// Opens a TCP connection to the portal of a URL, for a session to begin with. `referral` is the peer that
-    /// has named the portal, if one has.
+    /// Opens a TCP connection to the portal of a URL, as the leading connection of a session. `referral` names
+    /// the peer that has named the portal, if one has.
     pub(crate) fn reach(&self, url: &Url, referral: Option<Referral>) -> Opening {
         self.connector_as_known().open(url.portal.clone(), referral)
     }
 
-    /// Returns the addresses of a portal; none if they cannot be found.
+    /// Returns the addresses of a portal; an empty list if they cannot be resolved.
     pub(crate) async fn addresses_of(&self, portal: &TargetAddress) -> Vec<SocketAddr> {
         self.connector_as_known().addresses_of(portal).await
     }
 
-    /// Starts a session with the target of a URL: with a new ISID, or with that of a lost session; over an open
-    /// connection to the portal, or over one that is to be opened.
+    /// Starts a session with the target of a URL. Its ISID is a new one, or the ISID of a lost session. Its
+    /// leading connection is one that is open already, or a new one.
     pub(crate) fn start_at(
         &self,
         url: &Url,
@@ -171,8 +172,9 @@ impl Node {
         Ok(self.start_with(config, url, key, budget.clone(), reached))
     }
 
-    /// Starts a session under the name of a lost one, with that portal group only, if the target states its
-    /// group: in another group a session of that name may be alive.
+    /// Starts a session under the name of a lost one, to replace it at the target. If the target states its
+    /// portal group, the login must lead to the group of the lost session: in another group, a session of that
+    /// name may be alive.
     pub(crate) fn reinstate_at(
         &self,
         url: &Url,
@@ -190,11 +192,11 @@ impl Node {
         Ok(self.start_with(config, url, self.inner.isids.hold(key), budget.clone(), Some(reached)))
     }
 
-    /// Returns the targets behind the portal of a URL, by a separate session.
+    /// Returns the targets that the portal of a URL reports, by a separate session.
     ///
     /// Many targets have other accounts for discovery than for their units, or none. So if the credentials are
-    /// refused, discovery is tried once more without them, unless the options require the target to prove its
-    /// identity.
+    /// refused, discovery is retried once without them, unless the options require the target to authenticate
+    /// itself.
     pub(crate) fn discover(
         &self,
         url: Url,
@@ -207,7 +209,8 @@ impl Node {
             match self.discover_with(&url, referral, chap).await {
                 Err(error) if may_do_without && error.is_of_credentials() => {
                     tracing::debug!(%error, "discovery is tried without credentials");
-                    // If that is refused as well, the credentials are the cause.
+                    // If discovery without credentials is refused as well, the first error is returned: the
+                    // credentials are the cause.
                     self.discover_with(&url, referral, None).await.map_err(|_| error)
                 }
                 result => result,
@@ -232,7 +235,7 @@ impl Node {
         let session = self.start_with(config, url, key, budget, reached);
         session.log_in().await?;
         let text = session.send_targets_text().await?;
-        // The answer counts even if the target closes the connection without a logout response.
+        // The list counts even if the target closes the connection without a logout response.
         if let Err(error) = session.logout().await {
             tracing::debug!(%error, "the logout after discovery failed");
         }
@@ -296,13 +299,13 @@ impl Node {
         HostEntropy(Arc::clone(&self.inner.common.network))
     }
 
-    /// Counts a disk that is opened.
+    /// Counts a disk that is being opened.
     pub(crate) fn count_disk(&self) {
         self.inner.disks.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the random part of all ISIDs that may exist at the same time from this call on, and their
-    /// number: those of the disks, and of the sessions that look for portals.
+    /// Returns the random part of all ISIDs of this node, and the number of ISIDs that may exist at the same
+    /// time from this call on: those of the disks' sessions, and those of the sessions that check portals.
     pub(crate) fn isids(&self) -> ([u8; 3], u32) {
         let disks = self.inner.disks.load(Ordering::Relaxed);
         let each = self.options().sessions.max().saturating_add(SPARE_ISIDS);
@@ -337,7 +340,7 @@ impl Node {
         Ok(config)
     }
 
-    /// Returns the URL's credentials, or else the initiator's own.
+    /// Returns the credentials of the URL, or those of the options if the URL has none.
     fn chap(&self, url: &Url) -> Result<Option<Chap>, Error> {
         let mut chap = url.chap()?.or_else(|| self.inner.common.options.chap.clone());
         if let Some(chap) = &mut chap {
@@ -353,8 +356,8 @@ pub(crate) struct HostEntropy(Arc<dyn Network>);
 
 impl Entropy for HostEntropy {
     fn fill(&mut self, bytes: &mut [u8]) {
-        // The system had random bytes when the initiator was created. A challenge that can be guessed would be
-        // worse than a wait.
+        // The system had random bytes when the initiator was created, so they should be available again soon. A
+        // challenge that can be guessed would be worse than a wait.
         while let Err(error) = self.0.random(bytes) {
             tracing::error!(%error, "the system gives no random bytes");
             std::thread::yield_now();

@@ -20,13 +20,13 @@ use crate::state::budget::Budget;
 use crate::state::segment_limits::{StartTrial, TrialTurn};
 use crate::url::{Url, UrlError};
 
-/// Time limit of a ping within these sessions. It is longer than any wait of the trial, which decides how long
-/// to wait.
+/// Time limit of a ping in the sessions of a trial. It is longer than any wait of the trial, which has shorter
+/// time limits of its own.
 const LIMIT: Duration = Duration::from_secs(600);
-/// Time limit of a short ping: a target that does not answer within it is gone.
+/// Time limit of a short ping: a target that does not respond within this time is gone.
 const SHORT: Duration = Duration::from_secs(30);
 
-/// Whether the network path to a portal carries the largest packets that both ends send: see
+/// Whether the network path to a portal carries the largest packets that initiator and target send: see
 /// [`Initiator::check_path`](crate::Initiator::check_path).
 #[doc(alias("MTU", "PMTU"))]
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,7 +49,7 @@ struct Probe {
 }
 
 impl Node {
-    /// Returns the function that starts trials of the paths of a session opened by this URL.
+    /// Returns the function that starts trials of the path, for the connections of a session with this URL.
     pub(crate) fn trial_starter(&self, url: &Url) -> StartTrial {
         let (node, url) = (self.for_disks_that_are_there(), url.clone());
         Box::new(move |turn| {
@@ -60,7 +60,7 @@ impl Node {
 
     fn try_path(self, mut turn: TrialTurn, mut url: Url) -> BoxFuture<'static, ()> {
         boxed(async move {
-            // The session may be connected to another portal than its URL names.
+            // The trial must use the portal to which the session is connected, which its URL need not name.
             url.portal = portal_at(turn.address());
             match self.check_path(&url).await {
                 Ok(PathCheck::Passes(_)) => turn.has_passed(),
@@ -70,8 +70,8 @@ impl Node {
         })
     }
 
-    /// Finds out whether the path to the portal of a URL carries full segments, and stores the limit of their
-    /// length.
+    /// Checks whether the path to the portal of a URL carries full segments, and stores the limit of their
+    /// length if it does not.
     pub(crate) fn check_path<'a>(
         &'a self,
         url: &'a Url,
@@ -88,14 +88,14 @@ impl Node {
                 tracing::info!("{}", limit.explain(&full.address.to_string()));
                 self.segment_limits().set_limit(full.address.ip(), limit);
             } else {
-                // The result of the logout changes nothing.
+                // The result of the logout does not change the result of the check.
                 drop(full.session.logout().await);
             }
             Ok(check)
         })
     }
 
-    /// Sends a long ping over the session with full segments and, if it is not answered, over sessions with
+    /// Sends a long ping over the session with full segments; without a response, also over sessions with
     /// shorter segments.
     async fn try_full(
         &self,
@@ -176,8 +176,8 @@ fn packet_of(info: &TcpInfo, address: SocketAddr) -> u32 {
     info.send_mss.unwrap_or_default() + options + TCP + ip
 }
 
-/// Returns the direction in which packets get lost: towards the peer if sent data is not acknowledged,
-/// otherwise from it.
+/// Returns the direction in which packets get lost: towards the peer if sent data is not acknowledged, otherwise
+/// from the peer.
 fn way_of(info: &TcpInfo) -> Option<Way> {
     Some(if info.segments_in_flight? > 0 { Way::ToPeer } else { Way::FromPeer })
 }

@@ -1,4 +1,4 @@
-//! What callers do themselves, and what they leave to the event loop.
+//! Tests of which work callers do themselves, and which they leave to the event loop.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
@@ -30,7 +30,8 @@ fn addresses(sent: &[u8]) -> Vec<u64> {
     reads.map(|pdu| u64::from_be_bytes(pdu[34..42].try_into().unwrap())).collect()
 }
 
-/// The event loop has no turn between the poll and the check of the number of writes.
+/// A caller sends its request in its first poll: the event loop has no turn between that poll and the check of
+/// the number of writes.
 #[tokio::test(start_paused = true)]
 async fn a_lone_request_is_sent_by_its_caller_and_a_further_one_by_the_event_loop() {
     let (network, disk) = disk().await;
@@ -49,7 +50,7 @@ async fn a_lone_request_is_sent_by_its_caller_and_a_further_one_by_the_event_loo
     assert_eq!(begun.elapsed(), ROUND_TRIP);
 }
 
-/// A long request is left to the event loop, which may run on another thread.
+/// The caller of a long request does not send it: the event loop does, which may run on another thread.
 #[tokio::test(start_paused = true)]
 async fn a_long_request_is_sent_by_the_event_loop() {
     let (network, disk) = disk().await;
@@ -61,7 +62,8 @@ async fn a_long_request_is_sent_by_the_event_loop() {
     write.await.unwrap();
 }
 
-/// The order of the READs identifies them. The queue holds more messages than one turn takes.
+/// READs in the queue are sent before a READ that is handed over directly, even if the queue holds more messages
+/// than one turn takes. The addresses identify the READs.
 #[tokio::test(start_paused = true)]
 async fn what_was_left_in_the_queue_goes_before_what_is_handed_over() {
     const COUNT: usize = 100;
@@ -84,8 +86,8 @@ async fn what_was_left_in_the_queue_goes_before_what_is_handed_over() {
     assert_eq!(see(&network, |wire| addresses(&wire.sent)), expected);
 }
 
-/// A request is given up while another task holds the driver: the driver handles that message after the request
-/// itself.
+/// A request is submitted and given up while another task holds the driver. Both messages are in the queue, and
+/// the driver sends nothing for them.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_given_up_in_the_queue_is_not_sent() {
     let (network, disk) = disk().await;
@@ -100,7 +102,8 @@ async fn a_request_that_is_given_up_in_the_queue_is_not_sent() {
     assert_eq!(see(&network, |wire| addresses(&wire.sent)), [0]);
 }
 
-/// If requests are answered one by one, no other answer has arrived when the next one is sent.
+/// If responses arrive one by one, no other response is there when the next request is sent. So most of the
+/// reads before requests are skipped.
 #[tokio::test(start_paused = true)]
 async fn answers_are_not_looked_for_again_and_again_where_none_are() {
     let (network, disk) = disk().await;
@@ -121,7 +124,7 @@ async fn answers_are_not_looked_for_again_and_again_where_none_are() {
     assert!((4..8).contains(&vain), "{vain} of 100");
 }
 
-/// Returns how often the driver and the disk's supervisor ask the kernel in five seconds, while reads of `len`
+/// Returns how often the driver and the disk's supervisor read `TCP_INFO` in five seconds, while reads of `len`
 /// bytes follow each other at this interval.
 async fn polls(round_trip: Duration, interval: Duration, len: usize) -> u32 {
     let (network, disk) = disk_over(Properties::default()).await;
@@ -133,7 +136,7 @@ async fn polls(round_trip: Duration, interval: Duration, len: usize) -> u32 {
             tokio::time::sleep(interval).await;
         }
     };
-    // The tuner takes in a reading once a second.
+    // The tuner uses a reading once a second.
     read(3).await;
     let before = see(&network, |wire| wire.polls);
     read(5).await;
@@ -150,7 +153,7 @@ async fn the_kernel_is_asked_rarely_where_little_is_moved_over_a_short_link() {
     assert!(polls(ROUND_TRIP, seldom, LEN).await > 110, "the link is long");
 }
 
-/// A data segment that arrives slowly does not count as silence, even while the kernel is asked rarely.
+/// A target that sends a data segment slowly does not count as silent, even while the kernel is polled rarely.
 #[tokio::test(start_paused = true)]
 async fn what_a_socket_keeps_is_read_soon_where_the_kernel_is_asked_rarely() {
     let mut properties = Properties::default();
@@ -167,8 +170,8 @@ async fn what_a_socket_keeps_is_read_soon_where_the_kernel_is_asked_rarely() {
     assert!(reads >= 10, "{reads} in 650 ms");
 }
 
-/// A panic in the caller's code while it holds the driver ends the session; the event loop notices with the
-/// next request. A command in flight may still be executed, so it keeps its range until the session is
+/// A panic in a caller's code while the caller holds the driver ends the session; the event loop finds that out
+/// at the next request. A write in flight may still be executed, so its range stays locked until the session is
 /// reconnected.
 #[tokio::test(start_paused = true)]
 async fn a_driver_that_a_panic_has_left_behind_ends_in_order() {
@@ -197,7 +200,8 @@ async fn a_driver_that_a_panic_has_left_behind_ends_in_order() {
     disk.logout().await.unwrap();
 }
 
-/// The path is removed a moment later.
+/// The driver of a path is gone, but the path is not removed yet: a request to it is retried over the next
+/// session.
 #[tokio::test(start_paused = true)]
 async fn a_request_to_a_driver_that_is_gone_goes_over_the_next_session() {
     let (_network, disk) = disk().await;
@@ -209,8 +213,8 @@ async fn a_request_to_a_driver_that_is_gone_goes_over_the_next_session() {
     assert_eq!(disk.status().reconnects, 1);
 }
 
-/// The future of a request is stored in the task of its caller, and is in no processor cache when its turn
-/// comes. So the command is in a box, once, and not at each level of calls.
+/// The future of a request is stored in the task of its caller, and is in no processor cache when the task is
+/// polled. So the command is stored once, in a box, and not in the future of each function that was called.
 #[tokio::test(start_paused = true)]
 async fn the_future_of_a_request_is_small() {
     let (_network, disk) = disk().await;

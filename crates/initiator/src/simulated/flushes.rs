@@ -1,4 +1,4 @@
-//! Flushes that take long.
+//! Tests of flushes that take long.
 
 use std::pin::Pin;
 
@@ -21,8 +21,8 @@ const VERY_SLOW: Duration = Duration::from_secs(1000);
 /// Longer than the whole test takes in virtual time.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Opens a disk with one session and room for two requests, whose flushes this fault makes slow. Returns it and
-/// its target.
+/// Opens a disk with one session and a budget of two requests, whose flushes the fault makes slow. Returns the
+/// disk and its target.
 async fn slow_disk(slow: Fault) -> (Disk, Arc<Mutex<Target>>) {
     let slow = slow.on_access(Access::SynchronizeCache);
     let options = Options::default().with_max_requests(2);
@@ -35,7 +35,7 @@ fn cached_unit() -> RamDisk {
     unit
 }
 
-/// Opens a disk with one session; returns it and its target.
+/// Opens a disk with one session, whose unit has these faults. Returns the disk and its target.
 async fn cached_disk(
     unit: &RamDisk,
     faults: impl IntoIterator<Item = Fault>,
@@ -55,15 +55,15 @@ async fn cached_disk(
     (open::open(&node, url).await.unwrap(), target)
 }
 
-/// The flush holds the only path, and writes that hold the whole budget wait for it: the flush must not wait
-/// for the budget.
+/// A flush that holds the only path must not wait for the budget, because writes that hold the whole budget wait
+/// for the path.
 #[tokio::test(start_paused = true)]
 async fn a_slow_flush_ends_also_where_writes_have_all_of_the_budget() {
     let (disk, _) = slow_disk(Fault::delay(.., SLOW)).await;
     let page = Bytes::from_static(&[7; LEN]);
     disk.write_at(0, page.clone()).await.unwrap();
     disk.flush().await.unwrap();
-    // The next flush covers a write, and may take as long.
+    // After this write the next flush has data to flush, and is expected to take as long.
     disk.write_at(0, page.clone()).await.unwrap();
     let mut requests = JoinSet::new();
     for at in 0..6 {
@@ -81,7 +81,7 @@ async fn a_slow_flush_ends_also_where_writes_have_all_of_the_budget() {
 }
 
 /// With TAS of zero, another initiator's reset ends a flush without a status. The flush is the only command, so
-/// the unit cannot report the reset until another command is sent.
+/// the initiator must send another one, at whose end the unit reports the reset.
 #[tokio::test(start_paused = true)]
 async fn a_flush_that_another_initiator_has_cleared_does_not_wait_for_its_time_limit() {
     let (disk, target) = slow_disk(Fault::delay(.., VERY_SLOW).times(1)).await;
@@ -98,11 +98,12 @@ async fn a_flush_that_another_initiator_has_cleared_does_not_wait_for_its_time_l
     );
 }
 
-/// Length of a write in a class of a megabyte a second, in bytes: its parts are sent one after the other.
+/// Length of a long write, in bytes. In a class of a megabyte per second its parts are sent one after the other.
 const LONG_WRITE: usize = 2 << 20;
 
-/// The first parts of a write are lost while it is in flight, and a flush of the same handle reports that. No
-/// later flush does.
+/// The first parts of a write are lost while the write is in flight, and a flush of the same handle reports the
+/// loss. When the write has returned and the next flush has succeeded, all data of the write must be on the
+/// medium.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_returns_after_a_loss_was_reported_is_not_lost() {
     for offset in [0, 100] {
@@ -112,7 +113,7 @@ async fn a_write_that_returns_after_a_loss_was_reported_is_not_lost() {
         let options = Options::default().with_class(Some(class));
         let (disk, target) = cached_disk(&unit, [], options, Duration::from_millis(2)).await;
         let disk = Arc::new(disk);
-        // It is known that the next flush will be short.
+        // After this flush the disk expects the next one to be short.
         disk.write_at(0, Bytes::from(vec![1; LONG_WRITE])).await.unwrap();
         disk.flush().await.unwrap();
         let writer = Arc::clone(&disk);
@@ -135,11 +136,11 @@ async fn a_write_that_returns_after_a_loss_was_reported_is_not_lost() {
     }
 }
 
-/// A change of the first blocks of a disk, or of its unit over one session.
+/// Future of a change of the first blocks: by the disk, or by its logical unit over one session.
 type Change<'a> = Pin<Box<dyn Future<Output = Result<(), Error>> + 'a>>;
 
-/// A flush of the same handle reports a loss after the unit has executed a change whose caller has not polled
-/// for the answer yet.
+/// The unit has executed a change, and its caller has not polled for the response yet. Then a flush of the same
+/// handle reports a loss. The change must survive that loss.
 #[tokio::test(start_paused = true)]
 async fn a_change_whose_caller_looks_after_a_loss_was_reported_is_not_lost() {
     const ZEROS: Bytes = Bytes::from_static(&[0; LEN]);
@@ -164,7 +165,8 @@ async fn a_change_whose_caller_looks_after_a_loss_was_reported_is_not_lost() {
     outlives_a_loss(4, (&medium, &target), &disk, change, || unit.flush()).await;
 }
 
-/// Checks that the zeros of `change`, which `flush` flushes, survive a loss that their caller finds out late.
+/// Checks that the zeros that `change` writes are on the medium in the end, although a flush reports a loss
+/// before the caller of `change` polls for its response.
 async fn outlives_a_loss<F: Future<Output = Result<(), Error>>>(
     kind: usize,
     (medium, target): (&RamDisk, &Mutex<Target>),
@@ -172,7 +174,7 @@ async fn outlives_a_loss<F: Future<Output = Result<(), Error>>>(
     mut change: Change<'_>,
     flush: impl Fn() -> F,
 ) {
-    // The unit executes the change, and its caller does not poll for the answer.
+    // The unit executes the change, and its caller does not poll for the response.
     _ = timeout(Duration::ZERO, &mut change).await.unwrap_err();
     tokio::time::sleep(SLOW).await;
     medium.lose_power();

@@ -1,4 +1,4 @@
-//! The cost of a long read: turns of the event loop, and memory.
+//! Tests of the cost of a long read: turns of the event loop, and memory.
 
 use std::pin::pin;
 
@@ -14,12 +14,13 @@ struct Rig {
 }
 
 impl Rig {
-    /// Opens a disk over a link of `rate` bytes a second, in segments of Ethernet's length.
+    /// Opens a disk over a link of `rate` bytes per second, with segments of Ethernet's length.
     async fn start(rate: u64) -> Self {
         Self::at(ROUND_TRIP / 2, rate).await
     }
 
-    /// Opens a disk over a link of this latency and of `rate` bytes a second.
+    /// Opens a disk over a link of this latency and of `rate` bytes per second, with segments of Ethernet's
+    /// length.
     async fn at(latency: Duration, rate: u64) -> Self {
         let mut properties = Properties::default();
         (properties.latency, properties.rate) = (latency, Some(rate));
@@ -33,7 +34,7 @@ impl Rig {
     }
 }
 
-/// The 182 segments of a Data-In PDU arrive one after the other.
+/// The 182 segments of a Data-In PDU arrive one after the other, and need fewer than 10 reads.
 #[tokio::test(start_paused = true)]
 async fn a_long_data_segment_takes_few_turns() {
     let rig = Rig::start(12_500_000).await;
@@ -59,7 +60,8 @@ async fn the_beginning_of_a_long_segment_is_read_while_the_rest_comes() {
     assert!((1..10).contains(&reads), "{reads} reads before the end");
 }
 
-/// Nothing can overtake the data on its way, so the answer to a ping waits behind it.
+/// The response to a ping cannot overtake the data that arrive slowly before it. The session must not count as
+/// dead meanwhile.
 #[tokio::test(start_paused = true)]
 async fn data_that_trickle_in_are_no_silence() {
     let rig = Rig::start(8_000).await;

@@ -1,11 +1,11 @@
-//! How much of a long write one system call sends.
+//! Tests of how much of a long write one system call sends.
 
 use super::*;
 
 const PAGE: usize = 4096;
 
-/// Returns the bytes of the longest call of a write of 1 MiB in slices of `slice` bytes, once the tuner knows
-/// the round-trip time.
+/// Returns how many bytes the longest system call of a write of 1 MiB sends, if the write has slices of `slice`
+/// bytes and the tuner knows the round-trip time.
 async fn longest_write(round_trip: Duration, slice: usize) -> usize {
     let mut config = TargetConfig::new(TARGET, RamDisk::new(512, 8192));
     config.keys.max_recv_data_segment_length = Some(1 << 20);
@@ -18,7 +18,8 @@ async fn longest_write(round_trip: Duration, slice: usize) -> usize {
     see(&network, |wire| wire.longest_write)
 }
 
-/// During a long call the kernel does not process the acknowledgements of the peer.
+/// Over a short link, a long slice is sent by several system calls, because during a call the kernel does not
+/// process the acknowledgements of the peer.
 #[tokio::test(start_paused = true)]
 async fn a_long_slice_goes_in_several_calls_over_a_short_link() {
     let short = Duration::from_micros(100);

@@ -1,4 +1,4 @@
-//! What the driver reports that a session waits for.
+//! Tests of the reasons that the driver's polls report for the waits of a session.
 
 use iscsi_shaper::Class;
 use iscsi_tuner::{Diagnosis, Limiter};
@@ -7,11 +7,12 @@ use super::*;
 use crate::{Disk, Shaper};
 
 const BLOCK: u32 = 512;
-/// Answers come every three intervals of the polls. The link's timers are set before those of the polls, so
-/// they fire first.
+/// Latency of the link. Responses come every three intervals of the polls. The link's timers are set before
+/// those of the polls, so they fire first.
 const LATENCY: Duration = Duration::from_millis(75);
 
-/// A poll comes at the moment of an answer, and that answer lets the next command be sent.
+/// A poll is due at the moment at which a response makes room for the next command. The command is sent before
+/// the poll, so that the poll sees what the session waits for with it.
 #[tokio::test(start_paused = true)]
 async fn what_an_answer_lets_out_is_sent_before_it_is_seen_what_is_waited_for() {
     let mut config = TargetConfig::new(TARGET, RamDisk::new(BLOCK, 8192));
@@ -58,8 +59,8 @@ async fn diagnose(disk: &Disk, work: impl Future<Output = ()>) -> Diagnosis {
     session.reading().await.unwrap().diagnose_since(&before)
 }
 
-/// This holds also at a rate at which the session is idle between two requests, in either direction, and while
-/// the class is paused.
+/// Requests that wait in their class count as held back by the class, not by the source. This holds also at a
+/// rate at which the session is idle between two requests, in either direction, and while the class is paused.
 #[tokio::test(start_paused = true)]
 async fn what_waits_in_its_class_does_not_wait_for_its_source() {
     for rate in ["2mbit", "4kbit"] {
@@ -88,7 +89,8 @@ async fn what_waits_in_its_class_does_not_wait_for_its_source() {
     }
 }
 
-/// The in-flight limit holds requests back: the caller has submitted more than the limit permits.
+/// Requests that wait because the caller has submitted more than the in-flight limit permits count as held back
+/// by that limit.
 #[tokio::test(start_paused = true)]
 async fn what_waits_for_the_limit_of_requests_in_flight_is_told_of_it() {
     let disk = open(Options::default().with_max_requests(1)).await;

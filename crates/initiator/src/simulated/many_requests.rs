@@ -1,4 +1,4 @@
-//! The cost of many concurrent short requests: system calls, and turns of the event loop.
+//! Tests of the cost of many concurrent short requests: system calls, and turns of the event loop.
 
 use iscsi_testkit::fault::Fault;
 
@@ -17,7 +17,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// Opens a disk whose answers arrive one by one, as from a target that sends each by itself.
+    /// Opens a disk whose responses arrive one by one, as from a target that sends each separately.
     async fn start() -> Self {
         let mut properties = Properties::default();
         properties.latency = ROUND_TRIP / 2;
@@ -26,8 +26,8 @@ impl Rig {
         Self { network, disk }
     }
 
-    /// Opens a disk at a short distance, whose answers come one after the other, 30 in a millisecond; its
-    /// second half is slow.
+    /// Opens a disk over a short link, with responses one after the other, 30 per millisecond. The second half
+    /// of the disk is slow.
     async fn near() -> Self {
         let config = TargetConfig::new(TARGET, RamDisk::new(512, 8192))
             .with_fault(Fault::delay(4096.., SLOW));
@@ -45,7 +45,7 @@ impl Rig {
         super::see(&self.network, |wire| see(wire))
     }
 
-    /// Runs `readers` concurrent readers, each of which submits again when it has its answer.
+    /// Runs `readers` concurrent readers, each of which submits again when it has its response.
     async fn read(&self, readers: usize) {
         self.read_for(readers, ROUNDS).await;
     }
@@ -65,7 +65,8 @@ impl Rig {
     }
 }
 
-/// A quarter of the requests is sent while the target has the others.
+/// Responses that have arrived are read before requests are sent, so that one system call sends a quarter of the
+/// requests while the target has the others.
 #[tokio::test(start_paused = true)]
 async fn answers_that_are_there_are_taken_before_requests_are_sent() {
     let rig = Rig::start().await;
@@ -76,7 +77,8 @@ async fn answers_that_are_there_are_taken_before_requests_are_sent() {
     assert_eq!(begun.elapsed(), ROUND_TRIP * ROUNDS, "none of them waits for an answer to another");
 }
 
-/// Otherwise the target has no work while all answers are read.
+/// A caller with a response submits again before all responses are read; otherwise the target would have no work
+/// meanwhile.
 #[tokio::test(start_paused = true)]
 async fn who_has_an_answer_asks_again_before_all_answers_are_read() {
     let rig = Arc::new(Rig::start().await);
@@ -126,7 +128,7 @@ async fn answers_that_come_close_together_are_told_of_together() {
     assert_eq!(rig.wire(|wire| wire.low_water), 1, "whatever comes next is told of");
 }
 
-/// The awaited number of answers need not come: fewer answers are found as well.
+/// The driver waits for several responses together. A single response is still read soon if no other follows.
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_others_do_not_follow_is_found_soon() {
     let rig = Rig::near().await;
@@ -134,7 +136,7 @@ async fn an_answer_that_others_do_not_follow_is_found_soon() {
         let disk = rig.disk.clone();
         tokio::spawn(async move { disk.read_at(4096 * 512, LEN).await })
     };
-    // A decision to wait for several answers holds for a second.
+    // The driver decides once a second whether to wait for several responses.
     rig.read_for(DEPTH, 200).await;
     let slow: Vec<_> = std::iter::repeat_with(slow).take(DEPTH).collect();
     rig.read_for(DEPTH, 5).await;

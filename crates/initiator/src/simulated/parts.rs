@@ -1,5 +1,5 @@
-//! Requests of several commands, one of which fails or is refused by its class: the commands in flight run to
-//! their ends.
+//! Tests of requests of several commands, one of which fails or is refused by its class: the commands in flight
+//! run to their ends.
 
 use iscsi_shaper::Class;
 use iscsi_testkit::disk::Cache;
@@ -14,10 +14,10 @@ use crate::{Advice, Error, ErrorKind, Shaper, TrafficClass};
 const PART: u32 = 128;
 /// Bytes of eight commands of the longest length.
 const LEN: usize = 8 * 128 * 512;
-/// How much later the unit answers the commands after the first part.
+/// How much later the unit responds to the commands after the first part.
 const DELAY: Duration = Duration::from_millis(500);
 
-/// A disk over one session with a unit that has a volatile cache.
+/// A disk over one session, whose unit has a volatile cache.
 struct Rig {
     target: Arc<Mutex<Target>>,
     disk: Disk,
@@ -53,7 +53,8 @@ impl Rig {
         lock(&self.target).active_tasks()
     }
 
-    /// Flushes; also returns how many commands were aborted by then.
+    /// Flushes, and returns the result and the number of task management functions, such as aborts, that the
+    /// target has executed so far.
     async fn flush(&self) -> (Result<(), Error>, u32) {
         let flushed = self.disk.flush().await;
         (flushed, lock(&self.target).functions_carried_out())
@@ -74,7 +75,8 @@ async fn fails_in_one_part(
     rig
 }
 
-/// An aborted command may have received the report of a reset, so that the flush would return a loss.
+/// A request of which one part fails aborts no other part: an aborted command may have received the report of a
+/// reset, so the next flush would return a loss.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_fails_in_one_part_aborts_no_other_one_and_is_no_loss() {
     let whole = Bytes::from(vec![2; LEN]);
@@ -82,7 +84,7 @@ async fn a_request_that_fails_in_one_part_aborts_no_other_one_and_is_no_loss() {
         fails_in_one_part(Sense::WRITE_ERROR, async |disk| disk.write_at(0, whole).await).await,
         fails_in_one_part(Sense::READ_ERROR, async |disk| disk.read_at(0, LEN).await.map(drop))
             .await,
-        // The other bytes of its first and last blocks are read first.
+        // The first and last blocks are read first, because the write covers them only in part.
         fails_in_one_part(Sense::READ_ERROR, async |disk| {
             disk.write_at(100, Bytes::from(vec![3; 100_000])).await
         })
@@ -96,7 +98,7 @@ async fn a_request_that_fails_in_one_part_aborts_no_other_one_and_is_no_loss() {
     }
 }
 
-/// Sends a write of several parts in a class of a megabyte a second, and closes the class after this time.
+/// Sends a write of several parts in a class of a megabyte per second, and closes the class after `time`.
 async fn closed_after(time: Duration, is_paused: bool, is_reset: bool) -> Rig {
     let shaper = Shaper::new(Class::new("8mbit".parse().unwrap())).unwrap();
     let class = shaper.traffic_class(shaper.default_class());
@@ -118,7 +120,8 @@ async fn closed_after(time: Duration, is_paused: bool, is_reset: bool) -> Rig {
     rig
 }
 
-/// A part passes every 50 ms, and most answers take 600 ms.
+/// A class that is closed refuses the parts that wait and aborts no part in flight. A part passes the class
+/// every 50 ms, and most responses take 600 ms.
 #[tokio::test(start_paused = true)]
 async fn a_class_that_is_closed_refuses_what_waits_and_aborts_nothing_that_was_sent() {
     for (millis, is_paused) in (60..400).step_by(40).flat_map(|time| [(time, false), (time, true)])

@@ -1,15 +1,15 @@
-//! A path that swallows long segments, and what the kernel reports about a connection over it.
+//! Simulates a path that drops long segments, and what the kernel reports about a connection over it.
 
 use std::time::{Duration, Instant};
 
 use iscsi_tuner::TcpInfo;
 
-/// Segment length of Ethernet without jumbo frames, with timestamps, bytes.
+/// Segment length of Ethernet without jumbo frames, with TCP timestamps, in bytes.
 const FULL: usize = 1448;
 /// Time to the first timeout; each further one takes twice as long.
 const TIMEOUT: Duration = Duration::from_millis(300);
 
-/// One connection over such a path.
+/// One connection over a path that drops long segments.
 pub(super) struct PathModel {
     segment: usize,
     to_target: Way,
@@ -19,7 +19,7 @@ pub(super) struct PathModel {
 struct Way {
     /// Longest segment that arrives, bytes.
     passing: usize,
-    /// Time at which a segment was first swallowed; nothing after it arrives.
+    /// Time at which a segment was first dropped; nothing after it arrives.
     stuck: Option<Instant>,
     bytes: u64,
     longest: usize,
@@ -68,7 +68,7 @@ impl Way {
     }
 }
 
-/// Returns the number of timeouts in that time, if each takes twice as long as the one before.
+/// Returns the number of retransmission timeouts within `time`, if each takes twice as long as the one before.
 fn timeouts(time: Duration) -> u32 {
     let at = |count: &u32| TIMEOUT * ((2 << count) - 1);
     (0..16).take_while(|count| at(count) <= time).fold(0, |count, _| count + 1)

@@ -1,4 +1,4 @@
-//! Paths that swallow long packets without an ICMP message.
+//! Tests of paths that drop long packets without an ICMP message.
 
 use super::*;
 use crate::Error;
@@ -6,8 +6,8 @@ use crate::Error;
 const SHORT_PACKETS: usize = 1348;
 const SHORTER_PACKETS: usize = 1100;
 
-/// Opens a disk of `sessions` sessions over a path that carries segments of `passing` bytes, to the target and
-/// from it.
+/// Opens a disk with `sessions` sessions over a path that carries segments of at most `passing` bytes, to the
+/// target and from the target.
 async fn disk_behind(passing: [usize; 2], sessions: u32) -> (Simulated, Result<Disk, Error>) {
     let target = Target::new(TargetConfig::new(TARGET, RamDisk::new(512, 8192)));
     let mut properties = Properties::default();
@@ -61,7 +61,7 @@ async fn long_packets_that_do_not_arrive_become_short_ones() {
         let notes = notes_of(&disk);
         let told = notes.iter().filter(|note| note.starts_with(way));
         assert_eq!(told.count(), 1, "{notes:?}");
-        // Connections that stood still on the path are given up as soon as they are needed.
+        // Connections that stood still on the path are closed as soon as they are needed.
         for _ in 0..20 {
             disk.write_at(0, data.clone()).await.unwrap();
             disk.read_at(0, data.len()).await.unwrap();
@@ -74,7 +74,8 @@ async fn long_packets_that_do_not_arrive_become_short_ones() {
     }
 }
 
-/// A dead link, a target that is gone, and a busy target make a connection stand still in the same way.
+/// A dead link and a busy target make a connection stand still in the same way as a black hole does, but no
+/// limit of the segments may be set for them.
 #[tokio::test(start_paused = true)]
 async fn other_stillness_is_no_black_hole() {
     for (what, is_dark) in [("the link is dead", true), ("the target is busy", false)] {

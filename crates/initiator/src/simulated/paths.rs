@@ -1,5 +1,5 @@
-//! The requests of a disk over its sessions: what is counted and reported, and what the paths do without a
-//! supervisor.
+//! Tests of the requests of a disk over its sessions: what is counted and reported, and what the paths do
+//! without a supervisor.
 
 use std::pin::{Pin, pin};
 
@@ -81,7 +81,7 @@ impl Rig {
         Self { network, paths: all }
     }
 
-    /// Reads [`LEN`] bytes at the offset of `at` times [`LEN`].
+    /// Reads [`LEN`] bytes at the offset `at` times [`LEN`].
     fn read(&self, at: u64) -> impl Future<Output = Result<(), Error>> + Send + use<> {
         let paths = self.paths.clone();
         // The address wraps so that it lies within the unit.
@@ -102,7 +102,7 @@ impl Rig {
         (each.into_iter().map(Snapshot::into_stats).collect(), gone.into_stats())
     }
 
-    /// Returns the requests in flight on all paths, and their bytes.
+    /// Returns the number of requests in flight on all paths, and of their bytes.
     fn in_flight(&self) -> (u64, u64) {
         let (each, gone) = self.counted();
         let all = each.iter().chain([&gone]);
@@ -114,8 +114,8 @@ fn is_ready<F: Future>(future: Pin<&mut F>) -> bool {
     future.poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
 
-/// A cancelled request is in flight until its command has ended, whether its path is open or gone. It counts
-/// neither as answered nor as an error.
+/// A cancelled request counts as in flight until its command has ended, whether its path is open or gone. It
+/// counts neither as completed nor as an error.
 #[tokio::test(start_paused = true)]
 async fn a_request_counts_while_its_command_is_in_flight_and_no_longer() {
     let rig = Rig::new(2, []).await;
@@ -137,7 +137,8 @@ async fn a_request_counts_while_its_command_is_in_flight_and_no_longer() {
     assert_eq!(ended.sum::<u64>(), 4);
 }
 
-/// The request keeps its place while it pauses, and is not in flight.
+/// Each attempt of a request to a busy unit counts as an error. While the request pauses, it keeps its share of
+/// the budget, and is not in flight.
 #[tokio::test(start_paused = true)]
 async fn a_request_to_a_busy_unit_counts_as_an_error_of_each_attempt() {
     let busy = Fault::busy(.., 12).on_access(Access::Read);
@@ -197,7 +198,7 @@ async fn a_request_that_pauses_ends_with_the_paths() {
     assert!(late.is_err_and(|error| !error.may_have_executed()));
 }
 
-/// The paths share one budget for all requests.
+/// The paths share one budget, so the memory of all requests stays within it.
 #[tokio::test(start_paused = true)]
 async fn memory_stays_within_the_budget() {
     let policy = Options::default().policy(Some(PATIENCE));
@@ -278,7 +279,8 @@ async fn the_end_waits_for_no_request() {
     assert!(timeout(ROUND_TRIP, gone).await.is_ok_and(|path| path.is_none()));
 }
 
-/// The caller has cancelled a write, and the target has not answered the abort.
+/// A path on which a write was cancelled stays until the target has responded to the abort, even if the path is
+/// closed.
 #[tokio::test(start_paused = true)]
 async fn a_closed_path_stays_until_the_unit_has_finished_with_what_was_cancelled_there() {
     let rig = Rig::new(2, []).await;
@@ -306,15 +308,15 @@ async fn a_closed_path_stays_until_the_unit_has_finished_with_what_was_cancelled
     assert!(rig.paths.is_settled());
 }
 
-/// The unit's identity is checked again once there is a path, and the wait for a path leaves nothing in flight
-/// on it.
+/// A request that waits for a path does not count as in flight on it. The unit's identity is checked again once
+/// there is a path.
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_a_path_takes_no_place_on_it() {
     let rig = Rig::new(2, []).await;
     let [(lost, _), (late, _)] = [0, 1].map(|at| rig.paths.open()[at].clone());
     rig.paths.close(late);
     let second = rig.paths.remove(late).await.unwrap();
-    // Without a supervisor no other path would come.
+    // Without a supervisor the requests would not wait for another path.
     let _supervisor = rig.paths.supervise();
     rig.network.portals[0].hold();
     let paths = rig.paths.clone();
@@ -330,8 +332,8 @@ async fn who_waits_for_a_path_takes_no_place_on_it() {
     assert_eq!(rig.in_flight(), (0, 0));
 }
 
-/// The request is sent over another path that joins while it is late, although its caller waits without a
-/// timer.
+/// A late request is sent also over another path that joins meanwhile, although its caller had set no timer for
+/// that.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_was_sent_while_there_was_one_path_is_hedged() {
     let rig = Rig::new(2, []).await;
@@ -374,11 +376,12 @@ async fn a_second_copy_pays_its_class_as_well() {
     reading.await.unwrap().unwrap();
     let sent = shaper.statistics(shaper.default_class()).unwrap().sent;
     assert_eq!((rig.paths.hedged(), sent.requests), (1, 2));
-    // It is not known yet how many bytes the first copy will move.
+    // Both copies count in full: it is not known yet how many bytes the first copy will move.
     assert_eq!(sent.bytes, 2 * LEN as u64);
 }
 
-/// The first attempt receives no answer, so its bytes are returned to the class.
+/// Each attempt takes its bytes from the class. The first attempt receives no response, so its bytes are
+/// returned to the class.
 #[tokio::test(start_paused = true)]
 async fn each_attempt_pays_and_a_read_that_fails_has_moved_nothing() {
     let (shaper, class) = class();
@@ -392,7 +395,8 @@ async fn each_attempt_pays_and_a_read_that_fails_has_moved_nothing() {
     assert_eq!((rig.paths.hedged(), sent.requests, sent.bytes), (0, 2, LEN as u64));
 }
 
-/// Requests wait for memory because those that hold it wait in their class.
+/// Requests that wait for memory do not make the paths count as busy, if the requests that hold the memory wait
+/// in their class.
 #[tokio::test(start_paused = true)]
 async fn paths_are_not_busy_with_what_a_class_holds_back() {
     let shaper = Shaper::new(Class::new("1kbit".parse().unwrap())).unwrap();

@@ -1,4 +1,4 @@
-//! The number of sessions of a disk under high load.
+//! Tests of the number of sessions of a disk under high load.
 
 use iscsi_testkit::scsi::{AccessState, PortGroup, PortGroups, TargetPort};
 use iscsi_tuner::Tuning;
@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use super::*;
 
 const PART: usize = 64 << 10;
-/// More than may be in flight to the unit.
+/// Number of readers: more than the requests that may be in flight to the unit.
 const READERS: u64 = 256;
 const MAX: u32 = 2;
 
@@ -19,7 +19,7 @@ fn port(groups: &PortGroups, disk: &RamDisk, number: u16) -> Arc<Mutex<Target>> 
     Arc::new(Mutex::new(Target::new(config)))
 }
 
-/// Opens a disk with both ports of an array, one of which serves the unit best, over links that need several
+/// Opens a disk through two ports of an array, one of which serves the unit best, over links that need several
 /// sessions.
 async fn disk_of_an_array() -> Disk {
     let states = [AccessState::ActiveOptimized, AccessState::ActiveNonOptimized];
@@ -53,7 +53,7 @@ async fn read_for(disk: &Disk, time: Duration) {
     readers.join_all().await;
 }
 
-/// A session that is kept at a less useful port counts as well.
+/// The sessions of a disk never exceed the maximum; a session that is kept at a less useful port counts as well.
 #[tokio::test(start_paused = true)]
 async fn there_are_never_more_sessions_than_were_allowed() {
     let disk = disk_of_an_array().await;

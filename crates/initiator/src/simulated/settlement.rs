@@ -1,4 +1,4 @@
-//! What was sent over a path that is held up or lost never overwrites newer data.
+//! Tests that writes on a path that is held up or lost never overwrite newer data.
 
 use std::ops::Range;
 
@@ -14,10 +14,11 @@ use crate::{Disk, Session};
 const PARTS: u8 = 16;
 const PART: usize = 64 << 10;
 const PATIENCE: Duration = Duration::from_secs(200);
-/// Longer than any segment lives.
+/// Longer than the lifetime of any segment.
 const LONG: Duration = Duration::from_secs(150);
 
-/// A disk over two portals. Its first path is held up, with writes in flight that the other path has completed.
+/// A disk over two portals. Its first path is held up, with copies of writes in flight that the other path has
+/// completed.
 struct Rig {
     network: Simulated,
     node: Node,
@@ -25,8 +26,8 @@ struct Rig {
     medium: RamDisk,
 }
 
-/// Creates the targets of two portals: one target if the portal groups are equal. Group 0 means that the target
-/// states none.
+/// Creates the targets of two portals: one target if the portal groups are equal. With group 0 a target states
+/// no portal group.
 fn targets(medium: &RamDisk, portal_groups: [u16; 2]) -> [Arc<Mutex<Target>>; 2] {
     let target = |portal_group| {
         let mut config = TargetConfig::new(TARGET, medium.clone());
@@ -72,12 +73,12 @@ impl Rig {
         rig
     }
 
-    /// Writes all parts concurrently.
+    /// Writes the data of `seed` to all parts concurrently.
     async fn write(&self, seed: u8) -> Result<(), Error> {
         write(&self.disk, seed).await
     }
 
-    /// Returns how many parts hold the data of that seed.
+    /// Returns how many parts of the medium hold the data of `seed`.
     fn parts_of(&self, seed: u8) -> u8 {
         parts_of(&self.medium, seed)
     }
@@ -88,7 +89,7 @@ impl Rig {
         *lock(&self.network.portals[0].moved_to) = Some(target);
     }
 
-    /// Lets what was held up reach the target.
+    /// Lets the writes that were held up reach the target.
     async fn release(&self) {
         self.network.portals[0].release();
         tokio::time::sleep(Duration::from_secs(60)).await;
@@ -135,7 +136,8 @@ async fn write_parts(disk: &Disk, parts: Range<u8>, seed: u8) -> Result<(), Erro
     writes.join_all().await.into_iter().collect()
 }
 
-/// The losing copies are aborted, so the blocks are free as soon as the path answers.
+/// The copies of writes that the other path has completed are aborted, so their blocks are free as soon as the
+/// path responds.
 #[tokio::test(start_paused = true)]
 async fn the_losing_copy_of_a_write_is_aborted() {
     let rig = Rig::start([1, 1]).await;
@@ -155,7 +157,7 @@ async fn the_losing_copy_of_a_write_is_aborted() {
     assert!(target.violations().is_empty(), "{:?}", target.violations());
 }
 
-/// After the first disk was closed, what was held up does not overwrite what another disk writes.
+/// After a disk was logged out, its writes that were held up do not overwrite what another disk writes.
 #[tokio::test(start_paused = true)]
 async fn a_disk_that_is_logged_out_changes_nothing_any_more() {
     let rig = Rig::start([1, 1]).await;
@@ -184,7 +186,7 @@ async fn a_disk_that_is_dropped_is_settled_in_the_background() {
     assert_eq!(parts_of(&medium, NEW), PARTS);
 }
 
-/// A logout that cannot settle all writes reports that, within a time limit.
+/// A logout that cannot settle all writes returns an error, within a time limit.
 #[tokio::test(start_paused = true)]
 async fn a_logout_says_what_it_could_not_settle() {
     let rig = Rig::start([1, 1]).await;
@@ -199,7 +201,8 @@ async fn a_logout_says_what_it_could_not_settle() {
     assert_eq!(again.to_string(), error.to_string());
 }
 
-/// Only a login to the same nexus settles the writes of a lost session; no lapse of time does.
+/// Writes to blocks with unsettled writes of a lost session wait until a login to the same nexus settles these.
+/// Elapsed time does not settle them.
 #[tokio::test(start_paused = true)]
 async fn newer_data_waits_until_a_lost_session_is_reinstated() {
     let rig = Rig::start([1, 1]).await;
@@ -217,7 +220,8 @@ async fn newer_data_waits_until_a_lost_session_is_reinstated() {
     rig.disk.logout().await.unwrap();
 }
 
-/// RFC 8305 §5: a portal that does not answer delays neither the lost session nor the writes that wait for it.
+/// RFC 8305 §5: a portal that does not respond delays a reconnect, and the writes that wait for it, only by its
+/// head start.
 #[tokio::test(start_paused = true)]
 async fn a_dark_portal_costs_its_head_start() {
     let rig = Rig::start([1, 1]).await;
@@ -236,8 +240,8 @@ async fn a_dark_portal_costs_its_head_start() {
     rig.disk.logout().await.unwrap();
 }
 
-/// A session that has reconnected over another portal is replaced by one over its own portal, once that
-/// answers. No request in flight is lost by that.
+/// A session that has reconnected over another portal is replaced by a session over its own portal, once that
+/// portal responds. No request in flight is lost by the replacement.
 #[tokio::test(start_paused = true)]
 async fn sessions_are_spread_over_the_portals_again() {
     let rig = Rig::start([1, 1]).await;
@@ -278,7 +282,8 @@ async fn writes_over_what_is_not_settled_fail() {
     assert_eq!(error.advice(), Some(Advice::WriteNothing), "{error}");
 }
 
-/// The network is down for longer than every time limit, and comes back.
+/// The network is down for longer than every time limit, and comes back. Then unsettled writes are settled when
+/// a write needs their blocks.
 #[tokio::test(start_paused = true)]
 async fn what_was_given_up_is_settled_once_the_portals_are_back() {
     let rig = Rig::start([1, 1]).await;
@@ -292,7 +297,8 @@ async fn what_was_given_up_is_settled_once_the_portals_are_back() {
     rig.disk.logout().await.unwrap();
 }
 
-/// The network is down for longer than every time limit, and comes back while a write waits for that.
+/// The network is down for longer than every time limit, and comes back while a write waits for unsettled
+/// writes. Then the write continues.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_waits_for_what_was_given_up_goes_on_once_the_portals_are_back() {
     let rig = Rig::start([1, 1]).await;
@@ -312,7 +318,8 @@ async fn a_write_that_waits_for_what_was_given_up_goes_on_once_the_portals_are_b
     rig.disk.logout().await.unwrap();
 }
 
-/// The time limit passes while the process is stopped, and the portals are back when it continues.
+/// The time limit of a write for its blocks counts only time in which the process runs: here it passes while the
+/// process is stopped, and the portals are back when the process continues.
 #[tokio::test(start_paused = true)]
 async fn a_write_waits_for_its_blocks_in_the_time_in_which_the_process_runs() {
     let rig = Rig::start([1, 1]).await;
@@ -328,7 +335,8 @@ async fn a_write_waits_for_its_blocks_in_the_time_in_which_the_process_runs() {
     rig.disk.logout().await.unwrap();
 }
 
-/// A disk has given up and is idle, and another disk of the initiator writes to the same unit.
+/// An idle disk has unsettled writes that it has stopped trying to settle. They are settled when another disk of
+/// the initiator writes to the same unit.
 #[tokio::test(start_paused = true)]
 async fn what_an_idle_disk_has_given_up_is_settled_for_another_one() {
     let rig = Rig::start([1, 1]).await;
@@ -346,7 +354,8 @@ async fn what_an_idle_disk_has_given_up_is_settled_for_another_one() {
     rig.disk.logout().await.unwrap();
 }
 
-/// A disk has ended with unsettled writes, and another disk of the initiator writes to the same unit.
+/// A disk has ended with unsettled writes. They are settled when another disk of the initiator writes to the
+/// same unit.
 #[tokio::test(start_paused = true)]
 async fn what_a_disk_has_left_is_settled_for_another_one() {
     for is_dropped in [false, true] {
@@ -365,7 +374,8 @@ async fn what_a_disk_has_left_is_settled_for_another_one() {
     }
 }
 
-/// Checks that what was held up does not overwrite what another disk writes.
+/// Writes by `later`, releases the writes that were held up, and checks that they do not overwrite the newer
+/// data.
 async fn later_writes_stand(network: &Simulated, medium: &RamDisk, later: Disk) {
     write(&later, NEW).await.unwrap();
     network.portals[0].release();
@@ -375,7 +385,7 @@ async fn later_writes_stand(network: &Simulated, medium: &RamDisk, later: Disk) 
 }
 
 /// A disk has ended with unsettled writes, and another disk is opened when no disk has the unit any more. The
-/// range stays locked, and is settled when a write waits for it.
+/// ranges have stayed locked, and are settled when a write waits for them.
 #[tokio::test(start_paused = true)]
 async fn what_a_disk_has_left_is_settled_for_one_that_comes_later() {
     for (is_dropped, portal_group) in [(false, 1), (true, 1), (true, 0)] {
@@ -393,8 +403,8 @@ async fn what_a_disk_has_left_is_settled_for_one_that_comes_later() {
     }
 }
 
-/// A disk has ended with unsettled writes, and another disk is opened over a session that the caller opened.
-/// The session may be all that the caller has left of the initiator.
+/// A disk has ended with unsettled writes, and another disk is opened over a session that the caller opened. The
+/// unsettled writes are settled even if the caller has dropped the initiator and has only the session left.
 #[tokio::test(start_paused = true)]
 async fn what_a_disk_has_left_is_settled_for_one_of_a_session() {
     let Rig { network, node, disk, medium } = Rig::start([1, 1]).await;
@@ -426,8 +436,8 @@ async fn what_nobody_can_wait_for_is_not_kept() {
     assert_eq!(left[1], left[0] + 1, "the one that settles");
 }
 
-/// The portal of the lost session leads to another portal group, and another portal leads to the session's
-/// group.
+/// The portal of a lost session leads to another portal group, and another portal leads to the session's group.
+/// The session is settled through the other portal.
 #[tokio::test(start_paused = true)]
 async fn a_lost_session_is_settled_through_any_portal_of_its_group() {
     let rig = Rig::start([1, 1]).await;
@@ -440,8 +450,8 @@ async fn a_lost_session_is_settled_through_any_portal_of_its_group() {
     rig.disk.logout().await.unwrap();
 }
 
-/// ISI-02: a session belongs to its portal group. The portal of a lost session leads to another group, and a
-/// login there does not make the first group drop anything (RFC 7143 §4.4.3).
+/// ISI-02: a session belongs to its portal group. The portal of a lost session leads to another group. A login
+/// there does not make the first group drop the session, so it settles nothing (RFC 7143 §4.4.3).
 #[tokio::test(start_paused = true)]
 async fn isi_02_a_login_to_another_portal_group_settles_nothing() {
     let rig = Rig::start([1, 2]).await;
@@ -463,8 +473,8 @@ fn execute_first_late(network: &Simulated) {
     }
 }
 
-/// Makes the port that has such a write stop serving the unit, which the next writes find out. Returns its
-/// portal.
+/// Makes the port that has a late write stop serving the unit, and writes, so that the disk finds this out.
+/// Returns the port's portal.
 async fn set_carrier_aside<'a>(network: &'a Simulated, disk: &Disk) -> &'a Portal {
     let has_it = |portal: &&Portal| lock(&portal.target).put_off_commands() > 0;
     let carrier = network.portals.iter().find(has_it).unwrap();
@@ -474,8 +484,9 @@ async fn set_carrier_aside<'a>(network: &'a Simulated, disk: &Disk) -> &'a Porta
     carrier
 }
 
-/// A session is set aside, since its port does not serve the unit any more, while a write that is executed late
-/// is in flight on it. The caller drops the write, and the abort does not arrive. Then the disk is logged out.
+/// A session is set aside, since its port does not serve the unit any more, while a write that the target
+/// executes late is in flight on it. The caller drops the write, and the abort does not arrive. The logout of
+/// the disk then waits until the session is settled, or returns an error.
 #[tokio::test(start_paused = true)]
 async fn a_logout_waits_for_a_session_that_is_let_go() {
     for is_back in [true, false] {
@@ -504,8 +515,8 @@ async fn a_logout_waits_for_a_session_that_is_let_go() {
     }
 }
 
-/// The caller of a write neither polls it nor drops it, so the session with the write cannot be emptied. The
-/// logout does not wait for that.
+/// The caller of a write neither polls nor drops the future, so the session keeps the write. The logout does not
+/// wait for that caller.
 #[tokio::test(start_paused = true)]
 async fn a_logout_does_not_wait_for_a_caller() {
     let Rig { network, node: _node, disk, medium: _ } = Rig::open([1, 2]).await;

@@ -1,4 +1,4 @@
-//! Disks that share a rate.
+//! Tests of disks that share a rate.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,13 +25,13 @@ async fn open_in(network: &Simulated, class: &TrafficClass) -> Disk {
     open::open(&node, Url::parse(&format!("iscsi://192.0.2.1/{TARGET}/0")).unwrap()).await.unwrap()
 }
 
-/// Creates a shaper of 8 Mbit/s, a megabyte a second.
+/// Creates a shaper of 8 Mbit/s, a megabyte per second.
 fn shaper() -> Shaper {
     Shaper::new(Class::new("8mbit".parse().unwrap())).unwrap()
 }
 
-/// Writes pieces of 64 KiB from an offset on, eight at a time, until `time` is over; returns the number of
-/// bytes.
+/// Writes pieces of 64 KiB from `offset` on, eight at a time, until `time` is over; returns the number of bytes
+/// written.
 async fn write_for(disk: &Disk, offset: u64, time: Duration) -> u64 {
     let (begun, mut writers) = (Instant::now(), JoinSet::new());
     for part in 0..8 {
@@ -49,7 +49,8 @@ async fn write_for(disk: &Disk, offset: u64, time: Duration) -> u64 {
     writers.join_all().await.iter().sum()
 }
 
-/// The answer has room for thousands of runs, and contains one.
+/// A query takes from its class the bytes that its response has: here one run of blocks, although the buffer has
+/// room for thousands.
 #[tokio::test(start_paused = true)]
 async fn a_question_pays_for_what_its_answer_brings() {
     let shaper = shaper();
@@ -70,7 +71,7 @@ async fn a_disk_reads_and_writes_at_the_rate_of_its_class() {
     let disk = open_in(&network(), &class).await;
     assert_eq!(disk.queue_depth(1 << 20), 2, "what would wait is not asked for");
     let data = Bytes::from(vec![0x5a; 2_000_000]);
-    // Two seconds, less the burst, plus an answer.
+    // Two seconds, less the burst, plus the time of a response.
     let expected = Duration::from_millis(1900)..Duration::from_millis(2300);
     let begun = Instant::now();
     disk.write_at(0, data.clone()).await.unwrap();
@@ -165,7 +166,7 @@ async fn what_waits_in_a_class_ends_when_that_is_closed_and_a_flush_goes_out() {
     disk.logout().await.unwrap();
 }
 
-/// A scheduler that lets everything pass, and counts it.
+/// A scheduler that lets every request pass, and counts the requests.
 #[derive(Debug, Default)]
 struct Counter(Arc<AtomicU64>);
 

@@ -1,4 +1,4 @@
-//! An attempt of a disk's request, from when its session takes it until the unit has ended it.
+//! Tracks an attempt of a disk's request, from when its session takes it until its command has ended.
 
 use std::fmt::Debug;
 use std::sync::{Arc, Weak};
@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::state::counters::RequestKind;
 use crate::state::unit_lock::{UnitGuard, UnitLock};
 
-/// Tasks to wake when no lock of a unit is held. Usually there is one.
+/// Tasks to wake when no lock of a unit is held. Usually there is one task.
 #[derive(Debug, Default)]
 #[must_use]
 pub(crate) struct Wakers {
@@ -23,7 +23,7 @@ pub(crate) struct Wakers {
     others: Vec<Waker>,
 }
 
-/// One attempt: its command goes over one path.
+/// One attempt: the command of a request that is sent over one path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attempted {
     pub(crate) request: RequestId,
@@ -36,23 +36,23 @@ pub(crate) struct Attempted {
     pub(crate) can_shorten: bool,
 }
 
-/// The end of the command of an attempt.
+/// Result of the command of an attempt.
 #[derive(Debug)]
 pub(crate) enum Ended {
     /// The known unit has executed the command.
     Good(Completion),
-    /// The unit has executed the command, but must be asked which unit it is before that counts. So the
-    /// attempt has not ended.
+    /// The unit has executed the command, but its identity must be confirmed before the result counts. The
+    /// attempt has not ended yet.
     Unproven(Begun, Box<Completion>),
-    /// Another unit may have executed the command. Returns the buffer.
+    /// Another unit may have executed the command. Contains the buffer of the command.
     AnotherUnit(BytesMut),
-    /// The command has failed. Returns the buffer.
+    /// The command has failed. Contains its buffer.
     Failed(Error, BytesMut),
     /// The session has ended, and has not taken the command.
     NotTaken,
 }
 
-/// The requests of a disk, which receive the ends of their attempts.
+/// The requests of a disk, to which sessions report the ends of attempts.
 pub(crate) trait Requester: Debug + Send + Sync {
     /// Returns whether a request waits for the end of the attempt.
     fn is_awaited(&self, unit: &UnitGuard<'_>, attempt: AttemptId) -> bool;
@@ -67,8 +67,8 @@ pub(crate) trait Requester: Debug + Send + Sync {
     ) -> Wakers;
 }
 
-/// The recipient of the end of an attempt, which is reported once. The reference is weak: a session does not
-/// keep its disk alive.
+/// Reports the end of an attempt to the disk, once. The reference is weak, so that a session does not keep
+/// its disk alive.
 #[derive(Debug)]
 pub(crate) struct AttemptReport {
     pub(crate) requester: Weak<dyn Requester>,
@@ -94,7 +94,7 @@ impl Wakers {
 }
 
 impl AttemptReport {
-    /// Reports how the attempt has ended, if the disk still exists.
+    /// Reports the result of the attempt, if the disk still exists.
     pub(crate) fn end(self, unit: &UnitLock, ended: Ended, now: Instant) {
         if let Some(requester) = self.requester.upgrade() {
             let wakers = requester.ended(unit.lock(), &self.attempted, ended, now);

@@ -1,4 +1,4 @@
-//! The budget: limits of what may be in flight at the same time.
+//! Limits what may be in flight at the same time: the budget.
 //!
 //! Design: `docs/design/limits.md`.
 
@@ -29,15 +29,15 @@ struct Shared {
 
 #[derive(Debug)]
 struct State {
-    /// Requests, and bytes, for which there is still room.
+    /// Number of requests for which there is still room.
     requests: usize,
     bytes: u64,
-    /// Requests that wait for bytes, in their order, including some that have given up. A request that needs
-    /// less does not overtake the first one.
+    /// Requests that wait for bytes, the earliest first, including some that have given up. A request that
+    /// needs fewer bytes does not overtake the first request.
     with_bytes: VecDeque<Waiting>,
-    /// Requests that need no bytes, such as flushes. Of what the others wait for, they only take a request.
+    /// Requests that need no bytes, such as flushes. They only need a place among the requests in flight.
     without_bytes: VecDeque<Waiting>,
-    /// Number of requests that had to wait, and the time that they waited.
+    /// Number of requests that had to wait; `waited` is the total time of their waits.
     waits: u64,
     waited: Duration,
 }
@@ -51,15 +51,15 @@ struct Waiting {
     permit: oneshot::Sender<Permit>,
 }
 
-/// A share of the budget. It is released when the session has finished with the request. That may be after
-/// the caller has dropped its future.
+/// A share of the budget. The share is released when the session has finished with the request, which may be
+/// after the caller has dropped its future.
 #[derive(Debug)]
 pub(crate) struct Permit {
     budget: Budget,
     bytes: u64,
 }
 
-/// A place in the queue.
+/// A place in one of the queues.
 struct Place<'a> {
     budget: &'a Budget,
     granted: oneshot::Receiver<Permit>,
@@ -69,7 +69,7 @@ struct Place<'a> {
 }
 
 impl Budget {
-    /// Returns the budget of a session, or of all sessions of a disk together, by the options.
+    /// Returns the budget that the options set for one session, or for all sessions of a disk together.
     pub(crate) fn of(options: &Options) -> Self {
         Self::new(options.requests(), options.in_flight.bytes)
     }
@@ -92,13 +92,13 @@ impl Budget {
         }))
     }
 
-    /// Returns how many requests with buffers of `bytes` have room at the same time, at least one.
+    /// Returns the maximum number of concurrent requests with buffers of `bytes`, at least one.
     pub(crate) fn max_of(&self, bytes: usize) -> usize {
         let by_bytes = self.0.max_bytes / (bytes as u64).max(1);
         usize::try_from(by_bytes).unwrap_or(usize::MAX).min(self.0.max_requests).max(1)
     }
 
-    /// Returns the bytes that the buffers of further requests may have.
+    /// Returns how many bytes the buffers of further requests may have.
     pub(crate) fn bytes_left(&self) -> u64 {
         self.lock().bytes
     }
@@ -109,12 +109,12 @@ impl Budget {
         usize::try_from(self.0.max_bytes - self.bytes_left()).unwrap()
     }
 
-    /// Waits for room for one request with buffers of `bytes`. A request that exceeds the whole budget gets
-    /// all of it.
+    /// Waits for room for one request with buffers of `bytes`. A request that exceeds the whole budget
+    /// receives all of it.
     pub(crate) async fn reserve(&self, bytes: usize) -> Result<Permit, Error> {
         match self.try_reserve(bytes) {
             Some(permit) => Ok(permit),
-            // Boxed, because most requests find room.
+            // Boxed, because most requests do not wait.
             None => Box::pin(self.wait_for_room(bytes)).await,
         }
     }
@@ -123,7 +123,7 @@ impl Budget {
         let mut place = self.queue_up(bytes);
         let permit = (&mut place.granted).await;
         place.has_room = permit.is_ok();
-        // The sender is never dropped before.
+        // The sender stays in the queue until it has sent a permit, so this error does not occur.
         permit.map_err(|_| Error::closed())
     }
 
@@ -138,12 +138,13 @@ impl Budget {
         place
     }
 
-    /// Gives room to requests that wait, without the lock: a task that is woken may take the lock.
+    /// Gives room to waiting requests. Sends the permits without the lock, because a task that is woken may
+    /// take the lock.
     fn serve(&self) {
         loop {
             let next = self.lock().next();
             let Some(Waiting { bytes, permit, .. }) = next else { return };
-            // If the request does not wait any more, the permit is dropped and returns its share.
+            // If the request has stopped waiting, the permit is dropped and returns its share.
             drop(permit.send(Permit { budget: self.clone(), bytes }));
         }
     }
@@ -153,17 +154,17 @@ impl Budget {
         self.0.waiters.are_any()
     }
 
-    /// Returns how many requests had to wait for room, and how long those that got it waited in total.
+    /// Returns how many requests had to wait for room, and the total time of the waits that have ended.
     pub(crate) fn waits(&self) -> (u64, Duration) {
         let state = self.lock();
         (state.waits, state.waited)
     }
 
-    /// Returns room for one request, if there is some and no other request waits for it.
+    /// Returns room for one request, if there is room and no earlier request waits for it.
     pub(crate) fn try_reserve(&self, bytes: usize) -> Option<Permit> {
         let bytes = self.share(bytes);
         let mut state = self.lock();
-        // While there is room for a request, others can only be waiting for bytes.
+        // While there is room for a request, other requests can only be waiting for bytes.
         let is_free = (state.with_bytes.is_empty() || bytes == 0) && state.take(bytes);
         is_free.then(|| Permit { budget: self.clone(), bytes })
     }
@@ -193,7 +194,7 @@ impl State {
         self.requests > 0 && self.bytes >= bytes
     }
 
-    /// Takes room for one request, if there is some. Returns whether there was.
+    /// Takes room for one request, if there is room. Returns whether there was.
     const fn take(&mut self, bytes: u64) -> bool {
         let has_room = self.has_room(bytes);
         if has_room {
@@ -214,8 +215,8 @@ impl State {
         self.waits += 1;
     }
 
-    /// Takes room for the next request, if there is some: the first of all, or if there are too few bytes for
-    /// that one, the first that needs none.
+    /// Takes room for the next request, if there is room: for the earliest request; if there are too few
+    /// bytes for it, for the earliest request that needs no bytes.
     fn next(&mut self) -> Option<Waiting> {
         for queue in [&mut self.with_bytes, &mut self.without_bytes] {
             while queue.front().is_some_and(Waiting::has_given_up) {
@@ -258,8 +259,8 @@ impl Waiting {
 }
 
 impl Drop for Place<'_> {
-    /// Serves the others: a place that is given up may have been the first, and needed more room than there
-    /// was.
+    /// Gives room to the other requests. The dropped request may have been the first in the queue, and may
+    /// have needed more room than there was.
     fn drop(&mut self) {
         self.granted.close();
         {
@@ -328,7 +329,7 @@ mod tests {
         assert_eq!(budget.waits(), (1, Duration::from_millis(30)));
     }
 
-    /// Polls once.
+    /// Polls the future once.
     async fn waits(
         reservation: &mut Pin<Box<impl Future<Output = Result<Permit, Error>>>>,
     ) -> bool {
@@ -357,7 +358,7 @@ mod tests {
         let mut given_up = Box::pin(budget.reserve(1));
         let mut next = Box::pin(budget.reserve(1));
         assert!(waits(&mut given_up).await && waits(&mut next).await);
-        // The request has the room, and is not polled.
+        // The first request has received room but was not polled since.
         drop(first);
         drop(given_up);
         assert!(next.await.is_ok());

@@ -1,4 +1,4 @@
-//! Statistics of the requests of a disk, or of one of its sessions.
+//! Counts the requests of a disk, or of one of its sessions.
 
 use std::ops::AddAssign;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,12 +26,11 @@ pub struct KindStats {
     pub bytes: u64,
     /// Number of requests that failed.
     pub errors: u64,
-    /// Times of the successful requests.
+    /// Durations of the successful requests.
     pub latency: Latency,
 }
 
-/// Statistics of requests by kind. A request whose future was dropped counts only while it is in
-/// flight.
+/// Statistics of requests by kind. A request whose future was dropped counts only while it is in flight.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -42,7 +41,7 @@ pub struct RequestStats {
     pub writes: KindStats,
     /// SYNCHRONIZE CACHE commands.
     pub flushes: KindStats,
-    /// UNMAP and WRITE SAME commands; the bytes are those sent, not those that became zero.
+    /// UNMAP and WRITE SAME commands. Their bytes are the bytes sent, not the bytes set to zero.
     pub others: KindStats,
     /// Number of requests in flight.
     pub requests_in_flight: u64,
@@ -90,8 +89,8 @@ impl RequestStats {
         self.kinds().map(|(_, kind)| kind.errors).sum()
     }
 
-    /// Returns what was counted since an earlier snapshot of the same statistics. What is in flight
-    /// is taken from the later one.
+    /// Returns the counts since an earlier snapshot of the same statistics. The requests and bytes in flight
+    /// are those of the later snapshot.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -137,23 +136,24 @@ impl AddAssign<&Self> for RequestStats {
     }
 }
 
-/// Number of ends that are noted before they are counted together: counting an end touches four cache lines,
-/// noting it one.
+/// Number of ended requests that are noted before they are counted together. Counting one touches four cache
+/// lines, noting it touches one.
 const NOTED: usize = 32;
 
 /// Counts requests from many tasks concurrently.
 #[derive(Debug, Default)]
 pub(crate) struct Counters(Mutex<Counted>);
 
-/// Statistics of requests, under the lock of their owner.
+/// Statistics of requests, protected by the lock of the struct that contains them.
 #[derive(Debug, Default)]
 pub(crate) struct Counted {
-    /// Requests that have begun and not ended, and their bytes.
+    /// Number of requests in flight.
     requests_in_flight: u64,
     bytes_in_flight: u64,
-    /// Ends that are not counted yet.
+    /// Ended requests that are noted and not counted yet.
     noted: Vec<End>,
-    /// Statistics without what is in flight. Shared with snapshots, so that none is copied under the lock.
+    /// Statistics without the requests in flight. Shared with snapshots, so that the statistics are not
+    /// copied under the lock.
     stats: Arc<RequestStats>,
 }
 
@@ -165,7 +165,7 @@ pub(crate) struct Snapshot {
     stats: Arc<RequestStats>,
 }
 
-/// The end of a request: the time that it took, or `None` if it failed.
+/// The end of a request. `time` is the time that the request took, or `None` if it failed.
 #[derive(Clone, Copy, Debug)]
 struct End {
     kind: RequestKind,
@@ -189,7 +189,7 @@ impl Counters {
         Running { counters: self, kind, bytes, has_ended: false }
     }
 
-    /// Returns what was counted so far.
+    /// Returns the statistics so far.
     pub(crate) fn stats(&self) -> RequestStats {
         let snapshot = self.lock().snapshot();
         snapshot.into_stats()
@@ -221,13 +221,13 @@ impl Counted {
         self.noted.push(End { kind, bytes, time });
     }
 
-    /// Counts that a request is not in flight any more, without a result.
+    /// Counts that a request is not in flight, without a result.
     pub(crate) const fn give_up(&mut self, bytes: u64) {
         self.requests_in_flight -= 1;
         self.bytes_in_flight -= bytes;
     }
 
-    /// Counts the ends that were noted.
+    /// Counts the ended requests that were noted.
     fn catch_up(&mut self) {
         let Self { noted, stats, .. } = self;
         if !noted.is_empty() {
@@ -236,14 +236,14 @@ impl Counted {
         }
     }
 
-    /// Returns what was counted so far.
+    /// Returns the statistics so far.
     pub(crate) fn snapshot(&mut self) -> Snapshot {
         self.catch_up();
         let Self { requests_in_flight, bytes_in_flight, .. } = *self;
         Snapshot { requests_in_flight, bytes_in_flight, stats: Arc::clone(&self.stats) }
     }
 
-    /// Adds the counts of another instance. Its requests in flight will end here.
+    /// Adds the counts of `other`. The requests that `other` has in flight will end here.
     pub(crate) fn inherit(&mut self, mut other: Self) {
         other.catch_up();
         *Arc::make_mut(&mut self.stats) += &other.stats;

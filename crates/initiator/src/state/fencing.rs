@@ -1,4 +1,4 @@
-//! The registrations of a disk by its reservation key, shared by its sessions.
+//! Tracks the registrations of a disk by its reservation key, which its sessions share.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::error::{Consequence, Error, UnitCause};
 use crate::state::unit_lock::{Guarded, LeftPaths, UnitLock};
 
-/// The [`Fencing`] of a disk under the lock of its unit, and the wait of procedures for their turn.
+/// The [`Fencing`] of a disk under the lock of its unit, and the wait of each procedure for its turn.
 #[derive(Debug)]
 pub(crate) struct SharedFencing {
     key: ReservationKey,
@@ -42,7 +42,7 @@ pub(crate) struct Member<'a> {
     path: PathId,
 }
 
-/// A procedure in progress. Dropping it cancels the procedure.
+/// A procedure in progress, such as a registration. Dropping it cancels the procedure.
 #[derive(Debug)]
 pub(crate) struct Procedure<'a> {
     fencing: &'a SharedFencing,
@@ -64,7 +64,7 @@ impl SharedFencing {
         self.key
     }
 
-    /// Returns the error of all requests, if another host has ended a registration.
+    /// Fails if another host has ended a registration, with the error of all requests.
     pub(crate) fn verdict(&self) -> Result<(), Error> {
         let is_preempted = self.is_preempted.load(Ordering::SeqCst);
         if is_preempted { Err(UnitCause::Preempted { key: self.key }.into()) } else { Ok(()) }
@@ -75,7 +75,7 @@ impl SharedFencing {
         self.with(|fencing| fencing.may_be_left())
     }
 
-    /// Returns the error of a disk that has ended, and may have left a registration for the reason `why`.
+    /// Returns the error of a disk that has ended and may have left a registration. `why` is the reason.
     pub(crate) fn left_because(&self, why: Error) -> Error {
         Error::from(Consequence::StillRegistered { key: self.key, why })
     }
@@ -125,7 +125,7 @@ impl Membership {
         Some(Member { fencing, path: *self.path.get_or_init(attach) })
     }
 
-    /// Returns the error of all requests, if another host has ended a registration of the disk.
+    /// Fails if another host has ended a registration of the disk, with the error of all requests.
     pub(crate) fn verdict(&self) -> Result<(), Error> {
         self.fencing().map_or(Ok(()), |fencing| fencing.verdict())
     }
@@ -143,7 +143,7 @@ impl Membership {
 impl Drop for Membership {
     fn drop(&mut self) {
         if let Some((fencing, path)) = self.fencing().zip(self.path.get()) {
-            // This may run under the lock, so the path is only queued here.
+            // The lock may be held here, so the path is only queued.
             fencing.left.add(*path);
             fencing.turned.notify_waiters();
         }
@@ -160,7 +160,7 @@ impl<'a> Member<'a> {
         self.fencing.with(|fencing| fencing.is_registered(self.path))
     }
 
-    /// Returns whether the unit may have the nexus of the session registered by the key of the disk.
+    /// Returns whether the unit may have registered the nexus of the session by the key of the disk.
     pub(crate) fn is_nexus_registered(&self) -> bool {
         self.fencing.with(|fencing| fencing.is_nexus_registered(self.path))
     }
@@ -180,7 +180,7 @@ impl<'a> Member<'a> {
 }
 
 impl Procedure<'_> {
-    /// Waits until the procedure has a question, or has ended.
+    /// Waits until the procedure has a command to send, or has ended.
     ///
     /// # Errors
     /// The result of the procedure, once it has ended.
@@ -188,7 +188,7 @@ impl Procedure<'_> {
         let turned = &self.fencing.turned;
         loop {
             let mut turned = std::pin::pin!(turned.notified());
-            // From here on no turn is missed.
+            // Register before the check, so that no turn is missed.
             turned.as_mut().enable();
             let now = Instant::now().into_std();
             match self.fencing.with(|fencing| fencing.poll(self.id, now)) {

@@ -1,4 +1,4 @@
-//! A flush in progress, which the owner of the unit's flushes decides.
+//! Tracks a flush in progress, as the unit's [`Flushes`] decide.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) struct Flushing {
     id: FlushId,
 }
 
-/// The caller that waits for a flush, until this is dropped.
+/// A caller that waits for a flush, until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct FlushCaller {
     flushes: Arc<UnitFlushes>,
@@ -26,7 +26,7 @@ pub(crate) struct FlushCaller {
 }
 
 impl Flushing {
-    /// Starts a flush of what has been written by its turn.
+    /// Starts a flush, when its turn has come, of everything written until then.
     pub(crate) fn start(
         unit: &Arc<UnitState>,
         flushes: &Arc<UnitFlushes>,
@@ -38,8 +38,8 @@ impl Flushing {
         (Self { unit: Arc::clone(unit), flushes: own, id }, FlushCaller { flushes, id })
     }
 
-    /// Returns a future that completes when the turn may have passed to another flush, from its first poll
-    /// on.
+    /// Returns a future that completes when the turn may have passed to another flush. The future must be
+    /// polled before the turn is checked.
     pub(crate) fn turned(&self) -> Notified<'_> {
         self.flushes.turned()
     }
@@ -53,7 +53,7 @@ impl Flushing {
         step
     }
 
-    /// Returns when to poll at the latest.
+    /// Returns the latest time of the next poll.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.flushes.owner().poll_timeout(self.id).map(Instant::from_std)
     }

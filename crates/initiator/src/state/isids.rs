@@ -1,4 +1,4 @@
-//! The ISIDs of an initiator's sessions.
+//! Allocates the ISIDs of an initiator's sessions.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,13 +10,13 @@ use crate::state::session_key::SessionKey;
 /// Number of qualifiers, and so of ISIDs.
 const ALL: u32 = 1 << 16;
 
-/// The ISIDs of an initiator's sessions. They are of the random type and differ in the qualifier (RFC 7143
+/// The ISIDs of an initiator's sessions. They are of the random type, and differ in the qualifier (RFC 7143
 /// §11.12.5).
 ///
-/// A login with an ISID that a live session has would make the target end that session (RFC 7143 §6.3.5). So
-/// an ISID is not used again as long as anything holds its session or reconnects it. The lowest free
-/// qualifier is used, so that another process can end all sessions after this process is gone, if it knows
-/// how many there may be.
+/// A login with the ISID of a live session would make the target end that session (RFC 7143 §6.3.5). So an
+/// ISID is not used again while anything holds its session or reconnects it. The lowest free qualifier is
+/// used. So after this process is gone, another process can end all its sessions, if it knows the maximum
+/// number of sessions.
 #[derive(Debug)]
 pub(crate) struct Isids {
     random: [u8; 3],
@@ -25,17 +25,17 @@ pub(crate) struct Isids {
 
 #[derive(Debug, Default)]
 struct Used {
-    /// No qualifier below this one is free.
+    /// Lower bound of the free qualifiers.
     lowest: u16,
-    /// Number of ISIDs that were used at least once: all qualifiers below it.
+    /// Number of ISIDs that were used at least once. Their qualifiers are 0 to `given` - 1.
     given: u32,
-    /// Limit of the ISIDs, once it was set.
+    /// Limit of the number of ISIDs; `None` until it is set.
     bound: Option<u32>,
-    /// Number of holders of each ISID. While a session reconnects it may be two.
+    /// Number of holders of each ISID. While a session reconnects, there may be two.
     holders: HashMap<Isid, u32>,
 }
 
-/// The key of a session. No other session gets its ISID until this is dropped.
+/// The key of a session. No other session receives its ISID until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct HeldKey {
     pub(crate) key: SessionKey,
@@ -62,9 +62,9 @@ impl Isids {
         None
     }
 
-    /// Sets the limit of the ISIDs from here on, and returns their random part and the limit, so that another
-    /// process can end all of them. The limit is `wanted`, unless more are used already. A limit once set
-    /// stays.
+    /// Sets the limit of the number of ISIDs. Returns their random part and the limit, so that another
+    /// process can end all sessions. The limit is `wanted`, or the number of ISIDs used so far if that is
+    /// higher. Once set, the limit does not change.
     pub(crate) fn bound(&self, wanted: u32) -> ([u8; 3], u32) {
         let mut used = self.lock();
         let least = used.given.max(wanted).min(ALL);
@@ -82,7 +82,7 @@ impl Isids {
         self.lock().holders.contains_key(&isid)
     }
 
-    /// Holds a key, for a session that reconnects.
+    /// Holds a key for a session that reconnects.
     pub(crate) fn hold(self: &Arc<Self>, key: SessionKey) -> HeldKey {
         self.held(&mut self.lock(), key)
     }
@@ -114,8 +114,8 @@ impl Drop for HeldKey {
 mod tests {
     use super::*;
 
-    /// RFC 7143 §6.3.5: a login with the ISID of a live session ends it, so the ISID is not used while
-    /// anything holds it.
+    /// RFC 7143 §6.3.5: a login with the ISID of a live session ends that session, so the ISID is not used
+    /// while anything holds it.
     #[test]
     fn an_isid_is_given_again_only_when_nothing_holds_it() {
         let isids = Isids::new([1, 2, 3]);

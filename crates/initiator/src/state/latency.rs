@@ -1,16 +1,16 @@
-//! A histogram of the times of requests.
+//! Records the durations of requests in a histogram.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// Number of decimal digits in which values agree that count as one.
+/// Number of significant decimal digits. Values that agree in these digits are counted together.
 const DIGITS: u8 = 2;
-/// Longest time. Longer times count as this one.
+/// Longest duration that is distinguished. Longer durations count as this one.
 const MAX: Duration = Duration::from_secs(3600);
 
-/// Histogram of the times of requests: from one microsecond to an hour, with an error of at
-/// most one percent.
+/// Histogram of the durations of requests: from one microsecond to one hour, with an error of at most one
+/// percent.
 #[doc(alias("histogram", "percentile", "round-trip time"))]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Latency {
@@ -26,40 +26,40 @@ impl Latency {
         self.histogram.as_ref().map_or(0, Histogram::len)
     }
 
-    /// Returns the exact total time of all requests.
+    /// Returns the exact sum of the durations of all requests.
     #[must_use]
     pub const fn sum(&self) -> Duration {
         self.sum
     }
 
-    /// Returns the mean; zero if nothing was recorded.
+    /// Returns the mean duration; zero if nothing was recorded.
     #[must_use]
     pub fn mean(&self) -> Duration {
         let seconds = self.sum.as_secs_f64() / self.count().max(1) as f64;
         Duration::try_from_secs_f64(seconds).unwrap_or_default()
     }
 
-    /// Returns the shortest time; zero if nothing was recorded.
+    /// Returns the shortest duration; zero if nothing was recorded.
     #[must_use]
     pub fn min(&self) -> Duration {
         micros(self.histogram.as_ref().map_or(0, Histogram::min))
     }
 
-    /// Returns the longest time; zero if nothing was recorded.
+    /// Returns the longest duration; zero if nothing was recorded.
     #[must_use]
     pub fn max(&self) -> Duration {
         micros(self.histogram.as_ref().map_or(0, Histogram::max))
     }
 
-    /// Returns the time within which this share of the requests ended, 0 to 1; zero if nothing was
-    /// recorded.
+    /// Returns the duration within which a share of the requests ended; zero if nothing was recorded. `share`
+    /// is 0 to 1.
     #[doc(alias = "percentile")]
     #[must_use]
     pub fn quantile(&self, share: f64) -> Duration {
         micros(self.histogram.as_ref().map_or(0, |histogram| histogram.value_at_quantile(share)))
     }
 
-    /// Returns the number of requests that ended within this time.
+    /// Returns the number of requests that ended within `time`.
     #[must_use]
     pub fn count_within(&self, time: Duration) -> u64 {
         self.histogram
@@ -67,19 +67,19 @@ impl Latency {
             .map_or(0, |histogram| histogram.count_between(0, whole_micros(time)))
     }
 
-    /// Returns the buckets that hold requests, the shortest times first: for each, its longest time
-    /// and its number of requests.
+    /// Returns the buckets that contain requests, the shortest durations first. Each item is the longest
+    /// duration of a bucket and its number of requests.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> {
         let recorded = self.histogram.iter().flat_map(Histogram::iter_recorded);
         recorded.map(|bucket| (micros(bucket.value_iterated_to()), bucket.count_at_value()))
     }
 
-    /// Returns what was recorded since an earlier snapshot of the same histogram.
+    /// Returns the requests recorded since an earlier snapshot of the same histogram.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut later = Self::default();
-        // `count_at` beyond the longest time of a histogram would return the count of the longest, so it is
-        // not called there.
+        // Beyond the longest duration of a histogram, `count_at` would return the count of the last bucket,
+        // so it is not called there.
         for bucket in self.histogram.iter().flat_map(Histogram::iter_recorded) {
             let value = bucket.value_iterated_to();
             let before = earlier.histogram.as_ref().filter(|before| value <= before.max());
@@ -95,7 +95,7 @@ impl Latency {
         self.sum = self.sum.saturating_add(time);
     }
 
-    /// Adds the records of another histogram.
+    /// Adds the requests recorded in another histogram.
     pub(crate) fn add(&mut self, other: &Self) {
         self.sum = self.sum.saturating_add(other.sum);
         let Some(more) = &other.histogram else { return };
@@ -103,7 +103,7 @@ impl Latency {
             self.histogram = Some(more.clone());
             return;
         };
-        // The histogram resizes itself for the longest time, so the addition cannot fail.
+        // The histogram resizes itself for the longest duration, so the addition cannot fail.
         let added = histogram.add(more);
         debug_assert!(added.is_ok(), "{added:?}");
     }
@@ -137,7 +137,7 @@ mod serialize {
 
     use super::Latency;
 
-    /// Times in seconds; the buckets as pairs of the longest time in them and their requests.
+    /// Serializes durations in seconds, and the buckets as pairs of longest duration and number of requests.
     impl Serialize for Latency {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
             let times = [
@@ -206,7 +206,8 @@ mod tests {
         assert_eq!((endless.count(), endless.sum()), (2, Duration::MAX));
     }
 
-    /// The bucket of the longest time that fits the array is not that of all longer ones.
+    /// The last bucket of the earlier snapshot's array is not subtracted from the buckets of longer
+    /// durations.
     #[test]
     fn a_difference_keeps_what_took_longer_than_anything_before() {
         let longest = (11..40).map(|power| (1 << power) - 1);

@@ -1,4 +1,4 @@
-//! Which losses of writes a handle of a disk has reported.
+//! Tracks which losses of writes a handle of a disk has reported.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,19 +26,20 @@ impl LossCursor {
         Self { unit: Arc::clone(unit), seen: unit.reported_losses().0.into() }
     }
 
-    /// Returns the number of losses that the handle has reported when a flush or a change begins.
+    /// Returns the number of losses that the handle has reported so far. Called when a flush or a change
+    /// begins.
     pub(crate) fn begin(&self) -> SeenLosses {
         SeenLosses(LossCount(self.seen.load(Ordering::SeqCst)))
     }
 
-    /// Returns whether there are more losses than the handle had reported when its flush began. Reports
-    /// nothing.
+    /// Returns whether there are more losses than the handle had reported when its flush began. Does not
+    /// report them.
     pub(crate) fn are_more_than(&self, seen: SeenLosses) -> bool {
         self.unit.lock().durability.losses() > seen.0
     }
 
-    /// Executes a change. Executes it again if a flush of this handle has reported a loss meanwhile: what was
-    /// changed by then may be lost, and no later flush reports it.
+    /// Executes a change. Executes it again if a flush of this handle has reported a loss meanwhile, because
+    /// the changed data may be lost and no later flush reports that.
     pub(crate) async fn until_not_lost<F: Future<Output = Result<(), Error>>>(
         &self,
         change: impl Fn() -> F,
@@ -52,11 +53,11 @@ impl LossCursor {
         }
     }
 
-    /// Ends a flush that has succeeded, whose caller receives this result.
+    /// Ends a successful flush. The caller must return the result to the user.
     ///
     /// # Errors
     /// [`UnitCause::UnflushedWritesLost`] if there is a loss that the handle had not reported when the flush
-    /// began. So all flushes in progress report it.
+    /// began. So all flushes in progress report the loss.
     pub(crate) fn end(&self, seen: SeenLosses) -> Result<(), Error> {
         let losses = self.unit.lock().durability.report_losses();
         self.seen.fetch_max(losses.0, Ordering::SeqCst);
@@ -64,8 +65,8 @@ impl LossCursor {
     }
 }
 
-/// A clone begins at the latest loss that any handle has reported, so a clone made for each flush does not
-/// report it again.
+/// A clone begins at the latest loss that any handle has reported. So a clone that is made for each flush
+/// does not report that loss again.
 impl Clone for LossCursor {
     fn clone(&self) -> Self {
         let clone = Self::new(&self.unit);

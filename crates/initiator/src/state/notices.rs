@@ -1,4 +1,4 @@
-//! Notices of a target, for subscribers.
+//! Delivers notices of a target to subscribers.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};
@@ -7,11 +7,11 @@ use iscsi_session::Notice;
 
 use crate::events::publisher::{Publisher, Subscription};
 
-/// Announcements of a target: a subscription from [`Session::notices`](crate::Session::notices).
+/// Notices of a target: a subscription from [`Session::notices`](crate::Session::notices).
 ///
-/// It receives what the target announces after the subscription, until the session ends. Up to 64
-/// notices wait for a slow receiver; after that the oldest ones are dropped, and
-/// [`missed`](Self::missed) counts them.
+/// The subscription receives the notices that the target sends after the call, until the session ends. Up to
+/// 64 notices wait for a slow receiver; after that the oldest ones are dropped, and [`missed`](Self::missed)
+/// counts them.
 #[derive(Debug)]
 pub struct Notices(Subscription<Notice>);
 
@@ -20,8 +20,8 @@ impl Notices {
         Self(announcer.subscribe())
     }
 
-    /// Waits for the next notice; `None` when the session has ended and all notices have been
-    /// received. Dropping the future loses none.
+    /// Waits for the next notice; `None` when the session has ended and all notices have been received.
+    /// Dropping the future loses no notice.
     pub async fn recv(&mut self) -> Option<Notice> {
         poll_fn(|context| self.poll_recv(context)).await
     }

@@ -1,10 +1,10 @@
-//! Waits for the commands of one session with a unit to end.
+//! Waits until commands of one session to a unit have ended.
 
 use tokio::sync::Notify;
 
 use crate::state::waiters::Waiters;
 
-/// The tasks that wait for some commands to end. The [`Unit`](iscsi_multipath::Unit) knows which ones have
+/// The tasks that wait for commands to end. The [`Unit`](iscsi_multipath::Unit) knows which commands have
 /// ended.
 #[derive(Debug, Default)]
 pub(crate) struct Outstanding {
@@ -13,7 +13,7 @@ pub(crate) struct Outstanding {
 }
 
 impl Outstanding {
-    /// Wakes the tasks that wait, because some commands have ended. Must be called without the lock of the
+    /// Wakes the waiting tasks, because some commands have ended. Must be called without the lock of the
     /// unit.
     pub(crate) fn notify(&self) {
         // Usually no task waits, and a notification takes a lock even then.
@@ -22,11 +22,11 @@ impl Outstanding {
         }
     }
 
-    /// Waits until `have_ended` returns true. It is called each time that some commands have ended.
+    /// Waits until `have_ended` returns true. It is called again each time that some commands have ended.
     pub(crate) async fn wait(&self, have_ended: impl Fn() -> bool) {
         let _waiting = self.waiters.join();
         loop {
-            // A command that ends from here on is noticed.
+            // Created before the check, so that a command that ends after the check is noticed.
             let ended = self.ended.notified();
             if have_ended() {
                 return;

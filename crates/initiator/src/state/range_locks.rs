@@ -1,4 +1,4 @@
-//! Waits for ranges of a unit that are being written ([`Ranges`]).
+//! Locks ranges of a unit while they are being written ([`Ranges`]).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -22,11 +22,11 @@ struct Shared(Mutex<Line>);
 #[derive(Debug, Default)]
 struct Line {
     ranges: Ranges,
-    /// A sender for each range that waits.
+    /// A sender for each range that waits in the queue.
     admissions: BTreeMap<RangeId, oneshot::Sender<()>>,
 }
 
-/// A place in the queue. If it is dropped before its range is taken, the ranges after it move up.
+/// A place in the queue. If it is dropped before its range is locked, the ranges after it move up.
 #[derive(Debug)]
 struct Turn {
     shared: Arc<Shared>,
@@ -34,26 +34,27 @@ struct Turn {
     is_claimed: bool,
 }
 
-/// A range that is taken until this is dropped. A range in doubt stays taken after that.
+/// A locked range, until this value is dropped. A range in doubt stays locked after that.
 #[derive(Debug)]
 pub(crate) struct RangeGuard {
     shared: Arc<Shared>,
     id: RangeId,
 }
 
-/// The writes of one session that the target may still execute: those in flight, and once the session is
-/// lost, those that were in flight until the target is known to have finished with them.
+/// The writes of one session that the target may still execute. While the session lives, these are the writes
+/// in flight. After it is lost, these are the writes that were in flight, until the target is known to have
+/// finished with them.
 ///
-/// Another session may write the same data there again. Every other write of these ranges must wait.
+/// Another session may send the same data to such a range again. Every other write to the range must wait.
 #[derive(Debug, Default)]
 pub(crate) struct Unsettled {
     writes: AtomicUsize,
-    /// Ranges of the writes that the lost session had in flight; `None` if they are not kept.
+    /// Ranges of the writes that the lost session had in flight; `None` if the ranges are not kept.
     extents: Mutex<Option<Vec<Arc<RangeGuard>>>>,
 }
 
 impl Unsettled {
-    /// Keeps the ranges of the session from here on if it is lost.
+    /// Keeps the ranges of the session's writes when the session is lost.
     pub(crate) fn keep(&self) {
         self.lock().get_or_insert_default();
     }
@@ -86,8 +87,8 @@ impl Unsettled {
         self.lock().iter().flatten().any(|extent| extent.is_waited_for())
     }
 
-    /// Releases the ranges of a lost session, because the target has finished with its writes. No range is
-    /// kept after that.
+    /// Releases the ranges of a lost session, because the target has finished with its writes. Ranges that
+    /// are added later are not kept.
     pub(crate) fn settle(&self) {
         let extents = self.lock().take().unwrap_or_default();
         self.writes.store(0, Ordering::Relaxed);
@@ -121,18 +122,19 @@ impl RangeLocks {
         self.0.lock().ranges.is_in_doubt(range)
     }
 
-    /// Takes the range, if it does not touch a range that is taken or waits.
+    /// Locks the range, if it does not overlap a range that is locked or waits.
     pub(crate) fn try_take(&self, range: &Range<u64>) -> Option<RangeGuard> {
         let id = self.0.lock().ranges.try_take(range)?;
         Some(RangeGuard { shared: Arc::clone(&self.0), id })
     }
 
-    /// Waits until the range is free, and takes it. Its place in the queue is that of the first poll.
-    /// Invariant: the range is not empty.
+    /// Waits until the range is free, and locks it. The first poll joins the queue. Invariant: the range is
+    /// not empty.
     pub(crate) async fn take(&self, range: Range<u64>) -> RangeGuard {
         let shared = Arc::clone(&self.0);
         let (id, admission) = {
-            // Both under one lock: otherwise a range that is released in between would wake no waiter.
+            // Both steps under one lock: otherwise a range that is released in between would not wake this
+            // waiter.
             let mut line = self.0.lock();
             let (id, is_taken) = line.ranges.take(range);
             if is_taken {
@@ -143,14 +145,14 @@ impl RangeLocks {
             (id, admitted)
         };
         let turn = Turn { shared, id, is_claimed: false };
-        // The sender stays in the queue as long as the turn does.
+        // The sender stays in the queue as long as `turn` exists, so the result is always a wake-up.
         drop(admission.await);
         turn.claim()
     }
 }
 
 impl Turn {
-    /// Returns the range, whose turn it is.
+    /// Returns the lock of the range, when its turn has come.
     fn claim(mut self) -> RangeGuard {
         self.is_claimed = true;
         RangeGuard { shared: Arc::clone(&self.shared), id: self.id }
@@ -158,14 +160,14 @@ impl Turn {
 }
 
 impl Shared {
-    /// Applies `change` and wakes each waiter whose range was taken by that, after unlocking.
+    /// Applies `change` and, after unlocking, wakes each waiter whose range was locked by the change.
     fn change(&self, change: impl FnOnce(&mut Line) -> Admitted) {
         let admissions: Vec<_> = {
             let mut line = self.lock();
             let admitted = change(&mut line);
             admitted.iter().filter_map(|id| line.admissions.remove(id)).collect()
         };
-        // A waiter that does not listen any more releases the range by dropping its turn.
+        // A waiter whose future was dropped releases its range by dropping its turn.
         for admission in admissions {
             admission.send(()).ok();
         }
@@ -193,12 +195,12 @@ impl RangeGuard {
         self.shared.lock().ranges.is_waited_for(self.id)
     }
 
-    /// Marks the range as in doubt: a session was lost that was writing it.
+    /// Marks the range as in doubt, because a session that was writing it was lost.
     fn leave(&self) {
         self.shared.lock().ranges.doubt(self.id);
     }
 
-    /// Notes that the target has finished with one lost session's write of the range.
+    /// Records that the target has finished with one lost session's write of the range.
     fn settle(&self) {
         self.shared.change(|line| line.ranges.settle(self.id));
     }
@@ -246,7 +248,7 @@ mod tests {
         assert!(taken().is_some());
     }
 
-    /// If two lost sessions were writing a range, both must be settled. The range stays taken if nothing is
+    /// If two lost sessions were writing a range, both must be settled. The range stays locked if no value is
     /// left that could settle them.
     #[test]
     fn what_nobody_settles_stays_taken() {
@@ -289,7 +291,7 @@ mod tests {
         drop(first);
         let second = poll(&mut second);
         assert!(second.is_some());
-        // The third write has the range, and is dropped before it is polled.
+        // The range was given to the third write, which is dropped before it is polled.
         let mut third = locks.taking(0..8);
         assert!(poll(&mut third).is_none());
         drop(held);

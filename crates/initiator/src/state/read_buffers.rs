@@ -1,7 +1,7 @@
-//! Pool of read buffers, which are used again once the caller has dropped the data.
+//! Pools read buffers, which are reused once the caller has dropped the data.
 //!
-//! The kernel clears fresh memory, and maps it page by page: with a thread per processor, reads of 1 MiB on a
-//! short link then take 1.4 times the processor time.
+//! The kernel clears fresh memory and maps it page by page. Without the pool, reads of 1 MiB on a short link,
+//! with a thread per processor, take 1.4 times the processor time.
 
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -11,13 +11,13 @@ use iscsi_session::BufferPool;
 
 use crate::state::budget::Budget;
 
-/// Shorter buffers come from the allocator as fast, because it does not immediately return their memory to
-/// the kernel.
+/// Minimum length of a pooled buffer. The allocator provides shorter buffers equally fast, because it does
+/// not immediately return their memory to the kernel.
 const MIN_LEN: usize = 128 << 10;
 
-/// The buffers that are ready for reuse. A buffer that comes back is freed if the budget has no room for it
-/// beside these, or if the pool is not kept: that needs a supervisor that frees the pool when it is not used
-/// for a while.
+/// The buffers that are ready for reuse. A returned buffer is freed if the budget has no room for it in
+/// addition to these, or if the pool is not kept. The pool is only kept if a supervisor frees it when it is
+/// not used for a while.
 #[derive(Debug)]
 pub(crate) struct ReadBuffers {
     budget: Budget,
@@ -27,7 +27,7 @@ pub(crate) struct ReadBuffers {
 #[derive(Debug, Default)]
 struct Ready {
     is_kept: bool,
-    /// Buffers; the one that came back last is the last.
+    /// Buffers, in the order in which they were returned.
     buffers: Vec<BytesMut>,
     /// Sum of the lengths of the buffers.
     bytes: u64,
@@ -53,12 +53,12 @@ impl ReadBuffers {
         Bytes::from_owner(Lent { buffer, home: Arc::downgrade(self) })
     }
 
-    /// Keeps buffers that come back from here on.
+    /// Keeps buffers that are returned later.
     pub(crate) fn keep(&self) {
         self.lock().is_kept = true;
     }
 
-    /// Frees the buffers, and those that come back from here on.
+    /// Frees the buffers in the pool, and buffers that are returned later.
     pub(crate) fn give_back(&self) {
         let ready = mem::take(&mut *self.lock());
         drop(ready);

@@ -1,4 +1,4 @@
-//! Callers that wait until it is certain which unit a session leads to.
+//! Lets callers wait until the unit of a session is confirmed.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ struct Owner {
     waiting: Vec<(WaiterId, oneshot::Sender<Answer>)>,
 }
 
-/// A caller that waits, until it is dropped.
+/// A caller that waits, until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     revalidating: Arc<Revalidating>,
@@ -34,8 +34,8 @@ pub(crate) struct Waiter {
     answer: oneshot::Receiver<Answer>,
 }
 
-/// The caller that polls for all, until none waits. If it is dropped before, the others receive the error
-/// that the session has ended.
+/// The caller that polls the revalidation for all callers, until none waits. If it is dropped earlier, the
+/// others receive the error that the session has ended.
 #[derive(Debug)]
 pub(crate) struct Asker {
     revalidating: Arc<Revalidating>,
@@ -48,7 +48,7 @@ impl Revalidating {
         Self { owner: Guarded::new(unit, Owner::default()), left: Arc::default() }
     }
 
-    /// Adds a caller. The first one becomes the asker.
+    /// Adds a caller. The first caller becomes the asker.
     pub(crate) fn wait(self: &Arc<Self>, path: PathId, terms: &Terms) -> (Waiter, Option<Asker>) {
         let (sender, answer) = oneshot::channel();
         let mut owner = self.lock();
@@ -73,10 +73,10 @@ impl Owner {
 }
 
 impl Waiter {
-    /// Waits for the answer.
+    /// Waits for the result of the revalidation.
     ///
     /// # Errors
-    /// The reason why it is not certain which unit it is.
+    /// The reason why the unit is not confirmed.
     pub(crate) async fn answer(mut self) -> Answer {
         (&mut self.answer).await.unwrap_or(Err(Error::closed()))
     }
@@ -94,7 +94,7 @@ impl Drop for Waiter {
 }
 
 impl Asker {
-    /// Returns what is notified when a caller stops waiting.
+    /// Returns the notification that a caller has stopped waiting.
     pub(crate) fn left(&self) -> Arc<Notify> {
         Arc::clone(&self.revalidating.left)
     }
@@ -108,7 +108,7 @@ impl Asker {
         step
     }
 
-    /// Returns when to poll at the latest.
+    /// Returns the latest time of the next poll.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.revalidating.lock().revalidations.poll_timeout(self.path).map(Instant::from_std)
     }

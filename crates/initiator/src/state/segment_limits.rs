@@ -1,4 +1,4 @@
-//! Limits of the length of segments on the way to each address, found by trials.
+//! Stores the limit of the length of segments to each address, found by trials.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -8,12 +8,13 @@ use std::time::Duration;
 use iscsi_tuner::SegmentLimit;
 use tokio::time::Instant;
 
-/// Minimum pause before the next trial after full segments have passed: a path may change.
+/// Minimum pause before the next trial after full segments have passed. Trials are repeated because a path
+/// may change.
 const AFTER_PASSING: Duration = Duration::from_secs(600);
-/// Minimum pause after a trial without a result: a link that was dead may be back.
+/// Minimum pause after a trial without a result, because a failed link may work again.
 const AFTER_NOTHING: Duration = Duration::from_secs(10);
 
-/// Limits of the paths of an initiator, by the address that they lead to. A limit applies to all further
+/// Limits of the paths of an initiator, by the address that the paths lead to. A limit applies to all later
 /// connections to that address, of any session, for as long as the initiator exists.
 #[derive(Debug, Default)]
 pub(crate) struct SegmentLimits(Mutex<HashMap<IpAddr, Path>>);
@@ -28,8 +29,8 @@ struct Path {
 /// Starts a trial of the path to an address in the background.
 pub(crate) type StartTrial = Box<dyn Fn(TrialTurn) + Send>;
 
-/// The only trial of a path at this time. If it is dropped before [`has_passed`](Self::has_passed), it has no
-/// result.
+/// A running trial of a path. There is at most one per path. If it is dropped before
+/// [`has_passed`](Self::has_passed) is called, the trial has no result.
 #[derive(Debug)]
 pub(crate) struct TrialTurn {
     limits: Arc<SegmentLimits>,
@@ -38,18 +39,18 @@ pub(crate) struct TrialTurn {
 }
 
 impl SegmentLimits {
-    /// Returns the limit on the way to an address.
+    /// Returns the limit of segments to an address.
     pub(crate) fn get(&self, address: IpAddr) -> Option<SegmentLimit> {
         self.lock().get(&address)?.limit
     }
 
-    /// Sets the limit of segments on the way to an address.
+    /// Sets the limit of segments to an address.
     pub(crate) fn set_limit(&self, address: IpAddr, limit: SegmentLimit) {
         self.lock().entry(address).or_default().limit = Some(limit);
     }
 
-    /// Begins a trial of the path to an address; `None` while another trial is in progress, and for some time
-    /// after it.
+    /// Begins a trial of the path to an address. Returns `None` while another trial is in progress, and
+    /// during the pause after a trial.
     pub(crate) fn begin_trial(self: &Arc<Self>, address: SocketAddr) -> Option<TrialTurn> {
         let mut paths = self.lock();
         let path = paths.entry(address.ip()).or_default();
@@ -72,7 +73,7 @@ impl TrialTurn {
         self.address
     }
 
-    /// Notes that full segments have arrived.
+    /// Records that full segments have arrived.
     pub(crate) const fn has_passed(&mut self) {
         self.has_passed = true;
     }

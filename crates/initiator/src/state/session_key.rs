@@ -1,4 +1,4 @@
-//! Keys that distinguish the sessions of an initiator.
+//! Defines the keys that distinguish the sessions of an initiator.
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use iscsi_pdu::Isid;
 
 /// Identifies a session among all sessions of its initiator, before and after a reconnect.
 ///
-/// A session that is lost and reconnected keeps its ISID, by which the target reinstates it (RFC
-/// 7143 §6.3.5). Everything else begins again: its TSIH, its connections and its counters. So two
-/// readings with the same key and the same [CID](crate::Reading::cid) belong to one run of
-/// counters. Two keys with the same ISID belong to one position in the disk.
+/// A session that is lost and reconnected keeps its ISID, by which the target reinstates it (RFC 7143
+/// §6.3.5). Its TSIH, its connections and its counters start again. So only readings with the same key and
+/// the same [CID](crate::Reading::cid) can be compared. Two keys with the same ISID are the same session of
+/// the disk before and after a reconnect.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub struct SessionKey {
@@ -33,7 +33,7 @@ impl SessionKey {
 }
 
 impl Default for SessionKey {
-    /// Returns the key of no session: an ISID of zeros.
+    /// Returns an ISID of zeros, which is the key of no session.
     fn default() -> Self {
         Self::first(Isid::from_bytes([0; 6]))
     }

@@ -1,4 +1,4 @@
-//! State of flushes that the disks of an initiator with the same unit share.
+//! Holds the state of flushes that the disks of an initiator with the same unit share.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -8,9 +8,10 @@ use tokio::sync::futures::Notified;
 
 use crate::state::unit_lock::UnitLock;
 
-/// The disks of an initiator with one unit. SYNCHRONIZE CACHE concerns what all of them have written: a flush
-/// that fails on the medium may have lost what each of them had not flushed, and the unit reports that to no
-/// other session. The unit itself reports resets and deferred errors to each session.
+/// The disks of an initiator with one unit. SYNCHRONIZE CACHE flushes the writes of all of them. A flush that
+/// fails on the medium may have lost unflushed writes of every disk, and the unit reports the failure to no
+/// other session. So the other disks are informed here. Resets and deferred errors are different: the unit
+/// itself reports them to each session.
 #[derive(Debug, Default)]
 pub(crate) struct UnitFlushes {
     /// Must be locked before a [`UnitLock`], never after one.
@@ -21,7 +22,7 @@ pub(crate) struct UnitFlushes {
 }
 
 impl UnitFlushes {
-    /// Adds a disk. Its flushes take turns with those of the others from here on.
+    /// Adds a disk. Its flushes take turns with those of the other disks.
     pub(crate) fn add(&self, disk: &Arc<UnitLock>) {
         let mut disks = self.lock();
         disks.retain(|other| {
@@ -30,12 +31,12 @@ impl UnitFlushes {
         disks.push(Arc::downgrade(disk));
     }
 
-    /// Returns the owner of the flushes in progress.
+    /// Returns the flushes in progress, locked.
     pub(crate) fn owner(&self) -> MutexGuard<'_, Flushes> {
         self.owner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns what distinguishes the flushes of a disk from those of another one.
+    /// Returns an identifier that distinguishes the flushes of a disk from those of other disks.
     pub(crate) fn owner_of(disk: &Arc<UnitLock>) -> FlushOwner {
         FlushOwner(Arc::as_ptr(disk).addr() as u64)
     }
@@ -45,19 +46,19 @@ impl UnitFlushes {
         self.turned.notified()
     }
 
-    /// Notifies the flushes that wait: the turn may have passed to another one.
+    /// Notifies the waiting flushes that the turn may have passed to one of them.
     pub(crate) fn pass_turn(&self) {
         self.turned.notify_waiters();
     }
 
-    /// Notes a loss of writes for the other disks, because a flush of this disk has failed on the medium.
+    /// Records a loss of writes for the other disks, because a flush of this disk has failed on the medium.
     pub(crate) fn failed(&self, disk: &UnitLock) {
         let disks: Vec<_> = self.lock().iter().filter_map(Weak::upgrade).collect();
         let others = disks.iter().filter(|other| !std::ptr::eq(Arc::as_ptr(other), disk));
         others.for_each(|other| other.lock().durability.on_lost_writes());
     }
 
-    /// Returns whether there are several disks.
+    /// Returns whether several disks share the unit.
     pub(crate) fn are_shared(&self) -> bool {
         self.lock().iter().filter(|disk| disk.strong_count() > 0).count() > 1
     }

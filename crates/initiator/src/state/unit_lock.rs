@@ -1,4 +1,4 @@
-//! The lock around everything that is known of a unit, and around what disks keep beside that.
+//! Protects everything that is known of a unit, and what a disk stores beside it, by one lock.
 //!
 //! Design: `docs/design/unit-lock.md`.
 
@@ -14,10 +14,10 @@ use qcell::{QCell, QCellOwner};
 use crate::events::disk_event::DiskEvent;
 use crate::events::disk_events::EventLog;
 
-/// What the sessions of a disk know of their unit, under one lock.
+/// What the sessions of a disk know of their unit, protected by one lock.
 ///
-/// A driver takes it while it holds the lock of its session. So no code may call into a session while it
-/// holds this lock, and tasks are woken after it is released.
+/// A driver takes this lock while it holds the lock of its session. So no code may call into a session while
+/// it holds this lock, and tasks are woken after it is released.
 #[derive(Debug, Default)]
 pub(crate) struct UnitLock {
     copies: Copies,
@@ -27,7 +27,7 @@ pub(crate) struct UnitLock {
     pub(crate) events: Arc<EventLog>,
 }
 
-/// Contents of the lock.
+/// Data under the lock.
 struct Locked {
     unit: Unit,
     /// Key to the cells that are [guarded](Guarded) beside the unit.
@@ -35,24 +35,25 @@ struct Locked {
 }
 
 /// Paths whose sessions have ended. They are removed when the lock is taken next, because the last handle of
-/// a session may be dropped under the lock.
+/// a session may be dropped while the lock is held.
 #[derive(Debug, Default)]
 pub(crate) struct LeftPaths {
     paths: Mutex<Vec<PathId>>,
     are_some: AtomicBool,
 }
 
-/// Data that is kept beside a unit, under its lock. Its owner stores it, so it can have types that the lock
-/// does not know.
+/// Data that is protected by the lock of a unit. The data is stored outside the lock, so it can have types
+/// that the lock does not know.
 pub(crate) struct Guarded<T> {
     unit: Arc<UnitLock>,
     data: QCell<T>,
 }
 
-/// Copies of what every request reads, so that it need not take the lock for that. They are updated before
-/// the lock is released.
+/// Copies of values that every request reads, so that it need not take the lock. They are updated before the
+/// lock is released.
 ///
-/// All are in one place: with 1,000 disks, none of them is in a cache.
+/// All copies are next to each other: with 1,000 disks, none of them is in a cache, so one access should load
+/// them all.
 #[derive(Debug, Default)]
 struct Copies {
     size: AtomicU64,
@@ -65,10 +66,10 @@ struct Copies {
     needs_revalidation: AtomicBool,
 }
 
-/// Access to what is known of the unit, until it is dropped.
+/// Access to what is known of the unit. Dropping it releases the lock.
 #[derive(Debug)]
 pub(crate) struct UnitGuard<'a> {
-    // Dropped in this order: subscribers are woken after the lock is released.
+    // Fields are dropped in this order, so subscribers are woken after the lock is released.
     locked: MutexGuard<'a, Locked>,
     losses: NewLosses<'a>,
     lock: &'a UnitLock,
@@ -76,13 +77,13 @@ pub(crate) struct UnitGuard<'a> {
     is_changed: bool,
 }
 
-/// Access to what is kept beside the unit, until it is dropped.
+/// Access to what is known of the unit and to data beside it. Dropping it releases the lock.
 pub(crate) struct GuardBeside<'a, T> {
     unit: UnitGuard<'a>,
     data: &'a QCell<T>,
 }
 
-/// Publishes, when it is dropped, that writes were lost, if they were.
+/// On drop, publishes an event if writes were lost.
 #[derive(Debug)]
 struct NewLosses<'a>(Option<&'a EventLog>);
 
@@ -100,11 +101,11 @@ impl UnitLock {
 
     /// Begins a command of this path.
     pub(crate) fn begin_command(&self, path: PathId) -> Begun {
-        // This changes nothing of which there are copies.
+        // Beginning a command changes none of the copied values.
         self.lock().locked.unit.begin_command(path)
     }
 
-    /// Removes a path whose session has ended. The unit forgets it when it is locked next.
+    /// Removes a path whose session has ended, when the lock is taken next.
     pub(crate) fn leave(&self, path: PathId) {
         self.left.add(path);
     }
@@ -114,7 +115,7 @@ impl UnitLock {
         self.copies.size.load(Ordering::Acquire)
     }
 
-    /// Returns the number of unit attentions, and of ends of commands that may have hidden one.
+    /// Returns the number of unit attentions, and of ends of commands that may have hidden a unit attention.
     pub(crate) fn attentions(&self) -> u64 {
         self.copies.attentions.load(Ordering::Acquire)
     }
@@ -135,20 +136,20 @@ impl UnitLock {
         Transitions::from_bits(self.copies.transitions.load(Ordering::Acquire))
     }
 
-    /// Returns whether some path may have to ask which unit it is. The lock knows which path.
+    /// Returns whether some path may have to confirm its unit. The state under the lock says which path.
     pub(crate) fn may_need_revalidation(&self) -> bool {
         self.copies.needs_revalidation.load(Ordering::Acquire)
     }
 
-    /// Returns whether there was no reason to ask which unit it is when the command began, nor since.
+    /// Returns whether there has been no reason to confirm the unit since before the command began.
     pub(crate) fn is_calm_since(&self, begun: &Begun) -> bool {
         begun.is_calm(self.copies.revision.load(Ordering::Acquire))
     }
 }
 
 impl Copies {
-    /// Updates the copies. Writes only what has changed, because most commands change none of them, and other
-    /// processors read them. Returns whether more writes were lost.
+    /// Updates the copies. Writes only the values that have changed, because most commands change none, and
+    /// other processors read the copies. Returns whether more writes were lost.
     fn renew(&self, unit: &Unit) -> bool {
         let identity = &unit.identity;
         if self.revision.load(Ordering::Relaxed) != identity.revision() {
@@ -259,13 +260,13 @@ impl<T> Guarded<T> {
         Self { unit: Arc::clone(unit), data }
     }
 
-    /// Locks the unit, and the data with it.
+    /// Locks the unit and the data.
     #[inline]
     pub(crate) fn lock(&self) -> GuardBeside<'_, T> {
         self.locked_by(self.unit.lock())
     }
 
-    /// Returns the data, whose unit is already locked.
+    /// Returns access to the data, whose unit is already locked.
     pub(crate) const fn locked_by<'a>(&'a self, unit: UnitGuard<'a>) -> GuardBeside<'a, T> {
         GuardBeside { unit, data: &self.data }
     }
@@ -282,13 +283,13 @@ impl<T> GuardBeside<'_, T> {
         &self.unit
     }
 
-    /// Returns the data, and what is known of the unit.
+    /// Returns the data for a change, and what is known of the unit.
     pub(crate) fn beside(&mut self) -> (&mut T, &Unit) {
         let Locked { unit, owner } = &mut *self.unit.locked;
         (self.data.rw(owner), unit)
     }
 
-    /// Returns the data, and what is known of the unit, to be changed together.
+    /// Returns the data and what is known of the unit, both for a change.
     pub(crate) fn both(&mut self) -> (&mut T, &mut Unit) {
         self.unit.is_changed = true;
         let Locked { unit, owner } = &mut *self.unit.locked;
@@ -348,7 +349,8 @@ mod tests {
         assert!(!lock.may_need_revalidation());
     }
 
-    /// The last handle of a session may be dropped while the lock is held.
+    /// A path may be removed while the lock is held, because the last handle of a session may be dropped
+    /// then.
     #[test]
     fn a_path_may_leave_under_the_lock() {
         let lock = Arc::default();

@@ -1,4 +1,4 @@
-//! Registry of what the disks of an initiator share that write to one unit.
+//! Registers what the disks of an initiator that write to one unit share.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -11,7 +11,7 @@ use crate::state::range_locks::{RangeLocks, WeakRangeLocks};
 use crate::state::unit_flushes::UnitFlushes;
 
 /// The range locks and flushes of each unit that is in use. All disks and sessions that write to a unit wait
-/// for the same ranges, and find out which flush has failed.
+/// for the same ranges, and receive the failures of each other's flushes.
 #[derive(Debug, Default)]
 pub(crate) struct UnitRegistry(Mutex<Entries>);
 
@@ -21,18 +21,20 @@ struct Entries {
     flushes: Vec<(UnitKey, Weak<UnitFlushes>)>,
 }
 
-/// Key by which two disks of an initiator are recognized to write to one unit. Two units that report the same
-/// name wait for each other's ranges and flushes, and receive each other's failures. That costs no data.
+/// Key by which two disks of an initiator are recognized to write to one unit. Two units that wrongly report
+/// the same identifier wait for each other's ranges and flushes, and receive each other's failures. That
+/// costs time, but no data.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum UnitKey {
     Designator(Designator),
     SerialNumber(String),
-    /// Target and LUN of a unit that reports no name.
+    /// Target and LUN of a unit that reports no identifier.
     Address(Option<IscsiName>, Lun),
 }
 
 impl UnitRegistry {
-    /// Returns what the disks of a unit share, by its name, or by target and LUN if it has none.
+    /// Returns what the disks of a unit share. The unit is found by its identifier, or by target and LUN if
+    /// it has none.
     pub(crate) fn of(
         &self,
         profile: &Profile,

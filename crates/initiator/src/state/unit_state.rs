@@ -1,4 +1,4 @@
-//! State that all handles of one logical unit within a session share.
+//! Holds the state that all handles of one logical unit within a session share.
 
 use std::sync::{Arc, OnceLock};
 
@@ -22,13 +22,13 @@ use crate::state::revalidating::Revalidating;
 use crate::state::unit_flushes::UnitFlushes;
 use crate::state::unit_lock::{UnitGuard, UnitLock};
 
-/// One session's part in what is known of a unit: its path, and what waits there.
+/// The part of one session in what is known of a unit: its path, and the tasks that wait for it.
 #[derive(Debug)]
 pub(crate) struct UnitState {
     path: PathId,
     known: Arc<UnitLock>,
     outstanding: Outstanding,
-    /// The flushes of all disks of the initiator with the unit, once that is known.
+    /// The flushes of all disks of the initiator with this unit, once the unit is identified.
     flushes: OnceLock<Arc<UnitFlushes>>,
     revalidating: Arc<Revalidating>,
     pub(crate) membership: Membership,
@@ -65,7 +65,7 @@ impl UnitState {
         self.known.lock()
     }
 
-    /// Returns the callers that wait until it is certain which unit the session leads to.
+    /// Returns the callers that wait until the unit of the session is confirmed.
     pub(crate) const fn revalidating(&self) -> &Arc<Revalidating> {
         &self.revalidating
     }
@@ -81,55 +81,55 @@ impl UnitState {
         self.outstanding.wait(have_ended).await;
     }
 
-    /// Wakes the tasks that wait for commands, because some have been given up.
+    /// Wakes the tasks that wait for commands, because some commands were given up.
     pub(crate) fn notify_given_up(&self) {
         self.outstanding.notify();
     }
 
-    /// Notes that a command has changed blocks, although it has failed.
+    /// Records that a command has changed blocks, although it has failed.
     pub(crate) fn wrote(&self, begun: &Begun) {
         self.lock().durability.on_write(self.path, begun.epoch);
     }
 
-    /// Ends a command that has ended with GOOD, when no reason is left to ask which unit has executed it.
-    /// Returns whether the known unit has.
+    /// Ends a command that has ended with GOOD, once no reason is left to confirm the unit that has executed
+    /// it. Returns whether that was the known unit.
     pub(crate) fn end_with_good(&self, begun: &Begun, means: GoodEnd) -> bool {
         self.lock().end_with_good(self.path, begun, means)
     }
 
-    /// Notes what the unit has reported of itself.
+    /// Stores the properties that the unit has reported.
     pub(crate) fn on_known(&self, profile: &Profile) {
         let capacity = profile.capacity.bytes();
         let known = KnownUnit { is_removable: profile.removable, capacity };
         self.lock().identity.on_known(known);
     }
 
-    /// Returns whether the unit was known, and must be asked again before anything else is sent.
+    /// Returns whether the unit was known, and must be confirmed before any other command is sent.
     pub(crate) fn needs_revalidation(&self) -> bool {
         self.known.may_need_revalidation() && self.lock().identity.needs_revalidation(self.path)
     }
 
-    /// Adds a reason to ask, over this session, which unit it is.
+    /// Adds a reason to confirm the unit over this session.
     pub(crate) fn add_reason(&self) {
         self.lock().identity.add_reason(self.path);
     }
 
-    /// Returns the reasons so far to ask over this session.
+    /// Returns the reasons so far to confirm the unit over this session.
     pub(crate) fn reasons(&self) -> Reasons {
         self.lock().identity.reasons(self.path)
     }
 
-    /// Notes that the unit was recognized. `asked_at` are the reasons when it was asked.
+    /// Records that the unit was confirmed. `asked_at` are the reasons that were known when the check began.
     pub(crate) fn recognized(&self, asked_at: Reasons) {
         self.lock().identity.on_revalidated(self.path, asked_at);
     }
 
-    /// Begins a question for the capacity, which is about to be sent.
+    /// Begins a query of the capacity, whose command is about to be sent.
     pub(crate) fn ask_size(&self) -> SizeQuestion {
         self.lock().identity.ask_size()
     }
 
-    /// Handles the capacity that a recognized unit has reported.
+    /// Handles the capacity that a confirmed unit has reported.
     pub(crate) fn on_size(&self, question: SizeQuestion, found: &Capacity) {
         let resized = self.lock().identity.on_size(question, found.bytes());
         if let Some(resized) = resized {
@@ -137,14 +137,14 @@ impl UnitState {
         }
     }
 
-    /// Informs the subscribers to changes of a new capacity.
+    /// Publishes a new capacity to subscribers.
     pub(crate) fn report_resized(&self, Resized { before, now }: Resized) {
         tracing::info!(before, now, "the unit has another capacity, bytes");
         self.known.events.resized(before, now);
     }
 
-    /// Returns the flushes that take turns with those of the disk, and whose failures concern it as well. The
-    /// first call finds them.
+    /// Returns the flushes of all disks with this unit, which take turns and whose failures concern all these
+    /// disks. The first call finds them with `find`.
     pub(crate) fn flushes_or(&self, find: impl FnOnce() -> Arc<UnitFlushes>) -> &Arc<UnitFlushes> {
         self.flushes.get_or_init(|| {
             let flushes = find();
@@ -158,8 +158,8 @@ impl UnitState {
         self.flushes.get().is_some_and(|flushes| flushes.are_shared())
     }
 
-    /// Returns the error of a command that has failed. If the unit existed before and does not any more, the
-    /// error says so.
+    /// Returns the error of a command that has failed. If the unit existed before and has vanished, the error
+    /// says so.
     pub(crate) fn failure_of(
         &self,
         lun: Lun,
@@ -171,22 +171,22 @@ impl UnitState {
         if is_gone { Error::from(UnitCause::UnitGone(lun)) } else { error }
     }
 
-    /// Takes over what the unit has reported while it was asked which one it is. The unit does not repeat
-    /// that.
+    /// Takes over the reports that the unit has sent to `asked` while it was being confirmed. The unit does
+    /// not repeat these reports.
     pub(crate) fn merge(&self, asked: &Self) {
         let reported = asked.lock().reported(asked.path);
         self.lock().merge(self.path, reported);
     }
 
-    /// Creates the state of a further session, over which the unit has reported this profile. The unit
-    /// reports resets to each session itself. `asked_at` are the reasons to ask which unit it is, as of
-    /// before the unit was asked there.
+    /// Creates the state of a further session, over which the unit has reported this profile. The unit itself
+    /// reports resets to each session. `asked_at` are the reasons to confirm the unit that were known before
+    /// the unit was queried over that session.
     pub(crate) fn shared_with_another_session(
         &self,
         profile: &Profile,
         asked_at: SharedReasons,
     ) -> Self {
-        // The write cache may have been switched on since the unit was asked first.
+        // The write cache may have been switched on since the unit was first queried.
         if profile.write_cache != Some(false) {
             self.lock().durability.on_cache();
         }
@@ -221,56 +221,55 @@ impl Drop for UnitState {
     }
 }
 
-/// Terms by which the end of a command is judged.
+/// Rules by which the end of a command is judged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CommandTerms {
-    /// Whether it is SYNCHRONIZE CACHE.
+    /// Whether the command is SYNCHRONIZE CACHE.
     pub(crate) synchronizes_cache: bool,
-    /// Whether the known unit must execute it. Then it is not sent while the unit may be another one, and
-    /// GOOD does not count meanwhile.
+    /// Whether the known unit must execute the command. While the unit may be another one, such a command is
+    /// not sent, and a GOOD status for it does not count.
     pub(crate) is_for_known_unit: bool,
-    /// Whether GOOD only counts once everything that the unit has reported by then, over all connections, is
-    /// known.
+    /// Whether GOOD only counts once all earlier reports of the unit, over all connections, have been
+    /// received.
     pub(crate) wants_proof: bool,
-    /// Meaning for durability if the known unit has ended it with GOOD.
+    /// Meaning for durability if the known unit has ended the command with GOOD.
     pub(crate) good: GoodEnd,
 }
 
 /// Which unit has executed a command that has ended with GOOD.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ExecutedBy {
-    /// The known unit. The consequences for durability are noted.
+    /// The known unit has executed the command. The consequences for durability are recorded.
     KnownUnit,
-    /// Perhaps another unit, so the end means nothing.
+    /// Another unit may have executed the command, so its result means nothing.
     AnotherUnit,
-    /// Unknown: the unit must be asked which one it is. Nothing is noted.
+    /// Unknown: the unit must be confirmed. No consequence is recorded.
     Unknown,
 }
 
 /// The end of a command, as judged for its unit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Judged {
-    /// What was known when the command began.
+    /// State of the unit when the command began.
     pub(crate) begun: Begun,
     pub(crate) executed_by: ExecutedBy,
-    /// Whether commands that have not been sent must be taken back, because the unit may be another one from
-    /// here on.
+    /// Whether unsent commands must be taken back, because the unit may have been replaced by another one.
     pub(crate) may_be_another_unit: bool,
 }
 
-/// A command on its way to the unit, until its status is known or it is known that none will come. If it is
-/// dropped before it has ended, it was never sent, or was lost with its session.
+/// A command, until its status is known or it is known that no status will arrive. If it is dropped before it
+/// has ended, the command was never sent, or was lost with its session.
 #[derive(Debug)]
 pub(crate) struct Listener {
     unit: Arc<UnitState>,
     terms: CommandTerms,
-    /// What was known when it was handed to the session; `None` before, and after its end.
+    /// State of the unit when the command was handed to the session; `None` before, and after its end.
     begun: Option<Begun>,
-    /// Report of an attempt of a disk's request, until it was made.
+    /// Report for an attempt of a disk's request; `None` once it was made.
     report: Option<AttemptReport>,
 }
 
-/// What the end of a command shows of the unit, and which unit has executed it.
+/// Conclusions from the end of a command: what it shows of the unit, and which unit has executed it.
 struct Judgement {
     effects: Effects,
     executed_by: ExecutedBy,
@@ -300,8 +299,8 @@ impl Listener {
         }
     }
 
-    /// Handles the end of a command. `is_abandoned` is whether its caller has given it up. Returns `None` if
-    /// the command had not begun.
+    /// Handles the end of a command. `is_abandoned` is whether its caller has given up the command. Returns
+    /// `None` if the command had not begun.
     pub(crate) fn ended(
         &mut self,
         result: &Result<Completion, TaskError>,
@@ -317,9 +316,9 @@ impl Listener {
         Some(Judged { begun, executed_by, may_be_another_unit: effects.may_be_another_unit })
     }
 
-    /// Handles the end of an attempt's command. What it shows of the unit, and the end of the attempt, change
-    /// under one lock, so that no other task sees one without the other. Returns whether the unit may be
-    /// another one from here on.
+    /// Handles the end of an attempt's command. The state of the unit and the end of the attempt change under
+    /// one lock, so that no other task sees one change without the other. Returns whether the unit may be
+    /// another one after this command.
     pub(crate) fn attempt_ended(
         &mut self,
         operation: Operation,
@@ -365,7 +364,7 @@ impl Listener {
                     Some(ExecutedBy::AnotherUnit) | None => Ended::AnotherUnit(completion.data),
                 }
             }
-            // A command that has succeeded has begun, so this does not happen.
+            // Unreachable: a command that has succeeded has begun.
             (None, _, _) => Ended::Failed(Error::closed(), BytesMut::new()),
         };
         let wakers = requester.ended(known, &report.attempted, ended, now);
@@ -375,7 +374,7 @@ impl Listener {
         effects.may_be_another_unit
     }
 
-    /// Reports an attempt that has failed without an answer of the unit: its command was not sent, or the
+    /// Reports an attempt that has failed without a response of the unit: its command was not sent, or the
     /// task of the session is gone.
     pub(crate) fn attempt_failed(&mut self, error: Error, now: Instant) {
         if let Some(report) = self.report.take() {
@@ -383,16 +382,16 @@ impl Listener {
         }
     }
 
-    /// Returns whether the unit has reported with this end that the registrations of this initiator are gone.
+    /// Returns whether this end reports that the registrations of this initiator were removed.
     fn is_preempted(&self, result: &Result<Completion, TaskError>) -> bool {
-        // Then queued commands are taken back, and end with the error of the verdict.
+        // In that case, queued commands are taken back, and end with the error of the verdict.
         let attention = result.as_ref().ok().and_then(attention_of);
         let membership = &self.unit.membership;
         attention.is_some_and(|it| membership.on_unit_attention(it.additional))
     }
 
-    /// Handles what the end of the command shows of the unit, and what follows if the known unit has executed
-    /// it.
+    /// Updates the unit's state by the end of a command, and by its consequences if the known unit has
+    /// executed it.
     fn judge(
         &self,
         known: &mut UnitGuard<'_>,
@@ -425,8 +424,8 @@ impl Listener {
         Judgement { effects, executed_by }
     }
 
-    /// Informs subscribers and other disks of what the unit has reported. Must be called without the lock of
-    /// the unit.
+    /// Publishes what the unit has reported to subscribers and other disks. Must be called without the lock
+    /// of the unit.
     fn publish(&self, effects: Effects) {
         let unit = &self.unit;
         if let Some(attention) = effects.attention {
@@ -439,7 +438,7 @@ impl Listener {
         }
     }
 
-    /// Returns whether the command must not be sent before the unit was asked which one it is.
+    /// Returns whether the command must not be sent before the unit was confirmed.
     pub(crate) fn has_to_wait(&self) -> bool {
         let is_calm = |begun| self.unit.known.is_calm_since(begun);
         self.terms.is_for_known_unit
@@ -454,7 +453,7 @@ impl Drop for Listener {
         if let Some(report) = self.report.take() {
             report.end(&self.unit.known, Ended::NotTaken, Instant::now());
         }
-        // Only here, because the caller of the command must be woken first.
+        // Notified last, because the caller of the command must be woken first.
         self.unit.outstanding.notify();
     }
 }

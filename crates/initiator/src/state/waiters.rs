@@ -1,4 +1,4 @@
-//! Counts of tasks that wait for something.
+//! Counts tasks that wait for something.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[derive(Debug, Default)]
 pub(crate) struct Waiters(AtomicUsize);
 
-/// One task that waits, until this is dropped.
+/// One task that waits, until this value is dropped.
 #[derive(Debug)]
 pub(crate) struct WaitGuard<'a>(&'a Waiters);
 

@@ -1,5 +1,5 @@
-//! One command of a unit: it is retried until its end is final, in a form that the unit knows, and only while
-//! the session leads to the known unit.
+//! Executes one command of a unit: retries it until its result is final, in a form that the unit knows, and only
+//! while the session leads to the known unit.
 //!
 //! Design: `docs/design/commands.md`.
 
@@ -32,15 +32,16 @@ use crate::unit::transfer::Transfer;
 struct Sent {
     begun: Begun,
     completion: Completion,
-    /// Whether the known unit has executed the command, if it ended with GOOD. It may not have if the unit has
-    /// reported more than one event since then that may have replaced it: another unit may have come and gone.
+    /// Whether a status of GOOD means that the known unit has executed the command. This is uncertain if the
+    /// unit has since reported more than one event that may have replaced it: another unit may have taken its
+    /// place for a while.
     is_of_this_unit: bool,
 }
 
-/// What has to be certain before a command is sent and its end counts.
+/// Conditions that must be certain before a command is sent, and before its result counts.
 #[derive(Clone, Copy, Debug)]
 struct Certainty {
-    /// What must be certain about the unit that executes it.
+    /// Conditions about the unit that executes the command.
     terms: CommandTerms,
     /// Whether the unit must let this session access blocks.
     membership: bool,
@@ -50,8 +51,9 @@ impl LogicalUnit {
     /// Sends a command once, without a retry.
     ///
     /// # Errors
-    /// With a [status](Error::status), and most often with [sense data](Error::sense), if the unit reports one. Without
-    /// a status if none came: [`is_of_session`](Error::is_of_session) is true if the session ended.
+    /// With a [status](Error::status), and usually with [sense data](Error::sense), if the unit reports an
+    /// error. Without a status if no response came: [`is_of_session`](Error::is_of_session) is true if the
+    /// session ended.
     #[doc(alias("CDB", "passthrough"))]
     pub async fn execute(&self, command: Command) -> Result<Completion, Error> {
         self.execute_once(command).await
@@ -91,12 +93,12 @@ impl LogicalUnit {
         })
     }
 
-    /// Sends a command, with the retries of a unit that is used alone.
+    /// Sends a command, with the retries of a unit that is used without a disk.
     pub(super) async fn execute_with_retry(&self, transfer: Transfer) -> Result<Completion, Error> {
         self.execute_with(transfer, self.patience()).await
     }
 
-    /// Returns the retry rules for a unit that is used alone, without a disk.
+    /// Returns the retry rules for a unit that is used without a disk.
     pub(super) fn patience(&self) -> Patience<'_> {
         let retry = &self.session.policy().retry;
         let usual = self.state.known().transitions().limit(TRANSITION_LIMIT);
@@ -147,9 +149,9 @@ impl LogicalUnit {
         }
     }
 
-    /// Sends a command once, and returns its number among the unit's commands. It is sent again only if it was
-    /// withdrawn before it was sent, or if another unit may have executed it. After a failure the transfer can
-    /// be sent again, over any session.
+    /// Sends a command once, and returns its number among the unit's commands. The command is sent again only if
+    /// it was withdrawn before it was sent, or if another unit may have executed it. After a failure the caller
+    /// can send the transfer again, over any session.
     #[expect(clippy::manual_async_fn, reason = "an async fn would keep its arguments twice")]
     pub(crate) fn attempt<'a>(
         &'a self,
@@ -177,7 +179,7 @@ impl LogicalUnit {
         }
     }
 
-    /// Returns the end of an attempt; `None` if the command is sent again immediately.
+    /// Returns the result of an attempt; `None` if the command is to be sent again immediately.
     fn conclude(
         &self,
         transfer: &mut Transfer,
@@ -211,14 +213,15 @@ impl LogicalUnit {
         Some(Err(error))
     }
 
-    /// Returns what has to be certain for a transfer.
+    /// Returns the conditions that must be certain for a transfer.
     fn certainty_of(&self, transfer: &Transfer) -> Certainty {
         let mut certainty = self.certainty(transfer.cdb(), Self::good_end(transfer));
         certainty.terms.wants_proof = transfer.wants_proof();
         certainty
     }
 
-    /// Returns what has to be certain for a command; `good` is what its success means for durability.
+    /// Returns the conditions that must be certain for a command; `good` is what its success means for
+    /// durability.
     fn certainty(&self, cdb: &Cdb, good: GoodEnd) -> Certainty {
         let is_for_known_unit = self.questions.is_none() && !cdb.ignores_unit_attention();
         let synchronizes_cache = cdb.synchronizes_cache();
@@ -227,8 +230,8 @@ impl LogicalUnit {
         Certainty { terms, membership: is_for_known_unit && cdb.accesses_blocks() }
     }
 
-    /// Sends a command once it is certain which unit receives it. Success counts if that is still certain at
-    /// the end.
+    /// Sends a command once it is certain which unit receives it. After success it also reports whether that was
+    /// still certain at the end.
     #[expect(clippy::manual_async_fn, reason = "an async fn would keep its arguments twice")]
     fn send<'a>(
         &'a self,
@@ -259,8 +262,8 @@ impl LogicalUnit {
         }
     }
 
-    /// Hands a transfer to the session, once, as an attempt of a disk's request. Its end is reported to the
-    /// request. Call this while the unit is known: if it may be another one, the command is withdrawn before it
+    /// Hands a transfer to the session once, as an attempt of a disk's request. The result is reported to the
+    /// request. Call this while the unit is known: if it may be another unit, the command is withdrawn before it
     /// is sent.
     ///
     /// # Errors
@@ -302,8 +305,8 @@ impl LogicalUnit {
         if transfer.writes() { GoodEnd::Wrote } else { good_end(transfer.cdb()) }
     }
 
-    /// Waits until it is certain which unit has executed a command that ended with GOOD; over all connections,
-    /// if it `wants_proof`.
+    /// Waits until it is certain which unit has executed a command that ended with GOOD. With `wants_proof` this
+    /// must be certain over all connections of the session.
     ///
     /// # Errors
     /// As [`confirm`](Self::confirm).
@@ -323,7 +326,7 @@ impl LogicalUnit {
     }
 
     /// Returns the error of a command, or the reason that the unit gives after a reservation conflict. Boxed,
-    /// since few commands have to wait for it.
+    /// since few commands fail.
     pub(crate) fn explain(
         &self,
         transfer: &Transfer,
@@ -347,7 +350,7 @@ fn is_withdrawn(error: &Error) -> bool {
     matches!(error.cause(), Cause::Session(SessionCause::Task { cause: TaskError::Withdrawn, .. }))
 }
 
-/// Returns whether the unit refuses the command in this form.
+/// Returns whether the unit refuses the command in this form (ILLEGAL REQUEST).
 pub(crate) fn is_refused(error: &Error) -> bool {
     error.sense().is_some_and(|sense| sense.key == SenseKey::IllegalRequest)
 }

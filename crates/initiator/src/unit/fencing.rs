@@ -1,5 +1,5 @@
-//! Sends the questions and changes of [`Fencing`](iscsi_multipath::fencing::Fencing), which keeps the
-//! registrations of a disk.
+//! Sends the commands of [`Fencing`](iscsi_multipath::fencing::Fencing), which keeps the registrations of a
+//! disk.
 
 use std::time::Duration;
 
@@ -16,12 +16,13 @@ use crate::state::fencing::Member;
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::transfer::Transfer;
 
-/// Budget of the questions: requests that wait for them may hold the whole budget of the session.
+/// Separate budget of the commands of a procedure: requests that wait for its result may hold the whole budget
+/// of the session.
 const COMMANDS: usize = 2;
 const COMMAND_BYTES: usize = 1 << 20;
 /// Time limit of the wait for the commands of a session, before its registration ends.
 const REQUESTS_LIMIT: Duration = Duration::from_secs(5);
-/// What a unit without persistent reservations lacks.
+/// Name of the missing feature, in the error for a unit without persistent reservations.
 const LACK: &str =
     "persistent reservations, which a disk with a reservation key needs; open it without one";
 
@@ -30,7 +31,8 @@ impl LogicalUnit {
     ///
     /// # Errors
     /// [`UnitCause::Unsupported`] if the unit has no persistent reservations; [`UnitCause::Preempted`] if the
-    /// session was registered before, and another host has ended that; or as [`execute`](Self::execute).
+    /// session was registered before, and another host has ended that registration; or as
+    /// [`execute`](Self::execute).
     pub(crate) fn register(&self) -> BoxFuture<'_, Result<(), Error>> {
         boxed(async move {
             let Some(key) = self.session().policy().reservation_key else { return Ok(()) };
@@ -43,7 +45,7 @@ impl LogicalUnit {
     }
 
     /// Registers a further session of a disk, or one that has reconnected, if the disk has a key and is still
-    /// registered by it.
+    /// registered by that key.
     ///
     /// # Errors
     /// [`UnitCause::Preempted`] if another host has ended its registration, for good; otherwise as
@@ -56,11 +58,12 @@ impl LogicalUnit {
     }
 
     /// Returns the error of a command after a reservation conflict: another host holds the unit, or has fenced
-    /// this one off.
+    /// this host off.
     pub(super) async fn explain_conflict(&self, error: Error) -> Error {
         let member = self.member().filter(|_| error.is_reservation_conflict());
         let Some(member) = member.filter(Member::is_registered) else { return error };
-        // If the number leads to another unit, that does not know the disk's key, which proves nothing.
+        // Another unit at the same LUN would not know the disk's key, which does not mean that the disk was
+        // fenced off. So the unit's identity is checked first.
         if let Err(error) = Box::pin(self.recognized()).await {
             return error;
         }
@@ -86,7 +89,7 @@ impl LogicalUnit {
 
     /// Ends the registration of the session's nexus, unless a reservation may end with it.
     pub(crate) async fn unregister_unless_holder(&self) {
-        // The member notes whether the registration may still exist.
+        // The error can be dropped: the member stores whether the registration may still exist.
         drop(self.end_registration(Goal::EndUnlessReserved).await);
     }
 
@@ -102,7 +105,7 @@ impl LogicalUnit {
         result
     }
 
-    /// Notes that the session's nexus holds the reservation after this change, or may hold it.
+    /// Records that the session's nexus holds the reservation after this change, or may hold it.
     pub(super) async fn reserving(
         &self,
         change: &PersistentReserveOut,
@@ -143,7 +146,7 @@ impl LogicalUnit {
         })
     }
 
-    /// Sends a question to the unit and returns the answer.
+    /// Sends a command of a procedure to the unit, and returns the data of the response.
     async fn answer(&self, question: &Question) -> Result<BytesMut, Error> {
         let transfer = match question.command {
             ReserveCommand::In { action, allocation_length } => {
@@ -173,7 +176,7 @@ fn end_of(answer: &Result<BytesMut, Error>) -> End<'_> {
     }
 }
 
-/// Returns the error of a procedure; `failed` has the errors of its questions.
+/// Returns the error of a procedure; `failed` has the errors of its commands, by their numbers.
 fn error_of(failure: Failure, failed: Vec<(u32, Error)>, key: ReservationKey) -> Error {
     match failure {
         Failure::Preempted => Error::from(UnitCause::Preempted { key }),

@@ -1,4 +1,4 @@
-//! SYNCHRONIZE CACHE over one session, and which writes it covers.
+//! Flushes a unit over one session (SYNCHRONIZE CACHE), and checks whether earlier writes were lost.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -22,16 +22,17 @@ use crate::unit::probe;
 use crate::unit::retry::Patience;
 use crate::unit::transfer::Transfer;
 
-/// Bytes that a question may have in flight, while requests hold the whole budget.
+/// Separate budget in bytes for MODE SENSE during a flush, since requests may hold the whole budget of the
+/// session.
 const QUESTION_BYTES: usize = 1 << 10;
 
-/// The end of a question: the number of its last command in its session, and its data.
+/// Result of a command of a flush: the number of its last attempt in its session, and its data.
 type Answer = Result<(CommandNumber, BytesMut), Error>;
 
-/// The questions of a flush over one session.
+/// Sends the commands of a flush over one session.
 struct Questions {
     unit: LogicalUnit,
-    /// Another session over which the unit is asked, when this one cannot tell whether a write was lost.
+    /// Another session to the unit, for the query whether a write was lost when this session cannot tell.
     witness: Option<LogicalUnit>,
     synchronize: Cdb,
     patience: fn(&LogicalUnit) -> Patience<'_>,
@@ -67,13 +68,13 @@ impl LogicalUnit {
         })
     }
 
-    /// Flushes, and finds out whether a write was lost, which the handles' cursors then report. Where this
-    /// session cannot tell, the unit is asked over the session of a witness.
+    /// Flushes, and finds out whether a write was lost, which the handles' cursors then report. If this session
+    /// cannot tell, the unit is queried over another session, the witness.
     ///
     /// Once the flush has its turn, it runs to its end, even if this future is dropped.
     ///
-    /// `permit` is its share of the budget. A flush that has a path to itself must bring one: requests that
-    /// hold the whole budget may wait for that path.
+    /// `permit` is the flush's share of the budget. A flush that has a path to itself must bring a permit:
+    /// requests that hold the whole budget may wait for that path.
     pub(crate) async fn flush_with(
         &self,
         patience: fn(&Self) -> Patience<'_>,
@@ -116,7 +117,7 @@ async fn run(
     let mut given_up: Option<Arc<UnitState>> = None;
     loop {
         let mut turned = pin!(flushing.turned());
-        // From here on no change of turns is missed.
+        // Enabled before the poll, so that no change of turns after it is missed.
         turned.as_mut().enable();
         let step = flushing.poll();
         if let Some(state) = given_up.take() {
@@ -163,7 +164,7 @@ impl Questions {
             Command::TestUnitReady => {
                 let transfer = self.charged(Transfer::query(Cdb::test_unit_ready(), 0));
                 let answer = answer(unit, transfer, LogicalUnit::patience_of_a_path);
-                // Detached: the answer may report a reset, which must be received even after the flush has
+                // Detached: the response may report a reset, which must be received even after the flush has
                 // ended.
                 boxed(Task::detached(answer.in_current_span()))
             }

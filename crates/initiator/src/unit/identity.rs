@@ -1,4 +1,4 @@
-//! The questions that identify a unit, and what their answers mean for a disk.
+//! Identifies a unit by queries, and checks that a further session leads to the same unit.
 
 use iscsi_multipath::{Mismatch, Model, Profile, UnitAddress, UnitName, Verdict};
 use iscsi_pdu::scsi::vpd::UnitSerialNumber;
@@ -25,8 +25,8 @@ impl LogicalUnit {
         Ok(UnitName::Address(address, model(profile)))
     }
 
-    /// Asks over a further session whether it leads to the unit of this name. This is one question, so that the
-    /// session carries data one round trip after its login, and a second one if the first is refused.
+    /// Checks whether a further session leads to the unit of this name. This takes one query, so that the
+    /// session carries data one round trip after its login; if the unit refuses the query, a second one follows.
     pub(crate) async fn ask_name(&self, name: &UnitName) -> Result<Result<(), Mismatch>, Error> {
         let designator = match name {
             UnitName::Designator(..) => identification(self).await?,
@@ -44,7 +44,7 @@ impl LogicalUnit {
         Ok(name.compare(designator.as_ref(), serial.as_deref()))
     }
 
-    /// Checks whether this is the unit of a name, by a profile that was read over this session.
+    /// Checks whether this is the unit with the given name, by a profile that was read over this session.
     pub(crate) fn recognize_by(&self, name: &UnitName, profile: &Profile) -> Result<(), Mismatch> {
         let (address, model) = (self.address(), model(profile));
         let serial = profile.serial_number.as_deref();
@@ -90,8 +90,8 @@ pub(super) fn name_within_a_session(profile: &Profile) -> UnitName {
     reported_name(profile).unwrap_or_else(|| UnitName::Model(model(profile)))
 }
 
-/// Returns the error of a session over `portal` that leads to another unit, or does not prove that it leads to
-/// the named one.
+/// Returns the error of a session over `portal` that leads to another unit, or for which it is unknown whether
+/// it leads to the named one.
 pub(crate) fn mismatch_error(mismatch: Mismatch, name: &UnitName, portal: String) -> Error {
     let expected = name.to_string();
     match mismatch {

@@ -1,4 +1,4 @@
-//! The questions of a procedure that are in flight.
+//! Keeps the commands of a procedure that are in flight.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::boxed::BoxFuture;
 
-/// Questions in flight, by their numbers. Dropping this gives the questions up.
+/// Commands in flight, each with its number in the procedure. Dropping this gives the commands up.
 pub(super) struct InFlight<T>(Vec<(u32, BoxFuture<'static, T>)>);
 
 impl<T> InFlight<T> {
@@ -15,7 +15,7 @@ impl<T> InFlight<T> {
         self.0.push((number, answer));
     }
 
-    /// Returns the next question that ends, with its answer; waits for ever if there is none.
+    /// Returns the number and the result of the next command that ends; waits for ever if none is in flight.
     pub(super) async fn next(&mut self) -> (u32, T) {
         poll_fn(|context| {
             for at in 0..self.0.len() {

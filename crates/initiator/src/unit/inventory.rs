@@ -1,4 +1,4 @@
-//! The logical units of a session's target (SPC-4 §6.33, REPORT LUNS).
+//! Lists the logical units of a session's target (SPC-4 §6.33, REPORT LUNS).
 
 use iscsi_pdu::scsi::Lun;
 
@@ -7,19 +7,20 @@ use crate::session::Session;
 use crate::state::unit_state::UnitState;
 use crate::unit::logical_unit::LogicalUnit;
 
-/// Bytes for the numbers of 1023 logical units; a longer list is read again.
+/// Allocation length for the numbers of 1023 logical units, in bytes; a longer list is read again.
 const LUN_LIST: u32 = 8192;
-/// Bytes for more numbers than exist with one level of addressing.
+/// Largest allocation length, in bytes: it has room for more numbers than exist with one level of addressing.
 const MAX_LUN_LIST: u32 = 1 << 20;
 
 impl Session {
-    /// Waits for the end of the login. Meanwhile the commands that read the properties of the unit named in the
-    /// URL are queued behind it.
+    /// Waits for the end of the login. Meanwhile it queues the commands that read the properties of the unit
+    /// named in the URL, so that they are sent immediately after the login.
     pub(crate) async fn log_in(&self) -> Result<(), Error> {
         let Some(unit) = self.named_lun().map(|lun| self.logical_unit(lun)) else {
             return self.logged_in().await;
         };
-        // The result is stored with the unit; if reading it failed, the caller that needs it reads again.
+        // The profile is stored with the unit; if reading it failed, the next caller that needs it reads it
+        // again.
         let mut probe = Box::pin(async move { drop(unit.profile().await) });
         tokio::select! {
             biased;
@@ -33,7 +34,7 @@ impl Session {
         }
     }
 
-    /// Returns a handle to a logical unit of which something is known already.
+    /// Returns a handle to a logical unit, with the state that another session already has of the unit.
     pub(crate) fn adopt_unit(&self, lun: Lun, state: UnitState) -> LogicalUnit {
         LogicalUnit::new(self.clone(), lun, self.adopt_unit_state(lun, state))
     }
@@ -51,23 +52,23 @@ impl Session {
     /// As any command; see [`LogicalUnit::execute`].
     #[doc(alias("LUN", "list"))]
     pub async fn report_luns(&self) -> Result<Vec<Lun>, Error> {
-        // A target without unit 0 may answer at the well known unit alone.
+        // A target without unit 0 may execute REPORT LUNS at the well known unit only.
         match self.report_luns_at(Lun::ZERO).await {
             Err(error) if error.sense().is_some() => self.report_luns_at(Lun::REPORT_LUNS).await,
             result => result,
         }
     }
 
-    /// Finds the unit that the target lists with the number of `lun`, but in another form: in flat
-    /// space addressing below 256, or as a bus and a number above 255. Use it if the target does
-    /// not know a unit by the form that SAM-5 gives its number.
+    /// Returns the unit that the target lists with the number of `lun`, but in another form: in flat space
+    /// addressing below 256, or as a bus and a number above 255. Use this if the target does not know the unit
+    /// by the form that SAM-5 defines for its number.
     ///
     /// # Errors
     /// [`NotFound`](crate::ErrorKind::NotFound) if the target lists no such unit, or does not list its units;
     /// otherwise as [`report_luns`](Self::report_luns).
     pub async fn listed_unit(&self, lun: Lun) -> Result<LogicalUnit, Error> {
         let listed = match self.report_luns().await {
-            // A target that refuses to list its units cannot be asked further.
+            // A target that refuses to list its units counts as one that lists none.
             Err(error) if error.sense().is_some() => Vec::new(),
             result => result?,
         };

@@ -1,4 +1,4 @@
-//! A logical unit: SCSI commands, addressed by blocks.
+//! Sends SCSI commands to a logical unit, addressed by blocks.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::state::loss_cursor::LossCursor;
 use crate::state::unit_state::UnitState;
 use crate::unit::transfer::{Expected, Transfer};
 
-/// Bytes of a page of vital product data that are asked for first.
+/// Allocation length of the first read of a page of vital product data, in bytes.
 const PAGE_START: u16 = u8::MAX as u16;
 
 /// A logical unit of the session's target. It takes any command, and the common ones have methods.
@@ -61,8 +61,8 @@ pub struct LogicalUnit {
     pub(super) lun: Lun,
     pub(super) state: Arc<UnitState>,
     pub(super) losses: LossCursor,
-    /// Budget of a handle that checks the unit's identity; its commands do not wait for the result of that
-    /// check.
+    /// Budget of a handle that checks the unit's identity. Commands of such a handle do not wait for the result
+    /// of the check.
     pub(super) questions: Option<Arc<Budget>>,
     /// Whether the handle does not wait while a port changes its state, because another port may serve the
     /// unit.
@@ -159,7 +159,7 @@ impl LogicalUnit {
     }
 
     /// Returns the first 255 bytes of a page of vital product data. Before SPC-3 the allocation length of
-    /// INQUIRY was one byte, so a unit may take 256 for 0.
+    /// INQUIRY was one byte, so an older unit may read 256 as 0.
     pub(crate) async fn start_of_page(&self, page: u8) -> Result<Bytes, Error> {
         Ok(self.query(Cdb::inquiry_vpd(page, PAGE_START), PAGE_START.into()).await?.freeze())
     }
@@ -207,8 +207,8 @@ impl LogicalUnit {
         self.ask(Cdb::mode_sense_10(page, LEN), LEN.into(), ModeParameters::decode_10).await
     }
 
-    /// Returns which blocks from `lba` on are mapped, as far as the unit reports in one answer (GET
-    /// LBA STATUS).
+    /// Returns which blocks from `lba` on are mapped, as far as the unit reports in one response (GET LBA
+    /// STATUS).
     ///
     /// # Errors
     /// As [`execute`](Self::execute).
@@ -294,7 +294,7 @@ impl LogicalUnit {
         Ok(self.execute_with_retry(Transfer::query(cdb, len)).await?.data)
     }
 
-    /// Sends a command that reads up to `len` bytes, and decodes the answer.
+    /// Sends a command that reads up to `len` bytes, and decodes the data.
     pub(super) async fn ask<T>(
         &self,
         cdb: Cdb,

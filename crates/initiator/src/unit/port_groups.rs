@@ -1,4 +1,4 @@
-//! The target ports through which a unit is reached, and their states (SPC-4 §5.11).
+//! Reads and sets the states of the target ports through which a unit is reached (SPC-4 §5.11).
 
 use bytes::BytesMut;
 use iscsi_pdu::scsi::{
@@ -11,7 +11,7 @@ use crate::unit::probe::port_identification;
 use crate::unit::retry::Patience;
 use crate::unit::transfer::Transfer;
 
-/// Longest list of groups that is read, bytes: 65536 ports would make half of it.
+/// Longest list of groups that is read, in bytes: twice the length for 65536 ports.
 const MAX_LEN: u32 = 1 << 20;
 
 /// The target port that a session is connected to.
@@ -26,9 +26,9 @@ pub struct TargetPort {
 }
 
 impl LogicalUnit {
-    /// Returns the groups of ports that lead to the unit, with the state of each group (REPORT
-    /// TARGET PORT GROUPS, SPC-4 §6.37). A [`Disk`](crate::Disk) asks by itself if the unit has
-    /// port groups, and uses the best ports.
+    /// Returns the groups of ports that lead to the unit, with the state of each group (REPORT TARGET PORT
+    /// GROUPS, SPC-4 §6.37). If the unit has port groups, a [`Disk`](crate::Disk) reads them by itself, and uses
+    /// the best ports.
     ///
     /// # Errors
     /// As [`execute`](Self::execute): a unit without port groups does not know the command.
@@ -46,20 +46,21 @@ impl LogicalUnit {
         Ok(TargetPort { relative_id: page.relative_target_port(), group: page.target_port_group() })
     }
 
-    /// Asks the array to change the states of groups of ports (SET TARGET PORT GROUPS, SPC-4
-    /// §6.45). It is sent once, and no disk ever sends it by itself, because it takes the unit away
-    /// from hosts that use it through another port.
+    /// Asks the array to change the states of groups of ports (SET TARGET PORT GROUPS, SPC-4 §6.45). The command
+    /// is sent once. No disk ever sends it by itself, because it takes the unit away from hosts that use the
+    /// unit through another port.
     ///
     /// # Errors
-    /// As [`execute`](Self::execute): the unit refuses it unless TPGS says that it accepts it.
+    /// As [`execute`](Self::execute): the unit refuses the command unless its TPGS field says that explicit
+    /// changes are supported.
     #[doc(alias("ALUA", "STPG", "failover"))]
     pub async fn set_target_port_groups(&self, states: &SetTargetPortGroups) -> Result<(), Error> {
         let cdb = Cdb::set_target_port_groups(states.parameter_list_length());
         self.execute(self.command(cdb).with_write(states.encode())).await.map(drop)
     }
 
-    /// Returns the groups of ports like [`target_port_groups`](Self::target_port_groups), but without pauses
-    /// for temporary errors: the supervisor of the states asks again.
+    /// Returns the groups of ports like [`target_port_groups`](Self::target_port_groups), but without pauses for
+    /// temporary errors: the supervisor of the states repeats the query.
     pub(crate) async fn port_groups_now(&self) -> Result<TargetPortGroups, Error> {
         self.ask_port_groups(Self::patience_of_a_path).await
     }
@@ -75,7 +76,7 @@ impl LogicalUnit {
             let command = cdb.operation_name();
             let transfer = Transfer::query(cdb, len as usize);
             let data: BytesMut = match self.execute_with(transfer, patience(self)).await {
-                // A unit older than SPC-4 does not know the longer header.
+                // A unit older than SPC-4 does not know the extended header.
                 Err(error) if header == PortGroupsHeader::Extended && is_invalid_field(&error) => {
                     header = PortGroupsHeader::LengthOnly;
                     continue;

@@ -1,4 +1,4 @@
-//! The commands that read the properties of a disk. All are sent together, so that they cost one round trip.
+//! Reads the properties of a disk. All commands are sent together, so that they cost one round trip.
 //!
 //! Design: `docs/design/round-trips.md`.
 
@@ -23,7 +23,7 @@ use crate::error::{Cause, Error, UnitCause};
 use crate::unit::logical_unit::LogicalUnit;
 use crate::unit::transfer::Transfer;
 
-/// Room for mode pages, bytes: the most that MODE SENSE (6) can return.
+/// Allocation length for mode pages, in bytes: near the maximum of MODE SENSE (6), 255.
 const MODE_LEN: u8 = 252;
 
 impl LogicalUnit {
@@ -41,16 +41,17 @@ impl LogicalUnit {
     }
 }
 
-/// Asks a unit for its profile.
+/// Reads the profile of a unit.
 fn probe(unit: &LogicalUnit) -> BoxFuture<'_, Result<Profile, Error>> {
     boxed(async move {
-        // TEST UNIT READY is sent first, so that pending unit attentions end this command and not the others.
+        // TEST UNIT READY is sent first, so that a pending unit attention ends this command and not one of the
+        // others.
         let state = unit.state();
         let before = state.reasons();
         let ready = async {
             let first = unit.execute(Command::new(unit.lun(), Cdb::test_unit_ready())).await;
-            // The unit answers the others after this command. So a condition reported to it does not concern
-            // their answers; a later condition may.
+            // The unit executes the other commands after this one. So a condition that this command reports does
+            // not concern their data; a later condition may.
             let is_reason = first.as_ref().is_err_and(raises_doubt);
             let resolved = if is_reason { before.and_one() } else { before };
             state.recognized(resolved);
@@ -123,7 +124,7 @@ pub(crate) async fn identification(
     Ok(DeviceIdentification::decode(&whole).ok())
 }
 
-/// Reads VPD page 83 until it has the port group of the port that the answer came through.
+/// Reads VPD page 83; in full if its beginning lacks the port group of the port that sent it.
 pub(super) async fn port_identification(
     unit: &LogicalUnit,
 ) -> Result<Option<DeviceIdentification>, Error> {
@@ -143,7 +144,8 @@ async fn capacity(unit: &LogicalUnit) -> Result<Capacity, Error> {
     better_of(long, short)
 }
 
-/// Reads the present capacity of a unit by one command, in the form that the unit knew before.
+/// Reads the present capacity of a unit by one command, in the form that the unit supported when `before` was
+/// read.
 pub(crate) async fn capacity_now(unit: &LogicalUnit, before: &Capacity) -> Result<Capacity, Error> {
     if before.long_commands {
         return Ok(unit.read_capacity_16().await?.into());
@@ -151,8 +153,9 @@ pub(crate) async fn capacity_now(unit: &LogicalUnit, before: &Capacity) -> Resul
     Ok(short_capacity_now(before, unit.read_capacity_10().await?))
 }
 
-/// Returns the capacity of a unit, by the answers to both commands. A unit with more blocks than the short
-/// answer can count has no capacity without the long one: a part must not pass for the whole.
+/// Returns the capacity of a unit, by the results of READ CAPACITY (16) and (10). If the unit has more blocks
+/// than READ CAPACITY (10) can count, a missing long result is an error: a part of the capacity must not pass
+/// for the whole.
 fn better_of(
     long: Result<ReadCapacity16, Error>,
     short: Result<ReadCapacity10, Error>,
@@ -164,7 +167,7 @@ fn better_of(
     }
 }
 
-/// Returns whether the unit refuses the command, or answers it in an invalid format.
+/// Returns whether the unit refuses the command, or its data have an invalid format.
 fn is_refusal(error: &Error) -> bool {
     error.status().is_some() || matches!(error.cause(), Cause::Unit(UnitCause::Format { .. }))
 }
@@ -181,7 +184,7 @@ pub(super) fn mode_question() -> Transfer {
     Transfer::query(command, MODE_LEN.into())
 }
 
-/// Decodes the answer to an optional command: `None` if the unit refuses it, or the format is invalid.
+/// Decodes the data of an optional command; `None` if the unit refuses the command, or the format is invalid.
 fn decode<T, D: AsRef<[u8]>>(
     answer: Result<D, Error>,
     decode: impl FnOnce(&[u8]) -> Result<T, FormatError>,
@@ -195,7 +198,8 @@ mod tests {
 
     use super::*;
 
-    /// SBC-3: 0xffffffff blocks mean that READ CAPACITY (16) must be sent.
+    /// SBC-3: 0xffffffff blocks in READ CAPACITY (10) mean that READ CAPACITY (16) must be sent. If that fails,
+    /// the unit has no capacity.
     #[test]
     fn what_the_short_answer_cannot_count_is_not_taken_for_the_whole() {
         let refusals = || {

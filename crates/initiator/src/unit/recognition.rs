@@ -18,10 +18,11 @@ use crate::unit::identity::{mismatch_error, name_within_a_session};
 use crate::unit::in_flight::{InFlight, by};
 use crate::unit::logical_unit::LogicalUnit;
 
-/// Number of concurrent questions: all are sent together.
+/// Number of concurrent commands of a check: all are sent together.
 const QUESTIONS: usize = 8;
 const QUESTION_BYTES: usize = 1 << 20;
-/// Number of failed questions that are kept, as one may be the reason of the result: those of one try.
+/// Number of failed commands of which the errors are kept, as one may be the reason of the result: all those of
+/// one try.
 const MAX_FAILED: usize = 8;
 
 pub(crate) type Recognition = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
@@ -43,9 +44,9 @@ impl LogicalUnit {
         self.state().needs_revalidation().then(|| self.recognize())
     }
 
-    /// Waits until it is certain that the session leads to the known unit, by all that the unit may have
-    /// reported so far on any connection. Nothing orders the connections of a session: the answer of another
-    /// unit may arrive over one connection before the unit attention arrives over another.
+    /// Waits until it is certain that the session leads to the known unit, by everything that the unit may have
+    /// reported so far on any connection. The connections of a session have no common order: the response of
+    /// another unit may arrive over one connection before the unit attention arrives over another.
     ///
     /// # Errors
     /// As [`confirm`](Self::confirm).
@@ -69,12 +70,13 @@ impl LogicalUnit {
         }
     }
 
-    /// Checks the unit's identity, even if the unit has given no reason to.
+    /// Checks the unit's identity, even if the unit has reported no reason for a check.
     ///
     /// # Errors
-    /// [`UnitCause::DifferentUnits`] or [`UnitCause::BlockSizeChanged`] if it is another unit, for good. If
-    /// there is no proof within [`Options::with_retry_timeout`](crate::Options::with_retry_timeout):
-    /// [`UnitCause::UnprovenUnit`], or the error of the last question. Also when the session ended.
+    /// [`UnitCause::DifferentUnits`] or [`UnitCause::BlockSizeChanged`] if it is another unit; this is
+    /// permanent. [`UnitCause::UnprovenUnit`], or the error of the last command, if the identity is not
+    /// confirmed within [`Options::with_retry_timeout`](crate::Options::with_retry_timeout). Also when the
+    /// session ended.
     pub(crate) async fn confirm(&self) -> Result<(), Error> {
         self.state().add_reason();
         self.recognize().await
@@ -90,9 +92,9 @@ impl LogicalUnit {
         })
     }
 
-    /// Checks the unit's identity. Boxed, since few requests wait for it, and since its questions are requests
-    /// themselves. One task asks on behalf of all callers, so that a caller that does not poll its request
-    /// holds up no other.
+    /// Checks the unit's identity. The future is boxed, since few requests wait for it, and since the commands
+    /// of the check use the same functions. One task sends them on behalf of all callers, so that a caller that
+    /// does not poll its request delays no other.
     fn recognize(&self) -> Recognition {
         let unit = self.clone();
         Box::pin(async move {
@@ -108,7 +110,7 @@ impl LogicalUnit {
         })
     }
 
-    /// Returns the terms of a check; `None` before anything is known of the unit.
+    /// Returns the terms of a check; `None` before the unit's profile was read.
     fn terms(&self) -> Option<Terms> {
         let known = self.state().profile.get()?;
         let policy = self.session().policy();
@@ -120,9 +122,10 @@ impl LogicalUnit {
         })
     }
 
-    /// Asks by [`Revalidations`](iscsi_multipath::revalidating::Revalidations), as long as a caller waits.
+    /// Runs the check by [`Revalidations`](iscsi_multipath::revalidating::Revalidations), as long as a caller
+    /// waits for it.
     async fn ask_for_all(self, mut asker: Asker, terms: Terms) -> Result<(), Error> {
-        // Requests that wait for the answer may hold the whole budget of the session.
+        // A separate budget: requests that wait for the result may hold the whole budget of the session.
         let mut asked = self.with_questions(Budget::new(QUESTIONS, QUESTION_BYTES));
         if self.state().known().transitions().has_other_ports() {
             asked = asked.through_one_of_several_ports();
@@ -132,7 +135,7 @@ impl LogicalUnit {
         let mut failed = VecDeque::new();
         loop {
             let mut left = pin!(left.notified());
-            // From here on no caller that stops waiting is missed.
+            // Enabled before the poll, so that no caller that stops waiting after it is missed.
             left.as_mut().enable();
             match asker.poll() {
                 Step::Ask(question) => {
@@ -167,7 +170,7 @@ impl LogicalUnit {
         }
     }
 
-    /// Returns the error of a failed check; `failed` has the errors of its questions.
+    /// Returns the error of a failed check; `failed` has the errors of its commands.
     fn error_of_failure(
         &self,
         failure: Failure,

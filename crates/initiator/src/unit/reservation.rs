@@ -1,4 +1,4 @@
-//! Persistent reservations of a unit, as SCSI commands (SPC-4 §5.13).
+//! Sends the SCSI commands of persistent reservations to a unit (SPC-4 §5.13).
 
 use iscsi_pdu::scsi::FormatError;
 use iscsi_pdu::scsi::reservation::{
@@ -15,7 +15,7 @@ impl LogicalUnit {
     /// Returns the keys that are registered with the unit (PERSISTENT RESERVE IN with READ KEYS).
     ///
     /// # Errors
-    /// As [`execute`](Self::execute); a unit without persistent reservations refuses it.
+    /// As [`execute`](Self::execute); a unit without persistent reservations refuses the command.
     pub async fn registered_keys(&self) -> Result<RegisteredKeys, Error> {
         let first = PersistentReserveIn::ALLOCATION_LENGTH;
         let keys = self.reserve_in(PersistentReserveIn::ReadKeys, first, RegisteredKeys::decode);
@@ -48,8 +48,8 @@ impl LogicalUnit {
         self.reserve_in(question, length, ReservationCapabilities::decode).await
     }
 
-    /// Returns each registration with its nexus (PERSISTENT RESERVE IN with READ FULL STATUS). Not
-    /// every unit supports it.
+    /// Returns each registration with its nexus (PERSISTENT RESERVE IN with READ FULL STATUS). Not every unit
+    /// supports this command.
     ///
     /// # Errors
     /// As [`registered_keys`](Self::registered_keys).

@@ -1,4 +1,4 @@
-//! Which ends of a command are retried; the table is in the crate documentation.
+//! Decides which results of a command are retried; the table is in the crate documentation.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::options::back_off::BackOff;
 
-/// Number of pauses after which a method of a session or a unit gives up: about five seconds by default.
+/// Number of pauses after which a method of a session or a unit stops retrying: about five seconds by default.
 const MAX_PAUSES: u32 = 11;
 /// Most retries of a command after UNIT ATTENTION conditions.
 pub(crate) const MAX_ATTENTIONS: u32 = 8;
@@ -20,7 +20,7 @@ pub(crate) const ABORTED_LIMIT: Duration = Duration::from_secs(5);
 /// how long that may take (IMPLICIT TRANSITION TIME, SPC-4 §6.37).
 pub(crate) const TRANSITION_LIMIT: Duration = Duration::from_secs(60);
 
-/// What follows from the end of a command within its session.
+/// What follows from the result of a command within its session.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Verdict {
     /// No retry: the command has succeeded, or failed.
@@ -31,15 +31,15 @@ pub(crate) enum Verdict {
     Again(Duration),
 }
 
-/// Counts the retries of a command within its session, and limits them.
+/// Limits the retries of a command within its session.
 #[derive(Debug)]
 pub(crate) struct Patience<'a> {
     options: &'a BackOff,
-    /// Number of retries after UNIT ATTENTION. Conditions queue up in a unit, but after [`MAX_ATTENTIONS`] of
-    /// them the command fails.
+    /// Number of retries after UNIT ATTENTION. Several conditions may be pending in a unit; after
+    /// [`MAX_ATTENTIONS`] of them the command fails.
     attentions: u32,
     pauses: u32,
-    /// Whether the command is retried after pauses while the unit is busy.
+    /// Whether the command is retried, after pauses, while the unit is busy.
     waits: bool,
     /// How long a port may take to change its state.
     transition: Duration,
@@ -48,17 +48,18 @@ pub(crate) struct Patience<'a> {
 }
 
 impl<'a> Patience<'a> {
-    /// Creates the rules for a unit that is used alone.
+    /// Creates the retry rules for a unit that is used without a disk.
     pub(crate) const fn of_a_unit(options: &'a BackOff, transition: Duration) -> Self {
         Self { options, attentions: 0, pauses: 0, waits: true, transition, transition_since: None }
     }
 
-    /// Creates the rules for a path of a disk, without pauses: the disk retries, perhaps over another path.
+    /// Creates the retry rules for a path of a disk, without pauses: the disk retries, perhaps over another
+    /// path.
     pub(crate) const fn of_a_path(options: &'a BackOff) -> Self {
         Self { waits: false, ..Self::of_a_unit(options, Duration::ZERO) }
     }
 
-    /// Decides what follows from the end of one attempt.
+    /// Decides what follows from the result of one attempt.
     pub(crate) fn judge(&mut self, end: End, can_shorten: bool) -> Verdict {
         let facts = Facts {
             can_shorten,

@@ -1,4 +1,4 @@
-//! A command and its data, for as many attempts as it needs.
+//! Keeps a command and its data for all its attempts.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,22 +23,22 @@ pub(crate) struct Transfer {
     write: Option<Payload>,
     /// Bytes to read; 0 for none.
     read_len: usize,
-    /// Buffer for the data to read; if there is none, it is taken when the first data arrives.
+    /// Buffer for the data to read; with `None` a buffer is allocated when the first data arrives.
     buffer: Option<BytesMut>,
-    /// Pool that supplies that buffer.
+    /// Pool that supplies the buffer if `buffer` is `None`.
     buffers: Option<Arc<dyn BufferPool>>,
     extent: Option<Arc<RangeGuard>>,
-    /// Share of the budget that the command holds, if it was taken already.
+    /// Share of the budget that the command holds; `None` if it is not reserved yet.
     permit: Option<Arc<Permit>>,
-    /// Whether the answer counts only once it is certain, over all connections, which unit gave it.
+    /// Whether the result counts only once it is certain, over all connections, which unit executed the command.
     wants_proof: bool,
-    /// Whether the data are blocks of the medium, so that a residual says which were not moved. For a parameter
-    /// list it says no more than the status.
+    /// Whether the data are blocks of the medium, so that a residual says which blocks were not moved. The
+    /// residual of a parameter list adds nothing to the status, and is ignored.
     moves_blocks: bool,
 }
 
 impl Transfer {
-    /// Creates a command whose answer has up to `len` bytes.
+    /// Creates a command that reads up to `len` bytes.
     pub(crate) const fn query(cdb: Cdb, len: usize) -> Self {
         Self {
             cdb,
@@ -146,8 +146,9 @@ impl Transfer {
         self.permit.clone()
     }
 
-    /// Makes the answer count only once it is certain, over all connections, which unit gave it. Needed if the
-    /// data read are written back, or if the command proves that writes are on the medium.
+    /// Makes the result count only once it is certain, over all connections, which unit executed the command.
+    /// Needed if the data read are written back, or if the command's success means that writes are on the
+    /// medium.
     pub(crate) const fn with_proof(mut self) -> Self {
         self.wants_proof = true;
         self
@@ -185,12 +186,12 @@ impl Transfer {
         is_shorter
     }
 
-    /// Returns the kind under which the command is counted.
+    /// Returns the kind of request under which the statistics count the command.
     pub(crate) const fn kind(&self) -> RequestKind {
         self.kind
     }
 
-    /// Returns the number of bytes to move.
+    /// Returns the number of bytes that the command reads or writes.
     pub(crate) fn len(&self) -> usize {
         self.write.as_ref().map_or(self.read_len, Payload::len)
     }
@@ -217,7 +218,7 @@ impl Transfer {
         command
     }
 
-    /// Takes the buffer back for another attempt, if there was one; the unit may not have filled all of it.
+    /// Takes the buffer of a failed attempt back for the next one; the unit may have filled only a part.
     pub(crate) fn restore(&mut self, mut buffer: BytesMut) {
         if buffer.capacity() >= self.read_len {
             buffer.resize(self.read_len, 0);
@@ -226,7 +227,7 @@ impl Transfer {
     }
 }
 
-/// The number of bytes that a command must have moved.
+/// Number of bytes that a command must move to succeed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Expected {
     operation: Operation,

@@ -1,4 +1,4 @@
-//! Faults of a URL.
+//! Defines the faults of a URL.
 
 use iscsi_pdu::{NameError, TargetAddressError};
 use thiserror::Error;
@@ -90,7 +90,7 @@ pub enum UrlError {
 }
 
 impl UrlError {
-    /// Returns what can be done about the fault.
+    /// Returns advice on how to correct the fault.
     pub const fn advice(&self) -> Option<Advice> {
         match self {
             Self::Scheme(_) | Self::NoHost | Self::NoTarget | Self::Target(_) => {
@@ -112,12 +112,13 @@ impl UrlError {
             Self::UnknownOption(_) => Some(Advice::CheckSpelling),
             Self::UnknownOptionBehindPassword => Some(Advice::EscapeAmpersand),
             Self::RepeatedOption(_) => Some(Advice::OmitRepetition),
-            // The text of the error says what the value must be.
+            // The text of the error already says what the value must be.
             Self::Variable(_) | Self::OptionValue { .. } | Self::Encoding(_) => None,
         }
     }
 
-    /// Returns the error for a wrong scheme. It shows the scheme only: what follows may contain a password.
+    /// Returns the error for a wrong scheme. The error only shows the scheme, because the rest of the text
+    /// may contain a password.
     pub(super) fn scheme(text: &str) -> Self {
         if text.starts_with("iser://") {
             return Self::Iser;

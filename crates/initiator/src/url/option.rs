@@ -1,4 +1,5 @@
-//! The options after the `?` of a URL. A new one also needs a field in `parameters.rs` and a row in the table of `url.rs`.
+//! Parses the options after the `?` of a URL. A new option also needs a field in `parameters.rs` and a row in
+//! the table of `url.rs`.
 
 use std::str::FromStr;
 
@@ -95,7 +96,7 @@ impl UrlOptions {
         }
     }
 
-    /// Sets one of the options of CHAP.
+    /// Sets one of the CHAP options.
     fn set_of_chap(&mut self, option: &str, value: &str) -> Result<(), UrlError> {
         let parameters = &mut self.parameters;
         match option {
@@ -123,7 +124,7 @@ impl UrlOptions {
 
     fn unknown(&self, option: &str) -> UrlError {
         if self.target_password.is_some() {
-            // It may be the end of a password that contains a `&`.
+            // The unknown option may be the end of a password that contains a `&`.
             UrlError::UnknownOptionBehindPassword
         } else {
             UrlError::UnknownOption(option.to_owned())
@@ -182,7 +183,7 @@ fn seconds(place: &mut Option<u32>, option: &'static str, value: &str) -> Result
     put(place, option, number(value, (0, u32::MAX)), "a number of seconds")
 }
 
-/// Parses a length in the range of its key.
+/// Parses a length, which must be in the range of its key.
 fn length(
     place: &mut Option<u32>,
     option: &'static str,

@@ -1,4 +1,4 @@
-//! Session parameters that a URL sets.
+//! Defines the session parameters that a URL can set.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ pub struct Parameters {
     pub first_burst_length: Option<u32>,
     /// MaxOutstandingR2T (RFC 7143 §13.17).
     pub max_outstanding_r2t: Option<u16>,
-    /// Time limit of a command, in seconds; 0 sets none.
+    /// Time limit of a command, in seconds; 0 for no limit.
     pub command_timeout: Option<u32>,
     /// Time limit of connect and login together, in seconds.
     pub login_timeout: Option<u32>,
@@ -43,7 +43,7 @@ pub struct Parameters {
     /// Time limit of retries while a target is not available yet, in seconds:
     /// [`Options::with_open_timeout`](crate::Options::with_open_timeout).
     pub open_timeout: Option<u32>,
-    /// Interval at which an idle disk asks its unit for changes, in seconds; 0 for never:
+    /// Interval at which an idle disk polls its unit for changes, in seconds; 0 for never:
     /// [`Options::with_poll`](crate::Options::with_poll).
     pub poll: Option<u32>,
     /// Key that registers the sessions of a disk with its unit (SPC-4 §5.13).
@@ -51,13 +51,13 @@ pub struct Parameters {
 }
 
 impl Parameters {
-    /// Overwrites the CHAP settings of credentials with those that the URL sets.
+    /// Replaces the CHAP settings of credentials by those that the URL sets.
     pub(crate) fn apply_to_chap(&self, chap: &mut Chap) {
         set(&mut chap.algorithms, self.chap_algorithm.map(|algorithm| vec![algorithm]));
         set(&mut chap.allow_short_secret, self.allow_short_secret);
     }
 
-    /// Overwrites the parameters of an offer with those that the URL sets.
+    /// Replaces the parameters of an offer by those that the URL sets.
     pub(crate) fn apply_to_offer(&self, offer: Offer) -> Offer {
         let offer = put(offer, self.header_digest, Offer::with_header_digest);
         let offer = put(offer, self.data_digest, Offer::with_data_digest);
@@ -71,7 +71,7 @@ impl Parameters {
         offer.with_first_burst_length(offer.first_burst_length().min(offer.max_burst_length()))
     }
 
-    /// Overwrites time limits with those that the URL sets.
+    /// Replaces time limits by those that the URL sets.
     pub(crate) fn apply_to_timeouts(&self, timeouts: Timeouts) -> Timeouts {
         let timeouts = put(timeouts, self.login_timeout.map(seconds), Timeouts::with_login);
         let command = self.command_timeout.map(|s| (s > 0).then(|| seconds(s)));
@@ -79,7 +79,7 @@ impl Parameters {
     }
 }
 
-/// Sets a value if there is one.
+/// Sets a value, unless it is `None`.
 fn put<T, V>(of: T, value: Option<V>, with: fn(T, V) -> T) -> T {
     match value {
         Some(value) => with(of, value),

@@ -19,7 +19,7 @@ fn error(text: &str) -> UrlError {
     Url::parse(text).unwrap_err()
 }
 
-/// Returns the CHAP credentials of a URL in a form that can be compared: of a secret only its length.
+/// Returns the CHAP credentials of a URL in a form that can be compared. Of a secret, it has only the length.
 fn credentials(text: &str) -> (Option<String>, Option<usize>) {
     let url = parse(text);
     (url.user, url.password.map(|secret| secret.len()))
@@ -71,15 +71,15 @@ fn credentials_are_separated_as_in_libiscsi_and_decoded() {
     assert_eq!(credentials("iscsi://me:secret@host"), some("me", Some(6)));
     assert_eq!(credentials("iscsi://me@host"), some("me", None));
     assert_eq!(credentials("iscsi://me:@host"), some("me", None));
-    // A `%` that begins an escape does not separate if there is a `:`.
+    // If there is a `:`, a `%` that begins an escape does not separate user and password.
     assert_eq!(credentials("iscsi://me%40home:a%3Fb%40c@host"), some("me@home", Some(5)));
-    // libiscsi's form with a password that looks like an escape.
+    // libiscsi's form, with a password that looks like an escape.
     assert_eq!(credentials("iscsi://me%abcdef@host"), some("me", Some(6)));
     assert_eq!(credentials("iscsi://me:a/b:c@host"), some("me", Some(5)));
     assert_eq!(error("iscsi://:secret@host"), UrlError::NoUser);
 }
 
-/// The text without passwords is the same URL except for its passwords.
+/// The text without passwords is the same URL, but lacks the passwords.
 #[test]
 fn a_url_is_kept_without_passwords() {
     for (text, kept) in [
@@ -131,7 +131,7 @@ fn nothing_shows_a_password() {
     }
 }
 
-/// The error names the character that may have cut a password in two, and the escape to write.
+/// The error names the character that may have split a password, and the escape to write instead.
 #[test]
 fn characters_that_end_a_password_are_told_of() {
     assert_eq!(error("iscsi://me:hunt?er22@host"), UrlError::AtBehindQuestionMark);
@@ -172,7 +172,7 @@ fn the_target_name_is_decoded() {
     assert_eq!(url.target.as_ref().map(IscsiName::as_str), Some(TARGET));
 }
 
-/// NAM-02: the spelling is the target's own; only the comparison folds case.
+/// NAM-02: the target name keeps its spelling; only comparisons ignore case.
 #[test]
 fn nam_02_the_spelling_of_the_target_name_is_kept() {
     let text = "iscsi://host:3260/iqn.2026-01.org.Example:DISK/0";
@@ -227,7 +227,7 @@ fn parameters_apply_over_the_defaults() {
     assert_eq!(url.parameters.apply_to_timeouts(Timeouts::default()), timeouts);
 }
 
-/// The earlier names of these options are accepted as well.
+/// The earlier names of options are accepted as well.
 #[test]
 fn options_keep_their_earlier_names() {
     let now = parse("iscsi://host?retry_timeout=7&open_timeout=9");
@@ -266,7 +266,7 @@ fn wrong_options_are_errors_that_name_them() {
     }
 }
 
-/// Returns a function that reads these variables, in place of the environment of the process.
+/// Returns a function that reads `set` instead of the environment of the process.
 fn variables<'a>(set: &'a [(&'a str, &'a [u8])]) -> impl Fn(&str) -> Option<OsString> + 'a {
     |name| {
         let value = set.iter().find(|(set, _)| *set == name).map(|(_, value)| value.to_vec());
@@ -297,8 +297,8 @@ fn the_environment_fills_in_what_the_url_lacks() {
     assert!(url.chap().unwrap().is_none());
 }
 
-/// A secret is bytes. One that is not text must not count as missing, or the target would have nothing to
-/// prove.
+/// A secret consists of bytes. A secret that is not UTF-8 must not count as missing, because then the target
+/// would not have to prove its identity.
 #[test]
 fn a_password_in_the_environment_need_not_be_text() {
     let set: [(&str, &[u8]); 3] = [
@@ -312,7 +312,8 @@ fn a_password_in_the_environment_need_not_be_text() {
     assert!(url.chap().unwrap().is_some_and(|chap| chap.target.is_some()));
 }
 
-/// CHAP_N is text. A name that is not must not count as missing, or the login would be without CHAP.
+/// CHAP_N is text. A name that is not UTF-8 must not count as missing, because then the login would not use
+/// CHAP.
 #[test]
 fn a_user_in_the_environment_must_be_text() {
     let set: [(&str, &[u8]); 3] = [
@@ -327,15 +328,15 @@ fn a_user_in_the_environment_must_be_text() {
     assert!(parse(whole).with_environment(variables(&set)).is_ok());
 }
 
-/// Half of the credentials in the environment must not become a login without authentication, nor one in
-/// which the target has nothing to prove.
+/// If the environment has only half of the credentials, the login must not happen without authentication, nor
+/// without mutual authentication.
 #[test]
 fn half_of_the_credentials_in_the_environment_is_an_error() {
     const USER: &str = "LIBISCSI_CHAP_USERNAME";
     const PASSWORD: &str = "LIBISCSI_CHAP_PASSWORD";
     const TARGET_USER: &str = "LIBISCSI_CHAP_TARGET_USERNAME";
     const TARGET_PASSWORD: &str = "LIBISCSI_CHAP_TARGET_PASSWORD";
-    // Whether CHAP is used, and is mutual.
+    // Returns whether CHAP is used, and whether it is mutual.
     let chap = |text: &str, names: &[&str]| {
         let set: Vec<(&str, &[u8])> = names.iter().map(|name| (*name, &b"x"[..])).collect();
         let url = parse(text).with_environment(variables(&set)).unwrap();

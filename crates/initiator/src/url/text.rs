@@ -8,8 +8,7 @@ use super::error::UrlError;
 /// Characters that would end a part of a URL, or begin an escape.
 const SPECIAL: &AsciiSet = &CONTROLS.add(b' ').add(b'#').add(b'%').add(b'/').add(b'?').add(b'@');
 
-/// Returns the text of a part with escapes for characters that would end it. Letters beyond ASCII stay
-/// readable.
+/// Encodes the characters that would end a part of a URL as escapes. Letters beyond ASCII stay readable.
 pub(super) fn encode(text: &str) -> String {
     let mut encoded = String::new();
     for letter in text.chars() {
@@ -23,14 +22,14 @@ pub(super) fn encode(text: &str) -> String {
     encoded
 }
 
-/// Returns the text of a part with its escapes decoded. `part` is its name in an error.
+/// Decodes the escapes in a part of a URL. `part` is the name of the part in an error.
 pub(super) fn decode(text: &str, part: &'static str) -> Result<String, UrlError> {
     let decoded = percent_decode_str(text).decode_utf8();
     decoded.map(Into::into).map_err(|_| UrlError::Encoding(part))
 }
 
-/// Parses a portal: `HOST[:PORT]`, with escapes. A portal group tag is ignored: it would make two portals of
-/// one.
+/// Parses a portal: `HOST[:PORT]`, with escapes. A portal group tag is ignored, because two spellings of one
+/// portal must not count as two portals.
 pub(super) fn parse_portal(text: &str) -> Result<TargetAddress, UrlError> {
     let text = decode(text, "portal")?;
     if text.is_empty() || text.starts_with(':') {

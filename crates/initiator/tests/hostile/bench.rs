@@ -1,4 +1,4 @@
-//! Runs the rows concurrently, and judges their results.
+//! Runs the test cases concurrently, and judges their results.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Once};
@@ -17,19 +17,19 @@ use crate::liar::Liar;
 use crate::life::{BLOCKS, Outcome, TARGET, live};
 use crate::row::{End, Job, Row};
 
-/// Values of the time limit that ends a row: the first try, and a retry if the machine was too busy to reach
-/// the lie.
+/// Values of the time limit that ends a test case: for the first try, and for a retry if the machine was too
+/// slow to reach the wrong answer within the first limit.
 const SOON: [Duration; 2] = [Duration::from_millis(700), Duration::from_secs(5)];
-/// A row that takes longer than this hangs: every limit that ends a row is much shorter.
+/// Duration after which a test case counts as hanging. Every limit that ends a test case is much shorter.
 const HANGS: Duration = Duration::from_secs(40);
-/// Number of rows that run concurrently.
+/// Number of test cases that run concurrently.
 const SIDE_BY_SIDE: usize = 24;
-/// Longer sentences would not be read.
+/// Maximum length of an error's sentence, because longer sentences would not be read.
 const LONGEST_SENTENCE: usize = 320;
 
 static PANICS: AtomicU32 = AtomicU32::new(0);
 
-/// Runs the rows of all stages.
+/// Runs the test cases of all stages.
 pub(crate) async fn run(stages: Vec<(&'static str, Vec<Row>)>) {
     count_panics();
     let room = Arc::new(Semaphore::new(SIDE_BY_SIDE));
@@ -57,7 +57,7 @@ pub(crate) async fn run(stages: Vec<(&'static str, Vec<Row>)>) {
     assert_eq!(PANICS.load(Ordering::Relaxed), 0, "something panicked");
 }
 
-/// Counts panics, which would go unnoticed in a task of the initiator.
+/// Counts panics, because a panic in a task of the initiator would not fail the test.
 fn count_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -70,11 +70,11 @@ fn count_panics() {
     });
 }
 
-/// Why a row fails.
+/// Why a test case fails.
 enum Flaw {
-    /// A lie was not told, so the row proves nothing.
+    /// A wrong answer was not sent, so the test case has checked nothing.
     NotExecuted(String),
-    /// The result of the lie is wrong.
+    /// The result of the wrong answer is not the expected one.
     Wrong(String),
 }
 
@@ -84,8 +84,8 @@ impl From<String> for Flaw {
     }
 }
 
-/// Judges a row. Retries it with a longer limit if the limit ended it before the lie. If the lie was told,
-/// the first result counts.
+/// Judges a test case. Retries it with a longer limit if the limit ended it before the wrong answer was sent.
+/// If the wrong answer was sent, the first result counts.
 async fn judge_patiently(row: &Row) -> Result<String, String> {
     let mut verdict = judge(row, SOON[0]).await;
     if matches!(verdict, Err(Flaw::NotExecuted(_))) && row.limits.is_some() {
@@ -94,7 +94,7 @@ async fn judge_patiently(row: &Row) -> Result<String, String> {
     verdict.map_err(|(Flaw::NotExecuted(why) | Flaw::Wrong(why))| why)
 }
 
-/// Runs a row once. Returns the sentence of its error, or what is wrong with it.
+/// Runs a test case once. Returns the sentence of its error, or what is wrong with the result.
 async fn judge(row: &Row, soon: Duration) -> Result<String, Flaw> {
     let disk = RamDisk::new(512, BLOCKS);
     disk.fill(7);
@@ -125,7 +125,7 @@ async fn judge(row: &Row, soon: Duration) -> Result<String, Flaw> {
     Ok(check(row.end, &outcome, &sentences)?)
 }
 
-/// Returns a configuration with small bursts and segments, so that every transfer takes several PDUs.
+/// Returns a target configuration with small bursts and segments, so that every transfer takes several PDUs.
 fn config(row: &Row, disk: &RamDisk) -> TargetConfig {
     let mut config = TargetConfig::new(TARGET, disk.clone());
     config.keys.max_recv_data_segment_length = Some(8 << 10);
@@ -164,8 +164,8 @@ fn check(end: End, outcome: &Outcome, sentences: &[String]) -> Result<String, St
     Ok(said.clone())
 }
 
-/// Returns the text of an error with its advice, or what is wrong with the text: it must be one line for people,
-/// without debug output of values.
+/// Returns the text of an error with its advice, or what is wrong with the text. The text must be one
+/// readable line, without debug output of values.
 fn sentence(error: &Error) -> Result<String, String> {
     let said = error.to_string();
     let raw =
@@ -182,7 +182,8 @@ fn sentence(error: &Error) -> Result<String, String> {
     Ok(error.advice().map_or_else(|| said.clone(), |advice| format!("{said}; {advice}")))
 }
 
-/// Wrong data that is returned only once, in a row that a limit could have ended too early.
+/// A read that returns wrong data fails the test case at the first try, even if a time limit could have ended
+/// the case too early.
 #[tokio::test]
 async fn wrong_data_counts_at_the_first_time() {
     let told = AtomicU32::new(0);

@@ -1,4 +1,4 @@
-//! Targets that cannot prove their identity, or refuse to (RFC 7143 §12.1.3, §9.2.1).
+//! Tests of targets that cannot prove their identity, or refuse to (RFC 7143 §12.1.3, §9.2.1).
 
 use bytes::Bytes;
 use iscsi_initiator::Fault;
@@ -15,7 +15,7 @@ fn chap() -> Chap {
     Chap::new("me", "hunter-of-initiators").mutual("you", "hunter-of-targets")
 }
 
-/// Returns a row whose target answers a key of the exchange in its own way.
+/// Returns a test case whose target sends another value for a key of the CHAP exchange.
 fn answer(name: &'static str, key: &'static str, answer: impl Into<Answer>) -> Row {
     let answer = answer.into();
     mutual(name).target(move |config| {

@@ -1,11 +1,12 @@
-//! Targets that close the connection, each time at another place.
+//! Tests of targets that close the connection, each time at another place.
 
 use iscsi_initiator::Fault;
 use iscsi_testkit::opcode::Opcode;
 
 use crate::row::{Job, Row};
 
-/// Returns a row that is closed at the target's n-th PDU of this kind, of which only the first bytes are sent.
+/// Returns a test case whose connection is closed at the target's n-th PDU of this kind, of which only the
+/// first bytes are sent.
 fn closed(job: Job, name: &'static str, opcode: Opcode, first: u32, bytes: usize) -> Row {
     Row::new(job, name)
         .on_send(opcode, first, move |_, line| {
@@ -15,7 +16,7 @@ fn closed(job: Job, name: &'static str, opcode: Opcode, first: u32, bytes: usize
         .ends(Fault::Network, &["lost", "connect again"])
 }
 
-/// Returns a row that is closed at the initiator's n-th PDU of this kind.
+/// Returns a test case whose connection is closed at the initiator's n-th PDU of this kind.
 fn closed_at_request(job: Job, name: &'static str, opcode: Opcode, first: u32) -> Row {
     Row::new(job, name)
         .on_receive(opcode, first, |_, line| {

@@ -1,5 +1,5 @@
-//! PDUs that a target may send on its own, and sends wrongly: NOP-In, Asynchronous Message, Reject, and
-//! responses that no task waits for (RFC 7143 §11.9, §11.17, §11.19).
+//! Tests of PDUs that a target may send unasked, with errors in them: NOP-In, Asynchronous Message, Reject,
+//! and responses that no task waits for (RFC 7143 §11.9, §11.17, §11.19).
 
 use iscsi_initiator::Fault;
 use iscsi_testkit::opcode::Opcode;
@@ -14,12 +14,12 @@ pub(crate) fn rows() -> Vec<Row> {
     [pongs(), nops(), events(), rejects(), strays()].concat()
 }
 
-/// Returns a lie in the answer to a ping.
+/// Returns a test case with a wrong response to a ping.
 fn pong(name: &'static str, act: impl LieFn) -> Row {
     Row::new(Job::Ping, name).on_send(PONG, 0, act)
 }
 
-/// Returns a row with a PDU before the response to a write whose data has arrived at the target.
+/// Returns a test case with a PDU before the response to a write whose data has arrived at the target.
 fn before(name: &'static str, say: fn() -> Template) -> Row {
     Row::new(Job::Write, name).on_send(Opcode::ScsiResponse, 0, move |_, line| line.first(say()))
 }

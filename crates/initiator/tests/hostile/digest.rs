@@ -1,4 +1,4 @@
-//! Digests that do not match (RFC 7143 §7.8, §13.1). No damaged byte is ever read as good.
+//! Tests of digests that do not match (RFC 7143 §7.8, §13.1). No read may return a damaged byte with success.
 
 use iscsi_initiator::Fault;
 use iscsi_testkit::frame::Framing;

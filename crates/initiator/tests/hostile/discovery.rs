@@ -1,4 +1,4 @@
-//! Lists of targets that are not lists (RFC 7143 §11.11, appendix C).
+//! Tests of discovery with invalid lists of targets (RFC 7143 §11.11, appendix C).
 
 use bytes::Bytes;
 use iscsi_initiator::Fault;
@@ -10,7 +10,7 @@ use crate::row::{Job, Row};
 
 const RESPONSE: Opcode = Opcode::TextResponse;
 
-/// Returns a row whose list is this text.
+/// Returns a test case whose list of targets is this text.
 fn text(name: &'static str, text: &'static [u8]) -> Row {
     discover(name).on_send(RESPONSE, 0, move |pdu, _| pdu.data = Bytes::from_static(text))
 }
@@ -23,7 +23,7 @@ pub(crate) fn rows() -> Vec<Row> {
     [answers(), other_pdus()].into_iter().flatten().collect()
 }
 
-/// Returns rows with lists that are wrong, or in the wrong place.
+/// Returns test cases with lists that are wrong, or in the wrong PDU.
 fn answers() -> Vec<Row> {
     vec![
         text("an address before any target", b"TargetAddress=10.0.0.5:3260,1\0"),
@@ -67,7 +67,7 @@ fn answers() -> Vec<Row> {
     ]
 }
 
-/// Returns rows with other PDUs in place of the list or of the end of the session.
+/// Returns test cases with other PDUs in place of the list or of the logout response.
 fn other_pdus() -> Vec<Row> {
     vec![
         discover("a SCSI response in place of the list")

@@ -1,4 +1,4 @@
-//! Endless PDUs. What the initiator keeps of them is bounded, and its time limits hold.
+//! Tests of endless PDUs. The memory that the initiator uses for them is bounded, and its time limits hold.
 
 use iscsi_initiator::Fault;
 use iscsi_testkit::opcode::Opcode;
@@ -7,12 +7,12 @@ use iscsi_testkit::pdus::{self, Template};
 
 use crate::row::{Job, Row};
 
-/// Most bytes that a target can send before it is stopped if it reads no answer: its socket's buffers, ours,
-/// and the answers that wait for it. Or the bytes that it sends until the time limit, if one answer is kept
-/// for all.
+/// Maximum number of bytes that a target can send before it is stopped, if it does not read the answers. They
+/// are in the socket buffers of both sides, and the answers to them wait in the initiator. If the initiator
+/// keeps only one answer, it is the number of bytes that the target sends until the time limit.
 const KEPT: u64 = 24 << 20;
 
-/// Returns a row that sends the same PDU again and again, in place of the first response to a write.
+/// Returns a test case that sends the same PDU repeatedly, in place of the first response to a write.
 fn flood(name: &'static str, deaf: bool, say: fn() -> Template) -> Row {
     Row::new(Job::Write, name).on_send(Opcode::ScsiResponse, 0, move |_, line| {
         line.drop_pdu();
@@ -29,9 +29,9 @@ fn flood(name: &'static str, deaf: bool, say: fn() -> Template) -> Row {
 pub(crate) fn rows() -> Vec<Row> {
     let late: &[&str] = &["did not answer in time"];
     vec![
-        // Nothing is kept of a NOP-In that asks for no answer.
+        // The initiator stores nothing for a NOP-In that requests no answer.
         flood("signs of life", false, pdus::nop_in).impatient().ends(Fault::Network, late),
-        // One answer each, which is kept until the target takes it.
+        // The initiator stores one answer for each ping, until the target takes it.
         flood("pings", false, || pdus::nop_in().ttt(7)).impatient().fails_or_ends(&[]),
         flood("pings whose answers are not read", true, || pdus::nop_in().ttt(7))
             .bounded(KEPT)
@@ -41,22 +41,24 @@ pub(crate) fn rows() -> Vec<Row> {
         })
         .bounded(KEPT)
         .fails_or_ends(&[]),
-        // One notice each: the last 64 are kept for subscribers, and none without subscribers.
+        // Each event is a notice. The last 64 are stored for subscribers; without subscribers, none is
+        // stored.
         flood("events", false, || pdus::async_message().event(99))
             .impatient()
             .ends(Fault::Network, late),
-        // One Text Request for all of them: it is not answered, so no second one follows.
+        // One Text Request answers all of these messages. The target does not respond to it, so no second
+        // one follows.
         flood("the wish to negotiate", true, || {
             pdus::async_message().event(4).parameters([0, 0, 3])
         })
         .impatient()
         .bounded(KEPT)
         .ends(Fault::Network, late),
-        // Notices, like events.
+        // Each Reject is a notice, like an event.
         flood("refusals of nothing", false, || pdus::reject(&Pdu::new(Opcode::NopOut)))
             .impatient()
             .ends(Fault::Network, late),
-        // Notices, like events; each keeps the data segment that contains its sense data.
+        // Each event is a notice, which stores the data segment with its sense data.
         flood("events with 200 KiB of sense data", false, || {
             pdus::async_message().event(0).data(vec![0; 200 << 10])
         })

@@ -1,4 +1,4 @@
-//! Answers about the unit that make no sense (SPC-4, SBC-3).
+//! Tests of invalid responses about the properties of a unit (SPC-4, SBC-3).
 
 use bytes::Bytes;
 use iscsi_initiator::Fault;
@@ -23,7 +23,7 @@ const fn asked(operation: u8, second: u8, third: u8) -> Asked {
     Asked::by(cdb)
 }
 
-/// Changes bytes of an answer, but not its length.
+/// Returns a test case that changes bytes of a response, but not its length.
 fn edit(name: &'static str, asked: Asked, at: usize, bytes: &'static [u8]) -> Row {
     answer(name, asked, move |pdu, _| {
         let mut data = pdu.data.to_vec();
@@ -50,7 +50,7 @@ pub(crate) fn rows() -> Vec<Row> {
     [refused(), nonsense(), lengths()].concat()
 }
 
-/// Properties that the unit must have, and does not.
+/// Returns test cases with invalid values of properties that the unit must have.
 fn refused() -> Vec<Row> {
     vec![
         edit("a tape", INQUIRY, 0, &[0x01]).fails(Fault::Caller, &["not a block device"]),
@@ -66,7 +66,7 @@ fn refused() -> Vec<Row> {
     ]
 }
 
-/// Pages that a unit may omit: nonsense in them counts as no answer.
+/// Returns test cases with pages that a unit may omit. An invalid page counts as omitted.
 fn nonsense() -> Vec<Row> {
     vec![
         edit("a list of pages that is longer than it is", PAGES, 2, &[0xff, 0xff]),
@@ -82,7 +82,8 @@ fn nonsense() -> Vec<Row> {
         edit("mode pages beyond the end", MODE, 0, &[0xff]),
         edit("block descriptors beyond the end", MODE, 3, &[0xff]),
         answer("mode pages of random bytes", MODE, |pdu, _| {
-            // The third byte says whether the unit is write protected. It is trusted, so it stays.
+            // The third byte says whether the unit is write protected. The initiator trusts this byte, so
+            // it is not changed.
             let flip = |(at, byte): (usize, &u8)| if at == 2 { *byte } else { byte ^ 0x95 };
             pdu.data = pdu.data.iter().enumerate().map(flip).collect();
         }),

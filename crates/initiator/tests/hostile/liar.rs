@@ -1,4 +1,5 @@
-//! The liar: the test target on TCP. Each of its PDUs may be changed on its way out or in.
+//! Runs the test target on TCP. Each PDU that it sends or receives may be changed in transit: a wrong answer
+//! ("lie").
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -20,13 +21,13 @@ use tokio::task::JoinHandle;
 use crate::line::{Fate, Flood, Line, NO_NUMBERS, uses_stat_sn};
 use crate::row::{Act, Asked, Place, Row};
 
-/// Longer than any data segment.
+/// Limit of data segments, longer than any segment in these tests.
 const SEGMENT_LIMIT: usize = 1 << 24;
-/// Bytes of a flood that are kept ready, and the pause after each piece.
+/// Number of bytes of a flood that are prepared at a time. `PAUSE` is the pause after each piece.
 const PIECE: usize = 64 << 10;
 const PAUSE: Duration = Duration::from_millis(4);
 
-/// A target that lies, on its own port.
+/// A target on its own port that sends wrong answers.
 pub(crate) struct Liar {
     pub(crate) address: SocketAddr,
     shared: Arc<Shared>,
@@ -42,12 +43,12 @@ struct Shared {
 
 struct Stage {
     target: Target,
-    /// Whether PDUs are counted, and lies are told.
+    /// Whether PDUs are counted, and wrong answers are sent.
     armed: bool,
     counts: HashMap<(bool, Opcode), u32>,
     /// Commands by their tags.
     commands: HashMap<u32, Asked>,
-    /// For each lie of the row, whether it was told.
+    /// Whether each wrong answer of the test case was sent.
     told: Vec<bool>,
 }
 
@@ -68,12 +69,12 @@ impl Liar {
         Self { address, shared, task }
     }
 
-    /// Starts to count PDUs and to tell lies.
+    /// Starts to count PDUs and to send wrong answers.
     pub(crate) fn arm(&self) {
         self.shared.stage().armed = true;
     }
 
-    /// Returns the places of the lies that were not told.
+    /// Returns the places of the wrong answers that were not sent.
     pub(crate) fn untold(&self) -> Vec<Place> {
         let stage = self.shared.stage();
         let lies = self.shared.row.lies.iter().zip(&stage.told);
@@ -81,13 +82,14 @@ impl Liar {
         untold.map(|((place, _), _)| *place).collect()
     }
 
-    /// Returns the violations that the checker has noted. It sees the initiator's PDUs after the lies, and
-    /// the target's own before them. So these are the initiator's violations only if no lie is told.
+    /// Returns the violations that the checker has found. The checker sees the initiator's PDUs after they
+    /// were changed, and the target's PDUs before. So the violations are only the initiator's if no PDU is
+    /// changed.
     pub(crate) fn violations(&self) -> Vec<Violation> {
         self.shared.stage().target.violations().to_vec()
     }
 
-    /// Returns how many bytes the initiator, and the buffers on the way, have taken.
+    /// Returns how many bytes the initiator, and the buffers between, have taken.
     pub(crate) fn sent(&self) -> u64 {
         self.shared.sent.load(Ordering::Relaxed)
     }
@@ -124,7 +126,7 @@ async fn listen(listener: TcpListener, shared: Arc<Shared>) {
                 fate: Fate::GoesOn,
                 flood: None,
             };
-            // However it ends, the target sees a lost connection.
+            // Whatever ended the loop, the target sees a lost connection.
             drop(wire.run().await);
             shared.stage().target.disconnected(id);
         });
@@ -136,16 +138,16 @@ struct Wire {
     id: ConnId,
     stream: TcpStream,
     shared: Arc<Shared>,
-    /// Received bytes that are not a whole PDU yet.
+    /// Received bytes that are not a complete PDU yet.
     inbox: BytesMut,
     /// Bytes to send.
     outbox: BytesMut,
-    /// Bytes that the target has sent, and that are not a whole PDU yet.
+    /// Bytes from the target that are not a complete PDU yet.
     said: BytesMut,
     framing: Framing,
-    /// Numbers of the target's next PDU, by its own count.
+    /// Numbers of the target's next PDU, as the target counts.
     numbers: Numbers,
-    /// Number of StatSNs that lies have consumed.
+    /// Number of StatSNs that the wrong answers have consumed.
     shift: u32,
     fate: Fate,
     flood: Option<Flood>,
@@ -182,7 +184,7 @@ impl Wire {
         }
     }
 
-    /// Passes whole PDUs of the initiator to the target, after the lies have changed them.
+    /// Passes complete PDUs of the initiator to the target, after they were changed.
     fn take(&mut self) {
         let shared = Arc::clone(&self.shared);
         let mut stage = shared.stage();
@@ -193,7 +195,7 @@ impl Wire {
         self.receive_from_target(&mut stage);
     }
 
-    /// Takes PDUs from the target, and sends them after the lies have changed them.
+    /// Takes PDUs from the target, and sends them after they were changed.
     fn receive_from_target(&mut self, stage: &mut Stage) {
         loop {
             let bytes = stage.target.transmit(self.id);
@@ -220,7 +222,8 @@ impl Wire {
         }
     }
 
-    /// Applies the lies to a PDU. Returns its bytes, and whether a lie decides what is sent.
+    /// Applies the wrong answers to a PDU. Returns its bytes, and whether a wrong answer decides what is
+    /// sent.
     fn pass(&mut self, stage: &mut Stage, pdu: &mut Pdu, from_target: bool) -> (BytesMut, bool) {
         let login = pdu.is(Opcode::LoginResponse) || pdu.is(Opcode::LoginRequest);
         let framing = if login { Framing::PLAIN } else { self.framing };
@@ -292,7 +295,7 @@ impl Wire {
         self.numbers = Numbers { stat_sn, exp_cmd_sn, max_cmd_sn };
     }
 
-    /// Adds the StatSNs that lies have consumed to the numbers of a PDU.
+    /// Adds the number of StatSNs that wrong answers have consumed to the StatSN of a PDU.
     fn move_on(&mut self, pdu: &mut Pdu, numbered: bool) {
         let shows = pdu.is(Opcode::R2t) || pdu.is(Opcode::NopIn) && pdu.itt() == NO_TAG;
         if numbered || shows {
@@ -311,7 +314,7 @@ impl Wire {
 }
 
 impl Stage {
-    /// Counts a PDU. Returns the lies that apply to it.
+    /// Counts a PDU. Returns the changes that apply to it.
     fn due(&mut self, row: &Row, pdu: &Pdu, from_target: bool) -> Vec<Act> {
         let Some(opcode) = pdu.opcode().filter(|_| self.armed) else { return Vec::new() };
         if opcode == Opcode::ScsiCommand {

@@ -1,4 +1,4 @@
-//! What the initiator does in a row, and what can be proved of the result.
+//! Executes the initiator's part of a test case, and checks the result.
 
 use std::time::Duration;
 
@@ -12,21 +12,21 @@ use crate::row::{Job, Row};
 pub(crate) const TARGET: &str = "iqn.2026-01.org.example:disk";
 pub(crate) const BLOCKS: u64 = 512;
 const INITIATOR: &str = "iqn.2026-01.org.example:host";
-/// Where the two reads or writes of a row begin, and their length, bytes.
+/// Offset of the first of the two reads or writes of a test case, and their length, in bytes.
 const FIRST: u64 = 4096;
 const SECOND: u64 = 128 * 1024;
 pub(crate) const LENGTH: usize = 64 * 1024;
-/// Where it is checked whether everything still works.
+/// Offset at which a write and a read check that everything still works.
 const AFTERWARDS: u64 = 224 * 1024;
 
-/// Result of a row.
+/// Result of a test case.
 #[derive(Default)]
 pub(crate) struct Outcome {
-    /// Errors in the order in which the requests were made.
+    /// Errors, in the order in which the requests were made.
     pub(crate) errors: Vec<Error>,
     /// Whether the session existed and worked at the end.
     pub(crate) works: bool,
-    /// What is wrong with the data, if anything.
+    /// Description of wrong data; `None` if the data is right.
     pub(crate) wrong: Option<String>,
 }
 
@@ -50,7 +50,7 @@ impl Outcome {
     }
 }
 
-/// Executes the row's job.
+/// Executes the job of the test case.
 pub(crate) async fn live(row: &Row, liar: &Liar, disk: &RamDisk, soon: Duration) -> Outcome {
     let initiator = Initiator::with_options(INITIATOR, options(row, soon)).unwrap();
     let url = format!("iscsi://{}{}/{TARGET}/0{}", row.user, liar.address, row.query);
@@ -168,7 +168,7 @@ async fn write(opened: &Disk, disk: &RamDisk, outcome: &mut Outcome) {
     }
 }
 
-/// Checks that a session that continues moves the right bytes, and logs out.
+/// Checks that a session that has survived moves the right bytes, and logs out.
 async fn try_once_more(job: Job, opened: &Disk, disk: &RamDisk, outcome: &mut Outcome) {
     if job == Job::Logout {
         return;

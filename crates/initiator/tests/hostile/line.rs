@@ -1,4 +1,4 @@
-//! What a lie may do to the connection of its PDU.
+//! Defines what a wrong answer may do to the connection of its PDU.
 
 use std::net::SocketAddr;
 
@@ -9,10 +9,10 @@ use iscsi_testkit::pdu::{NO_TAG, Pdu};
 use iscsi_testkit::pdus::{Numbers, Template};
 use iscsi_testkit::target::{ConnId, Target};
 
-/// Numbers to be filled in later.
+/// Numbers that are set later.
 pub(crate) const NO_NUMBERS: Numbers = Numbers { stat_sn: 0, exp_cmd_sn: 0, max_cmd_sn: 0 };
 
-/// What a lie may do to a connection.
+/// State of a connection that a wrong answer may change.
 pub(crate) struct Line<'a> {
     pub(crate) target: &'a mut Target,
     pub(crate) id: ConnId,
@@ -20,7 +20,7 @@ pub(crate) struct Line<'a> {
     /// Bytes to send before and after the PDU.
     pub(crate) before: BytesMut,
     pub(crate) after: BytesMut,
-    /// How many bytes of the PDU are sent, and which of them are replaced.
+    /// Number of bytes of the PDU that are sent. `patches` are bytes that are replaced, by their index.
     pub(crate) keep: usize,
     pub(crate) patches: Vec<(usize, u8)>,
     /// Whether the last byte of the PDU is damaged.
@@ -28,13 +28,13 @@ pub(crate) struct Line<'a> {
     pub(crate) flood: Option<Flood>,
     pub(crate) fate: Fate,
     pub(crate) address: SocketAddr,
-    /// Numbers of this PDU, or of the next one that has any.
+    /// Numbers of this PDU, or if it has none, of the next PDU that has numbers.
     pub(crate) numbers: Numbers,
     /// Whether this PDU consumes a StatSN.
     pub(crate) numbered: bool,
-    /// Number of StatSNs that lies have consumed on this connection.
+    /// Number of StatSNs that wrong answers have consumed on this connection.
     pub(crate) shift: u32,
-    /// How many of them precede this PDU.
+    /// Number of the consumed StatSNs that precede this PDU.
     pub(crate) late: u32,
     /// Tags of the commands that were received.
     pub(crate) tags: Vec<u32>,
@@ -42,7 +42,7 @@ pub(crate) struct Line<'a> {
 
 /// PDUs that are sent without end.
 pub(crate) struct Flood {
-    /// Returns one PDU after the other.
+    /// Returns the next PDU.
     pub(crate) next: Box<dyn FnMut() -> Pdu + Send>,
     /// Whether the target stops reading.
     pub(crate) deaf: bool,
@@ -62,30 +62,30 @@ impl Line<'_> {
         self.address
     }
 
-    /// Sends a PDU before this one, numbered as the target's own.
+    /// Sends a PDU before this one, with the numbers that the target would use.
     pub(crate) fn first(&mut self, template: Template) {
         let pdu = self.number(template, 0);
         self.late += u32::from(uses_stat_sn(&pdu));
         self.framing.put(&pdu, &mut self.before);
     }
 
-    /// Sends a PDU after this one, numbered as the target's own.
+    /// Sends a PDU after this one, with the numbers that the target would use.
     pub(crate) fn then(&mut self, template: Template) {
         let pdu = self.number(template, u32::from(self.numbered));
         self.framing.put(&pdu, &mut self.after);
     }
 
-    /// Sends a PDU before this one, as it is.
+    /// Sends a PDU before this one, without changing its numbers.
     pub(crate) fn first_as_is(&mut self, pdu: &Pdu) {
         self.framing.put(pdu, &mut self.before);
     }
 
-    /// Sends a PDU after this one, as it is.
+    /// Sends a PDU after this one, without changing its numbers.
     pub(crate) fn then_as_is(&mut self, pdu: &Pdu) {
         self.framing.put(pdu, &mut self.after);
     }
 
-    /// Consumes the StatSN of this PDU; the PDUs after it get later ones.
+    /// Consumes the StatSN of this PDU, so that later PDUs get later ones. Returns that StatSN.
     pub(crate) fn take_stat_sn(&mut self) -> u32 {
         self.shift += 1;
         self.numbers.stat_sn.wrapping_add(self.shift - 1)
@@ -106,7 +106,7 @@ impl Line<'_> {
         template.build(numbers)
     }
 
-    /// Returns the tag of another command than this, if there is one.
+    /// Returns the tag of another command, if there is one.
     pub(crate) fn other_tag(&self, itt: u32) -> u32 {
         self.tags.iter().copied().find(|other| *other != itt).unwrap_or(0x7777)
     }
@@ -121,12 +121,13 @@ impl Line<'_> {
         self.after.extend_from_slice(bytes);
     }
 
-    /// Makes the target send a PDU, numbered as its own.
+    /// Makes the target itself send a PDU, with its own numbers.
     pub(crate) fn inject(&mut self, template: Template) {
         self.target.inject(self.id, template.build(NO_NUMBERS));
     }
 
-    /// Answers a request of the initiator in the target's place. The target only sees its CmdSN.
+    /// Responds to a request of the initiator in place of the target. The target only receives the CmdSN of
+    /// the request.
     pub(crate) fn answer(&mut self, request: &mut Pdu, template: Template) {
         self.inject(template);
         let mut seen = Pdu::new(Opcode::NopOut);
@@ -152,33 +153,33 @@ impl Line<'_> {
         self.fate = Fate::IsClosed;
     }
 
-    /// Sends nothing any more after this PDU, and keeps the connection open.
+    /// Sends nothing after this PDU, and keeps the connection open.
     pub(crate) fn hush(&mut self) {
         self.fate = Fate::IsSilent;
     }
 
-    /// Replaces a byte of the PDU as it is sent: a length, a digest.
+    /// Replaces a byte of the PDU as it is sent, for example of a length or a digest.
     pub(crate) fn patch(&mut self, at: usize, value: u8) {
         self.patches.push((at, value));
     }
 
-    /// Damages the last byte of the PDU as it is sent: that of its data digest, if it has one.
+    /// Damages the last byte of the PDU as it is sent: a byte of its data digest, if it has one.
     pub(crate) fn damage_end(&mut self) {
         self.damaged = true;
     }
 
-    /// Frames the PDU in another way than agreed on.
+    /// Frames the PDU in another way than was negotiated.
     pub(crate) fn reframe(&mut self, framing: Framing) {
         self.framing = framing;
     }
 
-    /// Gives the PDU another DataSegmentLength than it has.
+    /// Sends the PDU with a wrong DataSegmentLength.
     pub(crate) fn patch_length(&mut self, length: u32) {
         let [_, bytes @ ..] = length.to_be_bytes();
         self.patches.extend((5..8).zip(bytes));
     }
 
-    /// Sends PDUs without end after this one, and nothing else. The target still reads, unless it is `deaf`.
+    /// After this PDU, sends only PDUs of a flood, without end. The target still reads, unless it is `deaf`.
     pub(crate) fn flood(&mut self, deaf: bool, next: impl FnMut() -> Pdu + Send + 'static) {
         self.flood = Some(Flood { next: Box::new(next), deaf });
         self.hush();

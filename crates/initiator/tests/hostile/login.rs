@@ -1,4 +1,4 @@
-//! Login Responses that do not match the request (RFC 7143 §6.3, §11.13).
+//! Tests of Login Responses that do not match the request (RFC 7143 §6.3, §11.13).
 
 use iscsi_initiator::Fault;
 use iscsi_testkit::opcode::Opcode;
@@ -160,7 +160,7 @@ fn strangers() -> Vec<Row> {
     ]
 }
 
-/// Returns a response that agrees to nothing and ends nothing.
+/// Returns a Login Response that accepts no key and does not end the stage.
 fn answer(request: &Pdu) -> Pdu {
     let mut response = Pdu::new(RESPONSE);
     response.header[1] = request.csg() << 2;

@@ -1,10 +1,10 @@
-//! A bench of hostile targets: the well-behaved test target with one lie at a named place, over TCP.
+//! Tests of hostile targets: the well-behaved test target sends one wrong answer at a given place, over TCP.
 //!
-//! Each row of a stage names a lie and what must follow from it: the session ends, or the request fails and
-//! the session goes on, each with one sentence that says whose fault it is; or the lie has no effect. In all
-//! cases, a read that succeeds has the target's bytes, a write that succeeds is on its disk, nothing hangs,
-//! and nothing panics. The table of sentences is printed: `cargo test -p iscsi-initiator --test hostile --
-//! --nocapture`.
+//! Each test case (`Row`) names a wrong answer (a "lie") and its result. Either the session ends, or the
+//! request fails and the session continues, each with one sentence that says whose fault it is. Or the wrong
+//! answer has no effect. In all cases, a read that succeeds returns the target's bytes, a write that succeeds
+//! is on the target's disk, nothing hangs, and nothing panics. To print the table of sentences: `cargo test
+//! -p iscsi-initiator --test hostile -- --nocapture`.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -39,7 +39,7 @@ mod write;
 use bench::run;
 use row::Row;
 
-/// Returns the stages with their rows.
+/// Returns the stages with their test cases.
 fn stages() -> Vec<(&'static str, Vec<Row>)> {
     macro_rules! rows {
         ($($stage:ident),*) => { vec![$((stringify!($stage), $stage::rows())),*] };
@@ -63,7 +63,7 @@ fn stages() -> Vec<(&'static str, Vec<Row>)> {
     )
 }
 
-/// All rows run concurrently: most of them wait for something.
+/// All test cases run concurrently, because most of them wait for something.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_lie_ends_in_a_sentence_or_is_survived() {
     run(stages()).await;

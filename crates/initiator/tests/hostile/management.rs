@@ -1,4 +1,4 @@
-//! Answers to the abort of a command, to a reset, to a text and to a logout (RFC 7143 §11.6, §11.11, §11.15).
+//! Tests of wrong responses to an abort, a reset, a text and a logout (RFC 7143 §11.6, §11.11, §11.15).
 
 use iscsi_initiator::Fault;
 use iscsi_testkit::opcode::Opcode;
@@ -13,11 +13,12 @@ pub(crate) fn rows() -> Vec<Row> {
     [aborts(), resets(), texts(), logouts()].concat()
 }
 
-/// Returns a row in which the response to the first write is lost, and a lie is told in the answer to its abort.
+/// Returns a test case in which the response to the first write is lost, and the response to its abort is
+/// wrong.
 fn abort(name: &'static str, act: impl LieFn) -> Row {
     Row::new(Job::Abort, name)
         .on_send(Opcode::ScsiResponse, 0, |pdu, line| {
-            // As if the response had never been sent: another PDU has its StatSN.
+            // As if the response had never been sent: another PDU takes its StatSN.
             pdu.header[0] = Opcode::AsyncMessage as u8;
             *pdu = line.numbered(pdus::async_message().event(99));
         })

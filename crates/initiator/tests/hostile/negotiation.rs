@@ -1,4 +1,4 @@
-//! Answers to the operational keys that break the rules of their negotiation (RFC 7143 §6.2, §13).
+//! Tests of responses to operational keys that break the rules of the negotiation (RFC 7143 §6.2, §13).
 
 use bytes::Bytes;
 use iscsi_initiator::Fault;
@@ -11,7 +11,7 @@ pub(crate) fn rows() -> Vec<Row> {
     [answers(), additions(), texts()].concat()
 }
 
-/// Returns a row with a key that is answered with a value that was not offered.
+/// Returns a test case in which the response to a key has a value that was not offered.
 fn answer(name: &'static str, key: &'static str, value: &'static str) -> Row {
     Row::new(Job::Open, name)
         .target(move |config| {
@@ -20,7 +20,7 @@ fn answer(name: &'static str, key: &'static str, value: &'static str) -> Row {
         .by_configuration()
 }
 
-/// Returns a row with a pair that the target sends without being asked.
+/// Returns a test case with a key that the target sends without being asked.
 fn addition(name: &'static str, key: &'static str, value: &'static str) -> Row {
     Row::new(Job::Open, name)
         .target(move |config| {
@@ -29,7 +29,7 @@ fn addition(name: &'static str, key: &'static str, value: &'static str) -> Row {
         .by_configuration()
 }
 
-/// Returns a row with a first response of this text instead of its own.
+/// Returns a test case in which this text replaces the first response.
 fn text(name: &'static str, text: &'static [u8]) -> Row {
     Row::new(Job::Open, name)
         .on_send(Opcode::LoginResponse, 0, move |pdu, _| pdu.data = Bytes::from_static(text))

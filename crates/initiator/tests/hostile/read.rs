@@ -1,4 +1,4 @@
-//! Data-In that cannot be true (RFC 7143 §11.7). A read that succeeds has the right bytes.
+//! Tests of Data-In PDUs that cannot be right (RFC 7143 §11.7). A read that succeeds has the right bytes.
 
 use bytes::Bytes;
 use iscsi_initiator::Fault;
@@ -9,7 +9,7 @@ use iscsi_testkit::pdus;
 use crate::row::{Job, LieFn, Row};
 
 const DATA: Opcode = Opcode::DataIn;
-/// The flag S, and those beside it: U, O.
+/// The flags of a Data-In: S (`STATUS`), U and O.
 const STATUS: u8 = 0x01;
 const UNDERFLOW: u8 = 0x02;
 const OVERFLOW: u8 = 0x04;
@@ -22,12 +22,13 @@ fn read(name: &'static str) -> Row {
     Row::new(Job::Read, name)
 }
 
-/// Returns a lie in the second of the eight Data-Ins of the first read.
+/// Returns a test case that changes the second of the eight Data-Ins of the first read.
 fn second(name: &'static str, act: impl LieFn) -> Row {
     read(name).on_send(DATA, 1, act)
 }
 
-/// Returns a lie in the last of these Data-Ins, which carries the status.
+/// Returns a test case that changes the last of the eight Data-Ins of the first read, which carries the
+/// status.
 fn last(name: &'static str, act: impl LieFn) -> Row {
     read(name).on_send(DATA, 7, act)
 }

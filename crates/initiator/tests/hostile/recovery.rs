@@ -1,4 +1,5 @@
-//! The lies that end a session, told once to a disk that reconnects lost sessions: the disk survives all.
+//! Tests of the wrong answers that end a session, sent once to a disk that reconnects lost sessions: the disk
+//! survives all of them.
 
 use crate::row::Row;
 use crate::{close, control, digest, read, status, write};

@@ -1,4 +1,5 @@
-//! A row of the bench: the lie, where it is told, and what must follow from it.
+//! Defines a test case (row): a wrong answer (lie), where it is sent, and the expected result. A wrong answer
+//! changes a PDU of the target or of the initiator in transit, or the connection.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,62 +12,62 @@ use iscsi_testkit::pdu::Pdu;
 
 use crate::line::Line;
 
-/// What the initiator does in a row.
+/// What the initiator does in a test case.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Job {
-    /// Asks a portal for its targets.
+    /// Queries the targets of a portal.
     Discover,
-    /// Logs in and asks what the unit is; the lie counts from the first PDU.
+    /// Logs in and identifies the unit. The PDUs are counted from the first one on.
     Open,
-    /// Opens, then reads in two places concurrently. From here on, the lie counts from the end of the
-    /// opening.
+    /// Opens a disk, then reads in two places concurrently. For this job and the following ones, PDUs are
+    /// counted from the end of the opening.
     Read,
-    /// Opens, then writes in two places concurrently.
+    /// Opens a disk, then writes in two places concurrently.
     Write,
-    /// Opens, then pings.
+    /// Opens a disk, then pings.
     Ping,
-    /// Opens, then asks the target for its addresses.
+    /// Opens a disk, then queries the addresses of the target.
     Text,
-    /// Opens, then resets the unit.
+    /// Opens a disk, then resets the unit.
     Reset,
-    /// Opens, then writes with a time limit that the target makes it miss.
+    /// Opens a disk, then writes with a time limit that the target exceeds.
     Abort,
-    /// Opens, then logs out.
+    /// Opens a disk, then logs out.
     Logout,
 }
 
-/// What must follow from a lie.
+/// Expected result of a wrong answer. The strings are parts of the error's sentence.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum End {
     /// The session ends, or never begins.
     Ends(Fault, &'static [&'static str]),
-    /// The request fails, and the session goes on.
+    /// The request fails, and the session continues.
     Fails(Fault, &'static [&'static str]),
     /// The request fails by itself, and then the session ends.
     Both(Fault, &'static [&'static str]),
-    /// The request fails; the session may end or go on.
+    /// The request fails. The session may end or continue.
     Either(&'static [&'static str]),
-    /// All requests succeed, or the request fails: it depends on what comes first.
+    /// All requests succeed, or the request fails, depending on which event comes first.
     Open,
     /// All requests succeed.
     Survives,
 }
 
-/// The PDUs that a lie applies to.
+/// The PDUs that a wrong answer replaces or changes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
-    /// Whether they are the target's PDUs.
+    /// Whether the PDUs are the target's; otherwise they are the initiator's.
     pub(crate) from_target: bool,
     pub(crate) opcode: Opcode,
-    /// Only PDUs of such a command.
+    /// If set, only PDUs that belong to such a command.
     pub(crate) cdb: Option<Asked>,
-    /// Index of the first one, counted from 0 among those with this operation code.
+    /// Index of the first PDU, counted from 0 among the PDUs with this operation code.
     pub(crate) first: u32,
-    /// Number of PDUs in a row.
+    /// Number of successive PDUs.
     pub(crate) count: u32,
 }
 
-/// The fields of a command that say what it asks for.
+/// The fields of a command that determine what it requests.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Asked {
     pub(crate) operation: u8,
@@ -82,10 +83,10 @@ impl Asked {
     }
 }
 
-/// Changes a PDU, and what happens to its connection.
+/// Changes a PDU, and what is done to its connection.
 pub(crate) type Act = Arc<dyn Fn(&mut Pdu, &mut Line<'_>) + Send + Sync>;
 
-/// A lie, and what must follow from it.
+/// A test case: one or several wrong answers, and the expected result.
 #[derive(Clone)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
@@ -94,21 +95,21 @@ pub(crate) struct Row {
     pub(crate) lies: Vec<(Place, Act)>,
     pub(crate) framing: Framing,
     pub(crate) target: Arc<dyn Fn(&mut TargetConfig) + Send + Sync>,
-    /// Sets the limits that end the row; the other limits are long.
+    /// Sets the time limits that end the test case to a short time; the other time limits are long.
     pub(crate) limits: Option<fn(Timeouts, Duration) -> Timeouts>,
-    /// Text after the `?` of the URL, and text before the host.
+    /// Text after the `?` of the URL. `user` is the text before the host.
     pub(crate) query: &'static str,
     pub(crate) user: &'static str,
-    /// Most bytes that the target may send; it bounds an endless lie.
+    /// Maximum number of bytes that the target may send. It bounds endless wrong answers.
     pub(crate) most_sent: Option<u64>,
-    /// Whether the lie is told to a disk that reconnects lost sessions, not to a single session.
+    /// Whether the wrong answer is sent to a disk that reconnects lost sessions, not to a single session.
     pub(crate) reopens: bool,
-    /// Whether the target's configuration is the lie, or a part of it.
+    /// Whether the target's configuration produces the wrong answer, or a part of it.
     pub(crate) by_configuration: bool,
 }
 
 impl Row {
-    /// Creates a row whose lie has no effect, until another end is set.
+    /// Creates a test case that expects that the wrong answer has no effect.
     pub(crate) fn new(job: Job, name: &'static str) -> Self {
         Self {
             name,
@@ -126,28 +127,30 @@ impl Row {
         }
     }
 
-    /// Adds a lie: the target's n-th PDU of this kind (from 0) passes through `act` before it is sent.
+    /// Adds a wrong answer: the target's n-th PDU of this kind (from 0) passes through `act` before it is
+    /// sent.
     pub(crate) fn on_send(self, opcode: Opcode, first: u32, act: impl LieFn) -> Self {
         self.lie(Place { from_target: true, opcode, cdb: None, first, count: 1 }, act)
     }
 
-    /// Adds a lie: all PDUs of the target of this kind pass through `act` before they are sent.
+    /// Adds a wrong answer: all PDUs of the target of this kind pass through `act` before they are sent.
     pub(crate) fn always_on_send(self, opcode: Opcode, act: impl LieFn) -> Self {
         self.lie(Place { from_target: true, opcode, cdb: None, first: 0, count: u32::MAX }, act)
     }
 
-    /// Adds a lie: the initiator's n-th PDU of this kind (from 0) passes through `act` before the target
-    /// receives it.
+    /// Adds a wrong answer: the initiator's n-th PDU of this kind (from 0) passes through `act` before the
+    /// target receives it.
     pub(crate) fn on_receive(self, opcode: Opcode, first: u32, act: impl LieFn) -> Self {
         self.lie(Place { from_target: false, opcode, cdb: None, first, count: 1 }, act)
     }
 
-    /// Adds a lie: all PDUs of the initiator of this kind pass through `act` before the target receives them.
+    /// Adds a wrong answer: all PDUs of the initiator of this kind pass through `act` before the target
+    /// receives them.
     pub(crate) fn always_on_receive(self, opcode: Opcode, act: impl LieFn) -> Self {
         self.lie(Place { from_target: false, opcode, cdb: None, first: 0, count: u32::MAX }, act)
     }
 
-    /// Adds a lie: the Data-In of each such command passes through `act`.
+    /// Adds a wrong answer: the Data-In of each such command passes through `act`.
     pub(crate) fn answers(self, asked: Asked, act: impl LieFn) -> Self {
         let (opcode, cdb) = (Opcode::DataIn, Some(asked));
         self.lie(Place { from_target: true, opcode, cdb, first: 0, count: u32::MAX }, act)
@@ -158,13 +161,13 @@ impl Row {
         self
     }
 
-    /// Notes that the lie, or a part of it, is in the target's configuration.
+    /// Sets that the target's configuration produces the wrong answer, or a part of it.
     pub(crate) fn by_configuration(mut self) -> Self {
         self.by_configuration = true;
         self
     }
 
-    /// Changes the target's configuration.
+    /// Sets the function that changes the target's configuration.
     pub(crate) fn target(
         mut self,
         change: impl Fn(&mut TargetConfig) + Send + Sync + 'static,
@@ -173,26 +176,27 @@ impl Row {
         self
     }
 
-    /// Returns whether a session is lost by lies that are told only once.
+    /// Returns whether the wrong answers are sent only once and end a session.
     pub(crate) fn loses_a_session(&self) -> bool {
         let once = self.lies.iter().all(|(place, _)| place.count == 1);
         let moves = matches!(self.job, Job::Read | Job::Write);
         once && moves && matches!(self.end, End::Ends(..))
     }
 
-    /// Returns the same lie, told to a disk that reconnects lost sessions: it has no effect.
+    /// Returns the test case with the wrong answer sent to a disk that reconnects lost sessions. Then it has
+    /// no effect.
     pub(crate) fn on_a_disk(mut self) -> Self {
         (self.reopens, self.end) = (true, End::Survives);
         self
     }
 
-    /// Sets the limits that end the row to the given short time.
+    /// Sets the function that applies the short time to the limits that end the test case.
     pub(crate) fn limits(mut self, set: fn(Timeouts, Duration) -> Timeouts) -> Self {
         self.limits = Some(set);
         self
     }
 
-    /// Sets the limits of commands and of their aborts to end the row.
+    /// Makes the time limits of commands and of their aborts end the test case.
     pub(crate) fn impatient(self) -> Self {
         self.limits(|timeouts, soon| timeouts.with_command(Some(soon)).with_task_management(soon))
     }
@@ -221,39 +225,40 @@ impl Row {
         self
     }
 
-    /// Sets that the session ends, and the sentence contains all of `parts`.
+    /// Expects that the session ends, and that the sentence contains all of `parts`.
     pub(crate) fn ends(mut self, fault: Fault, parts: &'static [&'static str]) -> Self {
         self.end = End::Ends(fault, parts);
         self
     }
 
-    /// Sets that the request fails by itself with a sentence that contains all of `parts`, and then the
-    /// session ends.
+    /// Expects that the request fails by itself with a sentence that contains all of `parts`, and that the
+    /// session then ends.
     pub(crate) fn fails_and_ends(mut self, fault: Fault, parts: &'static [&'static str]) -> Self {
         self.end = End::Both(fault, parts);
         self
     }
 
-    /// Sets that requests may succeed or fail.
+    /// Expects that requests succeed or fail.
     pub(crate) fn open(mut self) -> Self {
         self.end = End::Open;
         self
     }
 
-    /// Sets that the request fails with a sentence that contains all of `parts`. The session may end.
+    /// Expects that the request fails with a sentence that contains all of `parts`. The session may end.
     pub(crate) fn fails_or_ends(mut self, parts: &'static [&'static str]) -> Self {
         self.end = End::Either(parts);
         self
     }
 
-    /// Sets that the request fails with a sentence that contains all of `parts`, and the session goes on.
+    /// Expects that the request fails with a sentence that contains all of `parts`, and that the session
+    /// continues.
     pub(crate) fn fails(mut self, fault: Fault, parts: &'static [&'static str]) -> Self {
         self.end = End::Fails(fault, parts);
         self
     }
 }
 
-/// An action of a lie at its place.
+/// A function that changes a PDU and its connection.
 pub(crate) trait LieFn: Fn(&mut Pdu, &mut Line<'_>) + Send + Sync + 'static {}
 
 impl<F: Fn(&mut Pdu, &mut Line<'_>) + Send + Sync + 'static> LieFn for F {}

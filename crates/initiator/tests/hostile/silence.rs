@@ -1,4 +1,4 @@
-//! Targets that send nothing any more, each time at another place: the time limit of that place ends the
+//! Tests of targets that stop sending, each time at another place: the time limit of that place ends the
 //! wait.
 
 use std::time::Duration;
@@ -10,7 +10,8 @@ use crate::row::{Job, Row};
 
 const ANSWER: &str = "did not answer in time";
 
-/// Returns a row that is silent from the target's n-th PDU of this kind on, of which only the first bytes are sent.
+/// Returns a test case whose target is silent from its n-th PDU of this kind on, of which only the first
+/// bytes are sent.
 fn silent(job: Job, name: &'static str, opcode: Opcode, first: u32, bytes: usize) -> Row {
     Row::new(job, name).on_send(opcode, first, move |_, line| {
         line.keep(bytes);
@@ -18,7 +19,7 @@ fn silent(job: Job, name: &'static str, opcode: Opcode, first: u32, bytes: usize
     })
 }
 
-/// Sets short limits. While the target's host acknowledges what is sent, a command keeps its own time limit.
+/// Sets short time limits. The target's host still acknowledges data, so a command keeps its own time limit.
 fn signs_of_life(timeouts: Timeouts, soon: Duration) -> Timeouts {
     timeouts
         .with_nop_interval(Some(soon))

@@ -1,4 +1,4 @@
-//! SCSI Responses, and the numbers that every PDU carries (RFC 7143 §11.4, §4.2.2).
+//! Tests of wrong SCSI Responses, and of wrong numbers, which every PDU carries (RFC 7143 §11.4, §4.2.2).
 
 use bytes::Bytes;
 use iscsi_initiator::Fault;
@@ -10,7 +10,7 @@ use crate::row::{Job, LieFn, Row};
 
 const RESPONSE: Opcode = Opcode::ScsiResponse;
 
-/// Returns a lie in the response to the first write.
+/// Returns a test case that changes the response to the first write.
 fn response(name: &'static str, act: impl LieFn) -> Row {
     Row::new(Job::Write, name).on_send(RESPONSE, 0, act)
 }

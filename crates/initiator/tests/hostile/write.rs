@@ -1,4 +1,5 @@
-//! R2Ts that ask for data that does not exist (RFC 7143 §11.8). A write that succeeds is on the disk.
+//! Tests of R2Ts that request data that does not exist (RFC 7143 §11.8). A write that succeeds is on the
+//! disk.
 
 use iscsi_initiator::Fault;
 use iscsi_testkit::opcode::Opcode;
@@ -13,12 +14,12 @@ fn write(name: &'static str) -> Row {
     Row::new(Job::Write, name)
 }
 
-/// Returns a lie in the first of the four R2Ts of the first write.
+/// Returns a test case that changes the first of the four R2Ts of the first write.
 fn first(name: &'static str, act: impl LieFn) -> Row {
     write(name).on_send(R2T, 0, act)
 }
 
-/// Makes the initiator give up soon. The target does not know why.
+/// Makes the time limit of commands end the test case, because the target reports no error.
 fn impatient(row: Row) -> Row {
     row.limits(|timeouts, soon| timeouts.with_command(Some(soon)))
 }

@@ -1,5 +1,5 @@
-//! Ports that serve a unit in different ways (SPC-4 §5.11): which of them requests use, and what happens to
-//! requests that a port refuses.
+//! Tests of ports that serve a unit in different ways (SPC-4 §5.11): which ports requests use, and what
+//! happens to requests that a port refuses.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ impl Array {
         })
     }
 
-    /// Waits until each port has reported its states, so that the next command is one of the test.
+    /// Waits until each port has reported its states, so that the next command is sent by the test.
     async fn asked(&self) {
         const MAINTENANCE_IN: u8 = 0xa3;
         let is_asked = |port: usize| {
@@ -81,8 +81,7 @@ impl Array {
         until(|| is_asked(0) && is_asked(1)).await;
     }
 
-    /// Makes a port answer its next commands as LIO 6.1 answers every command through a group that is
-    /// offline.
+    /// Makes a port answer its next commands as LIO 6.1 does for every command through an offline group.
     fn refuse_senselessly(&self, port: usize, commands: usize) {
         self.ports[port].with(|target| {
             let refusals = (0..commands).map(|_| Outcome::check(Sense::INVALID_FIELD));
@@ -115,7 +114,7 @@ fn assert_holds(array: &Array, seed: u8) {
     }
 }
 
-/// Writes until only `port` is used: the states are asked for in the background.
+/// Writes until only `port` is used, because the states are queried in the background.
 async fn settle_on(array: &Array, disk: &Disk, port: usize) {
     let other = 1 - port;
     for _ in 0..200 {
@@ -129,7 +128,7 @@ async fn settle_on(array: &Array, disk: &Disk, port: usize) {
     panic!("requests still go to port {other}");
 }
 
-/// TPG-10: active/optimized before active/non-optimized.
+/// TPG-10: requests use active/optimized ports before active/non-optimized ports.
 #[tokio::test]
 async fn requests_go_to_the_optimized_port_and_no_other() {
     let array = Array::start([AccessState::ActiveNonOptimized, AccessState::ActiveOptimized]).await;
@@ -153,13 +152,14 @@ async fn requests_go_to_the_optimized_port_and_no_other() {
     settle_on(&array, &disk, 0).await;
 }
 
-/// The port is asked again until it reports its group, even if nothing else gives a reason to ask.
+/// If a port was busy when it was queried, it is queried again until it reports its group, even without
+/// another reason.
 #[tokio::test]
 async fn a_port_that_was_busy_when_it_was_asked_is_asked_again() {
     const MAINTENANCE_IN: u8 = 0xa3;
     let array = Array::start([AccessState::ActiveOptimized, AccessState::ActiveNonOptimized]).await;
     let disk = soon(initiator(options(2)).disk(array.url())).await.unwrap();
-    // The sessions are open, and were not asked for the states yet.
+    // The sessions are open, and have not queried the states yet.
     array.ports[1].with(|target| {
         (0..2).for_each(|_| target.end_next_with(Outcome::status(status::BUSY)));
     });
@@ -168,7 +168,8 @@ async fn a_port_that_was_busy_when_it_was_asked_is_asked_again() {
     assert!(array.count(1, &[MAINTENANCE_IN]) > 1);
 }
 
-/// TPG-11: the array reports the change to each session, instead of executing its next command.
+/// TPG-11: the array reports a change of states to each session, instead of executing its next command.
+/// Requests follow the new states immediately.
 #[tokio::test]
 async fn states_that_change_are_followed_at_once() {
     let array = Array::start([AccessState::ActiveOptimized, AccessState::ActiveNonOptimized]).await;
@@ -191,7 +192,7 @@ async fn states_that_change_are_followed_at_once() {
     assert_eq!(disk.sessions().len(), 2, "a session at a port in standby is kept");
 }
 
-/// TPG-12: no request is lost.
+/// TPG-12: while no port serves the unit, requests wait, and none is lost.
 #[tokio::test]
 async fn where_no_port_serves_the_unit_requests_wait_until_one_does() {
     for refusing in [AccessState::Standby, AccessState::Unavailable, AccessState::Transitioning] {
@@ -228,7 +229,8 @@ async fn a_port_that_never_serves_the_unit_ends_requests_when_patience_ends() {
     assert!(!error.may_have_executed());
 }
 
-/// The unit refuses nearly every command there, including the questions that a disk is opened with.
+/// A port that does not serve the unit refuses nearly every command, including those that open a disk. The
+/// disk opens through the other port.
 #[tokio::test]
 async fn a_disk_opens_through_the_port_that_serves_it() {
     for refusing in [AccessState::Standby, AccessState::Unavailable, AccessState::Transitioning] {
@@ -237,7 +239,7 @@ async fn a_disk_opens_through_the_port_that_serves_it() {
         write_all(&disk, 3).await;
         assert_holds(&array, 3);
         assert_eq!(array.moved(0), 0, "nothing is sent to a port that is known to refuse it");
-        // And it uses the other port once only that one serves the unit.
+        // The disk uses the other port once only that port serves the unit.
         until(|| disk.sessions().len() == 2).await;
         array.groups.set_state(1, AccessState::ActiveOptimized);
         array.groups.set_state(2, refusing);
@@ -249,7 +251,7 @@ async fn a_disk_opens_through_the_port_that_serves_it() {
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
 }
 
-/// LIO 6.1: INVALID FIELD IN CDB, whatever the command.
+/// LIO 6.1 refuses commands with INVALID FIELD IN CDB at such a port. A flush then uses another port.
 #[tokio::test]
 async fn a_flush_that_a_port_refuses_senselessly_goes_to_another_one() {
     let array = Array::start([AccessState::ActiveOptimized; 2]).await;
@@ -263,7 +265,7 @@ async fn a_flush_that_a_port_refuses_senselessly_goes_to_another_one() {
     assert!(array.flushes(1) > 0 && array.disk.unflushed_blocks() == 0);
 }
 
-/// A port that does not serve the unit cannot be asked which unit it is; another one can.
+/// A port that does not serve the unit cannot confirm the unit's identity; another port can.
 #[tokio::test]
 async fn a_doubt_at_a_port_that_does_not_serve_the_unit_holds_nothing_up() {
     const LUNS_CHANGED: Sense = Sense::new(6, 0x3f, 0x0e);
@@ -293,7 +295,7 @@ async fn a_disk_opens_through_another_port_than_one_that_refuses_senselessly() {
     assert_holds(&array, 3);
 }
 
-/// TPG-13: the unit does not know REPORT TARGET PORT GROUPS.
+/// TPG-13: a unit that claims port groups but does not know REPORT TARGET PORT GROUPS is used over all ports.
 #[tokio::test]
 async fn an_array_that_claims_port_groups_and_tells_nothing_is_used_all_the_same() {
     let array = Array::start([AccessState::ActiveOptimized; 2]).await;
@@ -309,7 +311,7 @@ async fn an_array_that_claims_port_groups_and_tells_nothing_is_used_all_the_same
     assert_holds(&array, 7);
 }
 
-/// TPG-14: an array older than SPC-4 knows only the shorter header.
+/// TPG-14: an array older than SPC-4 knows only the shorter header. The groups can still be read and set.
 #[tokio::test]
 async fn groups_are_read_and_set_by_those_who_ask() {
     let array = Array::start([AccessState::ActiveOptimized, AccessState::Standby]).await;
@@ -333,7 +335,7 @@ async fn groups_are_read_and_set_by_those_who_ask() {
     assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
 }
 
-/// TPG-15: a command of a unit alone waits as long as the array says that its ports may take.
+/// TPG-15: a command sent directly to a unit waits as long as the array says that a transition may take.
 #[tokio::test]
 async fn a_transition_is_waited_for() {
     let array = Array::start([AccessState::Transitioning; 2]).await;
@@ -367,7 +369,7 @@ async fn sessions_move_to_the_better_port() {
     })
     .await;
     assert_holds(&array, 9);
-    // Each move is a path that comes up and another one that the disk has closed.
+    // Each move is one path that comes up and one path that the disk has closed.
     while moves != [2, 2] {
         let event = soon(events.next()).await.unwrap();
         assert!(!matches!(event, DiskEvent::Missed { .. }), "{event}");
@@ -382,7 +384,7 @@ async fn sessions_move_to_the_better_port() {
     }
 }
 
-/// `portals=auto`: the target's own list adds the other port.
+/// With `portals=auto`, the target's own list adds the other port.
 #[tokio::test]
 async fn all_portals_that_the_target_names_are_ways_to_the_unit() {
     let array = Array::start([AccessState::ActiveOptimized; 2]).await;
@@ -406,7 +408,7 @@ async fn all_portals_that_the_target_names_are_ways_to_the_unit() {
     assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
 }
 
-/// Questions to the unit itself also use a port that serves it.
+/// Reservation commands also use a port that serves the unit.
 #[tokio::test]
 async fn reservations_are_asked_for_through_a_port_that_serves_the_unit() {
     let array = Array::start([AccessState::ActiveOptimized, AccessState::ActiveNonOptimized]).await;

@@ -1,4 +1,4 @@
-//! Events that a unit reports, as a program that caches data finds out about them.
+//! Tests of the events that a unit reports, as a program that caches data receives them.
 
 use std::time::Duration;
 
@@ -33,7 +33,8 @@ fn report_change(target: &mut Target, sense: Sense) {
     target.replace_unit_with_attention(0, unit, sense);
 }
 
-/// SAM-5 §5.14: each unit attention is reported instead of executing a command.
+/// SAM-5 §5.14: each unit attention is reported instead of executing a command, and is counted before that
+/// command ends.
 #[tokio::test]
 async fn every_unit_attention_counts_before_the_command_ends_that_was_told() {
     let rig = start().await;
@@ -81,14 +82,15 @@ async fn a_reset_counts_over_whichever_session_it_is_told() {
     for session in 0..3 {
         let before = disk.unit_attention_count();
         rig.server.with(|target| target.reset_by_another(0));
-        // Asked over this session only.
+        // The query uses this session only.
         let unit = disk.sessions()[session].logical_unit(disk.unit().lun());
         soon(unit.test_unit_ready()).await.unwrap();
         assert_eq!(disk.unit_attention_count(), before + 1);
     }
 }
 
-/// RFC 7143 §6.3.5: a report that was pending for a lost session is not sent to any other session.
+/// RFC 7143 §6.3.5: a report that was pending for a lost session is not sent to any other session. So a
+/// reconnect counts as a possible report.
 #[tokio::test]
 async fn a_session_that_is_opened_anew_counts_though_the_target_tells_nothing() {
     let rig = start().await;
@@ -113,7 +115,7 @@ async fn another_unit_counts_also_where_the_target_does_not_tell() {
     assert!(disk.unit_attention_count() > before);
 }
 
-/// SPC-4 §4.5.5: a deferred error is about a command that had ended successfully.
+/// SPC-4 §4.5.5: a deferred error is about an earlier command that ended with success. It counts as a report.
 #[tokio::test]
 async fn what_a_volatile_cache_has_lost_counts() {
     let rig = start().await;
@@ -132,7 +134,7 @@ async fn what_a_volatile_cache_has_lost_counts() {
     assert!(disk.unit_attention_count() > before, "a flush that failed on the medium");
 }
 
-/// SAM-5 §5.6: TASK ABORTED takes the place in which the unit could have reported a reset.
+/// SAM-5 §5.6: TASK ABORTED may take the place of the report of a reset, so it counts as one.
 #[tokio::test]
 async fn a_command_that_ends_without_its_status_counts() {
     let rig = Rig::start(512, BLOCKS, |config| {

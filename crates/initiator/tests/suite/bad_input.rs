@@ -1,4 +1,4 @@
-//! Every error message is one sentence that a person can act on.
+//! Tests that every error message is one sentence that a user can act on.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ async fn an_initiator_that_is_not_admitted() {
     assert_says(&error, &["iqn.2026-01.org.example:host", "access list"], Fault::Caller);
 }
 
-/// All sessions of a disk find a unit by its number, in whatever form the target encodes it.
+/// All sessions of a disk find a unit by its number, whichever form of LUN the target uses.
 #[tokio::test]
 async fn a_unit_in_any_form() {
     for (form, number) in
@@ -114,7 +114,7 @@ async fn a_unit_in_any_form() {
     }
 }
 
-/// If the target does not list its units, an unknown one is still reported as the one that was requested.
+/// If the target does not list its units, the error still names the unknown unit as requested.
 #[tokio::test]
 async fn no_such_unit_and_no_list() {
     let rig = Rig::start(512, 64, |_| {}).await;
@@ -158,7 +158,7 @@ async fn a_unit_that_is_read_only() {
     assert!(disk.write_zeroes(0, 512).await.is_err() && disk.discard(0, 512).await.is_err());
     assert!(disk.read_at(0, 512).await.is_ok());
 
-    // The unit's own error, when it became read-only later.
+    // The unit reports its own error, because it became read-only after the disk was opened.
     let error = disk.unit().write(0, vec![0; 512]).await.unwrap_err();
     assert_says(&error, &["WRITE (16) failed", "WRITE PROTECTED"], Fault::Target);
 }

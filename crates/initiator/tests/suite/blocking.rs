@@ -1,4 +1,4 @@
-//! The handles of programs without async.
+//! Tests of the blocking handles, for programs without async.
 
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::thread;
@@ -83,7 +83,7 @@ fn one_call_opens_a_disk_by_its_url() {
     let disk = connect(rig.unit_url(0, "")).unwrap();
     disk.write_at(700, &[7; 100]).unwrap();
     assert!(rig.disk.holds(700, &[7; 100]) && sessions(&rig) > 0);
-    // Each call makes its own initiator, so neither takes the place of the other.
+    // Each call creates its own initiator, so neither ends the other's session.
     let other = connect(rig.unit_url(0, "")).unwrap();
     let mut back = [0; 100];
     other.read_at(700, &mut back).unwrap();
@@ -162,8 +162,8 @@ fn the_last_handle_logs_out() {
     rig.assert_clean();
 }
 
-/// The target runs on the only thread of the runtime. A blocking call would stop it, and so never be
-/// answered.
+/// A blocking call in an async task returns an error. The target runs on the only thread of the runtime, so
+/// the call would stop it and never return.
 #[tokio::test]
 async fn an_async_task_gets_an_error_instead_of_a_standstill() {
     let rig = Rig::start(512, CAPACITY / 512, |_| {}).await;
@@ -173,7 +173,7 @@ async fn an_async_task_gets_an_error_instead_of_a_standstill() {
         initiator.disk(url.as_str()).as_ref().err().and_then(Error::advice),
         Some(Advice::Await)
     );
-    // It does not matter that half of the task's budget is used.
+    // The calls also work if half of the task's budget is used.
     for _ in 0..60 {
         tokio::task::consume_budget().await;
     }
@@ -202,7 +202,7 @@ async fn an_async_task_gets_an_error_instead_of_a_standstill() {
     rig.assert_clean();
 }
 
-/// A call inside a future that is waited for does not consume that future's wake-up.
+/// A blocking call inside a future does not consume the wake-up of that future.
 #[test]
 fn calls_within_a_future_that_is_waited_for() {
     let (_runtime, rig) = start();

@@ -1,5 +1,5 @@
-//! Futures that callers await hold a box, and not the states of the code in it. So that code is compiled
-//! once, in the crate.
+//! Tests that futures that callers await contain a box, not the states of the code in it. So that code is
+//! compiled once, in the crate.
 
 use std::mem::size_of_val;
 
@@ -16,7 +16,7 @@ async fn futures_that_callers_await_hold_little_but_a_box() {
     let session = soon(initiator.connect(&url)).await.unwrap();
     let unit = session.logical_unit(Lun::ZERO);
     let disk = soon(session.disk_without_reconnect()).await.unwrap();
-    // By what they hold beside the box: nothing, a few words, a command, a URL or an answer.
+    // Grouped by what they contain beside the box: nothing, a few words, a command, a URL or a result.
     let nothing = [
         ("Disk::confirm_unit", size_of_val(&disk.confirm_unit())),
         ("Disk::flush", size_of_val(&disk.flush())),

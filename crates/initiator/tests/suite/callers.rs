@@ -1,4 +1,5 @@
-//! Requests that callers send themselves: the target receives them although the event loop does not run.
+//! Tests of requests that callers send themselves: the target receives them although the event loop does not
+//! run.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,7 +15,7 @@ use iscsi_testkit::pdu::Pdu;
 use iscsi_testkit::pdus::scsi_response;
 use iscsi_testkit::script::Script;
 
-/// A target that answers only when the test says so, in the order of the commands.
+/// A target that responds only when the test says so, in the order of the commands.
 struct Patient {
     address: SocketAddr,
     commands: Receiver<()>,
@@ -64,7 +65,7 @@ impl Patient {
     }
 }
 
-/// Receives one PDU; returns `false` when the connection is closed.
+/// Receives one PDU. Returns `false` when the connection is closed.
 fn receive(stream: &mut TcpStream, script: &mut Script) -> bool {
     let mut header = [0; 48];
     if stream.read_exact(&mut header).is_err() {
@@ -80,7 +81,7 @@ fn receive(stream: &mut TcpStream, script: &mut Script) -> bool {
 /// A command in flight.
 type Asked = Pin<Box<dyn Future<Output = ()>>>;
 
-/// Sends a command, and returns without waiting for its answer.
+/// Sends a command, and returns without waiting for its response.
 async fn ask(unit: &LogicalUnit) -> Asked {
     let unit = unit.clone();
     let mut asked: Asked = Box::pin(async move {
@@ -107,8 +108,9 @@ async fn a_lone_request_is_sent_by_its_caller() {
     }
 }
 
-/// Of twelve commands in flight, four are sent by the caller of the fourth, although four callers that had an
-/// answer have not sent another command.
+/// When eight commands are in flight and four more are submitted, the caller of the fourth one sends these
+/// four. It does not wait for the other callers that have received their results, although they have not
+/// submitted another command.
 #[tokio::test]
 async fn a_quarter_of_the_small_requests_is_sent_before_the_others_are_made() {
     let target = Patient::start();

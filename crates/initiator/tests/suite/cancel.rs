@@ -1,4 +1,5 @@
-//! Futures dropped at every point: nothing is lost, nothing hangs, and the numbers stay in step.
+//! Tests of futures that are dropped at every point: no data is lost, nothing hangs, and the sequence numbers
+//! stay right.
 
 use std::pin::pin;
 
@@ -21,7 +22,7 @@ async fn run_for(turns: usize, future: impl Future) -> bool {
     false
 }
 
-/// A unit reports a reset once, even if no caller waits for the answer.
+/// A unit reports a reset once. The report counts even if the caller of the command has stopped waiting.
 #[tokio::test]
 async fn what_a_dropped_command_was_told_counts() {
     let rig = Rig::start(512, 1024, |_| {}).await;
@@ -141,7 +142,7 @@ async fn a_write_waits_until_the_target_is_done_with_a_dropped_one() {
             () = until(|| commands() > before) => {}
         }
     }
-    // The abort is not answered, so the result of the first write is unknown.
+    // The target does not respond to the abort, so the result of the first write is unknown.
     let same_block = tokio::spawn({
         let disk = disk.clone();
         async move { disk.write_at(700, vec![2; 100]).await }
@@ -168,7 +169,7 @@ async fn a_command_that_never_left_disappears_without_a_trace() {
     let session = rig.session(Options::default()).await;
     let disk = session.disk_without_reconnect().await.unwrap();
     rig.server.with(|target| target.set_window(0));
-    // One more window of commands is sent; later ones must wait.
+    // Commands for one more window are sent; later commands must wait.
     let before = rig.server.with(|target| target.commands().len());
     let unit = disk.unit();
     let blocked: Vec<_> = (0..100)

@@ -1,4 +1,4 @@
-//! A unit that changes while its disk is open: what the disk reports, and what happens to requests.
+//! Tests of a unit that changes while its disk is open: what the disk reports, and what happens to requests.
 
 use std::time::Duration;
 
@@ -28,7 +28,8 @@ fn unit(target: &mut Target) -> Unit {
     target.config_mut().units[&0].clone()
 }
 
-/// UCH-01: SBC-3 §4.7: the unit reports it at the next command of each session.
+/// UCH-01: SBC-3 §4.7: the unit reports its growth at the next command of each session, and the disk uses the
+/// new capacity.
 #[tokio::test]
 async fn a_unit_that_has_grown_is_used_to_its_new_end() {
     for sessions in [1, 3] {
@@ -45,7 +46,7 @@ async fn a_unit_that_has_grown_is_used_to_its_new_end() {
         assert_eq!((disk.capacity(), disk.profile().capacity.blocks), (2 * BYTES, BLOCKS));
         let data = pattern(4096, 3);
         soon(disk.write_at(2 * BYTES - 4096, data.clone())).await.unwrap();
-        // Over each of the sessions, some of which have not received the report yet.
+        // Requests use all sessions, some of which have not received the report yet.
         for _ in 0..8 {
             assert_eq!(soon(disk.read_at(2 * BYTES - 4096, 4096)).await.unwrap(), data);
         }
@@ -58,7 +59,7 @@ async fn a_unit_that_has_grown_is_used_to_its_new_end() {
     }
 }
 
-/// UCH-01: nothing is written across the new end.
+/// UCH-01: if the unit has shrunk, nothing is written across the new end.
 #[tokio::test]
 async fn a_unit_that_has_shrunk_keeps_what_it_has_and_says_what_is_gone() {
     let rig = start().await;
@@ -67,7 +68,7 @@ async fn a_unit_that_has_shrunk_keeps_what_it_has_and_says_what_is_gone() {
     let data = pattern(8192, 5);
     soon(disk.write_at(0, data.clone())).await.unwrap();
     rig.server.with(|target| unit(target).disk.resize(BLOCKS / 2));
-    // The disk does not know yet: the unit itself refuses it.
+    // The disk has not received the report yet, so the unit itself refuses the write.
     let error = soon(disk.write_at(BYTES - 4096, vec![1; 4096])).await.unwrap_err();
     let is_told =
         error.to_string() == format!("the unit has {} bytes now, and had {BYTES}", BYTES / 2);
@@ -102,7 +103,7 @@ async fn a_session_that_comes_back_finds_the_size_that_the_unit_has_by_then() {
     soon(disk.write_at(2 * BYTES - 512, vec![9; 512])).await.unwrap();
 }
 
-/// UCH-02: another name is found out.
+/// UCH-02: if the unit reports other changes, the disk confirms the unit and detects another identifier.
 #[tokio::test]
 async fn other_changes_are_told_and_the_unit_is_asked_which_one_it_is() {
     let rig = start().await;
@@ -130,7 +131,7 @@ async fn other_changes_are_told_and_the_unit_is_asked_which_one_it_is() {
     assert_eq!(soon(unit_change(&mut changes)).await, Some(shown(&DiskEvent::InquiryDataChanged)));
 }
 
-/// NOT READY TO READY CHANGE, MEDIUM MAY HAVE CHANGED.
+/// Unit attention NOT READY TO READY CHANGE, MEDIUM MAY HAVE CHANGED.
 const MEDIUM_MAY_HAVE_CHANGED: Sense = Sense::new(6, 0x28, 0);
 
 async fn start_removable() -> Rig {
@@ -159,7 +160,8 @@ async fn assert_is_of_no_use(disk: &Disk) {
     assert_eq!(error.kind(), ErrorKind::UnitChanged, "{error}");
 }
 
-/// UCH-03: no name distinguishes one medium from another.
+/// UCH-03: no identifier distinguishes two media, so nothing is written after a medium may have been
+/// exchanged.
 #[tokio::test]
 async fn nothing_is_written_to_a_medium_that_may_have_taken_the_place_of_another() {
     for sessions in [1, 3] {
@@ -178,7 +180,8 @@ async fn nothing_is_written_to_a_medium_that_may_have_taken_the_place_of_another
     }
 }
 
-/// UCH-03: the session that reconnects receives the report.
+/// UCH-03: a medium may have been exchanged while no session existed. The session that reconnects receives
+/// the report, and it counts.
 #[tokio::test]
 async fn a_medium_that_may_have_changed_while_no_session_was_there_counts_as_well() {
     let rig = start_removable().await;
@@ -193,7 +196,8 @@ async fn a_medium_that_may_have_changed_while_no_session_was_there_counts_as_wel
     assert!(rig.disk.holds(0, &vec![0; BYTES as usize]));
 }
 
-/// UCH-03: a report that comes before anything is known of the unit does not concern a known medium.
+/// UCH-03: a report that arrives before the unit is identified does not concern a known medium, so the disk
+/// opens.
 #[tokio::test]
 async fn a_medium_that_has_changed_before_the_disk_was_opened_is_the_one_to_use() {
     let rig = start_removable().await;
@@ -204,7 +208,8 @@ async fn a_medium_that_has_changed_before_the_disk_was_opened_is_the_one_to_use(
     assert_eq!(soon(disk.read_at(0, 4096)).await.unwrap(), pattern(4096, 1));
 }
 
-/// UCH-04: a unit whose medium is not removable has become ready again.
+/// UCH-04: if a unit whose medium is not removable has become ready again, its identity and capacity are
+/// queried again.
 #[tokio::test]
 async fn a_unit_that_has_become_ready_is_asked_which_one_it_is_and_how_large() {
     for sessions in [1, 3] {

@@ -1,4 +1,4 @@
-//! Sessions of several connections (RFC 7143 §4.2.2) against the test target over TCP.
+//! Tests of sessions with several connections (RFC 7143 §4.2.2) against the test target over TCP.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 const CHUNK: usize = 64 << 10;
 /// Number of requests of a copy.
 const CHUNKS: u64 = 64;
-/// Operation code (SBC-3 §5.34).
+/// Operation code of WRITE (16) (SBC-3 §5.34).
 const WRITE_16: u8 = 0x8a;
 /// Size of the disk in blocks.
 const BLOCKS: u64 = CHUNKS * CHUNK as u64 / 512;
@@ -31,7 +31,7 @@ async fn rig(change: impl FnOnce(&mut TargetConfig)) -> Rig {
     Rig::start(512, BLOCKS, change).await
 }
 
-/// Opens a session with all the connections that it wants, and its disk.
+/// Opens a session with all the connections that its options request, and its disk.
 async fn whole_session(rig: &Rig, connections: u16) -> (Session, Disk) {
     let session = rig.session(options(connections)).await;
     until(|| session.connections().open == u32::from(connections)).await;
@@ -73,7 +73,7 @@ async fn assert_usable(rig: &Rig, disk: &Disk) {
     }
 }
 
-/// Returns how many writes came over each connection.
+/// Returns how many writes arrived over each connection.
 fn writes_by_connection(rig: &Rig) -> BTreeMap<usize, usize> {
     let count = |mut counts: BTreeMap<_, _>, command: &CommandRecord| {
         *counts.entry(command.connection.0).or_default() += 1;
@@ -201,7 +201,7 @@ async fn discovery_takes_one_connection() {
     rig.assert_clean();
 }
 
-/// MC-I-06: the session continues without a connection that the target refuses.
+/// MC-I-06: if the target refuses a connection, the session continues without it.
 #[tokio::test]
 async fn a_refused_connection_is_done_without() {
     // Status-Class 2, Status-Detail 6: too many connections.
@@ -238,7 +238,8 @@ async fn a_connection_that_never_logs_in_is_done_without() {
     assert_usable(&rig, &disk).await;
 }
 
-/// MC-I-04: the other connections continue, and the disk sends over them what was in flight on the lost one.
+/// MC-I-04: if a connection is lost, the other connections continue, and the disk sends the requests that
+/// were in flight on it over them.
 #[tokio::test]
 async fn a_connection_lost_among_writes_costs_no_byte() {
     for lost in 0..3 {
@@ -288,7 +289,7 @@ async fn a_connection_that_finds_no_listener_is_done_without() {
     rig.assert_clean();
 }
 
-/// One connection takes no more bytes; the other one does its work.
+/// One connection accepts no more bytes. The other connection continues.
 #[tokio::test]
 async fn a_connection_that_is_stuck_holds_up_no_other() {
     const PARTS: usize = 4;
@@ -310,7 +311,7 @@ async fn a_connection_that_is_stuck_holds_up_no_other() {
         let (disk, long) = (disk.clone(), long.clone());
         async move { disk.write_at(0, long).await }
     });
-    // The other connection has executed its part.
+    // The other connection has executed its share of the requests.
     let left = || rig.server.with(|target| target.active_tasks());
     let sent = || writes_by_connection(&rig).values().sum::<usize>();
     until(|| proxy.has_stopped() && sent() == PARTS && left() == writes_by_connection(&rig)[&1])

@@ -1,4 +1,4 @@
-//! A disk after any mix of requests equals an array of bytes after the same requests.
+//! Tests that a disk after any mix of requests equals an array of bytes after the same requests.
 
 use crate::support::{Rig, pattern, soon};
 use bytes::Bytes;
@@ -16,7 +16,7 @@ enum Change {
         page: usize,
     },
     Zero,
-    /// Nothing is written: the bytes are read while their neighbours change.
+    /// Reads the bytes while the bytes beside them are changed.
     Read,
 }
 

@@ -1,4 +1,5 @@
-//! Commands that fail or do not end soon: what is retried, and what a lost session leaves.
+//! Tests of commands that fail or do not end soon: what is retried, and what a lost session leaves at the
+//! target.
 
 use std::time::Duration;
 
@@ -154,7 +155,7 @@ async fn a_unit_is_reset_and_notices_are_passed_on() {
     assert!(matches!(notice, Notice::AsyncMessage { lun: Lun::ZERO, .. }), "{notice:?}");
 }
 
-/// A reset frees requests that are stuck, so it must not wait for them.
+/// A reset must not wait for requests that are stuck, because it is to free them.
 #[tokio::test]
 async fn a_reset_does_not_wait_for_the_requests_that_are_stuck() {
     let rig = Rig::start(512, 4096, |_| {}).await;
@@ -196,7 +197,7 @@ async fn disk_with_keeper(change: impl FnOnce(&mut TargetConfig), query: &str) -
     (rig, disk)
 }
 
-/// Another initiator has reset the unit: a disk sends its commands again, and writes that were not flushed
+/// If another initiator has reset the unit, a disk sends its aborted commands again, and unflushed writes
 /// count as lost.
 #[tokio::test]
 async fn what_another_initiator_has_aborted_is_sent_again() {
@@ -213,7 +214,7 @@ async fn what_another_initiator_has_aborted_is_sent_again() {
         soon(disk.flush()).await.as_ref().err().map(Error::kind),
         Some(ErrorKind::UnflushedWritesLost)
     );
-    // A flush is sent again like any other command.
+    // A flush is retried like any other command.
     rig.server.with(|target| {
         target.end_next_with(Outcome::status(status::TASK_ABORTED));
         target.end_next_with(Outcome::status(status::BUSY));
@@ -241,7 +242,8 @@ async fn a_write_that_was_aborted_in_order_is_sent_again() {
     rig.assert_clean();
 }
 
-/// Every attempt of the write ends its session: it is sent a few times, and the error names it.
+/// If every attempt of a write ends its session, the write fails after a few attempts, and the error names
+/// it.
 #[tokio::test]
 async fn a_write_that_ends_every_session_is_given_up() {
     let change = |config: &mut TargetConfig| {
@@ -264,12 +266,12 @@ async fn a_write_that_ends_every_session_is_given_up() {
     assert!(notes.iter().any(|note| note.contains("WRITE (16) of blocks 8 to 15")), "{notes:?}");
 }
 
-/// Every attempt of a flush ends its session. A flush may use any path.
+/// If every attempt of a flush ends its session, the flush fails as well. A flush may use any path.
 #[tokio::test]
 async fn a_flush_that_ends_every_session_is_given_up() {
     let (rig, disk) = disk_with_keeper(|config| config.keys.default_time2wait = 0, "").await;
     rig.server.with(|target| {
-        // The command that comes on each connection after the questions to the unit.
+        // On each connection, the first command after the queries of the unit ends the session.
         let next = target.commands().len() as u32;
         let close = || Break::receiving(Opcode::ScsiCommand, next, Effect::Close);
         let faults = (0..200).map(|connection| close().on_connection(connection));
@@ -313,7 +315,7 @@ fn answer_next(rig: &Rig, sense: Bytes) {
     });
 }
 
-/// SPC-4 §4.5.6: the command completed successfully.
+/// SPC-4 §4.5.6: RECOVERED ERROR means that the command completed successfully.
 #[tokio::test]
 async fn a_recovered_error_is_a_success() {
     let (rig, disk) = disk_with_responses().await;
@@ -329,7 +331,7 @@ async fn a_recovered_error_is_a_success() {
     rig.assert_clean();
 }
 
-/// A deferred error is about another command: this one is sent again.
+/// A deferred error is about an earlier command, so the command that reports it is sent again.
 #[tokio::test]
 async fn a_deferred_recovered_error_is_no_success() {
     let (rig, disk) = disk_with_responses().await;
@@ -342,7 +344,7 @@ async fn a_deferred_recovered_error_is_no_success() {
     assert_eq!(rig.server.with(writes), 2);
 }
 
-/// The status is only valid for the bytes that moved.
+/// RECOVERED ERROR is a success only for the bytes that were moved. If data is missing, the command fails.
 #[tokio::test]
 async fn a_recovered_error_without_the_data_is_none() {
     let (rig, disk) = disk_with_responses().await;
@@ -351,8 +353,8 @@ async fn a_recovered_error_without_the_data_is_none() {
     assert!(error.to_string().contains(" moved 0 bytes instead of "), "{error:?}");
 }
 
-/// RFC 7143 §7.8: damaged data is discarded and its command aborted; a retry gets the data. A separate
-/// response that says GOOD before the target has aborted the command changes nothing.
+/// RFC 7143 §7.8: damaged data is discarded and its command aborted; a retry reads the data. If the target
+/// sends GOOD in a separate response before it aborts the command, the retry happens as well.
 #[tokio::test]
 async fn a_read_whose_data_came_damaged_is_sent_again() {
     for separate_status in [false, true] {

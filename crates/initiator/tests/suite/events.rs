@@ -1,4 +1,4 @@
-//! The events of a disk, and the states of its paths.
+//! Tests of the events of a disk, and of the states of its paths.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ async fn a_path_goes_down_with_the_cause_and_comes_up_again() {
     };
     assert_eq!((&portal, key), (&open.portal, open.key));
     assert!(cause.to_string().contains("the target closed the connection"), "{cause}");
-    // The status shows why it is not back, and when the next try is.
+    // The status shows why the session has not reconnected, and when the next try is due.
     let reconnecting = || {
         let path = disk.paths().pop()?;
         let PathState::Reconnecting { next_try, error, .. } = path.state else { return None };
@@ -74,7 +74,8 @@ async fn a_subscription_ends_with_the_last_handle() {
     assert!(soon(second.next()).await.is_none());
 }
 
-/// SPC-4 §4.5.5, SAM-5 §5.14: a lost write is an event, before any flush reports it; a reset is one as well.
+/// SPC-4 §4.5.5, SAM-5 §5.14: a lost write is reported as an event, before any flush reports it. A reset is
+/// also reported as an event.
 #[tokio::test]
 async fn losses_and_resets_are_events() {
     let rig = start().await;
@@ -102,10 +103,10 @@ async fn losses_and_resets_are_events() {
     assert!(matches!(event, DiskEvent::WritesLost), "{event:?}");
 }
 
-/// A disk forwards what the target announces over any of its sessions.
+/// A disk publishes the notices that the target sends over any of its sessions.
 #[tokio::test]
 async fn what_the_target_announces_is_an_event() {
-    /// A SCSI asynchronous event (RFC 7143 §11.9.1).
+    /// Code of a SCSI asynchronous event (RFC 7143 §11.9.1).
     const SCSI: u8 = 0;
     let rig = start().await;
     let disk = open(&rig, 2).await;

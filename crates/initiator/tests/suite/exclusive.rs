@@ -1,4 +1,5 @@
-//! Units that are reserved for one disk only, and registrations that a killed process has left there.
+//! Tests of units that are reserved for one disk only, and of registrations that a killed process has left at
+//! the unit.
 
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ fn reserve(disk: &Disk) -> JoinHandle<Result<(), Error>> {
     tokio::spawn(async move { disk.reserve_exclusively(is_left_behind).await })
 }
 
-/// Lets time pass until the unit is reserved or refused.
+/// Lets time pass until the reservation has succeeded or failed. Returns its result.
 async fn reserved(reserving: JoinHandle<Result<(), Error>>) -> Result<(), Error> {
     while !reserving.is_finished() {
         let_pass(Duration::from_secs(1)).await;
@@ -58,7 +59,7 @@ async fn prs_19_what_is_left_behind_is_taken_over() {
     }
 }
 
-/// PRS-19: a unit without PREEMPT AND ABORT gets a PREEMPT.
+/// PRS-19: if the unit does not support PREEMPT AND ABORT, the disk sends PREEMPT.
 #[tokio::test]
 async fn prs_19_a_unit_without_preempt_and_abort() {
     let rig = start().await;
@@ -74,7 +75,7 @@ async fn prs_19_a_unit_without_preempt_and_abort() {
     });
     let reserving = reserve(&disk);
     until(|| rig.server.with(asked) > before).await;
-    // The command after READ KEYS.
+    // Refuses the command after READ KEYS.
     rig.server.with(|target| {
         target.end_next_with(Outcome::check(Sense::new(5, 0x24, 0)));
         target.resume();
@@ -85,8 +86,8 @@ async fn prs_19_a_unit_without_preempt_and_abort() {
     assert_eq!((reservations.keys(), reservations.holder()), ours);
 }
 
-/// PRS-10, PRS-12, PRS-16: LIO without a place to store registrations executes each REGISTER, and answers
-/// with an error.
+/// PRS-10, PRS-12, PRS-16: LIO without a place to store registrations executes each REGISTER, and reports an
+/// error. So a change that ends with an error may have been made.
 #[tokio::test]
 async fn prs_10_a_change_that_ends_with_an_error_may_be_made() {
     let rig = Rig::start(512, BLOCKS, |config| {
@@ -107,8 +108,8 @@ async fn prs_10_a_change_that_ends_with_an_error_may_be_made() {
     assert_eq!((reservations.keys(), reservations.holder()), (vec![], None));
 }
 
-/// PRS-19: another registered host could write, so the unit is refused, and that host's registration and
-/// reservation stay.
+/// PRS-19: another registered host could write, so the reservation fails. The registration and the
+/// reservation of that host remain.
 #[tokio::test]
 async fn prs_19_another_that_is_registered_keeps_the_unit() {
     for holds in [None, Some(1), Some(WRITE_EXCLUSIVE_REGISTRANTS), Some(7)] {

@@ -1,4 +1,5 @@
-//! Which parts of a disk hold data, as the test target reports it; and the disk as a device of bytes.
+//! Tests of the extents of a disk that hold data, as the test target reports them, and of the disk as a
+//! device of bytes.
 
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ async fn start(change: impl FnMut(&mut Unit)) -> (Rig, Disk) {
     (rig, disk)
 }
 
-/// Returns all extents of a range: each question continues where the answer before has ended.
+/// Returns all extents of a range. Each query continues where the result of the previous one has ended.
 async fn extents(disk: &Disk, offset: u64, len: u64) -> Vec<Extent> {
     let (mut at, mut all) = (offset, Vec::<Extent>::new());
     while at < offset + len {
@@ -51,7 +52,7 @@ fn row(starts: &[(u64, ExtentState)], end: u64) -> Vec<Extent> {
     starts.iter().zip(ends).map(|((at, state), end)| Extent::new(*at, end - at, *state)).collect()
 }
 
-/// Returns how often the unit was asked.
+/// Returns how often the extents of the unit were queried.
 fn questions(rig: &Rig) -> usize {
     rig.server.with(|target| {
         let is_one = |cdb: &[u8]| cdb[0] == GET_LBA_STATUS[0] && cdb[1] == GET_LBA_STATUS[1];
@@ -59,7 +60,8 @@ fn questions(rig: &Rig) -> usize {
     })
 }
 
-/// SBC-3 §5.3: a unit decides how much it reports in one answer; this one reports a single run of blocks.
+/// SBC-3 §5.3: a unit decides how many blocks it reports in one response. This unit reports a single run of
+/// blocks. The extents still cover the whole range.
 #[tokio::test]
 async fn extents_cover_the_range_without_a_gap() {
     use ExtentState::{Data, Deallocated};
@@ -73,7 +75,7 @@ async fn extents_cover_the_range_without_a_gap() {
     ];
     assert_eq!(extents(&disk, 0, CAPACITY).await, row(&all, CAPACITY));
     assert_eq!(questions(&rig), 5);
-    // A range that begins and ends within blocks.
+    // The range begins and ends within blocks.
     let part = [(5000, Data), (5120, Deallocated), (51_200, Data)];
     assert_eq!(extents(&disk, 5000, 46_201).await, row(&part, 51_201));
     assert_eq!(extents(&disk, 1025, 3).await, row(&[(1025, Data)], 1028));
@@ -89,14 +91,14 @@ async fn extents_cover_the_range_without_a_gap() {
         Some(ErrorKind::InvalidInput)
     );
     assert_eq!(questions(&rig), 10);
-    // Blocks that were written, and blocks that were deallocated, show.
+    // The result includes blocks that were written or deallocated since.
     soon(disk.write_at(0, pattern(512, 3))).await.unwrap();
     soon(disk.discard(1024, 4096)).await.unwrap();
     assert_eq!(extents(&disk, 0, 2048).await, row(&[(0, Data), (512, Deallocated)], 2048));
     rig.assert_clean();
 }
 
-/// SBC-3: only LBPRZ says what deallocated blocks read as, and it is in two places.
+/// SBC-3: only LBPRZ says what deallocated blocks read as. It is reported in two places, which must agree.
 #[tokio::test]
 async fn holes_are_zeros_only_where_the_unit_says_so_twice() {
     use ExtentState::{Data, Unknown};
@@ -114,11 +116,11 @@ async fn holes_are_zeros_only_where_the_unit_says_so_twice() {
 #[tokio::test]
 async fn a_unit_that_does_not_tell_holds_data_everywhere() {
     let all_data = row(&[(0, ExtentState::Data)], CAPACITY);
-    // The unit reports that it is fully provisioned: there is nothing to ask.
+    // The unit reports that it is fully provisioned, so it is not queried.
     let (rig, disk) = start(|unit| unit.behavior.capacity_provisioning = Some(0)).await;
     assert_eq!(extents(&disk, 0, CAPACITY).await, all_data);
     assert_eq!(questions(&rig), 0);
-    // The unit does not know the command, or a field of it.
+    // The unit does not support the command, or a field of it.
     let (rig, disk) = start(|_| {}).await;
     drop((rig, disk));
     for sense in [Sense::INVALID_OPCODE, Sense::INVALID_FIELD] {
@@ -129,19 +131,19 @@ async fn a_unit_that_does_not_tell_holds_data_everywhere() {
         }
         assert_eq!(questions(&rig), 1, "it is asked once");
     }
-    // An error for a block that the unit does not have any more counts for that answer only.
+    // An error for a block beyond the end of a shrunk unit counts for that query only.
     let (rig, disk) = start(|_| {}).await;
     rig.server.with(|target| target.end_next_with(Outcome::check(Sense::OUT_OF_RANGE)));
     assert_eq!(extents(&disk, 0, CAPACITY).await, all_data);
     assert_ne!(extents(&disk, 0, CAPACITY).await, all_data);
 }
 
-/// Whatever a unit holds, an answer is limited, and so is its cost: one question.
+/// The length of a result is limited, and so is its cost: one query of the unit.
 #[tokio::test]
 async fn one_answer_of_the_unit_is_one_answer_of_the_disk() {
     use ExtentState::{Data, Deallocated};
     let (rig, disk) = start(|_| {}).await;
-    // Every second block from the 200th on.
+    // Every second block from block 200 on.
     (201..BLOCKS).step_by(2).for_each(|lba| rig.disk.write(lba * 512, &pattern(512, 1)));
     for runs in [None, Some(1), Some(7), Some(usize::MAX)] {
         rig.server.with(|target| {
@@ -151,11 +153,12 @@ async fn one_answer_of_the_unit_is_one_answer_of_the_disk() {
         let asked = questions(&rig);
         let told = soon(disk.extents(200 * 512, CAPACITY - 200 * 512)).await.unwrap();
         assert_eq!(questions(&rig), asked + 1);
-        // The answer has room for 2047 extents.
+        // The result has room for 2047 extents.
         assert_eq!(told.len(), runs.unwrap_or(1).min(2047));
         assert!(told.len() <= Extent::MAX_REPORTED);
     }
-    // A unit that reports one block per answer, all in one state: one question still gets one answer.
+    // If a unit reports one block per response, all in one state, the disk still sends one query for one
+    // result.
     rig.server.with(|target| {
         let unit = target.config_mut().units.values_mut().next().unwrap();
         (unit.behavior.lba_status_runs, unit.behavior.lba_status_blocks) = (None, Some(1));
@@ -164,7 +167,7 @@ async fn one_answer_of_the_unit_is_one_answer_of_the_disk() {
     let told = soon(disk.extents(51_200 + 1024, 4096)).await.unwrap();
     assert_eq!(told, row(&[(52_224, Deallocated)], 52_736));
     assert_eq!(questions(&rig), asked + 1);
-    // A caller that needs one extent asks for one.
+    // A caller that needs one extent requests only one.
     rig.server.with(|target| {
         let unit = target.config_mut().units.values_mut().next().unwrap();
         (unit.behavior.lba_status_runs, unit.behavior.lba_status_blocks) = (Some(usize::MAX), None);
@@ -182,7 +185,7 @@ async fn one_answer_of_the_unit_is_one_answer_of_the_disk() {
     rig.assert_clean();
 }
 
-/// Here every answer is about the blocks from 0 on, whichever were asked for.
+/// The unit always reports the blocks from 0 on, whichever were requested. Then all blocks count as data.
 #[tokio::test]
 async fn a_unit_that_contradicts_itself_holds_data_everywhere() {
     let (rig, disk) = start(|_| {}).await;
@@ -194,12 +197,12 @@ async fn a_unit_that_contradicts_itself_holds_data_everywhere() {
     assert_eq!(questions(&rig), 1);
     assert_eq!(extents(&disk, 1024, 512).await, row(&[(1024, ExtentState::Data)], 1536));
     assert_eq!(questions(&rig), 2);
-    // No later answer of the unit is trusted, so it is not asked.
+    // Later responses of the unit are not trusted, so it is not queried again.
     assert_eq!(extents(&disk, 0, 1536).await, row(&[(0, ExtentState::Data)], 1536));
     assert_eq!(questions(&rig), 2);
 }
 
-/// The question is handled like a read: it is retried, and a lost session is replaced.
+/// The query is handled like a read: it is retried, and a lost session is replaced.
 #[tokio::test]
 async fn the_question_is_asked_again_where_a_read_would_be() {
     let (rig, disk) = start(|_| {}).await;

@@ -1,5 +1,5 @@
-//! What a flush guarantees: every write that had ended when it was called is on the medium, or the flush
-//! reports a loss, to every handle.
+//! Tests of what a flush guarantees: every write that had ended when the flush was called is on the medium,
+//! or the flush reports a loss, to every handle.
 
 use std::io::SeekFrom;
 use std::time::Duration;
@@ -68,8 +68,8 @@ async fn a_loss_is_told_to_every_handle_once() {
     soon(one.clone().flush()).await.unwrap();
 }
 
-/// Each session receives the report of the reset at its next command. That is no new loss for handles that
-/// have reported it.
+/// Each session receives the report of one reset at its next command. For handles that have reported the
+/// loss, these reports are no new loss.
 #[tokio::test]
 async fn one_reset_is_one_loss_however_many_sessions_there_are() {
     let rig = cached_rig().await;
@@ -112,8 +112,8 @@ async fn a_loss_is_told_to_every_stream() {
     }
 }
 
-/// Returns a stream whose writes are lost, and whose flush was dropped before its end. That flush has ended
-/// by now.
+/// Returns a stream whose writes are lost, and whose flush was dropped before its end. The flush has ended at
+/// the target.
 async fn stream_with_a_flush_that_was_dropped(rig: &Rig, disk: &Disk) -> DiskStream {
     let mut stream = disk.stream(0);
     soon(stream.write_all(&pattern(LEN, 1))).await.unwrap();
@@ -155,8 +155,8 @@ async fn a_loss_that_a_dropped_stream_has_found_is_told_by_another() {
     assert_lost(&disk).await;
 }
 
-/// The unit reports that a write which had ended successfully has failed, in answer to the next command,
-/// whichever it is.
+/// In a response to an unrelated command, the unit reports that an earlier write has failed although it had
+/// ended successfully. The flush fails, and the unrelated command is retried.
 #[tokio::test]
 async fn a_deferred_error_fails_the_flush_and_not_the_command_that_is_told() {
     let rig = cached_rig().await;
@@ -171,8 +171,8 @@ async fn a_deferred_error_fails_the_flush_and_not_the_command_that_is_told() {
     soon(disk.flush()).await.expect("it was recovered");
 }
 
-/// SPC-4 §4.5.7: a unit reports a deferred error once, even if that is in answer to a question at a
-/// reconnect.
+/// SPC-4 §4.5.7: a unit reports a deferred error only once. The report counts even if a query during a
+/// reconnect receives it.
 #[tokio::test]
 async fn a_deferred_error_is_heard_at_a_reopening() {
     let rig = cached_rig().await;
@@ -186,7 +186,8 @@ async fn a_deferred_error_is_heard_at_a_reopening() {
     soon(disk.flush()).await.unwrap();
 }
 
-/// The unit may not have kept the data that it could not write.
+/// After a flush that failed on the medium, the next one must not succeed, because the unit may have dropped
+/// the data.
 #[tokio::test]
 async fn a_flush_that_fails_on_the_medium_does_not_succeed_the_next_time() {
     let rig = cached_rig().await;
@@ -199,8 +200,8 @@ async fn a_flush_that_fails_on_the_medium_does_not_succeed_the_next_time() {
     soon(disk.flush()).await.unwrap();
 }
 
-/// Two disks of one initiator with one unit: the cache that a failed flush of one disk has lost contained
-/// writes of both.
+/// Two disks of one initiator have the same unit. If a flush of one disk fails, the cache may have lost
+/// writes of both disks.
 #[tokio::test]
 async fn a_flush_that_fails_on_the_medium_is_told_to_other_disks_of_the_unit() {
     let rig = cached_rig().await;
@@ -216,13 +217,13 @@ async fn a_flush_that_fails_on_the_medium_is_told_to_other_disks_of_the_unit() {
     assert!(rig.disk.holds(FAR, &[0; LEN]), "the cache of both is lost");
     assert_lost(&two).await;
     assert_lost(&one).await;
-    // Each disk reports it once, and a disk that is opened later has lost nothing.
+    // Each disk reports the loss once. A disk that is opened later does not report it.
     soon(two.flush()).await.unwrap();
     soon(one.flush()).await.unwrap();
     soon(open().await.unwrap().flush()).await.unwrap();
 }
 
-/// Whether a flush of another disk fails is not known before it has ended, so the next flush waits for it.
+/// A flush of another disk may fail until it has ended, so the next flush waits for it.
 #[tokio::test]
 async fn a_flush_waits_for_that_of_another_disk_which_may_fail() {
     let rig = cached_rig().await;
@@ -240,14 +241,14 @@ async fn a_flush_waits_for_that_of_another_disk_which_may_fail() {
         async move { one.flush().await }
     });
     until(|| rig.disk.holds(FAR, &[0; LEN])).await;
-    // The answer to the second flush would come before that to the first.
+    // Without the wait, the response to the second flush would arrive before the response to the first.
     rig.server.with(|target| target.resume());
     let second = tokio::spawn({
         let two = two.clone();
         async move { two.flush().await }
     });
     tokio::task::yield_now().await;
-    // A read that is sent after the flush is answered after it.
+    // If the second flush had been sent, it would have arrived at the target before this read.
     soon(two.read_at(0, 512)).await.unwrap();
     let flushes = rig.server.with(|target| {
         target.commands().iter().filter(|command| [0x35, 0x91].contains(&command.cdb[0])).count()
@@ -286,7 +287,7 @@ async fn a_flush_that_is_dropped_before_its_turn_is_not_sent() {
     assert_eq!(rig.disk.flushes(), flushes + 2, "the first one, which was sent, and the last");
 }
 
-/// A report that is pending for the session of another disk does not matter.
+/// A flush does not wait for a report that is pending for the session of another disk.
 #[tokio::test]
 async fn a_flush_waits_for_that_of_another_disk_until_it_is_answered() {
     let rig = cached_rig().await;
@@ -323,7 +324,7 @@ async fn a_reset_told_to_an_aborted_command_is_not_forgotten() {
     assert_lost(&disk).await;
 }
 
-/// TASK ABORTED takes the place of what the unit had to report.
+/// TASK ABORTED may take the place of the unit's report of a reset, so the flush reports a loss.
 #[tokio::test]
 async fn a_reset_told_to_a_command_that_another_initiator_aborts_is_not_forgotten() {
     let rig = cached_rig().await;
@@ -344,8 +345,8 @@ async fn a_reset_told_to_a_command_that_another_initiator_aborts_is_not_forgotte
     assert_lost(&disk).await;
 }
 
-/// SAM-5 §5.13: a CHECK CONDITION comes with sense data. Without it, the status may have been a unit
-/// attention.
+/// SAM-5 §5.13: a CHECK CONDITION comes with sense data. If they are missing, the status may have been a unit
+/// attention, so the flush reports a loss.
 #[tokio::test]
 async fn a_status_without_sense_data_may_have_told_of_a_reset() {
     const CHECK_CONDITION: u8 = 2;
@@ -357,7 +358,7 @@ async fn a_status_without_sense_data_may_have_told_of_a_reset() {
     assert_lost(&disk).await;
 }
 
-/// A command that was never sent received no report.
+/// A command that was never sent cannot have received a report, so the flush succeeds.
 #[tokio::test]
 async fn a_command_that_is_dropped_before_it_is_sent_costs_no_flush() {
     const WINDOW: u32 = 8;
@@ -366,7 +367,7 @@ async fn a_command_that_is_dropped_before_it_is_sent_costs_no_flush() {
     let disk = open(&rig, 1).await;
     soon(disk.write_at(0, pattern(LEN, 1))).await.unwrap();
     rig.server.with(|target| target.hold());
-    // Held commands fill the window, and the last ones wait for it.
+    // Held commands fill the window. The remaining commands wait for it.
     let mut reads: Vec<_> =
         (0..4 * u64::from(WINDOW)).map(|at| unanswered_read(&disk, at * 512)).collect();
     let active = || rig.server.with(|target| target.active_tasks());
@@ -404,7 +405,8 @@ async fn a_reset_told_over_a_lost_connection_is_not_forgotten() {
     assert_lost(&disk).await;
 }
 
-/// The report of the reset comes after the answer to the flush, or is lost with the session.
+/// The report of the reset arrives after the response to the flush, or is lost with the session. The flush
+/// must wait for it.
 #[tokio::test]
 async fn a_flush_does_not_overtake_what_the_unit_told_before() {
     for comes in [true, false] {
@@ -419,7 +421,7 @@ async fn a_flush_does_not_overtake_what_the_unit_told_before() {
         let flushes = rig.disk.flushes();
         let flush = tokio::spawn(async move { disk.flush().await });
         until(|| rig.disk.flushes() > flushes).await;
-        // Once this ping is answered, the initiator has the answer to the flush as well.
+        // When this ping is answered, the initiator has also received the response to the flush.
         let connection = rig.server.with(|target| target.live_connections()[0]);
         rig.server.with(|target| target.ping(connection, 0));
         until(|| rig.server.with(|target| target.unanswered_pings(connection).is_empty())).await;
@@ -434,7 +436,7 @@ async fn a_flush_does_not_overtake_what_the_unit_told_before() {
     }
 }
 
-/// The unit had no cache when the disk was opened, and has one since a restart.
+/// The unit had no cache when the disk was opened, and has a cache since a restart.
 #[tokio::test]
 async fn a_cache_that_is_switched_on_at_a_restart_counts() {
     let rig = cached_rig().await;
@@ -452,8 +454,8 @@ async fn a_cache_that_is_switched_on_at_a_restart_counts() {
     assert_lost(&disk).await;
 }
 
-/// A unit that loses power forgets its pending reports. So it must be asked whether its cache is on by now,
-/// since the cache may be off again when the disk flushes.
+/// A unit that loses power forgets its pending reports, and its cache may be off again when the disk flushes.
+/// So the disk queries after a reset whether the cache is on.
 #[tokio::test]
 async fn a_cache_that_is_switched_on_before_a_reset_counts() {
     let rig = cached_rig().await;
@@ -472,7 +474,8 @@ async fn a_cache_that_is_switched_on_before_a_reset_counts() {
     assert_lost(&disk).await;
 }
 
-/// A unit without a cache need not know the command. What counts is what it reports at that time.
+/// A unit without a cache need not support the command. The flush relies on whether the unit reports a cache
+/// at the time of the flush.
 #[tokio::test]
 async fn a_flush_that_is_refused_counts_where_the_unit_has_no_cache_by_now() {
     let rig = cached_rig().await;
@@ -487,13 +490,14 @@ async fn a_flush_that_is_refused_counts_where_the_unit_has_no_cache_by_now() {
         }
         soon(disk.flush()).await.unwrap();
     }
-    // The unit does not report a cache any more.
+    // The unit reports that it has no cache.
     end_next_with(&rig, Sense::INVALID_FIELD);
     end_next_with(&rig, Sense::INVALID_FIELD);
     assert!(soon(disk.flush()).await.is_err());
 }
 
-/// The unit never answers one command, but answers all others.
+/// The unit never responds to one command, but to all others. The flush waits for that command only up to the
+/// time limit.
 #[tokio::test]
 async fn a_command_that_is_never_answered_holds_up_a_flush_no_longer_than_patience_lasts() {
     let rig = cached_rig().await;
@@ -513,8 +517,9 @@ async fn a_command_that_is_never_answered_holds_up_a_flush_no_longer_than_patien
     soon(read).await.unwrap().unwrap();
 }
 
-/// LIO ends a session whose flush takes longer than its ping timer. Only a session that was open before
-/// proves then that no write was lost, so a long flush on a single session waits for a second one.
+/// LIO ends a session whose flush takes longer than its ping timer. After that, only a session that was
+/// already open can confirm that no write was lost. So a long flush on a single session waits for a second
+/// one.
 #[tokio::test]
 async fn a_flush_that_ends_its_session_loses_nothing() {
     const MUCH: usize = 65 << 20;

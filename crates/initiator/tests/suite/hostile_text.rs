@@ -1,5 +1,5 @@
-//! Texts of a target that contain control characters for a terminal: none reaches the texts that this crate
-//! returns.
+//! Tests of targets whose texts contain control characters for a terminal: no control character reaches the
+//! texts that this crate returns.
 
 use iscsi_initiator::scsi::Lun;
 use iscsi_initiator::{Error, Options};

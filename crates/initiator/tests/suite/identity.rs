@@ -1,4 +1,5 @@
-//! One unit behind several disks, and a unit that is replaced by another one while its disk is open.
+//! Tests of one unit behind several disks, and of a unit that is replaced by another one while its disk is
+//! open.
 
 use crate::support::{Rig, initiator, notes_of, pattern, soon, until};
 use iscsi_initiator::scsi::Lun;
@@ -86,7 +87,7 @@ fn check(key: u8, asc: u8, ascq: u8) -> Outcome {
     Outcome::check(Sense::new(key, asc, ascq))
 }
 
-/// Replaces the unit behind the LUN by another one. The next command is answered with `told`.
+/// Replaces the unit behind the LUN by another one. The next command ends with `told`, if it is set.
 fn exchange(rig: &Rig, unit: Unit, told: Option<Outcome>) -> RamDisk {
     let disk = unit.disk.clone();
     rig.server.with(|target| {
@@ -96,7 +97,7 @@ fn exchange(rig: &Rig, unit: Unit, told: Option<Outcome>) -> RamDisk {
     disk
 }
 
-/// Makes the unit refuse these pages from here on.
+/// Makes the unit refuse these pages in later commands.
 fn refuse(rig: &Rig, pages: Vec<u8>) {
     rig.server.with(|target| {
         for unit in target.config_mut().units.values_mut() {
@@ -120,18 +121,18 @@ async fn write_parts(disk: &Disk, count: usize, seed: u8) -> Vec<Result<(), Erro
     soon(writes.join_all()).await
 }
 
-/// INQUIRY, VPD page 83 and READ CAPACITY: the questions that recognize a unit.
+/// Number of queries that identify a unit: INQUIRY, VPD page 83 and READ CAPACITY.
 const QUESTIONS: usize = 3;
 
-/// Returns how often the unit was asked for its name (VPD page 83).
+/// Returns how often the identifier of the unit was queried (VPD page 83).
 fn questions(rig: &Rig) -> usize {
     let is_question = |cdb: &[u8]| cdb[0] == 0x12 && cdb[2] == IDENTIFICATION;
     rig.server
         .with(|target| target.commands().iter().filter(|command| is_question(&command.cdb)).count())
 }
 
-/// SPC-4 §5.14: such a unit attention may mean that another unit is behind the LUN. Nothing is written to it,
-/// also over sessions that have received no report, and all later requests fail.
+/// SPC-4 §5.14: such a unit attention may mean that another unit is behind the LUN. Nothing is written to the
+/// other unit, even over sessions that have received no report, and all later requests fail.
 #[tokio::test]
 async fn an_exchanged_unit_gets_nothing() {
     for (asc, ascq) in
@@ -159,7 +160,7 @@ async fn an_exchanged_unit_gets_nothing() {
     }
 }
 
-/// 25/00: the unit is gone, and any unit that takes its place is asked first.
+/// 25/00: the unit is gone. A unit that takes its place is identified before anything is sent to it.
 #[tokio::test]
 async fn a_unit_in_place_of_one_that_was_removed_gets_nothing() {
     let rig = start(|_| {}).await;
@@ -180,8 +181,8 @@ async fn a_unit_in_place_of_one_that_was_removed_gets_nothing() {
     assert!(is_untouched(&other));
 }
 
-/// 25/00 in answer to INQUIRY as well: the unit is gone, no request waits for it, and the next request asks
-/// again.
+/// If INQUIRY also ends with 25/00, the unit is gone and requests fail immediately. The next request
+/// identifies the unit again.
 #[tokio::test]
 async fn a_unit_whose_questions_end_with_25_00_is_gone_at_once() {
     let rig = start(|_| {}).await;
@@ -216,7 +217,7 @@ async fn commands_that_wait_are_not_sent_to_an_exchanged_unit() {
     rig.assert_clean();
 }
 
-/// Commands that were already sent cannot be called back, and their answers are not trusted.
+/// Commands that were already sent cannot be called back, so their results are not trusted.
 #[tokio::test]
 async fn the_answers_of_an_exchanged_unit_are_not_believed() {
     let rig = start(|_| {}).await;
@@ -232,7 +233,8 @@ async fn the_answers_of_an_exchanged_unit_are_not_believed() {
     }
 }
 
-/// An aborted command may have received the report.
+/// An aborted command may have received the report that the unit was exchanged, so the unit is identified
+/// again.
 #[tokio::test]
 async fn an_exchange_told_to_an_aborted_command_is_not_forgotten() {
     let rig = start(|_| {}).await;
@@ -263,8 +265,8 @@ async fn an_exchange_told_to_an_aborted_command_is_not_forgotten() {
     rig.assert_clean();
 }
 
-/// Another unit may have come and gone: its answers are not trusted, although the previous unit is there
-/// again when it is asked.
+/// Another unit may have replaced the unit for a time. The results of that time are not trusted, although the
+/// original unit is there again when it is identified.
 #[tokio::test]
 async fn the_answers_of_a_unit_that_has_come_and_gone_are_not_believed() {
     let rig = start(|_| {}).await;
@@ -299,7 +301,7 @@ async fn the_answers_of_a_unit_that_has_come_and_gone_are_not_believed() {
     rig.assert_clean();
 }
 
-/// Waits until the initiator has received every answer: it answers these pings after them.
+/// Waits until the initiator has received every response: it answers these pings after them.
 async fn hears_all(rig: &Rig) {
     for connection in rig.server.with(|target| target.live_connections()) {
         rig.server.with(|target| target.ping(connection, 0));
@@ -307,8 +309,8 @@ async fn hears_all(rig: &Rig) {
     }
 }
 
-/// A part of a block is read over one connection from another unit, whose unit attention is delayed over
-/// another connection: that part is not written back to the previous unit.
+/// A part of a block is read from another unit over one connection, while the unit attention is delayed on
+/// another connection. That part is not written back to the original unit.
 #[tokio::test]
 async fn the_edges_of_a_write_are_not_those_of_a_unit_that_has_come_and_gone() {
     let rig = Rig::start(512, BLOCKS, |config| config.keys.max_connections = 2).await;
@@ -352,8 +354,8 @@ async fn the_edges_of_a_write_are_not_those_of_a_unit_that_has_come_and_gone() {
     rig.assert_clean();
 }
 
-/// A flush over one connection is executed by another unit, whose unit attention is delayed over another
-/// connection: it proves nothing.
+/// A flush is executed by another unit over one connection, while the unit attention is delayed on another
+/// connection. The flush does not count.
 #[tokio::test]
 async fn a_flush_by_a_unit_that_has_come_and_gone_does_not_count() {
     let rig = Rig::start(512, BLOCKS, |config| config.keys.max_connections = 2).await;
@@ -396,8 +398,8 @@ async fn a_flush_by_a_unit_that_has_come_and_gone_does_not_count() {
     rig.assert_clean();
 }
 
-/// SPC-4 §5.14: a unit reports once, even if that is in answer to a question at a reconnect; the answers to
-/// earlier questions may be those of another unit.
+/// SPC-4 §5.14: a unit reports an event once. The report counts even if a query during a reconnect receives
+/// it. Results of earlier queries may be those of another unit.
 #[tokio::test]
 async fn what_a_unit_tells_while_it_is_asked_at_a_reopening_is_heard() {
     let rig = start(|_| {}).await;
@@ -434,7 +436,7 @@ async fn a_further_session_with_blocks_of_another_size_does_not_join() {
     assert!(is_untouched(&other));
 }
 
-/// One task asks for all, and needs nothing that the tasks that wait for the answer hold.
+/// One task identifies the unit for all waiting tasks. It needs no resource that the waiting tasks hold.
 #[tokio::test]
 async fn a_unit_that_is_still_the_same_goes_on() {
     for (asc, ascq) in [(0x3f, 0x0e), (0x29, 0), (0x2a, 1), (0x2a, 9)] {
@@ -453,7 +455,7 @@ async fn a_unit_that_is_still_the_same_goes_on() {
     }
 }
 
-/// A question that fails proves nothing: it is asked again, and meanwhile nothing is sent.
+/// A failed query confirms nothing: it is repeated, and meanwhile nothing is sent.
 #[tokio::test]
 async fn a_question_that_fails_is_asked_again() {
     let rig = start(|_| {}).await;
@@ -472,7 +474,7 @@ async fn a_question_that_fails_is_asked_again() {
     assert!(rig.disk.holds(0, &pattern(PART, 1)));
 }
 
-/// A caller may not poll its request for a while: the other requests go on.
+/// If the caller that began the query does not poll its request for a while, the other requests continue.
 #[tokio::test]
 async fn a_question_goes_on_without_the_request_that_asked() {
     let rig = start(|_| {}).await;
@@ -518,7 +520,8 @@ async fn a_session_that_leads_elsewhere_is_set_aside() {
     assert!(notes_of(&disk).join("\n").contains("leads to another unit"), "{}", disk.status());
 }
 
-/// Blocks of another size have other addresses, whatever attention reports them, or at a reconnect.
+/// Blocks of another size have other addresses. They are neither read nor written, whichever unit attention
+/// reports the change, also after a reconnect.
 #[tokio::test]
 async fn blocks_of_another_size_are_neither_read_nor_written() {
     for told in [Some((0x2a, 0x01)), Some((0x2a, 0x09)), Some((0x29, 0x00)), None] {
@@ -539,8 +542,8 @@ async fn blocks_of_another_size_are_neither_read_nor_written() {
     }
 }
 
-/// Even if no attention reports them: the unit then moves more data for a read, and a write, than was
-/// requested.
+/// If no unit attention reports the other block size, the unit moves more data than was requested. This is an
+/// error for reads and writes.
 #[tokio::test]
 async fn an_overflow_of_blocks_is_an_error() {
     let rig = start(|_| {}).await;
@@ -556,7 +559,7 @@ async fn an_overflow_of_blocks_is_an_error() {
     );
 }
 
-/// The blocks of a unit that has grown keep their addresses.
+/// The blocks of a unit that has grown keep their addresses, so requests continue.
 #[tokio::test]
 async fn a_unit_that_grows_goes_on() {
     let rig = start(|_| {}).await;
@@ -565,7 +568,8 @@ async fn a_unit_that_grows_goes_on() {
     assert!(write_parts(&disk, 8, 1).await.iter().all(Result::is_ok));
 }
 
-/// A unit is replaced while nothing is in flight, and no attention reports it.
+/// The unit is replaced while nothing is in flight, and no unit attention reports it. Confirming the unit
+/// detects it.
 #[tokio::test]
 async fn a_disk_that_is_asked_to_confirm_its_unit_finds_another_one() {
     for sessions in [1, 3] {

@@ -1,4 +1,4 @@
-//! Whole sessions against the test target over TCP.
+//! Tests of whole sessions against the test target over TCP.
 
 use std::collections::BTreeMap;
 use std::io::SeekFrom;
@@ -39,7 +39,7 @@ async fn writes_and_reads_of_any_size_and_alignment() {
     rig.assert_clean();
 }
 
-/// Counts the buffers that it supplies.
+/// A pool that counts the buffers that it supplies.
 #[derive(Debug, Default)]
 struct Pool(AtomicUsize);
 
@@ -188,7 +188,7 @@ async fn a_probe_costs_no_turn_of_its_own_and_survives_unit_attention() {
     assert_eq!(profile.designator.as_ref().unwrap().to_string(), "naa.3000000000000001");
     assert_eq!(profile.capacity.physical_block_size, 4096);
     assert!(!profile.write_protected);
-    // A second handle asks nothing.
+    // A second handle sends no query.
     session.disk_without_reconnect().await.unwrap();
     assert_eq!(rig.server.with(|target| target.commands().len()), commands);
     disk.write_at(0, vec![1; 512]).await.unwrap();
@@ -201,7 +201,7 @@ async fn all_questions_go_out_before_any_is_answered() {
     let rig = Rig::start(512, 64, |_| {}).await;
     rig.server.with(|target| target.hold());
     let session = rig.session(Options::default()).await;
-    // No caller has asked for the disk, and no answer has arrived.
+    // The caller does not poll the future of the disk, and no response has arrived.
     crate::support::until(|| rig.server.with(|target| target.commands().len()) == 11).await;
     rig.server.with(|target| target.release());
     soon(session.disk_without_reconnect()).await.unwrap();
@@ -323,7 +323,7 @@ async fn a_stream_reads_writes_and_seeks() {
     soon(stream.read_exact(&mut back)).await.unwrap();
     assert!(back == data);
 
-    // A read sees what was written before, without a flush.
+    // A read returns data that was written before, without a flush.
     soon(stream.seek(SeekFrom::Start(100))).await.unwrap();
     soon(stream.write_all(b"hello")).await.unwrap();
     soon(stream.seek(SeekFrom::Current(-5))).await.unwrap();

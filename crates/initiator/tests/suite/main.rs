@@ -1,7 +1,7 @@
-//! The initiator over TCP against the test target.
+//! Tests of the initiator over TCP against the test target.
 //!
-//! All tests are one binary: separate ones would each be linked, and compile their share of the crates again.
-//! Tests that need their own process are beside it.
+//! All tests are in one binary: separate binaries would each be linked, and compile their share of the crates
+//! again. Tests that need their own process are in the parent folder.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

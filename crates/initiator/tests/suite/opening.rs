@@ -1,4 +1,4 @@
-//! Targets that are not available yet when a disk is opened.
+//! Tests of targets that are not available yet when a disk is opened.
 
 use std::time::Duration;
 
@@ -28,10 +28,10 @@ async fn opened(opening: JoinHandle<Result<Disk, Error>>) -> Result<Disk, Error>
     opening.await.unwrap()
 }
 
-/// Server and storage boot together.
+/// A server and its storage may boot together, so opening a disk waits until the target listens.
 #[tokio::test]
 async fn a_target_that_listens_later_is_waited_for() {
-    // An address of its own, so that no other test gets the port meanwhile.
+    // An address that no other test uses, so that no other test gets the port meanwhile.
     let place = TcpListener::bind("127.0.0.79:0").await.unwrap();
     let address = place.local_addr().unwrap();
     drop(place);
@@ -47,8 +47,8 @@ async fn a_target_that_listens_later_is_waited_for() {
     assert_eq!(server.with(|target| target.accepted()), 1);
 }
 
-/// LOG-18, LOG-19: a target that starts refuses for a while what it will accept later; so a unit may appear
-/// after its target.
+/// LOG-18, LOG-19: a target that starts refuses logins that it will accept later, and a unit may appear after
+/// its target. Opening a disk waits for both.
 #[tokio::test]
 async fn log_18_a_target_that_is_not_whole_yet_is_waited_for() {
     for status in [(2, 1), (2, 2), (2, 3), (3, 1)] {
@@ -68,7 +68,8 @@ async fn log_18_a_target_that_is_not_whole_yet_is_waited_for() {
     opened(opening).await.unwrap();
 }
 
-/// The time limit ends. An error that waiting does not change is returned immediately.
+/// When the time limit has passed, the last error is returned. An error that does not pass by itself is
+/// returned immediately.
 #[tokio::test]
 async fn the_last_error_is_told_when_the_patience_is_over() {
     let rig = Rig::start(512, 64, |config| config.login.refuse = Some((2, 3))).await;
@@ -76,7 +77,7 @@ async fn the_last_error_is_told_when_the_patience_is_over() {
     assert!(error.to_string().contains("has no target"), "{error}");
     let tries = rig.server.with(|target| target.accepted());
     assert!(tries > 10, "{tries}");
-    // The clock does not move: nothing is waited for.
+    // The clock does not move, so there was no wait.
     for url in [rig.url(&format!("/{TARGET}")), rig.unit_url(0, "?force_usn=another")] {
         rig.server.with(|target| target.config_mut().login.refuse = None);
         let error = soon(opens(url, HOUR)).await.unwrap().unwrap_err();
@@ -87,7 +88,8 @@ async fn the_last_error_is_told_when_the_patience_is_over() {
     }
 }
 
-/// A password may be wrong, and each try may count towards locking the account.
+/// A password may be wrong, and each try may count towards locking the account. So it is tried seven times at
+/// most.
 #[tokio::test]
 async fn a_password_that_is_refused_is_tried_seven_times() {
     let rig = Rig::start(512, 64, |config| config.login.refuse = Some((2, 1))).await;
@@ -96,7 +98,8 @@ async fn a_password_that_is_refused_is_tried_seven_times() {
     assert_eq!(rig.server.with(|target| target.accepted()), 7);
 }
 
-/// A target that starts twice refuses what it had accepted in between.
+/// A target that starts twice refuses a password that it had accepted in between. The count of refusals then
+/// starts again.
 #[tokio::test]
 async fn a_password_that_was_accepted_is_tried_as_often_again() {
     let rig = Rig::start(512, 64, |config| {
@@ -108,13 +111,13 @@ async fn a_password_that_was_accepted_is_tried_as_often_again() {
     while rig.server.with(|target| target.accepted()) < 7 {
         let_pass(Duration::from_secs(1)).await;
     }
-    // As often again: more than seven refusals in total.
+    // The password is refused more than seven times in total.
     rig.server.with(|target| target.config_mut().login.refuse_times = 10);
     rig.server.with(|target| target.config_mut().units.insert(0, unit));
     opened(opening).await.unwrap();
 }
 
-/// The next try would be later than the time limit.
+/// The regular next try would be later than the time limit, so the last try is made at its end.
 #[tokio::test]
 async fn a_password_that_is_refused_late_is_tried_at_the_end_of_the_time_limit() {
     let rig = Rig::start(512, 64, |config| config.login.refuse = Some((2, 3))).await;
@@ -124,7 +127,7 @@ async fn a_password_that_is_refused_late_is_tried_at_the_end_of_the_time_limit()
         target.config_mut().login.refuse = Some((2, 1));
         target.accepted()
     });
-    // After the fifth refusal a password is not tried for a quarter of the time limit.
+    // After the fifth refusal, the password is not tried for a quarter of the time limit.
     while rig.server.with(|target| target.accepted()) < before + 5 {
         let_pass(Duration::from_secs(1)).await;
     }
@@ -134,7 +137,7 @@ async fn a_password_that_is_refused_late_is_tried_at_the_end_of_the_time_limit()
     opened(opening).await.unwrap();
 }
 
-/// A session that the target drops between its login and its first answers is retried.
+/// If the target drops a session between its login and the first responses, opening is retried.
 #[tokio::test]
 async fn a_session_that_ends_before_its_first_answers_is_opened_once_more() {
     let rig = Rig::start(512, 64, |_| ()).await;
@@ -149,7 +152,8 @@ async fn a_session_that_ends_before_its_first_answers_is_opened_once_more() {
     assert_eq!(rig.server.with(|target| target.accepted()), 2);
 }
 
-/// tgt drops a normal session that sends SendTargets. The disk does not depend on the answer.
+/// tgt drops a normal session that sends SendTargets. So a separate session sends it, and the disk does not
+/// depend on the result.
 #[tokio::test]
 async fn the_target_is_asked_for_its_portals_in_a_session_of_its_own() {
     let rig = Rig::start(512, 64, |config| config.discovery.drops_normal_sessions = true).await;
@@ -160,7 +164,7 @@ async fn the_target_is_asked_for_its_portals_in_a_session_of_its_own() {
     assert_eq!(rig.server.with(|target| target.accepted()), 2);
 }
 
-/// The target names many more portals than exist. Each of them would be connected to.
+/// The target names many more portals than exist. Only a few of them are connected to.
 #[tokio::test]
 async fn a_target_that_names_any_number_of_portals_is_used_at_a_few() {
     let rig = Rig::start(512, 64, |_| {}).await;
@@ -181,7 +185,7 @@ async fn a_target_that_names_any_number_of_portals_is_used_at_a_few() {
     soon(disk.write_at(0, vec![1; 512])).await.unwrap();
 }
 
-/// If a target does not report its portals, the only consequence is a note.
+/// If a target does not report its portals, the disk uses the known portal and adds a note.
 #[tokio::test]
 async fn a_target_that_does_not_name_its_portals_is_used_at_the_one_that_is_known() {
     let rig = Rig::start(512, 64, |config| {
@@ -197,7 +201,8 @@ async fn a_target_that_does_not_name_its_portals_is_used_at_the_one_that_is_know
     soon(opens(url, Duration::ZERO)).await.unwrap().unwrap();
 }
 
-/// Many targets require CHAP for their units and refuse it for discovery, or have other accounts there.
+/// Many targets require CHAP for their units and refuse it for discovery, or have other accounts for
+/// discovery. Then discovery uses no credentials.
 #[tokio::test]
 async fn discovery_does_without_credentials_that_are_refused() {
     let rig = Rig::start(512, 64, |config| {
@@ -213,7 +218,7 @@ async fn discovery_does_without_credentials_that_are_refused() {
     let disk =
         soon(initiator(options.clone()).disk(url(&format!("/{TARGET}/0?portals=auto")))).await;
     assert!(notes_of(&disk.unwrap()).is_empty());
-    // A caller that requires a target that proves itself gets no answer from one that does not.
+    // With mutual CHAP, discovery fails if the target does not prove its identity.
     let mutual = url("?target_user=target&target_password=another%20long%20secret");
     let error = soon(initiator(options).discover(mutual)).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Authentication, "{error}");

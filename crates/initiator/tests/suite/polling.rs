@@ -1,4 +1,4 @@
-//! The unit of an idle disk is asked at intervals, so that it can report changes (`Options::with_poll`).
+//! Tests of polls of an idle disk's unit, by which it can report changes (`Options::with_poll`).
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ fn resize(rig: &Rig, blocks: u64) {
     rig.server.with(|target| target.config_mut().units[&0].disk.resize(blocks));
 }
 
-/// SAM-5 §5.14: a unit reports a change at the next command, and an idle disk sends none by itself.
+/// SAM-5 §5.14: a unit reports a change at the next command. An idle disk sends a command only if it polls.
 #[tokio::test]
 async fn an_idle_disk_hears_of_a_resize_where_it_is_to_ask() {
     for (poll, parameters, hears) in [
@@ -65,7 +65,7 @@ async fn an_idle_disk_hears_of_a_resize_where_it_is_to_ask() {
     }
 }
 
-/// The poll is one command for each interval, over one session, and is not counted as a request.
+/// A poll is one command for each interval, over one session, and is not counted as a request.
 #[tokio::test]
 async fn a_question_is_one_command_over_one_session_and_counts_as_no_request() {
     let rig = start().await;
@@ -84,7 +84,7 @@ async fn a_question_is_one_command_over_one_session_and_counts_as_no_request() {
     for (session, earlier) in after.sessions.iter().zip(&before.sessions) {
         assert_eq!(session.commands, earlier.commands);
     }
-    // The first interval only notes the state, and one poll was answered by a report.
+    // The first interval only records the state, and one poll received a report instead of its result.
     assert_eq!(questions(&rig) - asked, 10);
     let asks = rig.server.with(|target| {
         let of_now = target.commands()[sent..].iter();
@@ -103,7 +103,7 @@ async fn a_disk_with_work_asks_nothing() {
         soon(disk.read_at(0, 512)).await.unwrap();
     }
     assert_eq!(questions(&rig), before);
-    // A request that is not answered for long is work as well.
+    // A disk is not idle while a request waits for its response for long.
     rig.server.with(Target::hold);
     let reads = tokio::spawn(async move { (disk.read_at(0, 512).await, disk) });
     until(|| rig.server.with(|target| target.active_tasks()) == 1).await;
@@ -128,7 +128,8 @@ async fn questions_go_on_over_the_session_that_comes_back() {
     assert!(questions(&rig) > before);
 }
 
-/// A unit that does not answer has one poll at a time. It delays neither requests nor the end of the disk.
+/// If a unit does not respond to a poll, no second poll is sent. The poll delays neither requests nor the end
+/// of the disk.
 #[tokio::test]
 async fn a_question_without_an_answer_is_the_only_one_and_holds_nothing_up() {
     let rig = start().await;
@@ -138,14 +139,14 @@ async fn a_question_without_an_answer_is_the_only_one_and_holds_nothing_up() {
     rig.server.with(Target::hold);
     let_pass(Duration::from_secs(60)).await;
     assert_eq!(questions(&rig) - before, 1);
-    // Only commands that were held stay held.
+    // Commands that are already held stay held.
     rig.server.with(Target::resume);
     soon(disk.write_at(0, vec![7; 512])).await.unwrap();
     drop(disk);
     until(|| rig.server.with(|target| target.sessions()) == 0).await;
 }
 
-/// PRS-11: a host that was fenced off finds out without a request.
+/// PRS-11: an idle disk that polls finds out without a request that it was fenced off.
 #[tokio::test]
 async fn an_idle_disk_hears_of_a_reset_and_that_it_was_fenced_off() {
     let rig = start().await;
@@ -165,8 +166,7 @@ async fn an_idle_disk_hears_of_a_reset_and_that_it_was_fenced_off() {
     assert_eq!(commands(&rig), before, "it was known already");
 }
 
-/// A session that ends while the disk is idle is still noticed as lost, and the disk ends after its retry
-/// timeout.
+/// If a session ends while the disk is idle, the loss is noticed, and the disk ends after its retry timeout.
 #[tokio::test]
 async fn a_lost_disk_ends_though_it_is_to_ask() {
     let rig = start().await;

@@ -1,4 +1,4 @@
-//! Redirections: which are followed, and what is reported of them.
+//! Tests of redirections: which are followed, and what is reported of them.
 
 use std::error::Error as _;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use iscsi_testkit::target::Target;
 
 use crate::support::{TARGET, Watched, initiator, notes_of, soon, without_wait};
 
-/// A portal that redirects, and the one it redirects to.
+/// A portal that redirects, and the portal to which it redirects.
 struct Pair {
     from: Watched,
     to: Watched,
@@ -55,7 +55,8 @@ fn refused(error: &Error, to: SocketAddr) {
     assert!(text.contains("127.0.0.1") && text.contains(&to.to_string()), "{text}");
 }
 
-/// LOG-24: if the target need not prove itself, the credentials and the data go to no other host.
+/// LOG-24: if the target need not prove its identity, no redirection to another host is followed, so that
+/// credentials and data do not go there.
 #[tokio::test]
 async fn log_24_another_host_is_gone_to_only_if_it_proves_itself_or_that_is_allowed() {
     let secret = |config: &mut TargetConfig| {
@@ -83,7 +84,7 @@ async fn log_24_another_host_is_gone_to_only_if_it_proves_itself_or_that_is_allo
     assert!(soon(initiator(options).connect(pair.url(one_way, ""))).await.is_ok());
 }
 
-/// LOG-24: a host that does not know the target's secret gets no further than the login.
+/// LOG-24: a host that does not know the target's secret fails at the login.
 #[tokio::test]
 async fn log_24_the_host_behind_a_redirection_must_prove_itself_as_well() {
     let one_way = |config: &mut TargetConfig| {
@@ -96,7 +97,7 @@ async fn log_24_the_host_behind_a_redirection_must_prove_itself_as_well() {
     assert_eq!(pair.accepted(), 1);
 }
 
-/// LOG-24: another port of the same host is not another host.
+/// LOG-24: a redirection to another port of the same host is followed, unless no redirection is followed.
 #[tokio::test]
 async fn log_24_another_port_is_followed_unless_none_is() {
     let pair = Pair::start("127.0.0.1", false, |_| {}).await;
@@ -106,8 +107,8 @@ async fn log_24_another_port_is_followed_unless_none_is() {
     refused(&connect("?redirects=never").await.unwrap_err(), pair.to.address());
 }
 
-/// A disk reports where its sessions really are, and keeps a permanent redirection as the address that was
-/// checked.
+/// A disk reports the portals to which its sessions are connected, and stores a permanent redirection as the
+/// address that was checked.
 #[tokio::test]
 async fn a_disk_tells_of_another_host() {
     for permanent in [false, true] {
@@ -124,13 +125,13 @@ async fn a_disk_tells_of_another_host() {
     assert!(notes_of(&disk).is_empty());
 }
 
-/// LOG-25, QRK-01: if the target later redirects logins to a host that is not allowed, a session does not
-/// reconnect there.
+/// LOG-25, QRK-01: if the target redirects the login of a reconnect to a host that is not allowed, the
+/// session does not reconnect there.
 #[tokio::test]
 async fn log_25_a_redirection_is_judged_when_a_session_comes_back() {
     let pair = Pair::start("127.0.0.2", false, |config| config.keys.default_time2wait = 0).await;
     let redirect = pair.from.with(|target| target.config_mut().login.redirect.take());
-    // The second try would come later.
+    // The second try would be made later than the test.
     let options = Options::default()
         .with_retry_timeout(Duration::from_millis(400))
         .with_advanced(without_wait());

@@ -1,4 +1,4 @@
-//! How lost sessions of a disk reconnect, and how they fail to: against the test target over TCP.
+//! Tests of how lost sessions of a disk reconnect or fail to, against the test target over TCP.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,9 +19,9 @@ use iscsi_testkit::serve::Server;
 use iscsi_testkit::target::{ConnId, Outcome, Target};
 use tokio::task::JoinHandle;
 
-/// Longer than any test waits.
+/// A time longer than any test waits.
 const HOUR: Duration = Duration::from_secs(3600);
-/// Asynchronous messages (RFC 7143 §11.9.1).
+/// Event codes of asynchronous messages (RFC 7143 §11.9.1).
 const LOGOUT: u8 = 1;
 const CONNECTION_DROPPED: u8 = 2;
 const SESSION_DROPPED: u8 = 3;
@@ -59,7 +59,7 @@ fn drop_first(rig: &Rig) {
     rig.server.with(|target| target.drop_connection(ConnId(0)));
 }
 
-/// ERR-09, ASY-04, ERR-08: the times that the target names when it drops the session count, not those that
+/// ERR-09, ASY-04, ERR-08: the times that the target names when it drops the session replace the times that
 /// the login agreed on. The agreed time would be longer than the test.
 #[tokio::test]
 async fn asy_04_the_times_of_an_asynchronous_message_count() {
@@ -80,8 +80,8 @@ async fn asy_04_the_times_of_an_asynchronous_message_count() {
     }
 }
 
-/// ERR-07, LOG-14: a session that reconnects has the ISID of the lost one, which the target then drops, and
-/// no TSIH.
+/// ERR-07, LOG-14: a session that reconnects sends the ISID of the lost session, which the target then drops,
+/// and a TSIH of zero.
 #[tokio::test]
 async fn err_07_a_session_comes_back_under_its_isid() {
     let rig = Rig::start(512, 4096, |config| {
@@ -102,8 +102,8 @@ async fn err_07_a_session_comes_back_under_its_isid() {
     });
 }
 
-/// LGO-07, ASY-03, QRK-02: after a logout that the target asked for, its response says how long to wait: not
-/// at all if the logout succeeded, and as long as the response names if not.
+/// LGO-07, ASY-03, QRK-02: after a logout that the target has requested, its response determines the wait:
+/// none if the logout succeeded, and otherwise the time that the response names.
 #[tokio::test]
 async fn lgo_07_the_times_of_a_logout_response_count() {
     for code in [0, 2, 3] {
@@ -116,8 +116,8 @@ async fn lgo_07_the_times_of_a_logout_response_count() {
     }
 }
 
-/// LOG-18: a target that restarts listens before its access list and its units are back. A login that it
-/// refuses meanwhile is retried.
+/// LOG-18: a target that restarts listens before its access list and its units are ready. A refused login is
+/// retried.
 #[tokio::test]
 async fn log_18_a_lost_session_waits_for_a_target_that_is_not_whole_yet() {
     for status in [(2, 0), (2, 1), (2, 2), (2, 3), (2, 4), (2, 6), (3, 0), (3, 1), (3, 2)] {
@@ -140,8 +140,8 @@ async fn log_18_a_lost_session_waits_for_a_target_that_is_not_whole_yet() {
     }
 }
 
-/// LOG-18: the longest time for which a refused password is tried. The error names what ended the session,
-/// and why it did not reconnect.
+/// LOG-18: a refused password is tried a few times only, then the disk ends. The error names what ended the
+/// session, and why it did not reconnect.
 #[tokio::test]
 async fn log_18_a_password_that_stays_refused_ends_the_disk_after_a_few_tries() {
     for on_timeout in [OnRetryTimeout::EndDisk, OnRetryTimeout::FailRequests] {
@@ -156,7 +156,8 @@ async fn log_18_a_password_that_stays_refused_ends_the_disk_after_a_few_tries() 
         let error = read.await.unwrap().unwrap_err();
         let message = error.to_string();
         assert!(error.reconnect_error().is_some(), "{error:?}");
-        // A command that arrives at the closed socket is answered with a reset, which overtakes the close.
+        // If a command arrives at the closed socket, the kernel sends a reset, which may overtake the
+        // close.
         let ends = ["the target closed the connection", "Connection reset by peer"];
         assert!(ends.iter().any(|end| message.contains(end)), "{message}");
         assert!(message.contains("password"), "{message}");
@@ -212,8 +213,8 @@ async fn what_is_waited_for_shows_while_a_session_does_not_come_back() {
     assert!(disk.status().waits.is_empty());
 }
 
-/// Neither a logout, nor the drop of a request, nor that of the disk waits for a lost session to reconnect,
-/// if that session was writing nothing.
+/// A logout, a dropped request and a dropped disk do not wait for a lost session to reconnect, if that
+/// session was writing nothing.
 #[tokio::test]
 async fn nothing_that_ends_a_disk_waits_for_a_session_to_come_back() {
     let rig = rig(0).await;
@@ -238,7 +239,7 @@ async fn nothing_that_ends_a_disk_waits_for_a_session_to_come_back() {
     until(|| disk.status().waits.is_empty()).await;
 }
 
-/// Starts two portals of one target, each with its own server. The URL names the first one first.
+/// Starts two portals of one target, each with its own server. The returned URL names the first one first.
 async fn two_portals() -> (Watched, Rig, String) {
     let second = rig(0).await;
     let mut config = TargetConfig::new(TARGET, second.disk.clone());
@@ -248,7 +249,7 @@ async fn two_portals() -> (Watched, Rig, String) {
     (first, second, format!("iscsi://{a}/{TARGET}/0?portal={b}"))
 }
 
-/// A lost session need not reconnect at its own portal if the unit has another one.
+/// A lost session can reconnect at another portal of the unit.
 #[tokio::test]
 async fn a_lost_session_comes_back_over_another_portal() {
     let (first, second, url) = two_portals().await;
@@ -264,15 +265,15 @@ async fn a_lost_session_comes_back_over_another_portal() {
         status.notes.iter().any(|note| note.to_string().contains("was passed over")),
         "{status}"
     );
-    // From there it reconnects at its first portal.
+    // From the second portal, it reconnects at its first portal.
     drop_first(&second);
     soon(disk.write_at(0, vec![3; 512])).await.unwrap();
     assert_eq!(accepted(&second), 2);
     second.assert_clean();
 }
 
-/// ISI-02 (RFC 7143 §4.4.3): the portal group is part of a nexus. A login in another group drops nothing that
-/// the lost session was writing, so other data for those blocks waits.
+/// ISI-02 (RFC 7143 §4.4.3): the portal group is part of a nexus. A login in another group does not end the
+/// writes of the lost session, so other data for those blocks waits.
 #[tokio::test]
 async fn isi_02_a_login_in_another_portal_group_settles_nothing() {
     for (group, is_settled) in [(1, true), (2, false)] {
@@ -305,7 +306,7 @@ fn write(disk: &Disk, block: u64, byte: u8) -> JoinHandle<Result<(), Error>> {
     tokio::spawn(async move { disk.write_at(block * 512, vec![byte; 512]).await })
 }
 
-/// LOG-18: if one portal refuses the login, another one may accept it.
+/// LOG-18: if one portal refuses the login, a lost session reconnects at another one.
 #[tokio::test]
 async fn log_18_a_lost_session_comes_back_at_the_portal_that_takes_it() {
     let (first, second, url) = two_portals().await;
@@ -318,7 +319,8 @@ async fn log_18_a_lost_session_comes_back_at_the_portal_that_takes_it() {
     assert_eq!([first.with(|target| target.accepted()), accepted(&second)], [2, 1]);
 }
 
-/// SPC-4 §7.8: a unit that does not report its name at one time may report it the next time.
+/// SPC-4 §7.8: a unit that refuses to report its identifier may report it at the next try, so the disk does
+/// not end.
 #[tokio::test]
 async fn a_refused_question_at_a_reopening_does_not_end_the_disk() {
     const IDENTIFICATION: u8 = 0x83;
@@ -343,7 +345,7 @@ fn unit(target: &mut Target) -> &mut iscsi_testkit::scsi::Unit {
     target.config_mut().units.get_mut(&0).unwrap()
 }
 
-/// Loses a session at a portal that redirects to another one. Returns how many connections each of them has
+/// Loses a session at a portal that redirects to another one. Returns how many connections each portal has
 /// accepted after the session reconnected.
 async fn redirected(is_permanent: bool) -> [usize; 2] {
     let to = rig(0).await;
@@ -360,7 +362,8 @@ async fn redirected(is_permanent: bool) -> [usize; 2] {
     [from.with(|target| target.accepted()), accepted(&to)]
 }
 
-/// LOG-25: a target that has moved for good is tried at its first portal again if it is not found any more.
+/// LOG-25: if a target that has moved for good is not found at its new address, its first portal is tried
+/// again.
 #[tokio::test]
 async fn log_25_a_target_that_has_moved_back_is_found() {
     let to = rig(0).await;
@@ -376,7 +379,7 @@ async fn log_25_a_target_that_has_moved_back_is_found() {
     drop_first(&to);
     soon(disk.write_at(0, vec![1; 512])).await.unwrap();
     assert_eq!([from.with(|target| target.accepted()), accepted(&to)], [2, 2]);
-    // From here on its first portal is tried first.
+    // After this, the disk tries its first portal first.
     from.with(|target| target.drop_connection(ConnId(1)));
     soon(disk.write_at(0, vec![2; 512])).await.unwrap();
     assert_eq!([from.with(|target| target.accepted()), accepted(&to)], [3, 2]);
@@ -390,8 +393,8 @@ async fn log_25_only_a_permanent_redirection_is_kept() {
     assert_eq!(redirected(false).await, [2, 2]);
 }
 
-/// The disk's own requests may hold all of its memory while they wait for the session to reconnect: its
-/// questions to the unit must not wait for them.
+/// The disk's requests may hold its whole budget while they wait for the session to reconnect. The queries of
+/// the reconnect must not wait for them.
 #[tokio::test]
 async fn a_lost_session_comes_back_while_requests_hold_all_of_the_memory() {
     let rig = rig(0).await;
@@ -415,8 +418,8 @@ async fn a_lost_session_comes_back_while_requests_hold_all_of_the_memory() {
     assert!(rig.disk.holds(0, &data));
 }
 
-/// A server's disk: requests fail after the retry timeout, and continue when the target is back; writes that
-/// were not flushed may be lost by then, which each handle reports.
+/// A disk of a server: requests fail after the retry timeout, and continue when the target is back. Unflushed
+/// writes may be lost by then, which each handle reports.
 #[tokio::test]
 async fn a_disk_outlasts_its_patience_where_it_shall() {
     for sessions in [1, 2] {
@@ -427,7 +430,7 @@ async fn a_disk_outlasts_its_patience_where_it_shall() {
             config.keys.default_time2wait = 0;
             Target::new(config)
         };
-        // No other test has this address, so none takes the port while nothing listens there.
+        // No other test uses this address, so no test takes the port while no process listens there.
         let server = Server::start_at("127.0.0.77:0", target(), Duration::ZERO).await.unwrap();
         let server = Watched::from(server);
         let address = server.address();
@@ -469,7 +472,7 @@ async fn a_disk_outlasts_its_patience_where_it_shall() {
     }
 }
 
-/// A pool that panics the first time.
+/// A pool whose first call panics.
 #[derive(Debug, Default)]
 struct Brittle(AtomicBool);
 
@@ -491,7 +494,7 @@ async fn a_session_that_a_panic_ends_is_opened_anew() {
     soon(disk.logout()).await.unwrap();
 }
 
-/// Questions to the unit use the session that requests use, not one that has ended.
+/// Queries of the unit use the current session, not one that has ended.
 #[tokio::test]
 async fn a_disk_that_has_come_back_is_there_for_who_asks_its_unit() {
     let rig = rig(0).await;

@@ -1,5 +1,5 @@
-//! Disks with a reservation key: which sessions are registered, and what happens to a disk that is fenced
-//! off.
+//! Tests of disks with a reservation key: which sessions are registered, and what happens to a disk that is
+//! fenced off.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ fn assert_preempted(result: Result<(), Error>) {
     assert_eq!(std::io::Error::from(error).kind(), std::io::ErrorKind::PermissionDenied);
 }
 
-/// Fences the disk off as another host, which then reserves the unit if `reserve`.
+/// Fences the disk off as another host. That host then reserves the unit if `reserve` is set.
 fn fence(reservations: &Reservations, reserve: bool) {
     reservations.register_by_another(OTHER);
     assert!(reservations.preempt_by_another(KEY, WRITE_EXCLUSIVE_REGISTRANTS));
@@ -55,7 +55,8 @@ fn fence(reservations: &Reservations, reserve: bool) {
     }
 }
 
-/// PRS-10: every session is registered before anything is written, and none is after the logout.
+/// PRS-10: every session is registered before anything is written, and no session is registered after the
+/// logout.
 #[tokio::test]
 async fn prs_10_each_session_is_registered_and_ends_it() {
     let rig = start().await;
@@ -70,7 +71,8 @@ async fn prs_10_each_session_is_registered_and_ends_it() {
     rig.assert_clean();
 }
 
-/// PRS-10: a disk over a caller's own session, and one whose last handle is dropped.
+/// PRS-10: the same holds for a disk over a caller's own session, and for a disk whose last handle is
+/// dropped.
 #[tokio::test]
 async fn prs_10_whatever_way_a_disk_is_opened_and_ended() {
     let rig = start().await;
@@ -94,7 +96,7 @@ async fn prs_10_whatever_way_a_disk_is_opened_and_ended() {
     assert_eq!(reserved.as_ref().err().and_then(Error::advice), Some(Advice::GiveKey));
 }
 
-/// PRS-13: a session that is lost and reconnects is still registered, and everything continues.
+/// PRS-13: a session that is lost and reconnects is still registered, and requests continue.
 #[tokio::test]
 async fn prs_13_a_lost_session_comes_back_registered() {
     let rig = start().await;
@@ -115,8 +117,8 @@ async fn prs_13_a_lost_session_comes_back_registered() {
     assert_eq!((reservations.keys(), reservations.holder()), (vec![], None));
 }
 
-/// PRS-16: registrations outlive sessions. So a disk whose sessions are lost at its end reconnects them to
-/// end their registrations, or returns an error that it could not.
+/// PRS-16: registrations outlive sessions. So if sessions are lost when a disk is logged out, the disk
+/// reconnects them to end their registrations, or returns an error.
 #[tokio::test]
 async fn prs_16_a_logout_leaves_no_registration_unsaid() {
     for comes_back in [true, false] {
@@ -130,7 +132,7 @@ async fn prs_16_a_logout_leaves_no_registration_unsaid() {
         });
         until(|| disk.status().sessions == 0).await;
         let logout = tokio::spawn(async move { disk.logout().await });
-        // A target that refuses the login may be starting: it is waited for until the retry timeout.
+        // A target that refuses the login may be starting, so the logout waits until the retry timeout.
         while !logout.is_finished() {
             let_pass(Duration::from_secs(10)).await;
         }
@@ -147,7 +149,8 @@ async fn prs_16_a_logout_leaves_no_registration_unsaid() {
     }
 }
 
-/// PRS-16: a session that a caller has opened is not reconnected.
+/// PRS-16: a session that a caller has opened is not reconnected, so the logout returns an error about its
+/// registration.
 #[tokio::test]
 async fn prs_16_a_logout_over_a_session_that_is_lost_says_what_it_leaves() {
     let rig = start().await;
@@ -160,8 +163,8 @@ async fn prs_16_a_logout_over_a_session_that_is_lost_says_what_it_leaves() {
     assert_eq!(reservations(&rig).keys(), [KEY]);
 }
 
-/// PRS-13: a target that treats each session as a nexus of its own, as tgt does, does not end a disk by that,
-/// and still keeps out a disk that was fenced off.
+/// PRS-13: a target that treats each session as a separate nexus, as tgt does, does not end a disk. A disk
+/// that was fenced off is still excluded there.
 #[tokio::test]
 async fn prs_13_each_session_may_be_another_nexus() {
     let rig = Rig::start(512, BLOCKS, |config| {
@@ -204,7 +207,7 @@ async fn prs_11_a_disk_that_is_fenced_off_ends() {
     }
 }
 
-/// PRS-11: a disk whose sessions are all lost while it is fenced off receives no report, and finds out when
+/// PRS-11: if all sessions are lost while the disk is fenced off, it receives no report, and finds out when
 /// they reconnect.
 #[tokio::test]
 async fn prs_11_a_disk_that_was_away_finds_out() {
@@ -220,13 +223,14 @@ async fn prs_11_a_disk_that_was_away_finds_out() {
     assert_preempted(soon(disk.read_at(0, 512)).await.map(drop));
     assert!(rig.disk.holds(0, &[1; 4096]), "nothing was written");
     assert_eq!(reservations.keys(), [OTHER]);
-    // To use the unit again, the caller opens the disk again.
+    // To use the unit again, the caller must open the disk again.
     let disk = open(&rig, options(1)).await;
     soon(disk.write_at(0, vec![3; 4096])).await.unwrap();
     assert_eq!(reservations.keys(), [OTHER, KEY]);
 }
 
-/// PRS-11: one session is lost while the disk is fenced off, and the others are idle.
+/// PRS-11: if one session is lost while the disk is fenced off, and the others are idle, no session is
+/// registered again.
 #[tokio::test]
 async fn prs_11_no_session_of_several_is_registered_again() {
     let rig = start().await;
@@ -260,7 +264,7 @@ async fn prs_14_a_conflict_is_told_from_a_fence() {
     assert_eq!(soon(disk.reservation()).await.unwrap().reservation.unwrap().reservation_type, kind);
     soon(disk.release(kind)).await.unwrap();
     assert_eq!(reservations.holder(), None);
-    // The nexus receives no report: the conflict alone shows that it is fenced off.
+    // The nexus receives no report, so only the conflict shows that the disk is fenced off.
     fence(&reservations, true);
     let registrant = reservations.registrations();
     assert_eq!(registrant.len(), 1);
@@ -268,7 +272,8 @@ async fn prs_14_a_conflict_is_told_from_a_fence() {
     assert_preempted(soon(disk.write_at(0, vec![3; 4096])).await);
 }
 
-/// PRS-14: a disk with one session receives no report that it is fenced off; the conflict makes it ask.
+/// PRS-14: a disk with one session receives no report that it is fenced off. After a conflict, it queries its
+/// registration.
 #[tokio::test]
 async fn prs_14_a_conflict_over_the_only_session_shows_the_fence() {
     let rig = start().await;
@@ -332,8 +337,8 @@ async fn two_ports() -> ([Watched; 2], Reservations, RamDisk) {
     ([port(1).await, port(2).await], reservations, disk)
 }
 
-/// PRS-17: if the unit is reserved, a session that is not needed any more ends its registration, unless the
-/// reservation would end with it. Then the registration ends with the disk.
+/// PRS-17: if the unit is reserved, a session that is not needed ends its registration, unless the
+/// reservation would end with it. In that case the registration ends with the disk.
 #[tokio::test]
 async fn prs_17_sessions_that_move_leave_no_registration() {
     for kind in [
@@ -379,7 +384,7 @@ async fn prs_17_sessions_that_move_leave_no_registration() {
 }
 
 /// PRS-12: a session that reconnects through another port is another nexus. It is registered only while the
-/// disk is.
+/// disk is registered.
 #[tokio::test]
 async fn prs_12_another_port_is_another_nexus() {
     for is_fenced in [false, true] {
@@ -405,11 +410,11 @@ async fn prs_12_another_port_is_another_nexus() {
     }
 }
 
-/// PRS-12: a registration that was lost on its way does not mean a fence: the disk is still registered by its
-/// first session, and further ones join.
+/// PRS-12: if the response to a registration is lost, this does not mean a fence. The disk is still
+/// registered by its first session, and further sessions join.
 #[tokio::test]
 async fn prs_12_a_registration_without_an_answer_is_no_fence() {
-    // Number of the command of the second session that is lost, found out by the first run.
+    // Number of the command of the second session whose response is lost. The first run determines it.
     let mut lost = None;
     for _ in 0..2 {
         let rig = start().await;
@@ -440,7 +445,7 @@ fn assert_still_reserved(result: Result<(), Error>) {
     assert!(!error.is_transient() && error.advice() == Some(Advice::ReleaseAgain), "{error}");
 }
 
-/// PRS-18: no session is left to ask over.
+/// PRS-18: a release fails if no session is left to send it.
 #[tokio::test]
 async fn prs_18_a_release_without_a_session_fails() {
     let rig = start().await;
@@ -454,7 +459,8 @@ async fn prs_18_a_release_without_a_session_fails() {
     assert_eq!(reservations.holder(), Some((WRITE_EXCLUSIVE_REGISTRANTS, KEY)));
 }
 
-/// PRS-18: a unit answers GOOD to a registrant that does not hold the reservation, and keeps it.
+/// PRS-18: a unit reports GOOD to a registrant that does not hold the reservation, and keeps the reservation.
+/// The release fails.
 #[tokio::test]
 async fn prs_18_a_release_over_another_nexus_fails() {
     let kind = ReservationType::WriteExclusiveRegistrantsOnly;
@@ -467,7 +473,7 @@ async fn prs_18_a_release_over_another_nexus_fails() {
         soon(disk.write_at(0, vec![1; 4096])).await.unwrap();
         assert_still_reserved(soon(disk.release(kind)).await);
         assert_eq!(reservations.holder(), Some((WRITE_EXCLUSIVE_REGISTRANTS, KEY)));
-        // The remedy that the error names.
+        // Does what the advice of the error says.
         let url = format!("iscsi://{}/{TARGET}/0", second.address());
         let by_other = options(1).with_reservation_key(ReservationKey(OTHER));
         let another = soon(initiator(by_other).disk(url)).await.unwrap();
@@ -477,7 +483,8 @@ async fn prs_18_a_release_over_another_nexus_fails() {
     }
 }
 
-/// PRS-18: the session that holds the reservation is asked even if another session fails before that.
+/// PRS-18: a release is sent over every session, even if it fails over an earlier one, so that it reaches the
+/// session that holds the reservation.
 #[tokio::test]
 async fn prs_18_a_release_asks_every_session() {
     let rig = start().await;
@@ -492,7 +499,7 @@ async fn prs_18_a_release_asks_every_session() {
     refuse();
     assert!(soon(disk.release(kind)).await.is_err(), "one of them was refused");
     assert_eq!(reservations.holder(), None);
-    // If the reservation is not released, the error is the refusal.
+    // If the reservation is not released, the error is the refusal of the unit.
     soon(disk.reserve(kind)).await.unwrap();
     refuse();
     refuse();

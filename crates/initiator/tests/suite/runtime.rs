@@ -1,4 +1,4 @@
-//! Calls outside of a runtime return an error that says so, and do not panic.
+//! Tests that calls outside of a runtime return an error that says so, and do not panic.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -58,11 +58,11 @@ fn so_does_what_may_have_to_wait() {
     assert!(is_told(wait(disk.write_zeroes(0, 512))));
     assert!(is_told(wait(disk.extents(0, 512))));
     assert!(is_told(wait(disk.unit().test_unit_ready())));
-    // Nothing was sent, and nothing is broken.
+    // Nothing was sent before, and the disk still works.
     runtime.block_on(disk.write_at(0, vec![1; 512])).unwrap();
     assert!(rig.disk.holds(0, &[1; 512]));
     wait(disk.sessions()[0].ping()).unwrap();
-    // The runtime of the sessions continues with their logout.
+    // The runtime of the sessions executes their logout.
     wait(disk.logout()).unwrap();
     rig.assert_clean();
 }

@@ -1,4 +1,4 @@
-//! Several sessions as one disk, against the test target over TCP.
+//! Tests of disks with several sessions, against the test target over TCP.
 
 use std::time::Duration;
 
@@ -71,7 +71,8 @@ async fn several_sessions_are_one_disk() {
     rig.assert_clean();
 }
 
-/// Of four sessions that were requested, one gets no answer to its login and one loses its connection.
+/// The disk wants four sessions. One gets no response to its login and one loses its connection, so neither
+/// is counted.
 #[tokio::test]
 async fn sessions_that_are_not_there_are_not_claimed() {
     let login = |connection, effect| {
@@ -88,7 +89,7 @@ async fn sessions_that_are_not_there_are_not_claimed() {
     assert!(status.explain().starts_with(reason), "{}", status.explain());
 }
 
-/// The only session reconnects to another unit, which is final.
+/// The only session reconnects to another unit, so the loss is permanent.
 #[tokio::test]
 async fn a_session_that_is_lost_for_good_is_not_claimed_either() {
     let rig = Rig::start(512, BLOCKS, |config| config.keys.default_time2wait = 0).await;
@@ -113,7 +114,7 @@ async fn overlapping_writes_keep_their_order_over_all_sessions() {
         last = pattern(3000, n as u8);
         writes.push(Box::pin(disk.write_at(n % 7, last.clone())));
     }
-    // They take their turns in the order in which they are polled.
+    // The writes are executed in the order in which they are first polled.
     let mut pending = futures_in_order(writes);
     soon(&mut pending).await;
     assert!(rig.disk.holds(199 % 7, &last));
@@ -159,8 +160,8 @@ async fn a_session_that_is_lost_costs_no_byte_and_comes_back() {
     rig.assert_clean();
 }
 
-/// Writes of a lost session may still be executed by the target. So other data for the same blocks waits
-/// until the target has dropped that session: at the login that reconnects it.
+/// The target may still execute writes of a lost session. So other data for the same blocks waits until the
+/// login that reconnects the session has made the target drop it.
 #[tokio::test]
 async fn other_data_waits_until_a_lost_session_is_settled() {
     let rig = Rig::start(512, BLOCKS, |config| config.keys.default_time2wait = 5).await;
@@ -188,8 +189,8 @@ async fn other_data_waits_until_a_lost_session_is_settled() {
     rig.assert_clean();
 }
 
-/// A disk whose session is not reconnected cannot settle what that session has left, and returns an error
-/// that says so.
+/// If a session is not reconnected, the disk cannot settle its writes, and the logout returns an error that
+/// says so.
 #[tokio::test]
 async fn a_disk_of_a_lost_session_does_not_end_in_order() {
     let rig = Rig::start(512, BLOCKS, |_| {}).await;
@@ -207,8 +208,8 @@ async fn a_disk_of_a_lost_session_does_not_end_in_order() {
     assert!(!disk.is_settled());
 }
 
-/// LOG-12, LOG-14: a target that gives its sessions no TSIH does not prove that it drops a lost one when that
-/// reconnects. So other data for the same blocks keeps waiting, and the disk reports it.
+/// LOG-12, LOG-14: if a target gives its sessions no TSIH, a reconnect does not show that the target drops
+/// the lost session. So other data for the same blocks keeps waiting, and the disk reports it.
 #[tokio::test]
 async fn log_14_other_data_waits_longer_where_sessions_have_no_tsih() {
     let rig = Rig::start(512, BLOCKS, |config| {
@@ -248,7 +249,7 @@ async fn log_14_other_data_waits_longer_where_sessions_have_no_tsih() {
     rig.assert_clean();
 }
 
-/// A login that reached another unit proves nothing about the writes of the lost session.
+/// A login that reached another unit does not settle the writes of the lost session.
 #[tokio::test]
 async fn other_data_waits_longer_where_a_lost_session_does_not_come_back() {
     let rig = Rig::start(512, BLOCKS, |config| config.keys.default_time2wait = 0).await;
@@ -325,7 +326,7 @@ async fn a_target_that_takes_one_session_gets_one() {
 async fn a_portal_that_does_not_answer_is_told() {
     let rig = Rig::start(512, BLOCKS, |_| {}).await;
     let address = rig.server.address();
-    // Nothing listens at the first portal of the URL.
+    // No process listens at the first portal of the URL.
     let dead = format!("iscsi://127.0.0.2:1/{TARGET}/0?portal={address}&portal=127.0.0.3:1");
     let disk = soon(initiator(fixed(3)).disk(dead)).await.unwrap();
     until(|| disk.sessions().len() == 3).await;
@@ -376,7 +377,8 @@ async fn a_reset_is_told_whichever_session_hears_of_it() {
     soon(disk.flush()).await.unwrap();
 }
 
-/// ER-I-17: units of some targets, such as tgt, report a reset to each new session.
+/// ER-I-17: units of some targets, such as tgt, report a reset to each new session. This must not hide a real
+/// reset.
 #[tokio::test]
 async fn what_each_new_session_is_told_at_first_hides_no_reset() {
     let rig = Rig::start(512, BLOCKS, |config| {
@@ -419,14 +421,14 @@ async fn a_port_that_does_not_serve_the_unit_is_passed_over() {
     assert_holds(&rig, 13);
     until(|| disk.sessions().len() == 1).await;
     assert!(notes_of(&disk)[0].contains("a session was of no use"), "{}", disk.status());
-    // There is no other path to the unit any more.
+    // There is no other path to the unit.
     rig.server.with(|target| target.end_next_with(Outcome::check(standby)));
     let error = soon(disk.read_at(0, 512)).await.unwrap_err();
     assert!(error.sense().is_some(), "{error}");
     soon(disk.flush()).await.unwrap();
 }
 
-/// SPC-4 §5.15.2.4: a port in standby becomes active when the other one is not any more. Requests wait for
+/// SPC-4 §5.15.2.4: a port in standby becomes active when the other port is not active. Requests wait for
 /// that as long as another portal may serve the unit.
 #[tokio::test]
 async fn a_port_that_was_in_standby_is_used_when_it_serves_the_unit() {
@@ -440,7 +442,7 @@ async fn a_port_that_was_in_standby_is_used_when_it_serves_the_unit() {
     first.server.with(|target| target.config_mut().faults.push(standby()));
     assert!(write_all(&disk, 17).await.iter().all(Result::is_ok));
     until(|| disk.sessions().len() == 1).await;
-    // The port that was active is in standby from here on.
+    // The port that was active goes into standby.
     second.with(|target| target.config_mut().faults.push(standby()));
     let writing = tokio::spawn({
         let disk = disk.clone();
@@ -453,8 +455,8 @@ async fn a_port_that_was_in_standby_is_used_when_it_serves_the_unit() {
     assert_holds(&first, 18);
 }
 
-/// Starts two ports of one unit with a volatile cache. The first one, over which something was written, has
-/// gone into standby since, and all requests use the second one.
+/// Starts two ports of one unit with a volatile cache. The first port has gone into standby after writes over
+/// it, and all requests use the second port.
 async fn failed_over() -> (Rig, Watched, Disk) {
     let first = Rig::start(512, BLOCKS, |_| {}).await;
     first.disk.set_cache(Cache::Volatile);
@@ -464,15 +466,15 @@ async fn failed_over() -> (Rig, Watched, Disk) {
     let standby = Fault::sense(.., Sense::new(0x02, 0x04, 0x0b));
     first.server.with(|target| target.config_mut().faults.push(standby));
     soon(disk.write_at(PART as u64, pattern(PART, 2))).await.unwrap();
-    // One more request over the first port is enough, and of many concurrent ones some go there.
+    // One more request over the first port is enough, and of many concurrent requests some use it.
     while disk.sessions().len() > 1 {
         assert!(write_all(&disk, 2).await.iter().all(Result::is_ok));
     }
     (first, second, disk)
 }
 
-/// SAM-5 §5.14: a session with a port in standby receives reports of resets as well, and can vouch for writes
-/// that are older than the other sessions. It is closed when they are flushed.
+/// SAM-5 §5.14: a session with a port in standby also receives reports of resets, so it can vouch for writes
+/// that are older than the other sessions. It is closed when the writes are flushed.
 #[tokio::test]
 async fn a_flush_after_a_failover_loses_nothing() {
     let (first, second, disk) = failed_over().await;
@@ -488,7 +490,8 @@ async fn a_flush_after_a_failover_loses_nothing() {
     first.assert_clean();
 }
 
-/// The reset came before the session with the other port, so only the older session receives the report.
+/// The reset happened before the session with the other port was opened, so only the older session receives
+/// the report.
 #[tokio::test]
 async fn a_reset_before_a_failover_is_told() {
     let (first, _second, disk) = failed_over().await;
@@ -498,7 +501,7 @@ async fn a_reset_before_a_failover_is_told() {
     soon(disk.flush()).await.unwrap();
 }
 
-/// No session is left that would have received the report of a reset.
+/// No session is left that would have received the report of a reset, so the flush reports a loss.
 #[tokio::test]
 async fn a_flush_after_a_failover_whose_witness_is_lost_vouches_for_nothing() {
     let (first, _second, disk) = failed_over().await;
@@ -517,14 +520,14 @@ async fn a_witness_is_logged_out_with_its_disk() {
     first.assert_clean();
 }
 
-/// A flush uses another path if the unit does not take it, for now or at all.
+/// A flush uses another path if the unit refuses it on one path, temporarily or permanently.
 #[tokio::test]
 async fn a_flush_goes_over_a_port_that_serves_the_unit() {
     const SYNCHRONIZE_CACHE: u8 = 0x91;
     let rig = Rig::start(512, BLOCKS, |_| {}).await;
     let disk = open(&rig, fixed(2), "").await.unwrap();
     assert!(write_all(&disk, 15).await.iter().all(Result::is_ok));
-    // Nothing else is refused: a copy of a late write may still be on its way.
+    // Only flushes are refused, because a copy of a late write may still be in flight.
     let refuse_next = |ascq| {
         let refusal = Fault::sense(.., Sense::new(0x02, 0x04, ascq)).times(1);
         let refusal = refusal.on_access(Access::SynchronizeCache);
@@ -565,7 +568,7 @@ async fn sessions_end_with_the_last_handle() {
     soon(other.write_at(0, vec![1; 512])).await.unwrap();
     drop(other);
     until(|| rig.server.with(|target| target.sessions()) == 0).await;
-    // This also holds for a disk that was idle for so long that its supervisor sleeps.
+    // The same holds for a disk that was idle for so long that its supervisor sleeps.
     let idle = open(&rig, fixed(3), "").await.unwrap();
     let_pass(Duration::from_millis(1500)).await;
     drop(idle);

@@ -1,4 +1,4 @@
-//! A path that falls silent while another one answers.
+//! Tests of a path that falls silent while another path responds.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ const BLOCKS: u64 = 16384;
 const PART: usize = 64 << 10;
 const EVER: Duration = Duration::from_secs(3600);
 
-/// Opens a disk with a session at each of two ports. The second one falls silent after `limit` bytes were
+/// Opens a disk with a session at each of two ports. The second port falls silent after `limit` bytes were
 /// sent to it.
 async fn start(limit: usize) -> (Rig, Watched, Proxy, Disk) {
     let first = Rig::start(512, BLOCKS, |_| {}).await;
@@ -53,8 +53,8 @@ async fn writes_and_flushes_go_on_over_the_path_that_answers() {
     for at in 0..64_u64 {
         assert!(first.disk.holds(at * PART as u64, &pattern(PART, 1 ^ at as u8)), "part {at}");
     }
-    // Writes in flight over the silent path may be executed later, so their ranges stay taken; others are
-    // free.
+    // Writes in flight over the silent path may be executed later, so their ranges stay locked. Other
+    // ranges are free.
     let free = 64 * PART as u64;
     for round in 0..20 {
         soon(disk.write_at(free, pattern(PART, round))).await.unwrap();
@@ -66,7 +66,7 @@ async fn writes_and_flushes_go_on_over_the_path_that_answers() {
         silent.next().map(|path| (path.portal.port, path.requests_in_flight > 0))
     };
     assert_eq!(silent(), Some((proxy.address.port(), true)));
-    // Writes over the silent path may be executed once it answers again, and are waited for.
+    // Once the silent path responds again, its writes may be executed, so the disk waits for them.
     proxy.open();
     soon(disk.write_at(0, pattern(PART, 9))).await.unwrap();
     soon(disk.logout()).await.unwrap();
@@ -76,8 +76,8 @@ async fn writes_and_flushes_go_on_over_the_path_that_answers() {
     );
 }
 
-/// NOP-07: a target that answers nothing while it flushes, as some do for minutes, has a host that
-/// acknowledges the data. The session lasts as long as the flush may.
+/// NOP-07: some targets send no response for minutes while they flush, but their host acknowledges the data.
+/// The session lasts as long as the flush may take.
 #[tokio::test]
 async fn nop_07_a_target_that_is_busy_with_a_flush_is_not_given_up() {
     let rig = Rig::start(512, BLOCKS, |_| {}).await;
@@ -87,7 +87,7 @@ async fn nop_07_a_target_that_is_busy_with_a_flush_is_not_given_up() {
     let url = format!("iscsi://{}/{TARGET}/0", proxy.address);
     let disk = soon(initiator(options).disk(url)).await.unwrap();
     soon(disk.write_at(0, pattern(PART, 1))).await.unwrap();
-    // The last write stops on the way, as if the target did not read it while it does something else.
+    // The last write stops on the network path, as if the target did not read it.
     let write = tokio::spawn({
         let disk = disk.clone();
         async move { disk.write_at(0, pattern(256 << 10, 2)).await }
@@ -97,7 +97,8 @@ async fn nop_07_a_target_that_is_busy_with_a_flush_is_not_given_up() {
         let disk = disk.clone();
         async move { disk.flush().await }
     });
-    // The clock of the kernel does not jump: what was sent, including the NOP-Out, is acknowledged in real time.
+    // The clock of the kernel does not jump: sent data, including the NOP-Out, is acknowledged in real
+    // time.
     for seconds in [16, 34] {
         let session = disk.sessions().remove(0);
         let is_acknowledged = async {

@@ -1,4 +1,4 @@
-//! Statistics of a disk: against the test target over TCP.
+//! Tests of the statistics of a disk, against the test target over TCP.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ async fn requests_are_counted_by_kind_for_callers_and_for_sessions() {
     assert_eq!(disk.stats().requests, RequestStats::default(), "questions are not requests");
     soon(disk.write_at(0, pattern(MIB as usize, 1))).await.unwrap();
     soon(disk.read_at(0, 512)).await.unwrap();
-    // Within a block: the block is read first, once for each of its edges.
+    // The write covers a part of a block, so the block is read first, once for each of its edges.
     soon(disk.write_at(1000, vec![7; 10])).await.unwrap();
     soon(disk.flush()).await.unwrap();
     soon(disk.discard(0, 4096)).await.unwrap();
@@ -94,8 +94,8 @@ async fn what_a_session_has_counted_is_told_also_after_its_end() {
     rig.assert_clean();
 }
 
-/// The counts of a lost session stay in the sum. The session that replaces it has its ISID, and counts from
-/// zero.
+/// The counts of a lost session stay in the sum. The session that replaces it has the same ISID, and counts
+/// from zero.
 #[tokio::test]
 async fn what_a_lost_session_has_counted_stays_in_the_sum() {
     let rig = rig().await;
@@ -125,8 +125,8 @@ async fn what_a_lost_session_has_counted_stays_in_the_sum() {
     }
 }
 
-/// A request that the unit refuses for good is an error of its session and of the caller. One that it accepts
-/// the second time is an error of its session only.
+/// A request that the unit refuses for good is an error of its session and of the caller. A request that the
+/// unit accepts at the second try is an error of its session only.
 #[tokio::test]
 async fn what_ends_with_an_error_is_counted_as_one() {
     let rig = rig().await;
@@ -158,7 +158,7 @@ async fn the_sessions_add_up_to_what_callers_see() {
     let stats = disk.stats();
     let tries = stats.requests.writes.requests + stats.duplicates;
     assert_eq!(stats.requests.writes.bytes, 4 * MIB);
-    // Duplicates are counted when they end.
+    // Hedged copies are counted when they end.
     until(|| disk.stats().commands().writes.requests == tries).await;
     let samples: Vec<_> = disk.stats().samples().collect();
     let sessions = |name| samples.iter().filter(move |sample| sample.name == name);

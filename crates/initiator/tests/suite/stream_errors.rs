@@ -1,4 +1,4 @@
-//! Errors of a stream over a disk when the unit fails in the middle of it.
+//! Tests of errors of a stream over a disk when the unit fails in the middle of it.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use iscsi_testkit::scsi::{Sense, status};
 use iscsi_testkit::target::Outcome;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Bytes of a few requests of a stream.
+/// Length of one run: the bytes of a few requests of a stream.
 const RUN: usize = 1 << 20;
 
 async fn rig_with_stream() -> (Rig, Session, DiskStream) {
@@ -58,7 +58,8 @@ async fn a_unit_that_fails_in_the_middle_of_a_run_says_why() {
     }
 }
 
-/// A flush that succeeded after a write had failed would vouch for data that is not on the disk.
+/// After a failed write, every call fails. If a flush succeeded then, it would vouch for data that is not on
+/// the disk.
 #[tokio::test]
 async fn a_failed_write_fails_every_call_after_it() {
     let (rig, _session, mut stream) = rig_with_stream().await;
@@ -81,7 +82,8 @@ async fn a_failed_write_fails_every_call_after_it() {
     rig.assert_clean();
 }
 
-/// A caller that gets an error from a write may assume that none of its bytes were accepted.
+/// A caller that gets an error from a write may assume that none of its bytes were accepted. So a write that
+/// has accepted bytes returns their number, even if they fail immediately.
 #[tokio::test]
 async fn a_write_that_took_bytes_says_so_also_when_they_fail_at_once() {
     let (_rig, session, mut stream) = rig_with_stream().await;
@@ -110,7 +112,7 @@ async fn a_read_that_the_medium_fails_says_so() {
     assert_is(&error, io::ErrorKind::Other, ErrorKind::Medium);
 }
 
-/// Data that was read ahead after it belongs to its own offset.
+/// After a failed read, data that was read ahead is not returned at the wrong offset.
 #[tokio::test]
 async fn a_read_after_one_that_failed_begins_where_that_did() {
     let (rig, _session, mut stream) = rig_with_stream().await;
@@ -143,7 +145,7 @@ async fn a_lost_connection_and_a_logout_are_told_apart() {
     assert_is(&error, io::ErrorKind::BrokenPipe, ErrorKind::ConnectionLost);
 }
 
-/// What a stream writes in the background delays no other request, even if no task polls the stream.
+/// Writes that a stream executes in the background delay no other request, even if no task polls the stream.
 #[tokio::test]
 async fn a_stream_that_is_left_alone_holds_nothing_back() {
     let rig = Rig::start(512, 8192, |_| {}).await;

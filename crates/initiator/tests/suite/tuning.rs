@@ -1,4 +1,4 @@
-//! The tuner in whole sessions, against the test target over TCP.
+//! Tests of the tuner in whole sessions, against the test target over TCP.
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn tuned(change: impl FnOnce(Tuning) -> Tuning) -> Options {
     Options::default().with_tuning(change(Tuning::default()))
 }
 
-/// Starts a target that delays each answer.
+/// Starts a target that delays each response.
 async fn slow(delay: Duration, change: impl FnOnce(&mut TargetConfig)) -> Rig {
     let disk = RamDisk::new(512, 8192);
     let mut config = TargetConfig::new(TARGET, disk.clone());
@@ -29,7 +29,7 @@ async fn slow(delay: Duration, change: impl FnOnce(&mut TargetConfig)) -> Rig {
     Rig { server: server.into(), disk }
 }
 
-/// Sets the least of all limits.
+/// Sets all limits of the target to their minimum.
 fn shrink(config: &mut TargetConfig) {
     config.keys.first_burst_length = 512;
     config.keys.max_burst_length = 512;
@@ -51,15 +51,14 @@ async fn assert_usable(rig: &Rig, disk: &Disk) {
     rig.assert_clean();
 }
 
-/// Opens a session with this tuning, with the unit of a target that has room for 4 MiB, and checks that it
-/// works.
+/// Opens a session with this tuning to a unit of 4 MiB, and checks that it works.
 async fn session(rig: &Rig, change: impl FnOnce(Tuning) -> Tuning) -> Session {
     let session = rig.session(tuned(change)).await;
     assert_usable(rig, &soon(session.disk_without_reconnect()).await.unwrap()).await;
     session
 }
 
-/// Returns what limits the session, over a time in which many measurements were made.
+/// Returns the main limit of the session, over a time in which many measurements were made.
 async fn foremost(session: &Session, earlier: &Reading) -> Limiter {
     const LONG: Duration = Duration::from_millis(500);
     soon(async {
@@ -123,7 +122,7 @@ async fn buffers_that_are_asked_for_are_granted_doubled() {
     assert_eq!(reading.plan().send_buffer.value, Buffer::Set(65_536));
     assert_eq!(reading.granted().send_buffer, Some(131_072));
     assert_eq!(reading.granted().receive_buffer, Some(196_608));
-    // It was known before the connection, so that no second connection was needed.
+    // The buffer size was known before the connection was opened, so no second connection was needed.
     assert_eq!(rig.server.with(|target| target.accepted()), 1);
 }
 
@@ -154,7 +153,7 @@ async fn a_congestion_control_that_is_not_there_is_explained() {
     let reading = read(&session).await;
     assert_eq!(reading.granted().congestion_control, reading.limits().congestion_control);
     let choice = &reading.plan().congestion_control;
-    // If the kernel does not list its algorithms, the option is set, and refused.
+    // If the kernel does not list its algorithms, the option is set, and the kernel refuses it.
     let refused =
         reading.granted().refused.iter().any(|refusal| refusal.reason.contains("no-such"));
     assert!(choice.value.is_none() && choice.reason.contains("no-such") || refused, "{choice:?}");
@@ -181,7 +180,8 @@ async fn pages_of_odd_sizes_go_one_at_a_time() {
     rig.assert_clean();
 }
 
-/// One write has twice as many pages as one system call takes: the first of the calls says that more follow.
+/// One write has twice as many pages as one system call takes. The first system call announces more data, and
+/// the pages stay in order.
 #[tokio::test]
 async fn more_pages_than_a_system_call_takes_stay_in_order() {
     let rig = Rig::start(512, 8192, |config| {
@@ -219,7 +219,7 @@ async fn without_tuning_a_socket_is_as_the_kernel_makes_it() {
     assert_eq!(reading.plan().receive_buffer.value, Buffer::Autotuned);
 }
 
-/// A receive buffer that follows from the round-trip time takes effect only on a new connection.
+/// A receive buffer that follows from the round-trip time only takes effect on a new connection.
 #[tokio::test]
 async fn a_receive_buffer_for_the_link_takes_a_second_connection() {
     let rig = slow(Duration::from_millis(5), |_| {}).await;
@@ -252,13 +252,13 @@ async fn bytes_and_the_kernels_account_are_read() {
     assert!(after.at() > before.at());
     let acknowledged = |info: &TcpInfo| info.bytes_acknowledged.unwrap();
     assert!(acknowledged(after.tcp_info()) - acknowledged(before.tcp_info()) >= 1 << 20);
-    // In the wrong order nothing has passed, and nothing panics.
+    // With the readings swapped, no data has moved between them, and nothing panics.
     assert_eq!(before.diagnose_since(&after).foremost(), None);
 }
 
-/// Each R2T asks for one block, and takes its time: a write of 192 KiB waits for 383 of them. If little is
-/// moved, the cause of the wait is sampled once a second. The last sample may be taken when the target has
-/// all the data.
+/// Each R2T requests one block and takes its time, so a write of 192 KiB waits for 383 R2Ts. If little data
+/// is moved, the cause of the wait is sampled once a second. The last sample may be taken when the target has
+/// received all the data.
 #[tokio::test]
 async fn a_target_that_shrinks_everything_is_blamed_for_its_r2ts() {
     let rig = slow(Duration::from_millis(10), shrink).await;
@@ -277,7 +277,7 @@ async fn a_target_that_shrinks_everything_is_blamed_for_its_r2ts() {
     rig.assert_clean();
 }
 
-/// Single blocks need no R2T. One after the other, because of the window, they take their time.
+/// Single blocks need no R2T. Because of the window they are sent one after the other, which takes time.
 #[tokio::test]
 async fn a_target_with_a_window_of_one_is_blamed_for_it() {
     let rig = slow(Duration::from_millis(10), shrink).await;
@@ -294,7 +294,8 @@ async fn a_target_with_a_window_of_one_is_blamed_for_it() {
     for write in writes.by_ref().take(256) {
         soon(write).await.unwrap().unwrap();
     }
-    // If little is moved, the cause of the wait is sampled once a second: by this time always the window.
+    // If little data is moved, the cause of the wait is sampled once a second. All samples so far show the
+    // window.
     let diagnosis = read(&session).await.diagnose_since(&before);
     let finding = diagnosis.foremost().unwrap();
     assert_eq!(finding.limiter, Limiter::CommandWindow, "{diagnosis}");
@@ -329,7 +330,7 @@ async fn an_idle_session_waits_for_its_source() {
     assert_eq!(foremost(&session, &before).await, Limiter::Source);
 }
 
-/// A session that has been idle for long is not sampled any more, and still reports the cause.
+/// A session that has been idle for long is not sampled, and still reports the cause of its wait.
 #[tokio::test]
 async fn a_session_that_sleeps_waits_for_its_source() {
     let rig = Rig::start(512, 8192, |_| {}).await;
@@ -337,11 +338,11 @@ async fn a_session_that_sleeps_waits_for_its_source() {
     let_pass(Duration::from_millis(1500)).await;
     let before = read(&session).await;
     assert_eq!(foremost(&session, &before).await, Limiter::Source);
-    // The sleep is reported once, not again for the request that ends it.
+    // The idle time is reported once, not again for the request that ends it.
     let disk = soon(session.disk_without_reconnect()).await.unwrap();
     soon(disk.read_at(0, 512)).await.unwrap();
     let after = read(&session).await;
-    // The little that has moved was read.
+    // Only a little data was moved, and it was read.
     assert_eq!(after.diagnose_since(&before).foremost().unwrap().limiter, Limiter::Destination);
 }
 
@@ -379,7 +380,7 @@ async fn readings_while_a_session_ends_come_to_an_end() {
     }
 }
 
-/// The limit follows the class while requests run.
+/// The pacing rate follows the ceil of the class while requests run.
 #[tokio::test]
 async fn connections_of_a_disk_send_a_little_above_the_ceil_of_its_class() {
     let rig = Rig::start(512, 8192, |_| {}).await;

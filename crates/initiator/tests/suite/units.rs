@@ -1,4 +1,5 @@
-//! Real logical units: properties that they do not report, or report otherwise, and what still works.
+//! Tests of units with defects or quirks of real ones: properties that they omit or report in another way,
+//! and what still works.
 
 use crate::support::{Rig, TARGET, initiator, notes_of, pattern, soon, until};
 use iscsi_initiator::{Advice, Disk, Options, Sessions};
@@ -69,8 +70,8 @@ async fn assert_works(rig: &Rig, disk: &Disk, seed: u8) {
     soon(disk.flush()).await.unwrap();
 }
 
-/// SPC-4 §4.2.5.6: parameter data is shorter than the allocation length, and the target reports no residual
-/// count.
+/// SPC-4 §4.2.5.6: parameter data may be shorter than the allocation length without a residual count of the
+/// target. The disk opens.
 #[tokio::test]
 async fn parameter_data_without_a_residual_open_a_disk() {
     for separate_status in [false, true] {
@@ -89,7 +90,7 @@ async fn parameter_data_without_a_residual_open_a_disk() {
     }
 }
 
-/// SPC-2: the allocation length of INQUIRY was one byte.
+/// SPC-2: the allocation length of INQUIRY was one byte. A unit that only reads this byte still works.
 #[tokio::test]
 async fn units_that_look_at_one_byte_of_the_allocation_length() {
     let rig = start(|unit| unit.behavior.one_byte_allocation = true).await;
@@ -100,7 +101,7 @@ async fn units_that_look_at_one_byte_of_the_allocation_length() {
     assert_eq!(disk.unit().vital_product_data(SERIAL_NUMBER).await.unwrap()[4..], *b"0001");
 }
 
-/// A page that is longer than one byte can express is asked for again, with the length that it reports.
+/// A page whose length does not fit in one byte is requested again, with the length that it reports.
 #[tokio::test]
 async fn long_pages_come_whole() {
     let port = [&[0x53, 0x98, 0, 252][..], &[b'p'; 252]].concat();
@@ -114,7 +115,7 @@ async fn long_pages_come_whole() {
         .await;
         let disk = open(&rig, 2).await;
         let page = disk.unit().vital_product_data(IDENTIFICATION).await.unwrap();
-        // A unit that reads one byte of the length has returned as much as it can be asked for.
+        // A unit that reads one byte of the allocation length returns at most 251 bytes of the page's data.
         assert_eq!(page[4..], names[..if one_byte_allocation { 251 } else { names.len() }]);
         let name = disk.profile().designator.as_ref().map(ToString::to_string);
         assert_eq!(name, (!one_byte_allocation).then(|| "naa.5000c50001020304".to_owned()));
@@ -122,7 +123,7 @@ async fn long_pages_come_whole() {
     }
 }
 
-/// One more question is only asked if the answer to the first one does not name the unit.
+/// A second query is sent only if the response to the first one does not identify the unit.
 #[tokio::test]
 async fn a_long_page_that_begins_with_the_name_is_asked_for_once() {
     let naa = [&[0x01, 0x03, 0, 8][..], &[0x50, 0, 0xc5, 0, 1, 2, 3, 4]].concat();
@@ -138,7 +139,8 @@ async fn a_long_page_that_begins_with_the_name_is_asked_for_once() {
     assert_eq!(asked, 1);
 }
 
-/// A name that is refused is not another name: the serial number identifies the unit.
+/// If the unit refuses to report its identifier at a reconnect, it is not another unit: the serial number
+/// identifies it.
 #[tokio::test]
 async fn a_page_that_is_refused_at_the_reopening_is_no_other_unit() {
     let rig = start(|_| {}).await;
@@ -147,7 +149,7 @@ async fn a_page_that_is_refused_at_the_reopening_is_no_other_unit() {
     cut(&rig);
     until(|| disk.status().reconnects == 2).await;
     assert_works(&rig, &disk, 2).await;
-    // A further session asks for both names.
+    // A further session queries both identifiers.
     drop(disk);
     change_unit(&rig, |unit| unit.behavior.refused_pages.clear());
     let disk = open(&rig, 1).await;
@@ -157,7 +159,7 @@ async fn a_page_that_is_refused_at_the_reopening_is_no_other_unit() {
     assert_works(&rig, &disk, 3).await;
 }
 
-/// Another serial number means another unit, and is final.
+/// Another serial number at a reconnect means another unit, so the disk does not reconnect.
 #[tokio::test]
 async fn another_serial_number_at_the_reopening_is_another_unit() {
     let rig = start(|_| {}).await;
@@ -171,8 +173,8 @@ async fn another_serial_number_at_the_reopening_is_another_unit() {
     assert!(rig.disk.holds(0, &[0; 512]));
 }
 
-/// While the unit reports no name at all, nothing is proven. So nothing is written, and the unit is asked
-/// again.
+/// While the unit reports no identifier at all, its identity is not confirmed. So nothing is written, and the
+/// unit is queried again.
 #[tokio::test]
 async fn nothing_is_written_to_a_unit_that_does_not_say_its_name() {
     let rig = start(|_| {}).await;
@@ -183,7 +185,7 @@ async fn nothing_is_written_to_a_unit_that_does_not_say_its_name() {
         let disk = disk.clone();
         async move { disk.write_at(0, pattern(512, 5)).await }
     });
-    // It is asked over one session after another.
+    // The unit is queried over one session after another.
     until(|| rig.server.with(|target| target.accepted()) >= 3).await;
     assert!(rig.disk.holds(0, &[0; 512]) && count(&rig, &[0x8a, 0x2a]) == 0);
     change_unit(&rig, |unit| unit.behavior.refused_pages.clear());
@@ -191,7 +193,7 @@ async fn nothing_is_written_to_a_unit_that_does_not_say_its_name() {
     assert!(rig.disk.holds(0, &pattern(512, 5)));
 }
 
-/// As many bytes in blocks of another size have other addresses.
+/// A unit with the same number of bytes in blocks of another size has other addresses, so nothing is written.
 #[tokio::test]
 async fn blocks_of_another_size_are_not_written() {
     let rig = start(|_| {}).await;
@@ -203,14 +205,15 @@ async fn blocks_of_another_size_are_not_written() {
     assert!(other.holds(0, &[0; 4096]));
 }
 
-/// Makes a unit report no name, as LIO does if it was configured by hand: its T10 designator is only that of
-/// the vendor.
+/// Makes a unit report no unique identifier, as LIO does if it was configured by hand: its T10 designator
+/// only names the vendor.
 fn nameless(unit: &mut Unit) {
     unit.serial = String::new();
     unit.behavior.designators = Some([&[0x02, 0x01, 0, 9][..], b"LIO-ORG \0"].concat());
 }
 
-/// SAM-5 §4.6.2: for one initiator, a LUN at a target port is one unit.
+/// SAM-5 §4.6.2: for one initiator, a LUN at a target port is one unit. So a unit without an identifier is
+/// identified by its LUN and port.
 #[tokio::test]
 async fn a_unit_without_a_name_is_known_by_its_place() {
     let rig = start(nameless).await;
@@ -225,7 +228,7 @@ async fn a_unit_without_a_name_is_known_by_its_place() {
     rig.assert_clean();
 }
 
-/// A unit that is at that place at a reconnect must at least be of the same model.
+/// A unit without an identifier must at least be of the same model at a reconnect.
 #[tokio::test]
 async fn another_model_at_the_same_place_is_another_unit() {
     let rig = start(nameless).await;
@@ -268,8 +271,8 @@ async fn a_unit_without_a_name_or_portal_group_has_one_session() {
 const SHORT: [u8; 4] = [0x28, 0x2a, 0x35, 0x41];
 const LONG: [u8; 4] = [0x88, 0x8a, 0x91, 0x93];
 
-/// SBC-3: a unit that knows READ CAPACITY (16) may not know the other commands of 16 bytes. A form that it
-/// refused over one session is not tried over another.
+/// SBC-3: a unit that supports READ CAPACITY (16) may not support the other commands of 16 bytes. A form that
+/// it refused over one session is not tried over another.
 #[tokio::test]
 async fn commands_of_10_bytes_where_those_of_16_are_refused() {
     let rig = start(|unit| unit.behavior.refused = LONG.to_vec()).await;
@@ -289,7 +292,8 @@ async fn commands_of_10_bytes_where_those_of_16_are_refused() {
     rig.assert_clean();
 }
 
-/// Each command on its own: a unit that does not know one may know the others, also beyond 2 TiB.
+/// Each command is handled separately: a unit that does not support one form may support the other commands,
+/// also beyond 2 TiB.
 #[tokio::test]
 async fn one_unknown_form_is_no_word_on_the_others() {
     let rig = start(|unit| unit.behavior.refused = vec![0x91]).await;
@@ -300,8 +304,8 @@ async fn one_unknown_form_is_no_word_on_the_others() {
     assert_eq!(SHORT.map(|code| count(&rig, &[code])), [0, 0, 2, 0]);
 }
 
-/// SBC-3 §5.26: a unit without a cache need not know SYNCHRONIZE CACHE. Any other refusal does not mean that:
-/// data written to a unit that is gone is not on a medium.
+/// SBC-3 §5.26: a unit without a cache need not support SYNCHRONIZE CACHE. Any other refusal does not mean
+/// that there is no cache: data written to a unit that is gone is not on a medium.
 #[tokio::test]
 async fn only_who_does_not_know_a_flush_has_no_cache() {
     const MODE_SENSE_6: u8 = 0x1a;
@@ -319,7 +323,7 @@ async fn only_who_does_not_know_a_flush_has_no_cache() {
     soon(disk.flush()).await.unwrap();
 }
 
-/// A transfer that only 16 bytes can express is cut if the unit requires commands of 10 bytes.
+/// A transfer that only 16 bytes can express is split if the unit requires commands of 10 bytes.
 #[tokio::test]
 async fn long_transfers_fit_both_forms() {
     const LEN: usize = (1 << 16) * 512;
@@ -338,14 +342,14 @@ async fn long_transfers_fit_both_forms() {
     assert!(count(&rig, &[0x2a]) < 8, "zeros are not sent");
 }
 
-/// Returns whether the block at an offset is mapped, and for how many blocks that stays so.
+/// Returns whether the block at an offset is mapped, and how many blocks from there on have the same state.
 async fn allocation(disk: &Disk, offset: u64) -> (bool, u64) {
     let status = soon(disk.unit().get_lba_status(offset / 512)).await.unwrap();
     let first = status.extents[0];
     (first.status == ProvisioningStatus::Mapped, first.blocks.into())
 }
 
-/// A residual of a parameter list says nothing about the blocks: tgt reports that of UNMAP as not
+/// A residual count of a parameter list says nothing about the blocks: tgt reports the list of UNMAP as not
 /// transferred.
 #[tokio::test]
 async fn a_residual_of_unmap_is_no_error() {
@@ -360,12 +364,12 @@ async fn a_residual_of_unmap_is_no_error() {
     }
 }
 
-/// What a unit reports of provisioning, and what writing zeros does there: (LBPU, LBPWS, LBPWS10 and LBPRZ of
-/// VPD page B2; LBPME and LBPRZ of READ CAPACITY (16); commands that the unit does not know), then the
-/// operation codes of WRITE SAME that it receives, and whether blocks are deallocated.
+/// What a unit reports of provisioning, and what happens when zeros are written: (LBPU, LBPWS, LBPWS10 and
+/// LBPRZ of VPD page B2; LBPME and LBPRZ of READ CAPACITY (16); commands that the unit does not support),
+/// then the operation codes of WRITE SAME that it receives, and whether blocks are deallocated.
 type Zeroing = ((u8, u8, &'static [u8]), &'static [u8], bool);
 
-/// SBC-3 §4.7: unmapped blocks may represent zeros if they read as zeros.
+/// SBC-3 §4.7: writing zeros deallocates blocks only if deallocated blocks read as zeros.
 #[tokio::test]
 async fn zeros_are_given_back_where_unmapped_blocks_read_as_zeros() {
     let cases: [Zeroing; 9] = [
@@ -404,7 +408,8 @@ async fn zeros_are_given_back_where_unmapped_blocks_read_as_zeros() {
     }
 }
 
-/// A unit that reports GOOD and did not transfer the block of zeros is not trusted: the zeros are sent.
+/// If a unit reports GOOD for WRITE SAME but did not transfer the block of zeros, it is not trusted: the
+/// zeros are sent by WRITE.
 #[tokio::test]
 async fn zeros_are_sent_where_write_same_leaves_its_block_over() {
     let rig = start(|unit| unit.behavior.provisioning = Some(0x64)).await;

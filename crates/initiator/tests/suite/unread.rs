@@ -1,4 +1,5 @@
-//! Data that has arrived on a connection counts, even if the connection cannot be written to any more.
+//! Tests that data that has arrived on a connection is processed, even if the connection cannot be written
+//! to.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,11 +12,11 @@ use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::pdus::{Template, async_message, reject, scsi_response};
 use iscsi_testkit::script::Script;
 
-/// A target that reads one command, and when the test says so, sends its last PDU and resets the connection,
+/// A target that reads one command. When the test says so, it sends its last PDU and resets the connection,
 /// because it has not read everything.
 struct Dying {
     address: SocketAddr,
-    /// A second command has arrived, and will not be read.
+    /// Receives a message when a second command has arrived, which will not be read.
     full: Receiver<()>,
     die: Sender<()>,
     dead: Receiver<()>,
@@ -53,8 +54,8 @@ impl Dying {
     }
 }
 
-/// Returns how two commands end. The first gets the target's last PDU, while a third is written before that
-/// PDU is read.
+/// Returns the results of two commands. The first one receives the target's last PDU, while a third command
+/// is written before that PDU is read.
 async fn last_words(words: fn(&iscsi_testkit::pdu::Pdu) -> Template) -> [Result<(), Error>; 2] {
     let target = Dying::start(words);
     let url = format!("iscsi://{}/{TARGET}", target.address);
@@ -74,8 +75,8 @@ async fn last_words(words: fn(&iscsi_testkit::pdu::Pdu) -> Template) -> [Result<
     }))
     .await
     .map(|target| {
-        // The only thread of the runtime waits here, so the driver notices none of this until it has the next
-        // command to write.
+        // The only thread of the runtime waits here, so the driver does not notice the reset until it has
+        // the next command to write.
         target.die.send(()).unwrap();
         target.dead.recv().unwrap();
     })

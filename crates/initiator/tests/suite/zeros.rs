@@ -1,4 +1,5 @@
-//! Zeros on units that deallocate blocks by UNMAP only, which a unit need not execute (SBC-3 §4.7.3.4).
+//! Tests of writing zeros to units that deallocate blocks by UNMAP only, which a unit need not execute (SBC-3
+//! §4.7.3.4).
 
 use crate::support::{Rig, initiator, pattern, soon, until};
 use iscsi_initiator::{Advice, Disk, ErrorKind, Options, Sessions};
@@ -30,8 +31,8 @@ async fn start(sessions: u32, mut change: impl FnMut(&mut Unit)) -> (Rig, Disk) 
     (rig, disk)
 }
 
-/// Returns how many commands with this operation code have arrived. Of those with a service action, only GET
-/// LBA STATUS counts.
+/// Returns how many commands with this operation code have arrived. Of commands with a service action, only
+/// GET LBA STATUS counts.
 fn count(rig: &Rig, code: u8) -> usize {
     rig.server.with(|target| {
         let is_one = |cdb: &[u8]| cdb[0] == code && (code != GET_LBA_STATUS || cdb[1] == 0x12);
@@ -39,7 +40,7 @@ fn count(rig: &Rig, code: u8) -> usize {
     })
 }
 
-/// Makes a range zero, and compares all bytes with the expected content.
+/// Makes a range zero, and compares all bytes with the expected data.
 async fn zero(rig: &Rig, disk: &Disk, offset: usize, len: usize) {
     let mut content = rig.disk.read(0, usize::MAX).to_vec();
     content[offset..offset + len].fill(0);
@@ -55,13 +56,13 @@ async fn whole_granules_are_given_back_and_the_rest_is_written() {
         unit.behavior.max_unmap_blocks = Some(100);
     })
     .await;
-    // Blocks 2 to 1017, and parts of the blocks beside them: the first granule begins at 3, and the last ends
-    // before 1011.
+    // Blocks 2 to 1017, and parts of the blocks beside them. The first granule begins at block 3, and the
+    // last one ends before block 1011.
     zero(&rig, &disk, 1000, 1018 * 512 - 900).await;
     assert_eq!(rig.disk.mapped_blocks(), BLOCKS - 1008);
     assert_eq!((count(&rig, UNMAP), count(&rig, GET_LBA_STATUS)), (11, 3));
     assert_eq!((count(&rig, WRITE_SAME), count(&rig, WRITE)), (2, 2));
-    // Blocks that are already deallocated need no write, even if they are no whole granule any more.
+    // Blocks that are already deallocated need no write, even if they do not fill a granule.
     zero(&rig, &disk, 5 * 512, 15 * 512).await;
     assert_eq!((count(&rig, UNMAP), count(&rig, WRITE_SAME)), (12, 2));
     // A range without a whole granule is written immediately.
@@ -80,7 +81,7 @@ async fn allocated_zeros_are_given_no_block_back_and_get_theirs() {
         content[100..200 * 512 - 100].fill(0);
         soon(disk.write_allocated_zeroes(100, 200 * 512 - 200)).await.unwrap();
         assert!(rig.disk.holds(0, &content));
-        // The edges are data. All blocks have storage, including those that had been deallocated.
+        // The edges are data. All blocks have storage, including blocks that were deallocated before.
         assert_eq!((rig.disk.mapped_blocks(), count(&rig, WRITE)), (BLOCKS, 2));
         rig.assert_clean();
     }
@@ -96,7 +97,7 @@ async fn what_unmap_leaves_is_written() {
     }
 }
 
-/// Without an answer the result of UNMAP is unknown, so there is no second one.
+/// Without a response the result of UNMAP is unknown, so zeros are written and no second UNMAP is sent.
 #[tokio::test]
 async fn a_unit_that_does_not_tell_gets_zeros_and_no_more_unmap() {
     let (rig, disk) = start(1, |unit| {
@@ -111,8 +112,8 @@ async fn a_unit_that_does_not_tell_gets_zeros_and_no_more_unmap() {
     assert!(count(&rig, WRITE) > 0);
 }
 
-/// A unit that reports one block per answer is asked 64 times at most. The other blocks are unknown, and are
-/// written.
+/// A unit that reports one block per response is queried 64 times at most. The state of the other blocks is
+/// unknown, so they are written.
 #[tokio::test]
 async fn a_unit_that_tells_little_is_not_asked_without_end() {
     let (rig, disk) = start(1, |unit| unit.behavior.lba_status_blocks = Some(1)).await;
@@ -121,7 +122,8 @@ async fn a_unit_that_tells_little_is_not_asked_without_end() {
     assert_eq!(count(&rig, WRITE_SAME), 1);
 }
 
-/// LBPRZ is in two places. If one of them lacks it, deallocated blocks may read as anything.
+/// LBPRZ is reported in two places. If it is missing in one of them, deallocated blocks may not read as
+/// zeros, so zeros are written.
 #[tokio::test]
 async fn unmap_makes_no_zeros_where_the_unit_does_not_say_so_twice() {
     for (provisioning, capacity) in [(0x80, 0xc0), (0x84, 0x80), (0x84, 0)] {
@@ -150,7 +152,8 @@ async fn a_unit_that_refuses_its_unmap_gets_zeros() {
     assert_eq!((error.command(), error.sense().is_some()), (Some("UNMAP"), true), "{error}");
 }
 
-/// What the unit reported before a reset is not valid after it: the question comes after the UNMAP.
+/// A report from before a reset is not valid after it. If the reset happens between the UNMAP and the query,
+/// the zeros are written.
 #[tokio::test]
 async fn a_reset_before_the_question_costs_a_write() {
     let (rig, disk) = start(1, |_| {}).await;
@@ -169,7 +172,7 @@ async fn a_reset_before_the_question_costs_a_write() {
     assert_eq!(count(&rig, WRITE_SAME), 1);
 }
 
-/// A reset after the question undoes what no flush has covered, and the flush reports that.
+/// A reset after the query may undo the UNMAP, which no flush has covered. The next flush reports that.
 #[tokio::test]
 async fn a_reset_after_the_question_is_a_loss() {
     let (rig, disk) = start(1, |_| {}).await;
@@ -180,7 +183,7 @@ async fn a_reset_after_the_question_is_a_loss() {
     assert_eq!(error.kind(), ErrorKind::UnflushedWritesLost, "{error}");
 }
 
-/// Over several sessions, the one that carried the UNMAP is lost before the question.
+/// The session that carried the UNMAP is lost before the query. The result is the same.
 #[tokio::test]
 async fn a_lost_session_changes_nothing() {
     let (rig, disk) = start(3, |unit| unit.behavior.kept_by_unmap = 100..300).await;
@@ -192,7 +195,7 @@ async fn a_lost_session_changes_nothing() {
     assert_eq!(rig.disk.mapped_blocks(), BLOCKS - 1023 + 200);
 }
 
-/// The range counts as one write from the UNMAP to the last zeros: a concurrent write comes after it.
+/// The range is locked from the UNMAP to the last zeros, so a concurrent write is executed after it.
 #[tokio::test]
 async fn a_write_to_the_range_waits_for_all_of_it() {
     let (rig, disk) = start(2, |unit| unit.behavior.kept_by_unmap = 0..u64::MAX).await;

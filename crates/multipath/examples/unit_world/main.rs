@@ -1,4 +1,4 @@
-//! The machine of a logical unit with a model of targets.
+//! Runs the machine of a logical unit against a model of targets, to search for broken promises.
 //!
 //! ```text
 //! unit_world exhaustive [NAME ...]       all states of small worlds

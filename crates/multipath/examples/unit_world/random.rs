@@ -1,4 +1,4 @@
-//! Random episodes of a larger world, each from its seed.
+//! Runs random episodes of a larger world, each from its seed.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -53,8 +53,8 @@ fn settings(rng: &mut Rng) -> Settings {
         timers: u32::MAX,
         cancels: some(4),
         troubles: some(12),
-        // An unknown unit cannot be told apart from another one. Also, if statuses have no order, another unit
-        // may answer before the report that it is there.
+        // Exchanges need a known unit, because an unknown one cannot be distinguished from another unit. Also,
+        // if statuses have no order, the response of another unit may arrive before the report of the exchange.
         exchanges: if is_known && !is_unordered { some(2) } else { 0 },
         access: some(8),
         closes: some(2),
@@ -113,7 +113,8 @@ pub fn world(seed: u64, start: Instant) -> World {
     World::new(&Arc::new(settings(&mut Rng::new(seed))), start)
 }
 
-/// Runs one episode: rounds of requests, and after the last one everything is healed and has to end.
+/// Runs one episode: rounds of requests with faults. After the last round all faults end, and every request
+/// has to end.
 pub fn episode(seed: u64, start: Instant) -> Episode {
     let mut rng = Rng::new(seed);
     let settings = Arc::new(settings(&mut rng));

@@ -1,4 +1,5 @@
-//! A breadth-first search over all states of a small world. The first violation has the shortest trace.
+//! Searches all states of a small world, breadth first. So the trace of the first violation is the shortest
+//! one.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -33,12 +34,12 @@ pub struct Report {
     pub depth: usize,
     pub terminal: u64,
     pub seen: Seen,
-    /// The promise that is broken, and the steps that lead there.
+    /// The broken promise, and the steps that lead to it.
     pub violation: Option<(String, Vec<Action>)>,
     pub is_complete: bool,
 }
 
-/// Visits all states, or `most` of them.
+/// Visits all states, or at most `most` of them.
 pub fn search(settings: &Arc<Settings>, start: Instant, most: usize) -> Report {
     let first = World::new(settings, start);
     let mut visited: HashMap<u64, (), BuildHasherDefault<Identity>> = HashMap::default();

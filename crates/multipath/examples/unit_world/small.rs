@@ -1,4 +1,4 @@
-//! The small worlds that are searched completely.
+//! Defines the small worlds that are searched completely.
 
 use crate::world::{Budget, Settings, Wish};
 

@@ -1,4 +1,4 @@
-//! A machine and a target that it knows nothing about, one step at a time.
+//! Runs a machine and a simulated target that the machine knows only by its responses, one step at a time.
 
 #[path = "world/oracle.rs"]
 pub mod oracle;
@@ -44,7 +44,7 @@ pub struct Budget {
     /// Timers that fire; each may cause a second copy.
     pub timers: u32,
     pub cancels: u32,
-    /// Commands that the unit refuses or does not answer.
+    /// Commands that the unit refuses, or whose status is lost.
     pub troubles: u32,
     pub exchanges: u32,
     /// Changes of the state of a port.
@@ -59,11 +59,12 @@ pub struct Settings {
     pub disks: usize,
     pub paths_of_each: usize,
     pub blocks: usize,
-    /// Whether the unit is known, so that it is asked which one it is after a reset.
+    /// Whether the machine knows the identity of the unit, so that it queries the identity again after a
+    /// reset.
     pub is_known: bool,
-    /// Whether a session is chosen with each request; otherwise only the machine chooses.
+    /// Whether the search chooses a session for each request; otherwise the machine chooses.
     pub prefers: bool,
-    /// Whether the number of commands that stay unsent at a loss is chosen.
+    /// Whether the search chooses how many commands stay unsent when a session is lost.
     pub has_unsent: bool,
     /// Whether a new session receives a report of its login.
     pub attends_login: bool,
@@ -71,7 +72,8 @@ pub struct Settings {
     pub has_time: bool,
     /// Whether statuses arrive in any order, because a session has several connections.
     pub is_unordered: bool,
-    /// Whether writes are submitted in their order, so that only the flush may come between any two.
+    /// Whether writes are submitted in the order of the list, so that only the flush may come between two of
+    /// them.
     pub is_ordered: bool,
     pub budget: Budget,
     pub wishes: Vec<Wish>,
@@ -127,7 +129,7 @@ pub enum Action {
         session: u8,
         state: u8,
     },
-    /// The machine receives the states of all ports.
+    /// The machine receives the access states of all ports.
     Ports,
     Close {
         session: u8,
@@ -139,7 +141,7 @@ pub enum Action {
     Pass {
         exponent: u8,
     },
-    /// All requests may be submitted again.
+    /// All requests may be submitted a second time.
     Again,
     /// There are no further faults.
     Heal,
@@ -153,7 +155,7 @@ struct Pending {
     value: Value,
 }
 
-/// Number of times that each event has happened, which shows whether a world is too tame.
+/// Number of times that each event has happened. An event that never happens is not tested by this world.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
     pub late_executions: u64,
@@ -191,11 +193,11 @@ pub struct World {
     pub seen: Seen,
     now: Instant,
     disks: Vec<DiskId>,
-    /// For each request, whether it was submitted.
+    /// For each request, whether it has been submitted.
     submitted: Vec<bool>,
     pending: Vec<Pending>,
     next_value: Value,
-    /// For each session, the shared reasons that existed when it was asked to which unit it leads.
+    /// For each session, the number of shared reasons when its unit was last identified.
     asked_at: Vec<SharedReasons>,
     /// Paths that were closed.
     closed: Vec<iscsi_multipath::PathId>,
@@ -298,7 +300,7 @@ impl World {
         all
     }
 
-    /// Returns whether nothing is left that has to happen.
+    /// Returns whether no event is pending that has to happen.
     pub fn is_quiet(&self) -> bool {
         let mut all = Vec::new();
         self.actions_of_target(&mut all);
@@ -336,7 +338,7 @@ impl World {
         let mut tried: Vec<(&Wish, u8)> = Vec::new();
         for (wish, kind) in self.settings.wishes.iter().enumerate() {
             for disk in 0..self.disks.len() as u8 {
-                // Of equal requests, the first is submitted first.
+                // Equal requests are interchangeable, so only the first of them is submitted next.
                 if self.submitted[wish] || tried.contains(&(kind, disk)) {
                     continue;
                 }
@@ -364,7 +366,8 @@ impl World {
             if it.phase != Phase::Live {
                 continue;
             }
-            // The model does not cover a flush that fails on the medium and loses its answer with its session.
+            // A session with an undelivered medium error is not lost: the machine cannot detect that loss of
+            // writes.
             let has_failed = it.answers.iter().any(|answer| answer.reply == Reply::MediumError);
             if self.left.losses > 0 && !has_failed {
                 let most = if self.settings.has_unsent { it.commands.len() as u8 } else { 0 };
@@ -380,7 +383,7 @@ impl World {
                 let states = 0..STATES.len() as u8;
                 all.extend(states.map(|state| Action::Port { session, state }));
             }
-            // Only if another path is left.
+            // A path is closed only if the disk has another live one.
             let paths = self.settings.paths_of_each;
             let first = at / paths * paths;
             let own = &self.target.sessions[first..first + paths];
@@ -415,7 +418,7 @@ impl World {
     /// Checks a world in which nothing more can happen.
     ///
     /// # Errors
-    /// The requests that are stuck.
+    /// A text that lists the requests that are stuck.
     pub fn check_end(&self) -> Step {
         if !self.machine.is_idle() || !self.pending.is_empty() {
             let (requests, attempts) = self.machine.sizes();

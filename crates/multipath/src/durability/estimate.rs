@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Maximum duration of a short flush, without its round trip. A short flush keeps no write waiting for long.
 const SHORT: Duration = Duration::from_millis(300);
-/// Number of bytes that any medium is expected to flush in a short time, until a flush shows otherwise.
+/// Number of bytes that any medium is expected to flush in a short time, before a longer flush was measured.
 const UNPROVEN: u64 = 4 << 20;
 /// Factor by which a flush may exceed the bytes of an earlier short flush and still count as short.
 const STEP: u64 = 2;
@@ -13,13 +13,13 @@ const VERY_LONG: Duration = Duration::from_secs(10);
 /// The limit in bytes for [`VERY_LONG`] while the rate of the medium is unknown: a memory card writes 6 MB/s.
 const MUCH: u64 = 64 << 20;
 
-/// Estimate of the duration of a flush, from the bytes that earlier flushes covered and their durations.
+/// Estimates the duration of a flush, from the bytes that earlier flushes covered and their durations.
 ///
-/// LIO carries out SYNCHRONIZE CACHE in the thread that reads the connection. Meanwhile the data of writes that
-/// it has requested stay in the socket, and after 3 seconds it ends the session because of them. So a flush
-/// that may take long gets a path without other requests. A flush that takes longer than LIO's ping timer ends
-/// its session, because LIO does not read the answer to its ping. Then a flush needs another session that has
-/// seen no reset, as the proof that no write was lost.
+/// LIO executes SYNCHRONIZE CACHE in the thread that reads the connection. Meanwhile the data of writes that
+/// it has requested stay in the socket, and after 3 seconds LIO ends the session because of them. So a flush
+/// that may take long gets a path without other requests. If a flush takes longer than LIO's ping timer, LIO
+/// ends the session of the flush, because it does not read the response to its ping. Then another session
+/// that has received no report of a reset must confirm that no write was lost.
 #[derive(Clone, Debug, Default)]
 pub struct FlushEstimate {
     /// Total bytes written when the last flush began.
@@ -33,8 +33,8 @@ pub struct FlushEstimate {
 }
 
 impl FlushEstimate {
-    /// Returns how many bytes a flush covers that begins now. `written` is the total of all writes so far, in
-    /// bytes.
+    /// Returns the number of bytes that a flush covers if it begins now. `written` is the total of all writes
+    /// so far, in bytes.
     pub const fn covered(&self, written: u64) -> u64 {
         written.saturating_sub(self.written)
     }
@@ -91,7 +91,7 @@ mod tests {
         estimate.on_end(16 * MIB, 16 * MIB, INSTANT);
         assert!(!estimate.may_be_long(32 * MIB) && estimate.may_be_long(33 * MIB));
         assert_eq!(estimate.covered(20 * MIB), 4 * MIB);
-        // A flush that covers nothing shows nothing.
+        // A flush that covers no bytes does not change the estimate.
         estimate.on_end(16 * MIB, 0, Duration::from_secs(9));
         assert!(!estimate.may_be_long(32 * MIB));
     }
@@ -106,7 +106,7 @@ mod tests {
         assert!(!estimate.may_be_very_long(1 << 30) && estimate.may_be_very_long(2 << 30));
     }
 
-    /// A cache has absorbed the first bytes, and the medium is slow.
+    /// A cache absorbs the first bytes quickly, although the medium is slow.
     #[test]
     fn behind_a_slow_flush_each_may_take_long_until_one_is_short() {
         let mut estimate = FlushEstimate::default();

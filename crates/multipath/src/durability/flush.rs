@@ -1,4 +1,4 @@
-//! A flush, and what it proves.
+//! Begins and ends a flush, and decides whether writes were lost before it.
 
 use super::Durability;
 use super::epoch::Epoch;
@@ -11,12 +11,12 @@ use crate::ids::PathId;
 pub struct Flush {
     path: PathId,
     begun: Epoch,
-    /// When the oldest write began that it covers.
+    /// When the oldest write began that this flush covers.
     oldest: Option<Epoch>,
 }
 
 impl Flush {
-    /// Returns the epochs that it keeps.
+    /// Returns the epochs in this flush.
     pub(crate) fn epochs(&self) -> [Option<Epoch>; 2] {
         [Some(self.begun), self.oldest]
     }
@@ -24,7 +24,8 @@ impl Flush {
 
 impl Durability {
     /// Begins a flush over this path. It covers the writes that have ended. Only one flush of the unit is in
-    /// progress at a time, over all of its disks, because until it is answered it is unknown whether it fails.
+    /// progress at a time, over all of its disks, because until its status arrives it is unknown whether it
+    /// fails.
     pub fn begin_flush(&mut self, path: PathId) -> Flush {
         self.oldest.flushing = self.oldest.waiting.take();
         Flush { path, begun: self.now, oldest: self.oldest.flushing }
@@ -42,9 +43,9 @@ impl Durability {
         flush.oldest.is_none_or(knows_since)
     }
 
-    /// Ends a flush that the unit has carried out. All reports to the session of the flush until then, and to
-    /// the `witness` since, must have arrived. If the unit has a cache, the writes count as lost unless one of
-    /// the two sessions vouches for them. Without a cache, no session has to vouch.
+    /// Ends a flush that the unit has executed. The caller has received all reports to the session of the
+    /// flush until then, and all reports to the `witness` since. If the unit has a cache, the writes count as
+    /// lost unless one of the two sessions vouches for them. Without a cache, no session has to vouch.
     pub fn end_flush(&mut self, flush: Flush, witness: Option<PathId>) {
         self.accept(flush.path, flush.begun);
         let is_unknown = self.needs_witness(&flush);
@@ -61,15 +62,15 @@ impl Durability {
         }
     }
 
-    /// Ends a flush after the unit could not write to its medium, which is counted as a loss already. No other
-    /// flush can vouch for the writes of this one.
+    /// Ends a flush that could not write to the medium, which is counted as a loss already. Its writes do not
+    /// count as unflushed any more, because no later flush can vouch for them.
     pub fn fail_flush(&mut self, flush: Flush) {
         drop(flush);
         self.oldest.flushing = None;
     }
 
-    /// Ends a flush that has not ended with GOOD, or that no caller waits for any more. Its writes are
-    /// unflushed again.
+    /// Ends a flush that has not ended with GOOD, or whose caller was cancelled. Its writes are unflushed
+    /// again.
     pub fn abandon_flush(&mut self, flush: Flush) {
         if let Some(oldest) = flush.oldest {
             self.oldest.add(oldest);

@@ -1,4 +1,4 @@
-//! The flush of a unit, from its turn to its result.
+//! Runs the flushes of a unit, each from its turn to its result.
 
 mod procedure;
 mod step;
@@ -18,17 +18,17 @@ pub use step::{Command, End, Failure, FlushOwner, Question, Step, Terms};
 ///
 /// | stage | what happens | then |
 /// |---|---|---|
-/// | turn | another flush is unanswered: until the unit answers it, it is unknown whether that flush fails on the medium | flushes get their turn in the order of [`start`](Self::start) |
-/// | flush | SYNCHRONIZE CACHE is in flight. While it takes long, TEST UNIT READY is sent every 60 seconds: a unit whose commands another initiator has cleared without a status reports that only to a later command | GOOD: stage "earlier commands"; the unit does not support the command: stage "cache"; a failure of the medium: the writes are lost; another end: they are unflushed again |
-/// | cache | the unit does not support the command. Unless it was known to have no volatile cache, MODE SENSE asks whether it has one now | without a cache there is nothing to flush; otherwise the flush has failed |
-/// | earlier commands | commands have not ended that were sent before over the path: one of them may receive the report of a reset. After the retry timeout they are given up | stage "witness" |
-/// | witness | if the path cannot vouch for all writes ([`Durability::needs_witness`](crate::Durability::needs_witness)), TEST UNIT READY makes the unit report its resets over the path of a witness, whose earlier commands are waited for in the same way. NOT READY proves as much as GOOD: a unit attention goes before any other CHECK CONDITION (SAM-5 §5.14). BUSY, TASK SET FULL and ABORTED COMMAND prove nothing, and are temporary: the witness is asked again every second, within the retry timeout | [`Durability::end_flush`](crate::Durability::end_flush) |
+/// | turn | the flush waits while another flush has no status: until then it is unknown whether that flush fails on the medium | flushes get their turn in the order of [`start`](Self::start) |
+/// | flush | SYNCHRONIZE CACHE is in flight. While it has no status, TEST UNIT READY is sent every 60 seconds: another initiator may have cleared the command without a status, and the unit reports that only to a later command | GOOD: stage "earlier commands"; the unit does not support the command: stage "cache"; a failure of the medium: the writes are lost; another end: the writes are unflushed again |
+/// | cache | the unit does not support the command. Unless it was known to have no volatile cache, MODE SENSE queries whether it has one now | without a cache there is nothing to flush; otherwise the flush has failed |
+/// | earlier commands | the flush waits for commands that were sent over the path before it: one of them may receive the report of a reset. After the retry timeout the flush stops waiting | stage "witness" |
+/// | witness | if the path cannot vouch for all writes ([`Durability::needs_witness`](crate::Durability::needs_witness)), TEST UNIT READY makes the unit report its resets over the path of a witness. The flush also waits for the earlier commands of that path. NOT READY shows as much as GOOD: a unit attention is reported before any other CHECK CONDITION (SAM-5 §5.14). BUSY, TASK SET FULL and ABORTED COMMAND do not show whether there was a reset, and are temporary: TEST UNIT READY is repeated every second, within the retry timeout | [`Durability::end_flush`](crate::Durability::end_flush) |
 ///
-/// Once a flush has its turn, it runs to its end, even if no caller waits for it any more: a flush that was
-/// given up might have failed on the medium without a report.
+/// Once a flush has its turn, it runs to its end, even if its caller is cancelled: an abandoned flush might fail
+/// on the medium without a report.
 ///
-/// Disks that have separate [`Unit`]s may share the flushes of the unit that they lead to. Then the turn passes
-/// to another disk when the unit has answered, and to the same disk when the flush has ended ([`FlushOwner`]).
+/// Disks with separate [`Unit`]s for the same logical unit may share one `Flushes`. Then the turn passes to another
+/// disk when SYNCHRONIZE CACHE has a status, and to the same disk when the flush has ended ([`FlushOwner`]).
 ///
 /// ```
 /// use std::time::{Duration, Instant};
@@ -49,18 +49,18 @@ pub use step::{Command, End, Failure, FlushOwner, Question, Step, Terms};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Flushes {
-    /// In the order of their start, which is the order of their turns.
+    /// The flushes in the order of their start, which is the order of their turns.
     procedures: Vec<(FlushId, Procedure)>,
     next: u64,
 }
 
-/// Identifies a flush. No number is used twice.
+/// Identifies a flush. No identifier is used twice.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct FlushId(u64);
 
 impl Flushes {
-    /// Adds a flush over this path. It covers all that has been written by the time of its turn. To run it,
-    /// call [`poll`](Self::poll) until it is done; pass the same unit to each call.
+    /// Adds a flush over this path. It covers all writes that have ended when it gets its turn. To run it, call
+    /// [`poll`](Self::poll) until it is done; pass the same unit to each call.
     pub fn start(
         &mut self,
         owner: FlushOwner,
@@ -77,9 +77,9 @@ impl Flushes {
         id
     }
 
-    /// Returns the next step of a flush. Each question is returned once. Poll again after
+    /// Returns the next step of a flush. Each command is returned once. Poll again after
     /// [`on_end`](Self::on_end), at [`poll_timeout`](Self::poll_timeout), when commands of the unit have ended,
-    /// and when another flush was answered or has ended.
+    /// and when another flush has a status or has ended.
     pub fn poll(&mut self, flush: FlushId, unit: &mut Unit, now: Instant) -> Step {
         if self.has_turn(flush) {
             self.get_mut(flush).into_iter().for_each(|it| it.begin(unit, now));
@@ -92,15 +92,15 @@ impl Flushes {
         step
     }
 
-    /// Records the end of a question. A second end of the same question, or one that no stage waits for,
-    /// changes nothing.
+    /// Records the end of a command of the flush. A second end of the same command, or an end that no stage waits
+    /// for, changes nothing.
     pub fn on_end(&mut self, flush: FlushId, question: u32, end: End<'_>, unit: &mut Unit) {
         if let Some(procedure) = self.get_mut(flush) {
             procedure.on_end(question, end, unit);
         }
     }
 
-    /// Records the answer to [`Step::ChooseWitness`]: the path of another session, if there is one.
+    /// Records the result of [`Step::ChooseWitness`]: the path of another session, if there is one.
     pub fn on_witness(&mut self, flush: FlushId, witness: Option<PathId>, unit: &mut Unit) {
         if let Some(procedure) = self.get_mut(flush) {
             procedure.on_witness(witness, unit);
@@ -112,7 +112,7 @@ impl Flushes {
         self.get(flush).and_then(Procedure::poll_timeout)
     }
 
-    /// Notes that the caller of a flush waits no longer. A flush that has not had its turn is given up; any
+    /// Notes that the caller of a flush does not wait any more. A flush that has not had its turn is removed; any
     /// other one runs to its end.
     pub fn cancel(&mut self, flush: FlushId) {
         if self.get(flush).is_some_and(Procedure::is_waiting) {
@@ -128,7 +128,7 @@ impl Flushes {
         self.remove(flush);
     }
 
-    /// Returns whether a flush in progress needs the state of this path. Until then, a lost path stays in the
+    /// Returns whether a flush in progress needs the state of this path. While it does, keep a lost path in the
     /// [`Unit`].
     pub fn needs_path(&self, path: PathId) -> bool {
         self.procedures.iter().any(|(_, it)| it.needs_path(path))
@@ -144,13 +144,13 @@ impl Flushes {
         self.procedures.iter().for_each(|(_, it)| it.fingerprint(&place, unit, state));
     }
 
-    /// Returns the epochs that the flushes keep.
+    /// Returns the epochs in the flushes.
     pub(crate) fn epochs(&self) -> impl Iterator<Item = Option<Epoch>> {
         self.procedures.iter().flat_map(|(_, it)| it.epochs())
     }
 
-    /// Returns whether a waiting flush may begin: no other flush is unanswered, none of the same owner is in
-    /// progress, and no earlier one may begin.
+    /// Returns whether a waiting flush may begin: no other flush is without a status, no flush of the same owner
+    /// is in progress, and no earlier flush may begin.
     fn has_turn(&self, flush: FlushId) -> bool {
         if self.procedures.iter().any(|(_, it)| it.is_unanswered()) {
             return false;

@@ -7,7 +7,7 @@ pub struct LossCount(pub u64);
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Losses {
     count: LossCount,
-    /// The number that some handle has reported.
+    /// The highest number of losses that any handle has reported.
     reported: LossCount,
 }
 
@@ -24,7 +24,7 @@ impl Losses {
         self.reported
     }
 
-    /// Returns whether some handle has reported every loss. Otherwise each flush that ends reports one.
+    /// Returns whether some handle has reported every loss. Otherwise each flush that ends reports a loss.
     pub(super) fn are_reported(&self) -> bool {
         self.reported == self.count
     }

@@ -2,10 +2,11 @@
 
 use super::epoch::Epoch;
 
-/// Reports that one session has received, as far as they matter for writes.
+/// Reports of the unit that one session has received and that affect writes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reports {
-    /// When the session joined. A reset that is reported before the first accepted command happened earlier.
+    /// When the session joined. A reset that is reported before the first accepted command happened before
+    /// this time.
     joined: Epoch,
     /// When the first command began that the unit has accepted.
     first_accepted: Epoch,
@@ -27,7 +28,7 @@ impl Reports {
         }
     }
 
-    /// Returns the epochs that it keeps, in a fixed order.
+    /// Returns the epochs in this record, in a fixed order.
     pub(super) fn epochs(&self) -> [Epoch; 4] {
         [self.joined, self.first_accepted, self.last_reset, self.last_uncertain]
     }
@@ -44,8 +45,8 @@ impl Reports {
         *self.place(|reports| &mut reports.last_uncertain) = now;
     }
 
-    /// Returns the field for a report. Before the first accepted command, the unit reports events from before
-    /// the login.
+    /// Returns the field that a report changes: the field that `usual` selects, or `joined` before the first
+    /// accepted command, because the unit then reports events from before the login.
     fn place(&mut self, usual: impl FnOnce(&mut Self) -> &mut Epoch) -> &mut Epoch {
         if self.first_accepted == Epoch::NEVER { &mut self.joined } else { usual(self) }
     }
@@ -58,7 +59,7 @@ impl Reports {
         self.last_reset
     }
 
-    /// Returns since when the session receives the report of every reset.
+    /// Returns the time since which the session receives the report of every reset.
     pub(super) fn complete_since(&self) -> Epoch {
         self.joined.max(self.first_accepted)
     }
@@ -67,12 +68,12 @@ impl Reports {
         self.last_uncertain > moment
     }
 
-    /// Returns whether every reset after `moment` is reported to the session, unless a report was hidden.
+    /// Returns whether every reset after `moment` is reported to the session, unless the report is hidden.
     pub(super) fn stood_at(&self, moment: Epoch) -> bool {
         self.complete_since() <= moment
     }
 
-    /// Returns whether the session knows of every reset after `moment`.
+    /// Returns whether the session has no hidden report of a reset after `moment`.
     pub(super) fn knows_since(&self, moment: Epoch) -> bool {
         self.stood_at(moment) && !self.is_uncertain_since(moment)
     }

@@ -1,4 +1,4 @@
-//! Ranks of sessions as flushers and as witnesses.
+//! Ranks sessions as flushers and as witnesses.
 
 use std::cmp::Reverse;
 
@@ -6,22 +6,22 @@ use super::Durability;
 use super::epoch::Epoch;
 use crate::ids::PathId;
 
-/// Rank of a session as the one that flushes for all, by the reports that it has received.
+/// Rank of a session for flushing the writes of all sessions, by the reports that the session has received.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FlushRank {
     /// Whether the session joined before the oldest unflushed write began, so that it receives the report of
     /// every reset since.
     pub is_witness: bool,
-    /// Whether the session has received the report of a reset since then, or may have missed one.
+    /// Whether the session has received the report of a reset since that write, or may have missed one.
     pub may_know_reset: bool,
     /// When the session last received the report of a reset; the latest first. A session that has the latest
-    /// report has no older one still to receive.
+    /// report has received all older ones too.
     pub last_reset: Reverse<Epoch>,
 }
 
-/// Rank of a session as a witness of what another one has flushed; the lowest is the best. Sessions that have
-/// missed no status since the oldest write come first, and among those the one that has received reports for
-/// the longest time.
+/// Rank of a session as the witness of a flush over another session; the lowest is the best. Sessions that
+/// have missed no status since the oldest write come first, and among these the session that has received
+/// reports for the longest time.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct WitnessRank {
     is_uncertain: bool,
@@ -60,7 +60,7 @@ impl Durability {
     }
 
     /// Returns whether there are unflushed writes for which this session can vouch and none of the `others`
-    /// can, so that a flush needs this session. Writes of the flush in progress and later ones are judged
+    /// can, so that a flush needs this session. Writes of the flush in progress and later writes are checked
     /// separately, because a younger session may vouch for the later ones only.
     pub fn needs_beside(&self, path: PathId, others: impl Iterator<Item = PathId> + Clone) -> bool {
         let vouches = |path, oldest| self.paths.get(path).is_some_and(|it| it.knows_since(oldest));

@@ -24,8 +24,8 @@ fn write(unit: &mut Durability, path: PathId) {
     unit.on_write(path, unit.now());
 }
 
-/// Flushes over this path, for a handle that has reported all earlier losses. Returns whether there is no
-/// further loss.
+/// Flushes over this path, for a handle that has reported all earlier losses. Returns whether no further loss
+/// was counted.
 fn flush(unit: &mut Durability, path: PathId, witness: Option<PathId>) -> bool {
     let seen = unit.report_losses();
     let flush = unit.begin_flush(path);
@@ -111,7 +111,8 @@ fn a_session_that_came_later_cannot_vouch() {
     assert!(!flush(&mut unit, PathId(2), None), "there is one by now");
 }
 
-/// What a session receives with its first commands may be a reset after a write of another session.
+/// A report that a session receives with its first commands may be about a reset after a write of another
+/// session.
 #[test]
 fn a_session_vouches_for_nothing_before_its_first_accepted_command() {
     let mut unit = cached();
@@ -189,7 +190,7 @@ fn a_flush_is_for_no_write_that_ends_after_its_beginning() {
     assert!(!flush(&mut unit, FIRST, None), "the second write was in no flush");
 }
 
-/// The abort of a copy that is not needed any more leaves its session without a status.
+/// If a hedged copy is aborted, its session lacks a status, so it cannot vouch alone.
 #[test]
 fn another_session_vouches_for_one_that_may_have_missed_a_report() {
     let mut unit = cached_over_two();
@@ -229,9 +230,9 @@ fn what_could_not_be_written_is_lost_once() {
     assert!(flush(&mut unit, FIRST, None), "nothing is left that could be lost");
 }
 
-/// The unit reports a failed write-back, or a flush fails on the medium, while a write has ended that the flush
-/// in progress does not cover. That write may be lost as well, and the flush in progress may have been sent
-/// before it.
+/// The unit reports a failed write-back, or a flush fails on the medium, while a flush in progress does not
+/// cover a write that has ended. That write may be lost as well. The flush in progress may have been sent
+/// before it, so the next flush reports the loss too.
 #[test]
 fn what_could_not_be_written_counts_for_the_flush_after_the_one_in_progress() {
     for fails in [false, true] {

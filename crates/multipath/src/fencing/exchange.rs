@@ -1,4 +1,4 @@
-//! A fact that a procedure reads from the unit, or a change that it makes there, by one question or two.
+//! Reads a fact from the unit, or makes a change there, by one command or two.
 
 use iscsi_pdu::scsi::reservation::{
     FullStatus, HeldReservation, PersistentReserveIn, PersistentReserveOut, RegisteredKeys,
@@ -15,7 +15,7 @@ const FULL_STATUS_LENGTH: u16 = 8192;
 
 #[derive(Debug)]
 pub(super) enum Exchange {
-    /// READ KEYS, and again if the answer was truncated.
+    /// READ KEYS, and again if the returned data were truncated.
     Keys {
         allocation_length: u16,
         is_second: bool,
@@ -26,7 +26,7 @@ pub(super) enum Exchange {
     Change(Change),
 }
 
-/// READ FULL STATUS, and again if the answer was truncated.
+/// READ FULL STATUS, and again if the returned data were truncated.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FullStatusReading {
     allocation_length: u16,
@@ -44,8 +44,8 @@ pub(super) struct Change {
 }
 
 /// A CHECK CONDITION other than ILLEGAL REQUEST, after which READ FULL STATUS shows whether the unit has made
-/// the change. LIO without `/var/target/pr`, where it stores registrations, carries out each REGISTER and
-/// answers NOT READY, LOGICAL UNIT COMMUNICATION FAILURE.
+/// the change. Example: LIO without `/var/target/pr`, where it stores registrations, executes each REGISTER
+/// and returns NOT READY, LOGICAL UNIT COMMUNICATION FAILURE.
 #[derive(Debug)]
 struct Doubt {
     error: ExchangeError,
@@ -81,7 +81,7 @@ pub(super) enum ErrorKind {
     Doubtful,
     /// Another status.
     Status,
-    /// No answer, or one that cannot be read.
+    /// No response, or one that cannot be decoded.
     NoAnswer,
 }
 
@@ -103,7 +103,7 @@ impl Exchange {
         Self::Change(Change { command, nexus, is_sole: false, doubt: None })
     }
 
-    /// Returns the command of the next question.
+    /// Returns the next command of the exchange.
     pub(super) const fn command(&self) -> ReserveCommand {
         let (action, allocation_length) = match self {
             Self::Keys { allocation_length, .. } => {
@@ -121,7 +121,7 @@ impl Exchange {
         ReserveCommand::In { action, allocation_length }
     }
 
-    /// Records the end of a question. Returns `None` if a further question follows.
+    /// Records the end of a command. Returns `None` if another command of the exchange follows.
     pub(super) fn on_end(
         &mut self,
         number: u32,

@@ -1,4 +1,4 @@
-//! One procedure: its questions to the unit, one after the other, and the consequences of each answer.
+//! Runs one procedure: its commands to the unit, one after the other, and the consequences of each result.
 
 use std::time::{Duration, Instant};
 
@@ -24,14 +24,14 @@ pub(super) struct Procedure {
     nexus: PathNexus,
     stage: Stage,
     exchange: Option<Exchange>,
-    /// Whether the current question was returned and has not ended.
+    /// Whether the current command was returned by `poll` and has not ended.
     is_asked: bool,
-    /// Number of questions that have ended.
+    /// Number of commands that have ended.
     questions: u32,
-    /// Time limit of the current exchange, and the deadline, which counts from its first question.
+    /// Time limit of the current exchange, from its first command on; `deadline` is when it is over.
     limit: Option<Duration>,
     deadline: Option<Instant>,
-    /// Number of registrations that did not count because of another change at the same time.
+    /// Number of registrations that were undone because registrations changed at the same time.
     tries: u32,
 }
 
@@ -39,18 +39,18 @@ pub(super) struct Procedure {
 enum Stage {
     /// Waiting for its turn.
     Waiting,
-    /// REGISTER with the key that the nexus has.
+    /// REGISTER with the key that the nexus has, to check that it is still registered.
     Proving,
     /// READ KEYS before the registration of a further nexus.
     ReadingKeysBefore,
-    /// READ FULL STATUS, if all keys that READ KEYS shows may come from registrations without an answer.
+    /// READ FULL STATUS, if all keys that READ KEYS shows may come from registrations without a status.
     ReadingFullStatus,
     Registering(Registering),
     /// READ KEYS after the registration of a further nexus.
     ReadingKeysAfter {
         before: u32,
     },
-    /// Ending a registration that does not count.
+    /// Ending a registration that was not confirmed.
     Undoing,
     /// READ RESERVATION before the end of a registration.
     ReadingReservation,
@@ -62,14 +62,14 @@ enum Stage {
 struct Registering {
     form: Form,
     purpose: Purpose,
-    /// Whether the unit may have registered the nexus by an earlier form.
+    /// Whether the unit may have registered the nexus by a form that was tried before.
     may_be_made: bool,
 }
 
 /// Purpose of a registration.
 #[derive(Clone, Copy, Debug)]
 enum Purpose {
-    /// The first path, which needs no proof.
+    /// The first path, whose registration needs no check.
     First,
     /// A further path, with the PRGENERATION before it.
     Further { before: u32 },
@@ -141,7 +141,7 @@ impl Procedure {
         }
     }
 
-    /// Gives the procedure up. A command that was sent may still be carried out, and stays noted.
+    /// Gives the procedure up. The unit may still execute a command that was sent, so this stays recorded.
     pub(super) fn give_up(&mut self, known: &mut Registrations) {
         if matches!(self.stage, Stage::Ending) {
             self.stays_registered(true, known);
@@ -164,7 +164,7 @@ impl Procedure {
                 known.set_registered(self.path, true);
                 self.prove(known);
             }
-            // The key that the unit shows may belong to this nexus: its registration may have been carried out
+            // The key that the unit shows may belong to this nexus: its registration may have been executed
             // before the login, and after a fence.
             Goal::Join if known.is_uncertain(self.nexus) => self.undo(known),
             Goal::Join => self.read_keys_before(known),
@@ -209,7 +209,8 @@ impl Procedure {
                     self.finish(Ok(()));
                 }
             }
-            // It stays registered, because a reservation may end with the registration.
+            // READ RESERVATION has failed. The path stays registered, because a reservation may end with the
+            // registration.
             (Stage::ReadingReservation, Reply::Failed(_)) => self.finish(Ok(())),
             (Stage::Ending, Reply::Changed) => self.finish(Ok(())),
             // Another host has ended the registration.
@@ -227,7 +228,7 @@ impl Procedure {
                 | Stage::Undoing,
                 Reply::Failed(error),
             ) => self.finish(Err(error.failure)),
-            // No exchange of these stages has such a reply.
+            // The exchanges of these stages have no such reply.
             (_, Reply::Keys(_) | Reply::Reservation(_) | Reply::FullStatus(_) | Reply::Changed)
             | (Stage::Waiting | Stage::Done(_), Reply::Failed(_)) => {}
         }
@@ -246,8 +247,8 @@ impl Procedure {
             known.preempt();
             return self.finish(Err(Failure::Preempted));
         }
-        // Another host has ended the registration, and then the key is gone. Or the target takes each session
-        // for a new nexus, as tgt does.
+        // Either another host has ended the registration, which then shows by the missing key. Or the target
+        // treats each session as a new nexus, as tgt does.
         known.set_registered(self.path, false);
         known.forget(self.nexus);
         self.read_keys_before(known);
@@ -360,8 +361,8 @@ impl Procedure {
     }
 
     fn on_keys_after(&mut self, before: u32, keys: &RegisteredKeys, known: &mut Registrations) {
-        // PRGENERATION counts each change. If it has counted another one than this registration, that may have
-        // been the end of all others, by a host that fences the disk off.
+        // PRGENERATION counts each change. If it has grown by more than this registration, the other change may
+        // have ended all registrations of the disk, by a host that fences it off.
         if keys.generation == before.wrapping_add(1) && !known.is_preempted() {
             return self.counts(known);
         }
@@ -379,7 +380,7 @@ impl Procedure {
         self.read_keys_before(known);
     }
 
-    /// Counts the registration: the nexus is registered, and the disk was registered all the time.
+    /// Confirms the registration: the nexus is registered, and the disk was registered all the time.
     fn counts(&mut self, known: &mut Registrations) {
         known.answered(self.nexus, true);
         known.set_registered(self.path, true);

@@ -1,4 +1,4 @@
-//! Questions of a procedure to the unit, and their ends.
+//! Commands of a procedure to the unit, and their ends.
 
 use std::time::Instant;
 
@@ -7,16 +7,16 @@ use iscsi_pdu::scsi::{Sense, Status};
 
 use crate::PathId;
 
-/// A command whose answer a procedure needs.
+/// A command whose result a procedure needs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Question {
-    /// Number of the question within its procedure, from 0.
+    /// Number of the command within its procedure, from 0.
     pub number: u32,
     /// The path to send the command over. PERSISTENT RESERVE OUT acts for the nexus over which it is sent.
     pub path: PathId,
     /// The command.
     pub command: ReserveCommand,
-    /// When to give the question up, with [`End::NoAnswer`]. If `None`, the session's own handling of a silent
+    /// When to give the command up, with [`End::NoAnswer`]. If `None`, the session's own handling of a silent
     /// target is enough.
     pub deadline: Option<Instant>,
 }
@@ -35,7 +35,7 @@ pub enum ReserveCommand {
     Out(PersistentReserveOut),
 }
 
-/// End of a question, after the retries that every command has.
+/// End of a command of a procedure, after the retries that every command has.
 #[derive(Clone, Copy, Debug)]
 pub enum End<'a> {
     /// GOOD, with the received data; empty for PERSISTENT RESERVE OUT.
@@ -44,7 +44,7 @@ pub enum End<'a> {
     Check(&'a Sense),
     /// Another status, or CHECK CONDITION without readable sense data.
     Status(Status),
-    /// No status: the session has ended, or the question was given up. The unit may have carried out the
-    /// command, or may do so later.
+    /// No status: the session has ended, or the command was given up. The unit may have executed the command,
+    /// or may still execute it.
     NoAnswer,
 }

@@ -1,4 +1,4 @@
-//! Known registrations of one disk by its key.
+//! Records the known registrations of one disk with its key.
 
 use iscsi_pdu::Isid;
 use iscsi_pdu::scsi::reservation::{
@@ -39,9 +39,9 @@ pub(super) enum Form {
 /// Result of READ FULL STATUS for a disk with uncertain registrations.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Evidence {
-    /// A registration that was acknowledged is there.
+    /// An acknowledged registration of the disk still exists.
     Registered,
-    /// No acknowledged registration is there.
+    /// No acknowledged registration of the disk exists any more.
     Preempted,
     /// The status does not show which nexuses are registered.
     None,
@@ -61,7 +61,7 @@ struct Member {
 #[derive(Clone, Copy, Debug)]
 struct Registered {
     nexus: Nexus,
-    /// Whether the end of the registration was sent and not acknowledged.
+    /// Whether the command that ends the registration was sent and has no status.
     may_have_ended: bool,
 }
 
@@ -72,7 +72,7 @@ pub(super) struct Registrations {
     is_preempted: bool,
     paths: Vec<Member>,
     registered: Vec<Registered>,
-    /// Nexuses whose registration was sent and not answered. The unit may still carry it out.
+    /// Nexuses whose registration was sent and has no status. The unit may still execute it.
     uncertain: Vec<PathNexus>,
     /// Nexuses that have reserved the unit, or may have. If the key holds a reservation, one of them made it.
     holders: Vec<Option<Nexus>>,
@@ -116,8 +116,7 @@ impl Registrations {
         self.form
     }
 
-    /// Sets the form of the next registrations, because the unit has refused another form, or accepted this
-    /// one.
+    /// Sets the form of later registrations, because the unit has refused another form, or accepted this one.
     pub(super) const fn set_form(&mut self, form: Form) {
         self.form = form;
     }
@@ -136,8 +135,8 @@ impl Registrations {
         }
     }
 
-    /// Returns a REGISTER of the key by a nexus that has it already. It changes nothing, and the unit refuses
-    /// it with RESERVATION CONFLICT if the registration was ended.
+    /// Returns a REGISTER of the key by a nexus that has this key already. The command changes nothing, and
+    /// the unit refuses it with RESERVATION CONFLICT if the registration was ended.
     pub(super) fn proof(&self) -> PersistentReserveOut {
         Self::change(self.key, self.key, self.form == Form::Persistent)
     }
@@ -188,12 +187,12 @@ impl Registrations {
         self.registered.iter().any(|other| Some(other.nexus) == nexus.known())
     }
 
-    /// Returns whether a registration of exactly this nexus was sent and not answered.
+    /// Returns whether a registration of exactly this nexus was sent and has no status.
     pub(super) fn is_uncertain(&self, nexus: PathNexus) -> bool {
         nexus.portal_group.is_some() && self.uncertain.contains(&nexus)
     }
 
-    /// Returns the number of registrations without an answer, which the unit may have made or may still make.
+    /// Returns the number of registrations without a status, which the unit may have made or may still make.
     pub(super) const fn uncertain(&self) -> usize {
         self.uncertain.len()
     }
@@ -203,7 +202,7 @@ impl Registrations {
         self.uncertain.push(nexus);
     }
 
-    /// Notes that the registration has an answer: the nexus is registered or not.
+    /// Notes that the registration has a status: the nexus is registered or not.
     pub(super) fn answered(&mut self, nexus: PathNexus, is_registered: bool) {
         if let Some(at) = self.uncertain.iter().position(|other| *other == nexus) {
             self.uncertain.remove(at);
@@ -214,7 +213,7 @@ impl Registrations {
     }
 
     /// Notes that the registration of the nexus was ended. Commands that its sessions sent before the last
-    /// login have ended as well.
+    /// login have ended as well, so no late registration follows.
     pub(super) fn ended(&mut self, nexus: PathNexus) {
         self.answered(nexus, false);
         if nexus.portal_group.is_some() {
@@ -234,8 +233,8 @@ impl Registrations {
         self.registered.extend(nexus.known().map(|nexus| Registered { nexus, may_have_ended }));
     }
 
-    /// Notes that the nexus is about to reserve the unit. Returns whether it could not hold a reservation
-    /// before.
+    /// Notes that the nexus is about to reserve the unit. Returns whether this nexus could not hold a
+    /// reservation before.
     pub(super) fn may_hold(&mut self, nexus: Option<Nexus>) -> bool {
         let is_new = !self.holders.contains(&nexus);
         self.holders.extend(is_new.then_some(nexus));
@@ -247,14 +246,14 @@ impl Registrations {
         self.holders.retain(|other| *other == nexus);
     }
 
-    /// Notes that the unit has refused the nexus its reservation.
+    /// Notes that the unit has refused a reservation to the nexus.
     pub(super) fn does_not_hold(&mut self, nexus: Option<Nexus>) {
         self.holders.retain(|other| *other != nexus);
     }
 
     /// Returns whether the reservation of the unit outlives the registration of the nexus (SPC-4 §5.13.11.2):
-    /// the nexus is not the holder, nor the last registrant if all registrants hold it. In doubt, returns
-    /// `false`.
+    /// the nexus is neither the holder nor, if all registrants hold the reservation, the last registrant.
+    /// Returns `false` if this is not certain.
     pub(super) fn is_outlived_by(&self, held: &Reservation, nexus: PathNexus) -> bool {
         let Some(nexus) = nexus.known() else { return false };
         let is_held_by_all = matches!(
@@ -272,15 +271,15 @@ impl Registrations {
         held.key != self.key || is_of_other
     }
 
-    /// Returns whether the unit may know the key by a nexus of the disk.
+    /// Returns whether the unit may have a registration with the key by a nexus of the disk.
     pub(super) fn may_be_left(&self) -> bool {
         let has_any = !self.registered.is_empty() || !self.uncertain.is_empty();
         has_any && !self.is_preempted
     }
 
-    /// Judges the registrations by the ISIDs of their nexuses. If more registrations of an ISID are reported
-    /// than are uncertain, one of them was acknowledged. Two nexuses with the same ISID at two target ports
-    /// cannot be distinguished.
+    /// Evaluates the registrations by the ISIDs of their nexuses. If more registrations of an ISID are
+    /// reported than are uncertain, one of them was acknowledged. Two nexuses with the same ISID at two
+    /// target ports cannot be distinguished.
     pub(super) fn evidence(&self, status: &FullStatus) -> Evidence {
         let of_disk = status.registrants.iter().filter(|it| it.key == self.key);
         let isids = of_disk.filter_map(|it| it.initiator_port.isid());
@@ -295,11 +294,12 @@ impl Registrations {
     }
 
     /// Returns whether the unit has made a change of the registration of the nexus, by READ FULL STATUS: the
-    /// nexus has the key `wanted`, or none for [`NONE`](ReservationKey::NONE). `None` if that is not certain.
-    /// Unless `is_sole_change`, another host may have ended the registrations of the other nexuses.
+    /// nexus has the key `wanted`, or no key for [`NONE`](ReservationKey::NONE). Returns `None` if that is
+    /// not certain. Unless `is_sole_change`, another host may have ended the registrations of the other
+    /// nexuses.
     ///
-    /// A session with the same ISID at another target port is another nexus. Its entry looks the same as that
-    /// of this nexus, and may still appear late, or be gone.
+    /// A session with the same ISID at another target port is another nexus. Its entry in the status looks
+    /// the same as the entry of this nexus, and may still appear late, or be gone.
     pub(super) fn is_made(
         &self,
         status: &FullStatus,
@@ -326,20 +326,21 @@ impl Registrations {
         }
     }
 
-    /// Returns the number of uncertain registrations from one initiator port, except those of `nexus`.
+    /// Returns the number of uncertain registrations from one initiator port, except the registration of
+    /// `nexus`.
     fn late_by(&self, isid: Isid, nexus: Option<PathNexus>) -> usize {
         let late = self.uncertain.iter().filter(|other| other.isid == isid);
         late.filter(|other| Some(**other) != nexus).count()
     }
 }
 
-/// Returns the number of registrations by a key from one initiator port.
+/// Returns the number of registrations with a key from one initiator port.
 fn reported_by(status: &FullStatus, key: ReservationKey, isid: Isid) -> usize {
     let is_by_port = |it: &&Registrant| it.key == key && it.initiator_port.isid() == Some(isid);
     status.registrants.iter().filter(is_by_port).count()
 }
 
-/// Returns whether the status names the initiator port of each registration by a key.
+/// Returns whether the status names the initiator port of each registration with a key.
 fn is_complete(status: &FullStatus, key: ReservationKey) -> bool {
     let has_port = |it: &Registrant| it.key != key || it.initiator_port.isid().is_some();
     !status.is_truncated() && status.registrants.iter().all(has_port)

@@ -11,7 +11,7 @@ pub enum Goal {
     Register,
     /// Registers a further path, or one that has reconnected, if no other host has ended the registrations.
     Join,
-    /// Finds out after a RESERVATION CONFLICT whether the path is still registered.
+    /// Checks after a RESERVATION CONFLICT whether the path is still registered.
     Prove,
     /// Ends the registration of the path, without waiting for a turn.
     End,
@@ -22,7 +22,7 @@ pub enum Goal {
 /// Next step of a procedure.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Step {
-    /// Do nothing: another procedure has its turn, or a question has not ended.
+    /// Do nothing: another procedure has its turn, or a command has not ended.
     Wait,
     /// Send this command, and pass its end to [`Fencing::on_end`](super::Fencing::on_end).
     Ask(Question),

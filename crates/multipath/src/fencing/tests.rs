@@ -1,5 +1,5 @@
-//! Tests of the owner, of each procedure with each answer to each of its questions, and of a disk with a model
-//! of a unit.
+//! Tests of the state of a disk's registrations, of each procedure with each result of each of its commands,
+//! and of a disk with a model of a unit.
 
 mod end;
 mod join;

@@ -33,9 +33,9 @@ pub enum BlockError {
 }
 
 impl Blocks<'_> {
-    /// Maximum number of blocks of one command: what the length field of every form can hold, because a unit
-    /// may turn out to support only the short form. It is a multiple of 8, so that blocks of 512 bytes fill
-    /// whole blocks of 4096.
+    /// Maximum number of blocks of one command. It is the limit of the shortest form, because a unit may turn
+    /// out to support only that form. It is a multiple of 8, so that blocks of 512 bytes fill whole blocks of
+    /// 4096.
     pub const MAX: u32 = (Cdb::MAX_BLOCKS_10 / 8 * 8) as u32;
 
     /// Returns the number of bytes of these blocks.
@@ -87,7 +87,7 @@ impl Blocks<'_> {
         }
     }
 
-    /// Returns address and length in the widths of 10-byte commands.
+    /// Returns the address and the length in the widths of 10-byte commands.
     fn short_address(self, lba: u64, blocks: u32) -> Result<(u32, u16), BlockError> {
         let block_size = u64::from(self.0.block_size);
         let short = u32::try_from(lba).ok().zip(u16::try_from(blocks).ok());

@@ -19,8 +19,8 @@ pub struct Capacity {
     pub provisioning_management: bool,
     /// LBPRZ: deallocated blocks read as zeros.
     pub unmapped_reads_zeros: bool,
-    /// Whether the unit supports READ CAPACITY (16). If so, the 16-byte commands are sent first, and the
-    /// 10-byte ones after it has refused the long form.
+    /// Whether the unit supports READ CAPACITY (16). If so, the 16-byte form of a command is sent first, and
+    /// the 10-byte form after the unit has refused the long form.
     pub long_commands: bool,
 }
 
@@ -45,8 +45,8 @@ impl From<ReadCapacity16> for Capacity {
     }
 }
 
-/// Returns the capacity of a unit that supports only READ CAPACITY (10); `None` if the unit has more blocks
-/// than that can count, because a part of a unit must not count as the whole.
+/// Returns the capacity of a unit that supports only READ CAPACITY (10). `None` if the unit has more blocks
+/// than this command can count, because a part of the unit must not count as the whole.
 pub fn short_capacity(answer: ReadCapacity10) -> Option<Capacity> {
     Some(Capacity {
         blocks: answer.blocks()?,
@@ -58,13 +58,13 @@ pub fn short_capacity(answer: ReadCapacity10) -> Option<Capacity> {
     })
 }
 
-/// Returns the present capacity of a unit by READ CAPACITY (10), the only form that it supported `before`.
+/// Returns the present capacity of a unit that supports only READ CAPACITY (10), as `before` shows.
 pub fn short_capacity_now(before: &Capacity, answer: ReadCapacity10) -> Capacity {
     let blocks = answer.blocks().unwrap_or(before.blocks);
     Capacity { blocks, block_size: answer.block_length, ..*before }
 }
 
-/// Compares the block sizes of a unit before and now.
+/// Compares the block sizes that a unit had before and has now.
 ///
 /// # Errors
 /// [`Verdict::OtherBlockSize`] if they differ. The data of each block would lie elsewhere, even if the unit has

@@ -1,4 +1,4 @@
-//! Commands that a unit does not support.
+//! Records commands that a unit does not support.
 
 /// The command forms that the unit has refused, over any session: one bit for each operation code of the
 /// 16-byte commands, 80h to 9Fh.

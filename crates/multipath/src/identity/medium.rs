@@ -1,7 +1,7 @@
-//! Changes of the medium of a unit.
+//! Tracks changes of the medium of a unit.
 
-/// Reports of the unit about its medium. The unit keeps its name with each medium, so no question can tell two
-/// media apart.
+/// Reports of the unit about its medium. The unit keeps its name with each medium, so no command can
+/// distinguish two media.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Medium {
     /// Whether a change was ever reported, before or after the unit became known.

@@ -8,20 +8,23 @@ use iscsi_pdu::scsi::{Lun, StandardInquiry};
 
 /// Name by which a unit is recognized.
 ///
-/// A missing name proves neither equality nor difference. Only another name of the same type proves another unit.
+/// A missing name shows neither equality nor difference. Only another name of the same type means another
+/// unit.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum UnitName {
     /// The best designator (VPD page 83) of the unit, and its serial number, if it has one.
     Designator(Designator, Option<String>),
     /// The serial number (VPD page 80).
     SerialNumber(String),
-    /// The unit reports no name: its address, and the model of the unit there.
+    /// The unit reports no name: it is recognized by its address, and the model of the unit there.
     Address(UnitAddress, Model),
-    /// The unit reports no name, and is used within one session, which leads to one address.
+    /// The unit reports no name, and is used within one session, which leads to one address: it is recognized
+    /// by its model.
     Model(Model),
 }
 
-/// The address of a logical unit at target ports (SAM-5 §4.6.2). For one initiator, it is always the same unit.
+/// The address of a logical unit at target ports (SAM-5 §4.6.2). For one initiator, an address always means
+/// the same unit.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct UnitAddress {
     /// Name of the target.
@@ -48,11 +51,11 @@ pub struct Model {
 pub enum Mismatch {
     /// The path leads to this unit.
     Other(String),
-    /// Nothing proves to which unit the path leads.
+    /// It is unknown to which unit the path leads.
     Unproven(Unproven),
 }
 
-/// Reason why nothing proves to which unit a path leads.
+/// Reason why it is unknown to which unit a path leads.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Unproven {
     /// The unit reports no name of the expected type.
@@ -80,7 +83,7 @@ impl UnitName {
         matches!(self, Self::Designator(..) | Self::SerialNumber(_))
     }
 
-    /// Compares the best names that both sides have.
+    /// Compares the best names of the same type that both sides have.
     ///
     /// # Errors
     /// [`Mismatch::Other`] if the names differ, [`Mismatch::Unproven`] if no two names have the same type.
@@ -103,7 +106,7 @@ impl UnitName {
         }
     }
 
-    /// Compares a unit after all questions. `address` is its address, if that is known.
+    /// Compares a unit after all of its names were queried. `address` is its address, if that is known.
     ///
     /// # Errors
     /// As [`compare`](Self::compare).
@@ -123,13 +126,13 @@ impl UnitName {
         }
     }
 
-    /// Returns whether this designator alone decides.
+    /// Returns whether this designator alone decides, without the serial number.
     pub fn is_comparable(&self, found: Option<&Designator>) -> bool {
         self.comparable(found).is_some()
     }
 
-    /// Returns both designators if they have the same type. A unit may have several, and report another one as
-    /// its best when it omits some.
+    /// Returns both designators if they have the same type. A unit may have several designators, and may
+    /// report another one as its best if it omits some of them.
     fn comparable<'a>(&'a self, found: Option<&'a Designator>) -> Option<[&'a Designator; 2]> {
         let (Self::Designator(known, _), Some(found)) = (self, found) else { return None };
         (known.designator_type == found.designator_type).then_some([known, found])
@@ -211,8 +214,8 @@ mod tests {
 
     use super::*;
 
-    /// SPC-4 §7.8.6: a unit may have designators of several types, and only one of the same type is another
-    /// name.
+    /// SPC-4 §7.8.6: a unit may have designators of several types, so only a different one of the same type
+    /// is another name.
     #[test]
     fn designators_of_different_types_are_not_compared() {
         let name = |kind, byte| {
@@ -230,7 +233,7 @@ mod tests {
         assert!(matches!(known.compare(Some(&eui), None), Err(Mismatch::Unproven(_))));
     }
 
-    /// Two units with serial numbers that are no text are two units nevertheless.
+    /// Two units count as different also if their serial numbers are not valid text.
     #[test]
     fn serial_numbers_of_any_bytes_are_compared() {
         let serial = |bytes: [u8; 4]| {

@@ -43,21 +43,21 @@ pub struct Profile {
     pub write_protected: bool,
     /// DPOFUA: READ and WRITE accept the FUA bit.
     pub force_unit_access: bool,
-    /// WCE: writes are answered before they are on the medium. `None` if the unit does not report
+    /// WCE: writes complete before they are on the medium. `None` if the unit does not report
     /// it.
     pub write_cache: Option<bool>,
 }
 
-/// Answers of a unit to the questions for its profile.
+/// Responses from which the profile of a unit is made.
 #[derive(Debug)]
 pub struct Answers {
     /// Standard INQUIRY data.
     pub inquiry: StandardInquiry,
     /// The vital product data of the unit.
     pub pages: Pages,
-    /// READ CAPACITY.
+    /// Result of READ CAPACITY.
     pub capacity: Capacity,
-    /// MODE SENSE, if the unit supports it.
+    /// Result of MODE SENSE, if the unit supports it.
     pub mode: Option<ModeParameters>,
 }
 
@@ -79,8 +79,8 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Removes the pages that are not in the list, if there is a list: some units answer for pages that they do
-    /// not have.
+    /// Removes the pages that are not in the list, if there is a list: some units return data for pages that
+    /// they do not have.
     fn listed(self) -> Self {
         let list = self.list;
         let has = |page| list.as_ref().is_none_or(|list| list.contains(page));
@@ -127,7 +127,7 @@ pub fn max_transfer(profile: &Profile, wanted: usize) -> usize {
     (wanted / block).clamp(1, limit) * block
 }
 
-/// Returns whether deallocated blocks read as zeros, by everything that the unit reports about it.
+/// Returns whether deallocated blocks read as zeros, by all reports of the unit about it.
 pub fn unmapped_reads_zeros(profile: &Profile) -> bool {
     profile.capacity.provisioning_management
         && profile.capacity.unmapped_reads_zeros

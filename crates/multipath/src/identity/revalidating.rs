@@ -1,4 +1,4 @@
-//! Revalidation of a path: whether it still leads to the same unit.
+//! Revalidates a path: checks whether it still leads to the same unit.
 
 mod interview;
 mod procedure;
@@ -15,23 +15,23 @@ use procedure::Procedure;
 pub use proof::{Proof, ProofStep};
 pub use step::{Command, End, Failure, Question, Step, Terms, WaiterId};
 
-/// The revalidations of a unit, one for each path over which the unit has to be asked again which one it is
-/// ([`Identity`](crate::Identity)). All callers that wait share the answer.
+/// The revalidations of a unit, one for each path over which the unit must be identified again
+/// ([`Identity`](crate::Identity)). All callers that wait for a path share the result.
 ///
-/// Up to four questions are sent at the same time:
+/// Up to four commands are sent concurrently:
 ///
-/// | question | the unit is the known one if |
+/// | command | the unit is the known one if |
 /// |---|---|
 /// | INQUIRY | a disk is there; if the unit reports no name, its model is the same |
 /// | VPD page 83, then VPD page 80 if page 83 decides nothing | the best names that both sides have are equal ([`UnitName`](crate::UnitName)) |
 /// | READ CAPACITY (16) and (10) | the blocks have the same size. The unit may have grown or shrunk |
 /// | MODE SENSE | always. The unit counts as one with a volatile cache unless it reports that it has none: it may have reported only a reset, instead of everything before it (SAM-5 §5.14), also instead of MODE PARAMETERS CHANGED |
 ///
-/// The answer resolves the reasons that existed when the questions were sent; if there are further reasons by
-/// then, the unit is asked again. Another name or another block size is a final verdict. If an answer proves
-/// nothing, the questions are repeated after a pause, until the retry timeout of all waiting callers is over. A
-/// failure that cannot pass by itself on this path is returned immediately, and the next caller causes new
-/// questions: the session is over, the LUN has no disk, or the port does not serve the unit.
+/// The result resolves the reasons that existed when the commands were sent; if there are further reasons by
+/// then, the unit is queried again. Another name or another block size is a final verdict. If a response does
+/// not show which unit it is, the commands are repeated after a pause, until the retry timeout of all waiting
+/// callers is over. A failure that waiting does not cure on this path is returned immediately, and the next
+/// caller starts a new try: the session is over, the LUN has no disk, or the port does not serve the unit.
 ///
 /// ```
 /// # use std::time::{Duration, Instant};
@@ -68,13 +68,13 @@ pub use step::{Command, End, Failure, Question, Step, Terms, WaiterId};
 pub struct Revalidations {
     paths: Vec<(PathId, Procedure)>,
     next_waiter: u64,
-    /// No number is used twice, so that a late end is not taken for the end of another question.
+    /// No number is used twice, so that a late end is not taken for the end of another command.
     next_question: u32,
 }
 
 impl Revalidations {
     /// Adds a caller that waits until it is certain that the path leads to the known unit. Returns whether it
-    /// is the first one: then [`poll`](Self::poll) the path until [`Step::Idle`].
+    /// is the only waiting caller: then [`poll`](Self::poll) the path until [`Step::Idle`].
     pub fn wait(&mut self, path: PathId, terms: &Terms, now: Instant) -> (WaiterId, bool) {
         let waiter = WaiterId(self.next_waiter);
         self.next_waiter += 1;
@@ -88,7 +88,7 @@ impl Revalidations {
         (waiter, true)
     }
 
-    /// Returns the next step of a path. Each question is returned once. Poll again after
+    /// Returns the next step of a path. Each command is returned once. Poll again after
     /// [`on_end`](Self::on_end), after [`cancel`](Self::cancel), and at [`poll_timeout`](Self::poll_timeout).
     pub fn poll(&mut self, path: PathId, unit: &mut Unit, now: Instant) -> Step {
         let Self { paths, next_question, .. } = self;
@@ -100,7 +100,7 @@ impl Revalidations {
         step
     }
 
-    /// Records the end of a question. A second end of the same question, or one that is not needed any more,
+    /// Records the end of a command. A second end of the same command, or an end that is not needed any more,
     /// changes nothing.
     pub fn on_end(&mut self, path: PathId, question: u32, end: End<'_>) {
         if let Some(procedure) = self.get_mut(path) {
@@ -114,12 +114,12 @@ impl Revalidations {
         procedure.and_then(|(_, it)| it.poll_timeout())
     }
 
-    /// Removes a caller that waits no longer.
+    /// Removes a waiting caller.
     pub fn cancel(&mut self, waiter: WaiterId) {
         self.paths.iter_mut().for_each(|(_, it)| it.leave(waiter));
     }
 
-    /// Ends the revalidation of a path that is not asked any more, and returns the callers that wait.
+    /// Ends the revalidation of a path that is not used any more, and returns the callers that wait.
     pub fn remove(&mut self, path: PathId) -> Vec<WaiterId> {
         let waiting = self.get_mut(path).map_or_else(Vec::new, |it| it.waiting().collect());
         self.paths.retain(|(other, _)| *other != path);

@@ -1,20 +1,20 @@
-//! Reasons to ask a unit again which one it is, over one path, and their resolution.
+//! Counts the reasons to revalidate one path, and resolves them.
 
 use std::hash::{Hash, Hasher};
 
 /// Reasons and verdict of one path.
 ///
-/// Reasons are counted, because some arise while the unit is being asked: an answer resolves only the reasons
-/// that existed when the question was sent.
+/// Reasons are counted, because some arise while the revalidation runs: its result resolves only the reasons
+/// that existed when its commands were sent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Revalidation {
     /// Number of reasons that arose over this path.
     own: u64,
     /// Number of commands of this path that the initiator has given up: their status may have been a reason.
     given_up: u64,
-    /// Total number of reasons at the last question after which the unit was recognized.
+    /// Total number of reasons when the last successful revalidation began.
     resolved: u64,
-    /// Set if the path does not lead to the unit.
+    /// Set if the path must not be used any more.
     verdict: Option<Box<Verdict>>,
 }
 
@@ -110,12 +110,12 @@ impl Revalidation {
         asked_at.map(|asked_at| reasons.wrapping_sub(asked_at.0)).hash(state);
     }
 
-    /// Returns whether another unit may have been there for a time since a command began: there were two
-    /// reasons.
+    /// Returns whether another unit may have been there for a time since a command began: at least two
+    /// reasons have arisen since.
     ///
     /// All commands that the initiator has given up count as one reason: otherwise a command that takes long
-    /// could never end while many others are given up. TASK ABORTED and unreadable sense data count each,
-    /// because each may have replaced a report.
+    /// could never end while many others are given up. TASK ABORTED and unreadable sense data count as one
+    /// reason each, because each may have replaced a report.
     pub(super) const fn may_be_two_since(&self, shared: SharedReasons, before: Before) -> bool {
         let given_up = self.given_up - before.given_up;
         let reasons = self.reasons(shared).0.saturating_sub(before.resolved);
@@ -131,7 +131,8 @@ impl SharedReasons {
 }
 
 impl Reasons {
-    /// Returns the number with one more reason, which is known to be older than the answer to the question.
+    /// Returns the number with one more reason, which is known to be older than the result of the
+    /// revalidation.
     #[must_use]
     pub const fn and_one(self) -> Self {
         Self(self.0 + 1)

@@ -1,17 +1,17 @@
-//! Present size of a unit: it may grow and shrink while it is used (SBC-3 §4.7).
+//! Tracks the present size of a unit, which may grow and shrink while it is used (SBC-3 §4.7).
 
 /// Capacity of the unit, over all paths.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Size {
-    /// The last question that was sent, and the last one that was answered.
+    /// The last READ CAPACITY that was sent, and the last one whose result was used.
     asked: u64,
     answered: u64,
-    /// Present bytes, and the most bytes that the unit ever had.
+    /// Present capacity, and the largest capacity that the unit ever had, in bytes.
     now: u64,
     most: u64,
 }
 
-/// A question for the capacity. Answers count in the order of the questions, because one session may answer
+/// Identifies a READ CAPACITY. Results are used in the order of the commands, because one session may respond
 /// later than another.
 #[derive(Clone, Copy, Debug)]
 pub struct SizeQuestion(u64);
@@ -19,9 +19,9 @@ pub struct SizeQuestion(u64);
 /// A change of the capacity of a unit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Resized {
-    /// Bytes before.
+    /// Capacity before the change, in bytes.
     pub before: u64,
-    /// Bytes now.
+    /// Present capacity, in bytes.
     pub now: u64,
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct Transitions {
     /// IMPLICIT TRANSITION TIME in seconds (SPC-4 §6.37); 0 if the unit does not report it.
     reported: u8,
-    /// Whether the wait is cut short, because another port may serve the unit and is tried first.
+    /// Whether the wait is short, because another port may serve the unit and is tried first.
     are_cut_short: bool,
     has_other_ports: bool,
 }
@@ -21,7 +21,7 @@ impl Transitions {
         self.reported = seconds.unwrap_or(0);
     }
 
-    /// Sets whether another port is tried soon.
+    /// Sets whether the wait is short, because another port is tried next.
     pub const fn cut_short(&mut self, are_cut_short: bool) {
         self.are_cut_short = are_cut_short;
     }
@@ -48,7 +48,7 @@ impl Transitions {
         Self { reported, are_cut_short: flags & 1 != 0, has_other_ports: flags & 2 != 0 }
     }
 
-    /// Returns the time limit; it is based on `usual` if the unit reports no time.
+    /// Returns the time limit. If the unit reports no transition time, it depends on `usual`.
     pub fn limit(&self, usual: Duration) -> Duration {
         let limit = match self.reported {
             0 => usual,

@@ -1,4 +1,4 @@
-//! Attempts of requests, and questions of the machine, that have not ended.
+//! Keeps the attempts of requests, and other commands of the machine, that have not ended.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::slab::{Secondary, Slab};
 pub(super) struct Attempts {
     /// Attempts of the requests of each disk, by the keys of its engine.
     of_requests: BTreeMap<DiskId, Secondary<Attempt>>,
-    /// Attempts that no engine knows.
+    /// Commands that no engine knows: commands of flushes and identifications.
     questions: Slab<Attempt>,
     /// Number of attempts over each path that has any.
     counts: ByPath<usize>,
@@ -64,7 +64,7 @@ impl Attempts {
         }
     }
 
-    /// Returns all attempts. It visits every one, so it is for rare cases.
+    /// Returns all attempts. It visits each slot, so call it only in rare cases.
     pub(super) fn iter(&self) -> impl Iterator<Item = (AttemptId, &Attempt)> {
         let of_requests = self.of_requests.iter().flat_map(|(disk, all)| {
             let key =

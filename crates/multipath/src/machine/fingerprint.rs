@@ -1,4 +1,4 @@
-//! Canonical hash of a machine, for an exhaustive search over states.
+//! Computes a canonical hash of a machine, for an exhaustive search over states.
 
 use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
@@ -11,12 +11,12 @@ use crate::ids::PathId;
 use crate::requests;
 
 impl<E: Clone> Machine<E> {
-    /// Hashes everything that decides about later behavior, without statistics and times, and with identifiers
-    /// replaced by age. Two states with the same future have the same hash, so that a search over states can
-    /// recognize states that it has seen.
+    /// Hashes all state that affects later behavior, without statistics and times, and with identifiers
+    /// replaced by age. Two states with the same future have the same hash, so a search over states can
+    /// recognize a state that it has visited.
     pub fn fingerprint(&self, now: Instant, state: &mut impl Hasher) {
-        // The order of requests decides nothing once they have their ranges. The order of attempts over
-        // different paths decides nothing either.
+        // Once requests have their ranges, their order has no effect. The order of attempts over different
+        // paths has no effect either.
         let of_disk = |(disk, it): (&DiskId, &Disk<E>)| {
             let name = |key| RequestId { disk: *disk, id: requests::RequestId(key) };
             it.records.iter().map(|(key, _)| name(key)).collect::<Vec<_>>()

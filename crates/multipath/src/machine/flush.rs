@@ -1,4 +1,4 @@
-//! Flushes of all disks. Each is an attempt of a request over the path that was chosen for it.
+//! Runs the flushes of all disks. Each flush is an attempt of a request over the path that was chosen for it.
 
 use std::hash::{Hash, Hasher};
 use std::time::Instant;
@@ -24,7 +24,7 @@ struct Running<E> {
     attempt: Option<requests::AttemptId>,
     has_begun: bool,
     is_answered: bool,
-    /// Number of unit attentions since the last question.
+    /// Number of unit attentions for the last command.
     attentions: u32,
     /// The end of the last command, if it failed.
     failure: Option<AttemptEnd<E>>,
@@ -45,7 +45,7 @@ pub(super) enum Act<E> {
     Ask(DiskId, FlushId, Question),
     /// The attempt of the engine has ended, with this failure if there is one.
     End(DiskId, requests::AttemptId, Option<AttemptEnd<E>>),
-    /// None: a flush has ended that no caller waits for.
+    /// No action: a flush has ended whose caller was cancelled.
     Nothing,
 }
 
@@ -77,8 +77,8 @@ impl<E: Clone> Flushes<E> {
         });
     }
 
-    /// Notes that the caller of a flush waits no longer. A flush in progress goes on, because it might fail on
-    /// the medium without a report. Returns whether there is such an attempt.
+    /// Notes that the caller of a flush was cancelled. A flush in progress continues, because it might fail on
+    /// the medium without a report. Returns whether the attempt belongs to a flush that has not ended.
     pub(super) fn cancel(&mut self, disk: DiskId, attempt: requests::AttemptId) -> bool {
         let is_it = |it: &&mut Running<E>| it.disk == disk && it.attempt == Some(attempt);
         let Some(running) = self.running.iter_mut().find(is_it) else { return false };
@@ -126,7 +126,7 @@ impl<E: Clone> Flushes<E> {
         None
     }
 
-    /// Records the end of a question. `failure` is set if it failed.
+    /// Records the end of a command. `failure` is set if the command failed.
     pub(super) fn on_end(
         &mut self,
         (flush, question): (FlushId, Question),
@@ -140,7 +140,7 @@ impl<E: Clone> Flushes<E> {
         }
     }
 
-    /// Records that a command was answered with a unit attention, or was taken back. Returns whether to send it
+    /// Records that a command ended with a unit attention, or was withdrawn. Returns whether to send it
     /// again.
     pub(super) fn is_sent_again(&mut self, flush: FlushId) -> bool {
         let running = self.running.iter_mut().find(|running| running.id == flush);
@@ -150,7 +150,7 @@ impl<E: Clone> Flushes<E> {
         })
     }
 
-    /// Ends the flushes that wait for their turn to go over a lost path.
+    /// Removes the flushes that have not begun and would go over a lost path, and returns their attempts.
     pub(super) fn path_lost(&mut self, path: PathId) -> Vec<(DiskId, requests::AttemptId)> {
         let waits = |it: &&Running<E>| it.path == path && !it.has_begun;
         let ended: Vec<_> =
@@ -177,7 +177,7 @@ impl<E: Clone> Flushes<E> {
         all.filter_map(|running| self.procedures.poll_timeout(running.id)).min()
     }
 
-    /// Returns whether the unit has answered a flush in progress.
+    /// Returns whether a flush in progress has a status from the unit.
     pub(super) fn is_answered(&self) -> bool {
         self.running.iter().any(|running| running.is_answered)
     }
@@ -187,12 +187,12 @@ impl<E: Clone> Flushes<E> {
         self.begun
     }
 
-    /// Returns the epochs that the flushes keep.
+    /// Returns the epochs in the flushes.
     pub(super) fn epochs(&self) -> Vec<Option<Epoch>> {
         self.procedures.epochs().collect()
     }
 
-    /// Returns the position of a flush among all.
+    /// Returns the position of a flush in the list of flushes.
     pub(super) fn place(&self, flush: FlushId) -> Option<usize> {
         self.running.iter().position(|running| running.id == flush)
     }

@@ -9,7 +9,7 @@ use crate::ids::PathId;
 use crate::requests;
 use crate::slab::Key;
 
-/// Identifies a disk: a user of the unit with its own paths and limits. No identifier is used twice.
+/// Identifies a disk: one user of the unit, with separate paths and limits. No identifier is used twice.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct DiskId(pub(super) u32);
 
@@ -17,19 +17,19 @@ pub struct DiskId(pub(super) u32);
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct RequestId {
     pub(super) disk: DiskId,
-    /// The identifier that the engine has for the request.
+    /// The identifier of the request in the engine of its disk.
     pub(super) id: requests::RequestId,
 }
 
-/// Identifies one command that is sent over one path, or waits to be. No identifier is used twice.
+/// Identifies one command for one path, which was sent or waits to be sent. No identifier is used twice.
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct AttemptId(pub(super) AttemptKey);
 
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(super) enum AttemptKey {
-    /// An attempt of a request, by the identifier that the engine of its disk has for it.
+    /// An attempt of a request, by its identifier in the engine of its disk.
     OfRequest(DiskId, requests::AttemptId),
-    /// A command of a flush, or the question which unit it is.
+    /// A command of a flush, or of an identification.
     Question(Key),
 }
 
@@ -66,17 +66,16 @@ pub enum Command {
     Ready,
     /// MODE SENSE of all pages.
     ModeSense,
-    /// The questions by which the unit is recognized. Pass the result to
-    /// [`identified`](super::Machine::identified).
+    /// The commands that identify the unit. Pass their result to [`identified`](super::Machine::identified).
     Identify,
 }
 
 /// Result of a request that has succeeded.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Done {
-    /// The request was carried out by this attempt.
+    /// This attempt has executed the request.
     By(AttemptId),
-    /// All writes that were answered before the flush was submitted are on the medium.
+    /// All writes that had completed before the flush was submitted are on the medium.
     Flushed,
     /// The unit has flushed, but earlier writes may be lost.
     LostWrites,
@@ -85,13 +84,13 @@ pub enum Done {
 /// Reason why a request has failed. `E` is the error of a command.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Failure<E> {
-    /// A failure of the disk's requests.
+    /// A failure that the engine of the disk reports.
     Request(requests::Failure<E>),
-    /// A lost session was writing in the range, and its write was not settled within the time limit.
+    /// A lost session was writing in the range, and its write may still be executed after the time limit.
     InDoubt,
 }
 
-/// An action. Carry out the outputs in this order, after the lock around the machine is released.
+/// An action. Execute the outputs in this order, after the lock around the machine is released.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Output<E> {
     /// Send a command over a path. Commands of a path must be sent in the order of these outputs.
@@ -103,9 +102,9 @@ pub enum Output<E> {
         /// The command.
         command: Command,
     },
-    /// Abort the command of an attempt. Its end must be reported nevertheless.
+    /// Abort the command of an attempt. Also report its end.
     Abort(AttemptId),
-    /// Take back the commands of a path that have not been sent, because the unit may be another one. Report
+    /// Withdraw the commands of a path that have not been sent, because the unit may be another one. Report
     /// each as withdrawn.
     Withdraw(PathId),
     /// A request has ended. Attempts of it may still be in flight.
@@ -115,8 +114,8 @@ pub enum Output<E> {
         /// Its result.
         result: Result<Done, Failure<E>>,
     },
-    /// Log out the session of a path, which has been removed: nothing is in flight there, and no flush needs
-    /// its session as a witness.
+    /// Log out the session of a path that was removed: nothing is in flight there, and no flush needs the
+    /// session as a witness.
     LogOut(PathId),
     /// Wait for the class of the disk, then call [`charged`](super::Machine::charged).
     Charge {
@@ -134,13 +133,13 @@ pub enum Output<E> {
         /// Whether to wait for the memory if it is not free.
         waits: bool,
     },
-    /// Release the memory that was reserved for a second copy; it is not needed now.
+    /// Release the memory that was reserved for a second copy, which is not sent.
     Unreserve(RequestId),
     /// Report an event.
     Event(Event<E>),
 }
 
-/// An event that users of the disks may want to know.
+/// An event for the users of the disks.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Event<E> {
     /// The unit has reported a unit attention over a path.
@@ -153,8 +152,8 @@ pub enum Event<E> {
     PortRefused(PathId, Access),
     /// No port serves the unit to a disk.
     PortNeeded(DiskId),
-    /// The path leads to nothing useful for this reason, and takes no more requests.
+    /// The path is of no use for this reason, and takes no more requests.
     PathSetAside(PathId, E),
-    /// A report about a request that goes on.
+    /// A report about a request that has not ended.
     Report(RequestId, requests::Report<E>),
 }

@@ -1,4 +1,4 @@
-//! Paths of the disks: opened, questioned, closed and lost ones, and the remains of lost ones.
+//! Opens, identifies and closes the paths of the disks, and handles lost paths.
 
 use std::time::Instant;
 
@@ -18,15 +18,15 @@ use crate::unit::{Reported, Unit};
 pub struct PathFacts {
     /// Limits of what may be in flight on the path.
     pub credit: Credit,
-    /// The shared reasons that existed when the unit was asked over the session which one it is.
+    /// The number of shared reasons when the unit was identified over the session.
     pub asked_at: SharedReasons,
-    /// What the unit has reported to the session since.
+    /// Reports of the unit to the session since then.
     pub reported: Option<Reported>,
 }
 
 impl<E: Clone> Machine<E> {
-    /// Adds a path of this disk: a session that has logged in and leads to the unit. Returns `None` if there is
-    /// no such disk.
+    /// Adds a path of this disk: a session that has logged in and leads to the unit. Returns `None` if the
+    /// disk does not exist.
     pub fn path_opened(&mut self, disk: DiskId, facts: PathFacts, now: Instant) -> Option<PathId> {
         let state = self.disks.get_mut(&disk).filter(|disk| !disk.is_leaving)?;
         let path =
@@ -52,7 +52,7 @@ impl<E: Clone> Machine<E> {
     /// Removes a lost path with all attempts in flight there. `unsent` are the attempts whose commands were not
     /// sent. The others may still be executed, and their ranges are in doubt until [`settled`](Self::settled).
     ///
-    /// A path that was removed before changes nothing.
+    /// If the path was removed before, nothing changes.
     pub fn path_lost(&mut self, path: PathId, error: &E, unsent: &[AttemptId], now: Instant) {
         let Some(state) = self.paths.remove(&path) else { return };
         let end = |may_have_executed| AttemptEnd {
@@ -79,7 +79,7 @@ impl<E: Clone> Machine<E> {
                     self.unit.end_with_session(path, begun.number);
                     true
                 }
-                // The unit has ended it.
+                // The unit has ended this attempt with GOOD, so it will not execute it later.
                 Progress::Unproven(_) => false,
             };
             let was_sent = may_land || matches!(attempt.progress, Progress::Unproven(_));
@@ -106,7 +106,7 @@ impl<E: Clone> Machine<E> {
         self.run(now);
     }
 
-    /// Notes the proof that the target will not execute any more commands that were sent over a lost path.
+    /// Records that the target will not execute any more commands that were sent over a lost path.
     pub fn settled(&mut self, path: PathId, now: Instant) {
         self.writes.settle(path);
         self.run(now);
@@ -160,8 +160,7 @@ impl<E: Clone> Machine<E> {
         }
     }
 
-    /// Sends the question which unit it is over the first path where it is due. Returns whether a question was
-    /// sent.
+    /// Sends the identification over the first path where it is due. Returns whether it was sent.
     pub(super) fn ask_which_unit(&mut self) -> bool {
         if !self.unit.identity.any_needs_revalidation() {
             return false;
@@ -181,14 +180,14 @@ impl<E: Clone> Machine<E> {
         true
     }
 
-    /// Logs out closed paths that have nothing left to do. Removes lost paths that no flush needs, and disks
-    /// that have left.
+    /// Logs out of closed paths that are not needed any more. Removes lost paths that no flush needs, and
+    /// disks that were detached.
     pub(super) fn log_out(&mut self) {
         let flushes = &self.flushes;
         for path in self.leaving.extract_if(.., |path| !flushes.uses(*path)) {
             self.unit.remove_path(path);
         }
-        // One after the other: of two paths that can vouch for the same writes, one stays.
+        // One at a time: if two paths can vouch for the same writes, one of them must stay.
         while let Some(path) = self.path_that_is_over() {
             self.with_engine_of(path, |engine| engine.remove_path(path));
             self.paths.remove(&path);
@@ -216,7 +215,7 @@ impl<E: Clone> Machine<E> {
         self.paths.keys().copied().find(|path| self.is_over(*path))
     }
 
-    /// Returns whether a path is closed, has nothing in flight, and need not vouch for anything.
+    /// Returns whether a path is closed, has nothing in flight, and is not needed to vouch for writes.
     fn is_over(&self, path: PathId) -> bool {
         let engine = self.paths.get(&path).and_then(|state| self.disks.get(&state.disk));
         let selector = engine.map(|disk| disk.requests.paths());

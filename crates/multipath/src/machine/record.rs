@@ -14,17 +14,17 @@ use crate::requests::{self, Requests};
 use crate::slab::Secondary;
 use crate::unit::Begun;
 
-/// A user of the unit.
+/// A disk: one user of the unit.
 #[derive(Clone, Debug)]
 pub(super) struct Disk<E> {
     pub(super) requests: Requests<E>,
-    /// The other state of its requests.
+    /// State of each request that the engine does not have.
     pub(super) records: Secondary<Record>,
-    /// The number of losses that it has reported.
+    /// The number of losses that the disk has reported.
     pub(super) seen: LossCount,
     pub(super) retry_timeout: Duration,
     pub(super) pauses: BackOff,
-    /// Whether it is to be removed, after its paths and attempts have ended.
+    /// Whether the disk is to be removed, after its paths and attempts have ended.
     pub(super) is_leaving: bool,
 }
 
@@ -32,15 +32,15 @@ pub(super) struct Disk<E> {
 #[derive(Clone, Debug)]
 pub(super) struct Path<E> {
     pub(super) disk: DiskId,
-    /// Attempts that wait until the unit is recognized, in order.
+    /// Attempts that wait until the unit is identified, in order.
     pub(super) held: VecDeque<AttemptId>,
     /// Attempts that have ended with GOOD while the unit may have been another one, in order.
     pub(super) unproven: VecDeque<AttemptId>,
-    /// The question which unit it is, while it is in flight.
+    /// The identification over this path, while it is in flight.
     pub(super) question: Option<AttemptId>,
-    /// When the question is repeated, after one without an answer.
+    /// When the identification is repeated, after one without a result.
     pub(super) ask_at: Option<Instant>,
-    /// Number of consecutive questions without an answer.
+    /// Number of consecutive identifications without a result.
     pub(super) unanswered: u32,
     /// Set if the path leads to another unit.
     pub(super) verdict: Option<E>,
@@ -77,7 +77,7 @@ pub(super) enum What {
         engine: requests::AttemptId,
         writes: bool,
     },
-    /// A question of a flush.
+    /// A command of a flush.
     Flush(FlushId, Question),
     Identify(Reasons),
 }
@@ -85,10 +85,10 @@ pub(super) enum What {
 /// Progress of an attempt.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Progress {
-    /// It waits until the unit is recognized.
+    /// The attempt waits until the unit is identified.
     Held,
     Sent(Begun),
-    /// It has ended with GOOD, which counts only once the unit is recognized.
+    /// The attempt has ended with GOOD, which is trusted only once the unit is identified.
     Unproven(Begun),
 }
 

@@ -1,4 +1,5 @@
-//! Ends of commands: what each reports about the unit, and the consequences for its request or question.
+//! Evaluates the ends of commands: what each reports about the unit, and the consequences for its request or
+//! flush.
 
 use std::time::Instant;
 
@@ -17,7 +18,7 @@ use crate::requests::AttemptEnd;
 use crate::requests::end::End;
 use crate::unit::{Begun, CommandEnd, CommandFacts, GoodEnd, Unit};
 
-/// The end of an attempt, as far as its request or question needs it.
+/// The end of an attempt, as far as its request or flush needs it.
 struct Judged<E> {
     end: End,
     access: Option<Access>,
@@ -98,8 +99,8 @@ impl<E: Clone> Machine<E> {
         self.run(now);
     }
 
-    /// Records the result of the questions which unit it is: it is the known unit, or the path leads to another
-    /// one, for good.
+    /// Records the result of an identification: the unit is the known one, or the path leads to another one,
+    /// for good.
     pub fn identified(
         &mut self,
         attempt: AttemptId,
@@ -145,7 +146,8 @@ impl<E: Clone> Machine<E> {
         }
     }
 
-    /// Records that the unit was recognized over a path; `asked_at` are the reasons at the question.
+    /// Records that the unit was identified over a path. `asked_at` is the number of reasons when the
+    /// identification began.
     fn recognized(&mut self, path: PathId, asked_at: crate::Reasons, now: Instant) {
         self.unit.identity.on_revalidated(path, asked_at);
         if self.unit.identity.needs_revalidation(path) {
@@ -155,7 +157,7 @@ impl<E: Clone> Machine<E> {
         let (held, unproven) =
             (std::mem::take(&mut state.held), std::mem::take(&mut state.unproven));
         for id in held {
-            // A read may have been answered over another path meanwhile.
+            // A read may have completed over another path meanwhile.
             let request = self.request_of(id);
             if request.is_none_or(|request| self.record(request).is_some()) {
                 self.begin(id);
@@ -183,22 +185,23 @@ impl<E: Clone> Machine<E> {
         }
     }
 
-    /// Handles a command that has ended with GOOD, when no reason is left to ask which unit has executed it.
+    /// Handles a command that has ended with GOOD, when no reason is left to doubt which unit has executed
+    /// it.
     fn good(&mut self, id: AttemptId, record: &Attempt, begun: &Begun, now: Instant) {
         let path = record.path;
-        // A write that another copy has answered, or that no caller waits for, leaves nothing new to flush.
+        // A write adds nothing to flush if its other copy has ended first, or its caller was cancelled.
         let request = self.request_of(id);
         let is_wanted = request.is_some_and(|request| self.record(request).is_some());
         let means = match record.what {
             What::Request { writes: true, .. } => GoodEnd::Wrote,
-            // A flush counts as accepted when it has ended.
+            // A flush counts as accepted only when it has ended as a whole.
             What::Flush(..) if record.command == Command::Flush => GoodEnd::SaysNothing,
             What::Request { .. } | What::Flush(..) => GoodEnd::NoReset,
             What::Identify(_) => GoodEnd::SaysNothing,
         };
         let means = if is_wanted { means } else { means.if_not_awaited() };
         if !self.unit.end_with_good(path, begun, means) {
-            // Another unit may have been there in the meantime.
+            // Another unit may have been there for a time, so the command counts as not executed.
             return self.ended(id, record, Judged::plain(End::Withdrawn, None), now);
         }
         match record.what {
@@ -251,7 +254,7 @@ impl<E: Clone> Machine<E> {
         }
     }
 
-    /// Ends an attempt that the engine does not need any more, and of which the unit has nothing.
+    /// Ends an attempt that the engine does not need any more, and that is not in flight at the unit.
     pub(super) fn withdraw(&mut self, id: AttemptId, now: Instant) {
         let Some(record) = self.attempts.get(id).copied() else { return };
         if let Some(path) = self.paths.get_mut(&record.path) {
@@ -267,7 +270,7 @@ impl<E: Clone> Machine<E> {
         let Some(path) = self.paths.get_mut(&record.path) else { return };
         path.question = None;
         path.unanswered += 1;
-        // After a unit attention the question is repeated immediately, but a limited number of times.
+        // After a unit attention the identification is repeated immediately, but a limited number of times.
         if !matches!(end, End::Attention | End::Withdrawn)
             || path.unanswered > flush::MAX_ATTENTIONS
         {
@@ -299,7 +302,7 @@ impl<E: Clone> Machine<E> {
         self.flushes.on_end((flush, question), end, failure, &mut self.unit);
     }
 
-    /// Completes a flush, after its result for durability was recorded.
+    /// Completes the request of a flush, after the result was recorded in the durability.
     pub(super) fn flushed(&mut self, request: RequestId) {
         let Some(record) = self.record(request).copied() else { return };
         let losses = self.unit.durability.report_losses();
@@ -321,7 +324,7 @@ impl<E: Clone> Machine<E> {
             return false;
         };
         match act {
-            // The witness was lost before it was asked again.
+            // The witness was lost before the command was repeated.
             Act::Ask(_, flush, question) if !self.paths.contains_key(&question.path) => {
                 let end = flushing::End::NoAnswer;
                 self.flushes.on_end((flush, question), end, None, &mut self.unit);
@@ -346,10 +349,10 @@ impl<E: Clone> Machine<E> {
         true
     }
 
-    /// Returns the path that should flush for all. Among paths that answer and whose ports serve the unit, one
-    /// that can vouch for all writes comes first. Of those, one over which the unit takes requests; of those,
-    /// one that already has the report of the last reset, because the unit reports to each of them; and of
-    /// those, the least busy one at the best port.
+    /// Returns the path that should flush for all. Paths that respond and whose ports serve the unit come
+    /// first. Among these, the order of preference is: a path that can vouch for all writes; a path over which the unit
+    /// has refused no request just now; a path that has received the report of the last reset, because the
+    /// unit reports it to each path; the least busy path at the best port.
     pub(super) fn flush_path(&self, disk: DiskId, now: Instant) -> Option<PathId> {
         let selector = self.disks.get(&disk)?.requests.paths();
         let own = self.paths.iter().filter(|(_, path)| path.disk == disk && path.verdict.is_none());
@@ -371,12 +374,12 @@ impl<E: Clone> Machine<E> {
         own.map(|(id, _)| *id).min_by_key(rank)
     }
 
-    /// Returns whether a flush that the unit has answered waits for commands that were sent before it.
+    /// Returns whether a flush has a status and waits for commands that were sent before it.
     pub fn awaits_commands(&self) -> bool {
         self.flushes.is_answered()
     }
 
-    /// Returns the number of flushes that have begun. Each covers the writes that were answered by then.
+    /// Returns the number of flushes that have begun. Each covers the writes that had completed by then.
     pub const fn flushes_begun(&self) -> u64 {
         self.flushes.begun()
     }

@@ -1,4 +1,4 @@
-//! Cases that the model of targets lacks: disks that refuse requests, and disks that are detached.
+//! Tests of cases that the model of targets lacks: disks that refuse requests, and disks that are detached.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -104,6 +104,7 @@ fn a_disk_leaves_with_the_last_of_its_attempts() {
     assert!(machine.is_idle() && outputs(&mut machine).is_empty());
 }
 
+/// Disks of one machine share its durability, so a disk that wrote nothing reports the loss of another one.
 /// This is why `iscsi-initiator` keeps a separate durability for each disk: the other disk has lost nothing.
 #[test]
 fn with_one_durability_for_all_a_disk_that_wrote_nothing_reports_the_loss_of_another() {

@@ -1,4 +1,4 @@
-//! Ranges that are being written, and the requests that wait for them.
+//! Keeps the ranges that are being written, and the requests that wait for them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::Hasher;
@@ -12,8 +12,8 @@ use crate::ranges::{Admitted, RangeId, Ranges};
 /// The ranges of the unit that requests and attempts hold.
 ///
 /// A write takes its range before anything else. The request holds the range until it has ended. Each attempt
-/// holds it until the unit has ended the attempt, or until it is proved that a lost session will not execute it
-/// any more.
+/// holds it until the unit has ended the attempt, or until it is certain that the lost session of the attempt
+/// will not execute it any more.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Writes {
     ranges: Ranges,
@@ -21,7 +21,7 @@ pub(super) struct Writes {
     waiting: BTreeMap<RangeId, Waiting>,
     /// Time limits of requests that wait for a range in doubt.
     deadlines: BTreeSet<(Instant, RangeId)>,
-    /// Requests whose turn has come.
+    /// Requests whose ranges have become free.
     admitted: VecDeque<RequestId>,
     /// Ranges that lost sessions were writing, one entry per attempt.
     in_doubt: BTreeMap<PathId, Vec<RangeId>>,
@@ -35,12 +35,12 @@ struct Waiting {
 }
 
 impl Writes {
-    /// Takes a range, or appends it to those that wait. Returns whether it is taken.
+    /// Takes a range, or appends it to the waiting ranges. Returns whether the range is taken.
     pub(super) fn take(&mut self, range: Range<u64>) -> (RangeId, bool) {
         self.ranges.take(range)
     }
 
-    /// Lets a request wait for its range. If the range is in doubt at `deadline`, the wait ends.
+    /// Adds a request that waits for its range. If the range is in doubt at `deadline`, the wait ends.
     pub(super) fn wait(
         &mut self,
         id: RangeId,
@@ -63,7 +63,7 @@ impl Writes {
         due.filter_map(|(_, id)| Some((*id, self.waiting.get(id)?.request))).collect()
     }
 
-    /// Sets the time limit of a request's wait. Changes nothing if its turn has come.
+    /// Sets the time limit of a request's wait. Changes nothing if its range has become free.
     pub(super) fn set_deadline(&mut self, id: RangeId, deadline: Option<Instant>) {
         let Some(waiting) = self.waiting.get_mut(&id) else { return };
         let before = std::mem::replace(&mut waiting.deadline, deadline);
@@ -98,7 +98,7 @@ impl Writes {
         }
     }
 
-    /// Returns the next request whose turn has come.
+    /// Returns the next request whose range has become free.
     pub(super) fn pop_admitted(&mut self) -> Option<RequestId> {
         self.admitted.pop_front()
     }

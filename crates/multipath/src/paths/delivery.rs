@@ -1,7 +1,7 @@
-//! Bytes that a path has delivered, and the rate and round-trip time that follow from them.
+//! Measures the rate and the round-trip time of a path, by the bytes that it has delivered.
 //!
-//! The rate is estimated from the answers ([`LinkEstimator`]): the bytes that were delivered while a request
-//! was in flight, divided by the time that they took to be sent or to be delivered, whichever is longer
+//! The rate is estimated when a request completes ([`LinkEstimator`]): the bytes that were delivered while
+//! the request was in flight, divided by the time in which they were sent or delivered, whichever is longer
 //! (draft-ietf-ccwg-bbr, "Delivery Rate Samples").
 
 use std::time::{Duration, Instant};
@@ -9,26 +9,26 @@ use std::time::{Duration, Instant};
 use iscsi_rate::Rate;
 use iscsi_tuner::{EstimatorWindow, LinkEstimator, RateSample, Rtt};
 
-/// The bytes that a path has delivered, and measurements of its answers.
+/// The bytes that a path has delivered, and measurements of its completed requests.
 #[derive(Clone, Debug)]
 pub(super) struct Delivery {
-    /// Bytes of requests that were answered.
+    /// Bytes of requests that have completed.
     delivered: u64,
-    /// When the last answered request was answered, and when it was sent.
+    /// When the request that completed last did so, and when it was sent.
     last: Option<(Instant, Instant)>,
-    /// Time from a request to its answer.
+    /// Time from a request to its completion.
     latency: Option<Rtt>,
     link: LinkEstimator,
 }
 
-/// The bytes that a path had delivered when a request took it, with the times.
+/// The bytes that a path had delivered when a request took the path, with the times.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress {
     delivered: u64,
-    /// When the last answer had arrived, and when its request was sent.
+    /// When the previous request had completed, and when that request was sent.
     delivered_at: Instant,
     last_sent_at: Instant,
-    /// Whether no more work waited, so that the rate may be less than the path could carry.
+    /// Whether no more work waited, so that the measured rate may be less than the path can carry.
     app_limited: bool,
 }
 
@@ -43,31 +43,31 @@ impl Delivery {
         self.link.is_pipe_full()
     }
 
-    /// Returns the shortest time from a request to its answer; zero before the first answer.
+    /// Returns the shortest time from a request to its completion; zero before the first one.
     pub(super) fn round_trip(&self) -> Duration {
         self.link.round_trip().unwrap_or_default()
     }
 
-    /// Returns the mean time from a request to its answer; zero before the first answer.
+    /// Returns the mean time from a request to its completion; zero before the first one.
     pub(super) fn mean_latency(&self) -> Duration {
         self.latency.map_or(Duration::ZERO, |latency| latency.smoothed)
     }
 
-    /// Returns the time within which nearly every request is answered, computed as TCP computes its
+    /// Returns the time within which nearly every request completes, computed as TCP computes its
     /// retransmission timeout (RFC 6298 §2.3).
     pub(super) fn rto(&self) -> Option<Duration> {
         self.latency.map(|latency| latency.smoothed + latency.deviation * 4)
     }
 
-    /// Returns the progress when a request takes the path. `has_others` is whether others are in flight,
-    /// `is_crowded` whether more work waits.
+    /// Returns the progress of the path when a request takes it. `has_others` is whether other requests are
+    /// in flight, `is_crowded` whether more work waits.
     pub(super) fn begin(&self, has_others: bool, is_crowded: bool, now: Instant) -> Progress {
         let (delivered_at, last_sent_at) = self.last.filter(|_| has_others).unwrap_or((now, now));
         let delivered = self.delivered;
         Progress { delivered, delivered_at, last_sent_at, app_limited: !is_crowded }
     }
 
-    /// Records the answer to a request of `len` bytes, which took the path at `taken_at` with the progress
+    /// Records that a request of `len` bytes has completed. It took the path at `taken_at`, with the progress
     /// `before`.
     pub(super) fn answered(&mut self, before: Progress, len: u64, taken_at: Instant, now: Instant) {
         self.delivered += len;
@@ -97,8 +97,8 @@ impl Default for Delivery {
 
 impl Progress {
     /// Returns the time in which the bytes were delivered while a request was in flight that took the path at
-    /// `taken_at`. It is at least the time in which they were sent: after a lost segment many answers arrive
-    /// together.
+    /// `taken_at`. It is at least the time in which they were sent: after a lost segment many responses
+    /// arrive together.
     fn interval(&self, taken_at: Instant, now: Instant) -> Duration {
         let answers = now.saturating_duration_since(self.delivered_at);
         answers.max(taken_at.saturating_duration_since(self.last_sent_at))

@@ -1,21 +1,21 @@
-//! Hedged requests: requests that are also sent over a second path, so that the first answer counts.
+//! Time limits of hedged requests: a request is also sent over a second path, and the first result is used.
 
 use std::time::Duration;
 
-/// Time after which a request is hedged while nothing is measured.
+/// Time after which a request is hedged while no round-trip time is measured.
 const UNKNOWN: Duration = Duration::from_secs(5);
-/// A request is stuck after this multiple of the time in which nearly every other request on its path is
-/// answered.
+/// A request is stuck after this multiple of the time within which nearly every other request on its path
+/// completes.
 const STUCK_FACTOR: u32 = 2;
 
-/// Time limits of hedging. A request is late when another path would most likely have answered it by now; then
-/// an idle path may take it as well. A request is stuck when it takes much longer than nearly every other
-/// request on its path; then any path that has credit takes it as well.
+/// Time limits of hedging. A request is late when another path would most likely have completed it by now;
+/// then it is also sent over an idle path, if there is one. A request is stuck when it takes much longer than
+/// nearly every other request on its path; then it is also sent over any path that has credit.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct HedgePolicy {
-    /// Time before which no request is late.
+    /// Minimum time after which a request is late.
     pub min_late: Duration,
-    /// Time before which no request is stuck.
+    /// Minimum time after which a request is stuck.
     pub min_stuck: Duration,
 }
 
@@ -27,17 +27,19 @@ impl Default for HedgePolicy {
 }
 
 impl HedgePolicy {
-    /// Returns when a request is late, if the best other path answers nearly every request within `other`.
+    /// Returns the time after which a request is late, if the best other path completes nearly every request
+    /// within `other`.
     pub fn late(&self, other: Option<Duration>) -> Duration {
         other.unwrap_or(UNKNOWN).max(self.min_late)
     }
 
-    /// Returns when a request is stuck on a path that answers nearly every request within `usual`.
+    /// Returns the time after which a request is stuck on a path that completes nearly every request within
+    /// `usual`.
     pub fn stuck(&self, usual: Option<Duration>) -> Duration {
         usual.map_or(UNKNOWN, |usual| usual.saturating_mul(STUCK_FACTOR)).max(self.min_stuck)
     }
 
-    /// Returns the time before which no request is stuck on any path.
+    /// Returns the minimum time after which a request is stuck on any path.
     pub const fn least_stuck(&self) -> Duration {
         self.min_stuck
     }
@@ -59,7 +61,7 @@ mod tests {
         assert_eq!(policy.stuck(Some(millis(900))), millis(1800));
     }
 
-    /// Large limits prevent hedging, even while nothing is measured.
+    /// With large limits no request is hedged, even while no round-trip time is measured.
     #[test]
     fn no_request_is_hedged_before_its_limits() {
         let hour = Duration::from_secs(3600);

@@ -1,8 +1,8 @@
-//! State of one path: what is in flight there, and how much more it takes.
+//! State of one path: its requests in flight, and how many more it takes.
 //!
-//! A path takes what it moves in about two of its answer times, at the rate that it has shown
-//! ([`inflight_limit`]). So a slow path holds little, however long the queue is, and the end of a copy does not wait for
-//! it.
+//! A path takes the bytes that it moves in about two of its response times, at its measured rate
+//! ([`inflight_limit`]). So a slow path holds few bytes, however long the queue is, and the end of a copy
+//! does not wait for it.
 
 use std::time::{Duration, Instant};
 
@@ -14,12 +14,12 @@ use crate::ids::PathId;
 use crate::paths::delivery::{Delivery, Progress};
 use crate::paths::hedge::HedgePolicy;
 
-/// Limits of what may be in flight on a path, by the plan for its session.
+/// Limits of the requests in flight on a path, set by the plan for its session.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Credit {
-    /// Maximum bytes. Only a single request may exceed them.
+    /// Maximum bytes in flight. Only a single request may exceed them.
     pub bytes: u64,
-    /// Maximum requests: the command window of the target.
+    /// Maximum requests in flight: the command window of the target.
     pub requests: u32,
 }
 
@@ -31,14 +31,14 @@ impl Credit {
 /// Requirements of a request on its path.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Requirements {
-    /// The path on which another copy of the request is in flight. The second copy takes only another path,
+    /// The path on which the first copy of the request is in flight. The second copy takes only another path,
     /// through a port that serves the unit.
     pub avoid: Option<PathId>,
-    /// Whether nothing else may be in flight on the path.
+    /// Whether no other request may be in flight on the path.
     pub is_alone: bool,
 }
 
-/// The place of a request on a path, from the moment it takes the path until it is answered or given up.
+/// The place of a request on a path, from the moment it takes the path until it completes or is given up.
 #[derive(Clone, Copy, Debug)]
 pub struct PathPermit {
     /// Whether the request counts as in flight on the path.
@@ -46,7 +46,7 @@ pub struct PathPermit {
     pub(super) path: PathId,
     len: u64,
     taken_at: Instant,
-    /// Deliveries of the path when the request took it.
+    /// Progress of the path when the request took it.
     progress: Progress,
     is_alone: bool,
 }
@@ -76,26 +76,26 @@ pub(super) struct PathState {
     /// Whether the request in flight must stay the only one.
     pub(super) is_alone: bool,
     pub(super) access: Access,
-    /// Since when something is in flight without an answer.
+    /// Since when requests are in flight and none has completed.
     silent_since: Option<Instant>,
-    /// The unit has refused a request over this path: until this time other paths come first.
+    /// Until when other paths come first, because the unit has refused a request over this one.
     pub(super) held_up_until: Option<Instant>,
 }
 
-/// A request without data counts as this number of bytes, because it is work as well.
+/// A request without data counts as this number of bytes, because it takes time as well.
 pub(super) const MIN_LEN: u64 = 4096;
-/// Bytes that every path takes, however slow it is.
+/// Bytes that may be in flight on every path, however slow it is.
 const MIN_CREDIT: u64 = 256 << 10;
-/// Bytes that every path takes while its rate rises, divided by the number of paths: what slow start sends in
-/// its first eight round trips.
+/// Bytes that may be in flight on every path while its rate rises, divided by the number of paths. This is
+/// what slow start sends in its first eight round trips.
 const MIN_CREDIT_IN_STARTUP: u64 = 4 << 20;
 
-/// The share of one of several equal paths.
+/// The share of each path, if all paths are equal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     min_in_startup: u64,
-    /// Maximum in flight on one path, except for a single request: a path that is stuck leaves the others their
-    /// shares of the total.
+    /// Maximum in flight on one path, except for a single request. It leaves the other paths their shares of
+    /// the total if this path is stuck.
     max: Credit,
 }
 
@@ -125,11 +125,11 @@ impl PathState {
         }
     }
 
-    /// Returns whether the path has answered nothing for the time after which a request is stuck.
+    /// Returns whether no request on the path has completed for the time after which a request is stuck.
     pub(super) fn is_silent(&self, hedge: &HedgePolicy, now: Instant) -> bool {
         self.silent_since.is_some_and(|since| {
             let silence = now.saturating_duration_since(since);
-            // The first comparison is cheap and usually decides. This runs several times per request.
+            // The first comparison is cheap and usually decides. This function runs several times per request.
             silence >= hedge.least_stuck() && silence >= hedge.stuck(self.delivery.rto())
         })
     }
@@ -138,14 +138,14 @@ impl PathState {
         self.held_up_until.is_some_and(|until| now < until)
     }
 
-    /// Returns whether the path takes a request of `len` bytes. An idle path takes any.
+    /// Returns whether the path takes a request of `len` bytes. An idle path takes any request.
     pub(super) fn takes(&self, len: u64, share: Share, is_alone: bool) -> bool {
         let has_credit = self.bytes_in_flight + len <= self.limit(share).min(share.max.bytes)
             && self.requests < self.credit.requests.min(share.max.requests);
         self.requests == 0 || (has_credit && !is_alone && !self.is_alone)
     }
 
-    /// Returns the bytes that may be in flight, by the path's own rate.
+    /// Returns the bytes that may be in flight, by the path's measured rate.
     fn limit(&self, share: Share) -> u64 {
         if self.credit == Credit::UNLIMITED {
             return u64::MAX;
@@ -162,8 +162,8 @@ impl PathState {
         by_rate.max(least).min(self.credit.bytes)
     }
 
-    /// Returns the time until the path would have finished one more request. `usual` is the rate for a path
-    /// that has no measured rate.
+    /// Returns the time until the path would have completed one more request. `usual` is the rate to assume
+    /// for a path without a measured rate.
     pub(super) fn time_to_finish(&self, len: u64, usual: Rate) -> Duration {
         let bytes = self.bytes_in_flight.saturating_add(len);
         self.delivery.rate().unwrap_or(usual).time_for(bytes) + self.delivery.round_trip()
@@ -194,7 +194,8 @@ impl PathState {
         }
     }
 
-    /// Returns a permit for a request that is sent over the path regardless of what is in flight there.
+    /// Returns a permit for a request that is sent over the path regardless of other requests in flight
+    /// there.
     pub(super) fn take_beside(&self, now: Instant) -> PathPermit {
         PathPermit {
             takes_credit: false,
@@ -206,7 +207,7 @@ impl PathState {
         }
     }
 
-    /// Removes a request that was answered, and measures the path by it.
+    /// Removes a request that has completed, and updates the measurements of the path.
     pub(super) fn answered(&mut self, permit: &PathPermit, now: Instant) {
         self.release(permit);
         self.held_up_until = None;

@@ -1,8 +1,8 @@
-//! Choice of the path for a request: among the best paths that have credit, the one that is expected to finish
-//! it first.
+//! Chooses the path for a request: among the best paths that have credit, the one that is expected to
+//! complete the request first.
 //!
-//! How much a path takes, and how fast it is, is in its `PathState`. Times and sizes are arguments, so that all
-//! of this runs in virtual time.
+//! `PathState` has the limits and the rate of each path. Times and sizes are arguments, so that all of this
+//! runs in virtual time.
 
 use std::cmp::Reverse;
 use std::hash::{Hash, Hasher};
@@ -16,30 +16,32 @@ use crate::ids::PathId;
 use crate::paths::hedge::HedgePolicy;
 use crate::paths::path_state::{Credit, MIN_LEN, PathPermit, PathState, Requirements, Share};
 
-/// Selector of paths for requests, with what is in flight on each path.
+/// Selects paths for requests, and tracks the requests in flight on each path.
 ///
-/// Requests use the best paths only: those that answer, and among these the ones whose ports have the best
+/// Requests use the best paths only: those that respond, and among these the paths whose ports have the best
 /// [priority](Access::priority). A path over which the unit has just refused a request comes last. A request
 /// that must be alone on its path reserves the path that is expected to be idle first.
 #[derive(Clone, Debug)]
 pub struct PathSelector {
     paths: SmallVec<[PathState; 1]>,
-    /// Limits of what all paths together may have in flight.
+    /// Limits of the requests in flight on all paths together.
     total: Credit,
     hedge: HedgePolicy,
-    /// The path that takes no more requests until it is idle, because a request waits that must be alone.
+    /// The path that takes no more requests until it is idle, because a request waits that must be alone on
+    /// it.
     reserved: Option<PathId>,
 }
 
 /// Maximum time for which a request should keep its path busy.
 const MAX_REQUEST_TIME: Duration = Duration::from_millis(500);
-/// Time for which a path comes last after the unit has refused a request over it, or until it answers one.
+/// Time for which a path comes last after the unit has refused a request over it, unless a request completes
+/// there earlier.
 const HOLD_UP: Duration = Duration::from_secs(1);
 /// Minimum length of a part of a request, in bytes; lengths are multiples of it. Most targets accept this
 /// length without R2T.
 const MIN_REQUEST_LEN: u64 = 64 << 10;
 
-/// Rank of a path; the lowest is the best. A path that does not answer comes last, whatever its port.
+/// Rank of a path; the lowest is the best. A silent path comes last, whatever its port.
 type Rank = (bool, Priority);
 
 impl PathSelector {
@@ -85,14 +87,14 @@ impl PathSelector {
         self.paths.iter().all(|path| path.id == id)
     }
 
-    /// Opens closed paths again if only closed ones are left. They are used until another one is added.
+    /// Reopens closed paths if no other ones are left. They are used until another path is added.
     pub fn reopen_if_none_is_left(&mut self) {
         if self.paths.iter().all(|path| path.is_closing) {
             self.paths.iter_mut().for_each(|path| path.is_closing = false);
         }
     }
 
-    /// Sets the limits of what may be in flight on a path.
+    /// Sets the limits of the requests in flight on a path.
     pub fn set_credit(&mut self, id: PathId, credit: Credit) {
         if let Some(path) = self.path_mut(id) {
             path.credit = credit;
@@ -104,7 +106,7 @@ impl PathSelector {
         let Some(path) = self.path_mut(id).filter(|path| path.access != access) else {
             return false;
         };
-        // A refusal in one state of the port proves nothing about another state.
+        // A refusal in one state of the port does not predict refusals in another state.
         (path.access, path.held_up_until) = (access, None);
         true
     }
@@ -114,7 +116,7 @@ impl PathSelector {
         self.path(id).map(|path| path.access)
     }
 
-    /// Returns whether another path answers, and leads through a port that serves the unit.
+    /// Returns whether another path responds, and leads through a port that serves the unit.
     pub fn others_serve(&self, id: PathId, now: Instant) -> bool {
         let mut others = self.paths.iter().filter(|path| path.id != id && !path.is_closing);
         others.any(|path| path.access.serves() && !path.is_silent(&self.hedge, now))
@@ -125,7 +127,7 @@ impl PathSelector {
         self.paths.iter().any(|path| path.requests > 0)
     }
 
-    /// Returns whether a path has requests in flight, and has answered nothing for the time after which a
+    /// Returns whether requests are in flight on a path and none has completed for the time after which a
     /// request is stuck.
     pub fn is_silent(&self, id: PathId, now: Instant) -> bool {
         self.path(id).is_some_and(|path| path.is_silent(&self.hedge, now))
@@ -148,8 +150,8 @@ impl PathSelector {
         self.paths.iter().any(|path| path.is_closing)
     }
 
-    /// Returns the rank of a path. The silence of the only path would change nothing, and is expensive to find
-    /// out (docs/design/hot-path.md).
+    /// Returns the rank of a path. For the only path, silence has no effect on the choice and is expensive to
+    /// compute, so it is not computed (docs/design/hot-path.md).
     fn rank(&self, path: &PathState, now: Instant) -> Rank {
         let is_silent = self.paths.len() > 1 && path.is_silent(&self.hedge, now);
         (is_silent, path.access.priority())
@@ -165,19 +167,19 @@ impl PathSelector {
         self.paths.iter().filter(move |path| Some(self.rank(path, now)) == best)
     }
 
-    /// Puts a path last for a time, because the unit has refused a request over it.
+    /// Makes a path the last choice for a time, because the unit has refused a request over it.
     pub fn hold_up(&mut self, id: PathId, now: Instant) {
         if let Some(path) = self.path_mut(id) {
             path.held_up_until = Some(now + HOLD_UP);
         }
     }
 
-    /// Returns whether the path comes last because the unit has refused a request over it.
+    /// Returns whether the path is the last choice because the unit has refused a request over it.
     pub fn is_held_up(&self, id: PathId, now: Instant) -> bool {
         self.path(id).is_some_and(|path| path.is_held_up(now))
     }
 
-    /// Returns when the first path stops being last.
+    /// Returns the earliest time at which a path stops being the last choice.
     pub fn hold_up_end(&self, now: Instant) -> Option<Instant> {
         let ends = self.paths.iter().filter_map(|path| path.held_up_until);
         ends.filter(|end| *end > now).min()
@@ -255,33 +257,35 @@ impl PathSelector {
         Some(self.path_mut(id)?.take(len.max(MIN_LEN), requirements, is_crowded, now))
     }
 
-    /// Returns a permit for a request that is sent over a path regardless of what is in flight there, and takes
-    /// no credit. `None` if the path was removed.
+    /// Returns a permit for a request that is sent over a path regardless of other requests in flight there,
+    /// and takes no credit. `None` if the path was removed.
     pub fn take_beside(&mut self, id: PathId, now: Instant) -> Option<PathPermit> {
         Some(self.path_mut(id)?.take_beside(now))
     }
 
-    /// Removes a request that was answered, and measures the path by it.
+    /// Removes a request that has completed, and updates the measurements of the path.
     pub fn answered(&mut self, permit: &PathPermit, now: Instant) {
         if let Some(path) = self.path_mut(permit.path) {
             path.answered(permit, now);
         }
     }
 
-    /// Removes a request that was not answered, or whose answer shows nothing about the path.
+    /// Removes a request that has not completed, or whose completion must not be measured.
     pub fn release(&mut self, permit: &PathPermit) {
         if let Some(path) = self.path_mut(permit.path) {
             path.release(permit);
         }
     }
 
-    /// Returns the time after which a request on `path` is late: an idle path would have answered it by then.
+    /// Returns the time after which a request on `path` is late: an idle path would have completed it by
+    /// then.
     pub fn late_after(&self, path: PathId) -> Duration {
         let others = self.paths.iter().filter(|other| other.id != path);
         self.hedge.late(others.filter_map(|path| path.delivery.rto()).min())
     }
 
-    /// Returns the time after which a request on `path` is stuck: then it may take any other path as well.
+    /// Returns the time after which a request on `path` is stuck, so that it may also be sent over any other
+    /// path.
     pub fn stuck_after(&self, path: PathId) -> Duration {
         self.hedge.stuck(self.path(path).and_then(|path| path.delivery.rto()))
     }
@@ -301,8 +305,8 @@ impl PathSelector {
         idle.min_by_key(|path| path.delivery.rto().unwrap_or(Duration::MAX)).map(|path| path.id)
     }
 
-    /// Returns the maximum length of a request that is advised, in bytes, so that a path with the median rate
-    /// answers it soon; no limit while a rate is unknown. With a single path, `now` is not called.
+    /// Returns the recommended length limit of a request, in bytes, so that a path with the median rate
+    /// completes it soon; no limit while a rate is unknown. With a single path, `now` is not called.
     pub fn max_request_len(&self, now: impl FnOnce() -> Instant) -> u64 {
         if self.paths.len() < 2 {
             return u64::MAX;
@@ -323,7 +327,8 @@ impl PathSelector {
         self.path(id).map_or(0, |path| path.bytes_in_flight)
     }
 
-    /// Hashes what is in flight on each path, and the state that decides about it, without measurements.
+    /// Hashes the requests in flight on each path, and the state that affects later choices, without
+    /// measurements.
     pub(crate) fn fingerprint(&self, now: Instant, state: &mut impl Hasher) {
         for path in &self.paths {
             let decides = (path.is_closing, path.is_alone, path.access, path.is_held_up(now));

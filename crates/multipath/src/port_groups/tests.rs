@@ -4,7 +4,7 @@ use super::*;
 
 const PATHS: [PathId; 3] = [PathId(0), PathId(1), PathId(2)];
 
-/// Returns an answer through the port of a group. It reports one state for each of two groups.
+/// Returns a response through the port of a group. It reports one state for each of two groups.
 fn answer(question: u64, of_group: u16, states: [u8; 2]) -> Answer {
     let group = |id: u8, state: u8| [state, 0x0f, 0, id, 0, 0, 0, 1, 0, 0, 0, id];
     let groups = [group(1, states[0]), group(2, states[1])].concat();
@@ -74,7 +74,7 @@ fn an_answer_over_a_path_that_is_gone_counts_for_nothing() {
     assert!(groups.is_supported() && !groups.is_followed());
 }
 
-/// SPC-4 §5.11.2.8: the offline state may be that of one port, whatever its group is.
+/// SPC-4 §5.11.2.8: the offline state may be the state of a single port, whatever the state of its group.
 #[test]
 fn a_port_that_refuses_the_question_is_known_by_that_until_it_answers() {
     let (mut groups, now) = three();

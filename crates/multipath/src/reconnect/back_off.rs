@@ -1,4 +1,4 @@
-//! Pauses between tries.
+//! Computes pauses between tries.
 
 use std::time::{Duration, Instant};
 
@@ -46,7 +46,7 @@ pub struct JitteredBackOff<E> {
     entropy: E,
     pauses: BackOff,
     first: Duration,
-    /// Percent of each pause.
+    /// Maximum random reduction, in percent of each pause.
     jitter: u8,
 }
 
@@ -56,8 +56,8 @@ impl<E: Entropy> JitteredBackOff<E> {
         Self { entropy, pauses: BackOff::new(first, max), first, jitter }
     }
 
-    /// Returns the pause before the first try: `least`, plus a random time of up to `jitter` percent of it,
-    /// which is at most the first pause.
+    /// Returns the pause before the first try: `least`, plus a random time of up to `jitter` percent of
+    /// `least`. The random time is at most the first pause.
     pub fn first(&mut self, least: Duration) -> Duration {
         let max_more = least.saturating_mul(self.jitter.into()) / 100;
         least.saturating_add(max_more.min(self.first).mul_f64(self.chance()))
@@ -69,7 +69,8 @@ impl<E: Entropy> JitteredBackOff<E> {
         self.pauses.next().mul_f64(1.0 - by_chance * (1.0 - self.chance()))
     }
 
-    /// Returns the time of the next try, or `None` if it is later than `deadline`, or too late for the clock.
+    /// Returns the time of the next try; `None` if that is later than `deadline`, or exceeds the range of the
+    /// clock.
     pub fn next_before(&mut self, deadline: Option<Instant>, now: Instant) -> Option<Instant> {
         let pause = self.next_pause();
         let next = now.checked_add(pause)?;

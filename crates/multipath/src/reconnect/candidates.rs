@@ -1,4 +1,4 @@
-//! Portals at which a lost session is tried again, and the time of the next try at each.
+//! Chooses the portals at which a lost session is tried again, and the time of the next try at each.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::reconnect::outlook::Outlook;
 struct Candidate {
     portal: PortalId,
     credentials: CredentialTries,
-    /// When to try it next.
+    /// When to try this portal next.
     at: Instant,
 }
 
@@ -21,7 +21,7 @@ pub(super) struct Candidates {
     /// Number of portals that have been added, including those that were removed again.
     known: usize,
     retry_timeout: Duration,
-    /// When the time limit is over. The last try is not later, however long the pause for credentials would be.
+    /// End of the time limit. The last try is not later, however long the pause for credentials would be.
     end: Option<Instant>,
 }
 
@@ -36,8 +36,8 @@ impl Candidates {
         self.all.push(Candidate { portal, credentials, at: now });
     }
 
-    /// Adds those of the first `count` portals that are new, beginning with `first`. A portal that was removed
-    /// is not added again.
+    /// Adds the portals among the first `count` that were not added before, beginning with `first`. A portal
+    /// that was removed is not added again.
     pub(super) fn extend(&mut self, count: usize, first: PortalId, now: Instant) {
         let new = count.saturating_sub(self.known);
         let start = first.0.clamp(self.known, count.max(self.known));
@@ -83,7 +83,7 @@ impl Candidates {
                 let next = pause.and_then(|pause| now.checked_add(pause)).unwrap_or(now);
                 one.at = next;
                 if let Some(end) = self.end.filter(|end| *end < next) {
-                    // A last try that is moved forward does not use up a try.
+                    // A last try that is moved forward does not count as one of the limited tries.
                     (one.at, one.credentials) = (end, before);
                 }
                 pause.is_some()

@@ -1,4 +1,4 @@
-//! Number and pauses of login tries whose credentials are refused.
+//! Limits login tries whose credentials are refused.
 
 use std::time::Duration;
 
@@ -6,16 +6,17 @@ use crate::reconnect::back_off::BackOff;
 
 /// Number of consecutive tries, including the first one.
 const TRIES: u32 = 7;
-/// The first pause is the retry timeout divided by this. Each pause is twice the previous one, so all tries lie
-/// within that time.
+/// The first pause is the retry timeout divided by this number. Each pause is twice the previous one, so all
+/// tries fit into the retry timeout.
 const FIRST_PAUSE_PART: u32 = 64;
-/// Maximum time for which a wrong password is tried, also if the caller waits for ever.
+/// Maximum total time of the tries with refused credentials, also if the retry timeout is longer.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 /// The tries of one login whose credentials are refused.
 ///
-/// A target that starts may listen before it has read its accounts, so a refusal may be temporary. But each try
-/// may count towards locking the account, so there are few tries, spread over the retry timeout.
+/// A target that is starting may accept connections before it has read its accounts, so a refusal may be
+/// temporary. But each try may count towards locking the account, so there are few tries, spread over the
+/// retry timeout.
 #[derive(Clone, Copy, Debug)]
 pub struct CredentialTries {
     pauses: BackOff,

@@ -1,16 +1,16 @@
-//! Durations of the sessions of a path, one after the other.
+//! Counts sessions of a path that end soon after their login.
 
 use std::time::{Duration, Instant};
 
 use crate::reconnect::back_off::BackOff;
 
-/// Minimum duration of a session that counts as lasting.
+/// Minimum duration of a session that does not count as ended soon.
 const LASTING: Duration = Duration::from_secs(10);
 
-/// Start of a session, and the number of sessions before it that ended soon.
+/// Start of a session, and the number of consecutive sessions before it that ended soon.
 ///
-/// It prevents a tight loop of logins to a target that accepts every login and ends each session soon after,
-/// even if the target states no Time2Wait.
+/// This prevents a tight loop of logins to a target that accepts every login and ends each session soon
+/// after, even if the target states no Time2Wait.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Lifetime {
     since: Instant,
@@ -25,8 +25,8 @@ impl Lifetime {
         Self { since: now, quick_ends: 0 }
     }
 
-    /// Ends the session. Returns the minimum wait before the next login, and the number of consecutive sessions
-    /// that ended soon.
+    /// Ends the session. Returns the minimum wait before the next login, and the new number of consecutive
+    /// sessions that ended soon.
     pub(super) fn end(self, pauses: BackOff, now: Instant) -> (Duration, u32) {
         let is_quick = now.saturating_duration_since(self.since) < LASTING;
         let quick_ends = if is_quick { self.quick_ends.saturating_add(1) } else { 0 };

@@ -23,7 +23,8 @@ fn reconnect(lost: &LostSession, limits: ReconnectLimits) -> Reconnect<impl Entr
     Reconnect::new(lost, limits, |bytes: &mut [u8]| bytes.fill(0), lost.at)
 }
 
-/// Returns the seconds from the loss to each try and to the end. Each try fails at all portals with `outlook`.
+/// Returns the seconds from the loss to each try and to the end, and whether the end is final. Each try fails
+/// at all portals with `outlook`.
 fn tries(lost: &LostSession, limits: ReconnectLimits, outlook: Outlook) -> (Vec<u64>, u64, bool) {
     let mut reconnect = reconnect(lost, limits);
     let seconds = |at: Instant| at.duration_since(lost.at).as_secs();
@@ -44,7 +45,7 @@ fn tries(lost: &LostSession, limits: ReconnectLimits, outlook: Outlook) -> (Vec<
     }
 }
 
-/// ERR-11: each row has the circumstances of a lost session, and its tries.
+/// ERR-11: each test case has the circumstances of a lost session, and the expected tries.
 #[test]
 fn err_11_tries_follow_time2wait_and_the_limits() {
     let none: &[u64] = &[];
@@ -68,8 +69,8 @@ fn err_11_tries_follow_time2wait_and_the_limits() {
     );
 }
 
-/// LOG-18: a target that was away for long may have read its accounts by the end of the time limit, however
-/// long the pause after a refusal.
+/// LOG-18: the last try is at the end of the time limit, however long the pause after a refusal: a target
+/// that was away for long may have read its accounts only then.
 #[test]
 fn log_18_credentials_are_tried_at_the_end_of_the_time_limit() {
     let lost = lost(Duration::ZERO);

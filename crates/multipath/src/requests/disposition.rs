@@ -1,36 +1,36 @@
-//! Consequences of the end of an attempt: one table for every kind of request and every end.
+//! Defines the consequences of the end of an attempt: one table for every kind of request and every end.
 //!
 //! | end | request of a disk | request of a unit over one session |
 //! |---|---|---|
 //! | success | complete | complete |
 //! | UNIT ATTENTION, deferred error | retry immediately, a few times | the same |
-//! | taken back before it was sent | retry immediately | the same |
+//! | withdrawn before it was sent | retry immediately | the same |
 //! | INVALID COMMAND OPERATION CODE of a 16-byte command | retry in 10 bytes | the same |
 //! | the port does not serve the unit, and another one does | failover immediately | |
-//! | the port does not serve the unit, and none does | pause, if other ports are looked for; otherwise the path is set aside | pause while the port changes its state |
+//! | the port does not serve the unit, and none does | pause, if the disk looks for other ports; otherwise the path is set aside | pause while the port changes its state |
 //! | BUSY, TASK SET FULL, becoming ready | pause | pause, a few times |
 //! | TASK ABORTED, timed out | pause | fail |
 //! | ABORTED COMMAND | pause, for a shorter time | pause, a few times |
 //! | damaged data | pause, for a shorter time | fail |
-//! | another unit | the path is set aside, if there is another one; pause, if other ports are looked for; otherwise fail | fail |
+//! | another unit | the path is set aside, if there is another one; pause, if the disk looks for other ports; otherwise fail | fail |
 //! | session or connection lost | retry over the next path | fail |
-//! | RESERVATION CONFLICT | fail, with what the unit reports about the reservation | the same |
+//! | RESERVATION CONFLICT | fail, with the reservation that the unit reports | the same |
 //! | any other | fail | fail |
 
 use iscsi_pdu::scsi::AccessState;
 
 use super::end::End;
 
-/// Owner of a request.
+/// The kind of user that submitted a request.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Scope {
-    /// A disk, which has other paths, or may get some.
+    /// A disk, which has other paths, or may get other paths.
     Disk,
     /// A unit over one session.
     Unit,
 }
 
-/// Other facts that decide: about the request so far, and the other paths.
+/// Other facts that the consequence depends on: about the request so far, and about the other paths.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Facts {
     /// Whether every disk supports the command (READ, WRITE, SYNCHRONIZE CACHE), so that a refusal may be about
@@ -44,16 +44,17 @@ pub struct Facts {
     pub pauses_left: bool,
     /// Whether the port may still take time to change its state ([`Scope::Unit`]).
     pub transition_left: bool,
-    /// Whether another port may be tried without a pause, because few have refused the request in a row.
+    /// Whether another port may be tried without a pause, because few ports in a row have refused the
+    /// request.
     pub refusals_left: bool,
     /// Whether the unit reports the states of its port groups.
     pub follows_access: bool,
-    /// Whether another path that answers leads through a port that serves the unit.
+    /// Whether another path that responds leads through a port that serves the unit.
     pub others_serve: bool,
     /// Whether another path takes requests.
     pub has_other_path: bool,
     /// Whether sessions are opened at other portals when no port serves the unit.
-    pub looks_for_ports: bool,
+    pub discovers_ports: bool,
 }
 
 /// Consequence of the end of an attempt.
@@ -63,7 +64,7 @@ pub enum Disposition {
     Complete,
     /// The request has failed.
     Fail,
-    /// The request has failed. The unit can report more about the reservation that it met.
+    /// The request has failed. The unit can report more about the reservation that caused the conflict.
     FailByReservation,
     /// The same command is sent over the same path again.
     RetryImmediately,
@@ -71,8 +72,8 @@ pub enum Disposition {
     RetryShorter,
     /// The request is sent through another port immediately.
     Failover,
-    /// The request is retried after a pause, within this time limit. Until then, other paths come before its
-    /// path.
+    /// The request is retried after a pause, within this time limit. Until then, other paths are preferred to
+    /// its path.
     Pause(Limit),
     /// The path takes no more requests, and the request is sent over another one.
     SetPathAside,
@@ -85,7 +86,7 @@ pub enum Disposition {
 pub enum Limit {
     /// The disk's time limit for temporary errors.
     RetryTimeout,
-    /// A shorter time limit: the command itself, or the link, may be the reason.
+    /// A shorter time limit, because the command itself, or the link, may be the cause.
     AbortedTimeout,
     /// A number of pauses.
     Pauses,
@@ -138,7 +139,7 @@ const fn of_disk(end: End, facts: &Facts) -> Disposition {
     if matches!(end, End::SessionLost | End::ConnectionLost) {
         return Disposition::NextPath;
     }
-    // A port that changes its state may serve the unit soon.
+    // A port that is changing its state may serve the unit soon.
     let passes = matches!(
         end,
         End::Busy
@@ -154,7 +155,7 @@ const fn of_disk(end: End, facts: &Facts) -> Disposition {
     if matches!(end, End::AbortedCommand | End::Damaged) {
         return Disposition::Pause(Limit::AbortedTimeout);
     }
-    // LOGICAL UNIT OFFLINE may be about the unit itself.
+    // LOGICAL UNIT OFFLINE may be a state of the unit itself, so the path is not set aside.
     let is_useless = is_of_path && !matches!(end, End::Port(AccessState::Offline));
     if is_useless && facts.has_other_path {
         return Disposition::SetPathAside;
@@ -162,23 +163,23 @@ const fn of_disk(end: End, facts: &Facts) -> Disposition {
     Disposition::Fail
 }
 
-/// Returns whether the port has refused the command, if the unit reports the states of its ports.
+/// Returns whether the port has refused the command, as far as the unit reports the states of its ports.
 pub const fn refuses_by_port(end: End, facts: &Facts) -> bool {
     let is_refused = matches!(end, End::Port(_));
-    // A port that gives this answer to a command that the unit supports is out of use, if another port accepts
-    // commands.
+    // A port that returns INVALID FIELD IN CDB for a command that the unit supports is out of use, if another
+    // port accepts commands.
     let is_senseless = matches!(end, End::InvalidField) && facts.is_plain && facts.others_serve;
     facts.follows_access && (is_refused || is_senseless)
 }
 
-/// Returns whether to wait for a port that serves the unit, while none does. A port may change its state; a
-/// path that leads to another unit never leads to this one again.
+/// Returns whether to wait for a port that serves the unit, while none does. A port may change its state, but
+/// a path that leads to another unit never leads to this unit again.
 const fn awaits_port(end: End, facts: &Facts) -> bool {
     if matches!(end, End::OtherUnit) {
-        return !facts.has_other_path && facts.looks_for_ports;
+        return !facts.has_other_path && facts.discovers_ports;
     }
     let none_serves = !facts.has_other_path || facts.follows_access && !facts.others_serve;
-    let may_change = facts.looks_for_ports || facts.follows_access;
+    let may_change = facts.discovers_ports || facts.follows_access;
     matches!(end, End::Port(_)) && none_serves && may_change
 }
 

@@ -1,4 +1,4 @@
-//! Classes of ends of attempts, as far as the consequences depend on them.
+//! Classifies the ends of attempts, as far as the consequences depend on them.
 
 use iscsi_pdu::RejectReason;
 use iscsi_pdu::scsi::{AccessState, AdditionalSense, Sense, SenseKey, Status};
@@ -18,12 +18,12 @@ pub enum End {
     Busy,
     /// TASK ABORTED: another initiator ended the command (SAM-5 §5.3).
     TaskAborted,
-    /// NOT READY for a temporary reason that keeps the content.
+    /// NOT READY for a temporary reason that does not change the data.
     BecomingReady,
     /// The target port does not serve the unit in this access state (SPC-4 §5.11.2).
     Port(AccessState),
-    /// INVALID FIELD IN CDB. For a command that every disk supports, it may mean that the port is offline: LIO
-    /// 6.1 gives this answer to every command through such a port.
+    /// INVALID FIELD IN CDB. For a command that every disk supports, it may mean that the port is offline:
+    /// LIO 6.1 returns this for every command through such a port.
     InvalidField,
     /// INVALID COMMAND OPERATION CODE.
     UnknownCommand,
@@ -31,7 +31,7 @@ pub enum End {
     AbortedCommand,
     /// RESERVATION CONFLICT.
     ReservationConflict,
-    /// Any other status or sense: the unit refused the command, or failed.
+    /// Any other status or sense data: the unit refused the command, or failed.
     Refused,
     /// The data arrived damaged, or the target refused the PDU because of its digest (RFC 7143 §7.8).
     Damaged,
@@ -41,11 +41,11 @@ pub enum End {
     ConnectionLost,
     /// The session ended. The target may still execute the command if it was sent.
     SessionLost,
-    /// The command was taken back before it was sent.
+    /// The command was withdrawn before it was sent.
     Withdrawn,
-    /// No usable answer for any other reason.
+    /// No usable result for any other reason.
     NoAnswer,
-    /// The path leads to another unit, or nothing proves that it leads to this one.
+    /// The path leads to another unit, or it is not certain that it leads to this one.
     OtherUnit,
 }
 

@@ -1,4 +1,4 @@
-//! Canonical hash of the requests of a disk, for an exhaustive search over states.
+//! Computes a canonical hash of the requests of a disk, for an exhaustive search over states.
 
 use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
@@ -9,11 +9,11 @@ use super::{AttemptId, RequestId, Requests};
 use crate::ids::PathId;
 
 impl<E: Clone> Requests<E> {
-    /// Hashes the state that decides about later behavior, without times and measurements, so that two states
-    /// with the same future have the same hash.
+    /// Hashes the state that affects later behavior, without times and measurements, so that two states with
+    /// the same future have the same hash.
     ///
-    /// `requests` and `attempts` contain all that exist, in the order of their creation; `path` returns the
-    /// position of a path among all.
+    /// `requests` and `attempts` contain all that exist, in the order of their creation. `path` returns the
+    /// position of a path in the list of paths.
     pub(crate) fn fingerprint(
         &self,
         requests: &[RequestId],

@@ -1,4 +1,4 @@
-//! Hedging: second copies of requests that are late on their path.
+//! Sends second copies of requests that are late on their path.
 
 use std::time::Instant;
 
@@ -20,8 +20,8 @@ impl<E: Clone> Requests<E> {
         }
     }
 
-    /// Sets the timer at which the request is late. With a single path no timer is needed, until [another
-    /// path](Self::arm_hedges) is added.
+    /// Sets the timer at which the request is late. With a single path no timer is needed: it is set when
+    /// [another path](Self::arm_hedges) is added.
     pub(super) fn arm_hedge(&mut self, request: RequestId, now: Instant) {
         let Some((path, _)) = self.only_attempt(request) else { return };
         let is_only = self.selector.is_only(path);
@@ -32,8 +32,8 @@ impl<E: Clone> Requests<E> {
         self.set_timer(request, timer);
     }
 
-    /// Sets the timers of requests in flight after a path was added: those on the only path may be late as
-    /// well.
+    /// Sets the timers of requests in flight after a path was added: requests on the path that was the only
+    /// one may be late too.
     pub(super) fn arm_hedges(&mut self, now: Instant) {
         let can_be_hedged = |record: &Request<E>| {
             let is_in_flight =
@@ -50,8 +50,8 @@ impl<E: Clone> Requests<E> {
         }
     }
 
-    /// Checks a request at its timer. It is hedged if a path is idle, and waits for another path if it is
-    /// stuck.
+    /// Checks a request at its timer. It is hedged if a path is idle. If it is stuck, its second copy also
+    /// waits for a path with credit.
     pub(super) fn check_hedge(&mut self, request: RequestId, now: Instant) {
         let Some((path, begun)) = self.only_attempt(request) else { return };
         let is_stuck = now.saturating_duration_since(begun) >= self.selector.stuck_after(path);
@@ -65,7 +65,7 @@ impl<E: Clone> Requests<E> {
             return;
         }
         if record.spec.writes {
-            // It sends the pages of the first copy, so it needs no memory.
+            // The second copy sends the pages of the first one, so it needs no memory.
             return self.charge_hedge(request, is_stuck, now);
         }
         record.hedge = Hedge::Reserving { is_stuck };
@@ -88,7 +88,7 @@ impl<E: Clone> Requests<E> {
         let Some((path, _)) = self.only_attempt(request) else { return };
         let requirements = Requirements { avoid: Some(path), is_alone: false };
         let waiting = Waiting { request, requirements, is_hedge: true };
-        // Waiting requests come before the second copy of a request that is in flight.
+        // Waiting requests get paths before the second copy of a request in flight.
         let idle = if self.has_backlog() { None } else { self.selector.idle(path, now) };
         if let Some(idle) = idle {
             return self.start(idle, waiting, now);

@@ -1,11 +1,12 @@
-//! Failed attempts of one request, and whether another attempt is worthwhile.
+//! Counts the failed attempts of one request, and decides whether another attempt is worthwhile.
 //!
 //! A request that the unit refuses for a temporary reason is retried within the disk's time limit for such
-//! errors. A request whose session ended is sent over the next session, however often that happens, unless the
-//! request itself ends the sessions. If many requests were in flight on a lost session, it is unknown which one
-//! ended it. So a request that was there three times in a row is from then on sent alone on its session, and
-//! fails if it ends five more in a row. If sessions also end without a suspect alone on them, the link may be
-//! the reason, and more losses are needed as proof.
+//! errors. A request whose session ended is sent over the next session, however often that happens, unless
+//! the request itself ends the sessions. If many requests were in flight on a lost session, it is unknown
+//! which of them ended it. So a request that was in flight on three consecutive lost sessions becomes a
+//! suspect: it is sent alone on its session, and fails if five more consecutive sessions end under it. If
+//! sessions also end without a suspect alone on them, the link may be the cause, and more losses are needed
+//! before the request fails.
 
 use std::time::{Duration, Instant};
 
@@ -15,9 +16,9 @@ use crate::reconnect::BackOff;
 const SUSPECT: u32 = 3;
 /// Number of losses while alone after which a request fails.
 const GUILTY: u32 = 5;
-/// Each loss that no suspect explains raises that limit by this number.
+/// Each loss without a suspect alone on the session raises `GUILTY` by this number.
 const DOUBT: u32 = 3;
-/// Maximum by which the limit is raised.
+/// Maximum by which `GUILTY` is raised.
 const MAX_DOUBT: u32 = 15;
 /// Number of consecutive losses after which a request fails in any case.
 const MAX_LOSSES: u32 = 100;
@@ -37,13 +38,13 @@ pub struct History<E> {
     refusals: u32,
 }
 
-/// State of a request that the unit refuses at present.
+/// State of a request that the unit refuses now.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     since: Instant,
-    /// Present time limit of the retries.
+    /// Time limit of the retries for the reason of the last refusal.
     limit: Duration,
-    /// When the present time limit began.
+    /// When this time limit began.
     limit_since: Instant,
     pauses: u32,
 }
@@ -53,9 +54,10 @@ struct Held {
 struct Suspicion {
     /// Number of lost sessions over which the request had been sent.
     losses: u32,
-    /// Number of those on which nothing else was in flight.
+    /// Number of these sessions on which nothing else was in flight.
     alone: u32,
-    /// The disk's number of losses without a suspect alone, when the request was first alone on a lost session.
+    /// The disk's number of losses without a suspect alone, when the request was first alone on a lost
+    /// session.
     plain_losses: u64,
 }
 
@@ -77,7 +79,7 @@ impl<E> Default for History<E> {
 }
 
 impl<E> History<E> {
-    /// Returns what decides about another attempt, without times.
+    /// Returns the state that affects further attempts, without times.
     pub(crate) const fn fingerprint(&self) -> (bool, Option<u32>, [u32; 4]) {
         let held = match &self.held {
             Some(held) => Some(held.pauses),
@@ -92,13 +94,13 @@ impl<E> History<E> {
         self.suspicion.losses >= SUSPECT
     }
 
-    /// Returns how many sessions the request has ended alone.
+    /// Returns how many sessions have ended while the request was alone on them.
     pub const fn ended_alone(&self) -> u32 {
         self.suspicion.alone
     }
 
-    /// Returns whether another port is tried immediately if one refuses the request. The number is limited,
-    /// because all ports that are reported to serve the unit may refuse.
+    /// Returns whether another port is tried immediately if a port refuses the request. The number of such
+    /// tries is limited, because all ports that are reported to serve the unit may refuse.
     pub const fn refusals_left(&self) -> bool {
         self.refusals + 1 < MAX_REFUSALS
     }
@@ -118,13 +120,15 @@ impl<E> History<E> {
         self.executed.take()
     }
 
-    /// Clears the suspicion: the unit has answered, so the request need not be the reason why sessions end.
+    /// Clears the suspicion: the unit has responded, so the request is probably not the reason why sessions
+    /// end.
     pub fn answered(&mut self) {
         self.suspicion = Suspicion::default();
     }
 
-    /// Begins a pause, and returns its length; `None` if a time limit of the retries would be exceeded. `limit`
-    /// counts from the first pause with this limit. `total` counts from `since`, as it was for the first pause.
+    /// Begins a pause, and returns its length; `None` if a time limit of the retries would be exceeded.
+    /// `limit` counts from the first pause with this limit. `total` counts from `since`, with the value of
+    /// the first pause.
     pub fn pause(
         &mut self,
         pauses: BackOff,
@@ -148,15 +152,15 @@ impl<E> History<E> {
         Some(pause)
     }
 
-    /// Restarts the pauses with the shortest, because a port has changed its state and may accept the request.
+    /// Restarts with the shortest pause, because a port has changed its state and may accept the request.
     pub const fn shorten_pauses(&mut self) {
         if let Some(held) = &mut self.held {
             held.pauses = 0;
         }
     }
 
-    /// Adds the time that the request waited for its class to the time limits, because it was not the unit that
-    /// delayed the request.
+    /// Extends the time limits by the time that the request waited for its class, because the unit did not
+    /// cause that delay.
     pub fn waited_in_class(&mut self, time: Duration) {
         if let Some(held) = &mut self.held {
             let later = |at: Instant| at.checked_add(time).unwrap_or(at);
@@ -168,7 +172,7 @@ impl<E> History<E> {
     /// have been executed, `plain_losses` how many sessions were lost so far without a suspect alone on them.
     pub fn lost(&mut self, was_sent: bool, was_alone: bool, plain_losses: u64) -> AfterLoss {
         self.losses = self.losses.saturating_add(1);
-        // Over the next session the unit may accept it immediately.
+        // Over the next session the unit may accept the request immediately.
         self.held = None;
         if was_sent {
             self.suspicion.add(was_alone, plain_losses);
@@ -222,7 +226,7 @@ mod tests {
             waited += pause;
         }
         assert!(waited <= MINUTE && waited + MAX_PAUSE > MINUTE, "{waited:?}");
-        // A shorter limit counts from the first pause with it.
+        // A shorter limit counts from the first pause with that limit.
         let mut history = History::<()>::default();
         assert!(history.pause(PAUSES, MINUTE, (MINUTE, start), start).is_some());
         let later = start + MINUTE / 2;
@@ -241,8 +245,8 @@ mod tests {
         history.waited_in_class(Duration::MAX);
     }
 
-    /// Returns after how many losses with the request alone it is proven guilty, if `plain_per_loss` plain
-    /// losses precede each of them.
+    /// Returns the number of losses with the request alone after which it fails, if `plain_per_loss` losses
+    /// without a suspect come before each of them.
     fn losses_until_proven(plain_per_loss: u64) -> Option<u32> {
         let mut history = History::<()>::default();
         let mut plain = 0;
@@ -261,7 +265,7 @@ mod tests {
     #[test]
     fn a_request_that_ends_sessions_alone_is_proven_guilty() {
         assert_eq!(losses_until_proven(0), Some(SUSPECT + GUILTY));
-        // On a link that drops as often by itself, more losses are needed.
+        // On a link that drops as often without the request, more losses are needed.
         assert_eq!(losses_until_proven(1), Some(SUSPECT + GUILTY + MAX_DOUBT));
     }
 

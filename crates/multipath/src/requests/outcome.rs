@@ -26,14 +26,14 @@ impl<E: Clone> Requests<E> {
         let Some(facts) = self.facts(request, path, now) else { return };
         let disposition = dispose(end.end, Scope::Disk, &facts);
         if let Some(access) = end.access.filter(|_| refuses_by_port(end.end, &facts)) {
-            // Other requests that pause need not find this out one after the other.
+            // Mark the port, so that other pausing requests need not try it one after the other.
             self.set_access([(path, access)], now);
             self.outputs.push_back(Output::PortRefused(path, access));
             if let Some(record) = self.requests.get_mut(request.0) {
                 record.history().count_refusal();
             }
         }
-        let needs_port = self.ports.looks_for_ports
+        let needs_port = self.ports.discovers_ports
             && matches!(disposition, Disposition::Pause(_))
             && matches!(end.end, End::Port(_) | End::OtherUnit)
             && end.end != End::Port(AccessState::Transitioning);
@@ -47,7 +47,7 @@ impl<E: Clone> Requests<E> {
         if stays && self.selector.contains(path) {
             self.retry_here(request, permit, end.end);
         } else if stays && is_last_copy {
-            // The path was lost after the unit had answered.
+            // The unit has responded, and then the path was lost.
             self.retry(request, true, now);
         } else if !is_last_copy {
             self.copy_failed(request, permit, disposition, end, now);
@@ -68,12 +68,12 @@ impl<E: Clone> Requests<E> {
             follows_access: self.ports.follows_access,
             others_serve: self.selector.others_serve(path, now),
             has_other_path: !self.selector.is_last(path),
-            looks_for_ports: self.ports.looks_for_ports,
+            discovers_ports: self.ports.discovers_ports,
             ..Facts::default()
         })
     }
 
-    /// Sends the command over the same path again, in its place there.
+    /// Sends the command over the same path again. The request keeps its place there.
     fn retry_here(&mut self, request: RequestId, permit: PathPermit, end: End) {
         let Some(record) = self.requests.get_mut(request.0) else { return };
         if end == End::Attention {
@@ -84,8 +84,8 @@ impl<E: Clone> Requests<E> {
         self.send(request, permit, false);
     }
 
-    /// Handles the failure of one of two copies; the other copy decides about the request. If the port has
-    /// refused this copy, the request is hedged again.
+    /// Handles the failure of one of two copies; the end of the other copy decides about the request. If the
+    /// port has refused the failed copy, the request is hedged again.
     fn copy_failed(
         &mut self,
         request: RequestId,
@@ -106,7 +106,7 @@ impl<E: Clone> Requests<E> {
         self.released(permit.path(), now);
     }
 
-    /// Takes the request off the path: it is sent over another one, or fails.
+    /// Takes the request off its path: it is sent over another path, or fails.
     fn leave(
         &mut self,
         request: RequestId,
@@ -132,7 +132,7 @@ impl<E: Clone> Requests<E> {
             }
             Disposition::NextPath => {
                 if end.end == End::SessionLost {
-                    // Nothing more is sent there. The loss of the path itself is reported next.
+                    // Nothing more is sent over this path. The caller reports the loss of the path next.
                     self.selector.close(path);
                 }
                 self.lost(request, &error, end.may_have_executed, now);
@@ -151,7 +151,7 @@ impl<E: Clone> Requests<E> {
         self.released(path, now);
     }
 
-    /// Pauses a request that the unit refuses at present. It keeps its place on the path.
+    /// Pauses a request that the unit refuses now. The request keeps its place on the path.
     fn pause(
         &mut self,
         request: RequestId,
@@ -161,8 +161,8 @@ impl<E: Clone> Requests<E> {
         now: Instant,
     ) {
         let RequestLimits { retry_timeout, aborted_timeout, pauses, .. } = self.limits;
-        // A second copy that waits for a path would take one during the pause, in addition to the place that
-        // the request keeps.
+        // Otherwise a second copy that waits for a path would take a place during the pause, in addition to the
+        // place that the request keeps.
         self.drop_hedge(request);
         let Some(record) = self.requests.get_mut(request.0) else { return };
         let Some(error) = end.error else { return };
@@ -182,8 +182,8 @@ impl<E: Clone> Requests<E> {
             self.complete(request, Err(failure));
             return self.released(permit.path(), now);
         }
-        // A request that waited for others, which the unit refused as well, has waited for the unit as long as
-        // they have.
+        // If the unit also refused the requests before this one, its waiting time counts as time in which the
+        // unit refused it.
         let since = record.asked.max(*self.refused_since.get_or_insert(now));
         let pause = record.history().pause(pauses, limit, (retry_timeout, since), now);
         let Some(pause) = pause else {
@@ -197,7 +197,7 @@ impl<E: Clone> Requests<E> {
         self.outputs.push_back(Output::Report(request, Report::Held(error, limit)));
     }
 
-    /// Retries a request that pauses: its pause is over, or a port has changed its state.
+    /// Retries a pausing request: its pause is over, or a port has changed its state.
     pub(super) fn end_pause(&mut self, request: RequestId, is_early: bool, now: Instant) {
         let Some(record) = self.requests.get_mut(request.0) else { return };
         let State::Pausing { permit } = record.state else { return };
@@ -216,7 +216,7 @@ impl<E: Clone> Requests<E> {
         let plain_losses = self.plain_losses;
         self.refused_since = None;
         let Some(record) = self.requests.get_mut(request.0) else { return };
-        // A suspect is alone on its path.
+        // A suspect is always alone on its path.
         let was_alone = record.is_suspect();
         let history = record.history();
         let next = history.lost(was_sent, was_alone, plain_losses);
@@ -246,8 +246,8 @@ impl<E: Clone> Requests<E> {
         }
     }
 
-    /// Sends a request again over any path with credit, after its class. With `is_first` it goes before the
-    /// requests that wait.
+    /// Sends a request again over any path with credit, after the wait for its class. With `is_first` it goes
+    /// before other waiting requests.
     pub(super) fn retry(&mut self, request: RequestId, is_first: bool, now: Instant) {
         if let Some(why) = self.refusal.clone() {
             let Some(record) = self.requests.get_mut(request.0) else { return };

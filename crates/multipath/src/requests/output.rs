@@ -11,7 +11,7 @@ use crate::slab::Key;
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct RequestId(pub(crate) Key);
 
-/// Identifies one attempt to carry out a request over one path. No identifier is used twice.
+/// Identifies one attempt to execute a request over one path. No identifier is used twice.
 #[derive(Clone, Copy, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct AttemptId(pub(crate) Key);
 
@@ -34,7 +34,7 @@ impl fmt::Debug for AttemptId {
     }
 }
 
-/// An action. Carry out the outputs in this order. `E` is the error of an attempt.
+/// An action. Execute the outputs in this order. `E` is the error of an attempt.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Output<E> {
     /// Wait for the class of the disk, then call [`charged`](super::Requests::charged).
@@ -46,7 +46,7 @@ pub enum Output<E> {
         /// Whether the charge is for a second copy.
         is_hedge: bool,
     },
-    /// Find out whether a flush needs a path without other requests, then call
+    /// Determine whether a flush needs a path without other requests, then call
     /// [`prepared`](super::Requests::prepared).
     Prepare(RequestId),
     /// Choose the path of a flush by [`choose`](super::Requests::choose), immediately. If there is no path, the
@@ -61,7 +61,7 @@ pub enum Output<E> {
         /// Whether to wait for the memory if it is not free.
         waits: bool,
     },
-    /// Release the memory that was reserved for a second copy; it is not needed now.
+    /// Release the memory that was reserved for a second copy, which is not sent.
     Unreserve(RequestId),
     /// Send the command of the request over the path.
     Send {
@@ -73,10 +73,10 @@ pub enum Output<E> {
         path: PathId,
         /// Whether to use the 10-byte form, because the unit does not support the 16-byte form.
         is_short: bool,
-        /// Whether it is the second copy, for which memory was reserved.
+        /// Whether this is the second copy, for which memory was reserved.
         is_hedge: bool,
     },
-    /// Abort the command of an attempt. Its end must be reported nevertheless.
+    /// Abort the command of an attempt. Also report its end.
     Abort {
         /// The request, which may have ended.
         request: RequestId,
@@ -90,21 +90,20 @@ pub enum Output<E> {
         /// The attempt that has succeeded, or why the request has failed.
         result: Result<AttemptId, Failure<E>>,
     },
-    /// The [timer](super::Requests::timer) of a request was set or changed by a call that is not about this
-    /// request.
+    /// The [timer](super::Requests::timer) of a request was set or changed, by a call for another request.
     TimerSet(RequestId),
     /// A command was retried after the unit had refused it over this path.
     Retried(PathId),
-    /// A port has refused a request because of this state. Ask the unit for the states of all its ports.
+    /// A port has refused a request because of this state. Query the states of all ports of the unit.
     PortRefused(PathId, Access),
-    /// No port serves the unit. Look for other ports. Only after
-    /// [`set_looks_for_ports`](super::Requests::set_looks_for_ports).
+    /// No port serves the unit. Look for other ports. This output occurs only after
+    /// [`set_discovers_ports`](super::Requests::set_discovers_ports).
     PortNeeded,
-    /// The path leads to nothing useful for this reason, and takes no more requests.
+    /// The path is of no use for this reason, and takes no more requests.
     PathSetAside(PathId, E),
-    /// Nothing is in flight any more on the closed path.
+    /// Nothing is in flight on the closed path any more.
     PathDrained(PathId),
-    /// A report about a request that goes on.
+    /// A report about a request that has not ended.
     Report(RequestId, Report<E>),
 }
 
@@ -113,18 +112,18 @@ pub enum Output<E> {
 pub enum Failure<E> {
     /// The error of the last attempt, or of the last attempt after which the request may have been executed.
     Attempt(E),
-    /// The error of an attempt that met a reservation. Ask the unit for more about it.
+    /// RESERVATION CONFLICT. Query the unit for more about the reservation.
     Reservation(E),
     /// Each session that carried the request ended, the last ones while nothing else was in flight.
     EndsSessions {
-        /// Number of the last ones.
+        /// Number of consecutive sessions that ended while nothing else was in flight.
         times: u32,
-        /// The error of the last one.
+        /// The error of the last session.
         cause: E,
     },
-    /// Requests are refused for this reason, and this one was never sent.
+    /// Requests are refused for this reason, and this request was never sent.
     Refused(E),
-    /// Requests were refused while this one waited for a retry after a lost session.
+    /// Requests are refused, and this request was waiting for a retry after a lost session.
     NotRetried {
         /// The error of the lost session.
         lost: E,
@@ -133,15 +132,15 @@ pub enum Failure<E> {
     },
 }
 
-/// A report about a request that goes on.
+/// A report about a request that has not ended.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Report<E> {
-    /// The unit refuses it with this error. It is retried for up to this time.
+    /// The unit refuses the request with this error. The request is retried for up to this time.
     Held(E, Duration),
-    /// It was in flight on several consecutive lost sessions, and is sent alone from here on.
+    /// The request was in flight on several consecutive lost sessions, and is sent alone from here on.
     SentAlone,
-    /// It was alone on this number of consecutive lost sessions.
+    /// The request was alone on this number of consecutive lost sessions.
     WasAlone(u32, E),
-    /// The unit has accepted it, or its session is lost, so it is not refused any more.
+    /// The request is not refused any more: the unit has accepted it, or its session is lost.
     Released,
 }

@@ -1,4 +1,4 @@
-//! One request, and its attempts.
+//! Data of one request, and of its attempts.
 
 use std::time::{Duration, Instant};
 
@@ -14,12 +14,12 @@ use crate::reconnect::BackOff;
 /// Limits of the requests of a disk.
 #[derive(Clone, Debug)]
 pub struct RequestLimits {
-    /// Limits of what all paths together may have in flight.
+    /// Limits of the requests in flight on all paths together.
     pub total: Credit,
     /// How long a request is retried after an error that may be temporary.
     pub retry_timeout: Duration,
-    /// How long a request is retried after ABORTED COMMAND and damaged data, which the command itself may
-    /// cause.
+    /// How long a request is retried after ABORTED COMMAND or damaged data. The command itself may cause
+    /// these errors, so the time is shorter.
     pub aborted_timeout: Duration,
     /// Pauses between retries.
     pub pauses: BackOff,
@@ -31,29 +31,29 @@ pub struct RequestLimits {
     pub is_shaped: bool,
 }
 
-/// Facts about a request that are needed to carry it out.
+/// Facts about a request that its execution depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestSpec {
-    /// Number of bytes that it moves.
+    /// Number of bytes that the request moves.
     pub len: u64,
-    /// Whether it changes blocks of the unit. The second copy of such a request is aborted when the first one
-    /// is answered.
+    /// Whether the request changes blocks of the unit. The second copy of such a request is aborted when the
+    /// first one has completed.
     pub writes: bool,
     /// Whether every disk supports the command (READ, WRITE, SYNCHRONIZE CACHE), so that a refusal may be about
     /// the port.
     pub is_plain: bool,
     /// Whether the command has an equivalent 10-byte form.
     pub can_shorten: bool,
-    /// Whether the memory limits have room for a second copy. If not, a stuck request does not wait for memory:
-    /// all others would wait for the end of its first copy.
+    /// Whether the memory limits have room for a second copy. If not, a stuck request does not wait for
+    /// memory, because all other requests would wait for the end of its first copy.
     pub can_double: bool,
     /// How the request gets its path.
     pub route: Route,
 }
 
 impl RequestSpec {
-    /// A flush. It is not sent to a unit without a cache that does not support the command, so a refusal may be
-    /// about the port.
+    /// A flush. It is not sent to a unit that has no cache and does not support the command, so a refusal may
+    /// be due to the port.
     pub const FLUSH: Self = Self {
         len: 0,
         writes: false,
@@ -70,9 +70,9 @@ pub enum Route {
     /// Any path with credit for it.
     Credit,
     /// A flush. Its path is the one that can vouch for the earlier writes, by
-    /// [`Requests::choose`](super::Requests::choose), or one without other requests, by
+    /// [`Requests::choose`](super::Requests::choose), or a path without other requests, by
     /// [`Requests::prepared`](super::Requests::prepared). A flush is neither hedged nor shaped, and its
-    /// duration says nothing about the path.
+    /// duration is not used to measure the path.
     Vouching,
 }
 
@@ -84,7 +84,7 @@ pub(super) enum State {
     /// Waiting for its class.
     Charging {
         since: Instant,
-        /// Whether it goes before requests that have not had a path yet.
+        /// Whether the request goes before requests that have not had a path yet.
         is_retry: bool,
     },
     /// A flush that waits until it is known whether it needs a path without other requests.
@@ -95,7 +95,8 @@ pub(super) enum State {
     Queued,
     /// At least one attempt is in flight.
     InFlight,
-    /// Waiting for a retry. It keeps its place on the path, so that no other request is refused there instead.
+    /// Waiting for a retry. The request keeps its place on the path, so that no other request is refused
+    /// there instead.
     Pausing { permit: PathPermit },
 }
 
@@ -117,14 +118,14 @@ pub(super) enum Hedge {
 #[derive(Clone, Debug)]
 pub(super) struct Request<E> {
     pub(super) spec: RequestSpec,
-    /// When the caller requested it, plus the time that it has waited in its class.
+    /// When the caller requested it, plus the time that the request has waited for its class.
     pub(super) asked: Instant,
     pub(super) state: State,
     pub(super) attempts: SmallVec<[AttemptId; 2]>,
     pub(super) hedge: Hedge,
-    /// Most requests succeed at the first attempt.
+    /// Failed attempts; `None` for most requests, which succeed at the first attempt.
     pub(super) history: Option<Box<History<E>>>,
-    /// Number of unit attentions since it took its path.
+    /// Number of unit attentions since the request took its path.
     pub(super) attentions: u32,
     pub(super) is_short: bool,
     /// Whether a flush takes a path without other requests.
@@ -173,7 +174,7 @@ impl<E> Request<E> {
         Requirements { avoid: None, is_alone: self.wants_own_path || self.is_suspect() }
     }
 
-    /// Returns whether the request may be the reason why sessions end, so that it is sent alone.
+    /// Returns whether the request may be the cause of lost sessions, so that it is sent alone.
     pub(super) fn is_suspect(&self) -> bool {
         self.history.as_deref().is_some_and(History::is_suspect)
     }
@@ -187,7 +188,7 @@ impl<E> Request<E> {
         self.history.as_deref().is_none_or(History::refusals_left)
     }
 
-    /// Returns the failure of a request that is refused.
+    /// Returns the failure for a request that is not sent, because requests are refused.
     pub(super) fn refused(&mut self, why: E) -> Failure<E> {
         match self.history.as_deref_mut().and_then(History::take_executed) {
             Some(lost) => Failure::NotRetried { lost, why },

@@ -1,4 +1,4 @@
-//! Traces of inputs and the outputs that follow, in virtual time.
+//! Tests of the outputs that follow from inputs, in virtual time.
 
 mod hedging;
 mod held;
@@ -152,7 +152,7 @@ impl World {
         self.drain();
     }
 
-    /// Lets time pass up to the next timer, and returns the time that has passed.
+    /// Advances the time to the next timer, and returns how much time has passed.
     fn await_timer(&mut self) -> Duration {
         let next = self.requests.poll_timeout().expect("a timer");
         let passed = next - self.now;
@@ -180,7 +180,7 @@ impl World {
         self.results.get(&request).is_some_and(Result::is_ok)
     }
 
-    /// Lets each path answer some requests, so that its times are measured.
+    /// Completes some requests on each path, so that its times are measured.
     fn measure(&mut self, time: Duration) {
         for _ in 0..4 {
             let requests = [(); 2].map(|()| self.submit(READ));
@@ -248,7 +248,7 @@ fn a_unit_attention_costs_another_attempt_on_the_same_path() {
     assert_eq!(world.failure(request), Failure::Attempt("an end"));
 }
 
-/// The unit reports several events, and is busy in between; both are temporary.
+/// The unit reports several unit attentions, and is busy in between. Both errors are temporary.
 #[test]
 fn unit_attentions_count_from_the_last_pause() {
     let mut world = World::new(limits(), &[A]);
@@ -280,7 +280,7 @@ fn a_lost_path_leaves_its_requests_to_the_other_one() {
     }
 }
 
-/// The unit has reported an event, and the session ends before the request receives the report.
+/// The unit has a unit attention to report, and the session ends before the request receives it.
 #[test]
 fn nothing_is_retried_over_a_path_that_is_lost() {
     let mut world = World::new(limits(), &[A]);
@@ -328,7 +328,7 @@ fn a_request_that_ends_its_sessions_is_found_out() {
             path = PathId(path.0 + 1);
             world.add(path);
         } else {
-            // The poison waits until nothing else is in flight.
+            // The request that ends sessions waits until nothing else is in flight.
             let (attempt, _) = world.only(innocent);
             world.end(attempt, End::Good);
             innocent = world.submit(READ);
@@ -383,7 +383,7 @@ fn each_attempt_waits_for_the_class() {
     world.end(attempt, End::Busy);
     world.await_timer();
     assert!(world.in_flight.is_empty());
-    // The time in the class does not count as time in which the unit refuses the request.
+    // The time that the request waited for its class does not count as time in which the unit refuses it.
     world.pass(MINUTE * 2);
     world.requests.charged(request, world.now);
     world.drain();

@@ -1,4 +1,4 @@
-//! The rules of the topology, as a function of the situation.
+//! Applies the rules of the topology to a situation.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -34,9 +34,9 @@ pub(super) struct Portal {
 #[derive(Clone, Debug)]
 pub(super) struct Facts<'a> {
     pub(super) portals: Vec<Portal>,
-    /// The sessions that are being opened, each with the first portal that is tried.
+    /// The sessions that are being opened, each with the first portal to try; `None` for any portal.
     pub(super) opening: Vec<(Why, Option<PortalId>)>,
-    /// Whether each portal should have a session.
+    /// Whether each portal should have a session, also if it is not the best.
     pub(super) has_spares: bool,
     pub(super) uneven_since: Option<Instant>,
     /// When sessions may move to better ports; `None` if the ports are unknown.
@@ -123,7 +123,7 @@ impl Session {
 pub(super) struct Plan<'a> {
     facts: &'a Facts<'a>,
     now: Instant,
-    /// Sessions to open, with their portal if they are for a certain one.
+    /// Sessions to open, each with its portal, or `None` if any portal will do.
     pub(super) opens: Vec<(Why, Option<PortalId>)>,
     pub(super) closes: Vec<(PathId, CloseReason)>,
     /// The earliest time at which another rule may apply.
@@ -204,7 +204,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Opens one at a time, at the portal that was tried least recently.
+    /// Opens a session at the portal without a session that was tried least recently; one at a time.
     fn spread(&mut self) {
         let Some(since) = self.facts.uneven_since else { return };
         if self.is_opening(|why| why == Why::Spread) {
@@ -240,7 +240,7 @@ impl<'a> Plan<'a> {
                 self.opens.extend((0..more.min(self.room())).map(|_| (Why::Count, None)));
             }
             Count::Fewer(fewer) => {
-                // A session that is kept at a worse port would be opened again, and carries nothing.
+                // A session at a worse port carries no data, and would be opened again if it were closed.
                 let sessions = self.facts.situation.sessions.iter();
                 let in_use = sessions.filter(|it| it.state == SessionState::InUse);
                 let mut in_use: Vec<_> = in_use.map(|it| it.path).collect();
@@ -288,13 +288,14 @@ impl<'a> Plan<'a> {
         all.any(|(why, at)| is_alone(*why) && *at == Some(portal))
     }
 
-    /// Returns how many more sessions there may be.
+    /// Returns how many more sessions may be opened.
     fn room(&self) -> u32 {
         let there = self.facts.situation.sessions.len() + self.whys().count();
         self.facts.situation.max.saturating_sub(u32::try_from(there).unwrap_or(u32::MAX))
     }
 
-    /// Returns whether a rule is due; `None` means that it is. If it is not due, its time is noted in `again`.
+    /// Returns whether a rule is due at `at`; `None` means immediately. If it is not due yet, its time is
+    /// noted in `again`.
     fn is_due(&mut self, at: Option<Instant>) -> bool {
         let Some(at) = at.filter(|at| *at > self.now) else { return true };
         self.again = Some(self.again.map_or(at, |again| again.min(at)));

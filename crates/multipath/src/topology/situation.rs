@@ -1,4 +1,4 @@
-//! Input and output of the topology.
+//! Input and output types of the topology.
 
 use std::time::Instant;
 
@@ -24,21 +24,21 @@ pub struct Session {
 /// State of an open session.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SessionState {
-    /// It takes requests while no session is at a better port.
+    /// The session takes requests only while no session is at a better port.
     Working,
-    /// It takes requests now.
+    /// The session takes requests now.
     InUse,
-    /// Its port has refused a request because of its state, so it takes none.
+    /// The port of the session has refused a request because of its state, so the session takes no requests.
     NotServed,
-    /// It takes no more requests, and is logged out when its requests are answered.
+    /// The session takes no more requests, and is logged out when its requests have completed.
     Closing,
 }
 
 /// A lost session that should reconnect.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Lost {
-    /// The ISID under which it reconnects. No two logins with the same ISID may be in progress: the later one
-    /// ends the session of the earlier one (RFC 7143 §6.3.5).
+    /// The ISID under which the session reconnects. No two logins with the same ISID may be in progress: the
+    /// later login ends the session of the earlier one (RFC 7143 §6.3.5).
     pub isid: Isid,
     /// The portal of the session.
     pub portal: PortalId,
@@ -88,13 +88,13 @@ pub enum Why {
     Lost(Isid),
     /// No path serves the unit, but the port of this portal may.
     Need,
-    /// The port of this portal did not serve the unit before.
+    /// The port of this portal did not serve the unit before; the session shows whether it does now.
     Standby,
     /// The portal has no session.
     Spare,
     /// The portal has no session, and another one has several.
     Spread,
-    /// Sessions are at worse ports than necessary.
+    /// Sessions are at worse ports than necessary, and move.
     Better,
 }
 
@@ -121,14 +121,14 @@ pub struct Open {
     pub id: OpenId,
     /// The reason.
     pub why: Why,
-    /// The portals to try, in order. The first one that answers is used.
+    /// The portals to try, in order. The first portal that responds is used.
     pub portals: Vec<PortalId>,
 }
 
 /// Reason why a session is closed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CloseReason {
-    /// Its port does not serve the unit.
+    /// The port of the session does not serve the unit.
     NotServed,
     /// There are more sessions than are wanted.
     Surplus,
@@ -139,19 +139,19 @@ pub enum CloseReason {
 pub struct Changes {
     /// Sessions to open.
     pub open: Vec<Open>,
-    /// Sessions to close when their requests are answered.
+    /// Sessions to close when their requests have completed.
     pub close: Vec<(PathId, CloseReason)>,
     /// The earliest time at which another rule may apply.
     pub again: Option<Instant>,
 }
 
-/// Use of a session that was opened.
+/// How to use a session that was opened.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Admission {
-    /// It joins the others.
+    /// Use the session in addition to the others.
     Join,
-    /// It joins the others and replaces this one, which closes.
+    /// Use the session instead of this one, which closes.
     Replace(PathId),
-    /// It is not needed any more, and is logged out.
+    /// The session is not needed any more: log it out.
     Dismiss,
 }

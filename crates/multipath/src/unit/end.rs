@@ -1,4 +1,4 @@
-//! Conclusions about the unit from the end of a command.
+//! Evaluates the end of a command: what it shows about the unit.
 
 use iscsi_pdu::scsi::{AdditionalSense, Sense, SenseKey, Status};
 use iscsi_session::TaskError;
@@ -8,15 +8,15 @@ use super::sense::{is_failure, is_write_failure, may_be_another_unit};
 use crate::commands::CommandNumber;
 use crate::ids::PathId;
 
-/// Facts about a command that are needed to judge its end.
+/// Facts about a command that the evaluation of its end depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct CommandFacts {
     /// Number of the command on its path.
     pub number: CommandNumber,
     /// Whether the command is SYNCHRONIZE CACHE.
     pub synchronizes_cache: bool,
-    /// Whether the command was answered with the report that another initiator has ended the registration of
-    /// the session.
+    /// Whether the command ended with the report that another initiator has ended the registration of the
+    /// session.
     pub is_preempted: bool,
 }
 
@@ -25,16 +25,16 @@ pub struct CommandFacts {
 pub enum CommandEnd<'a> {
     /// A status, with these sense data.
     Status(Status, &'a [u8]),
-    /// No status, or one that does not count.
+    /// No status, or one that must be ignored.
     Error(&'a TaskError),
 }
 
-/// Actions that follow from the end of a command, once no lock is held.
+/// Actions for the caller after the end of a command. Execute them without holding a lock.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[must_use]
 pub struct Effects {
-    /// Whether the unit may be another one, or may not be accessed any more. Commands of the path that have not
-    /// been sent are taken back.
+    /// Whether the unit may be another one, or must not be accessed any more. Withdraw the commands of the
+    /// path that have not been sent.
     pub may_be_another_unit: bool,
     /// A unit attention, for the subscribers to changes of the unit.
     pub attention: Option<AdditionalSense>,
@@ -42,18 +42,18 @@ pub struct Effects {
     pub has_failed_flush: bool,
 }
 
-/// Meaning of an end for the identity of the unit.
+/// What an end means for the identity of the unit.
 enum Meaning {
     Nothing,
-    /// A reason to ask which unit it is.
+    /// A reason to revalidate the path.
     Reason,
-    /// The initiator has given the command up, so its status may have been a reason.
+    /// The initiator has given the command up, so its status could have reported a reason.
     GivenUp,
 }
 
 impl Unit {
-    /// Records the end of a command. If its status is missing, it may have been the report of a reset, which
-    /// the unit does not repeat.
+    /// Records the end of a command. If its status is missing, the unit may have reported a reset with it,
+    /// which the unit does not repeat.
     pub fn end_command(
         &mut self,
         path: PathId,
@@ -73,7 +73,7 @@ impl Unit {
             Meaning::GivenUp => self.identity.add_given_up(path),
         }
         effects.may_be_another_unit = !matches!(meaning, Meaning::Nothing);
-        // This comes last, so that a flush that waits for the command knows what the command has reported.
+        // Ends the command last, so that a flush that waits for it also sees its report.
         self.forget(path, command.number);
         effects
     }
@@ -87,8 +87,7 @@ impl Unit {
     ) -> Meaning {
         let sense = match status {
             Status::CHECK_CONDITION => Sense::decode(sense).ok(),
-            // Another initiator has aborted the command. TASK ABORTED replaces the status that may have
-            // reported something.
+            // Another initiator has aborted the command. TASK ABORTED may have replaced a report.
             Status::TASK_ABORTED => None,
             _ => return Meaning::Nothing,
         };
@@ -101,7 +100,7 @@ impl Unit {
         if is_reason { Meaning::Reason } else { Meaning::Nothing }
     }
 
-    /// Records what the sense data report of earlier writes, and of the unit itself.
+    /// Records what the sense data report about earlier writes, and about the unit itself.
     fn on_sense(
         &mut self,
         path: PathId,
@@ -124,7 +123,7 @@ impl Unit {
         } else if !sense.deferred && synchronizes_cache && is_write_failure(sense.key) {
             self.durability.on_lost_writes();
             effects.has_failed_flush = true;
-            // Blocks that could not be written read differently from here on.
+            // A read of blocks that could not be written returns other data from here on.
             self.identity.add_attention();
         }
         if attention == Some(AdditionalSense::NOT_READY_TO_READY_CHANGE) {
@@ -134,15 +133,15 @@ impl Unit {
 
     fn on_task_error(&mut self, path: PathId, why: &TaskError) -> Meaning {
         match why {
-            // The command had a status that reports nothing, or was never sent.
+            // The command had a status without a report, or was never sent.
             TaskError::DataMissing { .. }
             | TaskError::Rejected { .. }
             | TaskError::ConnectionLost { sent: false, .. }
             | TaskError::Session { sent: false, .. }
             | TaskError::Withdrawn
             | TaskError::Closed => Meaning::Nothing,
-            // After the end of the session nothing can be asked over it. A flush that was answered may wait for
-            // what was reported before.
+            // The session has ended, so no revalidation is possible over it. But a flush with a status may wait
+            // for earlier reports.
             TaskError::Session { .. }
             | TaskError::ConnectionLost { .. }
             | TaskError::TargetFailure(_) => {
@@ -161,7 +160,7 @@ impl Unit {
         }
     }
 
-    /// Records that the unit may have reported something that did not arrive. The unit does not repeat it.
+    /// Records that a report of the unit may not have arrived. The unit does not repeat it.
     pub(super) fn on_hidden_report(&mut self, path: PathId) {
         self.durability.on_uncertain_end(path);
         self.identity.add_attention();

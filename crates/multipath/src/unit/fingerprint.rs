@@ -1,4 +1,4 @@
-//! Canonical hash of the state of a unit, for an exhaustive search over states.
+//! Computes a canonical hash of the state of a unit, for an exhaustive search over states.
 
 use std::hash::{Hash, Hasher};
 
@@ -8,16 +8,16 @@ use crate::durability::Epoch;
 use crate::ids::PathId;
 
 impl Unit {
-    /// Returns how far a command is after the first command of its path that has not ended.
+    /// Returns the distance of a command from the first command of its path that has not ended.
     pub(crate) fn place(&self, path: PathId, number: CommandNumber) -> Option<i64> {
         self.commands.get(path).map(|commands| commands.place(number))
     }
 
-    /// Hashes the part of the state that decides what follows. Epochs, command numbers and counts are replaced
-    /// by their order or by differences, so that two states with the same future have the same hash, whatever
-    /// led to them.
+    /// Hashes the state that affects later behavior. Epochs, command numbers and counts are replaced by their
+    /// order or by differences, so that two states with the same future have the same hash, whatever led to
+    /// them.
     ///
-    /// `begun` are the commands in flight, `kept` the epochs that a flush has kept.
+    /// `begun` are the commands in flight, `kept` the epochs that flushes contain.
     pub(crate) fn fingerprint(
         &self,
         begun: &[(PathId, Begun)],

@@ -1,4 +1,4 @@
-//! Meaning of sense data for the unit as a whole.
+//! Evaluates sense data that concern the unit as a whole.
 
 use iscsi_pdu::scsi::{AdditionalSense, SenseKey};
 
@@ -7,7 +7,8 @@ pub(super) const fn is_failure(key: SenseKey) -> bool {
     !matches!(key, SenseKey::NoSense | SenseKey::RecoveredError | SenseKey::UnitAttention)
 }
 
-/// Returns whether a flush that ended with this key may have lost its data: the unit need not retry.
+/// Returns whether a flush that ended with this sense key may have lost data: the unit need not retry the
+/// write.
 pub const fn is_write_failure(key: SenseKey) -> bool {
     matches!(
         key,
@@ -18,8 +19,9 @@ pub const fn is_write_failure(key: SenseKey) -> bool {
     )
 }
 
-/// Returns whether the LUN may lead to another unit after this report, or to one with other blocks: the target
-/// has restarted or assigned its LUNs again, or the unit reports a change, or that it has become ready.
+/// Returns whether the LUN may lead to another unit after this report, or to a unit with other blocks: the
+/// target has restarted or changed its LUN assignments, or the unit reports a change, or that it has become
+/// ready.
 pub const fn may_be_another_unit(reported: AdditionalSense) -> bool {
     reported.asc == AdditionalSense::POWER_ON_OR_RESET.asc
         || matches!(

@@ -37,7 +37,7 @@ const CURRENT: u8 = 0x70;
 const DEFERRED: u8 = 0x71;
 const NO_MORE: AdditionalSense = AdditionalSense { asc: 0, ascq: 0 };
 
-/// Effect of the end of one command on a unit with an unflushed write.
+/// Effects of the end of one command on a unit with an unflushed write.
 #[derive(Debug, Default, Eq, PartialEq)]
 struct Outcome {
     asks: bool,
@@ -164,7 +164,7 @@ fn a_command_counts_unless_two_reasons_came_since_it_began() {
     assert!(!unit.begin_command(PATH).is_calm(unit.identity.revision()), "it began in doubt");
 }
 
-/// A write that another unit has executed leaves nothing to flush here, so later events lose nothing.
+/// A write that another unit may have executed does not count as unflushed, so a later reset loses nothing.
 #[test]
 fn a_write_that_another_unit_may_have_executed_is_not_unflushed() {
     for (reasons, is_of_known_unit) in [(0, true), (1, true), (2, false)] {
@@ -182,7 +182,8 @@ fn a_write_that_another_unit_may_have_executed_is_not_unflushed() {
     }
 }
 
-/// Each such status may replace a report, so two of them may hide that another unit was there in the meantime.
+/// Each such status may have replaced a report, so two of them may hide that another unit was there for a
+/// time.
 #[test]
 fn a_status_that_may_stand_in_the_place_of_a_report_counts_by_itself() {
     let task_aborted = || CommandEnd::Status(Status::TASK_ABORTED, &[]);

@@ -1,6 +1,6 @@
-//! The machine of a logical unit with a model of targets: all states of small worlds, and random episodes of
-//! larger ones. For larger budgets, run the same code by hand: `cargo run --release -p iscsi-multipath
-//! --example unit_world`.
+//! Tests of the machine of a logical unit with a model of targets: all states of small worlds, and random
+//! episodes of larger worlds. To search larger ones, run the same code by hand: `cargo run --release -p
+//! iscsi-multipath --example unit_world`.
 #![allow(
     dead_code,
     unreachable_pub,

@@ -4,10 +4,10 @@ use std::time::Instant;
 use crate::world::Seen;
 use crate::{random, search, small};
 
-/// Maximum number of states of all small worlds together, well above the real number.
+/// Maximum number of states of all small worlds together. It is well above the real number.
 const MAX_STATES: usize = 500_000;
 
-/// No order of events in a small world breaks a promise, and each kind of event occurs in one.
+/// No order of events in a small world breaks a promise, and each kind of event occurs in some world.
 #[test]
 fn no_state_of_a_small_world_breaks_a_promise() {
     let mut seen = Seen::default();
@@ -27,7 +27,7 @@ fn no_state_of_a_small_world_breaks_a_promise() {
     assert!(seen.flushes > 0, "no flush is answered");
 }
 
-/// Larger worlds, with everything that targets and paths may do.
+/// No random episode of a larger world, with all events of targets and paths, breaks a promise.
 #[test]
 fn no_random_episode_breaks_a_promise() {
     let start = Instant::now();

@@ -1,4 +1,4 @@
-//! Answers to options, as a client decodes them.
+//! Decodes the server's replies to options.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -10,10 +10,10 @@ use crate::option::{REPLY_LEN, REPLY_MAGIC, info};
 use crate::text;
 use crate::transmission_flags::TransmissionFlags;
 
-/// Largest answer that is read: two strings and some numbers, with room to spare.
+/// Largest option reply that is accepted, bytes: two strings and some numbers, with room for extensions.
 const MAX_ANSWER: usize = 64 * 1024;
 
-/// An answer to an option (NBD, "Fixed newstyle negotiation").
+/// A reply to an option (NBD, "Fixed newstyle negotiation").
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) option: u32,
@@ -22,7 +22,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Takes the next answer from the input; `None` while it is not complete.
+    /// Removes the next option reply from the input; returns `None` while the reply is not complete.
     pub(crate) fn take(input: &mut BytesMut) -> Result<Option<Self>, ProtocolError> {
         let Some(mut head) = input.get(..REPLY_LEN) else { return Ok(None) };
         let magic = head.get_u64();
@@ -41,7 +41,7 @@ impl Answer {
         Ok(Some(Self { option, kind, data: input.split_to(len).freeze() }))
     }
 
-    /// Returns the length on the wire.
+    /// Returns the length of the reply on the wire, bytes.
     pub(crate) const fn wire_len(&self) -> usize {
         REPLY_LEN + self.data.len()
     }

@@ -1,4 +1,4 @@
-//! The answer to a request for block status.
+//! Decodes the reply to a request for block status.
 
 use bytes::Buf;
 
@@ -10,20 +10,21 @@ use crate::request::{Command, Request};
 pub struct ContextStatus {
     /// The id of the context, as in [`Negotiated::contexts`](super::Negotiated::contexts).
     pub context: u32,
-    /// The extents follow each other from the offset of the request on. There is at least one, and no two
-    /// neighbours have the same status. They may cover less than the request or more, but never exceed the
+    /// Extents that follow each other from the offset of the request on. There is at least one, and no two
+    /// neighbours have the same status. They may cover less or more than the request, but never exceed the
     /// export.
     pub extents: Vec<Extent>,
 }
 
 impl ContextStatus {
-    /// Largest number of descriptors in a chunk, with some room (NBD, "`NBD_CMD_BLOCK_STATUS`").
+    /// Largest number of descriptors that is accepted in a chunk; the protocol needs fewer (NBD,
+    /// "`NBD_CMD_BLOCK_STATUS`").
     const MAX_DESCRIPTORS: usize = 1 << 20;
     /// Largest payload of a chunk, in bytes.
     pub(crate) const MAX_LEN: usize = 4 + Self::MAX_DESCRIPTORS * Extent::WIRE_LEN;
 
-    /// Decodes the payload of a chunk; returns `None` if it is malformed. Extents beyond the request or the
-    /// end of the export are cut to the part that has a meaning.
+    /// Decodes the payload of a chunk; returns `None` if it is malformed. Extents are cut at the end of the
+    /// export, and at the end of the request if it asks for a single extent.
     pub(crate) fn decode(request: &Request, size: u64, mut payload: &[u8]) -> Option<Self> {
         let context = payload.try_get_u32().ok()?;
         if payload.is_empty() || !payload.len().is_multiple_of(Extent::WIRE_LEN) {

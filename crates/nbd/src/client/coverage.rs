@@ -9,7 +9,7 @@ const MAX_PARTS: usize = 1 << 16;
 /// Ranges of bytes that do not overlap.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Coverage {
-    /// Begin and end of each range; no two of them touch.
+    /// First byte of each range, and the byte after its last one; no two ranges touch.
     parts: BTreeMap<usize, usize>,
 }
 

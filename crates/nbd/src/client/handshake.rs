@@ -1,4 +1,4 @@
-//! The client's handshake, from the server's greeting to transmission.
+//! Performs the client's handshake, from the server's greeting to transmission.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use thiserror::Error;
@@ -14,9 +14,9 @@ use crate::transmission_flags::TransmissionFlags;
 
 /// `cliserv_magic`, which an oldstyle server sends instead of `IHAVEOPT`.
 const OLDSTYLE_MAGIC: u64 = 0x0000_4202_8186_1253;
-/// Largest size of the answers to one option, in bytes; more is an error.
+/// Largest size of all replies to one option, bytes; more is a protocol error.
 const MAX_ANSWERS: usize = 4 << 20;
-/// Largest number of metadata contexts that a server may select: each costs a chunk of every block status.
+/// Largest number of metadata contexts that a server may select: each adds a chunk to every block status.
 const MAX_CONTEXTS: usize = 64;
 /// Information that the client requests with NBD_OPT_GO.
 const INFORMATION: [u16; 3] = [info::NAME, info::DESCRIPTION, info::BLOCK_SIZE];
@@ -25,9 +25,9 @@ const INFORMATION: [u16; 3] = [info::NAME, info::DESCRIPTION, info::BLOCK_SIZE];
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Goal {
-    /// The names of the exports.
+    /// List the names of the exports.
     List,
-    /// Transmission.
+    /// Open an export, and begin transmission.
     Export {
         /// The export's name; the empty name means the default export.
         name: String,
@@ -40,7 +40,7 @@ pub enum Goal {
 /// The result of a handshake.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum HandshakeOutcome {
-    /// The exports, for [`Goal::List`]; the output ends the connection.
+    /// The exports, for [`Goal::List`]. The output that remains to be sent ends the connection.
     Exports(Vec<ListedExport>),
     /// Transmission has begun; the rest of the input belongs to it.
     Negotiated(Negotiated),
@@ -51,7 +51,7 @@ pub enum HandshakeOutcome {
 pub struct ListedExport {
     /// The export's name, for [`Goal::Export`].
     pub name: String,
-    /// The export's description, for people; empty where the server has none.
+    /// The export's description, as readable text; empty if the server has none.
     pub description: String,
 }
 
@@ -82,15 +82,15 @@ pub enum HandshakeError {
 /// "Newstyle negotiation").
 ///
 /// Call [`receive`](Self::receive) until it returns nothing, send what [`poll_transmit`](Self::poll_transmit)
-/// returns, then read more. An old server refuses an unknown export by closing the connection where an answer
-/// is due.
+/// returns, then read more. An old server refuses an unknown export by closing the connection instead of
+/// sending a reply.
 #[derive(Debug)]
 pub struct Handshake {
     goal: Goal,
     state: State,
     output: BytesMut,
     no_zeroes: bool,
-    /// Size of the answers to the current option so far, in bytes.
+    /// Size of the replies to the current option so far, bytes.
     answers: usize,
     listed: Vec<ListedExport>,
     found: Negotiated,
@@ -100,9 +100,9 @@ pub struct Handshake {
 #[derive(Debug)]
 enum State {
     Greeting,
-    /// An option was sent, and its last answer has not arrived.
+    /// An option was sent, and its last reply has not arrived.
     Option(u32),
-    /// NBD_OPT_EXPORT_NAME was sent, whose answer has no header.
+    /// NBD_OPT_EXPORT_NAME was sent; its reply has no header.
     ExportName,
     Failed(HandshakeError),
     Ended,
@@ -128,13 +128,13 @@ impl Handshake {
         (!self.output.is_empty()).then(|| self.output.split().freeze())
     }
 
-    /// Processes the input; returns `None` when it needs more input, or after the end.
+    /// Processes the input. Returns `None` when it needs more input, or after the end.
     ///
     /// An input of 66 KiB is always enough.
     ///
     /// # Errors
-    /// An error if the server refuses the request, or breaks the protocol. There may be output to send
-    /// nevertheless.
+    /// Returns an error if the server refuses the request, or breaks the protocol. Even then there may be
+    /// output to send.
     pub fn receive(
         &mut self,
         input: &mut BytesMut,
@@ -237,7 +237,7 @@ impl Handshake {
                 self.found.knows_block_sizes |= matches!(information, Information::BlockSizes(_));
                 information.copy_to(&mut self.found.export);
             }
-            // Other answers are ignored: the answer that follows decides.
+            // Other replies are ignored: the last reply to the option decides.
             _ => {}
         }
         Ok(None)
@@ -267,7 +267,7 @@ impl Handshake {
         Ok(None)
     }
 
-    /// Continues without the refused option where that is possible.
+    /// Continues the handshake without the refused option where that is possible; otherwise fails.
     fn refused(&mut self, option: u32, answer: &Answer) -> Result<(), HandshakeError> {
         let error = OptionError::from_wire(answer.kind);
         let is_final = matches!(error, OptionError::TlsRequired | OptionError::Shutdown);

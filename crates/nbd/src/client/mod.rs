@@ -1,4 +1,4 @@
-//! The client's side of the protocol: encodes requests, and decodes the answers of servers.
+//! The client's side of the protocol: encodes requests, and decodes the replies of servers.
 //!
 //! ```text
 //!  Goal ──► Handshake ──HandshakeOutcome::Negotiated──► Transmission ◄── reads, writes, …

@@ -1,4 +1,4 @@
-//! Requests in flight.
+//! Tracks requests in flight, and completes them.
 
 use bytes::{Buf, Bytes, BytesMut};
 use thiserror::Error;
@@ -17,11 +17,11 @@ use crate::text;
 pub struct Completed {
     /// The request.
     pub request: Request,
-    /// The answer, or the failure.
+    /// The result of the request, or its failure.
     pub outcome: Result<Answer, Failure>,
 }
 
-/// The answer to a request that has succeeded.
+/// The result of a successful request.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Answer {
     /// The request is executed; it has no data to return.
@@ -89,7 +89,7 @@ impl Pending {
         self.failure.get_or_insert(failure);
     }
 
-    /// Returns the position in the buffer of `len` bytes at an offset of the export, and counts them as
+    /// Returns the position in the buffer of `len` bytes at an offset of the export, and marks these bytes as
     /// received.
     pub(crate) fn place(&mut self, offset: u64, len: usize) -> Result<usize, ProtocolError> {
         let cookie = self.request.cookie;
@@ -112,7 +112,7 @@ impl Pending {
         self.buffer.get_mut(at..).and_then(|rest| rest.get_mut(..len)).unwrap_or_default()
     }
 
-    /// Notes the status in a context; a second one for the same context is an error.
+    /// Stores the status in a context. A second status in the same context is an error.
     pub(crate) fn add_status(&mut self, status: ContextStatus) -> Result<(), ProtocolError> {
         if self.status.iter().any(|known| known.context == status.context) {
             let cookie = self.request.cookie;
@@ -122,7 +122,7 @@ impl Pending {
         Ok(())
     }
 
-    /// Returns whether a reply that ends here lacks required data. `contexts` is the number of negotiated
+    /// Returns whether data is missing from a reply that ends here. `contexts` is the number of negotiated
     /// contexts.
     pub(crate) fn is_missing(&self, contexts: usize) -> bool {
         self.failure.is_none()
@@ -130,7 +130,7 @@ impl Pending {
                 || self.is_block_status() && self.status.len() < contexts)
     }
 
-    /// Completes the request at the end of its reply.
+    /// Returns the result of the request, whose reply is complete.
     pub(crate) fn complete(self) -> Completed {
         let answer = match self.request.command {
             Command::Read { .. } => Answer::Data(self.buffer),
@@ -147,7 +147,7 @@ impl Pending {
 }
 
 impl Failure {
-    /// Decodes the payload of an error chunk of any kind.
+    /// Decodes the payload of an error chunk of any type.
     pub(crate) fn decode(
         cookie: Cookie,
         kind: u16,

@@ -1,4 +1,4 @@
-//! Requests and their replies.
+//! Sends requests, and matches replies to them.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use crate::reply::{CHUNK_LEN, CHUNK_MAGIC, ChunkHead, SIMPLE_LEN, SIMPLE_MAGIC, 
 use crate::request::{Command, Request, RequestHeader};
 use crate::terms::{Breach, Terms};
 
-/// Largest payload of an error chunk, in bytes: a string, its fields, and room for extensions.
+/// Largest payload of an error chunk that is accepted, bytes: a string, its fields, and room for extensions.
 const MAX_ERROR: usize = 64 * 1024;
 
-/// The requests of one connection, and their replies, in any order (NBD, "Transmission").
+/// The requests of one connection, and their replies, which may arrive in any order (NBD, "Transmission").
 ///
-/// Call [`receive`](Self::receive) until it returns nothing, then read more: either into the input, or, for
-/// the data of a read, straight into its buffer ([`landing`](Self::landing)).
+/// Call [`receive`](Self::receive) until it returns nothing, then read more from the connection. Read into
+/// the input, or read the data of a read request directly into its buffer ([`landing`](Self::landing)).
 ///
 /// When a connection is lost, each request in flight ([`requests`](Self::requests)) may or may not have been
 /// executed.
@@ -39,9 +39,9 @@ pub struct Transmission {
 #[derive(Debug)]
 enum State {
     Head,
-    /// The head of a chunk has arrived, but not its payload, or not the offset of its data.
+    /// The head of a chunk has arrived; its payload, or the offset of its data, has not.
     Chunk(ChunkHead),
-    /// The data of a read goes straight into its buffer.
+    /// The data of a read comes next, and goes directly into its buffer.
     Data {
         cookie: Cookie,
         at: usize,
@@ -66,12 +66,11 @@ impl Transmission {
         }
     }
 
-    /// Begins a request. Send the bytes of [`Request::encode`], followed by the data of a write. A read gets
-    /// a buffer of its own.
+    /// Begins a request. Send the bytes of [`Request::encode`], followed by the data of a write. For a read, a
+    /// buffer is allocated.
     ///
-    /// # Errors
-    /// An error if the request breaks the negotiated terms, or the connection is closing; nothing has begun
-    /// then.
+    /// Returns an error if the request breaks the negotiated terms, or the connection is closing. Then no
+    /// request has begun.
     pub fn submit(
         &mut self,
         command: Command,
@@ -85,8 +84,8 @@ impl Transmission {
         Ok(request)
     }
 
-    /// Begins a read of as many bytes as the buffer has; its content does not matter. The filled buffer is
-    /// returned in [`Answer::Data`](super::Answer::Data).
+    /// Begins a read of as many bytes as the buffer has; the bytes in the buffer do not matter. The filled
+    /// buffer is returned in [`Answer::Data`](super::Answer::Data).
     ///
     /// # Errors
     /// The errors of [`submit`](Self::submit); the buffer is dropped.
@@ -97,8 +96,8 @@ impl Transmission {
         Ok(request)
     }
 
-    /// Returns the last message to the server, which may be sent when no request is in flight. No
-    /// request can begin after it.
+    /// Returns the last message to the server. Send it when no request is in flight. No request can begin
+    /// after this call.
     pub fn disconnect(&mut self) -> [u8; Request::LEN] {
         self.is_closing = true;
         RequestHeader::DISCONNECT.encode()
@@ -109,9 +108,9 @@ impl Transmission {
         self.pending.values().map(|pending| pending.request)
     }
 
-    /// Returns the rest of a read's buffer, if data for it comes next on the stream: while the input is
-    /// empty, the caller may read the stream straight into it. It is empty where anything else comes next.
-    /// Report the bytes that were read by [`landed`](Self::landed).
+    /// Returns the rest of a read request's buffer, if the data for it comes next on the stream; otherwise an
+    /// empty slice. While the input is empty, the caller may read from the stream directly into it, and
+    /// reports the number of bytes by [`landed`](Self::landed).
     pub fn landing(&mut self) -> &mut [u8] {
         let State::Data { cookie, at, left, .. } = self.state else { return &mut [] };
         match self.pending.get_mut(&cookie) {
@@ -120,7 +119,7 @@ impl Transmission {
         }
     }
 
-    /// Counts bytes that were read to [`landing`](Self::landing).
+    /// Counts bytes that the caller has read into [`landing`](Self::landing).
     pub fn landed(&mut self, count: usize) {
         if let State::Data { at, left, .. } = &mut self.state {
             let count = count.min(*left);
@@ -129,8 +128,8 @@ impl Transmission {
         }
     }
 
-    /// Returns the room that the input should have for the next message, in bytes. It is 8 MiB at most,
-    /// except for the data of a read, which need not be in the input as a whole. The message may be shorter.
+    /// Returns the space that the input should have for the next message, in bytes: at most 8 MiB, because the
+    /// data of a read need not be in the input as a whole. The message may be shorter.
     pub fn wanted(&self) -> usize {
         match &self.state {
             State::Head | State::Failed(_) => CHUNK_LEN,
@@ -139,10 +138,9 @@ impl Transmission {
         }
     }
 
-    /// Consumes the input up to the end of a reply; returns `None` when it needs more input.
+    /// Consumes the input up to the end of a reply. Returns `None` when it needs more input.
     ///
-    /// # Errors
-    /// An error if the server breaks the protocol: the requests in flight get no reply then.
+    /// Returns an error if the server breaks the protocol. Then the requests in flight get no reply.
     pub fn receive(&mut self, input: &mut BytesMut) -> Result<Option<Completed>, ProtocolError> {
         let completed = self.advance(input);
         if let Err(error) = &completed {
@@ -209,7 +207,7 @@ impl Transmission {
         if self.is_closing {
             return Err(Breach::new(Errno::Shutdown, "the connection is closing"));
         }
-        // The range of a flush is reserved.
+        // The offset and length of a flush are reserved, and must be 0.
         let (offset, length) = if command == Command::Flush { (0, 0) } else { (offset, length) };
         let request = Request { cookie: self.next, command, offset, length };
         self.terms.check(&request.header())?;
@@ -228,13 +226,13 @@ impl Transmission {
     fn complete(&mut self, cookie: Cookie) -> Result<Option<Completed>, ProtocolError> {
         let contexts = self.contexts.len();
         if self.pending(cookie)?.is_missing(contexts) {
-            // The request stays in flight: whether it was executed is unknown.
+            // The request stays in flight, because it is unknown whether it was executed.
             return Err(ProtocolError::Missing(cookie));
         }
         Ok(self.pending.remove(&cookie).map(Pending::complete))
     }
 
-    /// Processes a simple reply, which the data of a read follows (NBD, "Simple reply message").
+    /// Processes a simple reply; the data of a read follows it (NBD, "Simple reply message").
     fn simple(&mut self, mut reply: BytesMut) -> Result<Option<Completed>, ProtocolError> {
         reply.advance(4);
         let error = reply.get_u32();
@@ -259,7 +257,7 @@ impl Transmission {
         self.complete(cookie)
     }
 
-    /// Checks the head of a chunk, so that a wrong one is refused before its payload arrives.
+    /// Checks the head of a chunk, so that an invalid chunk is refused before its payload arrives.
     fn chunk_head(&mut self, head: &ChunkHead) -> Result<(), ProtocolError> {
         let ChunkHead { cookie, kind, is_done, .. } = *head;
         let structured = self.structured;
@@ -322,7 +320,7 @@ impl Transmission {
     }
 }
 
-/// Returns the bytes of a chunk's payload that must be in the input together.
+/// Returns how many bytes of a chunk's payload must be in the input before it is processed.
 fn awaited(head: &ChunkHead) -> usize {
     if head.kind == chunk::OFFSET_DATA { 8 } else { to_usize(head.len) }
 }

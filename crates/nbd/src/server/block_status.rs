@@ -1,4 +1,4 @@
-//! Extents in the form that the answer to a block-status request has.
+//! Converts extents to the descriptors of a block-status reply.
 
 use crate::extent::Extent;
 use crate::request::{Command, Request};
@@ -6,8 +6,8 @@ use crate::request::{Command, Request};
 /// Largest number of descriptors in one reply; a client sends another request for the rest.
 const MAX_DESCRIPTORS: usize = 1 << 16;
 
-/// Returns descriptors of length and status (NBD, "`NBD_REPLY_TYPE_BLOCK_STATUS`"): at most one where the
-/// request wants only one, and none that begins beyond the range. Neighbours with the same status are merged.
+/// Returns descriptors of length and status (NBD, "`NBD_REPLY_TYPE_BLOCK_STATUS`"). There is at most one if
+/// the request wants only one, and none begins beyond the range. Neighbours with the same status are merged.
 pub(crate) fn descriptors(
     request: &Request,
     extents: impl IntoIterator<Item = Extent>,

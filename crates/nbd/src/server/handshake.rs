@@ -1,4 +1,4 @@
-//! The server's handshake, from the first byte to transmission.
+//! Performs the server's handshake, from the first byte to transmission.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
@@ -10,20 +10,21 @@ use crate::negotiated::Negotiated;
 use crate::option::{self, OptionError, answer, code, info};
 use crate::text;
 
-/// Largest option that is read, in bytes; longer ones are skipped.
+/// Largest option that is processed, bytes; longer ones are skipped.
 const MAX_OPTION: usize = 64 * 1024;
-/// Largest number of options of a client; more end the connection.
+/// Largest number of options that a client may send; more end the connection.
 const MAX_OPTIONS: u32 = 1024;
 
 /// The handshake of one connection, fixed newstyle (NBD, "Newstyle negotiation").
 ///
 /// Call [`receive`](Self::receive) until it returns nothing, send what [`poll_transmit`](Self::poll_transmit)
-/// returns, then read more. Answer a question with [`answer_list`](Self::answer_list),
-/// [`answer_export`](Self::answer_export) or [`refuse`](Self::refuse), at any time; until then no input is
-/// consumed.
+/// returns, then read more. When it returns a query of the client ([`HandshakeEvent::List`],
+/// [`HandshakeEvent::Export`]), call [`answer_list`](Self::answer_list),
+/// [`answer_export`](Self::answer_export) or [`refuse`](Self::refuse), at any time. No input is consumed
+/// before that.
 ///
-/// Options that are unknown, malformed or too long are refused. Their unread data is skipped, and takes no
-/// memory. There is no TLS: NBD_OPT_STARTTLS counts as unknown.
+/// Options that are unknown, malformed or too long are refused. The data of a refused option is skipped, and
+/// takes no memory. There is no TLS: NBD_OPT_STARTTLS counts as unknown.
 #[derive(Debug)]
 pub struct Handshake {
     state: State,
@@ -34,24 +35,25 @@ pub struct Handshake {
     options: u32,
 }
 
-/// Questions and results of a handshake.
+/// Queries of the client during a handshake, and results of the handshake.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum HandshakeEvent {
-    /// The client asks for the list of exports. Answer with [`Handshake::answer_list`].
+    /// The client queries the list of exports. Respond with [`Handshake::answer_list`].
     List,
-    /// The client asks for the export of this name. Answer with [`Handshake::answer_export`]. The empty name
+    /// The client queries the export of this name. Respond with [`Handshake::answer_export`]. The empty name
     /// means the default export.
     Export(String),
     /// Transmission begins as soon as all output is sent; the rest of the input belongs to it.
     Negotiated(Negotiated),
-    /// The client has ended the connection: send the output, and close the connection.
+    /// The client has aborted the handshake: send the output, and close the connection.
     Aborted,
 }
 
-/// The selection of the last NBD_OPT_SET_META_CONTEXT.
+/// The contexts that the last NBD_OPT_SET_META_CONTEXT has selected.
 #[derive(Debug)]
 struct Selection {
-    /// The name of the export for which the contexts are selected; they hold for no other.
+    /// The name of the export for which the contexts are selected; for another export the selection is not
+    /// valid.
     export: String,
     contexts: Vec<MetaContext>,
 }
@@ -106,7 +108,7 @@ impl Default for Handshake {
 }
 
 impl Handshake {
-    /// Creates a handshake, whose first output is the greeting.
+    /// Creates a handshake. The first output is the greeting.
     pub fn new() -> Self {
         let mut output = BytesMut::new();
         output.put_u64(option::INIT_MAGIC);
@@ -127,13 +129,12 @@ impl Handshake {
         (!self.output.is_empty()).then(|| self.output.split().freeze())
     }
 
-    /// Processes the input up to the next question or result; returns `None` when it needs more input, or an
-    /// answer.
+    /// Processes the input up to the next event. Returns `None` when it needs more input, or while a query is
+    /// open.
     ///
     /// An input of 64 KiB is always enough.
     ///
-    /// # Errors
-    /// An error if the connection is unusable. There may be output to send nevertheless.
+    /// Returns an error if the connection is unusable. Even then there may be output to send.
     pub fn receive(
         &mut self,
         input: &mut BytesMut,
@@ -181,8 +182,8 @@ impl Handshake {
         }
     }
 
-    /// Answers [`HandshakeEvent::List`] with names of exports and their descriptions. Does nothing if no such
-    /// question is open.
+    /// Responds to [`HandshakeEvent::List`] with names of exports and their descriptions. Does nothing if no
+    /// such query is open.
     pub fn answer_list<'a>(
         &mut self,
         exports: impl IntoIterator<Item = (&'a str, Option<&'a str>)>,
@@ -200,7 +201,7 @@ impl Handshake {
         self.state = State::Option;
     }
 
-    /// Answers [`HandshakeEvent::Export`]. Does nothing if no such question is open.
+    /// Responds to [`HandshakeEvent::Export`]. Does nothing if no such query is open.
     pub fn answer_export(&mut self, export: Export) {
         let Some(question) = self.take_question() else { return };
         match question {
@@ -232,14 +233,14 @@ impl Handshake {
         }
     }
 
-    /// Refuses the open question. Does nothing if there is none.
+    /// Refuses the open query. Does nothing if no query is open.
     pub fn refuse(&mut self, error: OptionError) {
         self.refuse_because(error, "");
     }
 
-    /// Refuses the open question, with a message for people, which may be empty. NBD_OPT_EXPORT_NAME knows no
-    /// refusal, so that its client gets no answer: [`receive`](Self::receive) fails then, and the caller
-    /// closes the connection. Does nothing if there is no open question.
+    /// Refuses the open query, with a message as readable text, which may be empty. NBD_OPT_EXPORT_NAME has no
+    /// error reply, so that its client gets no reply: [`receive`](Self::receive) then fails, and the caller
+    /// closes the connection. Does nothing if no query is open.
     pub fn refuse_because(&mut self, error: OptionError, message: &str) {
         let Some(question) = self.take_question() else { return };
         if let Question::ExportName(name) = question {
@@ -298,7 +299,7 @@ impl Handshake {
         Ok(())
     }
 
-    /// Processes an option with its data.
+    /// Processes an option with its data. Returns the event for the caller, if the option causes one.
     fn option(
         &mut self,
         option: u32,
@@ -333,7 +334,7 @@ impl Handshake {
         Ok(Some(event))
     }
 
-    /// Ends an option whose data was skipped.
+    /// Completes an option whose data was skipped.
     fn skipped(&mut self, option: u32, outcome: Result<(), OptionError>) -> Option<HandshakeEvent> {
         match outcome {
             Ok(()) => {
@@ -399,7 +400,7 @@ impl Handshake {
             State::Negotiated(Negotiated { export, name, structured, contexts, knows_block_sizes });
     }
 
-    /// Takes the open question; the next option may follow.
+    /// Removes and returns the open query, so that the next option can be processed.
     fn take_question(&mut self) -> Option<Question> {
         if !matches!(self.state, State::Asked(_)) {
             return None;
@@ -427,7 +428,7 @@ impl Handshake {
     }
 }
 
-/// Takes the head of the next option, without its data.
+/// Removes and returns the head of the next option, without its data; `None` while it is not complete.
 fn take_header(input: &mut BytesMut) -> Option<[u8; option::OPTION_LEN]> {
     let header = *input.first_chunk()?;
     input.advance(option::OPTION_LEN);

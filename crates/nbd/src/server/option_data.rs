@@ -1,4 +1,4 @@
-//! The data of options, as a server decodes it.
+//! Decodes the data of options.
 
 use bytes::{Buf, Bytes};
 

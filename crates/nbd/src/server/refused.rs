@@ -1,4 +1,4 @@
-//! Requests that break the negotiated terms.
+//! Describes requests that break the negotiated terms.
 
 use crate::cookie::Cookie;
 use crate::errno::Errno;
@@ -6,10 +6,10 @@ use crate::errno::Errno;
 /// A request that breaks the negotiated terms.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Refused {
-    /// Identifies the request in its reply.
+    /// Id of the request in its reply.
     pub cookie: Cookie,
     /// The error that the client receives.
     pub errno: Errno,
-    /// The reason, for people.
+    /// The reason, as readable text.
     pub reason: &'static str,
 }

@@ -1,4 +1,4 @@
-//! Replies to the requests of a connection.
+//! Builds the replies to the requests of a connection.
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -11,12 +11,12 @@ use crate::reply::{CHUNK_LEN, ReplyHead, chunk, put_chunk};
 use crate::request::Request;
 use crate::text;
 
-/// Builds replies: structured ones where the client supports them, else simple ones (NBD, "Simple reply
-/// message", "Structured reply chunk message").
+/// Builds replies: structured replies where the client supports them, otherwise simple ones (NBD, "Simple
+/// reply message", "Structured reply chunk message").
 ///
-/// Send each reply in one piece, or each chunk of a structured reply; other replies may come between chunks.
-/// The data is not part of a head, but follows it on the stream, so that a vectored write can send it without
-/// a copy.
+/// Send each simple reply, and each chunk of a structured reply, in one piece; other replies may come between
+/// chunks. The data of a read is not part of a head. It follows the head on the stream, so that a vectored
+/// write can send it without a copy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Replies {
     structured: bool,
@@ -27,19 +27,20 @@ impl Replies {
         Self { structured }
     }
 
-    /// Returns whether replies are structured: a read may then have several chunks, with holes among them.
+    /// Returns whether replies are structured: the reply to a read may then have several chunks of data and
+    /// holes.
     pub const fn is_structured(&self) -> bool {
         self.structured
     }
 
-    /// Returns the reply to a successful request that has no data: neither a read nor one for block status.
+    /// Returns the reply to a successful request that has no data, that is, neither a read nor a block status.
     pub fn done(&self, cookie: Cookie) -> ReplyHead {
         ReplyHead::simple(0, cookie)
     }
 
-    /// Returns the head of the reply to a successful read; all of its data follows.
+    /// Returns the head of the reply to a successful read. Send all data of the read after it.
     ///
-    /// It cannot be revoked: send it only when the data is available.
+    /// The reply cannot become an error later: send it only when the data is available.
     pub fn read(&self, request: &Request) -> ReplyHead {
         if self.structured {
             ReplyHead::data(true, request.cookie, request.offset, request.length)
@@ -48,29 +49,29 @@ impl Replies {
         }
     }
 
-    /// Returns the head of a part of a read's data, which follows; `None` without structured replies. The
-    /// parts of a reply must not overlap, and must cover exactly the range of the request. With `is_done` the
-    /// part is the last of the reply.
+    /// Returns the head of a chunk with a part of a read's data. Send the data after it. Returns `None`
+    /// without structured replies. The parts of a reply must not overlap, and must cover exactly the range of
+    /// the request. With `is_done` the part is the last one of the reply.
     pub fn data(&self, cookie: Cookie, offset: u64, len: u32, is_done: bool) -> Option<ReplyHead> {
         self.structured.then(|| ReplyHead::data(is_done, cookie, offset, len))
     }
 
-    /// Returns a part of a read that consists of zeros, under the rules of [`data`](Self::data). A read that
-    /// must not be fragmented may have it only as its single part.
+    /// Returns a chunk for a part of a read that consists of zeros, under the rules of [`data`](Self::data).
+    /// If the read must not be fragmented, the part must cover all of its range.
     pub fn hole(&self, cookie: Cookie, offset: u64, len: u32, is_done: bool) -> Option<ReplyHead> {
         self.structured.then(|| ReplyHead::hole(is_done, cookie, offset, len))
     }
 
-    /// Returns the end of a reply of several chunks; `None` without structured replies.
+    /// Returns the chunk that ends a reply of several chunks; `None` without structured replies.
     pub fn end(&self, cookie: Cookie) -> Option<ReplyHead> {
         self.structured.then(|| ReplyHead::chunk(true, chunk::NONE, cookie, 0))
     }
 
-    /// Returns the status of a request's range in a context; `None` without structured replies, or without an
-    /// extent. Send one such chunk for each selected context, the last one with `is_done`.
+    /// Returns a chunk with the status of a request's range in a context; `None` without structured replies,
+    /// or without an extent. Send one such chunk for each selected context, the last one with `is_done`.
     ///
-    /// The extents must follow each other from the offset of the request on, and may exceed its range: the
-    /// rest is left out.
+    /// The extents must follow each other from the offset of the request on. They may exceed its range: the
+    /// rest is omitted.
     pub fn block_status(
         &self,
         request: &Request,
@@ -97,8 +98,8 @@ impl Replies {
         Some(bytes.freeze())
     }
 
-    /// Returns the failure of a request, with a message for people, which may be empty. It invalidates the
-    /// chunks that were sent before, and no chunk follows it.
+    /// Returns the error reply to a request, with a message as readable text, which may be empty. The error
+    /// invalidates the chunks that were sent before, and no chunk may follow it.
     pub fn error(&self, cookie: Cookie, errno: Errno, message: &str) -> Bytes {
         if !self.structured {
             return ReplyHead::simple(errno.to_wire(), cookie).into();
@@ -106,8 +107,8 @@ impl Replies {
         error_chunk(true, chunk::ERROR, cookie, errno, message, &[])
     }
 
-    /// Returns the failure of a request at an offset in its range; data of earlier chunks before the offset
-    /// is valid. `None` without structured replies.
+    /// Returns the error reply to a request that failed at an offset in its range. Data of earlier chunks
+    /// before the offset is valid. Returns `None` without structured replies.
     pub fn error_at(
         &self,
         cookie: Cookie,

@@ -9,15 +9,16 @@ use crate::negotiated::Negotiated;
 use crate::request::{Command, Request, RequestHeader, kind};
 use crate::terms::{Breach, Terms};
 
-/// Largest write whose data is skipped when it is refused, in bytes; a longer one ends the connection.
+/// Largest refused write whose data is skipped, bytes; a longer one ends the connection.
 const MAX_SKIPPED: u32 = 1 << 27;
 
 /// The requests of one connection (NBD, "Transmission").
 ///
-/// Call [`receive`](Self::receive) until it returns nothing, then read at least one byte more;
-/// [`expected`](Self::expected) returns the number of bytes that complete the next message. A caller that
-/// reserves that number and reads no further gets the data of a write in separate memory, without a copy.
-/// With a caller that reads ahead, the data shares the memory of everything that was read with it, and keeps
+/// Call [`receive`](Self::receive) until it returns nothing, then read at least one more byte;
+/// [`expected`](Self::expected) returns the number of bytes that complete the next message. If the caller
+/// reserves that number and reads no further, the data of a write is returned in its own memory, without a
+/// copy. If the caller reads more, the data shares the memory of everything that was read with it, and keeps
+/// all of that memory allocated.
 /// all of it allocated.
 #[derive(Debug)]
 pub struct Transmission {
@@ -33,32 +34,32 @@ pub enum TransmissionEvent {
     Request(Request),
     /// A write, with its data.
     Write(Request, Bytes),
-    /// A request that breaks the negotiated terms; answer with [`Replies::refuse`].
+    /// A request that breaks the negotiated terms; respond with [`Replies::refuse`].
     Refused(Refused),
-    /// The client ends the connection: answer the requests in flight, and close it.
+    /// The client ends the connection: reply to the requests in flight, and close the connection.
     Disconnect,
 }
 
-/// The next message on the stream, and the number of bytes that complete it.
+/// Kinds of the next message on the stream, each with the number of bytes that complete the message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Expected {
     /// A request.
     Request(usize),
     /// The data of a write, which is returned in one piece.
     Payload(usize),
-    /// The data of a refused write; it need not be in the input as a whole.
+    /// The data of a refused write, which is skipped; it need not be in the input as a whole.
     Skipped(usize),
 }
 
 impl Expected {
-    /// Returns the number of bytes.
+    /// Returns the number of bytes that complete the message.
     pub const fn len(self) -> usize {
         match self {
             Self::Request(len) | Self::Payload(len) | Self::Skipped(len) => len,
         }
     }
 
-    /// Returns whether no byte is missing.
+    /// Returns whether no byte of the message is missing.
     pub const fn is_empty(self) -> bool {
         self.len() == 0
     }
@@ -83,12 +84,13 @@ impl Transmission {
         }
     }
 
-    /// Returns the form of the replies to the requests.
+    /// Returns the builder of replies to these requests.
     pub const fn replies(&self) -> Replies {
         Replies::new(self.structured)
     }
 
-    /// Returns the next message, counted from the beginning of the input.
+    /// Returns the kind of the next message, and the number of bytes from the beginning of the input that
+    /// complete it.
     pub const fn expected(&self) -> Expected {
         match self.state {
             State::Payload(_, len) => Expected::Payload(len),
@@ -97,10 +99,10 @@ impl Transmission {
         }
     }
 
-    /// Takes the next request from the input; returns `None` when it needs more input, or after the end.
+    /// Removes the next request from the input. Returns `None` when it needs more input, or after the end.
     ///
-    /// # Errors
-    /// An error if the stream does not consist of requests, or a write is too long to be skipped.
+    /// Returns an error if the stream does not consist of requests, or a refused write is too long to be
+    /// skipped.
     pub fn receive(
         &mut self,
         input: &mut BytesMut,
@@ -168,8 +170,8 @@ impl Transmission {
             Err(Breach { errno, reason }) => {
                 let refused = Refused { cookie, errno, reason };
                 if header.kind == kind::WRITE {
-                    // The refusal waits for the end of the request: until then the client need not expect a
-                    // reply.
+                    // The refusal is returned only after the data of the write, because the client need not expect a
+                    // reply before it has sent all of its data.
                     self.state = State::Skip(refused, len);
                     return Ok(None);
                 }

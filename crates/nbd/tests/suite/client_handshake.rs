@@ -1,4 +1,4 @@
-//! What a client sends in the handshake, byte by byte as in the protocol's document.
+//! Tests of the client's messages in the handshake, byte by byte as in the protocol's document.
 
 use bytes::{Bytes, BytesMut};
 use iscsi_nbd::client::{
@@ -219,7 +219,7 @@ fn exports_are_listed() {
     let outcome = Ok(Some(HandshakeOutcome::Exports(listed.to_vec())));
     assert_eq!(pair.receive(&answers.concat()), outcome);
     assert_eq!(pair.sent(), option(2, b""));
-    // The server may acknowledge that, or not.
+    // The server may send ACK as a reply to NBD_OPT_ABORT, or not.
     assert_eq!(pair.receive(&answer(2, ACK, b"")), Ok(None));
 }
 
@@ -232,7 +232,7 @@ fn answers_that_cannot_be_are_errors() {
     let magic = Pair::going().protocol_error(&[0x55; 20]);
     assert!(matches!(magic, ProtocolError::Magic { message: "answer to an option", .. }));
     for (option, kind, data) in [
-        // An answer to another option.
+        // A reply to another option.
         (8, ACK, &b""[..]),
         // The size is missing.
         (7, ACK, b""),
@@ -273,7 +273,7 @@ fn two_contexts_have_two_ids() {
     assert!(matches!(error, ProtocolError::Answer { option: 10, .. }));
 }
 
-/// Each context would cost a chunk of every block status.
+/// Too many selected contexts are an error, because each would add a chunk to every block status.
 #[test]
 fn a_server_selects_no_more_contexts_than_anybody_asks_for() {
     let mut pair = Pair::new(disk(&[BASE_ALLOCATION]));

@@ -1,4 +1,4 @@
-//! How a client handles replies, byte by byte as in the protocol's document.
+//! Tests of the client's processing of replies, byte by byte as in the protocol's document.
 
 use bytes::BytesMut;
 use iscsi_nbd::client::{Answer, Completed, ContextStatus, Failure, Negotiated, Transmission};
@@ -66,7 +66,7 @@ fn receive(
     transmission.receive(&mut BytesMut::from(bytes))
 }
 
-/// Returns the outcome of one request with one reply.
+/// Returns the result of one request with one reply.
 fn reply(
     command: Command,
     structured: bool,
@@ -122,7 +122,7 @@ fn simple_replies_come_in_any_order() {
 fn a_simple_error_of_a_read_has_no_data() {
     let failure = failure_of(reply(READ, false, |cookie| simple(cookie, 5)));
     assert_eq!(failure.errno, Errno::Io);
-    // A simple reply is wrong here, but clear.
+    // A simple reply is not allowed here, but its error is clear, so it is accepted.
     let failure = failure_of(reply(READ, true, |cookie| simple(cookie, 22)));
     assert_eq!(failure.errno, Errno::Invalid);
 }

@@ -1,7 +1,8 @@
-//! Each side of the NBD protocol against bytes written by hand, and both sides against each other.
+//! Tests of each side of the NBD protocol against bytes written by hand, and of both sides against each
+//! other.
 //!
-//! One binary for all modules: a binary per module would be linked again, and compile its share of the crates
-//! again.
+//! All modules are in one binary: with one binary per module, each would compile and link its share of the
+//! crates again.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test may panic")]
 
 mod client_handshake;

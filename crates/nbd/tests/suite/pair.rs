@@ -1,4 +1,4 @@
-//! A client and a server, connected by pipes that cut the stream at any byte.
+//! Tests with a client and a server that are connected by pipes, which cut the stream at any byte.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,7 +14,7 @@ use proptest::prelude::*;
 const BLOCK: usize = 512;
 const BLOCKS: usize = 128;
 
-/// The bytes in flight to one side, and those that have arrived there.
+/// The bytes in flight in one direction, and those that have arrived.
 #[derive(Default)]
 struct Pipe {
     way: BytesMut,
@@ -26,7 +26,7 @@ impl Pipe {
         self.way.extend_from_slice(bytes.as_ref());
     }
 
-    /// Lets up to `len` bytes arrive.
+    /// Moves up to `len` bytes from in flight to arrived.
     fn carry(&mut self, len: usize) {
         let now = self.way.split_to(len.min(self.way.len()));
         self.input.extend_from_slice(&now);
@@ -45,7 +45,7 @@ fn export() -> Export {
     }
 }
 
-/// Runs both sides of a handshake; `cut` returns the number of bytes that arrive at a time.
+/// Runs the handshake of client and server; `cut` returns the number of bytes that arrive at a time.
 fn shake(
     goal: Goal,
     mut cut: impl FnMut() -> usize,
@@ -106,7 +106,7 @@ fn a_list_ends_however_it_is_cut() {
     }
 }
 
-/// Random decisions: where bytes and data are cut, and which reply goes on.
+/// Random decisions: where bytes and data are cut, and which reply continues.
 struct Choices(std::iter::Cycle<std::vec::IntoIter<u8>>);
 
 impl Choices {
@@ -115,7 +115,7 @@ impl Choices {
     }
 }
 
-/// A disk in memory, served by the server's side.
+/// A disk in memory behind the server's side of the protocol.
 struct Server {
     transmission: server::Transmission,
     replies: Replies,
@@ -176,7 +176,7 @@ impl Server {
         }
     }
 
-    /// Returns a read as pieces of any length and in any order.
+    /// Returns the reply to a read as chunks of any length, in any order.
     fn chunks(&self, request: &Request, choices: &mut Choices) -> Vec<Vec<u8>> {
         let mut range = range(request);
         let mut pieces = Vec::new();
@@ -205,7 +205,7 @@ impl Server {
         frames
     }
 
-    /// Returns the next frame of any reply.
+    /// Removes and returns the next frame of a randomly chosen reply.
     fn next_frame(&mut self, choices: &mut Choices) -> Option<Vec<u8>> {
         if self.queue.is_empty() {
             return None;
@@ -234,7 +234,7 @@ fn command(kind: u8, flag: bool) -> Command {
     }
 }
 
-/// A client with a model of the disk: the server executes requests in the order in which they were sent.
+/// A client with a model of the disk, to which each request is applied when it is sent.
 struct Client {
     transmission: client::Transmission,
     model: Vec<u8>,

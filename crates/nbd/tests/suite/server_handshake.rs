@@ -1,4 +1,4 @@
-//! What a server sends in the handshake, byte by byte as in the protocol's document.
+//! Tests of the server's messages in the handshake, byte by byte as in the protocol's document.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use iscsi_nbd::server::{Handshake, HandshakeEvent, Negotiated};
@@ -26,7 +26,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// Creates a handshake after its greeting, with a client that supports both of its flags.
+    /// Creates a handshake after its greeting, with a client that sets both client flags.
     fn new() -> Self {
         let mut pair = Self { handshake: Handshake::new(), input: BytesMut::new() };
         assert_eq!(pair.sent(), b"NBDMAGICIHAVEOPT\0\x03"[..]);

@@ -1,4 +1,5 @@
-//! How a server handles requests, and its replies byte by byte as in the protocol's document.
+//! Tests of the server's processing of requests, and of its replies, byte by byte as in the protocol's
+//! document.
 
 use bytes::{Bytes, BytesMut};
 use iscsi_nbd::server::{Expected, Negotiated, Refused, Transmission, TransmissionEvent};
@@ -59,7 +60,7 @@ fn receive(
     transmission.receive(&mut BytesMut::from(bytes))
 }
 
-/// Returns the outcome of a request, with zeros as the data of a write.
+/// Returns the command of a request, or the error with which it is refused. The data of a write is zeros.
 fn outcome(
     negotiated: &Negotiated,
     (flags, kind, offset, length): (u16, u16, u64, u32),

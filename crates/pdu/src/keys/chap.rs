@@ -5,13 +5,13 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// The AuthMethod that stands for CHAP (RFC 7143 §12.1).
+/// The AuthMethod for CHAP (RFC 7143 §12.1).
 pub const CHAP: &str = "CHAP";
 
 /// The greatest length of a challenge, bytes (RFC 7143 §12.1.3).
 pub const MAX_CHALLENGE_LEN: usize = 1024;
 
-/// The length that a secret should have at least without IPsec, bytes: 96 bits (RFC 7143 §9.2.1).
+/// The least length that a secret should have without IPsec, bytes: 96 bits (RFC 7143 §9.2.1).
 pub const MIN_SECRET_LEN: usize = 12;
 
 /// The hash functions of CHAP_A, by their registered numbers (RFC 7143 §12.1.3, IANA PPP
@@ -27,7 +27,7 @@ pub enum ChapAlgorithm {
     Sha256 = 7,
     /// SHA-1.
     Sha1 = 6,
-    /// MD5, the one that every implementation has.
+    /// MD5, which every implementation supports.
     Md5 = 5,
 }
 
@@ -35,12 +35,12 @@ impl ChapAlgorithm {
     /// All algorithms, the strongest first.
     pub const ALL: [Self; 4] = [Self::Sha3_256, Self::Sha256, Self::Sha1, Self::Md5];
 
-    /// The registered number, as it stands in CHAP_A.
+    /// Returns the registered number, as it is used in CHAP_A.
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// The length of a response, bytes.
+    /// Returns the length of a response, bytes.
     pub const fn digest_len(self) -> usize {
         match self {
             Self::Sha3_256 | Self::Sha256 => 32,
@@ -65,7 +65,7 @@ impl fmt::Display for ChapAlgorithm {
     }
 }
 
-/// A name that is no CHAP algorithm.
+/// The error for a name that is not a CHAP algorithm.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("{0:?} is not a CHAP algorithm; use md5, sha1, sha-256 or sha3-256")]
 pub struct UnknownChapAlgorithm(String);

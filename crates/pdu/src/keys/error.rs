@@ -62,8 +62,7 @@ impl TextError {
     }
 }
 
-/// Returns the beginning of a text. The other side chooses the length of its errors, so only the beginning is
-/// kept.
+/// Returns the beginning of a text. The peer chooses the length of a text, so errors keep only its beginning.
 fn excerpt(text: &str) -> String {
     text.chars().take(64).collect()
 }

@@ -1,63 +1,63 @@
-//! Kinds of keys: how the result follows from an offer and an answer (RFC 7143 §6.2).
+//! Kinds of keys: how an offer and an answer determine the result (RFC 7143 §6.2).
 
 use super::{TextError, parse_number};
 
-/// The way in which the result of a key is found (RFC 7143 §6.2).
+/// Kinds of keys, by how their result is determined (RFC 7143 §6.2).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
-    /// One side declares a value, the other does not answer.
+    /// One side declares a value, and the other does not answer.
     Declaration,
     /// The first value of the offer that the responder supports (RFC 7143 §6.2.1).
     List,
     /// The lesser of two numbers.
     Minimum {
-        /// The value where nothing is negotiated.
+        /// The value if nothing is negotiated.
         default: u32,
-        /// The least legal value.
+        /// The least valid value.
         min: u32,
-        /// The greatest legal value.
+        /// The greatest valid value.
         max: u32,
     },
     /// The greater of two numbers.
     Maximum {
-        /// The value where nothing is negotiated.
+        /// The value if nothing is negotiated.
         default: u32,
-        /// The least legal value.
+        /// The least valid value.
         min: u32,
-        /// The greatest legal value.
+        /// The greatest valid value.
         max: u32,
     },
     /// A number that one side declares about itself, without an answer.
     DeclaredNumber {
         /// The value if nothing is declared.
         default: u32,
-        /// The least legal value.
+        /// The least valid value.
         min: u32,
-        /// The greatest legal value.
+        /// The greatest valid value.
         max: u32,
     },
-    /// Yes if both say Yes.
+    /// The result is Yes if both sides say Yes.
     And {
-        /// The value where nothing is negotiated.
+        /// The value if nothing is negotiated.
         default: bool,
     },
-    /// Yes if either says Yes.
+    /// The result is Yes if at least one side says Yes.
     Or {
-        /// The value where nothing is negotiated.
+        /// The value if nothing is negotiated.
         default: bool,
     },
-    /// A step of an authentication, in the order of RFC 7143 §12.1.3.
+    /// A key in a step of an authentication; the order of the steps is in RFC 7143 §12.1.3.
     Authentication,
-    /// A key of RFC 3720 that means nothing any more (RFC 7143 §13.25).
+    /// A key of RFC 3720 that is obsolete (RFC 7143 §13.25).
     Obsolete {
-        /// The one answer to any offer.
+        /// The answer to any offer.
         reply: &'static str,
     },
 }
 
 impl Kind {
-    /// The result of a numerical key: the lesser or the greater number, or what was answered for
-    /// a kind that has no result function over numbers.
+    /// Returns the result of a numerical key: the lesser or the greater number. For a kind without such a
+    /// function, returns `answered`.
     pub fn number_result(&self, offered: u32, answered: u32) -> u32 {
         match self {
             Self::Minimum { .. } => offered.min(answered),
@@ -72,8 +72,7 @@ impl Kind {
         }
     }
 
-    /// The result of a boolean key, or what was answered for a kind that has no result function
-    /// over booleans.
+    /// Returns the result of a boolean key. For a kind without a function over booleans, returns `answered`.
     pub const fn boolean_result(&self, offered: bool, answered: bool) -> bool {
         match self {
             Self::And { .. } => offered && answered,
@@ -92,8 +91,8 @@ impl Kind {
     ///
     /// # Errors
     ///
-    /// [`TextError::NotNumeric`] for a key of another kind, [`TextError::Number`] for a value that
-    /// is no number, [`TextError::OutOfRange`] for one outside the key's range.
+    /// [`TextError::NotNumeric`] for a key of another kind, [`TextError::Number`] for a value that is not a
+    /// number, [`TextError::OutOfRange`] for a number outside the key's range.
     pub fn check_number(&self, value: &str) -> Result<u32, TextError> {
         let (min, max) = self.range().ok_or(TextError::NotNumeric)?;
         let value = parse_number(value)?;
@@ -101,7 +100,7 @@ impl Kind {
         number.ok_or(TextError::OutOfRange { value, min, max })
     }
 
-    /// The least and the greatest legal value of a numerical key.
+    /// Returns the least and the greatest valid value of a numerical key.
     pub const fn range(&self) -> Option<(u32, u32)> {
         match *self {
             Self::Minimum { min, max, .. }
@@ -116,7 +115,7 @@ impl Kind {
         }
     }
 
-    /// The value of a numerical key where nothing is negotiated.
+    /// Returns the value of a numerical key if nothing is negotiated.
     pub const fn default_number(&self) -> Option<u32> {
         match *self {
             Self::Minimum { default, .. }
@@ -131,7 +130,7 @@ impl Kind {
         }
     }
 
-    /// The value of a boolean key where nothing is negotiated.
+    /// Returns the value of a boolean key if nothing is negotiated.
     pub const fn default_boolean(&self) -> Option<bool> {
         match *self {
             Self::And { default } | Self::Or { default } => Some(default),

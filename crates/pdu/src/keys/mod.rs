@@ -4,11 +4,11 @@
 //! | File | Noun |
 //! |---|---|
 //! | `mod` | the list of pairs: [`decode_pairs`], [`TextBuilder`] |
-//! | `value` | what a value may look like: numbers, booleans, lists, binary items |
+//! | `value` | the forms of a value: numbers, booleans, lists, binary items |
 //! | `table` | [`Key`]: each key with its [`Definition`], the one place for defaults and ranges |
 //! | `chap` | [`ChapAlgorithm`], and the limits of the items of CHAP |
-//! | `printable` | [`printable`]: a value without control characters, to be shown |
-//! | `kind` | [`Kind`]: how a result comes out of an offer and an answer |
+//! | `printable` | [`printable`]: escapes control characters of a text for display |
+//! | `kind` | [`Kind`]: how an offer and an answer determine the result |
 //!
 //! ```
 //! use iscsi_pdu::keys::{Key, TextBuilder, decode_pairs};
@@ -42,24 +42,24 @@ pub use value::{
 use bytes::{BufMut, Bytes, BytesMut};
 use std::fmt;
 
-/// The longest text that [`decode_pairs`] takes, bytes: what a receiver must accept where a key
-/// may hold a long authentication item (RFC 7143 §6.1).
+/// The longest text that [`decode_pairs`] accepts, bytes: a receiver must accept this length where a key may
+/// have a long authentication item (RFC 7143 §6.1).
 pub const MAX_TEXT_LEN: usize = 64 * 1024;
 
 /// The longest key name, bytes (RFC 7143 §6.1, standard-label).
 pub const MAX_KEY_LEN: usize = 63;
 
-/// Splits a whole text, all its PDUs joined, into its pairs in the order they came.
+/// Splits a complete text, the text of all its PDUs joined, into its pairs, in their order in the text.
 ///
-/// Each pair ends in a NUL and splits at its first `=`. Values may be empty and of any length; the limits of a
-/// value belong to its key. Harmless errors of some targets are accepted: NULs with nothing between them, a last
-/// pair without its NUL, and an alias that is not UTF-8, which ends before its first byte that is not.
+/// Each pair ends with a NUL and splits at its first `=`. Values may be empty and of any length, because the
+/// limit of a value depends on its key. Harmless errors of some targets are accepted: additional NULs between
+/// pairs, a last pair without its NUL, and an alias that is not UTF-8, which is cut before its first invalid
+/// byte.
 ///
 /// # Errors
 ///
-/// A text over [`MAX_TEXT_LEN`], a pair without `=`, a key that is neither in the table nor a standard-label (1
-/// to 63 letters, digits or `.-+@_#`, a capital first), or a value that is not UTF-8 and is more than a name for
-/// display.
+/// A text over [`MAX_TEXT_LEN`], a pair without `=`, a key that is neither in the table nor a standard-label
+/// (1 to 63 letters, digits or `.-+@_#`, a capital first), or a value that is not UTF-8 and is not an alias.
 pub fn decode_pairs(text: &[u8]) -> Result<Vec<(&str, &str)>, TextError> {
     if text.len() > MAX_TEXT_LEN {
         return Err(TextError::TooLong { len: text.len() });
@@ -84,13 +84,14 @@ fn decode_pair(pair: &[u8]) -> Result<(&str, &str), TextError> {
     Ok((key, value))
 }
 
-/// The bytes up to the first that is not UTF-8.
+/// Returns the bytes up to the first one that is not UTF-8.
 fn legible(bytes: &[u8]) -> &str {
     bytes.utf8_chunks().next().map_or("", |chunk| chunk.valid())
 }
 
-/// Returns whether a name follows the rule of RFC 7143 §6.1 for key names, with the exceptions of this and later
-/// standards: `#` in registered names (RFC 7143 §13.26) and the small letter of iSCSIProtocolLevel.
+/// Returns whether a name follows the rule of RFC 7143 §6.1 for key names. Exceptions of this and later
+/// standards are allowed: `#` in registered names (RFC 7143 §13.26), and the small first letter of
+/// iSCSIProtocolLevel.
 fn is_standard_label(key: &str) -> bool {
     let first = key.as_bytes().first().is_some_and(u8::is_ascii_uppercase);
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b".-+@_#".contains(&byte);
@@ -105,12 +106,12 @@ pub struct TextBuilder {
 }
 
 impl TextBuilder {
-    /// An empty text.
+    /// Creates an empty text.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a pair. A NUL inside `key` or `value` would start another pair, so NULs are left out.
+    /// Adds a pair. A NUL inside `key` or `value` would start another pair, so NULs are omitted.
     pub fn pair(&mut self, key: &str, value: &str) -> &mut Self {
         self.put(key);
         self.text.put_u8(b'=');
@@ -124,7 +125,7 @@ impl TextBuilder {
         self.text.is_empty()
     }
 
-    /// The text, ready to be a data segment or several.
+    /// Returns the text for one or several data segments.
     pub fn finish(self) -> Bytes {
         self.text.freeze()
     }
@@ -135,7 +136,7 @@ impl TextBuilder {
 }
 
 impl fmt::Debug for TextBuilder {
-    /// Only the length: the text may hold an answer to a CHAP challenge.
+    /// Shows only the length, because the text may contain a response to a CHAP challenge.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TextBuilder").field("len", &self.text.len()).finish_non_exhaustive()
     }

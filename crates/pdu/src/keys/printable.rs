@@ -1,7 +1,8 @@
-//! Texts of the peer as printable text.
+//! Makes texts of the peer printable.
 
-/// Escapes the control characters, line separators and direction marks of a text as `\u{1b}`, so that it cannot
-/// move a cursor, begin a line or reverse what follows on a terminal. All other characters, of any script, stay.
+/// Escapes the control characters, line separators and direction marks of a text, for example as `\u{1b}`. So
+/// the text cannot move a cursor, start a line or reverse the text after it on a terminal. All other
+/// characters, of any script, stay.
 pub fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,5 +1,5 @@
-//! The table of all keys: which side may send a key, when, and how its result is found (RFC 7143 §12, §13; RFC
-//! 7144).
+//! The table of all keys: which side may send a key, when, and how its result is determined (RFC 7143 §12,
+//! §13; RFC 7144).
 
 use super::Kind;
 use std::fmt;
@@ -38,20 +38,20 @@ pub enum Sender {
 }
 
 impl Sender {
-    /// Returns whether a target may send the key unasked.
+    /// Returns whether a target may send the key first.
     pub const fn is_target_allowed(self) -> bool {
         matches!(self, Self::Target | Self::Either)
     }
 }
 
-/// The definition of a key in RFC 7143.
+/// The properties of a key in the standard.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Definition {
-    /// The key this is about.
+    /// The key with these properties.
     pub key: Key,
-    /// The name on the wire; case matters.
+    /// The name of the key in a text; upper and lower case differ.
     pub name: &'static str,
-    /// The way in which the result is found, with default and range.
+    /// How the result is determined, with default and range.
     pub kind: Kind,
     /// When the key may be used.
     pub phase: Use,
@@ -59,27 +59,27 @@ pub struct Definition {
     pub scope: Scope,
     /// The side that may send the key first.
     pub sender: Sender,
-    /// Whether the key may stand in the SecurityNegotiation stage (RFC 7143 §6.3.2).
+    /// Whether the key may be sent in the SecurityNegotiation stage (RFC 7143 §6.3.2).
     pub security_stage: bool,
-    /// Whether the key means nothing in a Discovery session.
+    /// Whether the key has no meaning in a Discovery session.
     pub irrelevant_in_discovery: bool,
-    /// Where the standard defines the key.
+    /// The section of the standard that defines the key.
     pub section: &'static str,
 }
 
 /// The greatest length of a data segment or burst that a key can carry, bytes.
 const MAX_LENGTH: u32 = 0x00ff_ffff;
-/// The least value of the length keys, bytes.
+/// The least value of keys for lengths, bytes.
 const MIN_LENGTH: u32 = 512;
 
-/// MaxRecvDataSegmentLength of a side that has not declared another one, bytes (RFC 7143 §13.12).
+/// MaxRecvDataSegmentLength of a side that has not declared a value, bytes (RFC 7143 §13.12).
 pub const DEFAULT_MAX_RECV_DATA_SEGMENT_LENGTH: u32 = 8192;
 
 const HEADER_OR_DATA_DIGEST: &str = "RFC 7143 §13.1";
 const CHAP: &str = "RFC 7143 §12.1.3";
 const OBSOLETED: &str = "RFC 7143 §13.25";
 
-/// Turns rows into the enum and its lookups, so that a key cannot be in one and not in another.
+/// Creates the enum and its lookups from one table, so that every key is in all of them.
 macro_rules! keys {
     ($(
         $(#[$doc:meta])+
@@ -98,8 +98,7 @@ macro_rules! keys {
             /// All keys, in the order of the table.
             pub const ALL: &[Self] = &[$(Self::$key,)+];
 
-            /// The key of a name on the wire, `None` for a name that neither standard knows. Case
-            /// matters.
+            /// Returns the key with a name; `None` if it is in neither standard. Upper and lower case differ.
             pub fn from_name(name: &str) -> Option<Self> {
                 match name {
                     $($name => Some(Self::$key),)+
@@ -130,34 +129,34 @@ macro_rules! keys {
 // Columns of a row's second part:
 // use, scope, sender, allowed in the security stage, irrelevant in Discovery, where defined.
 keys! {
-    /// Which checksum follows each header.
+    /// Digest that follows each header.
     HeaderDigest "HeaderDigest" List
         Login Connection Either false false HEADER_OR_DATA_DIGEST;
-    /// Which checksum follows each data segment.
+    /// Digest that follows each data segment.
     DataDigest "DataDigest" List
         Login Connection Either false false HEADER_OR_DATA_DIGEST;
-    /// The most connections of the session.
+    /// The most connections of a session.
     MaxConnections "MaxConnections" Minimum { default: 1, min: 1, max: 65_535 }
         LeadingLogin Session Either false true "RFC 7143 §13.2";
-    /// Asks for the names and addresses of targets.
+    /// Requests the names and addresses of targets.
     SendTargets "SendTargets" Declaration
         FullFeature Session Initiator false false "RFC 7143 §13.3";
-    /// The target that a session is for, or one that a target reports.
+    /// Name of the target of a session, or of a target in a list.
     TargetName "TargetName" Declaration
         Any Session Either true false "RFC 7143 §13.4";
     /// The name of the initiator.
     InitiatorName "InitiatorName" Declaration
         Login Session Initiator true false "RFC 7143 §13.5";
-    /// The name of the target for people.
+    /// Display name of the target.
     TargetAlias "TargetAlias" Declaration
         Any Session Target true false "RFC 7143 §13.6";
-    /// The name of the initiator for people.
+    /// Display name of the initiator.
     InitiatorAlias "InitiatorAlias" Declaration
         Any Session Initiator true false "RFC 7143 §13.7";
-    /// Where a target is: host, port and portal group.
+    /// Address of a target: host, port and portal group.
     TargetAddress "TargetAddress" Declaration
         Any Session Target true false "RFC 7143 §13.8";
-    /// The portal group that the connection has reached.
+    /// The portal group of the connection.
     TargetPortalGroupTag "TargetPortalGroupTag" DeclaredNumber { default: 0, min: 0, max: 65_535 }
         Login Session Target true false "RFC 7143 §13.9";
     /// Whether a write waits for the first R2T.
@@ -166,49 +165,49 @@ keys! {
     /// Whether a command may carry write data.
     ImmediateData "ImmediateData" And { default: true }
         LeadingLogin Session Either false true "RFC 7143 §13.11";
-    /// The most bytes in a data segment that the declaring side takes.
+    /// The longest data segment that the declaring side accepts, bytes.
     MaxRecvDataSegmentLength "MaxRecvDataSegmentLength"
         DeclaredNumber { default: DEFAULT_MAX_RECV_DATA_SEGMENT_LENGTH, min: MIN_LENGTH, max: MAX_LENGTH }
         Any Connection Either false false "RFC 7143 §13.12";
-    /// The most bytes in a solicited or a Data-In sequence.
+    /// The most bytes in a solicited or Data-In sequence.
     MaxBurstLength "MaxBurstLength"
         Minimum { default: 262_144, min: MIN_LENGTH, max: MAX_LENGTH }
         LeadingLogin Session Either false true "RFC 7143 §13.13";
-    /// The most unsolicited bytes of a write, immediate data included.
+    /// The most unsolicited bytes of a write, with immediate data.
     FirstBurstLength "FirstBurstLength"
         Minimum { default: 65_536, min: MIN_LENGTH, max: MAX_LENGTH }
         LeadingLogin Session Either false true "RFC 7143 §13.14";
-    /// Seconds to wait after a connection broke before a reconnect.
+    /// Seconds to wait after the failure of a connection before a reconnect.
     DefaultTime2Wait "DefaultTime2Wait" Maximum { default: 2, min: 0, max: 3600 }
         LeadingLogin Session Either false false "RFC 7143 §13.15";
-    /// Seconds, after that wait, for which the target keeps the tasks.
+    /// Seconds after DefaultTime2Wait for which the target keeps the tasks.
     DefaultTime2Retain "DefaultTime2Retain" Minimum { default: 20, min: 0, max: 3600 }
         LeadingLogin Session Either false false "RFC 7143 §13.16";
     /// The most R2Ts that a task may have outstanding.
     MaxOutstandingR2T "MaxOutstandingR2T" Minimum { default: 1, min: 1, max: 65_535 }
         LeadingLogin Session Either false true "RFC 7143 §13.17";
-    /// Whether the data PDUs of a sequence come at rising offsets.
+    /// Whether the data PDUs of a sequence are sent at rising offsets.
     DataPDUInOrder "DataPDUInOrder" Or { default: true }
         LeadingLogin Session Either false true "RFC 7143 §13.18";
-    /// Whether the sequences of a task come at rising offsets.
+    /// Whether the sequences of a task are sent at rising offsets.
     DataSequenceInOrder "DataSequenceInOrder" Or { default: true }
         LeadingLogin Session Either false true "RFC 7143 §13.19";
-    /// The level of recovery without the end of the session.
+    /// How much a session can recover from errors without ending.
     ErrorRecoveryLevel "ErrorRecoveryLevel" Minimum { default: 0, min: 0, max: 2 }
         LeadingLogin Session Either false false "RFC 7143 §13.20";
-    /// Normal, or only to discover targets.
+    /// Normal, or Discovery to find targets only.
     SessionType "SessionType" Declaration
         LeadingLogin Session Initiator true false "RFC 7143 §13.21";
-    /// The way in which the target reports tasks that end in a multi-task abort.
+    /// How the target reports tasks that are ended by a function for several tasks.
     TaskReporting "TaskReporting" List
         LeadingLogin Session Either false true "RFC 7143 §13.23";
     /// 1 for RFC 7143, 2 for the SCSI features of RFC 7144.
     ISCSIProtocolLevel "iSCSIProtocolLevel" Minimum { default: 1, min: 0, max: 31 }
         LeadingLogin Session Either false true "RFC 7143 §13.24";
-    /// Which authentication comes next.
+    /// The authentication method that follows.
     AuthMethod "AuthMethod" List
         Login Connection Either true false "RFC 7143 §12.1";
-    /// The system of the declaring side; for statistics only.
+    /// Hardware and software of the declaring side; for statistics only.
     NodeArchitecture "X#NodeArchitecture" Declaration
         LeadingLogin Session Either false false "RFC 7143 §13.26.1";
     /// Markers from target to initiator.
@@ -217,10 +216,10 @@ keys! {
     /// Markers from initiator to target.
     OFMarker "OFMarker" Obsolete { reply: "No" }
         Login Connection Either false false OBSOLETED;
-    /// The interval of markers from target to initiator.
+    /// Interval of markers from target to initiator.
     IFMarkInt "IFMarkInt" Obsolete { reply: "Reject" }
         Login Connection Either false false OBSOLETED;
-    /// The interval of markers from initiator to target.
+    /// Interval of markers from initiator to target.
     OFMarkInt "OFMarkInt" Obsolete { reply: "Reject" }
         Login Connection Either false false OBSOLETED;
     /// The hash algorithms of CHAP, by their numbers.
@@ -232,7 +231,7 @@ keys! {
     /// A challenge.
     ChapC "CHAP_C" Authentication
         Login Connection Either true false CHAP;
-    /// The name that a response is for.
+    /// The name of the responding side.
     ChapN "CHAP_N" Authentication
         Login Connection Either true false CHAP;
     /// The response to a challenge.

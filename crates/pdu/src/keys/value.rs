@@ -1,4 +1,4 @@
-//! Values: numbers, booleans, lists and binary items as text (RFC 7143 §6.1).
+//! Values of keys: numbers, booleans, lists and binary items as text (RFC 7143 §6.1).
 
 use super::TextError;
 
@@ -8,20 +8,20 @@ pub const NOT_UNDERSTOOD: &str = "NotUnderstood";
 pub const IRRELEVANT: &str = "Irrelevant";
 /// The answer to a value that is not acceptable (RFC 7143 §6.2).
 pub const REJECT: &str = "Reject";
-/// The list value that stands for "none of it" (RFC 7143 §6.2.1).
+/// The value in a list that means "none" (RFC 7143 §6.2.1).
 pub const NONE: &str = "None";
-/// The digest that is a CRC (RFC 7143 §13.1).
+/// The digest CRC32C (RFC 7143 §13.1).
 pub const CRC32C: &str = "CRC32C";
-/// The SendTargets value that asks for all targets (RFC 7143 appendix C).
+/// The SendTargets value that requests all targets (RFC 7143 appendix C).
 pub const ALL_TARGETS: &str = "All";
 /// The SessionType of a session without SCSI commands (RFC 7143 §13.21).
 pub const DISCOVERY: &str = "Discovery";
 /// The SessionType of a session with a target (RFC 7143 §13.21).
 pub const NORMAL: &str = "Normal";
-/// The TaskReporting that every implementation has (RFC 7143 §13.23).
+/// The TaskReporting that every implementation supports (RFC 7143 §13.23).
 pub const RFC3720: &str = "RFC3720";
 
-/// The greatest length of a value whose key sets no limit of its own, bytes (RFC 7143 §6.1).
+/// The greatest length of a value whose key sets no other limit, bytes (RFC 7143 §6.1).
 pub const MAX_VALUE_LEN: usize = 255;
 
 /// Reads a numerical-value: decimal without leading zeros, or hexadecimal after `0x` or `0X`,
@@ -49,7 +49,7 @@ fn from_digits(digits: &str, radix: u32) -> Option<u64> {
 ///
 /// # Errors
 ///
-/// [`TextError::Boolean`] for anything else, `yes` included.
+/// [`TextError::Boolean`] for any other value, also `yes`.
 pub fn parse_boolean(value: &str) -> Result<bool, TextError> {
     match value {
         "Yes" => Ok(true),
@@ -58,12 +58,12 @@ pub fn parse_boolean(value: &str) -> Result<bool, TextError> {
     }
 }
 
-/// Writes a boolean-value.
+/// Returns a boolean-value as text.
 pub const fn format_boolean(value: bool) -> &'static str {
     if value { "Yes" } else { "No" }
 }
 
-/// The values of a list-of-values, in the order of preference (RFC 7143 §6.1).
+/// Returns the values of a list-of-values, in the order of preference (RFC 7143 §6.1).
 pub fn list_values(value: &str) -> impl Iterator<Item = &str> {
     value.split(',').filter(|item| !item.is_empty())
 }
@@ -71,12 +71,12 @@ pub fn list_values(value: &str) -> impl Iterator<Item = &str> {
 /// Reads a binary item: hexadecimal after `0x` or `0X`, or base64 with its padding after `0b` or
 /// `0B` (RFC 7143 §6.1).
 ///
-/// Hexadecimal of an odd count of digits, n, is (n + 1) / 2 bytes: the first digit stands alone.
+/// An odd number n of hexadecimal digits is (n + 1) / 2 bytes: the first digit is a byte alone.
 ///
 /// # Errors
 ///
-/// [`TextError::Binary`] for a value with neither prefix, without digits, or with anything after the prefix that
-/// the form does not allow.
+/// [`TextError::Binary`] for a value that has neither prefix, no digits, or anything after the prefix that is
+/// not valid in its encoding.
 pub fn decode_binary(value: &str) -> Result<Vec<u8>, TextError> {
     let bytes = match (hex_digits(value), base64_digits(value)) {
         (Some(digits), _) => decode_hex(digits.as_bytes()),
@@ -86,14 +86,14 @@ pub fn decode_binary(value: &str) -> Result<Vec<u8>, TextError> {
     bytes.ok_or(TextError::Binary)
 }
 
-/// Writes a binary item in hexadecimal, with its `0x`.
+/// Returns a binary item in hexadecimal, with its `0x`.
 pub fn encode_hex(bytes: &[u8]) -> String {
     let nibbles = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0x0f]);
     let digits = nibbles.filter_map(|nibble| char::from_digit(u32::from(nibble), 16));
     "0x".chars().chain(digits).collect()
 }
 
-/// Writes a binary item in base64, with its `0b` and padding.
+/// Returns a binary item in base64, with its `0b` and padding.
 pub fn encode_base64(bytes: &[u8]) -> String {
     let mut text = String::from("0b");
     for group in bytes.chunks(3) {
@@ -121,7 +121,7 @@ fn decode_hex(digits: &[u8]) -> Option<Vec<u8>> {
     bytes.filter(|bytes| !bytes.is_empty())
 }
 
-/// The value of one or two hexadecimal digits.
+/// Returns the value of one or two hexadecimal digits.
 fn hex_byte(digits: &[u8]) -> Option<u8> {
     digits.iter().try_fold(0, |byte: u8, &digit| {
         let nibble = char::from(digit).to_digit(16)?;
@@ -132,7 +132,7 @@ fn hex_byte(digits: &[u8]) -> Option<u8> {
 /// The alphabet of base64 (RFC 4648 §4).
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// The digit for the low six bits.
+/// Returns the base64 digit for the low six bits.
 fn base64_digit(bits: u32) -> char {
     BASE64.get((bits & 0x3f) as usize).map_or('=', |&digit| char::from(digit))
 }
@@ -150,8 +150,8 @@ fn decode_base64(digits: &[u8]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// The bytes of two to four digits, left-aligned; `None` for a foreign digit, or for bits that
-/// belong to no byte and are not zero.
+/// Returns the bytes of two to four digits, left-aligned. `None` for an invalid digit, or if bits that belong
+/// to no byte are not zero.
 fn base64_group(group: &[u8]) -> Option<[u8; 3]> {
     let bits = group.iter().try_fold(0, |bits: u32, digit| {
         let value = BASE64.iter().position(|known| known == digit)?;

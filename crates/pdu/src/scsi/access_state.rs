@@ -1,30 +1,30 @@
-//! Asymmetric access states: what the ports of a group do for a logical unit (SPC-4 §5.11.2).
+//! Asymmetric access states: which commands the ports of a group serve for a logical unit (SPC-4 §5.11.2).
 
 use std::fmt;
 
 /// Asymmetric access states of a target port for a logical unit (SPC-4 §5.11.2).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum AccessState {
-    /// 0h: takes every command, as fast as the device can.
+    /// 0h: serves every command, as fast as the device can.
     ActiveOptimized,
-    /// 1h: takes every command, more slowly than a port that is active/optimized.
+    /// 1h: serves every command, more slowly than a port that is active/optimized.
     ActiveNonOptimized,
-    /// 2h: takes only commands that manage the unit, and could become active soon.
+    /// 2h: serves only commands that manage the unit, and could become active soon.
     Standby,
-    /// 3h: takes only commands that manage the unit, and cannot become active soon.
+    /// 3h: serves only commands that manage the unit, and cannot become active soon.
     Unavailable,
     /// 4h: active/optimized for some blocks of the unit, active/non-optimized for others.
     LogicalBlockDependent,
-    /// Eh: the port itself is out of use; a change of its group does not end this.
+    /// Eh: the port itself does not work; a change of its group's state does not end this.
     Offline,
-    /// Fh: on the way from one state to another.
+    /// Fh: changing from one state to another.
     Transitioning,
     /// A reserved code, 5 to 13.
     Reserved(u8),
 }
 
 impl AccessState {
-    /// The state of a code, of which the low four bits count.
+    /// Returns the state with a code, of which only the low four bits are used.
     pub const fn from_code(code: u8) -> Self {
         match code & 0x0f {
             0x0 => Self::ActiveOptimized,
@@ -38,7 +38,7 @@ impl AccessState {
         }
     }
 
-    /// The code of the state, 0 to 15.
+    /// Returns the code of the state, 0 to 15.
     pub const fn code(self) -> u8 {
         match self {
             Self::ActiveOptimized => 0x0,
@@ -52,8 +52,8 @@ impl AccessState {
         }
     }
 
-    /// Returns whether a port in this state takes reads and writes (SPC-4 §5.11.2.4 and the two sections after
-    /// it).
+    /// Returns whether a port in this state serves reads and writes (SPC-4 §5.11.2.4 and the two sections
+    /// after it).
     pub const fn is_active(self) -> bool {
         matches!(
             self,
@@ -63,7 +63,7 @@ impl AccessState {
 }
 
 impl fmt::Display for AccessState {
-    /// The standard's words, such as `active/non-optimized`.
+    /// Writes the name in the standard, such as `active/non-optimized`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::ActiveOptimized => "active/optimized",

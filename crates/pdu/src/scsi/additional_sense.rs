@@ -1,4 +1,4 @@
-//! Additional sense codes: the exact reason behind a sense key (SPC-4 §4.5.6, Annex F).
+//! Additional sense codes: the exact reason for a condition (SPC-4 §4.5.6, Annex F).
 
 use super::additional_sense_names::{NAMES, PER_COMPONENT};
 use std::fmt;
@@ -13,47 +13,47 @@ pub struct AdditionalSense {
 }
 
 impl AdditionalSense {
-    /// 00/00: nothing to add.
+    /// 00/00: no additional information.
     pub const NONE: Self = Self::new(0x00, 0x00);
     /// 04/01: the unit becomes ready by itself; retry.
     pub const BECOMING_READY: Self = Self::new(0x04, 0x01);
     /// 04/0A: the port is changing its access state; retry.
     pub const ASYMMETRIC_ACCESS_STATE_TRANSITION: Self = Self::new(0x04, 0x0a);
-    /// 04/0B: this port does not serve the unit at the moment; another port of the target does.
+    /// 04/0B: this port does not serve the unit at present; another port of the target does.
     pub const TARGET_PORT_IN_STANDBY_STATE: Self = Self::new(0x04, 0x0b);
-    /// 04/0C: this port does not serve the unit for a longer time; another port of the target does.
+    /// 04/0C: this port does not serve the unit, and not soon either; another port of the target does.
     pub const TARGET_PORT_IN_UNAVAILABLE_STATE: Self = Self::new(0x04, 0x0c);
-    /// 04/12: the unit is offline, until an administrator brings it back.
+    /// 04/12: the unit is offline until an administrator changes that.
     pub const LOGICAL_UNIT_OFFLINE: Self = Self::new(0x04, 0x12);
-    /// 08/00: the target does not reach the unit behind it, or what stores the unit.
+    /// 08/00: the target cannot reach the device or the storage of the unit.
     pub const LOGICAL_UNIT_COMMUNICATION_FAILURE: Self = Self::new(0x08, 0x00);
     /// 20/00: the device does not know the command.
     pub const INVALID_COMMAND_OPERATION_CODE: Self = Self::new(0x20, 0x00);
-    /// 21/00: blocks past the end of the medium.
+    /// 21/00: the blocks are beyond the end of the medium.
     pub const LOGICAL_BLOCK_ADDRESS_OUT_OF_RANGE: Self = Self::new(0x21, 0x00);
-    /// 24/00: a field of the CDB holds a value that the device does not take.
+    /// 24/00: a field of the CDB has a value that the device does not accept.
     pub const INVALID_FIELD_IN_CDB: Self = Self::new(0x24, 0x00);
-    /// 25/00: no such logical unit.
+    /// 25/00: the logical unit does not exist.
     pub const LOGICAL_UNIT_NOT_SUPPORTED: Self = Self::new(0x25, 0x00);
-    /// 26/00: a field of the parameter list holds a value that the device does not take.
+    /// 26/00: a field of the parameter list has a value that the device does not accept.
     pub const INVALID_FIELD_IN_PARAMETER_LIST: Self = Self::new(0x26, 0x00);
-    /// 27/00: the unit takes no writes.
+    /// 27/00: the unit accepts no writes.
     pub const WRITE_PROTECTED: Self = Self::new(0x27, 0x00);
-    /// 27/07: a thin unit found no space to write to.
+    /// 27/07: a thin unit has no space for the write.
     pub const SPACE_ALLOCATION_FAILED: Self = Self::new(0x27, 0x07);
-    /// 28/00: the unit has become ready, and its medium may be another one.
+    /// 28/00: the unit has become ready, and its medium may have changed.
     pub const NOT_READY_TO_READY_CHANGE: Self = Self::new(0x28, 0x00);
     /// 29/00: the unit was reset.
     pub const POWER_ON_OR_RESET: Self = Self::new(0x29, 0x00);
-    /// 29/07: the session was lost, but not the content of the unit.
+    /// 29/07: the session was lost, but the data of the unit were not.
     pub const IT_NEXUS_LOSS_OCCURRED: Self = Self::new(0x29, 0x07);
-    /// 2A/01: mode pages, or the length of a block, have changed.
+    /// 2A/01: mode pages, or the block length, have changed.
     pub const MODE_PARAMETERS_CHANGED: Self = Self::new(0x2a, 0x01);
-    /// 2A/03: another initiator took the reservation over.
+    /// 2A/03: another initiator has taken over the reservation.
     pub const RESERVATIONS_PREEMPTED: Self = Self::new(0x2a, 0x03);
     /// 2A/04: the holder has released the reservation.
     pub const RESERVATIONS_RELEASED: Self = Self::new(0x2a, 0x04);
-    /// 2A/05: another initiator removed the registration of this one.
+    /// 2A/05: another initiator has removed the registration of this one.
     pub const REGISTRATIONS_PREEMPTED: Self = Self::new(0x2a, 0x05);
     /// 2A/06: ports of the target have changed their access state for the unit.
     pub const ASYMMETRIC_ACCESS_STATE_CHANGED: Self = Self::new(0x2a, 0x06);
@@ -68,27 +68,27 @@ impl AdditionalSense {
     /// 3F/0E: the list of logical units has changed.
     pub const REPORTED_LUNS_DATA_HAS_CHANGED: Self = Self::new(0x3f, 0x0e);
 
-    /// A code with its qualifier.
+    /// Creates a value from code and qualifier.
     pub const fn new(asc: u8, ascq: u8) -> Self {
         Self { asc, ascq }
     }
 
-    /// Returns whether the unit reports a power-on or reset: the content of its volatile cache may be lost. All
-    /// codes of 29h do, except the loss of the nexus (SPC-4 Annex F).
+    /// Returns whether the unit reports a power-on or reset, so that data of its volatile cache may be lost.
+    /// All codes of 29h report that, except the loss of the nexus (SPC-4 Annex F).
     pub const fn is_reset(self) -> bool {
         self.asc == Self::POWER_ON_OR_RESET.asc && self.ascq != Self::IT_NEXUS_LOSS_OCCURRED.ascq
     }
 
-    /// Returns whether a unit attention of this code says that the unit may have ended commands without a
-    /// status, since it was reset or another initiator cleared or preempted them (SAM-5 §5.14, with TAS of
+    /// Returns whether a unit attention with this code reports that the unit may have ended commands without
+    /// a status: it was reset, or another initiator cleared or preempted the commands (SAM-5 §5.14, if TAS is
     /// zero in the Control mode page).
     pub const fn clears_commands(self) -> bool {
         self.is_reset() || matches!((self.asc, self.ascq), (0x2f, _) | (0x2a, 0x03 | 0x05))
     }
 
-    /// Returns whether a unit that is not ready will become ready by itself, with its content: it starts, its
-    /// port changes its state, or an operation that keeps the content is in progress (SPC-4 Annex F). Not while
-    /// it is formatted or sanitized (04/04, 04/1B): then its content is lost.
+    /// Returns whether a unit that is not ready will become ready by itself and keep its data: it starts, its
+    /// port changes its state, or an operation that keeps the data is in progress (SPC-4 Annex F). `false`
+    /// while the unit is formatted or sanitized (04/04, 04/1B), because then its data are lost.
     pub const fn is_in_progress(self) -> bool {
         const STARTS: u8 = AdditionalSense::BECOMING_READY.ascq;
         const CHANGES_STATE: u8 = AdditionalSense::ASYMMETRIC_ACCESS_STATE_TRANSITION.ascq;
@@ -99,27 +99,27 @@ impl AdditionalSense {
         self.asc == Self::BECOMING_READY.asc && passes
     }
 
-    /// The name that SPC-4 gives the pair, `None` for vendor specific, reserved and rare ones.
+    /// Returns the name of the pair in SPC-4; `None` for vendor specific, reserved and rare ones.
     pub fn name(self) -> Option<&'static str> {
         let pair = u16::from_be_bytes([self.asc, self.ascq]);
         let exact = find(NAMES, pair);
         exact.or_else(|| find(PER_COMPONENT, self.asc))
     }
 
-    /// Both codes in hexadecimal, as the standard writes them: `11/00`.
+    /// Returns both codes in hexadecimal, as the standard writes them: `11/00`.
     pub(super) fn codes(self) -> String {
         format!("{:02X}/{:02X}", self.asc, self.ascq)
     }
 }
 
-/// Invariant: the table is sorted by its codes.
+/// Returns the name of a code. Invariant: the table is sorted by its codes.
 fn find<C: Ord + Copy>(table: &[(C, &'static str)], code: C) -> Option<&'static str> {
     let at = table.binary_search_by_key(&code, |entry| entry.0).ok()?;
     table.get(at).map(|entry| entry.1)
 }
 
 impl fmt::Display for AdditionalSense {
-    /// The name, if there is one, and both codes: `UNRECOVERED READ ERROR (11/00)`.
+    /// Writes the name, if there is one, and both codes: `UNRECOVERED READ ERROR (11/00)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name() {
             Some(name) => write!(f, "{name} ({})", self.codes()),
@@ -132,7 +132,7 @@ impl fmt::Display for AdditionalSense {
 mod tests {
     use super::{AdditionalSense, NAMES, PER_COMPONENT};
 
-    /// SPC-4 Annex F: 29/00 to 29/06 are resets of one kind or another, 29/07 is the nexus.
+    /// SPC-4 Annex F: 29/00 to 29/06 report a reset, and 29/07 reports the loss of the nexus.
     #[test]
     fn a_lost_nexus_is_no_reset() {
         for ascq in 0..=6 {
@@ -143,7 +143,7 @@ mod tests {
         }
     }
 
-    /// SPC-4 Annex F: 2F says that commands were cleared, and PREEMPT AND ABORT clears them as well.
+    /// SPC-4 Annex F: 2F reports that commands were cleared, and PREEMPT AND ABORT clears commands too.
     #[test]
     fn codes_after_which_commands_may_be_gone() {
         for (asc, ascq) in
@@ -156,7 +156,7 @@ mod tests {
         }
     }
 
-    /// SPC-4 Annex F: the operations that end by themselves, and those that erase the content.
+    /// SPC-4 Annex F: some operations end by themselves and keep the data, and others erase the data.
     #[test]
     fn what_is_in_progress_ends_and_keeps_the_content() {
         let passes = |ascq| AdditionalSense::new(0x04, ascq).is_in_progress();

@@ -1,12 +1,12 @@
-//! READ CAPACITY parameter data: how many blocks of which size (SBC-3).
+//! READ CAPACITY parameter data: the number of blocks and their length (SBC-3).
 
 use super::{FormatError, fields::Fields};
 
-/// The longest block that is accepted, bytes: far beyond any disk, and small enough to read a whole block into
-/// memory for a single byte.
+/// The longest block that is accepted, bytes: far longer than on any disk, and short enough to read a whole
+/// block into memory for a single byte.
 const MAX_BLOCK_LEN: u32 = 1 << 20;
 
-/// The answer to READ CAPACITY (10) (SBC-3).
+/// Parameter data of READ CAPACITY (10) (SBC-3).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct ReadCapacity10 {
@@ -33,19 +33,19 @@ impl ReadCapacity10 {
         Ok(Self { last_lba: fields.u32(0), block_length })
     }
 
-    /// Returns whether the unit has more blocks than this answer can report, so that READ CAPACITY (16) must
-    /// be asked.
+    /// Returns whether the unit has more blocks than READ CAPACITY (10) can report, so that READ CAPACITY
+    /// (16) is necessary.
     pub const fn needs_16(&self) -> bool {
         self.last_lba == u32::MAX
     }
 
-    /// The number of blocks, if the answer can report it.
+    /// Returns the number of blocks, if READ CAPACITY (10) can report it.
     pub const fn blocks(&self) -> Option<u64> {
         if self.needs_16() { None } else { Some(self.last_lba as u64 + 1) }
     }
 }
 
-/// The answer to READ CAPACITY (16) (SBC-3).
+/// Parameter data of READ CAPACITY (16) (SBC-3).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct ReadCapacity16 {
@@ -57,11 +57,11 @@ pub struct ReadCapacity16 {
     pub protection_type: Option<u8>,
     /// LOGICAL BLOCKS PER PHYSICAL BLOCK EXPONENT: a physical block is 2^n blocks, n 0 to 15.
     pub physical_block_exponent: u8,
-    /// LBPME: blocks can be deallocated, by the commands that VPD page B2 reports.
+    /// LBPME: blocks can be deallocated, by the commands in VPD page B2.
     pub provisioning_management: bool,
     /// LBPRZ: deallocated blocks read as zeros.
     pub unmapped_reads_zeros: bool,
-    /// The first block that begins a physical block, 0 to 16383.
+    /// LOWEST ALIGNED LOGICAL BLOCK ADDRESS: the first block that begins a physical block, 0 to 16383.
     pub lowest_aligned_lba: u16,
 }
 
@@ -69,7 +69,7 @@ impl ReadCapacity16 {
     /// Length of the parameter data, bytes.
     pub const LEN: usize = 32;
 
-    /// Reads the parameter data; after the first 12 bytes it may be cut short.
+    /// Reads the parameter data, which may be truncated after the first 12 bytes.
     ///
     /// # Errors
     ///
@@ -90,24 +90,24 @@ impl ReadCapacity16 {
         })
     }
 
-    /// The number of blocks; 2^64 of them count as one less.
+    /// Returns the number of blocks; for 2^64 blocks it is one less.
     pub const fn blocks(&self) -> u64 {
         self.last_lba.saturating_add(1)
     }
 
-    /// The capacity in bytes, `None` from 2^64 on.
+    /// Returns the capacity in bytes; `None` from 2^64 on.
     pub fn bytes(&self) -> Option<u64> {
         self.blocks().checked_mul(u64::from(self.block_length))
     }
 
-    /// The length of a physical block, bytes: writes that cover whole ones are not turned into
-    /// reads and writes by the device.
+    /// Returns the length of a physical block, bytes. For a write of whole physical blocks, the device need
+    /// not read first.
     pub fn physical_block_length(&self) -> u64 {
         u64::from(self.block_length) << self.physical_block_exponent
     }
 }
 
-/// Refuses blocks of no bytes, which cannot be addressed, and blocks so large that no memory would hold one.
+/// Refuses blocks of no bytes, which cannot be addressed, and blocks that are too large for memory.
 fn checked_block_length(format: &'static str, length: u32) -> Result<u32, FormatError> {
     if length == 0 || length > MAX_BLOCK_LEN {
         let value = length.into();

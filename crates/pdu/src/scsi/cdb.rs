@@ -1,15 +1,14 @@
-//! Command Descriptor Block: what a command asks for (SPC-4 §4.3).
+//! Command Descriptor Block: a SCSI command and its fields (SPC-4 §4.3).
 //!
-//! The constructors cover the commands a disk user sends; any other block goes through
-//! [`Cdb::new`].
+//! The constructors cover the commands that a user of a disk sends; for any other block use [`Cdb::new`].
 
 use super::{FormatError, Operation, PortGroupsHeader, operation};
 use std::fmt;
 use std::ops::Range;
 
-/// Command Descriptor Block: what a command asks for (SPC-4 §4.3).
+/// Command Descriptor Block: a SCSI command and its fields (SPC-4 §4.3).
 ///
-/// Blocks of up to 16 bytes, all but the rarest, are held without an allocation.
+/// Blocks of up to 16 bytes, which are nearly all, are stored without an allocation.
 #[derive(Clone, Eq, PartialEq)]
 pub struct Cdb(Form);
 
@@ -33,12 +32,12 @@ pub enum SenseFormat {
 /// The options of WRITE SAME (SBC-3).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct WriteSameFlags {
-    /// UNMAP: the device may deallocate the blocks if they then read back as asked.
+    /// UNMAP: the device may deallocate the blocks if they then read as the data to write.
     pub unmap: bool,
-    /// NDOB: no data-out buffer, the blocks become zeros. WRITE SAME (16) only; WRITE SAME (10) has no such bit
-    /// and omits it.
+    /// NDOB: the command has no data, and the blocks become zeros. WRITE SAME (16) only; WRITE SAME (10) has
+    /// no such bit and omits it.
     pub ndob: bool,
-    /// ANCHOR: deallocated blocks keep their place, so that a later write cannot run out of space.
+    /// ANCHOR: deallocated blocks keep their space, so that a later write cannot fail for lack of space.
     pub anchor: bool,
 }
 
@@ -54,21 +53,21 @@ const FORCE_UNIT_ACCESS: u8 = 0x08;
 /// NDOB in byte 1 of WRITE SAME (16).
 const NO_DATA_OUT_BUFFER: u8 = 0x01;
 
-/// The service action in byte 1, where the operation code is shared.
+/// Mask of the service action in byte 1, for operation codes that several commands share.
 const SERVICE_ACTION: u8 = 0x1f;
 
 impl Cdb {
-    /// The most bytes that fit into the CDB field of a SCSI Command PDU; longer blocks take an
-    /// additional header segment (RFC 7143 §11.3.5).
+    /// The most bytes that fit into the CDB field of a SCSI Command PDU. Longer blocks need an additional
+    /// header segment (RFC 7143 §11.3.5).
     pub const SHORT_LEN: usize = 16;
 
-    /// The longest block there is: a variable length CDB of 252 additional bytes (SPC-4 §4.3.3).
+    /// The greatest length of a block: a variable length CDB of 252 additional bytes (SPC-4 §4.3.3).
     pub const MAX_LEN: usize = 260;
 
-    /// The most blocks that the length field of a READ (10), or of a WRITE (10), can say (SBC-3).
+    /// The greatest number of blocks in a READ (10) or WRITE (10) (SBC-3).
     pub const MAX_BLOCKS_10: u16 = u16::MAX;
 
-    /// Takes any block of 1 to 260 bytes as it is; nothing in it is checked.
+    /// Creates a block from 1 to 260 bytes, which are not checked.
     ///
     /// # Errors
     ///
@@ -82,14 +81,15 @@ impl Cdb {
         }
     }
 
-    /// Takes the block out of the CDB field of a SCSI Command PDU, whose 16 bytes end in padding (RFC 7143
-    /// §11.3.5). The operation code gives the length; if it does not, the block has all 16 bytes.
+    /// Creates a block from the CDB field of a SCSI Command PDU, whose 16 bytes may end in padding (RFC 7143
+    /// §11.3.5). The operation code determines the length; if it does not, the block has all 16 bytes.
     pub fn from_field(field: &[u8; Self::SHORT_LEN]) -> Self {
         let len = operation::cdb_len(field[0]).unwrap_or(Self::SHORT_LEN);
         Self::short(field.get(..len).unwrap_or(field))
     }
 
-    /// Invariant: at most 16 bytes; `zip` makes longer ones a cut, not a panic.
+    /// Creates a short block. Invariant: `source` has at most 16 bytes; `zip` would truncate longer ones
+    /// instead of a panic.
     pub(super) fn short(source: &[u8]) -> Self {
         let mut bytes = [0; Self::SHORT_LEN];
         let mut len = 0;
@@ -100,7 +100,7 @@ impl Cdb {
         Self(Form::Short { bytes, len })
     }
 
-    /// The block as it goes on the wire, 1 to 260 bytes, without padding.
+    /// Returns the block as it is sent, 1 to 260 bytes, without padding.
     pub fn as_bytes(&self) -> &[u8] {
         match &self.0 {
             Form::Short { bytes, len } => bytes.get(..usize::from(*len)).unwrap_or(bytes),
@@ -108,7 +108,7 @@ impl Cdb {
         }
     }
 
-    /// Byte 0: which command this is.
+    /// Returns the operation code: byte 0.
     pub fn operation_code(&self) -> u8 {
         match &self.0 {
             Form::Short { bytes, .. } => bytes[0],
@@ -116,14 +116,14 @@ impl Cdb {
         }
     }
 
-    /// Returns whether the command is executed while a unit attention condition is pending, and does not report
-    /// it (SAM-5 §5.14): INQUIRY, REQUEST SENSE, REPORT LUNS.
+    /// Returns whether the command is executed while a unit attention is pending, without reporting it (SAM-5
+    /// §5.14): INQUIRY, REQUEST SENSE, REPORT LUNS.
     pub fn ignores_unit_attention(&self) -> bool {
         use operation::{INQUIRY, REPORT_LUNS, REQUEST_SENSE};
         matches!(self.operation_code(), INQUIRY | REPORT_LUNS | REQUEST_SENSE)
     }
 
-    /// Returns whether the command writes the content of a volatile cache to the medium: SYNCHRONIZE CACHE (10)
+    /// Returns whether the command writes the data of a volatile cache to the medium: SYNCHRONIZE CACHE (10)
     /// and (16) (SBC-3).
     pub fn synchronizes_cache(&self) -> bool {
         use operation::{SYNCHRONIZE_CACHE_10, SYNCHRONIZE_CACHE_16};
@@ -136,25 +136,26 @@ impl Cdb {
         operation::accesses_blocks(self.operation_code())
     }
 
-    /// Returns whether the command reads parameter data, which contain their own length: a device sends as much
-    /// as there is, up to the allocation length (SPC-4 §4.2.5.6). Blocks of the medium, and whatever unknown
-    /// commands read, carry no length.
+    /// Returns whether the command reads parameter data, which contain their own length: a device sends what
+    /// it has, up to the allocation length (SPC-4 §4.2.5.6). Blocks of the medium, and data of unknown
+    /// commands, do not contain their length.
     pub fn reads_parameter_data(&self) -> bool {
         let Operation { code, action } = self.operation();
         operation::reads_parameter_data(code, action)
     }
 
-    /// Which command this is.
+    /// Returns the operation of the command.
     pub fn operation(&self) -> Operation {
         let second = match &self.0 {
-            // Zero in a block of one byte.
+            // Byte 1 is zero in a block of one byte.
             Form::Short { bytes, .. } => bytes[1],
             Form::Long(bytes) => bytes.get(1).copied().unwrap_or_default(),
         };
         Operation { code: self.operation_code(), action: second & SERVICE_ACTION }
     }
 
-    /// Returns the blocks that the command is about, if it is a READ, WRITE or WRITE SAME of 10 or 16 bytes (SBC-3).
+    /// Returns the range of blocks of a READ, WRITE or WRITE SAME with 10 or 16 bytes; `None` for any other
+    /// command (SBC-3).
     pub fn block_range(&self) -> Option<Range<u64>> {
         let Form::Short { bytes, .. } = &self.0 else { return None };
         let [_, _, a, b, c, d, e, f, g, h, i, j, k, l, ..] = *bytes;
@@ -165,34 +166,34 @@ impl Cdb {
         Some(lba..lba.saturating_add(u64::from(blocks)))
     }
 
-    /// The command's name in the standard, such as "READ (16)"; "unknown command" for an operation code that is
-    /// not in the table, or for such a service action of a shared operation code.
+    /// Returns the command's name in the standard, such as "READ (16)"; "unknown command" if the operation
+    /// code, or the service action of a shared operation code, is not in the table.
     pub fn operation_name(&self) -> &'static str {
         self.operation().name()
     }
 
-    /// READ (10): `blocks` from `lba` on (SBC-3). Zero blocks is a legal request for nothing.
+    /// Creates READ (10) of `blocks` blocks from `lba` on (SBC-3). Zero blocks are legal and read nothing.
     pub fn read_10(lba: u32, blocks: u16) -> Self {
         Self::of_10(operation::READ_10, 0, lba, blocks)
     }
 
-    /// READ (16): `blocks` from `lba` on (SBC-3).
+    /// Creates READ (16) of `blocks` blocks from `lba` on (SBC-3).
     pub fn read_16(lba: u64, blocks: u32) -> Self {
         Self::of_16(operation::READ_16, 0, lba, blocks)
     }
 
-    /// WRITE (10): `blocks` from `lba` on (SBC-3).
+    /// Creates WRITE (10) of `blocks` blocks from `lba` on (SBC-3).
     pub fn write_10(lba: u32, blocks: u16) -> Self {
         Self::of_10(operation::WRITE_10, 0, lba, blocks)
     }
 
-    /// WRITE (16): `blocks` from `lba` on (SBC-3).
+    /// Creates WRITE (16) of `blocks` blocks from `lba` on (SBC-3).
     pub fn write_16(lba: u64, blocks: u32) -> Self {
         Self::of_16(operation::WRITE_16, 0, lba, blocks)
     }
 
-    /// Sets FUA in a READ or WRITE: the data is on the medium before the status comes. Use it only
-    /// if MODE SENSE reports DPOFUA. Other commands are returned as they are.
+    /// Sets FUA in a READ or WRITE: the data is on the medium before the status is sent. Use this only if
+    /// MODE SENSE reports DPOFUA. Other commands are returned unchanged.
     #[must_use]
     pub fn with_fua(mut self) -> Self {
         if let Form::Short { bytes, .. } = &mut self.0
@@ -203,9 +204,8 @@ impl Cdb {
         self
     }
 
-    /// Returns the command in ten bytes, where READ (16), WRITE (16), SYNCHRONIZE CACHE (16) or
-    /// WRITE SAME (16) fits them: an address below 2^32, at most 65535 blocks, no NDOB. `None`
-    /// otherwise.
+    /// Returns the ten-byte form of READ (16), WRITE (16), SYNCHRONIZE CACHE (16) or WRITE SAME (16), if the
+    /// fields fit: an address below 2^32, at most 65535 blocks, no NDOB. `None` otherwise.
     pub fn in_10_bytes(&self) -> Option<Self> {
         let long: [u8; Self::SHORT_LEN] = self.as_bytes().try_into().ok()?;
         let [code, flags, 0, 0, 0, 0, e, f, g, h, 0, 0, o, p, group, control] = long else {
@@ -216,110 +216,111 @@ impl Cdb {
         (!needs_no_data).then(|| Self::short(&[short, flags, e, f, g, h, group, o, p, control]))
     }
 
-    /// SYNCHRONIZE CACHE (10): brings written blocks to the medium (SBC-3). Zero `blocks`
-    /// means all from `lba` to the end, so (0, 0) is the whole medium.
+    /// Creates SYNCHRONIZE CACHE (10), which writes cached blocks to the medium (SBC-3). Zero `blocks` means
+    /// all from `lba` to the end, so (0, 0) is the whole medium.
     pub fn synchronize_cache_10(lba: u32, blocks: u16) -> Self {
         Self::of_10(operation::SYNCHRONIZE_CACHE_10, 0, lba, blocks)
     }
 
-    /// SYNCHRONIZE CACHE (16): brings written blocks to the medium, with a 64-bit address (SBC-3). Zero `blocks`
-    /// means all from `lba` to the end.
+    /// Creates SYNCHRONIZE CACHE (16), which writes cached blocks to the medium, with a 64-bit address
+    /// (SBC-3). Zero `blocks` means all from `lba` to the end.
     pub fn synchronize_cache_16(lba: u64, blocks: u32) -> Self {
         Self::of_16(operation::SYNCHRONIZE_CACHE_16, 0, lba, blocks)
     }
 
-    /// WRITE SAME (10): one block of data written to `blocks` addresses (SBC-3). Zero
-    /// `blocks` means to the end of the medium, or nothing where VPD page B0 sets WSNZ.
+    /// Creates WRITE SAME (10), which writes the data of one block to `blocks` blocks (SBC-3). Zero `blocks`
+    /// means all to the end of the medium; if VPD page B0 sets WSNZ, it is refused.
     pub fn write_same_10(lba: u32, blocks: u16, flags: WriteSameFlags) -> Self {
         Self::of_10(operation::WRITE_SAME_10, flags.bits(), lba, blocks)
     }
 
-    /// WRITE SAME (16): one block of data, or none, written to `blocks` addresses, with a 64-bit address (SBC-3).
-    /// Zero `blocks` means to the end of the medium, or nothing where VPD page B0 sets WSNZ.
+    /// Creates WRITE SAME (16), which writes the data of one block, or zeros, to `blocks` blocks, with a
+    /// 64-bit address (SBC-3). Zero `blocks` means all to the end of the medium; if VPD page B0 sets WSNZ, it
+    /// is refused.
     pub fn write_same_16(lba: u64, blocks: u32, flags: WriteSameFlags) -> Self {
         let ndob = if flags.ndob { NO_DATA_OUT_BUFFER } else { 0 };
         Self::of_16(operation::WRITE_SAME_16, flags.bits() | ndob, lba, blocks)
     }
 
-    /// UNMAP: deallocates the extents of an [`UnmapList`](super::UnmapList), whose length in bytes
-    /// is given here (SBC-3).
+    /// Creates UNMAP, which deallocates the extents of an [`UnmapList`](super::UnmapList) with this length in
+    /// bytes (SBC-3).
     pub fn unmap(parameter_list_length: u16) -> Self {
         let [h, l] = parameter_list_length.to_be_bytes();
         Self::short(&[operation::UNMAP, 0, 0, 0, 0, 0, 0, h, l, 0])
     }
 
-    /// GET LBA STATUS: which blocks from `lba` on are mapped (SBC-3). The allocation length,
-    /// in bytes, is at least 24 to hold one descriptor.
+    /// Creates GET LBA STATUS, which reports the blocks from `lba` on that are mapped (SBC-3). The allocation
+    /// length, in bytes, must be at least 24 for one descriptor.
     pub fn get_lba_status(lba: u64, allocation_length: u32) -> Self {
         Self::service_action_in_16(operation::GET_LBA_STATUS, lba, allocation_length)
     }
 
-    /// TEST UNIT READY: no data, the status alone answers (SPC-4).
+    /// Creates TEST UNIT READY, which has no data and returns only its status (SPC-4).
     pub fn test_unit_ready() -> Self {
         Self::short(&[operation::TEST_UNIT_READY, 0, 0, 0, 0, 0])
     }
 
-    /// INQUIRY for the standard data (SPC-4). Ask for at least 36 bytes.
+    /// Creates INQUIRY for the standard data (SPC-4). The allocation length should be at least 36 bytes.
     pub fn inquiry(allocation_length: u16) -> Self {
         let [h, l] = allocation_length.to_be_bytes();
         Self::short(&[operation::INQUIRY, 0, 0, h, l, 0])
     }
 
-    /// INQUIRY for a vital product data page (SPC-4).
+    /// Creates INQUIRY for a vital product data page (SPC-4).
     pub fn inquiry_vpd(page: u8, allocation_length: u16) -> Self {
         let [h, l] = allocation_length.to_be_bytes();
         Self::short(&[operation::INQUIRY, 0x01, page, h, l, 0])
     }
 
-    /// READ CAPACITY (10): eight bytes for units of up to 2^32 blocks (SBC-3).
+    /// Creates READ CAPACITY (10), which returns eight bytes and is for units of up to 2^32 blocks (SBC-3).
     pub fn read_capacity_10() -> Self {
         Self::of_10(operation::READ_CAPACITY_10, 0, 0, 0)
     }
 
-    /// READ CAPACITY (16): capacity and provisioning in 32 bytes (SBC-3).
+    /// Creates READ CAPACITY (16), which returns capacity and provisioning in 32 bytes (SBC-3).
     pub fn read_capacity_16(allocation_length: u32) -> Self {
         Self::service_action_in_16(operation::READ_CAPACITY_16, 0, allocation_length)
     }
 
-    /// REPORT LUNS (SPC-4). `select_report` 0 asks for the units behind this port, 1 for the
-    /// well known units, 2 for both. The allocation length, in bytes, is at least 16.
+    /// Creates REPORT LUNS (SPC-4). `select_report` 0 requests the units of this port, 1 the well known
+    /// units, 2 both. The allocation length, in bytes, must be at least 16.
     pub fn report_luns(select_report: u8, allocation_length: u32) -> Self {
         let [a, b, c, d] = allocation_length.to_be_bytes();
         Self::short(&[operation::REPORT_LUNS, 0, select_report, 0, 0, 0, a, b, c, d, 0, 0])
     }
 
-    /// REPORT TARGET PORT GROUPS: through which ports the unit is reached, and how well (SPC-4 §6.37). The
-    /// allocation length, in bytes, is at least 8.
+    /// Creates REPORT TARGET PORT GROUPS, which reports the ports of the unit and their states (SPC-4 §6.37).
+    /// The allocation length, in bytes, must be at least 8.
     pub fn report_target_port_groups(header: PortGroupsHeader, allocation_length: u32) -> Self {
         let [a, b, c, d] = allocation_length.to_be_bytes();
         let action = operation::REPORT_TARGET_PORT_GROUPS | header.bits();
         Self::short(&[operation::MAINTENANCE_IN, action, 0, 0, 0, 0, a, b, c, d, 0, 0])
     }
 
-    /// SET TARGET PORT GROUPS: asks for the states of a
-    /// [`SetTargetPortGroups`](super::SetTargetPortGroups), whose length in bytes is given here (SPC-4 §6.45).
+    /// Creates SET TARGET PORT GROUPS, which requests the states in a
+    /// [`SetTargetPortGroups`](super::SetTargetPortGroups) with this length in bytes (SPC-4 §6.45).
     pub fn set_target_port_groups(parameter_list_length: u32) -> Self {
         let [a, b, c, d] = parameter_list_length.to_be_bytes();
         let action = operation::SET_TARGET_PORT_GROUPS;
         Self::short(&[operation::MAINTENANCE_OUT, action, 0, 0, 0, 0, a, b, c, d, 0, 0])
     }
 
-    /// MODE SENSE (6) for the current values of a page, without block descriptors (SPC-4). Page 3Fh asks for all
-    /// pages.
+    /// Creates MODE SENSE (6) for the current values of a page, without block descriptors (SPC-4). Page 3Fh
+    /// requests all pages.
     pub fn mode_sense_6(page: u8, allocation_length: u8) -> Self {
         let page = page & PAGE_CODE;
         Self::short(&[operation::MODE_SENSE_6, NO_BLOCK_DESCRIPTORS, page, 0, allocation_length, 0])
     }
 
-    /// MODE SENSE (10) for the current values of a page, without block descriptors, with a longer answer than (6)
-    /// (SPC-4). Page 3Fh asks for all pages.
+    /// Creates MODE SENSE (10) for the current values of a page, without block descriptors (SPC-4). It
+    /// returns more data than MODE SENSE (6). Page 3Fh requests all pages.
     pub fn mode_sense_10(page: u8, allocation_length: u16) -> Self {
         let [h, l] = allocation_length.to_be_bytes();
         let page = page & PAGE_CODE;
         Self::short(&[operation::MODE_SENSE_10, NO_BLOCK_DESCRIPTORS, page, 0, 0, 0, 0, h, l, 0])
     }
 
-    /// REQUEST SENSE (SPC-4). Ask for 252 bytes.
+    /// Creates REQUEST SENSE (SPC-4). The allocation length should be 252 bytes.
     pub fn request_sense(format: SenseFormat, allocation_length: u8) -> Self {
         let desc = match format {
             SenseFormat::Fixed => 0,
@@ -328,14 +329,14 @@ impl Cdb {
         Self::short(&[operation::REQUEST_SENSE, desc, 0, 0, allocation_length, 0])
     }
 
-    /// A block of ten bytes with address and length where READ (10) has them.
+    /// Creates a block of ten bytes with address and length at the same offsets as READ (10).
     fn of_10(code: u8, flags: u8, lba: u32, blocks: u16) -> Self {
         let [a, b, c, d] = lba.to_be_bytes();
         let [h, l] = blocks.to_be_bytes();
         Self::short(&[code, flags, a, b, c, d, 0, h, l, 0])
     }
 
-    /// A block of sixteen bytes with address and length where READ (16) has them.
+    /// Creates a block of sixteen bytes with address and length at the same offsets as READ (16).
     fn of_16(code: u8, flags: u8, lba: u64, blocks: u32) -> Self {
         let [a, b, c, d, e, f, g, h] = lba.to_be_bytes();
         let [m, n, o, p] = blocks.to_be_bytes();
@@ -347,13 +348,13 @@ impl Cdb {
     }
 }
 
-/// DBD of MODE SENSE: the block descriptors say nothing that READ CAPACITY does not.
+/// DBD of MODE SENSE: block descriptors are omitted, because READ CAPACITY reports the same values.
 const NO_BLOCK_DESCRIPTORS: u8 = 0x08;
-/// The page code of MODE SENSE; the two bits above it choose current values when they are zero.
+/// Mask of the page code of MODE SENSE. If the two bits above it are zero, current values are requested.
 const PAGE_CODE: u8 = 0x3f;
 
 impl fmt::Debug for Cdb {
-    /// The bytes in hexadecimal.
+    /// Writes the bytes in hexadecimal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Cdb(")?;
         for (at, byte) in self.as_bytes().iter().enumerate() {
@@ -364,7 +365,7 @@ impl fmt::Debug for Cdb {
 }
 
 impl fmt::Display for Cdb {
-    /// The command's name, or its operation code where it has none.
+    /// Writes the command's name, or its operation code if it has none.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.operation_name() {
             operation::UNKNOWN => write!(f, "command {:#04x}", self.operation_code()),

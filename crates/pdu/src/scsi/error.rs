@@ -11,9 +11,9 @@ pub enum FormatError {
     TooShort {
         /// The format's name in the standard.
         format: &'static str,
-        /// The number of bytes.
+        /// The number of bytes found.
         len: usize,
-        /// The least number of bytes.
+        /// The least number of bytes needed.
         needed: usize,
     },
     /// There are more bytes, or entries, than the format can hold.
@@ -23,7 +23,7 @@ pub enum FormatError {
         format: &'static str,
         /// The number of bytes, or entries.
         len: usize,
-        /// The largest number.
+        /// The greatest number allowed.
         limit: usize,
     },
     /// A field has a value with which the rest cannot be read.

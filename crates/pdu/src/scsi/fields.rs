@@ -2,12 +2,12 @@
 
 use super::FormatError;
 
-/// Parameter data as a target sent it; bytes past its end read as zero.
+/// Parameter data of a target; bytes beyond the end read as zero.
 #[derive(Clone, Copy)]
 pub(super) struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// Takes data of which at least `needed` bytes must be there.
+    /// Wraps data that must have at least `needed` bytes.
     pub(super) fn new(
         data: &'a [u8],
         format: &'static str,
@@ -24,18 +24,18 @@ impl<'a> Fields<'a> {
         Self(self.0.get(..len).unwrap_or(self.0))
     }
 
-    /// All bytes from `at` on; empty past the end.
+    /// Returns all bytes from `at` on; empty beyond the end.
     pub(super) fn tail(self, at: usize) -> &'a [u8] {
         self.0.get(at..).unwrap_or_default()
     }
 
-    /// As many of the `len` bytes at `at` as there are.
+    /// Returns up to `len` bytes at `at`, as many as there are.
     pub(super) fn range(self, at: usize, len: usize) -> &'a [u8] {
         let tail = self.tail(at);
         tail.get(..len).unwrap_or(tail)
     }
 
-    /// The `N` bytes at `at`.
+    /// Returns the `N` bytes at `at`.
     pub(super) fn array<const N: usize>(self, at: usize) -> [u8; N] {
         let mut array = [0; N];
         array.iter_mut().zip(self.tail(at)).for_each(|(to, from)| *to = *from);
@@ -63,15 +63,15 @@ impl<'a> Fields<'a> {
         self.u8(at) & mask != 0
     }
 
-    /// An ASCII field of `len` bytes at `at`, decoded by [`text_of`].
+    /// Returns an ASCII field of `len` bytes at `at`, decoded by [`text_of`].
     pub(super) fn text(self, at: usize, len: usize) -> String {
         text_of(self.range(at, len))
     }
 }
 
-/// Returns the ASCII text of a target without the blanks and NULs around it. A byte outside printable ASCII is
-/// written as `\x81`, and a `\` that would look like the beginning of such an escape is escaped too. So different
-/// texts stay different: units are distinguished by them.
+/// Returns the ASCII text of a target without the blanks and NULs around it. A byte outside printable ASCII
+/// is written as, for example, `\x81`, and a `\` that would look like the start of such an escape is escaped
+/// too. So different texts stay different, which is necessary because units are distinguished by them.
 pub(super) fn text_of(bytes: &[u8]) -> String {
     let content = trimmed(bytes);
     let mut text = String::with_capacity(content.len());

@@ -1,4 +1,4 @@
-//! Standard INQUIRY data: what kind of device it is (SPC-4).
+//! Standard INQUIRY data: the kind of device and its features (SPC-4).
 
 use super::{FormatError, fields::Fields};
 use std::fmt;
@@ -16,13 +16,13 @@ impl DeviceType {
     pub const CD_DVD: Self = Self(0x05);
     /// A medium changer.
     pub const MEDIA_CHANGER: Self = Self(0x08);
-    /// A controller of storage, such as an array's unit 0.
+    /// A storage controller, such as unit 0 of an array.
     pub const STORAGE_ARRAY_CONTROLLER: Self = Self(0x0c);
-    /// A disk that speaks only a part of the commands.
+    /// A disk that supports only a part of the commands.
     pub const SIMPLIFIED_DIRECT_ACCESS: Self = Self(0x0e);
     /// A zoned disk.
     pub const HOST_MANAGED_ZONED_BLOCK: Self = Self(0x14);
-    /// A unit that exists only for its commands, such as REPORT LUNS.
+    /// A unit that exists only for certain commands, such as REPORT LUNS.
     pub const WELL_KNOWN_LOGICAL_UNIT: Self = Self(0x1e);
     /// No device, or a device of unknown type.
     pub const UNKNOWN: Self = Self(0x1f);
@@ -53,17 +53,17 @@ impl fmt::Display for DeviceType {
     }
 }
 
-/// The sides that change the asymmetric access states of a device's ports (SPC-4 §5.11, TPGS).
+/// What changes the asymmetric access states of a device's ports (SPC-4 §5.11, TPGS).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum TargetPortGroupSupport {
     /// 00b: the device has no such states, or does not report them.
     #[default]
     None,
-    /// 01b: the device alone.
+    /// 01b: only the device changes them.
     Implicit,
-    /// 10b: SET TARGET PORT GROUPS alone.
+    /// 10b: only SET TARGET PORT GROUPS changes them.
     Explicit,
-    /// 11b: the device and SET TARGET PORT GROUPS.
+    /// 11b: the device and SET TARGET PORT GROUPS change them.
     Both,
 }
 
@@ -77,7 +77,7 @@ impl TargetPortGroupSupport {
         }
     }
 
-    /// Returns whether REPORT TARGET PORT GROUPS has an answer.
+    /// Returns whether the device supports REPORT TARGET PORT GROUPS.
     pub const fn is_supported(self) -> bool {
         !matches!(self, Self::None)
     }
@@ -108,21 +108,21 @@ impl fmt::Display for TargetPortGroupSupport {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct StandardInquiry {
-    /// PERIPHERAL QUALIFIER: 0 if a device is there, 1 if it could be, 3 if it cannot.
+    /// PERIPHERAL QUALIFIER: 0 if a device is connected, 1 if one can be, 3 if none can be.
     pub qualifier: u8,
     /// The type of the device.
     pub device_type: DeviceType,
-    /// RMB: the medium can be taken out.
+    /// RMB: the medium is removable.
     pub removable: bool,
-    /// VERSION: which SPC the device claims; 5 is SPC-3, 6 SPC-4, 7 SPC-5.
+    /// VERSION: the SPC version that the device claims; 5 is SPC-3, 6 SPC-4, 7 SPC-5.
     pub version: u8,
-    /// TPGS: whether the ports of the device differ, and what may change their states.
+    /// TPGS: whether the ports of the device have access states, and what may change these states.
     pub target_port_group_support: TargetPortGroupSupport,
-    /// 3PC: the device copies by itself.
+    /// 3PC: the device supports third-party copies.
     pub third_party_copy: bool,
     /// PROTECT: the device supports protection information.
     pub protect: bool,
-    /// CMDQUE: the device takes more than one command at a time.
+    /// CMDQUE: the device accepts several commands concurrently.
     pub command_queuing: bool,
     /// T10 VENDOR IDENTIFICATION, up to 8 characters.
     pub vendor: String,
@@ -133,10 +133,10 @@ pub struct StandardInquiry {
 }
 
 impl StandardInquiry {
-    /// The allocation length that fetches every field here, bytes.
+    /// The allocation length for all fields of this type, bytes.
     pub const LEN: u16 = 36;
 
-    /// Reads the data; after the first five bytes it may be cut short.
+    /// Reads the data, which may be truncated after the first five bytes.
     ///
     /// # Errors
     ///
@@ -159,7 +159,8 @@ impl StandardInquiry {
         })
     }
 
-    /// Returns whether the logical unit exists; targets answer INQUIRY even for units that they do not have.
+    /// Returns whether the logical unit exists; targets return INQUIRY data even for units that they do not
+    /// have.
     pub const fn is_present(&self) -> bool {
         self.qualifier == 0 && self.device_type.0 != DeviceType::UNKNOWN.0
     }

@@ -1,16 +1,16 @@
-//! GET LBA STATUS parameter data: which blocks are mapped (SBC-3).
+//! GET LBA STATUS parameter data: the provisioning status of blocks (SBC-3).
 
 use super::{
     FormatError,
     fields::{Fields, to_usize},
 };
 
-/// The answer to GET LBA STATUS (SBC-3).
+/// Parameter data of GET LBA STATUS (SBC-3).
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct LbaStatus {
-    /// Consecutive runs of blocks, from the requested address on. They need not reach the end: ask again from
-    /// where the last one ends.
+    /// Consecutive runs of blocks, from the requested address on. They need not reach the end of the medium:
+    /// send the command again from the end of the last run.
     pub extents: Vec<LbaExtent>,
 }
 
@@ -22,14 +22,14 @@ pub struct LbaExtent {
     pub lba: u64,
     /// The number of blocks.
     pub blocks: u32,
-    /// Their provisioning status.
+    /// The provisioning status of the blocks.
     pub status: ProvisioningStatus,
 }
 
 /// The provisioning status of a block on a thinly provisioned unit (SBC-3).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ProvisioningStatus {
-    /// Mapped, or the device cannot tell: the block may hold data.
+    /// Mapped, or the device cannot determine it: the block may hold data.
     Mapped,
     /// Deallocated: without data, and without reserved space.
     Deallocated,
@@ -49,15 +49,15 @@ impl ProvisioningStatus {
         }
     }
 
-    /// Returns whether the block certainly holds no data. What a read of it returns is reported separately: see
-    /// LBPRZ in [`ReadCapacity16`](super::ReadCapacity16).
+    /// Returns whether the block certainly holds no data. LBPRZ in [`ReadCapacity16`](super::ReadCapacity16)
+    /// reports what a read of it returns.
     pub const fn is_unmapped(self) -> bool {
         matches!(self, Self::Deallocated | Self::Anchored)
     }
 }
 
 impl LbaStatus {
-    /// Reads the parameter data; a descriptor that is cut in the middle is left out.
+    /// Reads the parameter data; a truncated descriptor is omitted.
     ///
     /// # Errors
     ///

@@ -1,12 +1,12 @@
-//! Logical Unit Number: eight bytes in a format of their own (SAM-5 §4.7).
+//! Logical Unit Number: eight bytes in a special format (SAM-5 §4.7).
 
 use std::fmt;
 
-/// Logical Unit Number: which logical unit of a target a command is for (SAM-5 §4.7).
+/// Logical Unit Number: the logical unit of a target that a command is for (SAM-5 §4.7).
 ///
-/// On the wire it is eight bytes of up to four levels, not a 64-bit integer: unit 1 is
-/// `00 01 00 00 00 00 00 00`. Two numbers are equal when their bytes are, so a unit that a target
-/// reports in another addressing method must be addressed in that method.
+/// A LUN is sent as eight bytes of up to four levels, not as a 64-bit integer: unit 1 is `00 01 00 00 00 00
+/// 00 00`. Two numbers are equal when their bytes are equal. So if a target reports a unit in another
+/// addressing method, the unit must be addressed in that method.
 ///
 /// ```
 /// use iscsi_pdu::scsi::Lun;
@@ -26,10 +26,10 @@ impl Lun {
     /// The REPORT LUNS well known logical unit (SPC-4).
     pub const REPORT_LUNS: Self = Self([0xc1, 0x01, 0, 0, 0, 0, 0, 0]);
 
-    /// The largest number that [`Lun::new`] takes.
+    /// The greatest number that [`Lun::new`] accepts.
     pub const MAX_NUMBER: u16 = 0x3fff;
 
-    /// The single-level LUN of a number: peripheral device addressing for 0 to 255, flat space
+    /// Returns the single-level LUN of a number: peripheral device addressing for 0 to 255, flat space
     /// addressing for 256 to 16383, `None` above (SAM-5 §4.7).
     pub const fn new(number: u16) -> Option<Self> {
         let [high, low] = number.to_be_bytes();
@@ -40,9 +40,9 @@ impl Lun {
         }
     }
 
-    /// The number in peripheral device addressing with its high bits as the bus, `None` above
-    /// 16383. SAM calls for flat space addressing above 255, but some targets report and take this
-    /// form there.
+    /// Returns the LUN of a number in peripheral device addressing with its high bits as the bus; `None`
+    /// above 16383. SAM requires flat space addressing above 255, but some targets report and accept this
+    /// form instead.
     pub const fn on_bus(number: u16) -> Option<Self> {
         let [bus, low] = number.to_be_bytes();
         match bus {
@@ -51,18 +51,18 @@ impl Lun {
         }
     }
 
-    /// Takes the eight bytes as they came off the wire; every value is legal.
+    /// Creates a LUN from the eight bytes as they were received; every value is legal.
     pub const fn from_bytes(bytes: [u8; 8]) -> Self {
         Self(bytes)
     }
 
-    /// The eight bytes as they go on the wire.
+    /// Returns the eight bytes as they are sent.
     pub const fn to_bytes(self) -> [u8; 8] {
         self.0
     }
 
-    /// The usual number of the unit: 0 to 16383 for a single-level LUN on bus 0 in peripheral or flat space
-    /// addressing, `None` for every other form.
+    /// Returns the usual number of the unit: 0 to 16383 for a single-level LUN on bus 0 in peripheral or flat
+    /// space addressing, `None` for every other form.
     pub const fn number(self) -> Option<u16> {
         match self.0 {
             [0, low, 0, 0, 0, 0, 0, 0] => Some(low as u16),
@@ -74,9 +74,9 @@ impl Lun {
     }
 }
 
-/// The two bits of byte 0 that choose the addressing method.
+/// The two bits of byte 0 that determine the addressing method.
 const METHOD: u8 = 0xc0;
-/// Flat space addressing: fourteen bits of number.
+/// Flat space addressing: fourteen bits of the number.
 const FLAT: u8 = 0x40;
 
 impl From<u8> for Lun {
@@ -86,7 +86,7 @@ impl From<u8> for Lun {
 }
 
 impl fmt::Display for Lun {
-    /// The number if the LUN has one, otherwise all eight bytes in hexadecimal.
+    /// Writes the number if the LUN has one, otherwise all eight bytes in hexadecimal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.number() {
             Some(number) => number.fmt(f),

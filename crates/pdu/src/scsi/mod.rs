@@ -1,29 +1,29 @@
-//! SCSI formats that travel inside iSCSI: commands, statuses, sense data and the parameter data
-//! a disk user needs (SAM-5, SPC-4, SBC-3).
+//! SCSI formats in iSCSI PDUs: commands, statuses, sense data and the parameter data that a user of a disk
+//! needs (SAM-5, SPC-4, SBC-3).
 //!
 //! | File | Noun | Standard |
 //! |---|---|---|
-//! | `lun` | [`Lun`]: which logical unit | SAM-5 §4.7 |
+//! | `lun` | [`Lun`]: the number of a logical unit | SAM-5 §4.7 |
 //! | `status` | [`Status`]: how a command ended | SAM-5 §5.3 |
-//! | `cdb`, `operation` | [`Cdb`]: what a command asks for | SPC-4 §4.3 |
+//! | `cdb`, `operation` | [`Cdb`]: a command and its fields | SPC-4 §4.3 |
 //! | `sense`, `sense_key` | [`Sense`]: why a command failed | SPC-4 §4.5 |
 //! | `additional_sense` | [`AdditionalSense`]: the exact reason, with its name | SPC-4 §4.5 |
-//! | `inquiry` | [`StandardInquiry`]: what kind of device it is | SPC-4, INQUIRY |
+//! | `inquiry` | [`StandardInquiry`]: the kind of device and its features | SPC-4, INQUIRY |
 //! | `vpd` | [`vpd`]: identity and limits of the device | SPC-4 §7.8, SBC-3 §6.5 |
-//! | `capacity` | [`ReadCapacity10`], [`ReadCapacity16`]: how many blocks of which size | SBC-3 |
-//! | `access_state` | [`AccessState`]: what a port does for a unit | SPC-4 §5.11 |
-//! | `target_port_groups` | [`TargetPortGroups`]: which ports reach a unit, and how well | SPC-4 §6.37 |
+//! | `capacity` | [`ReadCapacity10`], [`ReadCapacity16`]: the number of blocks and their length | SBC-3 |
+//! | `access_state` | [`AccessState`]: which commands a port serves for a unit | SPC-4 §5.11 |
+//! | `target_port_groups` | [`TargetPortGroups`]: the ports of a unit and their states | SPC-4 §6.37 |
 //! | `set_target_port_groups` | [`SetTargetPortGroups`]: the states that ports should have | SPC-4 §6.45 |
 //! | `reservation` | [`reservation`]: which initiators may use a unit | SPC-4 §5.13 |
-//! | `report_luns` | [`ReportLuns`]: which logical units there are | SPC-4 |
+//! | `report_luns` | [`ReportLuns`]: the list of logical units | SPC-4 |
 //! | `mode_sense` | [`ModeParameters`]: write protection, cache, mode pages | SPC-4 §7.5 |
-//! | `unmap` | [`UnmapList`]: which blocks to deallocate | SBC-3, UNMAP |
-//! | `lba_status` | [`LbaStatus`]: which blocks are mapped | SBC-3, GET LBA STATUS |
+//! | `unmap` | [`UnmapList`]: the blocks to deallocate | SBC-3, UNMAP |
+//! | `lba_status` | [`LbaStatus`]: the provisioning status of blocks | SBC-3, GET LBA STATUS |
 //!
-//! Decoders take what a target sent and trust nothing in it. A device server cuts parameter data at the
-//! allocation length without a report, and older ones send less than the standard says. So bytes that are missing
-//! at the end read as zero, which in these formats means "not reported". Only data too short to mean anything, or
-//! of another format, is an error.
+//! Decoders trust nothing in the data of a target. A device server truncates parameter data at the allocation
+//! length without a report, and older ones send less than the standard requires. So missing bytes at the end
+//! read as zero, which means "not reported" in these formats. Data are an error only if they are too short to
+//! have a meaning, or have another format.
 
 mod access_state;
 mod additional_sense;

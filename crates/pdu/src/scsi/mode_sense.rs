@@ -6,7 +6,7 @@ use super::{
 };
 use bytes::Bytes;
 
-/// The answer to MODE SENSE (6) or (10) of a disk (SPC-4 §7.5, SBC-3).
+/// Parameter data of MODE SENSE (6) or (10) of a disk (SPC-4 §7.5, SBC-3).
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct ModeParameters {
@@ -23,7 +23,7 @@ impl ModeParameters {
     /// The page code of MODE SENSE that asks for all pages (SPC-4).
     pub const ALL_PAGES: u8 = 0x3f;
 
-    /// Reads the answer to MODE SENSE (6); after the header it may be cut short.
+    /// Reads the parameter data of MODE SENSE (6), which may be truncated after the header.
     ///
     /// # Errors
     ///
@@ -39,7 +39,7 @@ impl ModeParameters {
         Ok(Self::behind(&header, fields))
     }
 
-    /// Reads the answer to MODE SENSE (10); after the header it may be cut short.
+    /// Reads the parameter data of MODE SENSE (10), which may be truncated after the header.
     ///
     /// # Errors
     ///
@@ -64,13 +64,13 @@ impl ModeParameters {
         }
     }
 
-    /// The mode pages in the order they came; one that is cut short ends the iteration.
+    /// Returns the mode pages in the order of the data; a truncated page ends the iteration.
     pub fn pages(&self) -> ModePages<'_> {
         ModePages { rest: &self.pages }
     }
 
-    /// WCE of the caching page: whether a write may end before its data is on the medium, so that SYNCHRONIZE
-    /// CACHE is needed. `None` if the answer lacks the page.
+    /// Returns WCE of the caching page: whether a write may end before its data is on the medium, so that
+    /// SYNCHRONIZE CACHE is needed. `None` if the data lack the page.
     pub fn write_cache_enabled(&self) -> Option<bool> {
         let mut pages = self.pages();
         let caching = pages.find(|page| page.code == CACHING && page.subpage == 0)?;
@@ -97,13 +97,13 @@ pub struct ModePage<'a> {
     pub code: u8,
     /// SUBPAGE CODE; 0 for the page_0 format, which has none.
     pub subpage: u8,
-    /// PS: the device keeps the page over a power cycle.
+    /// PS: the device can save the page, so that it survives a power cycle.
     pub saveable: bool,
     /// The page without its header.
     pub parameters: &'a [u8],
 }
 
-/// Walks the mode pages of [`ModeParameters`].
+/// Iterates over the mode pages of [`ModeParameters`].
 #[derive(Clone, Debug)]
 pub struct ModePages<'a> {
     rest: &'a [u8],

@@ -1,4 +1,4 @@
-//! Operation codes: which command byte 0 of a CDB stands for (SPC-4, annex "Numeric order codes").
+//! Operation codes: the command that byte 0 of a CDB identifies (SPC-4, annex "Numeric order codes").
 
 pub(super) const TEST_UNIT_READY: u8 = 0x00;
 pub(super) const REQUEST_SENSE: u8 = 0x03;
@@ -11,9 +11,9 @@ pub(super) const SYNCHRONIZE_CACHE_10: u8 = 0x35;
 pub(super) const WRITE_SAME_10: u8 = 0x41;
 pub(super) const UNMAP: u8 = 0x42;
 pub(super) const MODE_SENSE_10: u8 = 0x5a;
-/// PERSISTENT RESERVE IN: byte 1 holds the service action, a query.
+/// PERSISTENT RESERVE IN: the service action in byte 1 is a query.
 pub(super) const PERSISTENT_RESERVE_IN: u8 = 0x5e;
-/// PERSISTENT RESERVE OUT: byte 1 holds the service action, a change.
+/// PERSISTENT RESERVE OUT: the service action in byte 1 is a change.
 pub(super) const PERSISTENT_RESERVE_OUT: u8 = 0x5f;
 pub(super) const READ_16: u8 = 0x88;
 pub(super) const WRITE_16: u8 = 0x8a;
@@ -49,11 +49,11 @@ const READ_DEFECT_DATA_12: u8 = 0xb7;
 const READ_12: u8 = 0xa8;
 const WRITE_12: u8 = 0xaa;
 
-/// The name of a command that the table does not have.
+/// The name of a command that is not in the table.
 pub(super) const UNKNOWN: &str = "unknown command";
 
-/// The length of a CDB, bytes, by the group its operation code is in (SPC-4); `None` for
-/// the variable length, reserved and vendor specific groups.
+/// Returns the length of a CDB, bytes, by the group of its operation code (SPC-4); `None` for the variable
+/// length, reserved and vendor specific groups.
 pub(super) const fn cdb_len(code: u8) -> Option<usize> {
     match code >> 5 {
         0 => Some(6),
@@ -64,7 +64,8 @@ pub(super) const fn cdb_len(code: u8) -> Option<usize> {
     }
 }
 
-/// The operation code of the form of ten bytes of a command of sixteen, where a disk has both.
+/// Returns the operation code of the ten-byte form of a 16-byte command, for commands of disks that have both
+/// forms.
 pub(super) const fn form_of_10(code: u8) -> Option<u8> {
     match code {
         READ_16 => Some(READ_10),
@@ -75,7 +76,7 @@ pub(super) const fn form_of_10(code: u8) -> Option<u8> {
     }
 }
 
-/// The bytes of the address in a command that is about blocks in a row.
+/// Returns the length of the block address, bytes, in a command for consecutive blocks.
 pub(super) const fn block_address_len(code: u8) -> Option<usize> {
     match code {
         READ_10 | WRITE_10 | WRITE_SAME_10 => Some(4),
@@ -84,8 +85,8 @@ pub(super) const fn block_address_len(code: u8) -> Option<usize> {
     }
 }
 
-/// Returns whether the command reads parameter data: fields that contain their own length, of which the device
-/// sends as much as there is, up to the allocation length (SPC-4 §4.2.5.6).
+/// Returns whether the command reads parameter data. They contain their own length, and the device sends what
+/// it has, up to the allocation length (SPC-4 §4.2.5.6).
 pub(super) const fn reads_parameter_data(code: u8, action: u8) -> bool {
     match code {
         REQUEST_SENSE
@@ -116,13 +117,13 @@ pub(super) const fn accesses_blocks(code: u8) -> bool {
         )
 }
 
-/// Returns whether byte 1 of the command has a FUA bit at the place READ (10) has it.
+/// Returns whether byte 1 of the command has a FUA bit at the same place as READ (10).
 pub(super) const fn has_force_unit_access(code: u8) -> bool {
     matches!(code, READ_10 | READ_12 | READ_16 | WRITE_10 | WRITE_12 | WRITE_16)
 }
 
-/// The command of a CDB: its operation code, and the service action if the operation code stands for several
-/// commands (SPC-4 §4.3).
+/// The operation of a CDB: its operation code, and the service action if several commands share the operation
+/// code (SPC-4 §4.3).
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Operation {
     pub(super) code: u8,
@@ -135,8 +136,8 @@ impl Operation {
         self.code
     }
 
-    /// Returns the name in the standard, such as "READ (16)"; "unknown command" for an operation code that is not
-    /// in the table, or for such a service action of a shared operation code.
+    /// Returns the name in the standard, such as "READ (16)"; "unknown command" if the operation code, or the
+    /// service action of a shared operation code, is not in the table.
     pub const fn name(self) -> &'static str {
         let Self { code, action } = self;
         match code {
@@ -150,7 +151,7 @@ impl Operation {
     }
 }
 
-/// The name of a command that its operation code alone identifies.
+/// Returns the name of a command that its operation code alone identifies.
 const fn plain_name(code: u8) -> &'static str {
     match code {
         0x00..=0x1f => group_0(code),

@@ -1,17 +1,17 @@
-//! REPORT LUNS parameter data: which logical units there are (SPC-4).
+//! REPORT LUNS parameter data: the list of logical units (SPC-4).
 
 use super::{
     FormatError, Lun,
     fields::{Fields, to_usize},
 };
 
-/// The answer to REPORT LUNS (SPC-4).
+/// Parameter data of REPORT LUNS (SPC-4).
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct ReportLuns {
-    /// The units in the order they came, in the addressing method the target uses.
+    /// The units in the order of the list, in the addressing method of the target.
     pub luns: Vec<Lun>,
-    /// LUN LIST LENGTH: bytes of the whole list, whether they fit into the answer or not.
+    /// LUN LIST LENGTH: bytes of the whole list, also those that did not fit.
     pub list_length: u32,
 }
 
@@ -19,7 +19,7 @@ impl ReportLuns {
     /// Length of the header before the list, bytes.
     pub const HEADER_LEN: usize = 8;
 
-    /// Reads the parameter data; a number that is cut in the middle is left out.
+    /// Reads the parameter data; a truncated number is omitted.
     ///
     /// # Errors
     ///
@@ -31,13 +31,13 @@ impl ReportLuns {
         Ok(Self { luns: luns.iter().copied().map(Lun::from_bytes).collect(), list_length })
     }
 
-    /// Returns whether there are more units than the answer holds: ask again with
+    /// Returns whether there are more units than the list contains: send the command again with
     /// [`allocation_length`](Self::allocation_length).
     pub fn is_truncated(&self) -> bool {
         self.luns.len() < to_usize(self.list_length) / 8
     }
 
-    /// The allocation length that the whole answer takes, bytes.
+    /// Returns the allocation length for the whole list, bytes.
     pub const fn allocation_length(&self) -> u32 {
         self.list_length.saturating_add(8)
     }

@@ -16,25 +16,25 @@ use std::fmt;
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Sense {
-    /// The condition belongs to an earlier command that had already ended; the command that got
-    /// this answer was not executed (SPC-4 §4.5.5).
+    /// Whether the condition concerns an earlier command, which has ended. The command that received this
+    /// sense data was not executed (SPC-4 §4.5.5).
     pub deferred: bool,
-    /// The kind of condition.
+    /// The sense key: the kind of condition.
     pub key: SenseKey,
-    /// The exact reason.
+    /// The additional sense code: the exact reason.
     pub additional: AdditionalSense,
     /// ILI: the requested length does not fit the block on the medium.
     pub incorrect_length: bool,
-    /// INFORMATION, if the device says it is valid. For block commands the address of the first
-    /// block that failed; 32 bits wide in the fixed format.
+    /// INFORMATION, if the device marks it as valid. For block commands it is the address of the first block
+    /// that failed; 32 bits wide in the fixed format.
     pub information: Option<u64>,
-    /// COMMAND-SPECIFIC INFORMATION, if there is any; in the fixed format zero says there is none.
+    /// COMMAND-SPECIFIC INFORMATION, if there is any; in the fixed format zero means that there is none.
     pub command_specific: Option<u64>,
-    /// More, by the kind of condition.
+    /// The sense key specific field, whose meaning depends on the kind of condition.
     pub key_specific: Option<SenseKeySpecific>,
     /// FIELD REPLACEABLE UNIT CODE: the failed component; 0 if unknown.
     pub replaceable_unit: u8,
-    /// All bytes as they came.
+    /// All bytes of the sense data.
     pub raw: Bytes,
 }
 
@@ -42,41 +42,41 @@ pub struct Sense {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum SenseKeySpecific {
-    /// ILLEGAL REQUEST: the field at fault.
+    /// ILLEGAL REQUEST: the field with the error.
     FieldPointer {
-        /// C/D: the field is in the CDB, otherwise in the parameter list.
+        /// C/D: the field is in the CDB; otherwise it is in the parameter list.
         in_cdb: bool,
-        /// The field's leftmost bit, 0 to 7, if the device says.
+        /// The field's leftmost bit, 0 to 7, if the device reports it.
         bit: Option<u8>,
         /// The field's first byte.
         byte: u16,
     },
-    /// RECOVERED, MEDIUM and HARDWARE ERROR: how often the device tried.
+    /// RECOVERED, MEDIUM and HARDWARE ERROR: number of retries by the device.
     RetryCount(u16),
-    /// NO SENSE and NOT READY: how far an operation is, in 1/65536.
+    /// NO SENSE and NOT READY: progress of an operation, in 1/65536.
     Progress(u16),
-    /// COPY ABORTED: the field at fault.
+    /// COPY ABORTED: the field with the error.
     SegmentPointer {
-        /// SD: the field is in a segment descriptor, otherwise in the parameter list.
+        /// SD: the field is in a segment descriptor; otherwise it is in the parameter list.
         in_segment: bool,
-        /// The field's leftmost bit, 0 to 7, if the device says.
+        /// The field's leftmost bit, 0 to 7, if the device reports it.
         bit: Option<u8>,
         /// The field's first byte.
         byte: u16,
     },
-    /// UNIT ATTENTION: whether conditions were lost for lack of room.
+    /// UNIT ATTENTION: whether unit attentions were lost for lack of space.
     Overflow(bool),
-    /// The field as it is, for a key that gives it no meaning.
+    /// The field as it is, for a key that defines no meaning for it.
     Other([u8; 3]),
 }
 
 impl Sense {
-    /// Reads sense data, without the length that stands before it in a SCSI Response PDU.
+    /// Reads sense data, without the length that precedes it in a SCSI Response PDU.
     ///
     /// # Errors
     ///
-    /// [`FormatError::TooShort`] if not even the sense key is there, [`FormatError::Field`] for a
-    /// response code other than 70h to 73h.
+    /// [`FormatError::TooShort`] if the data end before the sense key, [`FormatError::Field`] for a response
+    /// code other than 70h to 73h.
     pub fn decode(data: &[u8]) -> Result<Self, FormatError> {
         let fields = Fields::new(data, FORMAT, 1)?;
         let code = fields.u8(0) & 0x7f;
@@ -129,7 +129,7 @@ impl Sense {
         sense
     }
 
-    /// Takes the content of one descriptor; one that is cut short is ignored (SPC-4 §4.5.2).
+    /// Stores the fields of one descriptor; a truncated descriptor is ignored (SPC-4 §4.5.2).
     fn take_descriptor(&mut self, kind: u8, descriptor: &[u8]) {
         let needed = match kind {
             0x00 | 0x01 => 12,
@@ -151,7 +151,7 @@ impl Sense {
 const FORMAT: &str = "sense data";
 
 impl SenseKeySpecific {
-    /// Reads the field; `None` if SKSV says that it holds nothing.
+    /// Reads the field; `None` if SKSV marks it as not valid.
     fn decode(key: SenseKey, field: [u8; 3]) -> Option<Self> {
         let [flags, high, low] = field;
         let value = u16::from_be_bytes([high, low]);
@@ -182,7 +182,7 @@ impl SenseKeySpecific {
 }
 
 impl fmt::Display for Sense {
-    /// Key, reason and the three codes: `MEDIUM ERROR: UNRECOVERED READ ERROR (03/11/00)`.
+    /// Writes the key, the reason and the three codes: `MEDIUM ERROR: UNRECOVERED READ ERROR (03/11/00)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.deferred {
             f.write_str("deferred ")?;

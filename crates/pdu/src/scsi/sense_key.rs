@@ -1,4 +1,4 @@
-//! Sense keys: the kind of condition, in four bits (SPC-4 §4.5.6).
+//! Sense keys: the kind of a condition, in four bits (SPC-4 §4.5.6).
 
 use std::fmt;
 
@@ -6,25 +6,25 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum SenseKey {
-    /// No error; there may be information.
+    /// No error; the sense data may contain information.
     NoSense = 0x0,
-    /// The command succeeded after the device recovered by itself.
+    /// The command succeeded after a recovery by the device.
     RecoveredError = 0x1,
     /// The logical unit cannot be accessed.
     NotReady = 0x2,
-    /// The medium, or the data on it, is at fault.
+    /// The medium, or the data on it, has an error.
     MediumError = 0x3,
-    /// The device is at fault and could not recover.
+    /// The device has an error and could not recover.
     HardwareError = 0x4,
     /// The command, or its parameter data, is not acceptable.
     IllegalRequest = 0x5,
-    /// The state of the unit has changed without our doing; the command was not executed.
+    /// The state of the unit has changed for another reason than this command; the command was not executed.
     UnitAttention = 0x6,
     /// The blocks are protected.
     DataProtect = 0x7,
-    /// Blank or non-blank medium where the other was expected.
+    /// A blank block was found instead of a written one, or a written one instead of a blank one.
     BlankCheck = 0x8,
-    /// A condition of the vendor's own.
+    /// A vendor-specific condition.
     VendorSpecific = 0x9,
     /// A third-party copy did not finish.
     CopyAborted = 0xa,
@@ -41,7 +41,7 @@ pub enum SenseKey {
 }
 
 impl SenseKey {
-    /// The key of the low four bits of `nibble`; the others are ignored.
+    /// Returns the key in the low four bits of `nibble`; the other bits are ignored.
     pub const fn from_nibble(nibble: u8) -> Self {
         match nibble & 0x0f {
             0x0 => Self::NoSense,
@@ -63,12 +63,12 @@ impl SenseKey {
         }
     }
 
-    /// The key as it stands on the wire, 0 to 15.
+    /// Returns the code of the key, 0 to 15.
     pub const fn code(self) -> u8 {
         self as u8
     }
 
-    /// The key's name in SPC-4.
+    /// Returns the key's name in SPC-4.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NoSense => "NO SENSE",

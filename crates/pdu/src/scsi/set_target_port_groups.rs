@@ -1,4 +1,4 @@
-//! SET TARGET PORT GROUPS parameter list: the states that groups of ports should have (SPC-4 §6.45).
+//! SET TARGET PORT GROUPS parameter list: the requested states of groups of ports (SPC-4 §6.45).
 
 use super::{AccessState, FormatError};
 use bytes::{BufMut, Bytes, BytesMut};
@@ -17,29 +17,31 @@ use bytes::{BufMut, Bytes, BytesMut};
 /// ```
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct SetTargetPortGroups {
-    /// Invariant: at most [`Self::MAX_DESCRIPTORS`]; a primary state with a group, offline with a port.
+    /// Invariant: at most [`Self::MAX_DESCRIPTORS`]; a primary state is for a group, and offline is for a
+    /// port.
     descriptors: Vec<(AccessState, u16)>,
 }
 
 impl SetTargetPortGroups {
-    /// The most descriptors that are accepted: one for each group and each port that 16 bits can
-    /// number.
+    /// The most descriptors that are accepted: one for each group and each port that a 16-bit number can
+    /// identify.
     pub const MAX_DESCRIPTORS: usize = 2 << 16;
 
     const HEADER_LEN: u32 = 4;
     const DESCRIPTOR_LEN: u32 = 4;
 
-    /// An empty list, which changes nothing.
+    /// Creates an empty list, which changes nothing.
     pub const fn new() -> Self {
         Self { descriptors: Vec::new() }
     }
 
-    /// Asks for a state of all ports of the group with the number `group`.
+    /// Requests a state for all ports of the group with the number `group`.
     ///
     /// # Errors
     ///
-    /// [`FormatError::Field`] for a state that the command cannot request for a group: it takes active/optimized,
-    /// active/non-optimized, standby and unavailable. [`FormatError::TooLong`] if the list is full.
+    /// [`FormatError::Field`] for a state that the command cannot request for a group. It can request
+    /// active/optimized, active/non-optimized, standby and unavailable. [`FormatError::TooLong`] if the list
+    /// is full.
     pub fn set_group(&mut self, group: u16, state: AccessState) -> Result<(), FormatError> {
         match state {
             AccessState::ActiveOptimized
@@ -57,7 +59,7 @@ impl SetTargetPortGroups {
         }
     }
 
-    /// Asks that the one port with the relative target port identifier `port` goes offline.
+    /// Requests the state offline for the port with the relative target port identifier `port`.
     ///
     /// # Errors
     ///
@@ -75,14 +77,14 @@ impl SetTargetPortGroups {
         Ok(())
     }
 
-    /// The length of the encoded list, bytes, as
-    /// [`Cdb::set_target_port_groups`](super::Cdb::set_target_port_groups) needs it.
+    /// Returns the length of the encoded list, bytes, for
+    /// [`Cdb::set_target_port_groups`](super::Cdb::set_target_port_groups).
     pub fn parameter_list_length(&self) -> u32 {
         let count = u32::try_from(self.descriptors.len()).unwrap_or_default();
         Self::HEADER_LEN + count * Self::DESCRIPTOR_LEN
     }
 
-    /// The list as it goes on the wire.
+    /// Returns the list as it is sent.
     pub fn encode(&self) -> Bytes {
         let mut list = BytesMut::new();
         list.put_u32(0);

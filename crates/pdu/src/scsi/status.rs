@@ -4,29 +4,29 @@ use std::fmt;
 
 /// The status of a command that has ended (SAM-5 §5.3.1).
 ///
-/// A newtype and not an enum: a status outside the standard must reach the caller unchanged.
+/// This is a newtype and not an enum, so that a status outside the standard reaches the caller unchanged.
 #[derive(Clone, Copy, Default, Eq, Hash, PartialEq)]
 pub struct Status(pub u8);
 
 impl Status {
     /// The command succeeded.
     pub const GOOD: Self = Self(0x00);
-    /// The sense data report what happened.
+    /// The sense data report the condition.
     pub const CHECK_CONDITION: Self = Self(0x02);
     /// PRE-FETCH: the blocks fit into the cache.
     pub const CONDITION_MET: Self = Self(0x04);
-    /// The logical unit cannot take the command now; retry later.
+    /// The logical unit cannot accept the command now; retry later.
     pub const BUSY: Self = Self(0x08);
     /// Another initiator holds a reservation.
     pub const RESERVATION_CONFLICT: Self = Self(0x18);
-    /// The task set has no room; retry when a command of ours has ended.
+    /// The task set is full; retry when another command of this initiator has ended.
     pub const TASK_SET_FULL: Self = Self(0x28);
-    /// Blocked by an auto contingent allegiance.
+    /// The command is blocked by an auto contingent allegiance.
     pub const ACA_ACTIVE: Self = Self(0x30);
-    /// Aborted by another initiator.
+    /// The command was aborted by another initiator.
     pub const TASK_ABORTED: Self = Self(0x40);
 
-    /// The status's name in SAM-5, `None` for a reserved or obsolete code.
+    /// Returns the status's name in SAM-5; `None` for a reserved or obsolete code.
     pub const fn name(self) -> Option<&'static str> {
         Some(match self {
             Self::GOOD => "GOOD",
@@ -43,7 +43,7 @@ impl Status {
 }
 
 impl fmt::Display for Status {
-    /// The name in SAM-5, or `status 0x..` for a code that has none.
+    /// Writes the name in SAM-5, or `status 0x..` for a code without a name.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name() {
             Some(name) => f.pad(name),

@@ -1,23 +1,22 @@
-//! REPORT TARGET PORT GROUPS parameter data: which ports reach a unit, and how well (SPC-4 §6.37).
+//! REPORT TARGET PORT GROUPS parameter data: the ports of a unit and their states (SPC-4 §6.37).
 
 use super::{
     AccessState, FormatError,
     fields::{Fields, to_usize},
 };
 
-/// The header that the answer to REPORT TARGET PORT GROUPS is asked to have (SPC-4 §6.37,
-/// PARAMETER DATA FORMAT).
+/// The requested header of the parameter data (SPC-4 §6.37, PARAMETER DATA FORMAT).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum PortGroupsHeader {
-    /// 000b: the length alone; every device that knows the command knows this one.
+    /// 000b: only the length; every device with the command supports this header.
     LengthOnly,
-    /// 001b: also how long a transition may take. A device older than SPC-4 refuses it with INVALID
-    /// FIELD IN CDB, or answers with the other header.
+    /// 001b: the length, and how long a transition may take. A device older than SPC-4 refuses this header
+    /// with INVALID FIELD IN CDB, or sends the other one.
     Extended,
 }
 
 impl PortGroupsHeader {
-    /// The field as it stands in byte 1 of the CDB, above the service action.
+    /// Returns the bits of byte 1 of the CDB, above the service action.
     pub(super) const fn bits(self) -> u8 {
         match self {
             Self::LengthOnly => 0b000 << 5,
@@ -26,18 +25,18 @@ impl PortGroupsHeader {
     }
 }
 
-/// The answer to REPORT TARGET PORT GROUPS (SPC-4 §6.37).
+/// Parameter data of REPORT TARGET PORT GROUPS (SPC-4 §6.37).
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct TargetPortGroups {
-    /// The groups in the order they came. A target may omit groups that have none of its ports.
+    /// The groups in the order of the data. A target may omit groups that have none of its ports.
     pub groups: Vec<TargetPortGroup>,
     /// IMPLICIT TRANSITION TIME: how long to wait for a transition that the device began by itself, 1 to 255
     /// seconds; `None` if the device does not report it.
     pub implicit_transition_time: Option<u8>,
-    /// RETURN DATA LENGTH: bytes after the field, whether they fit into the answer or not.
+    /// RETURN DATA LENGTH: number of bytes after this field, also those that did not fit.
     pub return_data_length: u32,
-    /// Whether groups are missing that the length counts.
+    /// Whether groups are missing that RETURN DATA LENGTH counts.
     truncated: bool,
 }
 
@@ -46,7 +45,7 @@ pub struct TargetPortGroups {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct TargetPortGroup {
-    /// PREF: the device prefers to be used through this group.
+    /// PREF: the device prefers commands through this group.
     pub preferred: bool,
     /// ASYMMETRIC ACCESS STATE.
     pub state: AccessState,
@@ -54,7 +53,7 @@ pub struct TargetPortGroup {
     pub supported: SupportedStates,
     /// TARGET PORT GROUP: the number of the group.
     pub id: u16,
-    /// STATUS CODE: why the state is what it is.
+    /// STATUS CODE: what set the state.
     pub status: StateChange,
     /// A vendor-specific byte.
     pub vendor_specific: u8,
@@ -66,7 +65,7 @@ pub struct TargetPortGroup {
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct SupportedStates(pub u8);
 
-/// The reason for the state of a group (SPC-4 §6.37, STATUS CODE).
+/// What set the state of a group (SPC-4 §6.37, STATUS CODE).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum StateChange {
     /// 00h: the device does not report it.
@@ -80,19 +79,18 @@ pub enum StateChange {
 }
 
 impl TargetPortGroups {
-    /// An allocation length that holds what most devices answer: 8 bytes of header and some dozen
-    /// groups, bytes.
+    /// An allocation length that is enough for most devices, bytes: 8 bytes of header and some dozen groups.
     pub const ALLOCATION_LENGTH: u32 = 1024;
 
-    /// Length of the header of length alone, bytes.
+    /// Length of the length-only header, bytes.
     const LENGTH_ONLY_LEN: usize = 4;
     /// Length of the extended header, bytes.
     const EXTENDED_LEN: usize = 8;
 
-    /// Reads the parameter data; a descriptor that is cut, and everything after it, is left out.
+    /// Reads the parameter data; a truncated descriptor, and everything after it, is omitted.
     ///
-    /// The answer itself shows which header it has, by the format type in byte 4, where a descriptor has reserved
-    /// bits: a device may answer with another header than the requested one.
+    /// The format type in byte 4, where a descriptor has reserved bits, determines the header: a device may
+    /// send another header than the requested one.
     ///
     /// # Errors
     ///
@@ -117,29 +115,29 @@ impl TargetPortGroups {
         Ok(Self { groups, implicit_transition_time, return_data_length, truncated })
     }
 
-    /// Returns whether the answer holds less than it counts: ask again with
-    /// [`allocation_length`](Self::allocation_length). This stays so if the device counts wrongly.
+    /// Returns whether groups are missing in the data: send the command again with
+    /// [`allocation_length`](Self::allocation_length). This may stay true if the device counts wrongly.
     pub const fn is_truncated(&self) -> bool {
         self.truncated
     }
 
-    /// The allocation length that the whole answer takes, bytes.
+    /// Returns the allocation length for the whole data, bytes.
     pub const fn allocation_length(&self) -> u32 {
         self.return_data_length.saturating_add(4)
     }
 
-    /// The group of this number.
+    /// Returns the group with this number.
     pub fn group(&self, id: u16) -> Option<&TargetPortGroup> {
         self.groups.iter().find(|group| group.id == id)
     }
 
-    /// The group that the port with this relative target port identifier is in.
+    /// Returns the group of the port with this relative target port identifier.
     pub fn group_of_port(&self, port: u16) -> Option<&TargetPortGroup> {
         self.groups.iter().find(|group| group.ports.contains(&port))
     }
 }
 
-/// FORMAT TYPE in byte 4 of the extended header.
+/// Mask of FORMAT TYPE in byte 4 of the extended header.
 const FORMAT_TYPE: u8 = 0x70;
 /// The format type of the extended header.
 const EXTENDED: u8 = 0x10;
@@ -147,7 +145,7 @@ const EXTENDED: u8 = 0x10;
 const PREFERRED: u8 = 0x80;
 
 impl TargetPortGroup {
-    /// The first group of a list, and the rest of the list.
+    /// Returns the first group of a list, and the rest of the list.
     fn decode(list: &[u8]) -> Option<(Self, &[u8])> {
         let (&[first, supported, high, low, _, status, vendor_specific, count], rest) =
             list.split_first_chunk()?;
@@ -170,7 +168,7 @@ impl TargetPortGroup {
 }
 
 impl SupportedStates {
-    /// Returns whether the group can be in the state; `false` for a reserved one.
+    /// Returns whether the group can be in the state; `false` for a reserved state.
     pub const fn contains(self, state: AccessState) -> bool {
         let bit = match state {
             AccessState::ActiveOptimized => 0x01,

@@ -1,4 +1,4 @@
-//! UNMAP parameter list: which blocks to deallocate (SBC-3).
+//! UNMAP parameter list: the blocks to deallocate (SBC-3).
 
 use super::FormatError;
 use bytes::{BufMut, Bytes, BytesMut};
@@ -30,12 +30,12 @@ impl UnmapList {
     const HEADER_LEN: u16 = 8;
     const EXTENT_LEN: u16 = 16;
 
-    /// An empty list, with which UNMAP does nothing.
+    /// Creates an empty list, with which UNMAP does nothing.
     pub const fn new() -> Self {
         Self { extents: Vec::new() }
     }
 
-    /// Adds the `blocks` from `lba` on.
+    /// Adds `blocks` blocks from `lba` on.
     ///
     /// # Errors
     ///
@@ -60,15 +60,15 @@ impl UnmapList {
         self.extents.is_empty()
     }
 
-    /// The length of the encoded list, bytes, as [`Cdb::unmap`](super::Cdb::unmap) needs it.
+    /// Returns the length of the encoded list, bytes, for [`Cdb::unmap`](super::Cdb::unmap).
     pub fn parameter_list_length(&self) -> u16 {
         Self::HEADER_LEN + self.descriptors_length()
     }
 
-    /// The list as it goes on the wire.
+    /// Returns the list as it is sent.
     pub fn encode(&self) -> Bytes {
         let mut list = BytesMut::with_capacity(usize::from(self.parameter_list_length()));
-        // UNMAP DATA LENGTH does not count itself.
+        // UNMAP DATA LENGTH does not count its own two bytes.
         list.put_u16(self.parameter_list_length() - 2);
         list.put_u16(self.descriptors_length());
         list.put_u32(0);
@@ -80,7 +80,7 @@ impl UnmapList {
         list.freeze()
     }
 
-    /// Returns the blocks that an encoded list names, if it has one extent.
+    /// Returns the blocks of an encoded list, if the list has one extent.
     pub fn only_extent(list: &[u8]) -> Option<Range<u64>> {
         let [_, _, _, _, _, _, _, _, a, b, c, d, e, f, g, h, i, j, k, l, ..] = *list else {
             return None;

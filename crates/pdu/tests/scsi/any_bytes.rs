@@ -1,4 +1,4 @@
-//! Properties that hold for any bytes a target may send.
+//! Property tests of the decoders with any bytes that a target may send.
 
 use iscsi_pdu::scsi::reservation::{
     FullStatus, HeldReservation, RegisteredKeys, ReservationCapabilities,
@@ -13,7 +13,7 @@ use iscsi_pdu::scsi::{
 };
 use proptest::prelude::*;
 
-/// Any bytes, with a first and second byte that some decoder accepts.
+/// Generates any bytes, with a first and a second byte that some decoder accepts.
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let first = prop_oneof![any::<u8>(), 0x70..0x74u8];
     let second =
@@ -26,8 +26,8 @@ fn bytes() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// Decodes every beginning of `bytes` with `decode`, as an allocation length may cut it, and checks that more
-/// bytes never turn a good answer into an error.
+/// Decodes every prefix of `bytes` with `decode`, as an allocation length may cut parameter data, and checks
+/// that more bytes never turn a success into an error.
 fn decode_all_beginnings<T, E>(bytes: &[u8], decode: impl Fn(&[u8]) -> Result<T, E>) {
     let mut usable = false;
     for len in 0..=bytes.len() {
@@ -99,7 +99,8 @@ proptest! {
         }
     }
 
-    /// The bytes can be read back from the text, so no two serial numbers share one.
+    /// The bytes of a serial number can be recovered from its text, so two serial numbers never have the same
+    /// text.
     #[test]
     fn a_serial_number_keeps_all_its_bytes(
         inner in prop::collection::vec(prop::sample::select(&b"\\\\xx58c1 \0\x81"[..]), 0..12),
@@ -116,7 +117,7 @@ proptest! {
         prop_assert_eq!(read, bytes);
     }
 
-    /// Names of initiators are safe to print, and the length alone decides whether there is a reservation.
+    /// Names of initiators are safe to print, and only the length decides whether there is a reservation.
     #[test]
     fn registrations_are_printable(bytes in bytes(), reservation: [u8; 24]) {
         if let Ok(status) = FullStatus::decode(&bytes) {

@@ -1,4 +1,4 @@
-//! Target port groups and their states, byte by byte as in the figures of SPC-4.
+//! Tests of target port groups and their states, byte by byte as in the figures of SPC-4.
 
 use super::hex;
 use iscsi_pdu::scsi::vpd::DeviceIdentification;
@@ -11,11 +11,11 @@ fn groups(text: &str) -> TargetPortGroups {
     TargetPortGroups::decode(&hex(text)).unwrap()
 }
 
-/// A preferred group, active/optimized, of two ports, and one in standby of one.
+/// Two groups: a preferred one in active/optimized with two ports, and one in standby with one port.
 const TWO_GROUPS: &str = "80 cf 0001 00 01 5a 02 0000 0001 0000 0002 \
                           02 07 0102 00 02 00 01 0000 0103";
 
-/// SPC-4 §6.37: the header of length alone and the fields of a descriptor.
+/// SPC-4 §6.37: checks the length-only header, and the fields of a descriptor.
 #[test]
 fn groups_behind_the_header_of_length_alone() {
     let answer = groups(&format!("0000001c {TWO_GROUPS}"));
@@ -36,7 +36,7 @@ fn groups_behind_the_header_of_length_alone() {
     assert_eq!(answer.group_of_port(3), None);
 }
 
-/// TPG-01: byte 4 shows which header an answer has, with groups or without.
+/// TPG-01: byte 4 shows which header the parameter data have, with or without groups.
 #[test]
 fn tpg_01_the_answer_tells_its_header() {
     let plain = groups(&format!("0000001c {TWO_GROUPS}"));
@@ -63,7 +63,8 @@ fn a_group_without_ports() {
     assert!(!answer.is_truncated());
 }
 
-/// TPG-02: wherever the allocation length cuts, whole groups stay, and the answer shows the length that it needs.
+/// TPG-02: wherever the allocation length cuts, whole groups stay, and the decoder reports the length that
+/// the whole data need.
 #[test]
 fn tpg_02_groups_that_are_cut_are_left_out() {
     let whole = hex(&format!("0000001c {TWO_GROUPS}"));
@@ -78,8 +79,8 @@ fn tpg_02_groups_that_are_cut_are_left_out() {
     assert!(matches!(error, FormatError::TooShort { len: 3, needed: 4, .. }), "{error}");
 }
 
-/// TPG-02: a length that is too small ends the list, and a count of ports that is too large takes no bytes of
-/// another field.
+/// TPG-02: a length that is too small ends the list, and a number of ports that is too large takes no bytes
+/// of another field.
 #[test]
 fn tpg_02_no_length_is_trusted() {
     let short = groups(&format!("00000010 {TWO_GROUPS}"));
@@ -94,7 +95,7 @@ fn tpg_02_no_length_is_trusted() {
     assert_eq!(long.allocation_length(), u32::MAX);
 }
 
-/// SPC-4 §6.37: each state with its code, its words, its bit, and whether it takes reads and writes.
+/// SPC-4 §6.37: checks the code, the name and the bit of each state, and whether it serves reads and writes.
 #[test]
 fn states() {
     for (code, state, words, bit, active) in [
@@ -117,7 +118,7 @@ fn states() {
     }
 }
 
-/// SPC-4 §6.45: the list, and the states that cannot be requested for a group.
+/// SPC-4 §6.45: checks the list, and the states that cannot be requested for a group.
 #[test]
 fn tpg_03_states_that_are_asked_for() {
     let mut list = SetTargetPortGroups::new();
@@ -142,7 +143,7 @@ fn tpg_03_states_that_are_asked_for() {
     assert_eq!(list.parameter_list_length(), 24, "what is refused is not in the list");
 }
 
-/// TPG-04: only whole designators that name the port count.
+/// TPG-04: only whole designators that identify the port count.
 #[test]
 fn tpg_04_group_and_port_of_the_session() {
     let identification = |designators: &str| {
@@ -163,7 +164,7 @@ fn tpg_04_group_and_port_of_the_session() {
     assert_eq!(second, (None, Some(7)), "the first whole one");
 }
 
-/// SPC-4 §6.6.2: TPGS of standard INQUIRY data.
+/// SPC-4 §6.6.2: checks TPGS of standard INQUIRY data.
 #[test]
 fn who_changes_states() {
     for (byte, support, words, [any, implicit, explicit]) in [
@@ -180,7 +181,7 @@ fn who_changes_states() {
     }
 }
 
-/// SPC-4 Annex F: the codes by which units report states, reservations and changes.
+/// SPC-4 Annex F: checks the codes with which units report states, reservations and changes.
 #[test]
 fn reasons_have_their_names() {
     for (reason, words) in [

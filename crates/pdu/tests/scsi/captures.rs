@@ -1,4 +1,4 @@
-//! Answers of a real target, tgt 1.0.85 with a thin 64 MiB disk, as captured in data segments.
+//! Tests with data segments that a real target sent: tgt 1.0.85 with a thin 64 MiB disk.
 
 use super::hex;
 use iscsi_pdu::scsi::vpd::{
@@ -59,7 +59,7 @@ fn capacity_both_ways() {
     assert_eq!(large.protection_type, None);
 }
 
-/// The allocation length of 16 leaves room for the first unit only.
+/// With an allocation length of 16, the list has the first unit only, so it is requested again.
 #[test]
 fn units_in_two_askings() {
     let first = ReportLuns::decode(&hex("00000010 00000000 0000000000000000")).unwrap();
@@ -88,7 +88,7 @@ fn vital_product_data() {
     assert_eq!(thin.provisioning_type, ProvisioningType::Thin);
 }
 
-/// The locally assigned NAA comes before the real one, which is still preferred.
+/// The locally assigned NAA comes first, but the registered NAA is preferred.
 #[test]
 fn names() {
     let identification = DeviceIdentification::decode(&hex(PAGE_83)).unwrap();
@@ -100,7 +100,7 @@ fn names() {
     assert_eq!(best.to_string(), "naa.60000000000000000e00000000010001");
 }
 
-/// All pages at once: one of no bytes, four plain ones and one with a subpage.
+/// The response with all mode pages: one of no bytes, four plain ones and one with a subpage.
 #[test]
 fn mode_pages() {
     let mode = ModeParameters::decode_6(&hex(MODE_PAGES)).unwrap();

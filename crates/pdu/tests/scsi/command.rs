@@ -1,4 +1,4 @@
-//! LUN, CDB and status.
+//! Tests of LUN, CDB and status.
 
 use super::hex;
 use iscsi_pdu::scsi::{
@@ -6,7 +6,7 @@ use iscsi_pdu::scsi::{
 };
 use proptest::prelude::*;
 
-/// LAY-18: up to 255 in byte 1, from 256 on flat with 0x40 in byte 0.
+/// LAY-18: numbers up to 255 are in byte 1; from 256 on byte 0 has 0x40 for flat addressing.
 #[test]
 fn lay_18_lun_forms() {
     for (number, bytes) in [
@@ -43,7 +43,7 @@ fn lun_without_a_number() {
     assert_eq!(format!("{:?}", Lun::ZERO), "Lun(0)");
 }
 
-/// A target that reports unit 5 in the flat form means 5, but it must be addressed in that form.
+/// A flat LUN with a small number has that number, but the unit must be addressed in the flat form.
 #[test]
 fn small_flat_lun_has_a_number_of_its_own_form() {
     let flat = Lun::from_bytes([0x40, 5, 0, 0, 0, 0, 0, 0]);
@@ -51,7 +51,7 @@ fn small_flat_lun_has_a_number_of_its_own_form() {
     assert_ne!(flat, Lun::from(5));
 }
 
-/// SBC-3: the form of ten bytes has the same meaning, or there is none.
+/// SBC-3: the ten-byte form of a command has the same meaning, or the command has no such form.
 #[test]
 fn commands_of_16_bytes_in_10() {
     let unmap = WriteSameFlags { unmap: true, anchor: true, ..WriteSameFlags::default() };
@@ -141,7 +141,7 @@ fn statuses() {
     assert_eq!(Status(0x22).name(), None);
 }
 
-/// Each command byte by byte, as in the figures of SPC-4 and SBC-3.
+/// Each command has the bytes of the figures in SPC-4 and SBC-3.
 #[test]
 fn commands() {
     let (lba, blocks) = (0x0102_0304_0506_0708, 0x0a0b_0c0d);
@@ -287,7 +287,7 @@ fn force_unit_access_is_for_reads_and_writes() {
     }
 }
 
-/// LAY-03: blocks of 1 to 260 bytes exist; those over 16 need an additional header segment.
+/// LAY-03: CDBs have 1 to 260 bytes; longer ones than 16 bytes need an additional header segment.
 #[test]
 fn lay_03_cdb_lengths() {
     for len in [1, 6, 15, 16, 17, 32, 260] {
@@ -298,7 +298,7 @@ fn lay_03_cdb_lengths() {
     assert!(matches!(Cdb::new(&[0; 261]), Err(FormatError::TooLong { len: 261, limit: 260, .. })));
 }
 
-/// The CDB field of the PDU has 16 bytes; the operation code says how many of them belong to the CDB.
+/// The CDB field of the PDU has 16 bytes; the operation code determines how many of them belong to the CDB.
 #[test]
 fn cdb_from_its_field() {
     for (code, len) in [(0x00, 6), (0x28, 10), (0x5a, 10), (0x88, 16), (0xa0, 12), (0xc0, 16)] {

@@ -1,4 +1,4 @@
-//! What a disk reports about itself in parameter data: capacity, units, mode pages, mapping.
+//! Tests of parameter data of a disk: capacity, units, mode pages, mapping.
 
 use super::hex;
 use iscsi_pdu::scsi::{
@@ -58,7 +58,7 @@ fn capacity_16_cut_and_impossible() {
         ReadCapacity16::decode(&hex("00000000000000ff 000002")),
         Err(FormatError::TooShort { len: 11, needed: 12, .. })
     ));
-    // Blocks of no bytes, and blocks that no memory holds.
+    // Blocks of no bytes, and blocks that are too large for memory.
     let impossible = [
         ReadCapacity16::decode(&hex("00000000000000ff 00000000")).unwrap_err(),
         ReadCapacity10::decode(&hex("000000ff 00000000")).unwrap_err(),
@@ -135,7 +135,7 @@ fn mode_sense_10_with_block_descriptors() {
     assert_eq!(mode.write_cache_enabled(), Some(false));
 }
 
-/// The length in the header ends the pages; a bit marks a page of the sub_page format.
+/// The length in the header ends the mode pages; a bit marks a page in the sub_page format.
 #[test]
 fn mode_pages_end_and_subpages() {
     let behind = ModeParameters::decode_6(&hex(&format!("03 00 00 00 {CACHING}"))).unwrap();

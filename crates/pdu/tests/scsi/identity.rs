@@ -1,4 +1,4 @@
-//! Identity and limits of a device: standard INQUIRY data and vital product data.
+//! Tests of identity and limits of a device: standard INQUIRY data and vital product data.
 
 use super::hex;
 use iscsi_pdu::scsi::vpd::{
@@ -45,7 +45,7 @@ fn inquiry_for_a_unit_that_is_not_there() {
     assert!(StandardInquiry::decode(&hex("00 00 05 02")).is_err());
 }
 
-/// ADDITIONAL LENGTH ends the data; rubbish in the names is escaped.
+/// ADDITIONAL LENGTH ends the data; bytes that are not printable are escaped in the names.
 #[test]
 fn inquiry_ends_at_its_length() {
     let text = format!("00 00 05 02 0f 00 00 00 41 00 ff 0a 42 20 20 20 {}", ascii("DISK PRODUCT"));
@@ -69,7 +69,7 @@ fn supported_pages() {
     assert!(!pages.contains(0xb2), "past the page's length");
 }
 
-/// A device that answers with standard INQUIRY data has no such page.
+/// If a device sends standard INQUIRY data for a page, the page is an error.
 #[test]
 fn another_page_is_refused() {
     let standard = hex("00 00 05 02 1f 00 00 02");
@@ -96,7 +96,7 @@ fn unit_serial_number() {
     assert_eq!(blank.serial, "");
 }
 
-/// Serial numbers that distinguish two units stay different, even if they are no text.
+/// Different serial numbers have different texts, even if their bytes are not text.
 #[test]
 fn serial_numbers_that_differ_are_different_texts() {
     let serial = |bytes: &str| {
@@ -109,7 +109,7 @@ fn serial_numbers_that_differ_are_different_texts() {
     assert_eq!(serial(&ascii(r"\x81")), r"\x5cx81");
 }
 
-/// Different designators are different texts, whether or not they are in the encoding that they claim.
+/// Different designators have different texts, whether or not their bytes have the encoding that they state.
 #[test]
 fn designators_that_differ_are_different_texts() {
     let name = |code_set: u8, bytes: [u8; 4]| {
@@ -192,7 +192,7 @@ fn logical_block_provisioning() {
     assert_eq!(kind("00 07"), ProvisioningType::Reserved(7));
 }
 
-/// A page 83 of these designators, each as hexadecimal with its header.
+/// Returns page 83h with these designators, each in hexadecimal with its header.
 fn identification(designators: &[&str]) -> DeviceIdentification {
     let body = hex(&designators.concat());
     let len = u16::try_from(body.len()).unwrap();
@@ -296,7 +296,7 @@ fn best_name_of_the_unit() {
 #[test]
 fn a_name_is_unique_where_its_company_is_one() {
     let t10 = format!("02 01 000c {}", ascii("LIO-ORG disk"));
-    // The name of a unit of tgt.
+    // The designator of a unit of tgt.
     let tgt = "01 03 0010 60000000000000000e00000000010001";
     let is_unique = |name: &str| identification(&[name]).designators[0].is_unique();
     for name in [
@@ -331,7 +331,7 @@ fn a_registered_name_settles_it() {
     assert!(!identification(&[EUI_64, NAA_3, PORT_NAA, UUID]).has_registered_name());
 }
 
-/// SPC-4 §7.8: a page contains its length, even if it is cut short.
+/// SPC-4 §7.8: a page contains its own length, even if it is truncated.
 #[test]
 fn a_page_says_its_own_length() {
     assert_eq!(vpd::page_len(&hex("00 83 0124 0103"), 0x83), Some(0x128));

@@ -1,5 +1,5 @@
-//! SCSI formats: vectors written down from SAM-5, SPC-4 and SBC-3, answers of real targets, and
-//! properties over any bytes.
+//! Tests of SCSI formats: vectors from SAM-5, SPC-4 and SBC-3, responses of real targets, and property tests
+//! with any bytes.
 
 #![allow(
     clippy::unwrap_used,

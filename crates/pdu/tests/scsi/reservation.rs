@@ -1,4 +1,4 @@
-//! Persistent reservations, byte by byte as in the figures of SPC-4.
+//! Tests of persistent reservations, byte by byte as in the figures of SPC-4.
 
 use super::hex;
 use iscsi_pdu::scsi::FormatError;
@@ -32,7 +32,8 @@ fn keys_as_text() {
     }
 }
 
-/// SPC-4 §6.15.3.4: codes, words, and whether registrants may do what the holder may.
+/// SPC-4 §6.15.3.4: checks the code and the name of each type, and whether registrants have the access of the
+/// holder.
 #[test]
 fn types() {
     for (code, kind, words, registrants) in [
@@ -82,7 +83,7 @@ fn questions() {
     }
 }
 
-/// PRS-01: the command of each service action, and the 24 bytes of its parameter list.
+/// PRS-01: checks the command of each service action, and the 24 bytes of its parameter list.
 #[test]
 fn prs_01_changes() {
     const NONE: &str = "0000000000000000";
@@ -132,7 +133,7 @@ fn prs_01_changes() {
 
 const IGNORE: &str = "REGISTER AND IGNORE EXISTING KEY";
 
-/// PRS-02: whole keys stay, wherever the allocation length cuts.
+/// PRS-02: whole keys stay, wherever the allocation length cuts the list.
 #[test]
 fn prs_02_keys_that_are_cut_are_left_out() {
     let whole = hex("0000002a 00000010 0102030405060708 f1f2f3f4f5f6f7f8");
@@ -152,7 +153,7 @@ fn prs_02_keys_that_are_cut_are_left_out() {
     assert_eq!(many.allocation_length(), u16::MAX);
 }
 
-/// PRS-03: an answer that reports a reservation is never read as "none".
+/// PRS-03: truncated parameter data that report a reservation are an error, and are never decoded as "none".
 #[test]
 fn prs_03_a_reservation_that_is_cut_is_an_error() {
     let whole = hex("00000007 00000010 0102030405060708 00000000 00 06 0000");
@@ -200,7 +201,7 @@ fn capabilities() {
     assert!(ReservationCapabilities::decode(&hex("0008 00")).is_err());
 }
 
-/// A name of an initiator, as the text of a TransportID: ended by a zero, padded to four bytes.
+/// Returns the name of an initiator as in a TransportID: ended by a zero, padded to four bytes.
 fn name(text: &str) -> String {
     let mut bytes = text.as_bytes().to_vec();
     bytes.push(0);
@@ -208,7 +209,7 @@ fn name(text: &str) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A full status descriptor with this byte 12 and this TransportID.
+/// Returns a full status descriptor with this byte 12 and this TransportID.
 fn descriptor(flags: &str, transport_id: &str) -> String {
     let len = hex(transport_id).len();
     format!("0102030405060708 00000000 {flags} 06 00000000 0203 {len:08x} {transport_id}")
@@ -250,7 +251,7 @@ fn full_status() {
     }
 }
 
-/// PRS-02: a TransportID longer than the answer, one of another transport, one with rubbish.
+/// PRS-02: a TransportID may be longer than the data, of another transport, or contain arbitrary bytes.
 #[test]
 fn prs_02_no_length_of_a_registration_is_trusted() {
     let one = |transport_id: &str| {

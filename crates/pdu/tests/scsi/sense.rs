@@ -1,4 +1,4 @@
-//! Sense data of both formats.
+//! Tests of sense data in both formats.
 
 use super::hex;
 use iscsi_pdu::scsi::{AdditionalSense, FormatError, Sense, SenseKey, SenseKeySpecific};
@@ -79,7 +79,7 @@ fn descriptor_format_command_specific() {
     assert_eq!(miscompare.to_string(), "MISCOMPARE: MISCOMPARE DURING VERIFY OPERATION (0E/1D/00)");
 }
 
-/// A descriptor that is cut short is ignored, and unknown ones are skipped.
+/// A descriptor that is truncated is ignored, and unknown ones are skipped.
 #[test]
 fn descriptors_cut_short_or_unknown() {
     let cut = sense("72 03 11 00 00 00 00 0c 00 0a 80 00 00000001");

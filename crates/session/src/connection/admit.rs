@@ -1,4 +1,5 @@
-//! Checks a header, and finds the destination of its data segment, before any byte of it is stored.
+//! Checks the header of a PDU, and chooses the destination of its data segment, before any byte of the
+//! segment is stored.
 
 use bytes::BytesMut;
 use iscsi_pdu::keys::DEFAULT_MAX_RECV_DATA_SEGMENT_LENGTH;
@@ -10,8 +11,8 @@ use crate::params::Negotiated;
 use crate::task::Task;
 use crate::task::set::TaskSet;
 
-/// Finds where a data segment of `len` bytes goes. `agreed` is absent in the login phase, in
-/// which only Login Responses may come (RFC 7143 §6.3).
+/// Returns the destination of a data segment of `len` bytes. `agreed` is absent in the login phase, in which
+/// only Login Responses may arrive (RFC 7143 §6.3).
 pub(crate) fn destination(
     pdu: &TargetPdu,
     len: usize,

@@ -1,4 +1,4 @@
-//! The memory for the next bytes from the target, and the PDUs that they make up.
+//! The memory for the next bytes from the target, and the PDUs that the bytes form.
 
 use std::io::IoSliceMut;
 
@@ -12,21 +12,21 @@ use super::read_ahead::ReadAhead;
 use crate::error::ProtocolError;
 use crate::task::set::TaskSet;
 
-/// Length from which a data segment counts as long, bytes. During and after a long one, only [`NEXT_HEADER`]
-/// bytes are read ahead: another long one usually follows, and the part of it that is read ahead has to be
-/// copied.
+/// Length from which a data segment counts as long, bytes. During and after a long segment, only
+/// [`NEXT_HEADER`] bytes are read ahead: another long segment usually follows, and the part of it that is
+/// read ahead must be copied.
 const LONG_SEGMENT: usize = 16 * 1024;
 
-/// Room for the next header, and for a few short PDUs.
+/// Bytes for the next header, and for a few short PDUs.
 const NEXT_HEADER: usize = 512;
 
 /// Cuts the incoming stream into PDUs, at whatever byte boundaries it arrives.
 ///
-/// The rest of a Data-In lands straight in the buffer of its task; everything else passes through
-/// the read-ahead buffer.
+/// The rest of a Data-In is read directly into the buffer of its task; everything else passes through the
+/// read-ahead buffer.
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    /// Allocated when it is needed, unless the caller lends it.
+    /// The read-ahead buffer. It is allocated when it is needed, unless the caller lends one.
     buffer: Option<ReadAhead>,
     /// Bytes of `buffer` that have been used.
     start: usize,
@@ -34,7 +34,7 @@ pub(crate) struct Inbox {
     end: usize,
     /// Input that `buffer` held when the caller took it back.
     kept: Vec<u8>,
-    /// Length of the destination that was offered to the last read.
+    /// Length of the destination that was offered to the last read, bytes.
     offered: usize,
     segment: Option<Segment>,
     /// Whether the data segment that is arriving, or the last one, is long.
@@ -50,14 +50,14 @@ struct Segment {
     landed: usize,
 }
 
-/// Where a data segment goes.
+/// Destinations of a data segment.
 #[derive(Debug)]
 pub(crate) enum Destination {
     /// Into the buffer of a read, at this offset.
     Read { itt: Itt, offset: usize },
     /// Into separate memory: text, sense and the like.
     Own(BytesMut),
-    /// Nowhere: it belongs to a task that was aborted, maybe while it arrived.
+    /// Discarded, because its task was aborted, possibly while the segment arrived.
     Discard,
 }
 
@@ -65,9 +65,9 @@ pub(crate) enum Destination {
 #[derive(Debug)]
 pub(crate) struct Received {
     pub(crate) pdu: TargetPdu,
-    /// The data segment, unless it has landed in the buffer of a read or was discarded.
+    /// The data segment. It is empty if the data was stored in the buffer of a read, or discarded.
     pub(crate) data: Bytes,
-    /// Length of the data segment, wherever it went.
+    /// Length of the data segment, wherever it was stored, bytes.
     pub(crate) data_len: usize,
     /// Whether the data digest matches, or there is none.
     pub(crate) intact: bool,
@@ -76,7 +76,8 @@ pub(crate) struct Received {
 }
 
 impl Inbox {
-    /// The destinations of the next bytes, in order: the rest of a data segment, then read-ahead.
+    /// Returns the destinations of the next bytes, in order: the rest of a data segment, then the read-ahead
+    /// buffer.
     pub(crate) fn slices<'a>(&'a mut self, tasks: &'a mut TaskSet) -> [IoSliceMut<'a>; 2] {
         if self.buffer.is_none() {
             self.lend(ReadAhead::default());
@@ -94,12 +95,12 @@ impl Inbox {
         [IoSliceMut::new(rest), IoSliceMut::new(ahead)]
     }
 
-    /// Returns the number of bytes of the arriving data segment that are still missing in its destination.
+    /// Returns the number of bytes of the arriving data segment that are still missing.
     pub(crate) fn rest(&mut self, tasks: &mut TaskSet) -> usize {
         self.segment.as_mut().map_or(0, |segment| segment.rest(tasks).len())
     }
 
-    /// Uses `buffer` to read ahead into, instead of memory of its own.
+    /// Uses `buffer` to read ahead, instead of an allocated buffer.
     pub(crate) fn lend(&mut self, mut buffer: ReadAhead) {
         drop(self.reclaim());
         if let Some(to) = buffer.bytes_mut().get_mut(..self.kept.len()) {
@@ -109,7 +110,8 @@ impl Inbox {
         self.buffer = Some(buffer);
     }
 
-    /// Returns the memory. Its input is kept: at most part of a header, or the bytes after a data segment.
+    /// Returns the read-ahead buffer. Its unused input is kept: at most part of a header, or the bytes after
+    /// a data segment.
     pub(crate) fn reclaim(&mut self) -> Option<ReadAhead> {
         let buffer = self.buffer.take()?;
         self.kept.extend_from_slice(buffer.bytes().get(self.start..self.end).unwrap_or_default());
@@ -117,7 +119,7 @@ impl Inbox {
         Some(buffer)
     }
 
-    /// Counts bytes that were read into the slices.
+    /// Processes `count` bytes that were read into the slices.
     pub(crate) fn filled(&mut self, count: usize) {
         let direct = count.min(self.offered);
         if let Some(segment) = &mut self.segment {
@@ -159,7 +161,7 @@ impl Inbox {
         buffer.get(self.start..self.end).unwrap_or_default()
     }
 
-    /// Takes the next `len` bytes of read-ahead; `None` while there are fewer.
+    /// Takes the next `len` bytes of the read-ahead buffer; returns `None` while it holds fewer.
     fn take(&mut self, len: usize) -> Option<&[u8]> {
         let range = self.start..self.start + len;
         if range.end > self.end {
@@ -175,7 +177,7 @@ impl Inbox {
     ) -> Result<Option<(Header, FrameLayout)>, ProtocolError> {
         let Some(bhs) = self.unread().first_chunk::<{ Bhs::LEN }>() else { return Ok(None) };
         let bhs = Bhs::from_bytes(*bhs);
-        // Do not wait for the rest of an unknown PDU: its lengths mean nothing.
+        // Do not wait for the rest of an unknown PDU: the lengths in its header are not reliable.
         if digests.header == Digest::None && TargetOpcode::from_wire(bhs.opcode()).is_none() {
             return Err(DecodeError::Opcode(bhs.opcode()).into());
         }
@@ -208,7 +210,7 @@ impl Inbox {
         self.start += moved;
     }
 
-    /// Makes room for reading ahead; what is left over is never more than part of a header.
+    /// Moves the unused input to the start of the read-ahead buffer; it is never more than part of a header.
     fn compact(&mut self) {
         if let Some(buffer) = &mut self.buffer {
             buffer.bytes_mut().copy_within(self.start..self.end, 0);
@@ -219,7 +221,7 @@ impl Inbox {
 }
 
 impl Segment {
-    /// Returns the memory for the rest of the data segment; empty if it is discarded.
+    /// Returns the memory for the rest of the data segment; empty if the segment is discarded.
     fn rest<'a>(&'a mut self, tasks: &'a mut TaskSet) -> &'a mut [u8] {
         let (landed, left) = (self.landed, self.layout.data_len - self.landed);
         match &mut self.destination {
@@ -229,7 +231,7 @@ impl Segment {
         }
     }
 
-    /// Returns whether the data digest matches, if there is one and there are data.
+    /// Returns whether the data digest matches, or there is no digest, or no data.
     fn check(&mut self, trailer: &[u8], tasks: &mut TaskSet) -> bool {
         if self.layout.data_digest_len == 0 {
             return true;
@@ -238,7 +240,7 @@ impl Segment {
             trailer.split_at_checked(self.layout.padding_len).unwrap_or_default();
         let data: &[u8] = match &self.destination {
             Destination::Own(own) => own,
-            // The task has ended meanwhile, and data that arrived since were discarded.
+            // The task has ended meanwhile, and the data that arrived after that was discarded.
             Destination::Read { itt, .. } if tasks.get(*itt).is_none() => {
                 self.destination = Destination::Discard;
                 return true;
@@ -261,7 +263,7 @@ impl Segment {
     }
 }
 
-/// The part of a read's buffer for `len` bytes at `offset`; empty when the task is gone.
+/// Returns `len` bytes at `offset` of a read's buffer; an empty slice if the task has ended.
 fn buffer_of(tasks: &mut TaskSet, itt: Itt, offset: usize, len: usize) -> &mut [u8] {
     tasks
         .get_mut(itt)

@@ -1,4 +1,4 @@
-//! Signs of life on a connection (RFC 7143 §11.18-11.19).
+//! Checks that the target of a connection is alive (RFC 7143 §11.18-11.19).
 
 use std::time::Instant;
 
@@ -7,15 +7,15 @@ use iscsi_pdu::Itt;
 use crate::config::Timeouts;
 use crate::timer::Timer;
 
-/// When bytes last moved on a connection, and whether the session has asked for a sign of life.
+/// When bytes last moved on a connection, and whether a NOP-Out of the session is outstanding.
 ///
-/// Bytes in either direction are a sign of life: a NOP-Out may wait behind much data.
+/// Bytes in either direction show that the target is alive: a NOP-Out may wait behind much data.
 #[derive(Debug)]
 pub(crate) struct Liveness {
     last_progress: Instant,
     /// When bytes last came from the target.
     last_received: Instant,
-    /// The session's own NOP-Out that has not been answered.
+    /// The outstanding NOP-Out of the session.
     ping: Option<Itt>,
 }
 
@@ -24,12 +24,12 @@ impl Liveness {
         Self { last_progress: now, last_received: now, ping: None }
     }
 
-    /// When bytes last moved in either direction, or the session last asked for a sign of life.
+    /// Returns when bytes last moved in either direction, or the session last sent a NOP-Out.
     pub(crate) const fn last_progress(&self) -> Instant {
         self.last_progress
     }
 
-    /// Records that bytes have moved.
+    /// Records that bytes have moved in either direction.
     pub(crate) const fn moved(&mut self, now: Instant) {
         self.last_progress = now;
     }
@@ -40,30 +40,31 @@ impl Liveness {
         self.moved(now);
     }
 
-    /// When bytes last came from the target.
+    /// Returns when bytes last came from the target.
     pub(crate) const fn last_received(&self) -> Instant {
         self.last_received
     }
 
-    /// Records that the target's host is alive, although the target itself has not answered. The next NOP-Out is
-    /// sent after another interval.
+    /// Records that the target's host is alive, although the target has not responded to the NOP-Out. The next
+    /// NOP-Out is sent after another interval.
     pub(crate) const fn host_is_there(&mut self, now: Instant) {
         self.ping = None;
         self.last_progress = now;
     }
 
-    /// Records that the session sends a NOP-Out of its own.
+    /// Records that the session sends a NOP-Out.
     pub(crate) const fn pinged(&mut self, itt: Itt, now: Instant) {
         self.ping = Some(itt);
         self.last_progress = now;
     }
 
-    /// Forgets the session's NOP-Out, if that is the task that has ended.
+    /// Records that a task has ended: if it was the session's NOP-Out, none is outstanding.
     pub(crate) fn forget(&mut self, itt: Itt) {
         self.ping = self.ping.filter(|ping| *ping != itt);
     }
 
-    /// Returns when the silence is long enough to send a NOP-Out, or, after one, to give up the connection.
+    /// Returns when the target has been silent long enough to send a NOP-Out, or, if one is outstanding, to
+    /// close the connection.
     pub(super) fn timer(&self, timeouts: &Timeouts) -> Option<(Instant, Timer)> {
         let interval = timeouts.nop_interval?;
         Some(match self.ping {

@@ -36,9 +36,9 @@ use transmitter::{Next, Transmitter, Urgent};
 
 /// A connection: its state in the protocol, and its received and unsent bytes.
 ///
-/// Invariant: in [`InLogin`](ConnectionState::InLogin) it has a login; in
-/// [`LoggedIn`](ConnectionState::LoggedIn) and [`InLogout`](ConnectionState::InLogout) the parameters
-/// that were agreed; in [`CleanupWait`](ConnectionState::CleanupWait) the reason for its failure.
+/// Invariant: in [`InLogin`](ConnectionState::InLogin) `login` is present; in
+/// [`LoggedIn`](ConnectionState::LoggedIn) and [`InLogout`](ConnectionState::InLogout) the agreed parameters
+/// are; in [`CleanupWait`](ConnectionState::CleanupWait) the reason of the failure is.
 #[derive(Debug)]
 pub(crate) struct Connection {
     cid: Cid,
@@ -48,7 +48,7 @@ pub(crate) struct Connection {
     login: Option<Box<Login>>,
     agreed: Option<Negotiated>,
     failure: Option<Box<SessionError>>,
-    /// Whether the caller wants to drop the connection: it takes no new command.
+    /// Whether the caller wants to drop the connection: then it sends no new command.
     leaving: bool,
     inbox: Inbox,
     outbox: Outbox,
@@ -57,12 +57,12 @@ pub(crate) struct Connection {
     pub(crate) transmitter: Transmitter,
 }
 
-/// Limits of the login of a connection, however often it starts over.
+/// Limits of a connection's login. They also apply when the login starts again.
 #[derive(Clone, Copy, Debug)]
 struct LoginAttempt {
-    /// When connect and login must be over.
+    /// When connect and login must be complete.
     deadline: Option<Instant>,
-    /// How often the target has redirected it.
+    /// Number of redirections of the login by the target.
     redirects: u8,
 }
 
@@ -72,7 +72,7 @@ impl LoginAttempt {
     }
 }
 
-/// What happens to a connection (RFC 7143 §8.1).
+/// Events of a connection (RFC 7143 §8.1).
 impl Connection {
     /// Creates a connection whose transport connection is being made.
     pub(crate) fn new(cid: Cid, login_deadline: Option<Instant>, now: Instant) -> Self {
@@ -92,7 +92,7 @@ impl Connection {
         }
     }
 
-    /// Begins the login over the new transport connection. Does nothing if there was one before.
+    /// Starts the login over the new transport connection. Does nothing if there was one before.
     pub(crate) fn transport_connected(&mut self, login: Login, now: Instant) {
         if self.state != ConnectionState::XptWait {
             return;
@@ -114,7 +114,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Starts the login over with a new transport connection, within the time that is left.
+    /// Starts the login again with a new transport connection, within the remaining time.
     pub(crate) fn login_restarted(&mut self) {
         *self = Self {
             attempt: self.attempt,
@@ -137,7 +137,7 @@ impl Connection {
         self.leaving = true;
     }
 
-    /// Records that a logout that closes the connection is in wire order: nothing is sent after it.
+    /// Records that a logout that closes the connection is in wire order: nothing is sent after the logout.
     pub(crate) fn logout_sent(&mut self) {
         if self.is_up() {
             self.state = ConnectionState::InLogout;
@@ -145,7 +145,8 @@ impl Connection {
     }
 
     /// Records that the connection has failed in full feature phase. Discards received and unsent bytes, and
-    /// everything that waits to be sent. Returns the urgent PDUs among that, which another connection may send.
+    /// everything that waits to be sent. Returns the urgent PDUs that waited, because another connection may
+    /// send them.
     #[must_use]
     pub(crate) fn failed(&mut self, why: SessionError) -> VecDeque<Urgent> {
         let urgent = self.transmitter.take_urgent();
@@ -168,12 +169,12 @@ impl Connection {
         self.state
     }
 
-    /// Returns whether it can carry requests.
+    /// Returns whether the connection can send requests.
     pub(crate) fn is_up(&self) -> bool {
         self.state == ConnectionState::LoggedIn
     }
 
-    /// Returns whether it can carry new commands.
+    /// Returns whether the connection can send new commands.
     pub(crate) fn takes_commands(&self) -> bool {
         self.is_up() && !self.leaving
     }
@@ -187,12 +188,12 @@ impl Connection {
         matches!(self.state, ConnectionState::XptWait | ConnectionState::InLogin)
     }
 
-    /// Returns whether it has failed in full feature phase and is not cleaned up.
+    /// Returns whether the connection has failed in full feature phase and is not cleaned up.
     pub(crate) fn is_failed(&self) -> bool {
         self.state == ConnectionState::CleanupWait
     }
 
-    /// Why it failed; present until it is cleaned up.
+    /// Returns why the connection failed, until it is cleaned up.
     pub(crate) fn failure(&self) -> Option<&SessionError> {
         self.failure.as_deref()
     }
@@ -205,27 +206,28 @@ impl Connection {
         self.login.as_deref_mut()
     }
 
-    /// Sets a later deadline of the login, because the process could not continue it.
+    /// Sets a later deadline of the login, because the process was stopped and could not continue the login.
     pub(crate) const fn extend_login(&mut self, deadline: Instant) {
         self.attempt.deadline = Some(deadline);
     }
 
-    /// When connect and login must be over.
+    /// Returns when connect and login must be complete.
     pub(crate) const fn login_deadline(&self) -> Option<Instant> {
         self.attempt.deadline
     }
 
-    /// Returns the parameters agreed at login; present in full feature phase.
+    /// Returns the parameters agreed at login, in full feature phase.
     pub(crate) const fn agreed(&self) -> Option<&Negotiated> {
         self.agreed.as_ref()
     }
 
-    /// Returns when the silence is long enough to send a NOP-Out, or, after one, to give up the connection.
+    /// Returns when the target has been silent long enough to send a NOP-Out, or, if one is outstanding, to
+    /// close the connection.
     pub(crate) fn nop_timer(&self, timeouts: &Timeouts) -> Option<(Instant, Timer)> {
         if self.is_up() { self.liveness.timer(timeouts) } else { None }
     }
 
-    /// Returns whether the socket has taken all that was put in wire order.
+    /// Returns whether the socket has taken everything that was put in wire order.
     pub(crate) const fn is_idle(&self) -> bool {
         self.outbox.is_empty()
     }
@@ -236,8 +238,8 @@ impl Connection {
         !is_in_login && self.outbox.is_empty() && self.transmitter.is_empty()
     }
 
-    /// Returns whether a command has to wait for others of the connection to end, because of the limits for
-    /// outstanding data.
+    /// Returns whether a command must wait until other commands of the connection end, because of the limits
+    /// on outstanding data.
     pub(crate) fn is_at_limit(&self, task: &Task, tasks: &TaskSet) -> bool {
         let load = tasks.load_of(self.cid);
         let agreed = self.agreed.as_ref();
@@ -253,9 +255,9 @@ impl Connection {
     }
 }
 
-/// The bytes of a connection, and the PDUs they make up.
+/// The bytes of a connection, and the PDUs that the bytes form.
 impl Connection {
-    /// Returns the memory for the next bytes; both slices are empty when none are expected.
+    /// Returns the memory for the next bytes; both slices are empty when no bytes are expected.
     pub(crate) fn receive_slices<'a>(&'a mut self, tasks: &'a mut TaskSet) -> [IoSliceMut<'a>; 2] {
         if self.state.is_live() {
             self.inbox.slices(tasks)
@@ -264,7 +266,7 @@ impl Connection {
         }
     }
 
-    /// Returns the number of bytes of the arriving data segment that are still missing in its destination.
+    /// Returns the number of bytes of the arriving data segment that are still missing.
     pub(crate) fn segment_rest(&mut self, tasks: &mut TaskSet) -> usize {
         if self.state.is_live() { self.inbox.rest(tasks) } else { 0 }
     }
@@ -277,13 +279,13 @@ impl Connection {
         self.inbox.reclaim()
     }
 
-    /// Records that bytes were read into the slices.
+    /// Processes `count` bytes that were read into the slices.
     pub(crate) fn bytes_received(&mut self, count: usize, now: Instant) {
         self.inbox.filled(count);
         self.liveness.received(now);
     }
 
-    /// The next complete PDU.
+    /// Returns the next complete PDU.
     pub(crate) fn next_received(
         &mut self,
         tasks: &mut TaskSet,
@@ -297,8 +299,8 @@ impl Connection {
         })
     }
 
-    /// Returns what is sent next in full feature phase, unless enough waits for the socket. `command` is the one
-    /// whose turn it is in the session, if it may be sent now.
+    /// Returns what is sent next in full feature phase; `None` if enough bytes wait for the socket. `command`
+    /// is the next command of the session, if it may be sent now.
     pub(crate) fn next(&mut self, command: Option<Itt>, tasks: &mut TaskSet) -> Option<Next> {
         let command = command.filter(|_| self.takes_commands());
         let agreed = self.agreed.as_ref().filter(|_| !self.outbox.is_full())?;
@@ -311,19 +313,20 @@ impl Connection {
         self.outbox.push(header, data, digests);
     }
 
-    /// Puts a Data-Out in wire order, which can be taken back while the socket has taken none of it.
+    /// Puts a Data-Out in wire order. It can be withdrawn while the socket has taken none of its bytes.
     pub(crate) fn push_data_out(&mut self, itt: Itt, bhs: Bhs, data: PayloadSlice) {
         let digests = self.digests();
         self.outbox.push_data_out(itt, bhs, data, digests);
     }
 
-    /// The bytes for the socket; `None` when there are none.
+    /// Returns the bytes for the socket; `None` if there are none.
     pub(crate) fn transmit(&mut self, now: Instant) -> Option<Transmit<'_>> {
         let has_bytes = self.state.is_live() && !self.outbox.is_empty();
         has_bytes.then(|| Transmit::new(&mut self.outbox, &mut self.liveness, now))
     }
 
-    /// Forgets what a task still had to send here, and returns whether data was taken back from the outbox.
+    /// Discards what a task still had to send on this connection, and returns whether data was withdrawn from
+    /// the outbox.
     pub(crate) fn forget(&mut self, itt: Itt) -> bool {
         self.transmitter.forget(itt);
         self.liveness.forget(itt);

@@ -8,10 +8,10 @@ use iscsi_pdu::{Bhs, Crc32c, Digest, Header, Itt, padding_of};
 use crate::short_queue::ShortQueue;
 use crate::task::payload::{Payload, PayloadSlice};
 
-/// Bytes to keep ready: enough for one system call to keep a long link busy, few enough that a NOP-Out does not
-/// wait long behind them.
+/// Bytes to keep ready: enough to keep a long link busy with one system call, and few enough that a NOP-Out
+/// does not wait long behind them.
 const READY_BYTES: usize = 1024 * 1024;
-/// As many slices as one system call takes (IOV_MAX on Linux).
+/// The most slices that one system call takes (IOV_MAX on Linux).
 const MAX_SLICES: usize = 1024;
 
 /// The digests in force on a connection.
@@ -21,7 +21,7 @@ pub(crate) struct Digests {
     pub(crate) data: Digest,
 }
 
-/// Frames that are numbered and wait for the socket.
+/// Frames that have their sequence numbers and wait for the socket.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     frames: ShortQueue<Frame>,
@@ -29,13 +29,14 @@ pub(crate) struct Outbox {
     bytes: usize,
 }
 
-/// One PDU on its way out.
+/// One PDU that waits for the socket.
 #[derive(Debug)]
 struct Frame {
     header: Head,
     payload: PayloadSlice,
     trailer: Trailer,
-    /// The task whose Data-Out this is: such a frame may be taken back before it has begun.
+    /// The task whose Data-Out this is. The frame may be withdrawn while the socket has taken none of its
+    /// bytes.
     data_of: Option<Itt>,
     begun: bool,
 }
@@ -70,7 +71,7 @@ impl Outbox {
         self.push_frame(header, payload, digests, None);
     }
 
-    /// Appends a Data-Out of a task, which can be taken back while it has not begun.
+    /// Appends a Data-Out of a task. It can be withdrawn while the socket has taken none of its bytes.
     pub(crate) fn push_data_out(
         &mut self,
         itt: Itt,
@@ -95,8 +96,8 @@ impl Outbox {
         self.frames.push_back(Frame { header: head, payload, trailer, data_of, begun: false });
     }
 
-    /// Takes back the Data-Outs of a task that the socket has not begun to take, and returns whether there were
-    /// any.
+    /// Withdraws the Data-Outs of a task of which the socket has taken no byte, and returns whether there
+    /// were any.
     pub(crate) fn withdraw_data_of(&mut self, itt: Itt) -> bool {
         let before = self.bytes;
         let mut bytes = 0;

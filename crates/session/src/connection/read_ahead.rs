@@ -1,10 +1,12 @@
 //! Memory for input whose destination is not known yet.
 
-/// Memory in which headers and short data segments of a connection arrive, before it is known where they belong.
+/// Memory for the headers and short data segments of a connection, whose destination is not known before they
+/// are read.
 ///
-/// A connection allocates its own when it is first read from. A driver of many connections lends each of them the
-/// same buffer while it reads: [`Session::lend_read_ahead`](crate::Session::lend_read_ahead). Then an idle
-/// connection holds none, and reads go to memory that was used a moment ago.
+/// A connection allocates its own memory when it is first read from. A driver of many connections can lend
+/// the same buffer to each of them while it reads, with
+/// [`Session::lend_read_ahead`](crate::Session::lend_read_ahead). Then an idle connection holds no memory,
+/// and reads go to memory that is in the processor's cache.
 #[derive(Debug)]
 pub struct ReadAhead(Box<[u8]>);
 

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::Connection;
 use crate::params::Negotiated;
 
-/// The connections of a session, in the order in which they were asked for.
+/// The connections of a session, in the order in which they were requested.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionSet(SmallVec<[Connection; 1]>);
 
@@ -44,23 +44,24 @@ impl ConnectionSet {
         self.0.len()
     }
 
-    /// Returns the parameters of the first connection that has any; those of the session are the same in all.
+    /// Returns the parameters of the first connection that has any; the parameters of the session are the
+    /// same on all connections.
     pub(crate) fn agreed(&self) -> Option<&Negotiated> {
         self.0.iter().find_map(Connection::agreed)
     }
 
-    /// The CIDs of the connections that fit.
+    /// Returns the CIDs of the connections for which `fits` returns `true`.
     pub(crate) fn cids(&self, fits: impl Fn(&Connection) -> bool) -> Vec<Cid> {
         let fitting = self.0.iter().filter(|connection| fits(connection));
         fitting.map(Connection::cid).collect()
     }
 
-    /// Returns whether there is another connection that is up and stays.
+    /// Returns whether another connection is up and is not to be dropped.
     pub(crate) fn has_another_than(&self, cid: Cid) -> bool {
         self.0.iter().any(|other| other.cid() != cid && other.takes_commands())
     }
 
-    /// Forgets what a task still had to send, and returns whether data was taken back from an outbox.
+    /// Discards what a task still had to send, and returns whether data was withdrawn from an outbox.
     pub(crate) fn forget(&mut self, itt: Itt) -> bool {
         let mut withdrawn = false;
         for connection in &mut self.0 {

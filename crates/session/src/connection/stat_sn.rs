@@ -1,10 +1,10 @@
-//! The order of StatSNs, and PDUs that arrive before their turn because an earlier one is missing (RFC 7143
-//! §4.2.2.2).
+//! Keeps the PDUs of a connection in the order of their StatSNs: a PDU that arrives before an earlier one
+//! waits here (RFC 7143 §4.2.2.2).
 //!
-//! A target that numbers its answers in one thread and sends them in another may send them slightly out of order.
-//! Their data is stored on arrival. The answers wait here until all earlier ones have arrived, so ExpStatSN,
-//! which acknowledges, never passes a gap, and a response to task management never overtakes the statuses before
-//! it. A gap that stays is a lost status.
+//! A target that numbers its responses in one thread and sends them in another may send them slightly out of
+//! order. Their data is stored on arrival. The responses wait here until all earlier ones have arrived. So
+//! ExpStatSN, which acknowledges, never passes a gap, and a task management response never overtakes the
+//! statuses before it. A gap that stays means a lost status.
 
 use std::time::{Duration, Instant};
 
@@ -13,15 +13,15 @@ use iscsi_pdu::StatSn;
 use super::inbox::Received;
 use crate::error::ProtocolError;
 
-/// How long a StatSN may be missing. On a slow link a megabyte of data may pass between two answers, and
+/// How long a StatSN may be missing. On a slow link a megabyte of data may pass between two responses, and
 /// the default time limit of a command is longer.
 const MAX_GAP: Duration = Duration::from_secs(5);
 
-/// How far ahead of its turn a PDU may come, and how many are kept: about as many as the commands that targets
-/// accept. A greater gap counts as a loss.
+/// How far a StatSN may be ahead of the expected one, and how many PDUs are kept: about as many as the
+/// commands that targets accept. A greater gap counts as a loss.
 const MAX_AHEAD: i32 = 256;
 
-/// How much the data segments of all kept PDUs may hold, bytes. That of a status has a few hundred bytes.
+/// The most bytes in the data segments of all kept PDUs. The segment of a status has a few hundred bytes.
 const MAX_BYTES: usize = 1 << 20;
 
 /// A StatSN this far before the expected one is not a repetition but an error.
@@ -35,18 +35,18 @@ pub(crate) struct StatSnOrder {
     kept: Vec<(StatSn, Received)>,
     /// Length of their data segments, bytes.
     bytes: usize,
-    /// The next StatSN, as a NOP-In has named it: all before it have been used.
+    /// The next StatSN, as a NOP-In has stated it: all StatSNs before it have been used.
     shown: Option<StatSn>,
     gap: Option<Gap>,
     /// Whether the target has given a StatSN to more than one PDU.
     repeats: bool,
 }
 
-/// A StatSN is missing.
+/// A gap in the StatSNs.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     since: Instant,
-    /// The StatSN that came in its place.
+    /// The StatSN that arrived instead of the missing one.
     found: StatSn,
 }
 
@@ -56,12 +56,12 @@ impl StatSnOrder {
         self.expected = expected;
     }
 
-    /// ExpStatSN: the StatSN that comes next, which acknowledges all before it.
+    /// Returns ExpStatSN: the next StatSN, which acknowledges all StatSNs before it.
     pub(crate) const fn expected(&self) -> StatSn {
         self.expected
     }
 
-    /// Counts the StatSN of a PDU that consumes one. Returns `false` for a StatSN that was counted before.
+    /// Counts the StatSN of a PDU that consumes one. Returns `false` if the StatSN was counted before.
     pub(crate) fn take(&mut self, found: StatSn) -> Result<bool, ProtocolError> {
         let expected = self.expected;
         if found == expected {
@@ -75,7 +75,7 @@ impl StatSnOrder {
         Err(ProtocolError::StatSn { expected, found })
     }
 
-    /// Records an answer with an old StatSN. Returns `true` the first time.
+    /// Records a response with an old StatSN. Returns `true` the first time.
     pub(crate) fn record_repeat(&mut self) -> bool {
         !std::mem::replace(&mut self.repeats, true)
     }
@@ -83,7 +83,7 @@ impl StatSnOrder {
     /// Keeps a PDU that consumes a StatSN beyond the expected one.
     ///
     /// # Errors
-    /// When the gap is too large, or too much is kept already: then a status is lost.
+    /// When the gap is too large, or too much is kept already: then the status counts as lost.
     pub(crate) fn keep(
         &mut self,
         found: StatSn,
@@ -100,7 +100,7 @@ impl StatSnOrder {
         Ok(())
     }
 
-    /// Takes the `next` StatSN from a NOP-In that consumes none.
+    /// Records the `next` StatSN of a NOP-In that consumes none.
     ///
     /// # Errors
     /// When the gap is too large: then a status is lost.
@@ -123,8 +123,8 @@ impl StatSnOrder {
         Ok(())
     }
 
-    /// Takes a kept PDU whose turn has come, if ExpStatSN has advanced from `before`. If there is none, the gap
-    /// is filled, and the time of the next gap, if there is one, starts.
+    /// Returns a kept PDU whose turn has come, if ExpStatSN has advanced from `before`. If there is none, the
+    /// gap is filled; if there is a further gap, its time starts.
     pub(crate) fn next_kept(&mut self, before: StatSn, now: Instant) -> Option<Received> {
         if self.expected == before {
             return None;
@@ -150,7 +150,7 @@ impl StatSnOrder {
         self.gap.map(|gap| gap.since + MAX_GAP)
     }
 
-    /// Returns the loss, once that time has come.
+    /// Returns the lost StatSN as an error, once [`deadline`](Self::deadline) has passed.
     pub(crate) fn loss(&self, now: Instant) -> Option<ProtocolError> {
         let gap = self.gap.filter(|gap| gap.since + MAX_GAP <= now)?;
         Some(ProtocolError::StatSn { expected: self.expected, found: gap.found })

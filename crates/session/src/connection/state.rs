@@ -7,9 +7,9 @@
 ///               │             │            │
 ///               └─────────────┴──► FREE    └──► CLEANUP_WAIT ──► FREE
 /// ```
-/// A connection in S1, FREE, does not exist here. One that fails in the login phase is removed. One that fails
-/// later waits for its clean-up over another connection of the session; if there is none, the session fails with
-/// it.
+/// A connection in S1, FREE, does not exist here. A connection that fails in the login phase is removed. A
+/// connection that fails later waits for its clean-up over another connection of the session; if there is no
+/// other, the session fails too.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ConnectionState {
     /// S2: the transport connection is being made.
@@ -18,14 +18,14 @@ pub(crate) enum ConnectionState {
     InLogin,
     /// S5: full feature phase.
     LoggedIn,
-    /// S6: a logout request is in wire order; nothing follows it.
+    /// S6: a logout request is in wire order; nothing is sent after it.
     InLogout,
-    /// S8: it has failed, and its tasks wait until the target has given them up.
+    /// S8: the connection has failed, and its tasks wait until the target has ended them.
     CleanupWait,
 }
 
 impl ConnectionState {
-    /// Returns whether there is a transport connection that bytes may come from.
+    /// Returns whether the connection has a transport connection that may deliver bytes.
     pub(crate) const fn is_live(self) -> bool {
         matches!(self, Self::InLogin | Self::LoggedIn | Self::InLogout)
     }

@@ -8,11 +8,10 @@ use bytes::Buf;
 use super::liveness::Liveness;
 use super::outbox::Outbox;
 
-/// Bytes for one connection, borrowed from the session: write as many as the socket takes, and `advance` by that
-/// count. The next [`poll_transmit`](crate::Session::poll_transmit) returns the rest.
+/// Bytes for one connection, borrowed from the session: write as many as the socket takes, and `advance` by
+/// that count. The next [`poll_transmit`](crate::Session::poll_transmit) returns the rest.
 ///
-/// `chunks_vectored` yields up to 1024 slices over many PDUs. Data slices point into the pages of
-/// the caller.
+/// `chunks_vectored` yields up to 1024 slices over many PDUs. Data slices point into the pages of the caller.
 #[derive(Debug)]
 pub struct Transmit<'a> {
     outbox: &'a mut Outbox,

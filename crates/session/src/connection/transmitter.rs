@@ -1,9 +1,9 @@
 //! The PDUs that wait to be sent on a connection, and their order.
 //!
-//! 1. urgent PDUs: answers to the target, immediate requests;
-//! 2. then in turn, one PDU each: new commands, up to the connection's share of them, and data: the
-//!    rest of first bursts in the order of their commands, or else the R2Ts in the order in which they
-//!    came (RFC 7143 §4.2.5.2).
+//! 1. urgent PDUs: responses to the target, immediate requests;
+//! 2. then alternately, one PDU each: new commands, up to the connection's share of them, and data. Data is
+//!    the rest of first bursts in the order of their commands, or else the R2Ts in the order in which they
+//!    arrived (RFC 7143 §4.2.5.2).
 
 use std::collections::VecDeque;
 
@@ -16,8 +16,8 @@ use crate::task::Task;
 use crate::task::set::{Load, TaskSet};
 use crate::task::write::DataOutPart;
 
-/// Largest number of urgent PDUs that may wait when the target requests another answer. It is more than a target
-/// can request before the session has a chance to answer.
+/// Largest number of urgent PDUs that may wait when the target requests another response. It is more than a
+/// target can request before the session has a chance to send a response.
 const MAX_URGENT: usize = 1 << 16;
 
 /// A PDU that does not wait for the command window.
@@ -25,17 +25,17 @@ const MAX_URGENT: usize = 1 << 16;
 pub(crate) enum Urgent {
     /// The first PDU of an immediate task.
     Task(Itt),
-    /// The answer to a NOP-In of the target.
+    /// The response to a NOP-In of the target.
     PingReply { ttt: Ttt, lun: Lun },
-    /// A NOP-Out that requests no answer and acknowledges what has arrived.
+    /// A NOP-Out that requests no response and acknowledges what has arrived.
     Acknowledgement { lun: Lun },
 }
 
-/// What comes next on a connection.
+/// What is sent next on a connection.
 #[derive(Debug)]
 pub(crate) enum Next {
     Urgent(Urgent),
-    /// The command whose turn it is in the session.
+    /// The next command of the session.
     Command,
     /// A Data-Out of a task.
     DataOut {
@@ -46,7 +46,7 @@ pub(crate) enum Next {
 
 /// The least number of Data-Outs into which the write limit of a connection is divided.
 const DATA_OUTS_OUTSTANDING: u64 = 8;
-/// No Data-Out need be shorter than this, bytes: one second at 64 kbit/s.
+/// Least size of a Data-Out that results from the write limit, bytes: one second at 64 kbit/s.
 const MIN_DATA_OUT: usize = 8 << 10;
 
 /// The queues of one connection, and its limits for new commands.
@@ -54,20 +54,20 @@ const MIN_DATA_OUT: usize = 8 << 10;
 pub(crate) struct Transmitter {
     /// PDUs that are sent before anything else and consume no CmdSN.
     urgent: VecDeque<Urgent>,
-    /// Task management requests that the target refused because it had too many, until one of the others is
-    /// answered.
+    /// Task management requests that the target refused because it had too many. They wait until another one
+    /// ends.
     deferred: VecDeque<Itt>,
     /// Writes whose first burst is not complete, in the order of their commands.
     unsolicited: VecDeque<Itt>,
-    /// One entry for each R2T that is served, in the order in which they came.
+    /// One entry for each R2T that is served, in the order of arrival.
     solicited: VecDeque<Itt>,
-    /// Whether new commands have their turn after the Data-Out that was just queued.
+    /// Whether a new command comes next, because a Data-Out was just queued.
     commands_first: bool,
-    /// How much write data may be outstanding, bytes.
+    /// The most write data that may be outstanding, bytes.
     write_limit: u64,
-    /// How much read data may be awaited, bytes.
+    /// The most read data that may be awaited, bytes.
     read_limit: u64,
-    /// The load up to which it takes new commands at the moment, bytes.
+    /// The load up to which the connection takes new commands at present, bytes.
     share: u64,
 }
 
@@ -94,13 +94,13 @@ impl Transmitter {
         Self { urgent, write_limit, read_limit, ..Self::default() }
     }
 
-    /// Returns whether nothing waits here.
+    /// Returns whether no PDU waits in a queue of this connection.
     pub(super) fn is_empty(&self) -> bool {
         self.urgent.is_empty() && self.unsolicited.is_empty() && self.solicited.is_empty()
     }
 
-    /// Takes the next PDU to send off its queue. `command` is the one whose turn it is in the session, if the
-    /// connection may carry it.
+    /// Removes the next PDU to send from its queue. `command` is the next command of the session, if the
+    /// connection may send it.
     pub(super) fn next(
         &mut self,
         cid: Cid,
@@ -143,8 +143,7 @@ impl Transmitter {
         self.urgent.remove(at)
     }
 
-    /// Returns whether a request has to wait until the first burst of the task that it aborts is in wire
-    /// order.
+    /// Returns whether an ABORT TASK must wait until the first burst of its task is in wire order.
     fn waits_for_burst(&self, request: Itt, tasks: &TaskSet) -> bool {
         tasks.aborted_by(request).is_some_and(|itt| self.unsolicited.contains(&itt))
     }
@@ -161,15 +160,16 @@ impl Transmitter {
         })
     }
 
-    /// Returns whether a new command may be sent here. No write begins before the first burst of an earlier one
-    /// is complete (RFC 7143 §4.2.5.2).
+    /// Returns whether a new command may be sent on this connection. No write starts before the first burst
+    /// of an earlier write is complete (RFC 7143 §4.2.5.2).
     fn has_turn(&self, task: &Task, load: Load, agreed: &Negotiated) -> bool {
         let is_behind_burst = task.write().is_some() && !self.unsolicited.is_empty();
         load.bytes < self.share && !is_behind_burst && !self.is_at_write_limit(task, load, agreed)
     }
 
-    /// Returns whether a write has to wait for others of the connection to end. One that starts over does not:
-    /// the others may wait for it, as the target executes nothing after a missing CmdSN (RFC 7143 §4.2.2.1).
+    /// Returns whether a write must wait until other writes of the connection end. A write that starts over
+    /// need not wait: the others may wait for it, because the target executes nothing after a missing CmdSN
+    /// (RFC 7143 §4.2.2.1).
     pub(super) fn is_at_write_limit(&self, task: &Task, load: Load, agreed: &Negotiated) -> bool {
         let outstanding = load.outstanding;
         let waits_for_others = outstanding > 0 && !task.starts_over();
@@ -178,8 +178,8 @@ impl Transmitter {
         })
     }
 
-    /// Returns whether a read has to wait for others of the connection to end. One that starts over does not:
-    /// see [`is_at_write_limit`](Self::is_at_write_limit).
+    /// Returns whether a read must wait until other reads of the connection end. A read that starts over need
+    /// not wait, for the reason in [`is_at_write_limit`](Self::is_at_write_limit).
     pub(super) fn is_at_read_limit(&self, cid: Cid, task: &Task, tasks: &TaskSet) -> bool {
         let Some(len) = task.read_len().filter(|_| self.read_limit < u64::MAX) else {
             return false;
@@ -188,29 +188,29 @@ impl Transmitter {
         awaited > 0 && !task.starts_over() && awaited.saturating_add(len) > self.read_limit
     }
 
-    /// Returns the longest data segment of a Data-Out, bytes, a multiple of four: a part of the write limit. LIO
-    /// waits for 3 seconds from one Data-Out to the next.
+    /// Returns the longest data segment of a Data-Out, bytes, a multiple of four: a part of the write limit.
+    /// It must not take long to send, because LIO waits at most 3 seconds from one Data-Out to the next.
     fn longest_data_out(&self) -> usize {
         let part = usize::try_from(self.write_limit / DATA_OUTS_OUTSTANDING).unwrap_or(usize::MAX);
         (part & !3).max(MIN_DATA_OUT)
     }
 
-    /// Sets how much write data may be outstanding, bytes.
+    /// Sets the most write data that may be outstanding, bytes.
     pub(crate) const fn limit_writes(&mut self, bytes: u64) {
         self.write_limit = bytes;
     }
 
-    /// Sets how much read data may be awaited, bytes.
+    /// Sets the most read data that may be awaited, bytes.
     pub(crate) const fn limit_reads(&mut self, bytes: u64) {
         self.read_limit = bytes;
     }
 
-    /// Returns how much write data may be outstanding, bytes, never zero; `None` without a limit.
+    /// Returns the most write data that may be outstanding, bytes, never zero; `None` without a limit.
     pub(crate) fn write_limit(&self) -> Option<u64> {
         Some(self.write_limit.max(1)).filter(|limit| *limit < u64::MAX)
     }
 
-    /// Sets up to which load the connection takes new commands, bytes.
+    /// Sets the load up to which the connection takes new commands, bytes.
     pub(crate) const fn set_share(&mut self, bytes: u64) {
         self.share = bytes;
     }
@@ -220,8 +220,8 @@ impl Transmitter {
         self.urgent.push_back(Urgent::Task(itt));
     }
 
-    /// Queues an answer that the target requests. A target that keeps requesting answers and does not read them
-    /// breaks the protocol.
+    /// Queues a response that the target requests. A target that keeps requesting responses and does not read
+    /// them violates the protocol.
     ///
     /// # Errors
     /// When too many urgent PDUs wait already.
@@ -233,17 +233,17 @@ impl Transmitter {
         Ok(())
     }
 
-    /// Returns whether immediate requests wait here.
+    /// Returns whether immediate requests wait on this connection.
     pub(crate) fn has_requests(&self) -> bool {
         self.urgent.iter().any(|urgent| matches!(urgent, Urgent::Task(_)))
     }
 
-    /// Takes the urgent PDUs.
+    /// Removes and returns the urgent PDUs.
     pub(crate) fn take_urgent(&mut self) -> VecDeque<Urgent> {
         std::mem::take(&mut self.urgent)
     }
 
-    /// Keeps a task management request, which the target refused, to be sent again later.
+    /// Keeps a task management request that the target refused, to send it again later.
     pub(crate) fn defer(&mut self, itt: Itt) {
         self.deferred.push_back(itt);
     }
@@ -255,12 +255,12 @@ impl Transmitter {
         Some(itt)
     }
 
-    /// Returns whether a request waits here, deferred or not.
+    /// Returns whether a request waits on this connection, deferred or not.
     pub(crate) fn has_request(&self, itt: Itt) -> bool {
         self.deferred.contains(&itt) || self.urgent.contains(&Urgent::Task(itt))
     }
 
-    /// The requests that wait here to abort a task.
+    /// Returns the ABORT TASK requests of a task that wait on this connection.
     pub(crate) fn requests_to_abort(&self, itt: Itt, tasks: &TaskSet) -> impl Iterator<Item = Itt> {
         self.urgent.iter().filter_map(move |urgent| match urgent {
             Urgent::Task(request) => {
@@ -285,7 +285,7 @@ impl Transmitter {
         self.solicited.retain(|queued| *queued != itt);
     }
 
-    /// Forgets what a task still had to send.
+    /// Discards what a task still had to send on this connection.
     pub(super) fn forget(&mut self, itt: Itt) {
         self.withdraw_r2ts(itt);
         self.unsolicited.retain(|queued| *queued != itt);
@@ -294,7 +294,8 @@ impl Transmitter {
     }
 }
 
-/// Cuts the next PDU for the first task of a queue, and takes the task off when its burst is done.
+/// Returns the next PDU of the first task in a queue, and removes the task from the queue when its burst is
+/// complete.
 fn next_of(
     queue: &mut VecDeque<Itt>,
     mut next: impl FnMut(Itt) -> Option<DataOutPart>,

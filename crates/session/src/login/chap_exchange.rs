@@ -9,8 +9,8 @@
 //!   CHAP_N=… CHAP_R=… [CHAP_I=… CHAP_C=…] ──►                               T=1
 //!                                       ◄──   [CHAP_N=… CHAP_R=…]           T=1
 //! ```
-//! Keys in brackets belong to mutual CHAP. Each step has exactly these keys; a missing, further or repeated key
-//! ends the login.
+//! Keys in brackets belong to mutual CHAP. Each step has exactly these keys; a missing, additional or
+//! repeated key fails the login.
 
 use std::fmt;
 
@@ -26,7 +26,7 @@ use crate::chap::{IssuedChallenge, IssuedChallenges, equal, response};
 use crate::config::{Chap, TargetCredentials};
 use crate::entropy::Entropy;
 
-/// The authentication keys that came in one step of the target.
+/// The authentication keys that the target sent in one step.
 #[derive(Default)]
 pub(super) struct AuthenticationKeys<'a>(Vec<(Key, &'a str)>);
 
@@ -39,8 +39,8 @@ impl<'a> AuthenticationKeys<'a> {
         self.0.is_empty()
     }
 
-    /// Checks the keys outside an authentication: there must be none. Some targets send `AuthMethod=None`
-    /// unasked, which changes nothing if there are no credentials.
+    /// Checks that there are no keys, since no authentication is in progress. Some targets send
+    /// `AuthMethod=None` without a proposal, which is accepted if there are no credentials.
     pub(super) fn check_idle(&self, no_credentials: bool) -> Result<(), AuthenticationError> {
         let harmless = |pair: &(Key, &str)| no_credentials && *pair == (Key::AuthMethod, NONE);
         match self.0.iter().find(|pair| !harmless(pair)) {
@@ -49,7 +49,7 @@ impl<'a> AuthenticationKeys<'a> {
         }
     }
 
-    /// The values of exactly these keys; any other set of keys is an error.
+    /// Returns the values of exactly these keys; any other set of keys is an error.
     fn exactly<const N: usize>(self, keys: [Key; N]) -> Result<[&'a str; N], AuthenticationError> {
         if let Some((foreign, _)) = self.0.iter().find(|(key, _)| !keys.contains(key)) {
             return Err(AuthenticationError::Unexpected(foreign.name()));
@@ -63,32 +63,33 @@ impl<'a> AuthenticationKeys<'a> {
     }
 }
 
-/// The challenge of the target.
+/// The challenge that the target sent.
 struct Challenge {
     algorithm: ChapAlgorithm,
     identifier: u8,
     bytes: Vec<u8>,
 }
 
-/// The challenge of this side, in mutual CHAP.
+/// The challenge that the initiator sends, in mutual CHAP.
 struct OwnChallenge {
     identifier: u8,
     challenge: IssuedChallenge,
 }
 
-/// The step that this side sends next, or has sent and waits for the answer to.
+/// The step that the initiator sends next, or whose response it waits for.
 enum Step {
     /// AuthMethod.
     Method,
     /// The list of algorithms.
     Algorithms,
-    /// The response, and in mutual CHAP also the own challenge, once it is written.
+    /// The response to the target's challenge. In mutual CHAP also the initiator's own challenge, once it is
+    /// written.
     Response { theirs: Challenge, own: Option<OwnChallenge> },
-    /// Nothing: the authentication is complete.
+    /// No step: the authentication is complete.
     Complete,
 }
 
-/// One authentication.
+/// One CHAP authentication.
 pub(super) struct ChapExchange {
     step: Step,
     offered: Vec<ChapAlgorithm>,
@@ -96,8 +97,8 @@ pub(super) struct ChapExchange {
 }
 
 impl ChapExchange {
-    /// Creates an exchange. `single` offers only MD5, if it is configured at all: some targets read CHAP_A as one
-    /// number.
+    /// Creates an exchange. `single` proposes only MD5, if it is configured: some targets read CHAP_A as a
+    /// single number.
     pub(super) fn new(chap: &Chap, issued: &IssuedChallenges, single: bool) -> Self {
         let single = single && chap.algorithms.contains(&ChapAlgorithm::Md5);
         let offered = if single { vec![ChapAlgorithm::Md5] } else { distinct(&chap.algorithms) };
@@ -109,17 +110,17 @@ impl ChapExchange {
         matches!(self.step, Step::Response { .. } | Step::Complete)
     }
 
-    /// Returns whether nothing is left to prove.
+    /// Returns whether the authentication is complete.
     pub(super) const fn is_complete(&self) -> bool {
         matches!(self.step, Step::Complete)
     }
 
-    /// Returns whether the target may have failed because of the algorithms: it reads the list as one number, or
-    /// picks an algorithm whose responses are too long for it. The status shows whether a wrong password is the
-    /// cause.
+    /// Returns whether the target may have failed because of the list of algorithms: it reads the list as a
+    /// single number, or chooses an algorithm whose responses are too long for it. If the status reports
+    /// wrong credentials, the list is not the cause.
     pub(super) fn may_have_stumbled_over_list(&self, error: &LoginError) -> bool {
         let is_status = |status| *error == LoginError::Status(status);
-        // An answer without any choice is a refusal too.
+        // A response without a choice is a refusal too.
         let refused = *error == AuthenticationError::AlgorithmRefused.into()
             || *error == AuthenticationError::Missing(Key::ChapA.name()).into();
         let stumbled = match &self.step {
@@ -136,8 +137,9 @@ impl ChapExchange {
         self.offers_more_than_md5() && stumbled
     }
 
-    /// Returns whether a target that closes the connection now may have failed because of the algorithms: only
-    /// while the list is the last thing it received. After the response a wrong password would look the same.
+    /// Returns whether a target that closes the connection now may have failed because of the list of
+    /// algorithms. This is so only while the list is the last thing that it received: after the CHAP
+    /// response, a wrong password would look the same.
     pub(super) fn may_have_closed_over_list(&self) -> bool {
         self.offers_more_than_md5() && matches!(self.step, Step::Algorithms)
     }
@@ -146,7 +148,7 @@ impl ChapExchange {
         self.offered.len() > 1 && self.offered.contains(&ChapAlgorithm::Md5)
     }
 
-    /// Writes the keys of this step.
+    /// Writes the keys that the initiator sends in this step.
     pub(super) fn write(&mut self, chap: &Chap, entropy: &mut dyn Entropy, text: &mut TextBuilder) {
         match &mut self.step {
             Step::Method => {
@@ -166,7 +168,7 @@ impl ChapExchange {
         }
     }
 
-    /// Takes the target's keys of this step.
+    /// Processes the keys that the target sent in this step.
     pub(super) fn receive(
         &mut self,
         chap: &Chap,
@@ -210,7 +212,7 @@ impl ChapExchange {
 }
 
 impl fmt::Debug for ChapExchange {
-    /// The progress alone: challenges and responses stay out of logs.
+    /// Shows the progress only, so that logs do not contain challenges and responses.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let step = match self.step {
             Step::Method => "Method",
@@ -293,8 +295,8 @@ fn check_name(target: &TargetCredentials, name: &str) -> Result<(), Authenticati
     }
 }
 
-/// Checks the target's response. One that equals this side's own proves nothing: the target may have received it
-/// from this side on another connection (RFC 7143 §9.2.1).
+/// Checks the target's response. A response that equals the initiator's own does not authenticate the target:
+/// it may have received it from the initiator on another connection (RFC 7143 §9.2.1).
 fn check_response(
     chap: &Chap,
     target: &TargetCredentials,

@@ -1,4 +1,4 @@
-//! Whether credentials are good enough to be used (RFC 7143 §9.2.1).
+//! Checks that credentials are strong enough to be used (RFC 7143 §9.2.1).
 
 use iscsi_pdu::keys::{MAX_VALUE_LEN, MIN_SECRET_LEN};
 

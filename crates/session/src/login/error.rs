@@ -44,7 +44,7 @@ pub enum LoginError {
 }
 
 impl LoginError {
-    /// Returns whether credentials are the cause: wrong, missing, or not good enough for either side.
+    /// Returns whether credentials are the cause: wrong, missing, or too weak for either side.
     pub const fn is_authentication(&self) -> bool {
         match self {
             Self::Authentication(_) => true,
@@ -60,19 +60,19 @@ impl LoginError {
         }
     }
 
-    /// Returns whether the portal knows no such target, or knows it no longer (status 0203, 0204).
+    /// Returns whether the portal does not have the target, or does not have it any more (status 0203, 0204).
     pub const fn is_target_not_found(&self) -> bool {
         matches!(self, Self::Status(LoginStatus::TARGET_NOT_FOUND | LoginStatus::TARGET_REMOVED))
     }
 
-    /// Returns whether the same login may succeed later: the fault is the target's and may pass (status class
-    /// 3). Any other login should not be tried again unchanged.
+    /// Returns whether the same login may succeed later: the target has an error that may be temporary
+    /// (status class 3). After any other error the login should not be retried unchanged.
     pub const fn is_retryable(&self) -> bool {
         matches!(self, Self::Status(status) if status.class == LoginStatus::CLASS_TARGET_ERROR)
     }
 
-    /// Returns whether the target broke the rules of the authentication, so that other credentials would not
-    /// help.
+    /// Returns whether the target violated the rules of the authentication, so that other credentials would
+    /// not help.
     pub const fn is_authentication_violation(&self) -> bool {
         match self {
             Self::Authentication(error) => error.is_violation(),
@@ -103,9 +103,9 @@ pub enum NegotiationFault {
     /// The answer is not a result that the proposal allows.
     #[error("the target answered {}, but {proposed} was proposed", printable(answered))]
     NotOffered {
-        /// The value proposed.
+        /// The proposed value.
         proposed: String,
-        /// The value answered.
+        /// The value that the target answered.
         answered: String,
     },
     /// The target does not understand a key that it must understand.

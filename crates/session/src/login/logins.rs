@@ -9,7 +9,7 @@ use super::Login;
 use crate::config::Config;
 use crate::entropy::Entropy;
 
-/// The source of challenges, and what earlier logins found out about the target.
+/// The source of challenges, and facts about the target that earlier logins found.
 pub(crate) struct Logins {
     entropy: Box<dyn Entropy>,
     /// Whether the target cannot read a list of CHAP algorithms.
@@ -21,17 +21,17 @@ impl Logins {
         Self { entropy: Box::new(entropy), single_chap_algorithm: false }
     }
 
-    /// Makes later logins propose MD5 alone.
+    /// Makes later logins propose only MD5.
     pub(crate) const fn use_single_chap_algorithm(&mut self) {
         self.single_chap_algorithm = true;
     }
 
-    /// Returns whether the next login proposes MD5 alone.
+    /// Returns whether the next login proposes only MD5.
     pub(crate) const fn uses_single_chap_algorithm(&self) -> bool {
         self.single_chap_algorithm
     }
 
-    /// The next request of a login with its text, if it is the initiator's turn.
+    /// Returns the next request of a login with its text, if it is the initiator's turn to send.
     pub(crate) fn poll_request(
         &mut self,
         login: &mut Login,

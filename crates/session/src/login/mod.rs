@@ -43,37 +43,37 @@ use negotiate::Negotiation;
 use response::{Expected, check_acknowledgement, next_stage, read_redirect};
 use text::{Incoming, Outgoing, SeenKeys};
 
-/// How many exchanges a login may take. The longest that makes sense has some ten.
+/// The most exchanges of a login. A reasonable login has about ten at most.
 const MAX_EXCHANGES: u32 = 64;
 
-/// The fields that identify a login, the same in all its requests (RFC 7143 §11.12).
+/// The fields that identify a login. They are the same in all its requests (RFC 7143 §11.12).
 #[derive(Clone, Debug)]
 pub(crate) struct LoginIdentity {
     pub(crate) cid: Cid,
-    /// Zero for a new session; the session's for an added connection.
+    /// TSIH: zero for a new session; the TSIH of the session for an added connection.
     pub(crate) tsih: Tsih,
     pub(crate) itt: Itt,
     pub(crate) cmd_sn: CmdSn,
     /// Whether this is the first connection of its session.
     pub(crate) leading: bool,
-    /// What the session has agreed on, for a connection that is added to it.
+    /// The agreed parameters of the session, if the connection is added to one.
     pub(crate) session: Option<Negotiated>,
-    /// Whether to offer only one CHAP algorithm.
+    /// Whether to propose only one CHAP algorithm.
     pub(crate) single_chap_algorithm: bool,
 }
 
-/// The result of a response.
+/// The result of a login response.
 #[derive(Debug)]
 pub(crate) enum Progress {
     /// The next request is due.
     Pending,
-    /// The target redirects to another address; the connection must be closed.
+    /// The target redirects the login to another address; the connection must be closed.
     Redirected(Redirect),
     /// The login is complete.
     FullFeature(Box<LoggedIn>),
 }
 
-/// The result of a complete login.
+/// The result of a successful login.
 #[derive(Debug)]
 pub(crate) struct LoggedIn {
     pub(crate) tsih: Tsih,
@@ -83,29 +83,29 @@ pub(crate) struct LoggedIn {
     pub(crate) max_cmd_sn: CmdSn,
 }
 
-/// Whose turn it is.
+/// What the login does next.
 #[derive(Clone, Copy, Debug)]
 enum Turn {
-    /// The text of this side's next step must be written.
+    /// The text of the initiator's next step must be written.
     Write,
-    /// The text is written. Its rest, which may be empty, must be sent.
+    /// The text is written. The part that is not sent yet, which may be empty, must be sent.
     Send,
     /// A request is outstanding.
     Receive(Sent),
 }
 
-/// The bits of the outstanding request that decide what its response may be.
+/// Flags of the outstanding request that decide which responses are allowed.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     transit: bool,
     continued: bool,
 }
 
-/// What this side still has to send unasked.
+/// What the initiator still has to send by itself.
 #[derive(Clone, Copy, Debug)]
-struct Unsaid {
+struct Unsent {
     names: bool,
-    /// The proposals of the operational keys.
+    /// Whether the proposals of the operational keys are still to be sent.
     proposals: bool,
 }
 
@@ -116,7 +116,7 @@ pub(crate) struct Login {
     isid: Isid,
     stage: Stage,
     turn: Turn,
-    unsaid: Unsaid,
+    unsent: Unsent,
     outgoing: Outgoing,
     incoming: Incoming,
     exp_stat_sn: Option<StatSn>,
@@ -141,7 +141,7 @@ impl Login {
             isid: config.isid,
             stage,
             turn: Turn::Write,
-            unsaid: Unsaid { names: true, proposals: true },
+            unsent: Unsent { names: true, proposals: true },
             outgoing: Outgoing::default(),
             incoming: Incoming::default(),
             exp_stat_sn: None,
@@ -151,7 +151,7 @@ impl Login {
         }
     }
 
-    /// The next request with its data segment, unless a response is outstanding.
+    /// Returns the next request with its data segment; `None` while a response is outstanding.
     pub(crate) fn poll_request(
         &mut self,
         config: &Config,
@@ -171,7 +171,7 @@ impl Login {
         Some((self.request(sent), segment))
     }
 
-    /// Takes the response to the outstanding request, `data` being its data segment.
+    /// Handles the response to the outstanding request, with the data segment `data`.
     ///
     /// # Errors
     ///
@@ -202,14 +202,14 @@ impl Login {
         if response.transit { self.leave_stage(response) } else { Ok(self.go_on(Turn::Write)) }
     }
 
-    /// Returns whether a failed login is worth one more try with
+    /// Returns whether a failed login is worth one retry with
     /// [`single_chap_algorithm`](LoginIdentity::single_chap_algorithm).
     pub(crate) fn may_retry_with_single_algorithm(&self, error: &LoginError) -> bool {
         self.chap.as_ref().is_some_and(|chap| chap.may_have_stumbled_over_list(error))
     }
 
-    /// Returns whether to retry with [`single_chap_algorithm`](LoginIdentity::single_chap_algorithm), after the
-    /// target has closed the connection without an answer.
+    /// Returns whether to retry with [`single_chap_algorithm`](LoginIdentity::single_chap_algorithm), after
+    /// the target has closed the connection without a response.
     pub(crate) fn may_retry_after_close(&self) -> bool {
         let is_outstanding = matches!(self.turn, Turn::Receive(_));
         is_outstanding && self.chap.as_ref().is_some_and(ChapExchange::may_have_closed_over_list)
@@ -234,7 +234,7 @@ impl Login {
 
     fn write_step(&mut self, config: &Config, entropy: &mut dyn Entropy) {
         let mut text = TextBuilder::new();
-        if std::mem::take(&mut self.unsaid.names) {
+        if std::mem::take(&mut self.unsent.names) {
             write_names(config, self.identity.leading, &mut text);
         }
         let mut transit = true;
@@ -243,7 +243,7 @@ impl Login {
                 transit = exchange.wants_transit();
                 exchange.write(chap, entropy, &mut text);
             }
-        } else if std::mem::take(&mut self.unsaid.proposals) {
+        } else if std::mem::take(&mut self.unsent.proposals) {
             self.negotiation.write_proposals(&mut text);
         }
         self.negotiation.write_replies(&mut text);
@@ -266,14 +266,14 @@ impl Login {
         Ok(())
     }
 
-    /// Continues the login with `turn`. A login that has failed or ended never gets here, and sends no more
-    /// requests.
+    /// Continues the login with `turn`. A login that has failed or ended does not call this, and sends no
+    /// more requests.
     fn go_on(&mut self, turn: Turn) -> Progress {
         self.turn = turn;
         Progress::Pending
     }
 
-    /// Takes the target's whole text of one step.
+    /// Processes the complete text of one step of the target.
     fn receive_step(&mut self, config: &Config) -> Result<(), LoginError> {
         let text = self.incoming.take();
         let mut authentication = AuthenticationKeys::default();
@@ -324,9 +324,9 @@ impl Login {
         })))
     }
 
-    /// Checks the TSIH of the last response, which assigns the handle of a new session, or repeats that of an
-    /// existing one. In the responses before it the field means nothing (RFC 7143 §11.13.3). A new session may
-    /// lack a handle: then no connection can join it.
+    /// Checks the TSIH of the last response, which assigns the handle of a new session, or repeats the handle
+    /// of an existing one. In earlier responses the field has no meaning (RFC 7143 §11.13.3). A new session
+    /// may lack a handle: then no connection can join it.
     fn check_tsih(&self, tsih: Tsih) -> Result<(), LoginViolation> {
         if self.identity.tsih != Tsih::NEW_SESSION && self.identity.tsih != tsih {
             return Err(LoginViolation::Mismatch("TSIH"));
@@ -339,7 +339,7 @@ fn is_authentication(key: Key) -> bool {
     key == Key::AuthMethod || key.definition().kind == Kind::Authentication
 }
 
-/// Writes names and session type; only in the first request (RFC 7143 §6.3, §13.4-13.7, §13.21).
+/// Writes names and session type, which are only in the first request (RFC 7143 §6.3, §13.4-13.7, §13.21).
 fn write_names(config: &Config, leading: bool, text: &mut TextBuilder) {
     text.pair(Key::InitiatorName.name(), config.initiator_name.as_str());
     let session_type = match &config.kind {

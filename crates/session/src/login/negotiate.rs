@@ -24,8 +24,8 @@ pub(super) struct Negotiation {
 }
 
 impl Negotiation {
-    /// Creates a negotiation. The leading connection negotiates the session; an added one negotiates only its own
-    /// parameters, and `session` is what was agreed for the session.
+    /// Creates a negotiation. The leading connection negotiates the parameters of the session. An added
+    /// connection negotiates only its own parameters; `session` holds the agreed parameters of the session.
     pub(super) fn new(config: &Config, session: Option<&Negotiated>) -> Self {
         let base = session.map_or_else(Negotiated::default, of_added_connection);
         Self {
@@ -46,14 +46,14 @@ impl Negotiation {
         }
     }
 
-    /// Writes the answers that are due to the target's own keys; each is written once.
+    /// Writes the answers to keys that the target proposed; each answer is written once.
     pub(super) fn write_replies(&mut self, text: &mut TextBuilder) {
         for (key, value) in self.replies.drain(..) {
             text.pair(&key, &value);
         }
     }
 
-    /// Takes a key that neither standard knows.
+    /// Processes a key that is in neither standard (RFC 7143, RFC 7144).
     pub(super) fn receive_unknown(&mut self, name: &str, value: &str) -> Result<(), LoginError> {
         if is_reserved_answer(value) {
             return Err(LoginError::negotiation(name, NegotiationFault::AnswerWithoutProposal));
@@ -62,7 +62,7 @@ impl Negotiation {
         Ok(())
     }
 
-    /// Takes a key of the target that is no part of an authentication.
+    /// Processes a key of the target that is not part of an authentication.
     pub(super) fn receive(
         &mut self,
         stage: Stage,
@@ -111,7 +111,7 @@ impl Negotiation {
         Ok(())
     }
 
-    /// Takes a key that this side has no value for.
+    /// Processes a key for which the initiator has no value.
     fn receive_other(&mut self, key: Key, value: &str) -> Result<(), NegotiationFault> {
         let reply = match key.definition().kind {
             Kind::Declaration => {
@@ -143,13 +143,13 @@ impl Negotiation {
         self.replies.push((name.to_owned(), value.to_owned()));
     }
 
-    /// Returns the longest data segment that the target takes, as far as it has declared one, bytes.
+    /// Returns the longest data segment that the target accepts, bytes: the declared one, else the default.
     pub(super) fn target_max_recv_data_segment_length(&self) -> u32 {
         let declared = self.number(Key::MaxRecvDataSegmentLength);
         declared.unwrap_or(self.base.target_max_recv_data_segment_length)
     }
 
-    /// Returns the parameters in force when the login ends here.
+    /// Returns the parameters in force if the login ends here.
     ///
     /// # Errors
     ///
@@ -163,7 +163,7 @@ impl Negotiation {
         self.check_bursts(negotiated)
     }
 
-    /// Drops the results of the target's proposals that this side had no chance to answer.
+    /// Discards the results of the target's proposals to which the initiator had no chance to answer.
     fn forget_unanswered(&mut self) {
         for (name, _) in self.replies.drain(..) {
             let mut parameters = self.parameters.iter_mut();
@@ -208,8 +208,8 @@ impl Negotiation {
         Ok(())
     }
 
-    /// Checks that FirstBurstLength does not exceed MaxBurstLength. If writes never start without an R2T, it
-    /// means nothing, and a default or an old answer must not fail the login.
+    /// Checks that FirstBurstLength does not exceed MaxBurstLength. If writes never start without an R2T,
+    /// FirstBurstLength has no meaning, and a default or an old answer must not fail the login.
     fn check_bursts(&self, mut negotiated: Negotiated) -> Result<Negotiated, LoginError> {
         let first = negotiated.first_burst_length;
         let max = negotiated.max_burst_length;
@@ -250,8 +250,8 @@ impl Negotiation {
         self.number(key).map_or(base, |number| u8::try_from(number).unwrap_or(u8::MAX))
     }
 
-    /// Returns a boolean. Without an answer it is the result of the own proposal and the default: the answer may
-    /// be omitted if the proposal alone decides (RFC 7143 §6.2.2).
+    /// Returns the value of a boolean key. Without an answer it is the result of the initiator's proposal and
+    /// the default: the answer may be omitted if the proposal alone decides (RFC 7143 §6.2.2).
     fn boolean(&self, key: Key, base: bool) -> bool {
         let Some(parameter) = self.find(key) else { return base };
         match (parameter.outcome, parameter.own) {
@@ -278,8 +278,8 @@ impl Negotiation {
     }
 }
 
-/// Returns the values from which an added connection starts: those of the session, without those of the
-/// connection on which they were agreed.
+/// Returns the initial parameters of an added connection: the parameters of the session, without those that
+/// belong to the connection on which they were agreed.
 fn of_added_connection(session: &Negotiated) -> Negotiated {
     let default = Negotiated::default();
     Negotiated {
@@ -291,10 +291,10 @@ fn of_added_connection(session: &Negotiated) -> Negotiated {
     }
 }
 
-/// Checks that a target may send the key in a stage of the login.
+/// Checks that a target may send the key in this stage of the login.
 fn check_place(stage: Stage, key: Key) -> Result<(), NegotiationFault> {
     let definition = key.definition();
-    // A target sends names of targets only in answer to SendTargets (RFC 7143 §13.4).
+    // A target sends names of targets only in a response to SendTargets (RFC 7143 §13.4).
     if definition.sender == Sender::Initiator || key == Key::TargetName {
         return Err(NegotiationFault::WrongDirection);
     }
@@ -312,7 +312,7 @@ fn check_proposal(value: &str) -> Result<(), NegotiationFault> {
     Ok(())
 }
 
-/// The ranges of the keys that are kept in 16 bits end at 65535 or below.
+/// Converts a number to 16 bits. The keys that are kept in 16 bits have a range up to 65535 at most.
 fn saturate(number: u32) -> u16 {
     u16::try_from(number).unwrap_or(u16::MAX)
 }

@@ -1,4 +1,4 @@
-//! One negotiated key: this side's value, and the result (RFC 7143 §6.2).
+//! One negotiated key: the initiator's value, and the result (RFC 7143 §6.2).
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use iscsi_pdu::keys::{
 use super::error::NegotiationFault;
 use crate::config::{Config, DigestOffer, Offer, SessionKind};
 
-/// A value as this side sends it.
+/// A value as the initiator sends it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Value {
     Number(u32),
@@ -29,19 +29,20 @@ impl fmt::Display for Value {
     }
 }
 
-/// Returns whether a value is one of the reserved answers, which no proposal may be (RFC 7143 §6.2).
+/// Returns whether a value is one of the reserved answers, which must not be used as a proposal (RFC 7143
+/// §6.2).
 pub(super) fn is_reserved_answer(value: &str) -> bool {
     [REJECT, IRRELEVANT, NOT_UNDERSTOOD].contains(&value)
 }
 
-/// A key that this side has a value for.
+/// A key for which the initiator has a value.
 #[derive(Debug)]
 pub(super) struct Parameter {
     pub(super) key: Key,
     pub(super) own: Value,
-    /// Whether this side proposes its value, so that the target's value is an answer.
+    /// Whether the initiator proposes its value, so that the target's value is an answer.
     pub(super) proposed: bool,
-    /// The result; without one the default applies.
+    /// The result; if there is none, the default applies.
     pub(super) outcome: Option<Value>,
 }
 
@@ -54,7 +55,7 @@ impl Parameter {
         &self.key.definition().kind
     }
 
-    /// Takes the target's answer to this side's proposal; it is the result, if the proposal
+    /// Records the target's answer to the initiator's proposal. The answer is the result, if the proposal
     /// allows it.
     pub(super) fn take_answer(&mut self, answer: &str) -> Result<(), NegotiationFault> {
         if self.keeps_value(answer)? {
@@ -82,7 +83,7 @@ impl Parameter {
         let negotiated = !matches!(self.kind(), Kind::DeclaredNumber { .. });
         match answer {
             REJECT | IRRELEVANT => Ok(negotiated),
-            // Only this key is newer than the standard that every target must know.
+            // Only this key is newer than RFC 7143, so a target may not understand it.
             NOT_UNDERSTOOD if self.key == Key::ISCSIProtocolLevel => Ok(true),
             NOT_UNDERSTOOD if negotiated => Err(NegotiationFault::NotUnderstood),
             _ => Ok(false),
@@ -94,8 +95,8 @@ impl Parameter {
         NegotiationFault::NotOffered { proposed: self.own.to_string(), answered }
     }
 
-    /// Takes the target's proposal, and returns the result, which is the answer; `None` if there can be no
-    /// result.
+    /// Records the target's proposal, and returns the result, which is sent as the answer; `None` if there is
+    /// no possible result.
     pub(super) fn take_proposal(&mut self, proposal: &str) -> Result<Option<Value>, TextError> {
         self.outcome = match self.own {
             Value::Number(own) => {
@@ -112,7 +113,7 @@ impl Parameter {
     }
 }
 
-/// The value of a list that equals `item`.
+/// Returns the value in a list that equals `item`.
 fn pick(list: &'static str, item: &str) -> Option<Value> {
     list_values(list).find(|own| *own == item).map(Value::List)
 }
@@ -124,8 +125,8 @@ fn in_range(key: Key, value: Value) -> Value {
     }
 }
 
-/// The keys that a login has a value for: those of the connection, and on the leading connection
-/// those of the session.
+/// Returns the keys for which a login has a value: the keys of the connection, and on the leading connection
+/// also the keys of the session.
 pub(super) fn parameters(config: &Config, leading: bool) -> Vec<Parameter> {
     let discovery = config.kind == SessionKind::Discovery;
     let mut parameters = of_connection(&config.offer, discovery);
@@ -137,7 +138,7 @@ pub(super) fn parameters(config: &Config, leading: bool) -> Vec<Parameter> {
 
 fn of_connection(offer: &Offer, discovery: bool) -> Vec<Parameter> {
     let digest = |wanted: DigestOffer| {
-        // Some targets pick a digest for a discovery session and then do not keep to it.
+        // Some targets agree to a digest for a discovery session and then do not use it.
         let offered = if discovery { DigestOffer::Never } else { wanted };
         Value::List(offered.as_list())
     };
@@ -149,8 +150,8 @@ fn of_connection(offer: &Offer, discovery: bool) -> Vec<Parameter> {
     ]
 }
 
-/// Returns the keys of a session. A discovery session proposes none of them, but answers those that the target
-/// proposes.
+/// Returns the keys of a session. A discovery session proposes none of them, but answers those that the
+/// target proposes.
 fn of_session(offer: &Offer, discovery: bool) -> impl Iterator<Item = Parameter> {
     let first_burst = offer.first_burst_length.min(offer.max_burst_length);
     let level = offer.protocol_level.unwrap_or(1);
@@ -183,7 +184,8 @@ mod tests {
         Parameter::proposed(key, own)
     }
 
-    /// KEY-14, KEY-16: the lesser number is the answer to one key, the greater to the other.
+    /// KEY-14, KEY-16: the answer to MaxBurstLength must be the lesser number, and to DefaultTime2Wait the
+    /// greater.
     #[test]
     fn key_14_16_answers_keep_to_the_result_function() {
         let mut burst = parameter(Key::MaxBurstLength, Value::Number(8192));
@@ -197,7 +199,7 @@ mod tests {
         assert!(wait.take_answer("1").is_err());
     }
 
-    /// TXT-15: the target's order of preference decides among the values of both lists.
+    /// TXT-15: of the values that are in both lists, the one that is first in the target's list is chosen.
     #[test]
     fn txt_15_first_supported_value_of_a_proposed_list() {
         let mut digest = parameter(Key::HeaderDigest, Value::List("None,CRC32C"));
@@ -206,8 +208,8 @@ mod tests {
         assert_eq!(digest.take_proposal("X-foo").unwrap(), None);
     }
 
-    /// UNH login 16.3, QRK-05: whatever is configured, FirstBurstLength stays within MaxBurstLength
-    /// and both within their range.
+    /// UNH login 16.3, QRK-05: whatever is configured, FirstBurstLength does not exceed MaxBurstLength, and
+    /// both are in range.
     #[test]
     fn unh_16_3_own_offer_is_legal() {
         let offer = Offer {

@@ -13,14 +13,14 @@ pub(crate) struct Redirect {
     pub(crate) permanent: bool,
 }
 
-/// What the header of a response is checked against.
+/// The values with which the header of a response is compared.
 #[derive(Debug)]
 pub(super) struct Expected {
     pub(super) itt: Itt,
     pub(super) stage: Stage,
     /// Whether the request proposed the next stage.
     pub(super) transit: bool,
-    /// `None` before the first response: any StatSN may begin.
+    /// The StatSN that must come; `None` before the first response, whose StatSN may be any.
     pub(super) stat_sn: Option<StatSn>,
 }
 
@@ -74,8 +74,8 @@ pub(super) const fn next_stage(stage: Stage) -> Stage {
     }
 }
 
-/// Reads the address of a redirection (RFC 7143 §11.13.5, status class 1). A detail that the standard does not
-/// know counts as temporary.
+/// Reads the address of a redirection (RFC 7143 §11.13.5, status class 1). An unknown status detail counts as
+/// temporary.
 pub(super) fn read_redirect(status: LoginStatus, text: &[u8]) -> Result<Redirect, LoginViolation> {
     let pairs = decode_pairs(text).map_err(|_| LoginViolation::Redirection)?;
     let mut values = pairs.iter().filter(|(key, _)| *key == Key::TargetAddress.name());

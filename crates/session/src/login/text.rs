@@ -1,4 +1,4 @@
-//! Text on its way through the data segments of several PDUs (RFC 7143 §6.1, §11.12.2).
+//! Text in the data segments of several PDUs (RFC 7143 §6.1, §11.12.2).
 
 use std::collections::HashSet;
 use std::fmt;
@@ -8,7 +8,7 @@ use iscsi_pdu::keys::{Key, MAX_TEXT_LEN, TextError};
 
 use super::error::{LoginError, NegotiationFault};
 
-/// The unsent text of one step of the initiator.
+/// The text of one step of the initiator that is not sent yet.
 #[derive(Default)]
 pub(super) struct Outgoing {
     rest: Bytes,
@@ -26,7 +26,7 @@ impl Outgoing {
         self.transit
     }
 
-    /// The next data segment of at most `limit` bytes, and whether more must follow (the C bit).
+    /// Returns the next data segment of at most `limit` bytes, and whether more must follow (the C bit).
     pub(super) fn next(&mut self, limit: usize) -> (Bytes, bool) {
         let segment = self.rest.split_to(self.rest.len().min(limit));
         (segment, !self.rest.is_empty())
@@ -34,7 +34,7 @@ impl Outgoing {
 }
 
 impl fmt::Debug for Outgoing {
-    /// Only the length: the text may hold a response to a challenge.
+    /// Shows only the length, because the text may contain a response to a challenge.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Outgoing({} bytes)", self.rest.len())
     }
@@ -45,7 +45,7 @@ impl fmt::Debug for Outgoing {
 pub(super) struct Incoming(Vec<u8>);
 
 impl Incoming {
-    /// Joins a data segment; a pair may be cut anywhere.
+    /// Appends a data segment, which may begin or end within a pair.
     pub(super) fn push(&mut self, segment: &[u8]) -> Result<(), TextError> {
         let len = self.0.len() + segment.len();
         if len > MAX_TEXT_LEN {
@@ -55,20 +55,20 @@ impl Incoming {
         Ok(())
     }
 
-    /// Takes the whole text; the next step starts without any.
+    /// Returns the complete text, and starts the next step without text.
     pub(super) fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.0)
     }
 }
 
 impl fmt::Debug for Incoming {
-    /// Only the length: the text may hold a response to a challenge.
+    /// Shows only the length, because the text may contain a response to a challenge.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Incoming({} bytes)", self.0.len())
     }
 }
 
-/// The keys that the target has sent in this login: none may come twice (RFC 7143 §6.4).
+/// The keys that the target has sent in this login: no key may be repeated (RFC 7143 §6.4).
 #[derive(Debug, Default)]
 pub(super) struct SeenKeys(HashSet<String>);
 
@@ -86,7 +86,7 @@ impl SeenKeys {
 mod tests {
     use super::*;
 
-    /// LOG-29: no data segment exceeds the limit, and only the last one ends the text.
+    /// LOG-29: no data segment exceeds the limit, and only the last segment ends the text.
     #[test]
     fn log_29_outgoing_text_is_cut_at_the_limit() {
         let mut text = Outgoing::new(Bytes::from_static(b"A=1\0B=2\0C"), false);
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(text.next(4), (Bytes::new(), false));
     }
 
-    /// TXT-04: 64 KiB are taken, not a byte more.
+    /// TXT-04: a text of 64 KiB is accepted, and one more byte is an error.
     #[test]
     fn txt_04_incoming_text_is_bounded() {
         let mut text = Incoming::default();

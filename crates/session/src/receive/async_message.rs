@@ -54,7 +54,8 @@ impl Session {
         self.outputs.notice(notice);
     }
 
-    /// Sends the logout immediately, without waiting for tasks or for the command window.
+    /// Sends a logout immediately because the target requested it, without waiting for tasks or for the
+    /// command window.
     pub(super) fn logout_requested(&mut self, now: Instant) {
         if !self.state.close_for(SessionError::LogoutRequested) {
             return;
@@ -70,8 +71,8 @@ impl Session {
         self.follow_up(now);
     }
 
-    /// Handles that the target gave up every task of a logical unit: no more data is sent for them, and a NOP-Out
-    /// acknowledges the message (RFC 7143 §4.2.3.4).
+    /// Handles the event that the target ended every task of a logical unit: no more data is sent for these
+    /// tasks, and a NOP-Out acknowledges the message (RFC 7143 §4.2.3.4).
     fn tasks_terminated(&mut self, cid: Cid, message: &AsyncMessage) -> Result<(), SessionError> {
         let concerned = |task: &Task| {
             task.is_sent() && task.as_scsi().is_some_and(|scsi| scsi.lun == message.lun)

@@ -12,7 +12,8 @@ use crate::session::Session;
 use crate::task::scsi::{Conclusion, ScsiTask};
 
 impl Session {
-    /// Counts the data of a Data-In, which is stored already, even if its status does not count.
+    /// Counts the data of a Data-In, which is stored already. The data counts even if the status of the PDU
+    /// is ignored.
     pub(super) fn count_data(&mut self, received: &Received) {
         let TargetPdu::DataIn(data_in) = &received.pdu else { return };
         if received.discarded {
@@ -51,8 +52,8 @@ impl Session {
         Ok(())
     }
 
-    /// Drops data for a task that was aborted. A StatSN in it counts, and ends a task that still waits for the
-    /// answer to its abort.
+    /// Drops data for a task that was aborted. A StatSN in the PDU counts, and ends a task that still waits
+    /// for the response to its ABORT TASK.
     pub(super) fn receive_late_data(
         &mut self,
         cid: Cid,
@@ -68,7 +69,7 @@ impl Session {
         Ok(())
     }
 
-    /// Aborts the task: the bytes in its buffer cannot be trusted.
+    /// Aborts the task of a damaged Data-In, because the bytes in its buffer are not reliable.
     pub(super) fn data_in_damaged(&mut self, _cid: Cid, data_in: &DataIn, now: Instant) {
         self.abort_for(data_in.itt, TaskError::DataDigest, now);
         if let Some(task) = self.tasks.get_mut(data_in.itt).and_then(|task| task.as_scsi_mut()) {
@@ -78,7 +79,7 @@ impl Session {
 }
 
 impl ScsiTask {
-    /// Counts a Data-In whose data has landed.
+    /// Counts a Data-In whose data is stored.
     fn landed(&mut self, data_in: &DataIn, len: usize) {
         self.count_sn();
         if let Some(read) = &mut self.read {

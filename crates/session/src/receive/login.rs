@@ -38,14 +38,14 @@ impl Session {
         }
     }
 
-    /// Returns whether a target that closes the connection of a login now may have failed because of the list of
-    /// CHAP algorithms.
+    /// Returns whether a target that closes the connection of a login now may have done so because of the
+    /// list of CHAP algorithms.
     pub(crate) fn may_have_closed_over_list(&self, cid: Cid) -> bool {
         let login = self.connections.get(cid).and_then(Connection::login);
         login.is_some_and(Login::may_retry_after_close)
     }
 
-    /// Starts the login over, with MD5 alone; it happens once in a session.
+    /// Starts the login again, with MD5 alone. This happens once in a session.
     pub(crate) fn try_single_algorithm(&mut self, cid: Cid) {
         self.logins.use_single_chap_algorithm();
         self.outputs.notice(Notice::SingleChapAlgorithm);
@@ -74,7 +74,7 @@ impl Session {
         Ok(())
     }
 
-    /// Starts a login over on a new transport connection.
+    /// Starts a login again on a new transport connection.
     fn connect_again(&mut self, cid: Cid, address: Option<iscsi_pdu::TargetAddress>) {
         let Some(connection) = self.connections.get_mut(cid) else { return };
         connection.login_restarted();

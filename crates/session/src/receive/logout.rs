@@ -27,7 +27,7 @@ impl Session {
                 self.connection_logged_out(closed, response, now);
             }
             Some(_) => self.session_logged_out(response),
-            // It answers a request that was given up.
+            // The response belongs to a request that was aborted.
             None => {}
         }
         Ok(())

@@ -1,4 +1,4 @@
-//! Handling of each PDU of the target: one small file each, and the dispatch in this one.
+//! Handling of PDUs from the target: one file per kind of PDU, and the dispatch in this file.
 
 mod async_message;
 mod data_in;
@@ -22,7 +22,8 @@ use crate::session::Session;
 use crate::task::{Task, TaskKind};
 
 impl Session {
-    /// Takes a complete PDU: the window and the data immediately, the rest when the turn of its StatSN comes.
+    /// Processes a complete PDU: its window and its data immediately, the rest when all earlier StatSNs have
+    /// arrived.
     pub(crate) fn receive(
         &mut self,
         cid: Cid,
@@ -45,7 +46,7 @@ impl Session {
         self.act_on_early(cid, expected, now)
     }
 
-    /// Acts on PDUs that arrived early and whose turn has come, if ExpStatSN has advanced from `before`.
+    /// Processes PDUs that arrived early and whose turn has come, if ExpStatSN has advanced from `before`.
     fn act_on_early(&mut self, cid: Cid, before: StatSn, now: Instant) -> Result<(), SessionError> {
         while let Some(connection) = self.connections.get_mut(cid)
             && let Some(received) = connection.stat_sn.next_kept(before, now)
@@ -55,7 +56,7 @@ impl Session {
         Ok(())
     }
 
-    /// Acts on a PDU whose turn has come.
+    /// Processes a PDU whose turn has come.
     fn act_on(&mut self, cid: Cid, received: Received, now: Instant) -> Result<(), SessionError> {
         let data = received.data;
         match &received.pdu {
@@ -103,7 +104,7 @@ impl Session {
         }
     }
 
-    /// Counts a StatSN that this PDU consumes. Returns `false` if the PDU was seen before.
+    /// Counts the StatSN that a PDU consumes. Returns `false` if the StatSN was counted before.
     fn take_stat_sn(&mut self, cid: Cid, found: StatSn) -> Result<bool, SessionError> {
         match self.connections.get_mut(cid) {
             Some(connection) => Ok(connection.stat_sn.take(found)?),
@@ -111,9 +112,10 @@ impl Session {
         }
     }
 
-    /// Counts the StatSN of an answer to a task. An answer with an old number is accepted while its task waits:
-    /// some targets repeat the StatSN of the login, or never count. A task takes no second answer, so nothing is
-    /// delivered twice. A text exchange takes several answers; with an old number only the first is accepted.
+    /// Counts the StatSN of a response to a task. A response with an old StatSN is accepted while its task
+    /// waits: some targets repeat the StatSN of the login, or never increase it. A task accepts no second
+    /// response, so nothing is delivered twice. A text exchange accepts several responses, but only the first
+    /// one may have an old StatSN.
     fn take_answer(&mut self, cid: Cid, itt: Itt, found: StatSn) -> Result<bool, SessionError> {
         if self.take_stat_sn(cid, found)? {
             return Ok(true);
@@ -137,9 +139,9 @@ impl Session {
         Ok(true)
     }
 
-    /// Takes the task that a response ends out of the set; `None` if it was aborted before.
+    /// Removes from the set the task that a response ends; returns `None` if the task was aborted before.
     ///
-    /// `fits` says whether the response is of the right kind for the task.
+    /// `fits` returns whether the response is of the right kind for the task.
     fn take_task(
         &mut self,
         cid: Cid,
@@ -158,7 +160,7 @@ impl Session {
     }
 }
 
-/// ExpCmdSN and MaxCmdSN, which every PDU of full feature phase carries (RFC 7143 §4.2.2.1).
+/// Returns ExpCmdSN and MaxCmdSN, which every PDU of full feature phase carries (RFC 7143 §4.2.2.1).
 const fn window_of(pdu: &TargetPdu) -> Option<(CmdSn, CmdSn)> {
     Some(match pdu {
         TargetPdu::NopIn(pdu) => (pdu.exp_cmd_sn, pdu.max_cmd_sn),
@@ -170,7 +172,7 @@ const fn window_of(pdu: &TargetPdu) -> Option<(CmdSn, CmdSn)> {
         TargetPdu::R2t(pdu) => (pdu.exp_cmd_sn, pdu.max_cmd_sn),
         TargetPdu::AsyncMessage(pdu) => (pdu.exp_cmd_sn, pdu.max_cmd_sn),
         TargetPdu::Reject(pdu) => (pdu.exp_cmd_sn, pdu.max_cmd_sn),
-        // Only the window of the last Login Response counts, and the login passes it on.
+        // Only the window in the last Login Response counts, and the login code applies it.
         TargetPdu::LoginResponse(_) => return None,
     })
 }
@@ -186,7 +188,7 @@ fn used_stat_sn(pdu: &TargetPdu) -> Option<StatSn> {
         TargetPdu::LogoutResponse(pdu) => Some(pdu.stat_sn),
         TargetPdu::AsyncMessage(pdu) => Some(pdu.stat_sn),
         TargetPdu::Reject(pdu) => Some(pdu.stat_sn),
-        // An R2T carries the next StatSN; the login counts its own.
+        // An R2T carries the next StatSN without consuming it. The login counts the StatSNs of its responses.
         TargetPdu::R2t(_) | TargetPdu::LoginResponse(_) => None,
     }
 }

@@ -1,4 +1,4 @@
-//! NOP-In: pings of the target, answers to ours (RFC 7143 §11.19).
+//! NOP-In: pings of the target, and responses to the initiator's pings (RFC 7143 §11.19).
 
 use std::time::Instant;
 
@@ -36,7 +36,7 @@ impl Session {
         now: Instant,
     ) -> Result<(), SessionError> {
         if nop.ttt.is_some() {
-            // An answer that asks for an answer (RFC 7143 §11.19.1).
+            // A response must not request a response (RFC 7143 §11.19.1).
             return Err(ProtocolError::Task { pdu: TargetOpcode::NopIn.name(), itt }.into());
         }
         if !self.take_answer(cid, itt, nop.stat_sn)? {

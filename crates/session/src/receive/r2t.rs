@@ -9,7 +9,7 @@ use crate::task::write::Accepted;
 impl Session {
     pub(super) fn receive_r2t(&mut self, cid: Cid, r2t: &R2t) -> Result<(), SessionError> {
         let itt = r2t.itt;
-        // The status may have come before the R2T. After an abort neither counts.
+        // The status may have arrived before the R2T, or the task was aborted: then the R2T is ignored.
         if self.tasks.has_ended(itt) {
             return Ok(());
         }
@@ -21,8 +21,8 @@ impl Session {
         else {
             return Err(error.into());
         };
-        // The tag identifies the task. The LUN field repeats that of the command, or is zero from some targets;
-        // nothing depends on it.
+        // The tag identifies the task. The LUN field repeats the LUN of the command, or is zero from some
+        // targets, so it is not checked.
         let Some(task) = task.as_scsi_mut() else { return Err(error.into()) };
         let expected = task.next_r2t_sn();
         let (Some(write), Some(agreed)) = (&mut task.write, connection.agreed()) else {

@@ -30,7 +30,7 @@ impl Session {
         let why = TaskError::Rejected { reason, header: data.clone() };
         match itt.filter(|itt| self.tasks.get(*itt).is_some()) {
             Some(itt) => self.request_rejected(cid, itt, why, now)?,
-            // Rejected data is sent again only if the target asks; the task's status follows.
+            // Rejected data is sent again only if the target requests it; the status of the task follows.
             None => self.outputs.notice(Notice::Rejected { reason }),
         }
         if reason == RejectReason::WAITING_FOR_LOGOUT {
@@ -53,7 +53,7 @@ impl Session {
                 let management = management.clone();
                 return self.management_rejected(cid, itt, &management, why, now);
             }
-            // Immediate, so it leaves no gap in CmdSN: the exchange fails alone.
+            // The request is immediate, so it leaves no gap in CmdSN: only the exchange fails.
             Some(TaskKind::Text(_) | TaskKind::Ping(_)) => self.end_task(itt, why),
             Some(TaskKind::Logout(Logout::Session)) => self.logged_out(),
             Some(TaskKind::Logout(Logout::Connection(cid))) => {
@@ -83,12 +83,13 @@ impl Session {
     }
 }
 
-/// Returns whether the request may be sent again once the target has fewer immediate ones.
+/// Returns whether the target rejected the request because it has too many immediate ones, so that the
+/// request may be sent again later.
 const fn is_too_many(why: &TaskError) -> bool {
     matches!(why, TaskError::Rejected { reason: RejectReason::IMMEDIATE_COMMAND_REJECT, .. })
 }
 
-/// The task whose first PDU was rejected; `None` for data and for what names no task.
+/// Returns the task whose first PDU was rejected; `None` for data and for a PDU without a task.
 fn task_of(bhs: iscsi_pdu::Bhs) -> Option<Itt> {
     match InitiatorPdu::decode(&Header::from(bhs)).ok()? {
         InitiatorPdu::ScsiCommand(pdu) => Some(pdu.itt),

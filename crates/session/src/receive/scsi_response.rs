@@ -50,7 +50,7 @@ impl Session {
         Ok(())
     }
 
-    /// Removes the command that a status concludes, with what it still had to send.
+    /// Removes the command that a status ends, and discards what the command still had to send.
     pub(super) fn conclude_scsi(
         &mut self,
         cid: Cid,

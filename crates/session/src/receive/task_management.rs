@@ -50,11 +50,11 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the tasks that the function concerned, if they were sent before it and had arrived when it was
-    /// answered. The function consumes no CmdSN, so the next command carries the same one. A command that was
-    /// sent earlier over another connection may arrive after the function, and so may commands that wait for it
-    /// in the command order. Targets execute these, although the function should act on every command with a
-    /// lower CmdSN (RFC 7143 §11.5.1).
+    /// Ends the tasks that the function concerned, if they were sent before the function and had arrived when
+    /// the target responded to it. The function consumes no CmdSN, so the next command has the CmdSN of the
+    /// function. A command that was sent earlier over another connection may arrive after the function, and
+    /// so may commands that wait for that command in the command order. Targets execute these commands,
+    /// although the function should end every command with a lower CmdSN (RFC 7143 §11.5.1).
     fn conclude_managed(
         &mut self,
         management: &Management,
@@ -75,10 +75,10 @@ impl Session {
     }
 }
 
-/// Returns whether the target has given up the tasks that the function concerns. A task that "does not exist" has
-/// ended, and its response came before this one or was lost (RFC 7143 §11.6.1). This does not hold for a task
-/// that waits for its turn in the command order: some targets do not look for it there, and execute it when its
-/// turn has come.
+/// Returns whether the target has given up the tasks that the function concerns. A task that "does not exist"
+/// has ended, and its response came before this one or was lost (RFC 7143 §11.6.1). This is not true for a
+/// task that waits for its turn in the command order: some targets do not search there, and execute the task
+/// when its turn comes.
 fn ends_tasks(function: TaskFunction, code: FunctionResponse, has_arrived: bool) -> bool {
     let gone = function == TaskFunction::AbortTask && code == FunctionResponse::TASK_DOES_NOT_EXIST;
     code == FunctionResponse::COMPLETE || gone && has_arrived

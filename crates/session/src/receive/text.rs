@@ -27,7 +27,7 @@ impl Session {
         };
         let internal = text.internal;
         match text.answered(response, data)? {
-            // Tag and connection stay the same (RFC 7143 §4.2.5.1).
+            // Tag and connection of the exchange stay the same (RFC 7143 §4.2.5.1).
             TextStep::Continue => {
                 if let Some(connection) = self.connections.get_mut(cid) {
                     connection.transmitter.request(itt);

@@ -1,14 +1,14 @@
-//! What an ABORT TASK means for the data of its task (RFC 7143 §11.5.1).
+//! Handles the data of a task that has an ABORT TASK (RFC 7143 §11.5.1).
 //!
-//! A write that is [given up](Session::give_up) sends its data first, as long as the target asks for them. Then
-//! it ends by itself, or is aborted. LIO 6.1 waits for the data of a write even after its ABORT TASK: after three
-//! seconds it closes the connection, and hangs while it does so.
+//! A write that is [given up](Session::give_up) first sends its data, as long as the target requests them.
+//! Then it ends by itself, or is aborted. This order matters because LIO 6.1 waits for the data of a write
+//! even after its ABORT TASK: after three seconds it closes the connection, and hangs while it does so.
 //!
-//! No Data-Out of a task follows its ABORT TASK: for a target that has given the task up, it would name a task
-//! that does not exist. The rest of a first burst, which has to be sent whole (RFC 7143 §13.14), is sent before
-//! the request. Data that R2Ts ask for stops immediately: the duty to serve each R2T belongs to the functions
-//! that concern many tasks (RFC 7143 §4.2.3.3), and an ABORT TASK ends it for a single task. The data goes on if
-//! the target refuses to abort the task.
+//! No Data-Out of a task follows its ABORT TASK: if the target has given up the task, the Data-Out would name
+//! a task that does not exist. The rest of a first burst must be sent completely (RFC 7143 §13.14), so it is
+//! sent before the ABORT TASK. Data that R2Ts request is stopped immediately: only after functions for many
+//! tasks must R2Ts still be served (RFC 7143 §4.2.3.3). If the target refuses to abort the task, the data
+//! continues.
 //!
 //! Design: `docs/design/aborts.md`.
 
@@ -22,7 +22,7 @@ use crate::task::write::WriteTransfer;
 use crate::task::{Management, Task};
 
 impl Session {
-    /// Stops serving the R2Ts of a task whose ABORT TASK is in wire order.
+    /// Stops serving the R2Ts of a task, because its ABORT TASK is in wire order.
     pub(crate) fn hold_data_of(&mut self, itt: Itt) {
         let Some(write) = self.tasks.write_of(itt) else { return };
         write.hold();
@@ -31,8 +31,8 @@ impl Session {
         }
     }
 
-    /// Removes the requests that were to abort a task after its data. The task has ended, and was removed from
-    /// the set.
+    /// Removes the ABORT TASK requests that wait for the data of a task. The task has ended, and was removed
+    /// from the set.
     pub(crate) fn forget_aborts_of(&mut self, itt: Itt) {
         while let Some(request) = self.needless_abort_of(itt) {
             self.connections.forget(request);
@@ -40,7 +40,7 @@ impl Session {
         }
     }
 
-    /// Returns a request that was to abort a task after its data, and that has not been sent.
+    /// Returns an ABORT TASK that waits for the data of the task, and that has not been sent.
     fn needless_abort_of(&self, itt: Itt) -> Option<Itt> {
         let transmitters = self.connections.iter().map(|connection| &connection.transmitter);
         let mut requests =
@@ -48,7 +48,7 @@ impl Session {
         requests.find(|request| self.tasks.is_needless(*request))
     }
 
-    /// Goes on with the data of a task, unless another ABORT TASK of it is not answered yet.
+    /// Continues the data of a task, unless another ABORT TASK of the task is outstanding.
     fn resume_data_of(&mut self, itt: Itt) {
         if self.tasks.iter().any(|(request, _)| self.tasks.aborted_by(request) == Some(itt)) {
             return;
@@ -60,11 +60,11 @@ impl Session {
         }
     }
 
-    /// Handles a function that the target did not execute, or a request that it refused. A task that was to be
-    /// aborted may still end by itself: if the caller aborted it, the caller receives its status, within the
-    /// usual time limit. If the task has timed out or received damaged data, the session fails, since the caller
-    /// must not wait for ever. It also fails if a gap in CmdSN is not filled, since that blocks the commands
-    /// after it.
+    /// Handles a function that the target did not execute, or a request that it refused. The task that was to
+    /// be aborted may still end by itself. If the caller aborted it, the caller receives its status, within
+    /// the usual time limit. If the task has timed out or received damaged data, the session fails, because
+    /// the caller must not wait for ever. The session also fails if a gap in CmdSN is not filled, because the
+    /// gap blocks the commands after it.
     pub(crate) fn function_failed(
         &mut self,
         management: &Management,

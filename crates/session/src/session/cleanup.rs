@@ -1,5 +1,5 @@
-//! What the failure of one connection means: for its tasks, for the others, for the session
-//! (RFC 7143 §7.1, §11.14).
+//! Handles the failure of one connection: the effect on its tasks, the other connections and the session (RFC
+//! 7143 §7.1, §11.14).
 //!
 //! ```text
 //!   fails in login                 ──► closed; no task of the session depends on it
@@ -23,7 +23,7 @@ use crate::reopening::Reopening;
 use crate::task::{Logout, Task, TaskKind};
 
 impl Session {
-    /// Ends what an error on a connection concerns: the connection, or the session.
+    /// Ends the connection or the session, depending on which of them the error concerns.
     pub(crate) fn fail_for(&mut self, cid: Cid, why: SessionError, now: Instant) {
         let in_login = self.connections.get(cid).is_some_and(Connection::is_logging_in);
         if in_login || why.is_of_one_connection() {
@@ -33,7 +33,7 @@ impl Session {
         }
     }
 
-    /// Ends a connection, and with it the session if it cannot go on without.
+    /// Ends a connection. Ends the session too if it cannot continue without the connection.
     pub(crate) fn fail_connection(&mut self, cid: Cid, why: SessionError, now: Instant) {
         let Some(connection) = self.connections.get(cid) else { return };
         match connection.state() {
@@ -63,8 +63,8 @@ impl Session {
         self.outputs.push(Output::ConnectionLost { cid, why });
     }
 
-    /// Marks a connection as failed, and keeps its tasks until the target has logged it out: the target may not
-    /// have noticed the failure, and may still work on them.
+    /// Marks a connection as failed, and keeps its tasks until the target has logged it out: the target may
+    /// not have noticed the failure, and may still execute the tasks.
     fn mark_connection_failed(&mut self, cid: Cid, why: SessionError, now: Instant) {
         tracing::debug!(%cid, %why, "a connection fails, the session goes on");
         let Some(connection) = self.connections.get_mut(cid) else { return };
@@ -75,10 +75,10 @@ impl Session {
         self.ask_for_cleanup(cid, now);
     }
 
-    /// Moves an urgent PDU of a failed connection to another one, if it was not sent yet. An answer to the target
-    /// belongs to the connection and is dropped with it, and so is a NOP-Out of the session. ABORT TASK stays
-    /// with its task: it must not be sent over another connection before the logout, which makes it superfluous
-    /// (RFC 7143 §11.5.1).
+    /// Moves an urgent PDU of a failed connection to another one, if it was not sent yet. A response to the
+    /// target belongs to the connection and is dropped, and so is a NOP-Out of the session. ABORT TASK stays
+    /// with its task: it must not be sent over another connection before the logout, and the logout makes it
+    /// unnecessary (RFC 7143 §11.5.1).
     pub(super) fn divert(&mut self, urgent: Urgent) {
         let Urgent::Task(itt) = urgent else { return };
         let Some(task) = self.tasks.get(itt) else { return };
@@ -96,9 +96,9 @@ impl Session {
         }
     }
 
-    /// Removes the time limits of requests that were sent and have not ended: the logout has one. A management
-    /// request is not sent again: a reset that was executed must not affect the commands that came after it. Only
-    /// a logout is sent again, because repeating it changes nothing.
+    /// Removes the time limits of requests that were sent and have not ended: the logout has a time limit. A
+    /// management request is not sent again, because a reset that was executed must not affect the commands
+    /// that came after it. Only a logout is sent again, because a second logout changes nothing.
     fn leave_to_cleanup(&mut self, cid: Cid, now: Instant) {
         let sent = |(itt, task): (Itt, &Task)| match &task.kind {
             _ if task.allegiance() != Some(cid) => None,
@@ -118,7 +118,7 @@ impl Session {
         }
     }
 
-    /// Sends the logout of a connection that is gone over any other one (RFC 7143 §11.14).
+    /// Sends the logout of a failed connection over any other one (RFC 7143 §11.14).
     fn ask_for_cleanup(&mut self, cid: Cid, now: Instant) {
         let logout = Logout::Connection(cid);
         if self.logout_of(logout).is_some() {
@@ -160,8 +160,8 @@ impl Session {
         }
     }
 
-    /// Ends the session after the logout of a connection has failed, since it is unknown whether the target still
-    /// works on its tasks. The cause is that of the connection's failure.
+    /// Ends the session after the logout of a failed connection has failed, because the target may still
+    /// execute tasks of the connection. The session ends with the error of the connection.
     pub(crate) fn cleanup_failed(&mut self, cid: Cid) {
         match self.connections.get(cid).and_then(Connection::failure).cloned() {
             _ if self.is_logging_out() => self.logged_out(),
@@ -170,8 +170,8 @@ impl Session {
         }
     }
 
-    /// Cleans up after the target has given up all tasks of a failed connection. Those that it has counted end;
-    /// the others start over, before all new commands and in their old order.
+    /// Cleans up after the target has given up all tasks of a failed connection. The tasks that the target
+    /// has counted end. The others start over, before all new commands and in their old order.
     fn clean_up(&mut self, cid: Cid, now: Instant) {
         let Some(mut connection) = self.connections.remove(cid) else { return };
         let Some(cause) = connection.failure().cloned() else { return };
@@ -192,9 +192,9 @@ impl Session {
         }
     }
 
-    /// Ends a task of a failed connection, or starts it over. Commands that the target never received would block
-    /// all later ones: each such CmdSN is sent again, over another connection, with the same command (RFC 7143
-    /// §7.2.1), or is filled by an ABORT TASK if the command is not needed any more.
+    /// Ends a task of a failed connection, or starts it over. Commands that the target never received would
+    /// block all later ones. So each such CmdSN is sent again over another connection, with the same command
+    /// (RFC 7143 §7.2.1). If the command is not needed any more, an ABORT TASK fills the gap.
     fn clean_up_task(&mut self, itt: Itt, cmd_sn: CmdSn, cause: &SessionError, now: Instant) {
         let uncounted = !self.window.exp_cmd_sn().is_after(cmd_sn);
         let Some(task) = self.tasks.get_mut(itt) else { return };

@@ -1,10 +1,10 @@
-//! Commands that a unit has ended without a status (SAM-5 §5.14, §5.6.2).
+//! Detects commands that a unit has ended without a status (SAM-5 §5.14, §5.6.2).
 //!
 //! If TAS is zero in the Control mode page, a reset or an abort by another initiator ends commands without a
-//! response. The unit reports that with a unit attention, to the next command only. If the session ignored it, a
-//! cleared command would wait for its time limit, ten minutes in the case of a flush. A reset by this session is
-//! reported to other initiators only: it ends the commands that were sent before it, and perhaps commands that
-//! were sent after it over another connection and arrived first.
+//! response. The unit reports that with a unit attention, to the next command only. If the session ignored
+//! the unit attention, a cleared command would wait for its time limit, which is ten minutes for a flush. A
+//! reset by this session is reported to other initiators only. It ends the commands that were sent before it,
+//! and perhaps commands that were sent after it over another connection and arrived first.
 //!
 //! Design: `docs/design/slow-targets.md`.
 
@@ -18,10 +18,10 @@ use super::Session;
 use crate::task::{Management, Task};
 
 impl Session {
-    /// Checks the sense data of a command that has ended. If the unit may have cleared commands, those for it
-    /// with a lower CmdSN get the time limit of a task management response: a status may be on its way, or the
-    /// command may not be cleared at all. After that they are aborted as timed out, and the answer to the ABORT
-    /// TASK says whether they are gone.
+    /// Checks the sense data of a command that has ended. If the unit may have cleared commands, the commands
+    /// for that unit with a lower CmdSN get the time limit of a task management response: a status may be in
+    /// flight, or the command may not be cleared at all. After that time they are aborted as timed out, and
+    /// the response to the ABORT TASK shows whether they have ended.
     pub(crate) fn on_cleared_commands(&mut self, answered: Itt, sense: &Bytes, now: Instant) {
         let Ok(sense) = Sense::decode(sense) else { return };
         let is_attention = sense.key == SenseKey::UnitAttention && !sense.deferred;
@@ -38,9 +38,9 @@ impl Session {
         self.expect_soon(may_be_cleared, now);
     }
 
-    /// Handles a function that ends all commands with a lower CmdSN, after the target has executed it. The target
-    /// may have ended later commands too: those that were sent over another connection and arrived before the
-    /// function.
+    /// Handles a function that ends all commands with a lower CmdSN, after the target has executed it. The
+    /// target may also have ended later commands: those that were sent over another connection and arrived
+    /// before the function.
     pub(crate) fn watch_overtakers(
         &mut self,
         management: &Management,
@@ -55,8 +55,8 @@ impl Session {
         self.expect_soon(may_be_cleared, now);
     }
 
-    /// Limits commands that may be cleared to the time of a task management response; after that they are
-    /// aborted.
+    /// Sets the time limit of a task management response for commands that may be cleared; when it ends, they
+    /// are aborted.
     fn expect_soon(&mut self, may_be_cleared: impl Fn(&Task, Lun) -> bool, now: Instant) {
         let deadline = now + self.config.timeouts.task_management;
         let concerned = self.tasks.iter().filter_map(|(itt, task)| {

@@ -1,4 +1,4 @@
-//! The connections of a session: added, chosen, dropped (RFC 7143 §4.2.2).
+//! Adds, chooses and drops the connections of a session (RFC 7143 §4.2.2).
 //!
 //! Design: `docs/design/connections.md`.
 
@@ -13,9 +13,8 @@ use crate::output::Output;
 use crate::task::{Logout, Task, TaskKind};
 
 impl Session {
-    /// Asks for one more connection in this session (RFC 7143 §4.2.2): an [`Output::Connect`]
-    /// follows, and later [`Output::LoggedIn`] or, if the session has to go on without it,
-    /// [`Output::ConnectionLost`].
+    /// Requests one more connection in this session (RFC 7143 §4.2.2): an [`Output::Connect`] follows, and
+    /// later [`Output::LoggedIn`] or, if the connection fails, [`Output::ConnectionLost`].
     ///
     /// # Errors
     /// When the session is not logged in or has no TSIH, the CID is taken, or MaxConnections is
@@ -36,12 +35,12 @@ impl Session {
         Ok(())
     }
 
-    /// Drops one connection in order: it takes no new command, and when its last task is done, a logout closes it
-    /// (RFC 7143 §11.14). An [`Output::Disconnect`] reports that it is gone.
+    /// Drops one connection in order: it takes no new command, and when its last task has ended, a logout
+    /// closes the connection (RFC 7143 §11.14). An [`Output::Disconnect`] reports the end of the connection.
     ///
     /// # Errors
-    /// When the session is not logged in, has no such connection, or no other one in full feature
-    /// phase that stays.
+    /// When the session is not logged in, has no such connection, or has no other one in full feature phase
+    /// that is not being dropped.
     #[doc(alias = "MC/S")]
     pub fn drop_connection(&mut self, cid: Cid, now: Instant) -> Result<(), SubmitError> {
         if !self.state.is_logged_in() {
@@ -65,7 +64,7 @@ impl Session {
         self.outputs.push(Output::Connect { cid, address: None });
     }
 
-    /// Closes a connection that has no task but, perhaps, its logout.
+    /// Closes a connection that has no task except, perhaps, its logout.
     pub(crate) fn close_connection(&mut self, cid: Cid) {
         let Some(mut connection) = self.connections.remove(cid) else { return };
         if let Some(logout) = self.logout_of(Logout::Connection(cid)) {
@@ -123,8 +122,8 @@ impl Session {
         self.connections.get(cid).is_some_and(Connection::is_failed)
     }
 
-    /// Queues an immediate request: ABORT TASK on the connection of its task (RFC 7143 §11.5.1), any other one
-    /// where it is sent soonest.
+    /// Queues an immediate request: ABORT TASK on the connection of its task (RFC 7143 §11.5.1), any other
+    /// request on the connection that can send it soonest.
     pub(super) fn push_urgent(&mut self, itt: Itt) {
         match self.connection_of_referenced(itt).or_else(|| self.readiest_connection()) {
             Some(cid) => self.push_urgent_on(cid, itt),
@@ -132,8 +131,8 @@ impl Session {
         }
     }
 
-    /// Queues an immediate request on a connection. If that has failed, the request waits for the clean-up and
-    /// ends with it.
+    /// Queues an immediate request on a connection. If the connection has failed, the request waits for the
+    /// clean-up and ends with it.
     pub(super) fn push_urgent_on(&mut self, cid: Cid, itt: Itt) {
         let Some(connection) = self.connections.get_mut(cid) else { return };
         connection.transmitter.request(itt);
@@ -142,7 +141,7 @@ impl Session {
         }
     }
 
-    /// The connection of the task that a task management request refers to.
+    /// Returns the connection of the task that a task management request refers to.
     fn connection_of_referenced(&self, itt: Itt) -> Option<Cid> {
         let TaskKind::Management(management) = &self.tasks.get(itt)?.kind else { return None };
         let cid = management.referenced.and_then(|task| self.tasks.get(task)?.allegiance())?;

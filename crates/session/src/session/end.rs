@@ -1,4 +1,4 @@
-//! How tasks and sessions end: each exactly once.
+//! Ends tasks and sessions, each exactly once.
 
 use iscsi_pdu::Itt;
 
@@ -9,7 +9,7 @@ use crate::reopening::Reopening;
 use crate::task::{Task, TaskKind};
 
 impl Session {
-    /// Ends a task without a response of its own; a late one for it is dropped.
+    /// Ends a task that has received no response; a response that arrives later is dropped.
     pub(crate) fn end_task(&mut self, itt: Itt, why: TaskError) {
         self.connections.forget(itt);
         if let Some(task) = self.tasks.remove_aborted(itt) {
@@ -18,8 +18,8 @@ impl Session {
         }
     }
 
-    /// Ends a task that the target has given up together with others. On a connection that has failed it waits
-    /// for the clean-up, which checks whether it leaves a gap in CmdSN.
+    /// Ends a task that the target has given up together with others. If the connection of the task has
+    /// failed, the task waits for the clean-up, which checks whether it leaves a gap in CmdSN.
     pub(crate) fn end_given_up(&mut self, itt: Itt, why: TaskError) {
         let allegiance = self.tasks.get(itt).and_then(Task::allegiance);
         if !allegiance.is_some_and(|cid| self.is_failed(cid)) {
@@ -47,8 +47,8 @@ impl Session {
         self.outputs.push(output);
     }
 
-    /// Ends the session because something went wrong; its connections are reset, so that nothing
-    /// still buffered reaches the target.
+    /// Ends the session with an error. Its connections are reset, so that no buffered byte reaches the
+    /// target.
     pub(crate) fn fail(&mut self, cause: SessionError) {
         let cause = self.state.cause_of_failure(cause);
         tracing::debug!(%cause, "the session fails");

@@ -1,5 +1,5 @@
-//! Task management requests: the caller's, the session's own, and those that the target refused because
-//! it had too many (RFC 7143 §11.5).
+//! Task management requests of the caller and of the session, and requests that the target refused because it
+//! had too many (RFC 7143 §11.5).
 
 use std::time::Instant;
 
@@ -12,9 +12,9 @@ use crate::task::{Management, Task, TaskKind};
 use crate::timer::Timer;
 
 impl Session {
-    /// Sends a task management request (RFC 7143 §11.5). `referenced` is the task to abort and is only used for
-    /// ABORT TASK. It ends in one [`Output::Managed`](crate::Output::Managed); at a response of "function
-    /// complete" every task it concerns ends as aborted.
+    /// Sends a task management request (RFC 7143 §11.5). `referenced` is the task to abort and is only used
+    /// for ABORT TASK. The request ends in one [`Output::Managed`](crate::Output::Managed). If the response
+    /// is "function complete", every task that the function concerns ends as aborted.
     ///
     /// # Errors
     /// When the session is closing, as many tasks are outstanding as configured, or this is a
@@ -48,7 +48,7 @@ impl Session {
         Management { function, lun, referenced, internal, gap: None, after_data: false }
     }
 
-    /// Fills the gap that an ended request may have left in CmdSN: ABORT TASK does that for a task that the
+    /// Fills the gap in CmdSN that a request may have left: an ABORT TASK does that for a task that the
     /// target has never received (RFC 7143 §11.5.1).
     pub(crate) fn fill_gap(&mut self, itt: Itt, lun: Lun, gap: CmdSn, now: Instant) {
         let management = Management {
@@ -67,14 +67,15 @@ impl Session {
         let request = Task::new(TaskKind::Management(management), Some(deadline));
         match self.tasks.insert_beyond_limit(request) {
             Some(request) => self.push_urgent(request),
-            // All tags are in use: a target that leaves so many requests unanswered lets no task end.
+            // All tags are in use: a target that leaves this many requests without a response does not let
+            // tasks end.
             None => self.fail(SessionError::TimedOut(Timer::TaskManagement)),
         }
     }
 
-    /// Keeps a task management request that the target refuses because it has too many immediate ones
-    /// (RFC 7143 §4.2.2.1), until another one of the connection has ended. `false` if no other one is
-    /// outstanding there. The time limit starts again when the request is sent again.
+    /// Keeps a task management request that the target refused because it has too many immediate ones (RFC
+    /// 7143 §4.2.2.1), until another request of the connection has ended. Returns `false` if no other request
+    /// is outstanding on the connection. The time limit starts again when the request is sent again.
     pub(crate) fn defer_management(&mut self, cid: Cid, itt: Itt) -> bool {
         let Some(connection) = self.connections.get(cid) else { return false };
         let is_outstanding = |(other, task): (Itt, &Task)| {
@@ -93,7 +94,7 @@ impl Session {
         true
     }
 
-    /// Sends the oldest request that was kept, now that another one has ended.
+    /// Sends the oldest deferred request, because another one has ended.
     pub(crate) fn send_deferred(&mut self, cid: Cid, now: Instant) {
         let Some(connection) = self.connections.get_mut(cid) else { return };
         let Some(itt) = connection.transmitter.resume_deferred() else { return };

@@ -1,4 +1,4 @@
-//! Requests of the application to a session.
+//! Requests of the caller to a session.
 
 use std::time::{Duration, Instant};
 
@@ -17,8 +17,8 @@ use crate::task::text::TextTask;
 use crate::task::{Management, Ping, Task, TaskKind};
 
 impl Session {
-    /// Submits a SCSI command; also before the login is over. It ends in one
-    /// [`Output::Completed`](crate::Output::Completed) with the tag returned here.
+    /// Submits a SCSI command; the login need not be complete. The command ends in one
+    /// [`Output::Completed`](crate::Output::Completed) with the tag that this method returns.
     ///
     /// # Errors
     /// When the session is closing, as many tasks are outstanding as configured, a transfer is
@@ -36,9 +36,8 @@ impl Session {
         self.enlist(kind, timeout, immediate, now)
     }
 
-    /// Asks for the targets behind the portal, or in a normal session for the addresses of the
-    /// session's own target (RFC 7143 appendix C). It ends in one
-    /// [`Output::Discovered`](crate::Output::Discovered).
+    /// Requests the targets of the portal, or in a normal session the addresses of the session's own target
+    /// (RFC 7143 appendix C). The exchange ends in one [`Output::Discovered`](crate::Output::Discovered).
     ///
     /// # Errors
     /// When the session is closing or as many tasks are outstanding as configured.
@@ -47,17 +46,17 @@ impl Session {
         self.exchange_targets(which, now)
     }
 
-    /// Asks for the addresses of one target by name (RFC 7143 appendix C).
+    /// Requests the addresses of one target by name (RFC 7143 appendix C).
     ///
     /// # Errors
-    /// When the session is closing or as many tasks are outstanding as configured; in a normal session also for a
-    /// name that is not that of the session's own target.
+    /// When the session is closing or as many tasks are outstanding as configured; in a normal session also
+    /// for a name of another target than the session's own.
     pub fn send_target(&mut self, name: &IscsiName, now: Instant) -> Result<Itt, SubmitError> {
         match &self.config.kind {
             SessionKind::Normal { target_name } if target_name != name => {
                 Err(SubmitError::WrongSession)
             }
-            // The name in its original spelling: the target may compare bytes.
+            // Send the name in its original spelling, because the target may compare bytes.
             SessionKind::Normal { target_name } => {
                 self.exchange_targets(&target_name.to_string(), now)
             }
@@ -73,7 +72,8 @@ impl Session {
         self.enlist(kind, self.config.timeouts.command, true, now)
     }
 
-    /// Sends a NOP-Out that requests an answer. It ends in one [`Output::Ponged`](crate::Output::Ponged).
+    /// Sends a NOP-Out that requests a response. The ping ends in one
+    /// [`Output::Ponged`](crate::Output::Ponged).
     ///
     /// # Errors
     /// When the session is closing, as many tasks are outstanding as configured, or this is a
@@ -82,8 +82,8 @@ impl Session {
         self.ping_with(Bytes::new(), now)
     }
 
-    /// Sends a ping with data, which the target returns (RFC 7143 §11.18): at most as many bytes as one PDU to
-    /// the target may have (MaxRecvDataSegmentLength); the rest is cut off. The returned data are not compared.
+    /// Sends a ping with data, which the target returns (RFC 7143 §11.18). The data is cut to the length of
+    /// one PDU to the target (MaxRecvDataSegmentLength). The returned data is not compared.
     ///
     /// # Errors
     /// When the session is closing, as many tasks are outstanding as configured, or this is a discovery session.
@@ -93,11 +93,12 @@ impl Session {
         self.enlist(kind, Some(self.config.timeouts.nop_response), true, now)
     }
 
-    /// Aborts a command. A command that is not yet on the wire ends immediately and leaves no hole
-    /// in CmdSN. Otherwise an ABORT TASK is sent, and the command ends when the target has answered
-    /// it, or with its status if the status comes first. A tag that has ended is ignored.
+    /// Aborts a command. A command that is not yet in wire order ends immediately and leaves no gap in CmdSN.
+    /// Otherwise an ABORT TASK is sent, and the command ends when the target has responded to the ABORT TASK,
+    /// or with its status if the status comes first. A tag that has ended is ignored.
     ///
-    /// Returns whether the target may know of the command; `false` if no part of it was handed out.
+    /// Returns whether the target may have received the command; `false` if no part of the command was
+    /// returned by `poll_transmit`.
     #[doc(alias = "cancel")]
     pub fn abort(&mut self, itt: Itt, now: Instant) -> bool {
         let was_sent = self.tasks.get(itt).is_some_and(Task::is_sent);
@@ -106,10 +107,11 @@ impl Session {
         was_sent
     }
 
-    /// Aborts a command like [`abort`](Self::abort), but sends the ABORT TASK of a write only after all of its
-    /// data, as long as the target continues to ask for them. The command may then end by itself. Some targets
-    /// wait for the data of a write even after an ABORT TASK, and then give up the connection, or more. A target
-    /// that asks for no data within the time limit of task management receives the ABORT TASK.
+    /// Aborts a command like [`abort`](Self::abort), but sends the ABORT TASK of a write only after all of
+    /// its data, as long as the target continues to request the data. The command may then end by itself.
+    /// This is for targets that wait for the data of a write even after an ABORT TASK, and then close the
+    /// connection or fail. A target that requests no data within the time limit of task management receives
+    /// the ABORT TASK.
     pub fn give_up(&mut self, itt: Itt, now: Instant) -> bool {
         let was_sent = self.tasks.get(itt).is_some_and(Task::is_sent);
         self.abort_after(itt, TaskError::Aborted, true, now);
@@ -117,8 +119,8 @@ impl Session {
         was_sent
     }
 
-    /// Takes back a command that is not in wire order yet: it ends with [`TaskError::Withdrawn`], and leaves no
-    /// hole in CmdSN. A command that is in wire order is not changed.
+    /// Withdraws a command that is not in wire order yet: it ends with [`TaskError::Withdrawn`], and leaves
+    /// no gap in CmdSN. A command that is in wire order is not changed.
     pub fn withdraw(&mut self, itt: Itt, now: Instant) {
         let waits = |task: &Task| !task.is_sent() && task.cmd_sn().is_none();
         if self.tasks.get(itt).is_some_and(waits) {
@@ -127,7 +129,7 @@ impl Session {
         }
     }
 
-    /// Ends the session in order: no new requests; when the last task is done, a logout that
+    /// Ends the session in order: it accepts no new requests, and when the last task has ended, a logout
     /// closes the session (RFC 7143 §11.14).
     pub fn logout(&mut self, now: Instant) {
         if self.state.is_free() {
@@ -167,12 +169,12 @@ impl Session {
         Ok(itt)
     }
 
-    /// Aborts a command; `why` is the reason that its caller receives.
+    /// Aborts a command; `why` is the error that the caller of the command receives.
     pub(crate) fn abort_for(&mut self, itt: Itt, why: TaskError, now: Instant) {
         self.abort_after(itt, why, false, now);
     }
 
-    /// Aborts a command immediately, or, if `after_data`, a write only after its data.
+    /// Aborts a command immediately. If `after_data`, a write is aborted only after its data.
     fn abort_after(&mut self, itt: Itt, why: TaskError, after_data: bool, now: Instant) {
         let Some(task) = self.tasks.get_mut(itt) else { return };
         let sent = task.is_sent();
@@ -196,8 +198,8 @@ impl Session {
         self.manage_internally(Management { after_data, ..management }, now);
     }
 
-    /// Answers the target's invitation to negotiate on a connection: an empty text request there is enough, and
-    /// so is an exchange that is pending there (RFC 7143 §11.9.1).
+    /// Answers the target's request for a negotiation on a connection with an empty text request. If a text
+    /// exchange is pending on the connection, that is enough (RFC 7143 §11.9.1).
     pub(crate) fn answer_negotiation_request(&mut self, cid: Cid) {
         let Some(connection) = self.connections.get(cid) else { return };
         let is_there = |(itt, task): (Itt, &Task)| {

@@ -1,4 +1,4 @@
-//! Time limits: of logins, tasks, silence and missing StatSNs.
+//! Time limits of logins, tasks, silence and missing StatSNs.
 
 use std::time::{Duration, Instant};
 
@@ -14,13 +14,13 @@ use crate::output::Notice;
 use crate::task::{Logout, Ping, Task, TaskKind};
 use crate::timer::Timer;
 
-/// A running process checks a deadline no later than this after it has passed.
+/// A running process handles a deadline at most this long after it has passed.
 const PUNCTUAL: Duration = Duration::from_secs(1);
 
 impl Session {
-    /// Returns when to call [`handle_timeout`](Self::handle_timeout) next, and for which timer. The time is never
-    /// too late. It may be too early, if the awaited event has occurred: after that call it is a later time, or
-    /// `None`.
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout) next, and for which timer. The time is
+    /// never too late. It may be too early, if the awaited event has occurred: after the call of
+    /// `handle_timeout` this returns a later time, or `None`.
     pub fn poll_timeout(&self) -> Option<(Instant, Timer)> {
         let mut first = None;
         let mut add = |timer: Option<(Instant, Timer)>| {
@@ -39,9 +39,9 @@ impl Session {
 
     /// Handles the time limits that have ended by `now`. Calling too early or too often does no harm.
     ///
-    /// If it is called more than a second after a deadline, the process counts as stopped (SIGSTOP, a machine
-    /// that sleeps). The time limits of logins and requests then start again, since the target has received
-    /// nothing to continue with.
+    /// If the call is more than a second after a deadline, the process counts as stopped (SIGSTOP, suspend).
+    /// The time limits of logins and requests then start again, because the target has received nothing to
+    /// continue with.
     pub fn handle_timeout(&mut self, now: Instant) {
         for (deadline, itt) in self.tasks.take_timed_out(now) {
             if now.saturating_duration_since(deadline) > PUNCTUAL {
@@ -58,21 +58,21 @@ impl Session {
         self.follow_up(now);
     }
 
-    /// Returns whether the time for an answer to the session's NOP-Out has passed without any answer of the
-    /// target.
+    /// Returns whether the time limit of the session's NOP-Out has passed, and the target has sent nothing in
+    /// that time.
     pub fn is_sign_of_life_overdue(&self, cid: Cid, now: Instant) -> bool {
         let timer = self.connections.get(cid).and_then(|connection| self.nop_timer(connection));
         matches!(timer, Some((deadline, Timer::NopResponse)) if deadline <= now)
     }
 
-    /// Informs the session that the target's host has acknowledged everything sent on a connection, as the
-    /// transport reports. Call it when a [sign of life is overdue](Self::is_sign_of_life_overdue), before
-    /// [`handle_timeout`](Self::handle_timeout).
+    /// Informs the session that the target's host has acknowledged everything that was sent on a connection,
+    /// as the transport reports. Call this when a [sign of life is overdue](Self::is_sign_of_life_overdue),
+    /// before [`handle_timeout`](Self::handle_timeout).
     ///
-    /// A target that answers no NOP-Out while it has a command, and whose host is alive, is busy with the
-    /// command: some targets answer nothing while they write a large cache to a slow medium. The session then
-    /// does not end because of the silence, but waits for the time limit of the command. [`Notice::Busy`] reports
-    /// this.
+    /// If a target does not respond to a NOP-Out while it has a command, and its host is alive, it is busy
+    /// with the command: some targets respond to nothing while they write a large cache to a slow medium. The
+    /// session then does not end because of the silence, but waits for the time limit of the command.
+    /// [`Notice::Busy`] reports this.
     pub fn host_acknowledges(&mut self, cid: Cid, now: Instant) {
         if !self.is_sign_of_life_overdue(cid, now) {
             return;
@@ -100,8 +100,8 @@ impl Session {
         self.tasks.set_deadline(itt, Some(now + limit));
     }
 
-    /// Handles a task whose time limit has ended: the task ends, gets another time limit, or is aborted by a
-    /// request that has one.
+    /// Handles a task whose time limit has ended: the task ends, gets another time limit, or is aborted by an
+    /// ABORT TASK with a time limit of its own.
     fn task_timed_out(&mut self, itt: Itt, now: Instant) {
         if self.tasks.stop_waiting_for_data(itt) {
             let deadline = now + self.config.timeouts.task_management;
@@ -159,7 +159,7 @@ impl Session {
         let Some(connection) = self.connections.get(cid) else { return };
         let Some(error) = connection.stat_sn.loss(now) else { return };
         match connection.state() {
-            // The PDU after the gap may well be the answer to the logout.
+            // The PDU after the gap may be the response to the logout.
             ConnectionState::InLogout if self.is_logging_out() => self.logged_out(),
             ConnectionState::XptWait
             | ConnectionState::InLogin

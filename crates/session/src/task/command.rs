@@ -17,9 +17,9 @@ pub struct Command {
     pub lun: Lun,
     /// The command descriptor block, 1 to 260 bytes.
     pub cdb: Cdb,
-    /// The task attribute; Simple unless said otherwise.
+    /// The task attribute; Simple by default.
     pub attribute: TaskAttribute,
-    /// Whether the command is delivered immediately, outside the command window; not for ordinary
+    /// Whether the command is immediate, that is, sent outside the command window; not meant for ordinary
     /// I/O.
     pub immediate: bool,
     /// Data to the target, at most 2^32-1 bytes.
@@ -31,7 +31,7 @@ pub struct Command {
 }
 
 impl Command {
-    /// A command without data.
+    /// Creates a command without data.
     pub const fn new(lun: Lun, cdb: Cdb) -> Self {
         Self {
             lun,
@@ -51,7 +51,7 @@ impl Command {
         self
     }
 
-    /// Adds a buffer that data from the target lands in.
+    /// Adds a buffer in which data from the target is stored.
     #[must_use]
     pub fn with_read(mut self, buffer: impl Into<ReadBuffer>) -> Self {
         self.read = Some(buffer.into());
@@ -66,35 +66,35 @@ impl Command {
     }
 }
 
-/// The end of a SCSI command at the target, whatever its status.
+/// The response of the target to a SCSI command, whatever its status.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Completion {
-    /// The SCSI status, as the target gave it.
+    /// The SCSI status, as the target sent it.
     pub status: Status,
     /// Status Qualifier; zero below iSCSIProtocolLevel 2 (RFC 7144).
     pub status_qualifier: u16,
-    /// Sense data; empty unless the status calls for it.
+    /// Sense data; empty unless the status comes with sense data.
     pub sense: Bytes,
-    /// The bytes that were left over or missing in the transfer.
+    /// Number of bytes left over or missing in the transfer.
     pub residual: Residual,
-    /// The bytes that were left over or missing in the read half of a bidirectional command.
+    /// Number of bytes left over or missing in the read half of a bidirectional command.
     pub bidirectional_residual: Residual,
-    /// The read buffer, cut to the bytes that the target says it sent, and of parameter data
-    /// ([`Cdb::reads_parameter_data`]) to those that came; empty for other commands.
+    /// The read buffer, cut to the number of bytes that the target reports as sent. Parameter data
+    /// ([`Cdb::reads_parameter_data`]) is cut to the bytes that arrived. Empty for commands that do not read.
     pub data: BytesMut,
 }
 
 impl Completion {
-    /// Returns whether the unit has executed the command: its status is GOOD or CONDITION MET (SAM-5 §5.3), or
-    /// CHECK CONDITION with RECOVERED ERROR, which reports success after a recovery (SPC-4 §4.5.6) and is about
-    /// this command.
+    /// Returns whether the unit has executed the command: the status is GOOD or CONDITION MET (SAM-5 §5.3),
+    /// or CHECK CONDITION with the sense key RECOVERED ERROR for this command, which reports success after a
+    /// recovery (SPC-4 §4.5.6).
     pub fn is_success(&self) -> bool {
         is_success(self.status, &self.sense)
     }
 }
 
-/// Returns whether a status and its sense data mean success, as [`Completion::is_success`] does.
+/// Returns whether a status and its sense data mean success; see [`Completion::is_success`].
 pub(super) fn is_success(status: Status, sense: &[u8]) -> bool {
     match status {
         Status::GOOD | Status::CONDITION_MET => true,

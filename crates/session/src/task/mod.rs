@@ -27,9 +27,9 @@ use crate::timer::Timer;
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) kind: TaskKind,
-    /// The connection of its first PDU; all others of the task use the same (RFC 7143 §4.2.5.1).
+    /// The connection of the task's first PDU. All other PDUs of the task use the same (RFC 7143 §4.2.5.1).
     allegiance: Option<Cid>,
-    /// The number its first PDU carried.
+    /// The CmdSN of the task's first PDU.
     cmd_sn: Option<CmdSn>,
     deadline: Option<Instant>,
     /// Write data that the target may wait for, bytes, from the first PDU on.
@@ -52,21 +52,21 @@ pub(crate) struct Management {
     pub(crate) function: TaskFunction,
     pub(crate) lun: Lun,
     pub(crate) referenced: Option<Itt>,
-    /// Whether the session itself requested it, so that no caller waits for the answer.
+    /// Whether the session itself requested it, so that no caller waits for the response.
     pub(crate) internal: bool,
-    /// The CmdSN of a refused request, which the target may not have counted.
+    /// The CmdSN of a refused request, if the target may not have counted it.
     pub(crate) gap: Option<CmdSn>,
-    /// Whether it waits for the data of the write that it aborts.
+    /// Whether the request waits for the data of the write that it aborts.
     pub(crate) after_data: bool,
 }
 
 impl Management {
-    /// The task that it aborts, if it is an ABORT TASK.
+    /// Returns the task to abort, if the request is an ABORT TASK.
     pub(crate) fn aborts(&self) -> Option<Itt> {
         self.referenced.filter(|_| self.function == TaskFunction::AbortTask)
     }
 
-    /// Returns whether it is to end all earlier tasks for a unit (RFC 7143 §11.5.1).
+    /// Returns whether the function ends all earlier tasks for a unit (RFC 7143 §11.5.1).
     pub(crate) fn ends_all_of(&self, lun: Lun) -> bool {
         match self.function {
             TaskFunction::AbortTaskSet
@@ -85,36 +85,36 @@ impl Management {
     }
 }
 
-/// What a logout request closes (RFC 7143 §11.14).
+/// The connection or session that a logout request closes (RFC 7143 §11.14).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Logout {
     /// The session with all its connections.
     Session,
-    /// One connection with its tasks, which may be gone already.
+    /// One connection with its tasks; the connection may have failed already.
     Connection(Cid),
 }
 
-/// Load of a command on its connection besides its data, bytes. With it, connections share out commands that have
-/// little or no data, too.
+/// Load of a command on its connection besides its data, bytes. Because of this load, commands with little or
+/// no data are distributed over the connections too.
 const COMMAND_LOAD: u64 = 4096;
 
-/// A NOP-Out that requests an answer (RFC 7143 §11.18).
+/// A NOP-Out that requests a response (RFC 7143 §11.18).
 #[derive(Debug)]
 pub(crate) struct Ping {
     pub(crate) sent_at: Option<Instant>,
-    /// Whether the session itself requested it, as a sign of life.
+    /// Whether the session itself requested it, to check that the target is alive.
     pub(crate) internal: bool,
     /// Data that the target returns.
     pub(crate) data: Bytes,
 }
 
 impl Task {
-    /// A task that is not on any connection yet.
+    /// Creates a task that has no connection yet.
     pub(crate) const fn new(kind: TaskKind, deadline: Option<Instant>) -> Self {
         Self { kind, allegiance: None, cmd_sn: None, deadline, outstanding: 0 }
     }
 
-    /// Returns when its time limit ends, if it has one, and what is awaited until then.
+    /// Returns when the time limit of the task ends, if it has one, and which timer that is.
     fn limit(&self) -> Option<(Instant, Timer)> {
         let timer = match self.kind {
             TaskKind::Scsi(_) | TaskKind::Text(_) => Timer::Command,
@@ -125,38 +125,39 @@ impl Task {
         self.deadline.map(|deadline| (deadline, timer))
     }
 
-    /// Returns when its time limit ends, if it has one.
+    /// Returns when the time limit of the task ends, if it has one.
     pub(crate) const fn deadline(&self) -> Option<Instant> {
         self.deadline
     }
 
-    /// The connection of its first PDU; all others of the task use the same (RFC 7143 §4.2.5.1).
+    /// Returns the connection of the task's first PDU. All other PDUs of the task use the same (RFC 7143
+    /// §4.2.5.1).
     pub(crate) const fn allegiance(&self) -> Option<Cid> {
         self.allegiance
     }
 
-    /// The number its first PDU carried.
+    /// Returns the CmdSN of the task's first PDU.
     pub(crate) const fn cmd_sn(&self) -> Option<CmdSn> {
         self.cmd_sn
     }
 
-    /// Returns the expected read data, bytes, if it is a read.
+    /// Returns the number of expected read bytes, if the task is a read.
     pub(crate) fn read_len(&self) -> Option<u64> {
         Some(self.as_scsi()?.read.as_ref()?.len() as u64)
     }
 
-    /// Returns whether any of it has been put in wire order.
+    /// Returns whether any PDU of the task has been put in wire order.
     pub(crate) const fn is_sent(&self) -> bool {
         self.allegiance.is_some()
     }
 
-    /// Returns whether it was put in wire order on a connection that has failed, and the target never received it
-    /// there: it starts over, with the same CmdSN (RFC 7143 §7.2.1).
+    /// Returns whether the task was put in wire order on a connection that has failed, and the target never
+    /// received it there: the task starts over, with the same CmdSN (RFC 7143 §7.2.1).
     pub(crate) const fn starts_over(&self) -> bool {
         self.allegiance.is_none() && self.cmd_sn.is_some()
     }
 
-    /// Returns whether its PDUs consume the CmdSN that they carry (RFC 7143 §4.2.2.1).
+    /// Returns whether the PDUs of the task consume the CmdSN that they carry (RFC 7143 §4.2.2.1).
     pub(crate) const fn uses_cmd_sn(&self) -> bool {
         match &self.kind {
             TaskKind::Scsi(scsi) => !scsi.immediate,
@@ -167,12 +168,12 @@ impl Task {
         }
     }
 
-    /// Returns its load on its connection, bytes, which never changes.
+    /// Returns the load of the task on its connection, bytes. It never changes.
     pub(crate) fn load(&self) -> u64 {
         COMMAND_LOAD + self.as_scsi().map_or(0, |scsi| scsi.data_len() as u64)
     }
 
-    /// The write half of a SCSI command.
+    /// Returns the write half of a SCSI command.
     pub(crate) fn write(&self) -> Option<&WriteTransfer> {
         self.as_scsi()?.write.as_deref()
     }

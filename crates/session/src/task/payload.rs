@@ -7,8 +7,8 @@ use bytes::{Buf, Bytes, BytesMut};
 
 /// The data of a write: one page or many, of any sizes, in order.
 ///
-/// Cloning shares the pages. The bytes are those of the caller's memory: the socket takes them from there, and
-/// they cannot change while a data digest depends on them.
+/// Clones share the pages. The socket takes the bytes directly from the caller's memory, which cannot change
+/// while a data digest depends on the bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Payload {
     pages: Arc<[Page]>,
@@ -23,7 +23,7 @@ struct Page {
 }
 
 impl Payload {
-    /// Joins pages in order; empty ones are left out.
+    /// Joins pages in order; empty pages are omitted.
     pub fn from_pages(pages: impl IntoIterator<Item = Bytes>) -> Self {
         let mut len = 0;
         let pages = pages
@@ -38,7 +38,7 @@ impl Payload {
         Self { pages, len }
     }
 
-    /// Length, bytes.
+    /// Returns the length, bytes.
     pub const fn len(&self) -> usize {
         self.len
     }
@@ -48,7 +48,7 @@ impl Payload {
         self.len == 0
     }
 
-    /// The pages in order, none of them empty.
+    /// Returns the pages in order, none of them empty.
     pub fn pages(&self) -> impl Iterator<Item = &Bytes> {
         self.pages.iter().map(|page| &page.bytes)
     }
@@ -114,20 +114,20 @@ impl From<&'static [u8]> for Payload {
     }
 }
 
-/// A range of a [`Payload`] on its way to the socket.
+/// A range of a [`Payload`] that waits to be sent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PayloadSlice {
-    /// `None` for a range of no bytes, which most PDUs have.
+    /// The pages; `None` for an empty range, which most PDUs have.
     pages: Option<Arc<[Page]>>,
     /// Index of the page that holds the next byte.
     page: usize,
-    /// Bytes of that page that were passed already.
+    /// Number of bytes of that page that are sent already.
     skip: usize,
     remaining: usize,
 }
 
 impl PayloadSlice {
-    /// The pieces of pages that make up the range, in order.
+    /// Returns the parts of pages that make up the range, in order.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let mut remaining = self.remaining;
         let mut skip = self.skip;
@@ -198,7 +198,7 @@ mod tests {
         }
     }
 
-    /// No conversion copies: each page stays in the caller's memory.
+    /// Conversions do not copy: each page stays in the caller's memory.
     #[test]
     fn every_conversion_keeps_the_callers_memory() {
         fn pages_of(payload: impl Into<Payload>) -> Vec<(*const u8, Vec<u8>)> {

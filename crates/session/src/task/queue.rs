@@ -6,8 +6,8 @@ use super::Task;
 use super::set::TaskSet;
 use crate::short_queue::ShortQueue;
 
-/// The commands of a session that are not in wire order yet, in the order in which they were submitted. They
-/// belong to no connection. Tags of tasks that have ended meanwhile are skipped.
+/// The commands of a session that are not in wire order yet, in the order of submission. They are not
+/// assigned to a connection. Tags of tasks that have ended are skipped.
 #[derive(Debug, Default)]
 pub(crate) struct CommandQueue(ShortQueue<Itt>);
 
@@ -20,7 +20,7 @@ impl CommandQueue {
         self.0.is_empty()
     }
 
-    /// Puts a command that starts over before all others.
+    /// Puts a command that starts over at the front of the queue.
     pub(crate) fn push_first(&mut self, itt: Itt) {
         self.0.push_front(itt);
     }
@@ -29,17 +29,17 @@ impl CommandQueue {
         self.0.retain(|queued| *queued != itt);
     }
 
-    /// Takes all out.
+    /// Removes and returns all commands.
     pub(crate) fn take_all(&mut self) -> ShortQueue<Itt> {
         std::mem::take(&mut self.0)
     }
 
-    /// The command whose turn it is.
+    /// Returns the next command.
     pub(crate) fn first<'a>(&self, tasks: &'a TaskSet) -> Option<(Itt, &'a Task)> {
         self.0.iter().find_map(|itt| Some((*itt, tasks.get(*itt)?)))
     }
 
-    /// Takes out the command whose turn it is.
+    /// Removes and returns the next command.
     pub(crate) fn pop(&mut self, tasks: &TaskSet) -> Option<Itt> {
         while let Some(itt) = self.0.pop_front() {
             if tasks.get(itt).is_some() {
@@ -49,7 +49,7 @@ impl CommandQueue {
         None
     }
 
-    /// Returns the load of the commands that a window of `count` lets out, bytes. Those that start over come
+    /// Returns the load of the commands that a window of `count` allows, bytes. Commands that start over come
     /// first, and consume none of the window.
     pub(crate) fn load(&self, count: u32, tasks: &TaskSet) -> u64 {
         let queued = || self.0.iter().filter_map(|itt| tasks.get(*itt));

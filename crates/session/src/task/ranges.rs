@@ -1,14 +1,14 @@
-//! The bytes of a transfer that were transferred.
+//! Tracks which bytes of a transfer were transferred.
 
 use smallvec::SmallVec;
 
-/// A set of byte ranges, sorted and merged. A transfer in order, as nearly all are, has one range, which needs no
-/// separate memory.
+/// A set of byte ranges, sorted and merged. A transfer in order has one range, which needs no separate
+/// memory; nearly all transfers are in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ranges(SmallVec<[(usize, usize); 1]>);
 
 impl Ranges {
-    /// Adds `start..end`; overlaps merge.
+    /// Adds `start..end`, and merges it with ranges that overlap or touch it.
     pub(crate) fn insert(&mut self, start: usize, end: usize) {
         if start >= end {
             return;
@@ -36,12 +36,12 @@ impl Ranges {
         start < end && self.0.get(first).is_some_and(|range| range.0 < end)
     }
 
-    /// The length of the first range, if it begins at zero.
+    /// Returns the length of the first range, if it begins at zero.
     pub(crate) fn contiguous(&self) -> usize {
         self.0.first().map_or(0, |range| if range.0 == 0 { range.1 } else { 0 })
     }
 
-    /// The end of the last range.
+    /// Returns the end of the last range.
     pub(crate) fn end(&self) -> usize {
         self.0.last().map_or(0, |range| range.1)
     }
@@ -53,7 +53,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The set agrees with a plain array of flags.
+        /// The set gives the same results as an array of one flag per byte.
         #[test]
         fn agrees_with_flags(ops in prop::collection::vec((0usize..40, 0usize..12), 0..30), probe in (0usize..50, 0usize..12)) {
             let mut ranges = Ranges::default();

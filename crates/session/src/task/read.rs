@@ -1,4 +1,4 @@
-//! The read half of a task: the destination of Data-In, and whether all of it arrived (RFC 7143 §11.7).
+//! The read half of a task: stores the data of Data-Ins, and checks that all data arrived (RFC 7143 §11.7).
 
 use bytes::BytesMut;
 use iscsi_pdu::{DataIn, DataSn};
@@ -8,7 +8,7 @@ use super::read_buffer::ReadBuffer;
 use crate::error::ProtocolError;
 use crate::params::Negotiated;
 
-/// The caller's buffer, and the ranges that were received.
+/// The caller's buffer, and the ranges that have been received.
 #[derive(Debug)]
 pub(crate) struct ReadTransfer {
     buffer: ReadBuffer,
@@ -24,7 +24,8 @@ impl ReadTransfer {
         self.buffer.len()
     }
 
-    /// Checks a Data-In header with a data segment of `len` bytes, before any byte of it lands.
+    /// Checks the header of a Data-In with a data segment of `len` bytes, before any byte of the segment is
+    /// stored.
     pub(crate) fn admit(
         &self,
         data_in: &DataIn,
@@ -51,23 +52,23 @@ impl ReadTransfer {
         Ok(())
     }
 
-    /// Counts a Data-In whose data has landed.
+    /// Counts a Data-In whose data is stored.
     pub(crate) fn landed(&mut self, data_in: &DataIn, len: usize) {
         let start = data_in.buffer_offset as usize;
         self.received.insert(start, start + len);
     }
 
-    /// The part of the buffer in which `len` bytes from `offset` land.
+    /// Returns the part of the buffer for `len` bytes from `offset`.
     pub(crate) fn destination(&mut self, offset: usize, len: usize) -> &mut [u8] {
         self.buffer.part(offset, len)
     }
 
-    /// Returns the number of bytes that have arrived from the start, without a hole.
+    /// Returns the number of bytes from the start that have arrived without a gap.
     pub(crate) fn contiguous(&self) -> usize {
         self.received.contiguous()
     }
 
-    /// Forgets what has landed.
+    /// Marks all bytes as not received, because the command starts over.
     pub(crate) fn start_over(&mut self) {
         self.received = Ranges::default();
     }

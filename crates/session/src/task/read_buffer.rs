@@ -5,8 +5,8 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use iscsi_block_device::BufferPool;
 
-/// A buffer for data from the target. It may be allocated as late as when the first data arrive: over a long link
-/// many reads are in flight, and only a few of them receive data.
+/// A buffer for data from the target. It can be allocated when the first data arrive: over a long link many
+/// reads are in flight, and only a few of them receive data at the same time.
 #[derive(Clone, Debug)]
 pub struct ReadBuffer {
     len: usize,
@@ -16,7 +16,7 @@ pub struct ReadBuffer {
 #[derive(Clone, Debug)]
 enum Memory {
     Taken(BytesMut),
-    /// To be taken from a pool, or without one from the allocator.
+    /// The buffer is taken later: from a pool, or without a pool from the allocator.
     Later(Option<Arc<dyn BufferPool>>),
 }
 
@@ -39,12 +39,13 @@ impl ReadBuffer {
         self.len == 0
     }
 
-    /// Returns `len` bytes from `offset`; none if they are not all within the buffer.
+    /// Returns `len` bytes from `offset`; an empty slice if they are not all within the buffer.
     pub(crate) fn part(&mut self, offset: usize, len: usize) -> &mut [u8] {
         if let Memory::Later(pool) = &self.memory {
             let taken = pool.as_ref().map(|pool| pool.take(self.len));
             let mut buffer = taken.unwrap_or_else(|| BytesMut::zeroed(self.len));
-            // A pool may return less or more: the length that the command expects does not change.
+            // A pool may return a shorter or longer buffer: the length that the command expects does not
+            // change.
             buffer.resize(self.len, 0);
             self.memory = Memory::Taken(buffer);
         }
@@ -52,7 +53,7 @@ impl ReadBuffer {
         buffer.get_mut(offset..offset.saturating_add(len)).unwrap_or_default()
     }
 
-    /// The first `len` bytes; an empty buffer if none was taken yet.
+    /// Returns the first `len` bytes; an empty buffer if no buffer was allocated.
     pub(crate) fn into_first(self, len: usize) -> BytesMut {
         match self.memory {
             Memory::Taken(mut buffer) => {
@@ -76,7 +77,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns buffers of its own length, and counts them.
+    /// A pool that returns buffers of a fixed length, and counts them.
     #[derive(Debug)]
     struct Counting {
         len: usize,

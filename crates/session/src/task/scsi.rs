@@ -16,19 +16,19 @@ pub(crate) struct ScsiTask {
     pub(crate) cdb: Cdb,
     pub(crate) attribute: TaskAttribute,
     pub(crate) immediate: bool,
-    /// Whether the unit may have ended the command without a status, so that it has the time limit of a task
-    /// management response.
+    /// Whether the unit may have ended the command without a status. Then the command has the time limit of a
+    /// task management response.
     pub(crate) may_be_cleared: bool,
     /// Boxed, so that the task of a read takes half as many cache lines.
     pub(crate) write: Option<Box<WriteTransfer>>,
     pub(crate) read: Option<ReadTransfer>,
-    /// The number of the next Data-In or R2T: they share one count (RFC 7143 §4.2.2.4).
+    /// The next DataSN or R2TSN: Data-Ins and R2Ts share one counter (RFC 7143 §4.2.2.4).
     next_sn: u32,
-    /// Why the task is being aborted, if it is. Boxed, since this is rare and every command has a task.
+    /// Why the task is being aborted, if it is. Boxed, because this is rare and every command has a task.
     pub(crate) aborting: Option<Box<TaskError>>,
 }
 
-/// The content of a response PDU or of a Data-In with status.
+/// The fields of a SCSI Response, or of a Data-In with status.
 #[derive(Debug)]
 pub(crate) struct Conclusion {
     pub(crate) status: Status,
@@ -36,9 +36,9 @@ pub(crate) struct Conclusion {
     pub(crate) sense: Bytes,
     pub(crate) residual: Residual,
     pub(crate) bidirectional_residual: Residual,
-    /// Data-In and R2T PDUs the target counted; zero from targets that do not count.
+    /// Number of Data-In and R2T PDUs that the target counted; zero from targets that do not count.
     pub(crate) exp_data_sn: DataSn,
-    /// Whether write data was taken back from the outbox, so that the target cannot have received it.
+    /// Whether write data was withdrawn from the outbox, so that the target cannot have received all of it.
     pub(crate) withdrawn: bool,
 }
 
@@ -57,13 +57,13 @@ impl ScsiTask {
         }
     }
 
-    /// The data to move, both ways together, bytes.
+    /// Returns the number of bytes to move, in both directions together.
     pub(crate) fn data_len(&self) -> usize {
         let written = self.write.as_deref().map_or(0, WriteTransfer::len);
         written.saturating_add(self.read.as_ref().map_or(0, ReadTransfer::len))
     }
 
-    /// Forgets what has been sent and received of it.
+    /// Marks all data as not sent and not received, because the command starts over.
     pub(crate) fn start_over(&mut self) {
         self.next_sn = 0;
         self.may_be_cleared = false;
@@ -75,7 +75,7 @@ impl ScsiTask {
         }
     }
 
-    /// The DataSN or R2TSN that comes next.
+    /// Returns the next DataSN or R2TSN.
     pub(crate) const fn next_data_sn(&self) -> DataSn {
         DataSn::new(self.next_sn)
     }
@@ -88,8 +88,8 @@ impl ScsiTask {
         self.next_sn = self.next_sn.wrapping_add(1);
     }
 
-    /// Checks the end of the command: a status that means success counts only if the bytes that it covers were
-    /// transferred.
+    /// Returns the result of the command. A status that means success counts only if the bytes that it covers
+    /// were transferred.
     pub(crate) fn conclude(self, end: Conclusion) -> Result<Completion, TaskError> {
         let bidirectional = self.write.is_some() && self.read.is_some();
         let read_residual = if bidirectional { end.bidirectional_residual } else { end.residual };
@@ -124,9 +124,9 @@ impl ScsiTask {
         Ok(())
     }
 
-    /// Returns how many of the read bytes that the target accounts for are necessary for a good status. Parameter
-    /// data contain their own length, so they end where the target ends them, with a residual or without (SPC-4
-    /// §4.2.5.6).
+    /// Returns how many of the read bytes that the target reports must have arrived for a success. Parameter
+    /// data contain their own length, so they end where the target ends them, with or without a residual
+    /// (SPC-4 §4.2.5.6).
     fn required(&self, accounted: usize) -> usize {
         match &self.read {
             Some(read) if self.cdb.reads_parameter_data() => accounted.min(read.contiguous()),
@@ -134,8 +134,8 @@ impl ScsiTask {
         }
     }
 
-    /// Checks that all read data have arrived. Some targets leave ExpDataSN at zero, so the bytes are counted as
-    /// well.
+    /// Checks that all read data have arrived. Some targets leave ExpDataSN at zero, so the bytes are counted
+    /// too.
     fn check_read(&self, expected: usize, exp_data_sn: DataSn) -> Result<(), TaskError> {
         let Some(read) = &self.read else { return Ok(()) };
         let transferred = read.contiguous();
@@ -146,7 +146,7 @@ impl ScsiTask {
     }
 }
 
-/// Returns the bytes that were transferred of `len`, as the target reports them.
+/// Returns how many of `len` bytes were transferred, by the residual that the target reports.
 fn after(len: usize, residual: Residual) -> usize {
     match residual {
         Residual::Underflow(left) => len.saturating_sub(left as usize),

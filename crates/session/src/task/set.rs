@@ -10,16 +10,19 @@ use super::write::WriteTransfer;
 use super::{Task, TaskKind};
 use crate::timer::Timer;
 
-/// Low bits of a tag: the slot. High bits: how often the slot was used, so that the tag of a finished task is
-/// reused after 262,143 others at the earliest, and never names another task.
+/// Number of low bits of a tag, which hold the slot. The high bits count how often the slot was used. So the
+/// tag of a finished task is reused only after its slot has had 262,143 other tasks, and does not identify
+/// another task before.
 const SLOT_BITS: u32 = 14;
-/// Several times [`MAX_TASKS`]: each task of the caller may need an ABORT TASK, all at the same time.
+/// The most slots. Several times [`MAX_TASKS`], because each task of the caller may need an ABORT TASK, all
+/// at the same time.
 const MAX_SLOTS: usize = 1 << SLOT_BITS;
 /// The most tasks that a caller may have outstanding.
 const MAX_TASKS: usize = 4096;
-/// The bits of a tag that name its slot.
+/// The bits of a tag that hold its slot.
 const SLOT_MASK: u32 = (1 << SLOT_BITS) - 1;
-/// Invariant: with this generation the tag would be the reserved 0xffffffff for the last slot.
+/// The number of generations. Invariant: a tag has a lower generation, because in the last slot this one
+/// would give the reserved tag 0xffffffff.
 const GENERATIONS: u32 = (1 << (32 - SLOT_BITS)) - 1;
 
 /// A tag that [`TaskSet`] never gives to a task.
@@ -33,28 +36,29 @@ pub(crate) struct TaskSet {
     first_generation: u32,
     free: FreeSlots,
     limit: usize,
-    /// No time limit ends before this one, whose task may have ended since. Keeping all limits sorted would touch
-    /// further memory with each task, which with 1,000 sessions is not in the processor's cache. So all tasks are
-    /// searched when this time has come. If tasks end long before their limits, that happens once in the time of
-    /// one limit.
+    /// The earliest time limit. The task of this limit may have ended. Keeping all limits sorted would touch
+    /// further memory with each task, which with 1,000 sessions is not in the processor's cache. So all tasks
+    /// are searched when this time has come. If tasks end long before their limits, such a search happens
+    /// once per time limit.
     earliest: Option<(Instant, Timer)>,
-    /// There are few connections, mostly one.
+    /// The load of each connection that has had tasks. There are few connections, mostly one.
     loads: SmallVec<[(Cid, Load); 1]>,
 }
 
 /// The slots without a task.
 #[derive(Debug, Default)]
 struct FreeSlots {
-    /// The slot that was freed last, used next: the others, and their list, may not be in the processor's cache.
+    /// The slot that was freed last, which is used next: the other slots, and the list of them, may not be in
+    /// the processor's cache.
     next: Option<u32>,
     /// The other free slots; the last of them is used next.
     others: Vec<u32>,
 }
 
-/// What the tasks of one connection have outstanding.
+/// The outstanding requests and data of one connection's tasks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Load {
-    /// The loads of all tasks, bytes; zero exactly when there is none.
+    /// Sum of the loads of all tasks, bytes; zero exactly when there are no tasks.
     pub(crate) bytes: u64,
     /// Write data that the target may wait for, bytes.
     pub(crate) outstanding: u64,
@@ -66,7 +70,7 @@ pub(crate) struct Load {
 struct Slot {
     generation: u32,
     task: Option<Task>,
-    /// The last task of the slot that ended by an abort, so that a late PDU for it is no error.
+    /// The last task of the slot that ended by an abort. A late PDU for this task is not an error.
     aborted: Option<Itt>,
 }
 
@@ -76,13 +80,13 @@ impl TaskSet {
         Self { limit: limit.clamp(1, MAX_TASKS), ..Self::default() }
     }
 
-    /// Sets the generation with which tags begin.
+    /// Sets the first generation of tags.
     pub(crate) fn beginning_at(mut self, generation: u32) -> Self {
         self.first_generation = generation % GENERATIONS;
         self
     }
 
-    /// Adds a task, if there is room, and gives it a tag that no live task has.
+    /// Adds a task, if there is room, and returns its tag, which no other live task has.
     pub(crate) fn insert(&mut self, task: Task) -> Option<Itt> {
         if self.len() >= self.limit {
             return None;
@@ -124,7 +128,7 @@ impl TaskSet {
         self.slots.get_mut(at as usize)?.task.take()
     }
 
-    /// Removes a task that ended without a response of its own: one may still be on its way.
+    /// Removes a task that ended without its response, which may still arrive.
     pub(crate) fn remove_aborted(&mut self, itt: Itt) -> Option<Task> {
         let task = self.remove(itt)?;
         let at = slot_of(itt);
@@ -132,8 +136,8 @@ impl TaskSet {
             && let Some(slot) = self.slots.get_mut(at as usize)
         {
             slot.aborted = Some(itt);
-            // The next task in this slot may end in the same way, and replace the remembered tag: use the slot
-            // last.
+            // The next task in this slot may end in the same way, and overwrite the remembered tag: so use
+            // the slot last.
             self.free.put_off();
         }
         Some(task)
@@ -144,8 +148,8 @@ impl TaskSet {
         self.slots.get(slot_of(itt) as usize).is_some_and(|slot| slot.aborted == Some(itt))
     }
 
-    /// Returns whether the tag belonged to a task that has ended, and not to a live task or to none yet. A tag of
-    /// up to half the generations back counts as ended.
+    /// Returns whether the tag belonged to a task that has ended; `false` for a live task, and for a tag that
+    /// was not assigned yet. Tags of up to half the generations back count as ended.
     pub(crate) fn has_ended(&self, itt: Itt) -> bool {
         let generation = generation_of(itt);
         let Some(slot) = self.slots.get(slot_of(itt) as usize) else { return false };
@@ -163,7 +167,7 @@ impl TaskSet {
         slot.task.as_mut()
     }
 
-    /// Sets how much write data of a task may be outstanding, bytes, once it is on its connection.
+    /// Sets how much write data of a task may be outstanding once the task has a connection, bytes.
     pub(crate) fn set_outstanding(&mut self, itt: Itt, bytes: u64) {
         let Some(task) = self.get_mut(itt) else { return };
         task.outstanding = bytes;
@@ -173,12 +177,12 @@ impl TaskSet {
         }
     }
 
-    /// Returns what the tasks of a connection have outstanding.
+    /// Returns the load of a connection.
     pub(crate) fn load_of(&self, cid: Cid) -> Load {
         self.loads.iter().find(|(of, _)| *of == cid).map_or_else(Load::default, |(_, load)| *load)
     }
 
-    /// Returns the read data that the tasks of a connection expect, bytes. Some of it may have arrived.
+    /// Returns the read data that the tasks of a connection expect, bytes. A part of it may have arrived.
     pub(crate) fn awaited_on(&self, cid: Cid) -> u64 {
         let there = self.iter().filter(|(_, task)| task.allegiance == Some(cid));
         there.filter_map(|(_, task)| task.read_len()).fold(0, u64::saturating_add)
@@ -188,7 +192,7 @@ impl TaskSet {
         self.loads.iter_mut().find(|(of, _)| *of == cid).map(|(_, load)| load)
     }
 
-    /// Puts a task on a connection, with the number that its first PDU carries there.
+    /// Assigns a task to a connection, with the CmdSN of its first PDU there.
     pub(crate) fn assign(&mut self, itt: Itt, cid: Cid, cmd_sn: CmdSn) {
         let Some(task) = self.get_mut(itt) else { return };
         task.cmd_sn = Some(cmd_sn);
@@ -201,7 +205,7 @@ impl TaskSet {
         }
     }
 
-    /// Takes a task off its connection, so that it can start over on another one.
+    /// Removes a task from its connection, so that it can start over on another one.
     pub(crate) fn unassign(&mut self, itt: Itt) {
         let Some(task) = self.get_mut(itt) else { return };
         let (allegiance, load) = (task.allegiance.take(), task.load());
@@ -220,7 +224,7 @@ impl TaskSet {
         }
     }
 
-    /// Sets or lifts the time limit of a task.
+    /// Sets or removes the time limit of a task.
     pub(crate) fn set_deadline(&mut self, itt: Itt, deadline: Option<Instant>) {
         let Some(task) = self.get_mut(itt) else { return };
         task.deadline = deadline;
@@ -235,14 +239,13 @@ impl TaskSet {
         }
     }
 
-    /// Returns a time before which no time limit of a task ends, and what is awaited until then.
+    /// Returns the earliest time at which a time limit of a task may end, and which timer that is.
     pub(crate) const fn earliest_deadline(&self) -> Option<(Instant, Timer)> {
         self.earliest
     }
 
-    /// Returns the tasks whose time limit has ended by `now`, each with the end of that limit, in this order.
-    /// They have no time limit afterwards. [`earliest_deadline`](Self::earliest_deadline) then applies to the
-    /// other tasks.
+    /// Removes and returns the time limits that have ended by `now`, sorted, each with its task.
+    /// [`earliest_deadline`](Self::earliest_deadline) then applies to the other tasks.
     pub(crate) fn take_timed_out(&mut self, now: Instant) -> Vec<(Instant, Itt)> {
         if self.earliest.is_none_or(|(earliest, _)| now < earliest) {
             return Vec::new();
@@ -262,7 +265,7 @@ impl TaskSet {
         timed_out
     }
 
-    /// The write half of a SCSI command.
+    /// Returns the write half of a SCSI command.
     pub(crate) fn write_of(&mut self, itt: Itt) -> Option<&mut WriteTransfer> {
         self.get_mut(itt)?.as_scsi_mut()?.write.as_deref_mut()
     }
@@ -275,7 +278,7 @@ impl TaskSet {
         }
     }
 
-    /// Returns the write that a request aborts after its data.
+    /// Returns the write that a request is to abort after the data of the write.
     fn aborted_after_data(&self, request: Itt) -> Option<Itt> {
         match &self.get(request)?.kind {
             TaskKind::Management(management) => {
@@ -291,12 +294,12 @@ impl TaskSet {
         write.is_some_and(|write| !write.is_handed_out())
     }
 
-    /// Returns whether a request has become needless: the write that it was to abort after its data has ended.
+    /// Returns whether a request is unnecessary: the write that it was to abort after its data has ended.
     pub(crate) fn is_needless(&self, request: Itt) -> bool {
         self.aborted_after_data(request).is_some_and(|itt| self.get(itt).is_none())
     }
 
-    /// Stops the wait of a request for data, and returns whether it waited.
+    /// Makes a request no longer wait for data, and returns whether it waited.
     pub(crate) fn stop_waiting_for_data(&mut self, request: Itt) -> bool {
         let waits = self.waits_for_data(request);
         if let Some(TaskKind::Management(management)) =
@@ -307,8 +310,8 @@ impl TaskSet {
         waits
     }
 
-    /// Returns whether a task is a text exchange that has to wait for another one to end: there is one at a
-    /// time on a connection (RFC 7143 §11.10).
+    /// Returns whether a task is a text exchange that must wait until another one ends: a connection has only
+    /// one text exchange at a time (RFC 7143 §11.10).
     pub(crate) fn waits_for_text(&self, itt: Itt, cid: Cid) -> bool {
         let is_text = |task: &Task| matches!(task.kind, TaskKind::Text(_));
         self.get(itt).is_some_and(is_text)
@@ -321,7 +324,7 @@ impl TaskSet {
         self.slots.len() - self.free.len()
     }
 
-    /// Live tasks with their tags, by slot.
+    /// Returns the live tasks with their tags, by slot.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Itt, &Task)> {
         (0u32..).zip(&self.slots).filter_map(|(at, slot)| {
             let itt = Itt::new(slot.generation << SLOT_BITS | at)?;
@@ -329,8 +332,9 @@ impl TaskSet {
         })
     }
 
-    /// Returns the operation of a command that a target has on a connection and has not answered: a flush, which
-    /// keeps others waiting, or else the oldest command. `None` if each of them is being aborted.
+    /// Returns the operation of a command that the target has on a connection and has not completed: a flush
+    /// if there is one, because it delays other commands, or else the oldest command. `None` if each of them
+    /// is being aborted.
     pub(crate) fn operation_in_hand(&self, cid: Cid) -> Option<&'static str> {
         let in_hand = self.iter().filter(|(_, task)| task.allegiance == Some(cid));
         let commands = in_hand.filter_map(|(_, task)| Some((task.cmd_sn?, task.as_scsi()?)));
@@ -347,7 +351,7 @@ impl TaskSet {
         first.map(|(_, scsi)| scsi.cdb.operation_name())
     }
 
-    /// Returns whether work is left that a logout should wait for.
+    /// Returns whether there are tasks that a logout should wait for.
     pub(crate) fn has_work(&self) -> bool {
         self.iter().any(|(_, task)| match &task.kind {
             TaskKind::Scsi(_) => true,
@@ -369,7 +373,7 @@ impl FreeSlots {
         self.next.take().or_else(|| self.others.pop())
     }
 
-    /// Makes the slot that was freed last the last one to be used.
+    /// Moves the slot that was freed last to the end of the list, so that it is used last.
     fn put_off(&mut self) {
         if let Some(last) = self.next.take() {
             self.others.insert(0, last);
@@ -407,7 +411,7 @@ mod tests {
         Task::new(TaskKind::Logout(Logout::Session), None)
     }
 
-    /// A late PDU of an aborted task is no error, however many tasks start and end meanwhile.
+    /// A late PDU of an aborted task is not an error, however many tasks start and end before it arrives.
     #[test]
     fn what_was_sent_and_aborted_is_remembered_as_long_as_other_slots_are_free() {
         let mut tasks = TaskSet::new(8);
@@ -441,8 +445,8 @@ mod tests {
         Instant::now()
     }
 
-    /// Whatever tasks start, end, or change their time limit, and in whatever order: each is found when its limit
-    /// ends, and none ends before the reported earliest time.
+    /// Whatever tasks start, end, or change their time limit, and in whatever order: each task is returned
+    /// when its time limit ends, and no time limit ends before the reported earliest time.
     #[test]
     fn tasks_are_found_when_their_time_is_up() {
         let start = any_moment();
@@ -549,8 +553,8 @@ mod tests {
         assert_eq!(first.get(), 0, "not the tag of no task");
     }
 
-    /// SEQ-19: a tag has ended once its task is gone, whatever task used its slot since; not before, and not if
-    /// it was never given, even if the generations wrap around.
+    /// SEQ-19: a tag has ended once its task is removed, whatever task uses its slot later. A tag of a live
+    /// task, or one that was never assigned, has not ended, even if the generations wrap around.
     #[test]
     fn seq_19_ended_tags_are_told_from_those_never_given() {
         for generation in [0, 7, GENERATIONS - 2, GENERATIONS - 1] {

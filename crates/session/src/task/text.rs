@@ -6,27 +6,27 @@ use iscsi_pdu::{TextResponse, Ttt};
 
 use crate::error::ProtocolError;
 
-/// The most text that one exchange may bring: lists of tens of thousands of targets fit.
+/// The most text of one exchange, bytes: enough for lists of tens of thousands of targets.
 const MAX_TEXT: usize = 16 * 1024 * 1024;
 
-/// One exchange: a request, and as many empty ones as the target's answer needs.
+/// One exchange: a request with text, and as many empty requests as the target's response needs.
 #[derive(Debug)]
 pub(crate) struct TextTask {
-    /// What the next request carries.
+    /// The text of the next request.
     pub(crate) request: Bytes,
     /// Where the next request continues: TTT and LUN of the last response.
     pub(crate) continues: Option<(Ttt, Lun)>,
     answer: BytesMut,
-    /// Whether the session itself requested it, so that no caller waits for the answer.
+    /// Whether the session itself requested it, so that no caller waits for the response.
     pub(crate) internal: bool,
 }
 
-/// What a response means for the exchange.
+/// The effect of a response on the exchange.
 #[derive(Debug)]
 pub(crate) enum TextStep {
-    /// An empty request asks for more.
+    /// The text is not complete: the session sends an empty request for more.
     Continue,
-    /// All of the text.
+    /// The exchange is complete. Contains the whole text.
     Done(Bytes),
 }
 
@@ -35,7 +35,7 @@ impl TextTask {
         Self { request, continues: None, answer: BytesMut::new(), internal }
     }
 
-    /// Takes a response; every request of ours has the F bit, so F=1 is always in order.
+    /// Processes a response. Every request of the initiator has the F bit, so F=1 is always allowed.
     pub(crate) fn answered(
         &mut self,
         response: &TextResponse,

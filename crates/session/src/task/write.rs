@@ -15,11 +15,11 @@ pub(crate) struct WriteTransfer {
     payload: Payload,
     /// The rest of the first burst, after immediate data.
     unsolicited: Option<Burst>,
-    /// R2Ts in the order in which they came, each with its rest.
+    /// R2Ts in the order of arrival, each with the range that is not sent yet.
     solicited: VecDeque<Burst>,
     /// The ranges that were handed to the outbox.
     sent: Ranges,
-    /// Whether an ABORT TASK was sent, so that no R2T is served.
+    /// Whether an ABORT TASK was sent. Then no R2T is served.
     held: bool,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct DataOutPart {
     pub(crate) data: PayloadSlice,
 }
 
-/// The part that the command PDU carries.
+/// The part of a write that the command PDU carries.
 #[derive(Debug)]
 pub(crate) struct FirstPart {
     pub(crate) immediate: PayloadSlice,
@@ -65,8 +65,8 @@ impl WriteTransfer {
         self.payload.len()
     }
 
-    /// Returns how much of it may be outstanding, bytes: the unsolicited data, and all R2Ts that the target may
-    /// send.
+    /// Returns how much of the write may be outstanding, bytes: the unsolicited data, and the data of all
+    /// R2Ts that the target may send.
     pub(crate) fn max_outstanding(&self, agreed: &Negotiated) -> u64 {
         let bursts = u64::from(agreed.max_burst_length) * u64::from(agreed.max_outstanding_r2t);
         (self.len() as u64).min(bursts.saturating_add(agreed.first_burst_length.into()))
@@ -98,7 +98,7 @@ impl WriteTransfer {
         }
     }
 
-    /// Queues what an R2T asks for; a repeated R2TSN is discarded.
+    /// Queues the range that an R2T requests. An R2T with a repeated R2TSN is ignored.
     pub(crate) fn solicit(
         &mut self,
         r2t: &R2t,
@@ -129,7 +129,7 @@ impl WriteTransfer {
         Ok(Accepted::Queued)
     }
 
-    /// The next Data-Out of the first burst, of at most `most` bytes.
+    /// Returns the next Data-Out of the first burst, with at most `most` bytes.
     pub(crate) fn next_unsolicited(
         &mut self,
         agreed: &Negotiated,
@@ -144,7 +144,7 @@ impl WriteTransfer {
         Some(part)
     }
 
-    /// The next Data-Out of the oldest R2T, of at most `most` bytes.
+    /// Returns the next Data-Out of the oldest R2T, with at most `most` bytes.
     pub(crate) fn next_solicited(
         &mut self,
         agreed: &Negotiated,
@@ -159,7 +159,7 @@ impl WriteTransfer {
         Some(part)
     }
 
-    /// Forgets what has been sent and asked for.
+    /// Marks all data as not sent and not requested, because the command starts over.
     pub(crate) fn start_over(&mut self) {
         self.unsolicited = None;
         self.solicited.clear();
@@ -172,7 +172,7 @@ impl WriteTransfer {
         self.held = true;
     }
 
-    /// Returns whether R2Ts are held back.
+    /// Returns whether an ABORT TASK stops the R2Ts.
     pub(crate) const fn is_held(&self) -> bool {
         self.held
     }
@@ -182,17 +182,18 @@ impl WriteTransfer {
         if std::mem::take(&mut self.held) { self.solicited.len() } else { 0 }
     }
 
-    /// Returns the number of bytes of the payload that were handed to the outbox from the start, without a hole.
+    /// Returns the number of bytes from the start of the payload that were passed to the outbox without a
+    /// gap.
     pub(crate) fn contiguous(&self) -> usize {
         self.sent.contiguous()
     }
 
-    /// Returns whether all of the payload has been handed to the outbox.
+    /// Returns whether the whole payload was passed to the outbox.
     pub(crate) fn is_handed_out(&self) -> bool {
         self.contiguous() == self.len()
     }
 
-    /// Returns whether the target has asked for data that has not been handed to the outbox.
+    /// Returns whether the target has requested data that was not passed to the outbox.
     pub(crate) fn has_data_due(&self) -> bool {
         self.unsolicited.is_some() || !self.solicited.is_empty()
     }
@@ -206,8 +207,8 @@ pub(crate) enum Accepted {
 }
 
 impl Burst {
-    /// Cuts off the data of one PDU, a multiple of four bytes if more follows; the last one of the burst has the
-    /// F bit.
+    /// Returns the data of the next PDU of the burst. If more PDUs follow, its length is a multiple of four;
+    /// the last PDU has the F bit.
     fn take(&mut self, payload: &Payload, agreed: &Negotiated, most: usize) -> DataOutPart {
         let left = self.end - self.next;
         let len = left.min(segment_limit(agreed, left)).min(most);
@@ -224,8 +225,8 @@ impl Burst {
     }
 }
 
-/// The longest data segment for the next PDU of a sequence with `left` bytes to go: the target's
-/// MaxRecvDataSegmentLength, cut to a multiple of four when more follows (RFC 7143 §11.7).
+/// Returns the longest data segment of the next PDU of a sequence with `left` bytes to send: the target's
+/// MaxRecvDataSegmentLength, rounded down to a multiple of four if more PDUs follow (RFC 7143 §11.7).
 const fn segment_limit(agreed: &Negotiated, left: usize) -> usize {
     let limit = agreed.target_max_recv_data_segment_length as usize;
     if left > limit { limit & !3 } else { limit }

@@ -8,7 +8,7 @@ use crate::task::payload::PayloadSlice;
 use crate::task::scsi::ScsiTask;
 
 impl Session {
-    /// Puts the oldest waiting command in wire order: only here does it get its CmdSN.
+    /// Puts the oldest waiting command in wire order. The command gets its CmdSN only here.
     pub(super) fn queue_command(&mut self, cid: Cid) {
         let Some(itt) = self.commands.pop(&self.tasks) else { return };
         let Some(task) = self.tasks.get(itt) else { return };
@@ -36,7 +36,7 @@ impl Session {
 }
 
 impl ScsiTask {
-    /// The command PDU with its immediate data.
+    /// Returns the command PDU with its immediate data.
     fn first_pdu(
         &mut self,
         itt: Itt,
@@ -67,7 +67,7 @@ impl ScsiTask {
     }
 }
 
-/// Invariant: `submit` has refused what does not fit.
+/// Returns a length field. Invariant: `submit` has refused lengths that do not fit.
 fn length_field(len: usize) -> u32 {
     u32::try_from(len).unwrap_or(u32::MAX)
 }

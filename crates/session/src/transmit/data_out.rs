@@ -1,4 +1,4 @@
-//! Data-Out: the rest of first bursts, and what R2Ts ask for (RFC 7143 §4.2.5.2, §11.7).
+//! Data-Out: the rest of first bursts, and the data that R2Ts request (RFC 7143 §4.2.5.2, §11.7).
 
 use std::time::Instant;
 
@@ -25,8 +25,8 @@ impl Session {
         self.stats.pdus_sent += 1;
         self.stats.data_out_bytes += part.data.remaining() as u64;
         connection.push_data_out(itt, pdu.encode(), part.data);
-        // The time limit of a request that waits for the rest of a first burst starts again with each Data-Out of
-        // it.
+        // An ABORT TASK may wait for the rest of a first burst. Its time limit starts again with each
+        // Data-Out of the burst.
         let deadline = now + self.config.timeouts.task_management;
         let requests = connection.transmitter.requests_to_abort(itt, &self.tasks);
         for request in requests.collect::<Vec<_>>() {

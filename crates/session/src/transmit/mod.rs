@@ -1,5 +1,5 @@
-//! Sending: one file per kind of PDU. The connection's transmitter decides which comes next, and [`share`] how
-//! many commands each connection takes.
+//! Sending: one file per kind of PDU. The connection's transmitter decides which PDU is sent next, and
+//! [`share`] how many commands each connection takes.
 
 mod command;
 mod data_out;
@@ -21,7 +21,7 @@ use crate::task::payload::PayloadSlice;
 impl Session {
     /// Returns the bytes that the connection should send now; `None` when there is nothing to send.
     pub fn poll_transmit(&mut self, cid: Cid, now: Instant) -> Option<Transmit<'_>> {
-        // Most calls find nothing: a driver asks again after each send.
+        // Most calls return here, because a driver calls this again after each send.
         if self.commands.is_empty() && self.connections.get(cid)?.has_nothing_to_send() {
             return None;
         }
@@ -30,7 +30,7 @@ impl Session {
         self.connections.get_mut(cid)?.transmit(now)
     }
 
-    /// Puts one more PDU in wire order, if any is due.
+    /// Puts one more PDU in wire order, if one is due, and returns whether it did.
     fn queue_next(&mut self, cid: Cid, now: Instant) -> bool {
         match self.connections.get(cid).map(Connection::state) {
             Some(ConnectionState::InLogin) => self.queue_login(cid),

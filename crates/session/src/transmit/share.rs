@@ -1,10 +1,12 @@
 //! Distribution of waiting commands over several connections (RFC 7143 §4.2.2).
 //!
-//! A connection takes commands when it is polled, up to the load at which all connections that can take any would
-//! be equally full, in proportion to their limits. So the order in which they are polled does not matter:
-//! commands that one connection leaves are taken by another one.
+//! A connection takes commands when it is polled, up to a load that depends on all connections: the load at
+//! which all connections that can take commands would be equally full, in proportion to their limits. So the
+//! order in which they are polled does not matter: commands that one connection leaves are taken by another
+//! one.
 //!
-//! No command waits for a connection whose socket is full, and one that has fallen silent gets no new commands.
+//! A connection whose socket is full, or that has become silent, gets no new commands, so that no command
+//! waits for it.
 
 use std::time::Duration;
 
@@ -13,12 +15,12 @@ use iscsi_pdu::Cid;
 use crate::connection::Connection;
 use crate::session::Session;
 
-/// How much longer than another one a connection with commands in flight may be silent, before only the others
-/// get new commands.
+/// How much longer than another connection a connection with commands in flight may be silent before it gets
+/// no new commands.
 const MAX_SILENCE: Duration = Duration::from_secs(1);
 
 impl Session {
-    /// Sets up to which load a connection may take new commands.
+    /// Sets the load up to which a connection may take new commands.
     pub(super) fn set_share(&mut self, cid: Cid) {
         let share = self.share_of(cid);
         if let Some(connection) = self.connections.get_mut(cid) {
@@ -53,7 +55,7 @@ impl Session {
         u64::try_from(share).unwrap_or(u64::MAX)
     }
 
-    /// Returns whether a connection takes a new command as soon as it is polled.
+    /// Returns whether a connection would take a new command if it were polled now.
     fn is_ready(&self, connection: &Connection) -> bool {
         let first = self.commands.first(&self.tasks);
         connection.takes_commands()
@@ -62,8 +64,8 @@ impl Session {
             && !first.is_some_and(|(_, task)| connection.is_at_limit(task, &self.tasks))
     }
 
-    /// Returns whether no bytes have moved for long on a connection that has work, while they have moved on
-    /// another one.
+    /// Returns whether no bytes have moved for long on a connection that has tasks, while they have moved on
+    /// another connection.
     fn is_silent(&self, connection: &Connection) -> bool {
         let up = self.connections.iter().filter(|other| other.is_up());
         let latest = up.map(|other| other.liveness.last_progress()).max();

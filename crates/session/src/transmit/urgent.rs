@@ -1,5 +1,5 @@
-//! PDUs that are sent immediately and consume no CmdSN: answers to pings, pings of our own, task management,
-//! text, logout, immediate commands (RFC 7143 §4.2.2.1).
+//! PDUs that are sent immediately and consume no CmdSN: responses to pings, pings of the initiator, task
+//! management, text, logout, immediate commands (RFC 7143 §4.2.2.1).
 
 use std::time::Instant;
 
@@ -114,7 +114,7 @@ impl Session {
         }
     }
 
-    /// RefCmdSN: the CmdSN of the task to abort, or that of the request itself if the task was
+    /// Returns RefCmdSN: the CmdSN of the task to abort, or the CmdSN of the request itself if the task was
     /// immediate (RFC 7143 §11.5.5).
     fn ref_cmd_sn(&self, management: &Management, cmd_sn: CmdSn) -> CmdSn {
         if management.function != TaskFunction::AbortTask {
@@ -137,7 +137,7 @@ impl Session {
         };
         let request = LogoutRequest { immediate: true, reason, itt, cid, cmd_sn, exp_stat_sn };
         self.push(over, request.encode().into(), PayloadSlice::default());
-        // Closed connections send nothing any more.
+        // Closed connections send nothing.
         let closed = |c: &&mut Connection| logout == Logout::Session || c.cid() == cid;
         self.connections.iter_mut().filter(closed).for_each(Connection::logout_sent);
     }

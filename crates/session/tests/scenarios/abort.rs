@@ -1,4 +1,5 @@
-//! What is sent for a task that is given up, in which order, and how the target may refuse (RFC 7143 §11.5.1).
+//! Tests of the PDUs for a task that is aborted: which are sent, in which order, and how the target may
+//! refuse (RFC 7143 §11.5.1).
 
 use std::time::Duration;
 
@@ -21,17 +22,17 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(61);
 /// Too many immediate commands (RFC 7143 §11.17.1).
 const TOO_MANY_IMMEDIATE: u8 = 6;
 
-/// No data is sent unsolicited.
+/// Keys with which no data is sent unsolicited.
 const SOLICITED: [(&str, &str); 2] = [("InitialR2T", "Yes"), ("ImmediateData", "No")];
 
-/// A first burst of 4 MiB: more than is put in wire order in one turn.
+/// Keys that allow a first burst of 4 MiB: more than is put in wire order in one turn.
 const LONG_FIRST_BURST: [(&str, &str); 3] = [
     ("FirstBurstLength", "4194304"),
     ("MaxBurstLength", "4194304"),
     ("MaxRecvDataSegmentLength", "65536"),
 ];
 
-/// Two ways to abort a task.
+/// The two ways in which the caller aborts a task: `abort`, and an ABORT TASK by `manage`.
 const BY_WHOM: [fn(&mut Trace, Itt); 2] = [
     |trace, itt| {
         let _ = trace.session.abort(itt, trace.now);
@@ -42,20 +43,20 @@ const BY_WHOM: [fn(&mut Trace, Itt); 2] = [
     },
 ];
 
-/// Takes `count` bytes off the connection, as a slow socket does.
+/// Takes `count` bytes from the connection, like a slow socket.
 fn take(trace: &mut Trace, count: usize) {
     let mut transmit = trace.session.poll_transmit(CID, trace.now).unwrap();
     let bytes = transmit.copy_to_bytes(count);
     trace.script.receive(&bytes);
 }
 
-/// All PDUs that the session has to send.
+/// Returns all PDUs that the session has to send.
 fn everything(trace: &mut Trace) -> Vec<iscsi_testkit::pdu::Pdu> {
     trace.pump();
     std::iter::from_fn(|| trace.script.try_next()).collect()
 }
 
-/// WR-20: the sequence of an R2T that has begun stops at the ABORT TASK, and R2Ts that were not begun, or arrive
+/// WR-20: the sequence of an R2T that has begun stops at the ABORT TASK. R2Ts that were not begun, or arrive
 /// later, are not served.
 #[test]
 fn wr_20_no_data_out_follows_the_abort_of_its_task() {
@@ -92,8 +93,8 @@ fn wr_20_no_data_out_follows_the_abort_of_its_task() {
     }
 }
 
-/// WR-20: the data of a write that is given up is sent as long as the target asks for it, and the ABORT TASK
-/// follows the last of it.
+/// WR-20: the data of a write that is given up is sent as long as the target requests it, and the ABORT TASK
+/// follows the last data.
 #[test]
 fn wr_20_the_abort_of_a_write_that_is_given_up_follows_its_data() {
     for ends_by_itself in [true, false] {
@@ -117,7 +118,7 @@ fn wr_20_the_abort_of_a_write_that_is_given_up_follows_its_data() {
             }
         }
         if ends_by_itself {
-            // The target needs no more data, so there is nothing left to abort.
+            // The target needs no more data, so nothing is left to abort.
             send!(trace, scsi_response { itt: itt.get(), status: 0x08 });
             assert_eq!(trace.result(itt).unwrap().status, Status::BUSY);
         } else {
@@ -132,8 +133,8 @@ fn wr_20_the_abort_of_a_write_that_is_given_up_follows_its_data() {
     }
 }
 
-/// TMF-15: a target that asks for no data of a write that was given up receives the ABORT TASK anyway, and no
-/// data that it asks for later.
+/// TMF-15: if the target requests no data of a write that was given up, the ABORT TASK is sent anyway, and
+/// data that the target requests later is not sent.
 #[test]
 fn tmf_15_a_write_that_is_given_up_does_not_wait_for_ever() {
     let mut config = config();
@@ -152,7 +153,7 @@ fn tmf_15_a_write_that_is_given_up_does_not_wait_for_ever() {
     trace.assert_usable();
 }
 
-/// TMF-06: a command that is no write, or has sent all of its data, is aborted immediately.
+/// TMF-06: a command that is not a write, or has sent all of its data, is aborted immediately.
 #[test]
 fn tmf_06_without_data_to_come_nothing_is_waited_for() {
     let mut trace = Trace::with_answers(&[]);
@@ -167,7 +168,7 @@ fn tmf_06_without_data_to_come_nothing_is_waited_for() {
     trace.assert_usable();
 }
 
-/// WR-05, WR-20: a first burst is sent whole, and the ABORT TASK of its task follows it.
+/// WR-05, WR-20: a first burst is sent completely, and the ABORT TASK of its task follows.
 #[test]
 fn wr_20_abort_follows_the_first_burst() {
     for abort in BY_WHOM {
@@ -189,8 +190,8 @@ fn wr_20_abort_follows_the_first_burst() {
     }
 }
 
-/// TMF-15: the time limit for the answer to an abort starts at the last step of the first burst for which it
-/// waits. So a slow link loses no session, but a target that reads nothing does.
+/// TMF-15: the time limit of the response to an ABORT TASK starts at the last Data-Out of the first burst for
+/// which the ABORT TASK waits. So a slow link does not end the session, but a target that reads nothing does.
 #[test]
 fn tmf_15_abort_behind_a_first_burst_has_its_time() {
     for slow in [true, false] {
@@ -201,7 +202,7 @@ fn tmf_15_abort_behind_a_first_burst_has_its_time() {
         take(&mut trace, 100_000);
         trace.session.abort(itt, trace.now);
         if !slow {
-            // The driver asks for more bytes, and the socket takes none of them.
+            // The driver takes more bytes, and the socket accepts none of them.
             trace.now += Duration::from_secs(11);
             trace.session.handle_timeout(trace.now);
             trace.pump();
@@ -218,7 +219,7 @@ fn tmf_15_abort_behind_a_first_burst_has_its_time() {
     }
 }
 
-/// TMF-11: a task that the target does not abort continues where it stopped: every R2T is served, once.
+/// TMF-11: a task that the target refuses to abort continues where it stopped: every R2T is served, once.
 #[test]
 fn tmf_11_refused_abort_lets_the_data_go_on() {
     for abort in BY_WHOM {
@@ -260,7 +261,7 @@ fn tmf_11_refused_abort_lets_the_data_go_on() {
     }
 }
 
-/// RD-08, WR-21: GOOD for a write whose data was held back by its abort is no success.
+/// RD-08, WR-21: GOOD is an error for a write whose data was held back because of its ABORT TASK.
 #[test]
 fn wr_21_good_without_the_data_held_back_is_no_success() {
     let mut trace = Trace::with_answers(&SOLICITED);
@@ -276,8 +277,8 @@ fn wr_21_good_without_the_data_held_back_is_no_success() {
     trace.assert_usable();
 }
 
-/// REJ-02, TMF-11: the session's own ABORT TASK is rejected. The command that the caller gave up may still end by
-/// itself within its time limit; otherwise the session ends.
+/// REJ-02, TMF-11: the target rejects the session's own ABORT TASK. The command that the caller aborted may
+/// still end by itself within its time limit; otherwise the session ends.
 #[test]
 fn rej_02_rejected_abort_leaves_the_task_with_a_time_limit() {
     for reason in [1, 4, 5, 0x0a, 0xff] {
@@ -289,7 +290,7 @@ fn rej_02_rejected_abort_leaves_the_task_with_a_time_limit() {
             let abort = expect!(trace, TaskManagementRequest);
             trace.send(reject(&abort).response(reason));
             assert!(trace.ended.is_none() && trace.completed.is_empty());
-            // An answer that comes anyway is late.
+            // A response that arrives anyway is late.
             send!(trace, task_management_response { itt: abort.itt(), response: 5 });
             if answers {
                 send!(trace, data_in { itt: itt.get(), data: vec![1; 512], status: 0 });
@@ -320,7 +321,7 @@ fn rej_02_rejected_abort_of_a_command_that_timed_out_ends_the_session() {
     assert!(matches!(trace.result(itt), Err(TaskError::Session { sent: true, .. })));
 }
 
-/// TMF-06, TMF-15: commands that time out together are given up together: one turn sends all of their ABORT
+/// TMF-06, TMF-15: commands that time out together are aborted together: one turn sends all of their ABORT
 /// TASKs, and one time limit is enough for all.
 #[test]
 fn tmf_06_aborts_of_many_commands_go_out_together() {
@@ -341,8 +342,8 @@ fn tmf_06_aborts_of_many_commands_go_out_together() {
     trace.assert_usable();
 }
 
-/// TMF-06: as many commands as a session may have outstanding, none of them answered: each can be
-/// given up.
+/// TMF-06: with as many outstanding commands as a session may have, and no responses, each command can be
+/// aborted.
 #[test]
 fn tmf_06_every_outstanding_command_can_be_aborted() {
     const MAX_TASKS: u32 = 4096;
@@ -361,8 +362,9 @@ fn tmf_06_every_outstanding_command_can_be_aborted() {
     assert!(trace.ended.is_none());
 }
 
-/// REJ-04, TMF-15: a target that takes one immediate function at a time (RFC 7143 §4.2.2.1) receives them one by
-/// one: each refused request is sent again, with the same tag, when another one is answered.
+/// REJ-04, TMF-15: if a target accepts only one immediate function at a time (RFC 7143 §4.2.2.1), it receives
+/// the ABORT TASKs one by one: each refused request is sent again, with the same tag, when the response to
+/// another one has arrived.
 #[test]
 fn rej_04_aborts_that_are_too_many_at_once_come_again() {
     let mut trace = Trace::without_pings();
@@ -376,7 +378,7 @@ fn rej_04_aborts_that_are_too_many_at_once_come_again() {
     trace.silence();
     send!(trace, task_management_response { itt: aborts[0].itt() });
     for refused in &aborts[1..] {
-        // The time limit of each starts when it is sent again.
+        // The time limit of each request starts when the request is sent again.
         trace.advance(Duration::from_secs(9));
         let again = expect!(
             trace,
@@ -391,7 +393,8 @@ fn rej_04_aborts_that_are_too_many_at_once_come_again() {
     trace.assert_usable();
 }
 
-/// REJ-04: if the target has no other function outstanding, "too many" is a refusal like any other.
+/// REJ-04: if the target has no other function outstanding, "too many immediate commands" is a refusal like
+/// any other.
 #[test]
 fn rej_04_too_many_without_another_is_a_refusal() {
     let mut trace = Trace::without_pings();
@@ -405,8 +408,8 @@ fn rej_04_too_many_without_another_is_a_refusal() {
     assert_eq!(*trace.failure(), SessionError::AbortRefused);
 }
 
-/// WR-20, SEQ-19: an R2T that arrives after the status, or a second time after it, is ignored, even if its slot
-/// serves another task; one for a tag that was never given is not.
+/// WR-20, SEQ-19: an R2T that arrives after the status, or a second time after it, is ignored, even if its
+/// slot has another task. An R2T with a tag that was never assigned is an error.
 #[test]
 fn wr_20_r2t_after_the_response_is_ignored() {
     let mut trace = Trace::with_answers(&SOLICITED);
@@ -427,8 +430,8 @@ fn wr_20_r2t_after_the_response_is_ignored() {
     assert!(matches!(trace.failure(), SessionError::Protocol(_)));
 }
 
-/// A command that waits for the window is taken back without anything being sent; one that is in wire order
-/// continues.
+/// A command that waits for the window can be withdrawn without sending anything; a command that is in wire
+/// order continues.
 #[test]
 fn what_waits_for_the_window_can_be_taken_back() {
     let mut trace = Trace::with_window(1);

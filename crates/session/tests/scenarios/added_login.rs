@@ -1,4 +1,4 @@
-//! The login of an added connection that fails: the session lives on (RFC 7143 §6.3, §13.9).
+//! Tests of an added connection whose login fails: the session continues (RFC 7143 §6.3, §13.9).
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::login_flow::{target_with_chap, with_chap};
 use crate::pair::{Pair, config, pattern, read, write};
 
 impl Pair {
-    /// Returns the connections that were lost, and why.
+    /// Returns the connections that were lost, and the reasons.
     pub(crate) fn lost(&self) -> Vec<(Cid, &SessionError)> {
         let lost = |output| match output {
             &Output::ConnectionLost { cid, ref why } => Some((cid, why)),
@@ -27,7 +27,7 @@ impl Pair {
         self.outputs.iter().filter_map(lost).collect()
     }
 
-    /// Returns why the only lost connection was lost.
+    /// Returns the reason for which the only lost connection was lost.
     #[track_caller]
     pub(crate) fn only_loss(&self, cid: Cid) -> &SessionError {
         match self.lost()[..] {
@@ -80,7 +80,7 @@ fn add_again(pair: &mut Pair) {
     pair.assert_no_violations();
 }
 
-/// MC-I-06: a portal of another portal group.
+/// MC-I-06: an added connection to a portal of another portal group fails.
 #[test]
 fn mc_i_06_wrong_portal_group() {
     let mut pair = leading(config(), target());
@@ -92,7 +92,8 @@ fn mc_i_06_wrong_portal_group() {
     add_again(&mut pair);
 }
 
-/// MC-I-07, LOG-30: the first connection is authenticated, and the target accepts the second one without.
+/// MC-I-07, LOG-30: the first connection is authenticated; an added connection whose target omits the
+/// authentication fails.
 #[test]
 fn mc_i_07_second_connection_without_authentication() {
     let mut target = target_with_chap(&[7]);
@@ -107,7 +108,8 @@ fn mc_i_07_second_connection_without_authentication() {
     add_again(&mut pair);
 }
 
-/// MC-I-07, LOG-30: the first connection needs no authentication, and the second does.
+/// MC-I-07, LOG-30: the first connection needs no authentication; an added connection whose target requires
+/// it fails.
 #[test]
 fn mc_i_07_second_connection_wants_authentication() {
     let mut pair = leading(config(), target());
@@ -116,7 +118,7 @@ fn mc_i_07_second_connection_wants_authentication() {
     assert!(matches!(&why, SessionError::Login(error) if error.is_authentication()), "{why:?}");
 }
 
-/// MC-I-07: the second portal is an impostor: it cannot prove itself.
+/// MC-I-07: an added connection to a portal that cannot authenticate itself fails.
 #[test]
 fn mc_i_07_second_connection_to_an_impostor() {
     let mut target = target_with_chap(&[7]);
@@ -129,7 +131,7 @@ fn mc_i_07_second_connection_to_an_impostor() {
     assert_eq!(why, SessionError::Login(expected));
 }
 
-/// LOG-17: the target refuses the second connection, for any reason.
+/// LOG-17: a refusal of the added connection, with any status, ends only this connection.
 #[test]
 fn refused_by_the_target() {
     for (class, detail) in [(2, 0), (2, 6), (2, 8), (2, 0x0a), (3, 1), (3, 2), (9, 9)] {
@@ -143,7 +145,8 @@ fn refused_by_the_target() {
     }
 }
 
-/// The second portal cannot be reached, or closes the connection after any byte of the login.
+/// A portal that cannot be reached, or closes the connection after any byte of the login, ends only the added
+/// connection.
 #[test]
 fn transport_fails_before_or_in_login() {
     let mut pair = leading(config(), target());
@@ -162,7 +165,7 @@ fn transport_fails_before_or_in_login() {
     }
 }
 
-/// The time limit of a login is that of its connection, and runs from when it was added.
+/// The time limit of an added connection's login starts when the connection is added.
 #[test]
 fn login_that_takes_too_long() {
     let mut pair = leading(config(), target());
@@ -183,7 +186,7 @@ fn login_that_takes_too_long() {
     pair.assert_no_violations();
 }
 
-/// LOG-01, UNH login 8.1: another PDU in the login phase ends that connection alone.
+/// LOG-01, UNH login 8.1: another PDU in the login phase ends only the added connection.
 #[test]
 fn other_pdu_in_login() {
     let mut target = target();
@@ -195,7 +198,7 @@ fn other_pdu_in_login() {
     assert_eq!(why, SessionError::Protocol(ProtocolError::Unexpected { pdu: "NOP-In" }));
 }
 
-/// LOG-25: redirections are counted for each connection, and one in a circle ends it alone.
+/// LOG-25: redirections are counted per connection, and too many end only the added connection.
 #[test]
 fn redirected_in_a_circle() {
     let mut pair = leading(config(), target());
@@ -208,7 +211,7 @@ fn redirected_in_a_circle() {
     add_again(&mut pair);
 }
 
-/// A redirection of an added connection leaves the numbers of the session alone.
+/// A redirection of an added connection does not change the numbers of the session.
 #[test]
 fn redirected_once() {
     let mut pair = leading(config(), target());
@@ -229,8 +232,8 @@ fn redirected_once() {
     pair.assert_no_violations();
 }
 
-/// DIG-11, UNH login 9.3: digests that only the second connection agrees on are in force there, from
-/// its first PDU, and nowhere else.
+/// DIG-11, UNH login 9.3: if only the second connection agrees on digests, they are in force on this
+/// connection, from its first PDU after the login, and on no other.
 #[test]
 fn dig_11_digests_of_one_connection() {
     let mut pair = leading(config(), target());

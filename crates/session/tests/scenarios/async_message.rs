@@ -1,4 +1,4 @@
-//! Asynchronous Messages (RFC 7143 §11.9).
+//! Tests of Asynchronous Messages (RFC 7143 §11.9).
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use iscsi_testkit::{expect, send};
 use crate::pair::{config, pattern, read, write};
 use crate::trace::{Trace, wire_lun};
 
-/// Returns what the session passed on of the only message.
+/// Returns the fields of the only message that the session passed on.
 fn only_message(trace: &Trace) -> (Lun, AsyncEvent, Vec<u8>) {
     match trace.notices.as_slice() {
         [Notice::AsyncMessage { lun, event, sense }] => (*lun, *event, sense.to_vec()),
@@ -27,8 +27,8 @@ fn discovery() -> Config {
     config
 }
 
-/// ASY-01, ASY-07, SEQ-14, and the appendix of faults: every message consumes a StatSN, whatever its content, and
-/// the next request acknowledges it.
+/// ASY-01, ASY-07, SEQ-14, and the appendix of faults: every message consumes a StatSN, whatever its event,
+/// and the next request acknowledges it.
 #[test]
 fn asy_01_every_event_uses_a_stat_sn_up() {
     for event in [0, 6, 100, 247, 248, 251, 255] {
@@ -40,7 +40,7 @@ fn asy_01_every_event_uses_a_stat_sn_up() {
     }
 }
 
-/// ASY-01, RD-13: junk in place of sense data does no harm.
+/// ASY-01, RD-13: arbitrary bytes instead of sense data are no error.
 #[test]
 fn asy_01_junk_instead_of_sense() {
     for (junk, sense) in [
@@ -57,7 +57,7 @@ fn asy_01_junk_instead_of_sense() {
     }
 }
 
-/// ASY-02, QRK-29, LAY-19: a SCSI event comes with its sense data and its unit.
+/// ASY-02, QRK-29, LAY-19: a SCSI event is passed on with its sense data and its unit.
 #[test]
 fn asy_02_sense_is_passed_on_with_its_unit() {
     let mut trace = Trace::logged_in();
@@ -68,8 +68,9 @@ fn asy_02_sense_is_passed_on_with_its_unit() {
     trace.assert_usable();
 }
 
-/// ASY-03, UNH FFP 14.1, 17.1, 20.1, QRK-02, and the appendix of faults: the logout follows immediately, whatever
-/// the time; not even a command that was submitted before is sent any more.
+/// ASY-03, UNH FFP 14.1, 17.1, 20.1, QRK-02, and the appendix of faults: if the target requests a logout, the
+/// logout is sent immediately, whatever time the message states; commands that were submitted before and not
+/// sent are not sent any more.
 #[test]
 fn asy_03_logout_request_is_followed_at_once() {
     for seconds in [0, 1, 5, 3600] {
@@ -93,7 +94,7 @@ fn asy_03_logout_request_is_followed_at_once() {
     }
 }
 
-/// ASY-03: if the target asks twice, or while a logout is in flight, there is still one logout.
+/// ASY-03: if the target requests the logout twice, or while a logout is in flight, only one logout is sent.
 #[test]
 fn asy_03_one_logout_is_enough() {
     let mut trace = Trace::logged_in();
@@ -110,7 +111,8 @@ fn asy_03_one_logout_is_enough() {
     assert!(trace.ended.is_some());
 }
 
-/// ASY-03, QRK-35: the target asks for the logout and does not answer it, or closes.
+/// ASY-03, QRK-35: the session ends if the target requests a logout and does not respond to it, or closes the
+/// connection.
 #[test]
 fn asy_03_unanswered_logout_ends_the_session() {
     for closes in [false, true] {
@@ -126,8 +128,8 @@ fn asy_03_unanswered_logout_ends_the_session() {
     }
 }
 
-/// ASY-04, UNH FFP 20.2, 20.3: the connection, or all of them, are gone; the times are those of the message, not
-/// those of the login.
+/// ASY-04, UNH FFP 20.2, 20.3: the target drops the connection, or all connections. The times for the
+/// reconnect are those of the message, not those of the login.
 #[test]
 fn asy_04_dropped_by_the_target() {
     for event in [2, 3] {
@@ -142,7 +144,7 @@ fn asy_04_dropped_by_the_target() {
     }
 }
 
-/// ASY-04: a connection that this session does not have is no loss.
+/// ASY-04: a message about a connection that this session does not have changes nothing.
 #[test]
 fn asy_04_foreign_connection_dropped() {
     let mut trace = Trace::logged_in();
@@ -152,7 +154,8 @@ fn asy_04_foreign_connection_dropped() {
     trace.assert_usable();
 }
 
-/// ASY-05, UNH FFP 20.4: an empty text request answers the invitation; one at a time.
+/// ASY-05, UNH FFP 20.4: the session answers a request for a negotiation with an empty text request, one at a
+/// time.
 #[test]
 fn asy_05_negotiation_request_is_answered() {
     let mut trace = Trace::logged_in();
@@ -169,7 +172,7 @@ fn asy_05_negotiation_request_is_answered() {
     trace.assert_usable();
 }
 
-/// ASY-05: an exchange that is pending already is the answer.
+/// ASY-05: if a text exchange is pending, it is the answer to the request for a negotiation.
 #[test]
 fn asy_05_pending_exchange_is_an_answer() {
     let mut trace = Trace::logged_in();
@@ -181,7 +184,8 @@ fn asy_05_pending_exchange_is_an_answer() {
     trace.assert_usable();
 }
 
-/// ASY-06: no more data for the unit, then the acknowledgement; another unit is not affected.
+/// ASY-06: after the target ended all tasks of a unit, no more data is sent for the unit, and an
+/// acknowledgement is sent; another unit is not affected.
 #[test]
 fn asy_06_terminated_tasks_are_acknowledged() {
     let mut trace = Trace::with_answers(&[("InitialR2T", "Yes"), ("ImmediateData", "No")]);
@@ -211,8 +215,7 @@ fn asy_06_terminated_tasks_are_acknowledged() {
     assert!(trace.result(tags[1]).is_ok());
 }
 
-/// ASY-07, and peers' fault 12: events of vendors and of the future are passed on and change
-/// nothing.
+/// ASY-07, and peers' fault 12: vendor-specific and unknown events are passed on and change nothing.
 #[test]
 fn asy_07_unknown_events_are_passed_on() {
     let message = |event: u8| -> Template { async_message().event(event).byte(37, 2) };
@@ -229,7 +232,7 @@ fn asy_07_unknown_events_are_passed_on() {
     }
 }
 
-/// ASY-03, DSC-08: in a discovery session too.
+/// ASY-03, DSC-08: a discovery session logs out on request of the target too.
 #[test]
 fn asy_03_discovery_session_logs_out() {
     let mut trace = Trace::established(discovery(), &[]);

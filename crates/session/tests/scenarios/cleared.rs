@@ -1,4 +1,5 @@
-//! Commands that the unit has ended without a status, and the unit attention that says so (SAM-5 §5.14).
+//! Tests of commands that the unit has ended without a status, and of the unit attention that reports it
+//! (SAM-5 §5.14).
 
 use std::time::Duration;
 
@@ -11,10 +12,10 @@ use iscsi_testkit::{expect, send};
 use crate::pair::{read, write};
 use crate::trace::Trace;
 
-/// A reset, commands that another initiator has cleared, and PREEMPT AND ABORT.
+/// Unit attentions of a reset, of commands that another initiator has cleared, and of PREEMPT AND ABORT.
 const CLEARING: [(u8, u8); 4] = [(0x29, 0x00), (0x29, 0x02), (0x2f, 0x00), (0x2a, 0x05)];
 
-/// Time limit of the answer to a task management request.
+/// Time limit of the response to a task management request.
 const GRACE: Duration = Duration::from_secs(10);
 /// Time after which PDUs that are sent at the end of a time limit have arrived.
 const TICK: Duration = Duration::from_millis(1);
@@ -50,8 +51,8 @@ fn tmf_16_what_a_unit_may_have_cleared_is_aborted_soon() {
     }
 }
 
-/// TMF-16, TMF-06: a process that is stopped before or after the report waits for that short time again, not for
-/// the whole time limit of the command.
+/// TMF-16, TMF-06: if the process is stopped before or after the unit attention, the command gets the short
+/// time limit again, not its whole time limit.
 #[test]
 fn tmf_16_what_may_be_cleared_is_aborted_soon_after_a_stop() {
     for is_before in [true, false] {
@@ -76,7 +77,7 @@ fn tmf_16_what_may_be_cleared_is_aborted_soon_after_a_stop() {
     }
 }
 
-/// TMF-16: a status that is on its way counts, and so does that of a command that was not cleared.
+/// TMF-16: a status that arrives in the short time counts, also that of a command that was not cleared.
 #[test]
 fn tmf_16_a_status_that_comes_after_all_counts() {
     let mut trace = Trace::logged_in();
@@ -91,7 +92,8 @@ fn tmf_16_a_status_that_comes_after_all_counts() {
     trace.silence();
 }
 
-/// TMF-16: only commands for that unit that were sent before the answered one may be cleared.
+/// TMF-16: only commands for the same unit that were sent before the command with the unit attention may be
+/// cleared.
 #[test]
 fn tmf_16_other_units_and_later_commands_are_left_alone() {
     let mut trace = Trace::logged_in();
@@ -109,7 +111,7 @@ fn tmf_16_other_units_and_later_commands_are_left_alone() {
     }
 }
 
-/// TMF-16: reports about mode pages or the nexus clear no commands.
+/// TMF-16: unit attentions about mode pages or the nexus clear no commands.
 #[test]
 fn tmf_16_other_attentions_clear_nothing() {
     for code in [(0x29, 0x07), (0x2a, 0x01), (0x2a, 0x09), (0x3f, 0x0e)] {

@@ -1,4 +1,5 @@
-//! Failures that concern one connection of several, and failures that concern the session (RFC 7143 §7.7-7.9).
+//! Tests of failures that end one connection of several, and of failures that end the session (RFC 7143
+//! §7.7-7.9).
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::pair::{Pair, config, pattern, read, write};
 
 type Expected = fn(&ProtocolError) -> bool;
 
-/// NOP-07: silence on one connection is the loss of that one.
+/// NOP-07: silence on one connection ends only that connection.
 #[test]
 fn nop_07_silent_connection_is_lost() {
     let mut pair = two_connections(target());
@@ -30,7 +31,7 @@ fn nop_07_silent_connection_is_lost() {
     pair.assert_no_violations();
 }
 
-/// DIG-07, DIG-08, SEQ-16, SEQ-17: damage and gaps concern the connection on which they occur.
+/// DIG-07, DIG-08, SEQ-16, SEQ-17: damage and gaps end only the connection on which they occur.
 #[test]
 fn damage_and_gaps_concern_one_connection() {
     let cases: [(Effect, Expected); 4] = [
@@ -56,7 +57,7 @@ fn damage_and_gaps_concern_one_connection() {
         let itt = submit_over(&mut pair, SECOND, read(0, 1));
         let other = submit_over(&mut pair, FIRST, read(0, 1));
         pair.drive();
-        // A gap has a little time to be filled.
+        // The gap has a short time in which it may be filled.
         pair.advance(Duration::from_secs(5));
         let SessionError::Protocol(why) = pair.only_loss(SECOND) else { panic!() };
         assert!(expected(why), "{why:?}");
@@ -67,8 +68,8 @@ fn damage_and_gaps_concern_one_connection() {
     }
 }
 
-/// If a task ends while its data segment arrives, the segment is discarded and its digest is not checked: the
-/// connection has no fault.
+/// If a task ends while its data segment arrives, the segment is discarded and its digest is not checked, so
+/// the connection does not fail.
 #[test]
 fn segment_whose_task_ends_on_its_way_is_intact() {
     let mut config = config();
@@ -131,8 +132,8 @@ fn asy_04_one_of_two_connections_dropped() {
     }
 }
 
-/// The write whose data were cut in the middle ends, because the target has received it; commands after it on the
-/// connection start over.
+/// A connection fails in the middle of a write's data. The write ends with an error, because the target has
+/// received it; commands after it on the connection start over.
 #[test]
 fn data_cut_in_the_middle() {
     let mut target = target();

@@ -1,5 +1,5 @@
-//! One connection of several fails in full feature phase: the effect on the session and on its requests (RFC 7143
-//! §7.1, §11.14).
+//! Tests of one connection of several that fails in full feature phase: the effect on the session and on its
+//! requests (RFC 7143 §7.1, §11.14).
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::pair::{Pair, config, pattern, read, target_config, write};
 pub(crate) const FIRST: Cid = Cid(0);
 pub(crate) const THIRD: Cid = Cid(2);
 
-/// The error that the rig reports when it breaks a connection.
+/// Returns the error that the rig reports when it breaks a connection.
 pub(crate) fn reset() -> SessionError {
     SessionError::Transport(TransportError::Io("reset".into()))
 }
@@ -42,7 +42,7 @@ pub(crate) fn several(count: u16, target: TargetConfig) -> Pair {
     pair
 }
 
-/// Submits commands, and loses everything that the given connection sends for them.
+/// Submits commands, and drops everything that the given connection sends for them.
 fn submit_into_the_void(
     pair: &mut Pair,
     cid: Cid,
@@ -57,7 +57,7 @@ fn submit_into_the_void(
     tags
 }
 
-/// Returns the only logout request that came over a connection.
+/// Returns the only logout request that was sent over a connection.
 #[track_caller]
 pub(crate) fn only_logout(pair: &Pair, cid: Cid) -> Pdu {
     match &received(pair, cid, Opcode::LogoutRequest)[..] {
@@ -72,8 +72,8 @@ pub(crate) fn failure(pair: &Pair, itt: Itt) -> TaskError {
     pair.completed[&itt].as_ref().unwrap_err().clone()
 }
 
-/// MC-I-04: the other connection continues; an immediate Logout with reason 1 names the dead CID; at its response
-/// the tasks of the dead connection end, whether the target had noticed or not.
+/// MC-I-04: the other connection continues; an immediate Logout with reason 1 has the CID of the failed one;
+/// at its response the tasks of the failed connection end, whether or not the target had noticed the failure.
 #[test]
 fn mc_i_04_other_connection_keeps_going() {
     for half_open in [false, true] {
@@ -103,8 +103,8 @@ fn mc_i_04_other_connection_keeps_going() {
     }
 }
 
-/// LGO-05, RFC 7143 §11.14.5: a target that has no such connection any more has terminated its tasks when
-/// the state of the connection timed out.
+/// LGO-05, RFC 7143 §11.14.5: if the target does not have the connection any more, it terminated the tasks
+/// when the state of the connection timed out.
 #[test]
 fn lgo_05_no_such_connection_is_as_good_as_closed() {
     let mut target = target();
@@ -123,8 +123,7 @@ fn lgo_05_no_such_connection_is_as_good_as_closed() {
     pair.assert_usable();
 }
 
-/// MC-I-04: the connection that the session began with is one like all others, and its CID can be
-/// used again.
+/// MC-I-04: the first connection of the session can fail like any other, and its CID can be used again.
 #[test]
 fn mc_i_04_first_connection_lost_and_replaced() {
     let mut pair = two_connections(target());
@@ -144,8 +143,8 @@ fn mc_i_04_first_connection_lost_and_replaced() {
     pair.assert_no_violations();
 }
 
-/// MC-I-04, RFC 7143 §7.2.1: commands that the target never saw start over on the other connection
-/// with their numbers, so none of them fails, and none is executed twice.
+/// MC-I-04, RFC 7143 §7.2.1: commands that the target never received start over on the other connection with
+/// their CmdSN, so none of them fails, and none is executed twice.
 #[test]
 fn mc_i_04_commands_that_never_arrived_start_over() {
     for half_open in [false, true] {
@@ -176,8 +175,9 @@ fn mc_i_04_commands_that_never_arrived_start_over() {
     }
 }
 
-/// RFC 7143 §4.2.2.1: the target executes nothing after a missing CmdSN. So writes in flight on a connection do
-/// not end before the one that starts over is sent there, and no limit of the connection may hold that one back.
+/// RFC 7143 §4.2.2.1: the target executes nothing after a missing CmdSN. So writes in flight on a connection
+/// do not end before the command that starts over is sent there, and no limit of the connection may hold that
+/// command back.
 #[test]
 fn what_starts_over_is_held_back_by_no_limit_for_writes() {
     let mut pair = two_connections(target());
@@ -191,8 +191,8 @@ fn what_starts_over_is_held_back_by_no_limit_for_writes() {
     pair.assert_no_violations();
 }
 
-/// A command that starts over is sent even if the window is closed, which opens only with the missing CmdSN, and
-/// if the remaining connections have equal loads.
+/// A command that starts over is sent even if the window is closed, because the window opens only with the
+/// missing CmdSN, and even if the remaining connections have equal loads.
 #[test]
 fn what_starts_over_is_shared_out_beyond_the_window() {
     for under_way in [0, 1] {
@@ -217,7 +217,7 @@ fn void_tags(tags: &[Itt]) -> Vec<u32> {
     tags.iter().map(|itt| itt.get()).collect()
 }
 
-/// A write that starts over uses the parameters of its new connection, from its first byte.
+/// A write that starts over uses the parameters of its new connection from its first byte.
 #[test]
 fn write_starts_over_on_other_terms() {
     let mut target = target_config(8192);
@@ -261,7 +261,7 @@ fn commands_not_in_wire_order_go_elsewhere() {
     pair.assert_no_violations();
 }
 
-/// A command that was given up and never arrived leaves a hole, which an ABORT TASK fills over the
+/// A command that was aborted and never arrived leaves a gap in CmdSN, which an ABORT TASK fills over the
 /// other connection, after the logout (RFC 7143 §11.5.1).
 #[test]
 fn hole_of_an_aborted_command_is_filled() {
@@ -287,7 +287,7 @@ fn hole_of_an_aborted_command_is_filled() {
     }
 }
 
-/// A command that starts over and is given up before it is sent leaves a hole as well.
+/// A command that starts over and is aborted before it is sent again leaves a gap in CmdSN as well.
 #[test]
 fn hole_of_a_command_that_does_not_start_over_after_all() {
     let mut pair = two_connections(target());
@@ -306,8 +306,8 @@ fn hole_of_a_command_that_does_not_start_over_after_all() {
     pair.assert_no_violations();
 }
 
-/// TMF-10: a reset over the other connection concludes commands of the lost one that had arrived before its
-/// answer. One that never arrived is sent again, with its own number.
+/// TMF-10: a reset over the other connection ends commands of the lost connection that had arrived before the
+/// reset. A command that never arrived is sent again, with the same CmdSN.
 #[test]
 fn tmf_10_reset_before_the_cleanup() {
     for arrives in [true, false] {
@@ -332,8 +332,8 @@ fn tmf_10_reset_before_the_cleanup() {
     }
 }
 
-/// TMF-04: a command of a dead connection is not aborted over another one before the logout; its
-/// time limit, too, waits for that.
+/// TMF-04: a command of a failed connection is not aborted over another one before the logout. Its time limit
+/// has no effect until then either.
 #[test]
 fn tmf_04_no_abort_elsewhere_before_the_logout() {
     let mut pair = two_connections(target());
@@ -356,8 +356,8 @@ fn tmf_04_no_abort_elsewhere_before_the_logout() {
     pair.assert_no_violations();
 }
 
-/// A command of a lost connection that a reset over the other connection has ended waits for the logout, even if
-/// its time limit ends meanwhile.
+/// If a reset over the other connection has ended a command of a lost connection, the command waits for the
+/// logout, even if its time limit ends meanwhile.
 #[test]
 fn tmf_10_what_a_reset_has_ended_waits_for_the_logout_beyond_its_time() {
     let mut pair = two_connections(target());
@@ -383,8 +383,8 @@ fn tmf_10_what_a_reset_has_ended_waits_for_the_logout_beyond_its_time() {
     pair.assert_no_violations();
 }
 
-/// The target does not close the CID: the state of its tasks is unknown, and the session ends for the reason of
-/// the loss.
+/// If the target refuses to close the CID, the state of its tasks is unknown, and the session ends with the
+/// error of the connection.
 #[test]
 fn cleanup_that_fails_ends_the_session() {
     for code in [2, 3, 0xff] {
@@ -405,7 +405,7 @@ fn cleanup_that_fails_ends_the_session() {
     }
 }
 
-/// LGO-08: no answer to the logout, or a Reject.
+/// LGO-08: the session ends if the logout of the connection gets no response, or a Reject.
 #[test]
 fn cleanup_without_an_answer_ends_the_session() {
     let mut target = target();
@@ -419,7 +419,7 @@ fn cleanup_without_an_answer_ends_the_session() {
     assert_eq!(pair.ended, Some(Err(reset())));
 }
 
-/// The connection over which the clean-up was to be sent fails as well: a third one takes over.
+/// If the connection that was to send the logout fails as well, a third one sends it.
 #[test]
 fn cleanup_moves_on_when_its_connection_fails() {
     for sent in [false, true] {
@@ -428,7 +428,7 @@ fn cleanup_moves_on_when_its_connection_fails() {
         let tags = [FIRST, SECOND, THIRD].map(|cid| submit_over(&mut pair, cid, read(0, 1)));
         pair.break_connection(THIRD);
         if sent {
-            // The request is lost on the connection whose turn it is.
+            // The request is lost on the connection that sends the next command.
             submit_into_the_void(&mut pair, FIRST, vec![]);
         }
         pair.break_connection(FIRST);
@@ -447,8 +447,8 @@ fn cleanup_moves_on_when_its_connection_fails() {
     }
 }
 
-/// Pings, management requests and text that were sent end with the connection; a request that was not sent goes
-/// over another one.
+/// Pings, management requests and text requests that were sent end with the connection; a request that was
+/// not sent is sent over another one.
 #[test]
 fn other_requests_of_a_lost_connection() {
     let mut pair = two_connections(target());
@@ -486,8 +486,8 @@ fn other_requests_of_a_lost_connection() {
     pair.assert_no_violations();
 }
 
-/// TMF-11: a command that was given up on a lost connection and never arrived leaves a gap in CmdSN. If the
-/// target refuses to fill it, no later command would ever have its turn.
+/// TMF-11: a command that was aborted on a lost connection and never arrived leaves a gap in CmdSN. If the
+/// target refuses to fill the gap, the session ends, because no later command would be executed.
 #[test]
 fn refused_filling_of_a_gap_ends_the_session() {
     let refusal = [
@@ -537,7 +537,7 @@ fn time_limits_during_a_cleanup() {
     pair.assert_usable();
 }
 
-/// ABORT TASK of the caller for a command of a lost connection ends with the command.
+/// The caller's ABORT TASK for a command of a lost connection ends with the command.
 #[test]
 fn management_of_a_task_on_a_lost_connection() {
     let mut pair = two_connections(target());
@@ -556,7 +556,7 @@ fn management_of_a_task_on_a_lost_connection() {
     pair.assert_no_violations();
 }
 
-/// A logout of the session waits for the clean-up, because tasks depend on it.
+/// A logout of the session waits for the clean-up, because tasks depend on the clean-up.
 #[test]
 fn logout_of_the_session_during_a_cleanup() {
     let mut pair = two_connections(target());
@@ -573,7 +573,8 @@ fn logout_of_the_session_during_a_cleanup() {
     pair.assert_no_violations();
 }
 
-/// Neither the clean-up nor the logout of the session is answered: the logout still ends it in order.
+/// If neither the clean-up nor the logout of the session gets a response, the logout still ends the session
+/// without an error.
 #[test]
 fn logout_of_the_session_and_no_answer_at_all() {
     let mut target = target();

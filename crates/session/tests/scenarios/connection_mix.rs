@@ -1,5 +1,5 @@
-//! Any mix of commands over one to four connections, any of which fails at any moment: every command ends once,
-//! no state is left over, and data with status GOOD is on the disk.
+//! Property test with any mix of commands over one to four connections, any of which may fail at any time:
+//! every command ends once, no state is left over, and data with status GOOD is on the disk.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::pair::{read, write};
 
 const BLOCKS: u32 = 512;
 
-/// One event.
+/// One event of a test case.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Write {
@@ -23,7 +23,7 @@ enum Event {
     Read {
         blocks: u32,
     },
-    /// The command that was submitted `back` commands ago is given up.
+    /// The caller aborts the command that was submitted `back` commands ago.
     Abort {
         back: usize,
     },
@@ -31,7 +31,7 @@ enum Event {
     Step,
     /// Bytes are moved until neither side has more to send.
     Rest,
-    /// The network takes a connection away.
+    /// The network breaks a connection.
     Lose {
         cid: u16,
     },
@@ -62,7 +62,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Draws a connection, by order of acceptance, that breaks after a number of bytes in one direction.
+/// Generates a fault: a connection, by order of acceptance, breaks after a number of bytes in one direction.
 fn cut() -> impl Strategy<Value = Fault> {
     (0..6usize, 0..12_000u64, any::<bool>()).prop_map(|(connection, bytes, sent)| {
         let cut = if sent { Fault::cut_after_sent } else { Fault::cut_after_received };
@@ -85,7 +85,7 @@ fn target(terms: u8, window: u32, faults: Vec<Fault>) -> TargetConfig {
     target
 }
 
-/// The pair, and the submitted commands. Each command has blocks of its own.
+/// The pair, and the submitted commands. Each command uses separate blocks.
 struct Mix {
     pair: Pair,
     commands: Vec<(iscsi_pdu::Itt, Option<Vec<u8>>, u32)>,
@@ -125,7 +125,7 @@ impl Mix {
             }
             Event::Rest => pair.drive(),
             Event::Lose { cid } => pair.break_connection(Cid(cid)),
-            // Both may be refused.
+            // Both calls may be refused.
             Event::Drop { cid } => {
                 pair.session.drop_connection(Cid(cid), pair.now).ok();
             }
@@ -136,7 +136,7 @@ impl Mix {
         }
     }
 
-    /// Checks that every command has ended, and that GOOD is true.
+    /// Checks that every command has ended, and that written data with status GOOD is on the disk.
     fn check(&self) -> Result<(), TestCaseError> {
         let disk = self.pair.target.disk(0).unwrap();
         for (itt, written, lba) in &self.commands {
@@ -156,7 +156,8 @@ impl Mix {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
-    /// MC-I-04, ERR-06, SEQ-02, SEQ-04, TMF-04 and every rule of the target's checker.
+    /// MC-I-04, ERR-06, SEQ-02, SEQ-04, TMF-04 and every rule of the target's checker: commands end once,
+    /// whatever happens to their connections.
     #[test]
     fn commands_end_once_whatever_becomes_of_their_connections(
         connections in 1..=4u16,
@@ -175,7 +176,7 @@ proptest! {
         pair.half_open = half_open;
         pair.drive();
         for cid in 1..connections {
-            // Refused once the leading login has failed.
+            // This is refused if the leading login has failed.
             pair.session.add_connection(Cid(cid), pair.now).ok();
         }
         let mut mix = Mix { pair, commands: Vec::new(), next: 0 };

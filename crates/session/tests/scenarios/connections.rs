@@ -1,4 +1,4 @@
-//! Two connections in one session (RFC 7143 §4.2.2, §4.2.5.1).
+//! Tests of two connections in one session (RFC 7143 §4.2.2, §4.2.5.1).
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(crate) fn two_connections(target: TargetConfig) -> Pair {
     pair
 }
 
-/// Lets one connection send what it can; the other does not send.
+/// Makes one connection send what it can; the other does not send.
 pub(crate) fn send_over(pair: &mut Pair, cid: Cid) {
     let link = pair.link(cid.0);
     while let Some(mut transmit) = pair.session.poll_transmit(cid, pair.now) {
@@ -43,7 +43,7 @@ pub(crate) fn send_over(pair: &mut Pair, cid: Cid) {
     }
 }
 
-/// Returns the PDUs of one kind that came over a connection.
+/// Returns the PDUs of one kind that were sent over a connection.
 pub(crate) fn received(pair: &Pair, cid: Cid, opcode: Opcode) -> Vec<Pdu> {
     let link = pair.link(cid.0);
     let fits = |(at, pdu): &&(_, Pdu)| *at == link && pdu.is(opcode);
@@ -63,7 +63,7 @@ pub(crate) fn submit_over(pair: &mut Pair, cid: Cid, command: Command) -> Itt {
     itt
 }
 
-/// Sets the limits so that one connection takes everything that waits, while `send` runs.
+/// Sets the limits so that one connection takes all waiting commands, while `send` runs.
 pub(crate) fn favouring(pair: &mut Pair, cid: Cid, send: impl FnOnce(&mut Pair)) {
     for any in (0..8).map(Cid) {
         pair.session.limit_writes(any, if any == cid { 1 << 40 } else { 1 });
@@ -74,7 +74,7 @@ pub(crate) fn favouring(pair: &mut Pair, cid: Cid, send: impl FnOnce(&mut Pair))
     }
 }
 
-/// MC-I-01: the second login names the session of the first, and takes up its CmdSN.
+/// MC-I-01: the second login has the TSIH of the session, and continues its CmdSN.
 #[test]
 fn mc_i_01_login_of_a_second_connection() {
     let pair = two_connections(target());
@@ -88,7 +88,7 @@ fn mc_i_01_login_of_a_second_connection() {
     pair.assert_no_violations();
 }
 
-/// MC-I-01: CmdSN is shared between the connections, StatSN is not.
+/// MC-I-01: the connections share CmdSN, and each has its own StatSN.
 #[test]
 fn mc_i_01_one_cmd_sn_and_a_stat_sn_each() {
     let mut pair = two_connections(target());
@@ -106,7 +106,7 @@ fn mc_i_01_one_cmd_sn_and_a_stat_sn_each() {
     pair.assert_no_violations();
 }
 
-/// MC-I-01, SEQ-04: all kinds of traffic over both connections, in pieces.
+/// MC-I-01, SEQ-04: all kinds of requests work over both connections, with bytes split into pieces.
 #[test]
 fn mc_i_01_traffic_over_both_connections() {
     let mut pair = two_connections(target());
@@ -149,7 +149,7 @@ fn mc_i_02_older_window_over_the_other_connection() {
     pair.assert_no_violations();
 }
 
-/// MC-I-03: PDUs of the target on another connection than the task's.
+/// MC-I-03: PDUs of the target on another connection than the one of their task are an error.
 #[test]
 fn mc_i_03_pdus_on_the_wrong_connection() {
     for reads in [false, true] {
@@ -186,7 +186,7 @@ fn mc_i_03_data_out_stays_on_the_connection_of_its_command() {
     pair.assert_no_violations();
 }
 
-/// TMF-04: ABORT TASK goes to the connection of the task.
+/// TMF-04: ABORT TASK is sent on the connection of its task.
 #[test]
 fn tmf_04_abort_on_the_connection_of_the_task() {
     for cid in [Cid(0), SECOND] {
@@ -201,7 +201,7 @@ fn tmf_04_abort_on_the_connection_of_the_task() {
     }
 }
 
-/// Submits a write for a connection whose bytes are late.
+/// Submits a write on a connection, and returns its bytes, which the test delivers later.
 fn submit_late(pair: &mut Pair, cid: Cid, command: Command) -> (Itt, Vec<Bytes>) {
     let itt = pair.submit(command);
     let mut late = Vec::new();
@@ -209,7 +209,7 @@ fn submit_late(pair: &mut Pair, cid: Cid, command: Command) -> (Itt, Vec<Bytes>)
     (itt, late)
 }
 
-/// Takes what a connection has to send. None of it reaches the target.
+/// Takes the bytes that a connection has to send, without delivering them to the target.
 fn take(pair: &mut Pair, cid: Cid) -> Vec<Bytes> {
     let mut late = Vec::new();
     while let Some(mut transmit) = pair.session.poll_transmit(cid, pair.now) {
@@ -218,8 +218,8 @@ fn take(pair: &mut Pair, cid: Cid) -> Vec<Bytes> {
     late
 }
 
-/// TMF-04: a command that waits for its turn after one of another connection is aborted, or executed by a target
-/// that does not find it: it has not ended before its own answer.
+/// TMF-04: a command waits at the target for an earlier one of another connection. If it is aborted, a target
+/// that does not find it executes it later, so the command does not end before its own response.
 #[test]
 fn tmf_04_abort_of_a_command_that_waits_for_its_turn() {
     for is_found in [true, false] {
@@ -244,9 +244,9 @@ fn tmf_04_abort_of_a_command_that_waits_for_its_turn() {
     }
 }
 
-/// TMF-10: commands that were sent before a reset over another connection may arrive after it. They are executed
-/// then, and so are commands that came over the connection of the reset and wait for them: none of these has
-/// ended before its own answer.
+/// TMF-10: commands that were sent before a reset over another connection may arrive after the reset. They
+/// are executed then, and so are commands of the reset's connection that wait for them: none of these
+/// commands ends before its own response.
 #[test]
 fn tmf_10_a_reset_overtakes_a_write_of_another_connection() {
     let mut pair = two_connections(target());
@@ -269,8 +269,8 @@ fn tmf_10_a_reset_overtakes_a_write_of_another_connection() {
     pair.assert_no_violations();
 }
 
-/// TMF-16: a command that is sent after a reset over another connection may arrive before it. Targets end it as
-/// well, without a status.
+/// TMF-16: a command that is sent after a reset over another connection may arrive before the reset. Targets
+/// end such a command too, without a status, so it is aborted soon.
 #[test]
 fn tmf_16_a_command_that_overtakes_a_reset_is_aborted_soon() {
     let mut pair = two_connections(target());
@@ -297,7 +297,7 @@ fn tmf_16_a_command_that_overtakes_a_reset_is_aborted_soon() {
     pair.assert_no_violations();
 }
 
-/// MC-I-05, LGO-01: the logout of a session ends all its connections, and follows all of its tasks.
+/// MC-I-05, LGO-01: the logout of a session follows all of its tasks, and ends all its connections.
 #[test]
 fn mc_i_05_logout_ends_both_connections() {
     let mut pair = two_connections(target());
@@ -331,7 +331,7 @@ fn mc_i_05_silence_on_both_connections_after_a_logout() {
     assert_eq!(pair.ended, None);
 }
 
-/// UNH FFP 14.2: a logout that the target asks for on one connection may end the whole session.
+/// UNH FFP 14.2: if the target requests a logout on one connection, the logout may end the whole session.
 #[test]
 fn unh_14_2_async_logout_on_one_of_two_connections() {
     let mut pair = two_connections(target());
@@ -342,8 +342,8 @@ fn unh_14_2_async_logout_on_one_of_two_connections() {
     pair.assert_no_violations();
 }
 
-/// ASY-05: the invitation to negotiate is answered on the connection on which it came, whatever another one
-/// exchanges.
+/// ASY-05: the request for a negotiation is answered on its own connection, whatever text exchange another
+/// connection has.
 #[test]
 fn asy_05_negotiation_request_is_answered_where_it_came() {
     for exchanges in [false, true] {
@@ -363,7 +363,7 @@ fn asy_05_negotiation_request_is_answered_where_it_came() {
     }
 }
 
-/// ERR-06: with the last connection the session is lost.
+/// ERR-06: the session fails with its last connection.
 #[test]
 fn the_last_lost_connection_ends_the_session() {
     let mut pair = two_connections(target());
@@ -380,7 +380,8 @@ fn the_last_lost_connection_ends_the_session() {
     pair.assert_no_violations();
 }
 
-/// MC-I-08, KEY-06: no more connections than agreed, none twice, none before the first.
+/// MC-I-08, KEY-06: a connection cannot be added beyond MaxConnections, with a CID in use, or before the
+/// first login.
 #[test]
 fn mc_i_08_no_more_connections_than_agreed() {
     let mut alone = target();

@@ -1,4 +1,4 @@
-//! Discovery sessions and SendTargets (RFC 7143 §4.3, appendix C).
+//! Tests of discovery sessions and SendTargets (RFC 7143 §4.3, appendix C).
 
 use std::time::Duration;
 
@@ -52,7 +52,7 @@ fn text_of(request: &Pdu) -> String {
     String::from_utf8(request.data.to_vec()).unwrap()
 }
 
-/// DSC-01: a discovery session names no target, offers no digest, and takes no commands.
+/// DSC-01: a discovery session names no target, proposes no digest, and accepts no commands.
 #[test]
 fn dsc_01_login_of_a_discovery_session() {
     let mut trace = Trace::new(discovery());
@@ -66,7 +66,7 @@ fn dsc_01_login_of_a_discovery_session() {
     assert_eq!(said.get("ErrorRecoveryLevel").unwrap_or("0"), "0");
 }
 
-/// DSC-01: only text requests and logout are sent.
+/// DSC-01: a discovery session sends only text requests and a logout.
 #[test]
 fn dsc_01_other_requests_are_refused() {
     let mut trace = Trace::established(discovery(), &[]);
@@ -78,7 +78,7 @@ fn dsc_01_other_requests_are_refused() {
     trace.silence();
 }
 
-/// DSC-01, NOP-01: an idle discovery session sends no ping, but answers one.
+/// DSC-01, NOP-01: an idle discovery session sends no ping, but responds to pings.
 #[test]
 fn dsc_01_pings_of_the_target_are_answered() {
     let mut trace = Trace::established(discovery(), &[]);
@@ -89,7 +89,8 @@ fn dsc_01_pings_of_the_target_are_answered() {
     expect!(trace, NopOut { itt: NO_TAG, ttt: 5 });
 }
 
-/// DSC-02, DSC-05, QRK-37, peers' fault 14: names with any number of addresses; bad ones are skipped.
+/// DSC-02, DSC-05, QRK-37, peers' fault 14: a target may have any number of addresses; bad addresses are
+/// skipped.
 #[test]
 fn dsc_02_targets_with_their_addresses() {
     let mut target = target_config(64);
@@ -107,7 +108,7 @@ fn dsc_02_targets_with_their_addresses() {
     assert_eq!(targets[0].addresses[2].portal_group_tag, None);
 }
 
-/// DSC-03, TXT-22, peers' fault 15: a list over many PDUs, split anywhere, marked or not.
+/// DSC-03, TXT-22, peers' fault 15: a list may be split anywhere over many PDUs, with or without the C bit.
 #[test]
 fn dsc_03_list_over_many_pdus() {
     for with_continue in [false, true] {
@@ -126,7 +127,7 @@ fn dsc_03_list_over_many_pdus() {
     }
 }
 
-/// DSC-03: ten thousand targets.
+/// DSC-03: a list of ten thousand targets is accepted.
 #[test]
 fn dsc_03_ten_thousand_targets() {
     let mut target = target_config(64);
@@ -135,7 +136,7 @@ fn dsc_03_ten_thousand_targets() {
     assert_eq!(discover(target).len(), 10_000);
 }
 
-/// DSC-03: a list without an end does not take all memory.
+/// DSC-03: a list without an end does not use all memory, but ends the session.
 #[test]
 fn dsc_03_endless_list_ends_the_session() {
     let mut trace = Trace::established(discovery(), &[]);
@@ -152,8 +153,8 @@ fn dsc_03_endless_list_ends_the_session() {
     assert!(discovered(&trace.outputs, tag).is_err());
 }
 
-/// DSC-04, KEY-04: the request in each kind of session; in a normal session only the session's own name can be
-/// requested.
+/// DSC-04, KEY-04: a normal session can request only the addresses of its own target; a discovery session can
+/// request all targets.
 #[test]
 fn dsc_04_all_only_in_discovery() {
     let other = IscsiName::parse("iqn.2026-01.org.example:other").unwrap();
@@ -180,8 +181,8 @@ fn dsc_04_all_only_in_discovery() {
     assert_eq!(trace.session.send_target(&other, trace.now), Err(SubmitError::WrongSession));
 }
 
-/// NAM-02: a session accepts any spelling of its own target's name, and always sends the one under which it was
-/// found, since targets compare bytes.
+/// NAM-02: a session accepts any spelling of its own target's name, and always sends the spelling of its
+/// configuration, because targets compare bytes.
 #[test]
 fn nam_02_own_target_is_asked_for_as_it_was_found() {
     let upper = IscsiName::parse(&TARGET.to_uppercase()).unwrap();
@@ -191,7 +192,7 @@ fn nam_02_own_target_is_asked_for_as_it_was_found() {
     assert_eq!(text_of(&request), format!("SendTargets={TARGET}\0"));
 }
 
-/// DSC-04: beside commands, in a normal session.
+/// DSC-04: in a normal session the request works while commands are in flight.
 #[test]
 fn dsc_04_own_addresses_beside_commands() {
     let mut target = target_config(64);
@@ -205,7 +206,7 @@ fn dsc_04_own_addresses_beside_commands() {
     pair.assert_no_violations();
 }
 
-/// TXT-21, SEQ-07: every request of an exchange is immediate, in either kind of session: it needs no command
+/// TXT-21, SEQ-07: every request of an exchange is immediate, in both kinds of session: it needs no command
 /// window, and no CmdSN waits for it.
 #[test]
 fn txt_21_all_requests_of_an_exchange_are_immediate() {
@@ -224,7 +225,8 @@ fn txt_21_all_requests_of_an_exchange_are_immediate() {
     }
 }
 
-/// TXT-20: one exchange at a time on a connection; the next one begins when it has ended, in whatever way.
+/// TXT-20: a connection has one exchange at a time; the next one begins when it has ended, with success or
+/// not.
 #[test]
 fn txt_20_one_exchange_at_a_time() {
     for ends in [true, false] {
@@ -233,7 +235,7 @@ fn txt_20_one_exchange_at_a_time() {
         let second = trace.session.send_targets(trace.now).unwrap();
         let request = expect!(trace, TextRequest { itt: first.get() });
         trace.silence();
-        // Nothing else waits for it.
+        // Other requests do not wait for the exchange.
         trace.assert_usable();
         send!(trace, text_response { itt: first.get(), ttt: 5, last: false });
         expect!(trace, TextRequest { itt: first.get(), ttt: 5 });
@@ -249,8 +251,7 @@ fn txt_20_one_exchange_at_a_time() {
     }
 }
 
-/// ASY-03: an exchange that has not begun when the target asks for a logout does not begin any
-/// more.
+/// ASY-03: an exchange that has not begun when the target requests a logout does not begin.
 #[test]
 fn asy_03_no_exchange_begins_after_a_logout_request() {
     let mut trace = Trace::logged_in();
@@ -265,7 +266,7 @@ fn asy_03_no_exchange_begins_after_a_logout_request() {
     assert_eq!(discovered(&trace.outputs, waits), Err(expected));
 }
 
-/// DSC-06, UNH FFP 18.4, peers' fault 15: keys that do not belong in a list change nothing.
+/// DSC-06, UNH FFP 18.4, peers' fault 15: keys that do not belong in a list have no effect.
 #[test]
 fn dsc_06_foreign_keys_have_no_effect() {
     let mut target = target_config(64);
@@ -288,7 +289,7 @@ fn dsc_07_empty_list() {
     assert_eq!(discover(target), []);
 }
 
-/// DSC-08: a target may just close a discovery session.
+/// DSC-08: a target may close the connection of a discovery session without a logout.
 #[test]
 fn dsc_08_target_drops_a_discovery_session() {
     let mut trace = Trace::established(discovery(), &[]);
@@ -301,7 +302,7 @@ fn dsc_08_target_drops_a_discovery_session() {
     assert!(expected);
 }
 
-/// ERR-13: a target that does not answer does not hold the caller up for ever.
+/// ERR-13: a target that does not respond does not make the caller wait for ever.
 #[test]
 fn silent_target_ends_the_exchange() {
     let mut trace = Trace::established(discovery(), &[]);
@@ -312,8 +313,8 @@ fn silent_target_ends_the_exchange() {
     assert!(discovered(&trace.outputs, tag).is_err());
 }
 
-/// UNH FFP 18.2, TXT-22, SEQ-03: an exchange continues under its tag, with the target's tag and LUN, and none of
-/// its requests consumes a CmdSN.
+/// UNH FFP 18.2, TXT-22, SEQ-03: an exchange continues under its task tag, with the target's transfer tag and
+/// LUN, and its requests consume no CmdSN.
 #[test]
 fn exchange_goes_on_with_the_tag_and_lun_of_the_target() {
     let mut trace = Trace::established(discovery(), &[]);

@@ -1,4 +1,4 @@
-//! One connection of several is dropped in order (RFC 7143 §11.14).
+//! Tests of dropping one connection of several in order (RFC 7143 §11.14).
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use crate::connection_loss::{FIRST, THIRD, failure, lost};
 use crate::connections::{SECOND, received, submit_over, target, two_connections};
 use crate::pair::{pattern, read, write};
 
-/// A connection is dropped when its last task is done, by a logout of its own; the other one carries the commands
-/// that come meanwhile.
+/// A connection that is dropped is closed by a logout when its last task has ended; the other connection
+/// sends the commands that are submitted meanwhile.
 #[test]
 fn connection_let_go_in_order() {
     for cid in [FIRST, SECOND] {
@@ -49,7 +49,7 @@ fn connection_let_go_in_order() {
     }
 }
 
-/// An answer that the target has requested is sent before the logout, and does not delay it.
+/// A response that the target has requested is sent before the logout, and does not delay the logout.
 #[test]
 fn connection_let_go_behind_an_answer() {
     let mut pair = two_connections(target());
@@ -67,7 +67,7 @@ fn connection_let_go_behind_an_answer() {
     pair.assert_no_violations();
 }
 
-/// LGO-08, QRK-35: the target does not answer the logout of a connection, or closes it.
+/// LGO-08, QRK-35: the connection is also closed if the target does not respond to its logout, or closes it.
 #[test]
 fn connection_let_go_without_an_answer() {
     for closes in [false, true] {
@@ -88,8 +88,8 @@ fn connection_let_go_without_an_answer() {
     }
 }
 
-/// A connection that is still logging in is dropped immediately; one that fails while it is being dropped is
-/// cleaned up like any other.
+/// A connection that is still logging in is dropped immediately. A connection that fails while it is being
+/// dropped is cleaned up like any other.
 #[test]
 fn connection_let_go_in_other_states() {
     let mut pair = two_connections(target());
@@ -113,7 +113,7 @@ fn connection_let_go_in_other_states() {
     pair.assert_no_violations();
 }
 
-/// When the connection that was to stay fails, the session fails with it.
+/// If the last connection that is not being dropped fails, the session fails too.
 #[test]
 fn last_connection_that_stays_fails() {
     let mut pair = two_connections(target());

@@ -1,4 +1,4 @@
-//! Logins from end to end: redirections, time limits, CHAP, parameters (RFC 7143 §6.3, §11.13.5, §12.1).
+//! Tests of complete logins: redirections, time limits, CHAP, parameters (RFC 7143 §6.3, §11.13.5, §12.1).
 
 use std::time::Duration;
 
@@ -64,7 +64,8 @@ fn value_of(request: &Pdu, key: &str) -> Option<String> {
     Pairs::split(&request.data).unwrap().get(key).map(str::to_owned)
 }
 
-/// LOG-24, ISI-03: every form of address is followed; the login starts again under the same names.
+/// LOG-24, ISI-03: a redirection with any form of address is followed; the login starts again with the same
+/// names.
 #[test]
 fn log_24_redirection_is_followed() {
     for (address, host, port) in [
@@ -91,7 +92,8 @@ fn log_24_redirection_is_followed() {
     }
 }
 
-/// LOG-24, QRK-27: a redirection after the authentication; the next portal requires one of its own.
+/// LOG-24, QRK-27: after a redirection that follows an authentication, the initiator authenticates again at
+/// the next portal.
 #[test]
 fn log_24_redirection_after_authentication() {
     let mut target = target_with_chap(&[7]);
@@ -109,7 +111,7 @@ fn log_24_redirection_after_authentication() {
     pair.assert_no_violations();
 }
 
-/// NAM-02: names are sent as they are spelled, since targets compare bytes.
+/// NAM-02: names are sent in their original spelling, because targets compare bytes.
 #[test]
 fn nam_02_names_go_out_as_they_are_spelled() {
     let (initiator, target) = ("iqn.2026-01.org.Example:Host", "iqn.2026-01.org.Example:DISK");
@@ -147,7 +149,7 @@ fn log_24_redirection_without_an_address() {
     }
 }
 
-/// LOG-25: as many redirections as configured, and no more.
+/// LOG-25: the configured number of redirections is followed, and one more fails the login.
 #[test]
 fn log_25_redirections_in_a_circle_end() {
     for limit in [0, 1, 8] {
@@ -180,7 +182,7 @@ fn log_26_exchanges_are_bounded() {
     }
 }
 
-/// LOG-18, LOG-19, SEQ-11: a refusal ends the login at the first attempt, and says whether a retry makes sense.
+/// LOG-18, LOG-19, SEQ-11: a refused login is not retried, and the error shows whether a retry may succeed.
 #[test]
 fn log_18_refused_login_is_not_tried_again() {
     for (class, detail) in [(2, 0), (2, 1), (2, 3), (2, 6), (3, 0), (3, 1), (3, 2), (9, 9)] {
@@ -195,8 +197,8 @@ fn log_18_refused_login_is_not_tried_again() {
     }
 }
 
-/// LOG-32: a process that was stopped in the middle of a login has not waited for the target: its time limit
-/// starts again, and then applies.
+/// LOG-32: if the process was stopped in the middle of a login, the time limit of the login starts again, and
+/// then applies.
 #[test]
 fn log_32_time_in_which_the_process_was_stopped_does_not_count() {
     let limit = Duration::from_secs(15);
@@ -212,7 +214,8 @@ fn log_32_time_in_which_the_process_was_stopped_does_not_count() {
     assert_eq!(*trace.failure(), SessionError::TimedOut(Timer::Login));
 }
 
-/// LOG-32: the time limit covers everything: no connection, a silent target, a slow one, one that redirects.
+/// LOG-32: the time limit covers the whole login: also without a connection, with a silent or slow target,
+/// and with redirections.
 #[test]
 fn log_32_login_has_one_time_limit() {
     let late = Duration::from_secs(15);
@@ -243,7 +246,7 @@ fn log_32_login_has_one_time_limit() {
     assert_eq!(*trace.failure(), expected);
 }
 
-/// LOG-32: once logged in, the limit is lifted.
+/// LOG-32: after the login, its time limit has no effect.
 #[test]
 fn log_32_limit_ends_with_the_login() {
     let mut config = config();
@@ -254,8 +257,8 @@ fn log_32_limit_ends_with_the_login() {
     trace.assert_usable();
 }
 
-/// CHP-01, CHP-16, peers' faults 1 and 19: every algorithm, one way and both ways, in both kinds of
-/// session, with values in both forms and a challenge of 1024 bytes.
+/// CHP-01, CHP-16, peers' faults 1 and 19: every algorithm, one-way and mutual, in both kinds of session,
+/// with values in both encodings and a challenge of 1024 bytes.
 #[test]
 fn chp_01_every_algorithm_logs_in() {
     for algorithm in [5, 6, 7, 8] {
@@ -276,7 +279,7 @@ fn chp_01_every_algorithm_logs_in() {
     }
 }
 
-/// CHP-06, CHP-09: a side that cannot prove itself gets no session.
+/// CHP-06, CHP-09: if one side cannot authenticate itself, the login fails.
 #[test]
 fn chp_06_wrong_secrets_fail() {
     let mut target = target_with_chap(&[7]);
@@ -299,8 +302,8 @@ fn chp_06_wrong_secrets_fail() {
     assert_eq!(*login_error(&pair), expected);
 }
 
-/// CHP-08, UNH CHAP 3.8, and the appendix of faults: the challenge of a login in progress comes back in another
-/// one, which ends before the target receives the answer.
+/// CHP-08, UNH CHAP 3.8, and the appendix of faults: the target sends the challenge of a login in progress
+/// back in another login, which fails before the target receives the response to the challenge.
 #[test]
 fn chp_08_reflected_challenge_fails() {
     let config = with_chap(true);
@@ -317,8 +320,8 @@ fn chp_08_reflected_challenge_fails() {
     assert_eq!(*login_error(&pair), expected);
 }
 
-/// LOG-31, CHP-14, peers' fault 25: with credentials there is no session without CHAP, whatever
-/// the target answers.
+/// LOG-31, CHP-14, peers' fault 25: if credentials are configured, a login without CHAP fails, whatever the
+/// target answers.
 #[test]
 fn log_31_no_session_without_chap() {
     for method in ["None", "Reject", "NotUnderstood", "Irrelevant", "KRB5", ""] {
@@ -331,7 +334,7 @@ fn log_31_no_session_without_chap() {
     }
 }
 
-/// LOG-31: the target requires CHAP of an initiator that has no credentials.
+/// LOG-31: the login fails if the target requires CHAP and the initiator has no credentials.
 #[test]
 fn log_31_credentials_are_missing() {
     let mut pair = Pair::new(config(), target_with_chap(&[5]));
@@ -339,7 +342,7 @@ fn log_31_credentials_are_missing() {
     assert!(login_error(&pair).is_authentication());
 }
 
-/// QRK-07: a target that cannot read a list of algorithms gets one more try, with MD5 alone.
+/// QRK-07: if a target cannot read a list of algorithms, the login is retried once with MD5 alone.
 #[test]
 fn qrk_07_single_algorithm_is_the_second_try() {
     let mut target = target_with_chap(&[5]);
@@ -351,7 +354,7 @@ fn qrk_07_single_algorithm_is_the_second_try() {
     pair.assert_no_violations();
 }
 
-/// QRK-07: no second try if a list was not sent, or if a second try cannot help.
+/// QRK-07: there is no retry if no list was sent, or if a retry cannot help.
 #[test]
 fn qrk_07_no_second_try_without_a_list() {
     let mut config = with_chap(false);
@@ -364,8 +367,8 @@ fn qrk_07_no_second_try_without_a_list() {
     assert_eq!(pair.connects, 1);
 }
 
-/// LOG-03, LOG-12: a target that neither echoes the ISID nor gives a TSIH still has a session, but no connection
-/// can join it.
+/// LOG-03, LOG-12: a target may omit the ISID and the TSIH in its responses; then no connection can join the
+/// session.
 #[test]
 fn log_12_session_without_a_tsih() {
     let mut target = target_config(64);
@@ -388,8 +391,8 @@ fn log_12_session_without_a_tsih() {
     pair.assert_no_violations();
 }
 
-/// QRK-07: a target that closes the connection because of the list, or answers it with nothing, gets the second
-/// try too. Only the list can be the cause, so there is only one such try.
+/// QRK-07: a target that closes the connection because of the list, or responds without an algorithm, gets
+/// the retry too. Only the list can be the cause, so there is only one retry.
 #[test]
 fn qrk_07_target_that_closes_over_the_list() {
     for closes in [true, false] {
@@ -414,8 +417,8 @@ fn qrk_07_target_that_closes_over_the_list() {
     }
 }
 
-/// QRK-07, LOG-18: there is no second try for a target that closes at another step: before it has received the
-/// list, or after the response, which is how some targets report a wrong password.
+/// QRK-07, LOG-18: there is no retry if the target closes the connection at another step: before it has
+/// received the list, or after the CHAP response, which is how some targets report a wrong password.
 #[test]
 fn qrk_07_no_second_try_where_the_list_is_not_the_cause() {
     let challenge =
@@ -430,14 +433,15 @@ fn qrk_07_no_second_try_where_the_list_is_not_the_cause() {
     }
 }
 
-/// Answers a request of the security stage without leaving it.
+/// Sends a response in the security stage without leaving the stage.
 fn answer_security(trace: &mut Trace, pairs: &[(&str, &str)]) {
     let request = expect!(trace, LoginRequest);
     let answer = login_response().last(false).stages(0, 0).isid(request.isid()).text(pairs);
     trace.send(answer.itt(request.itt()));
 }
 
-/// ISI-01, and the appendix of faults: the two highest bits of a random ISID mark it as random.
+/// ISI-01, and the appendix of faults: the two highest bits of a random ISID have the value of the type
+/// "random".
 #[test]
 fn isi_01_random_isid_on_the_wire() {
     let mut trace = Trace::new(config());
@@ -445,8 +449,8 @@ fn isi_01_random_isid_on_the_wire() {
     assert_eq!(isid.to_be_bytes()[2..], [0x80, 1, 2, 3, 0, 4]);
 }
 
-/// TXT-26, KEY-13, KEY-16, peers' faults 10, 16 and 17, QRK-25: whatever the target answers to the offers, its
-/// answers apply, and data gets through.
+/// TXT-26, KEY-13, KEY-16, peers' faults 10, 16 and 17, QRK-25: whatever the target answers to the offers,
+/// its answers apply, and reads and writes work.
 #[test]
 fn peers_16_smaller_answers_to_every_key() {
     let mut target = target_config(256);

@@ -1,4 +1,4 @@
-//! Logout (RFC 7143 §11.14, §11.15).
+//! Tests of the logout (RFC 7143 §11.14, §11.15).
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn discovery() -> Config {
     config
 }
 
-/// LGO-01, LGO-02, UNH FFP 14.1: the fields of the request; nothing follows it.
+/// LGO-01, LGO-02, UNH FFP 14.1: checks the fields of the logout request, and that nothing follows it.
 #[test]
 fn lgo_02_request_and_the_silence_after_it() {
     let mut trace = Trace::logged_in();
@@ -36,7 +36,7 @@ fn lgo_02_request_and_the_silence_after_it() {
     assert_eq!(trace.ended, Some(Ok(())));
 }
 
-/// LGO-08: a gap before the answer to the logout still ends the session without an error.
+/// LGO-08: a gap in StatSN before the response to the logout still ends the session without an error.
 #[test]
 fn lgo_08_gap_before_the_answer_is_no_error() {
     let mut trace = Trace::without_pings();
@@ -59,7 +59,7 @@ fn lgo_03_logout_through_a_closed_window() {
     assert_eq!(trace.ended, Some(Ok(())));
 }
 
-/// LGO-04: after the response the connection is closed, and not by a reset.
+/// LGO-04: after the response the connection is closed without a reset.
 #[test]
 fn lgo_04_connection_is_closed_after_the_response() {
     let mut trace = Trace::logged_in();
@@ -71,7 +71,7 @@ fn lgo_04_connection_is_closed_after_the_response() {
     assert!(trace.session.is_ended());
 }
 
-/// LGO-04, QRK-35: a target may close the connection instead of answering.
+/// LGO-04, QRK-35: a target may close the connection instead of sending a response.
 #[test]
 fn lgo_04_target_closes_first() {
     let mut trace = Trace::logged_in();
@@ -81,7 +81,7 @@ fn lgo_04_target_closes_first() {
     assert_eq!(trace.ended, Some(Ok(())));
 }
 
-/// LGO-05, LGO-07: every response ends the session, whatever times it names; a failure is reported.
+/// LGO-05, LGO-07: every response ends the session, whatever times it states; a failure is reported.
 #[test]
 fn lgo_05_every_response_ends_the_session() {
     for code in [0, 1, 2, 3, 0xff] {
@@ -103,7 +103,7 @@ fn lgo_05_every_response_ends_the_session() {
     assert_eq!(trace.ended, Some(Ok(())));
 }
 
-/// RFC 7143 §11.15: a response that names a command which was given up answers no logout, and ends nothing.
+/// RFC 7143 §11.15: a logout response with the tag of an aborted command ends nothing.
 #[test]
 fn response_to_a_task_that_was_given_up_is_no_logout() {
     let mut trace = Trace::logged_in();
@@ -118,7 +118,7 @@ fn response_to_a_task_that_was_given_up_is_no_logout() {
     trace.assert_usable();
 }
 
-/// LGO-06: a logout in order waits for the last command, those without a CmdSN included.
+/// LGO-06: an orderly logout waits for the last command, including commands without a CmdSN.
 #[test]
 fn lgo_06_logout_follows_the_last_command() {
     let mut target = target_config(256);
@@ -136,8 +136,8 @@ fn lgo_06_logout_follows_the_last_command() {
     pair.assert_no_violations();
 }
 
-/// LGO-06: if the target asked for the logout, it does not wait for commands, but a response that arrives before
-/// that of the logout counts.
+/// LGO-06: a logout that the target requested does not wait for commands, but command responses that arrive
+/// before the logout response count.
 #[test]
 fn lgo_06_responses_between_logout_and_its_response() {
     let mut trace = Trace::logged_in();
@@ -152,7 +152,7 @@ fn lgo_06_responses_between_logout_and_its_response() {
     assert_eq!(trace.result(tags[1]).unwrap_err(), expected);
 }
 
-/// LGO-08, QRK-35: without a response the connection is closed anyway.
+/// LGO-08, QRK-35: without a response, the connection is closed after the time limit.
 #[test]
 fn lgo_08_silence_ends_the_session_too() {
     let mut trace = Trace::logged_in();
@@ -175,7 +175,7 @@ fn lgo_09_discovery_closes_the_session() {
     assert_eq!(trace.ended, Some(Ok(())));
 }
 
-/// A ping without an answer does not delay a logout, and ends with the session.
+/// A ping without a response does not delay a logout, and ends with the session.
 #[test]
 fn pending_ping_does_not_hold_up_a_logout() {
     let mut trace = Trace::logged_in();
@@ -188,7 +188,7 @@ fn pending_ping_does_not_hold_up_a_logout() {
     assert!(trace.outputs.iter().any(ponged));
 }
 
-/// A logout before the end of the login gives the login up; commands that waited for it end.
+/// A logout before the end of the login stops the login; commands that waited for it end.
 #[test]
 fn logout_during_login_gives_the_login_up() {
     let mut trace = Trace::new(config());

@@ -1,5 +1,5 @@
-//! Scenarios: a session against the test target, in virtual time. One file per topic; the names and comments of
-//! the tests name the rules that they cover.
+//! Scenarios: tests of a session against the test target, in virtual time. There is one file per topic; the
+//! names and comments of the tests name the rules that they check.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

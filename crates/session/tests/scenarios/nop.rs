@@ -1,4 +1,4 @@
-//! Pings in both directions (RFC 7143 §11.18, §11.19).
+//! Tests of pings in both directions (RFC 7143 §11.18, §11.19).
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ use crate::trace::{Trace, wire_lun};
 const CID: Cid = Cid(0);
 const SECOND: Duration = Duration::from_secs(1);
 
-/// NOP-01, UNH FFP 15.1, QRK-14, QRK-24, LAY-17, QRK-03, and the appendix of faults: tag and LUN are returned;
-/// zero is a tag like any other.
+/// NOP-01, UNH FFP 15.1, QRK-14, QRK-24, LAY-17, QRK-03, and the appendix of faults: the response to a ping
+/// has its tag and LUN; zero is a valid tag.
 #[test]
 fn nop_01_ping_is_answered_with_its_tag_and_lun() {
     for (ttt, lun) in [(0, 0), (0, wire_lun(9)), (0xabba_abba, wire_lun(255)), (NO_TAG - 1, 0)] {
@@ -43,7 +43,7 @@ fn nop_01_ping_is_answered_with_its_tag_and_lun() {
     }
 }
 
-/// NOP-01, peers' fault 24: an answer is sent before everything that waits to be sent.
+/// NOP-01, peers' fault 24: the response to a ping is sent before everything else that waits to be sent.
 #[test]
 fn nop_01_answer_does_not_wait_behind_data() {
     let mut pair = Pair::logged_in(config(), target_config(65_536));
@@ -65,7 +65,7 @@ fn nop_01_answer_does_not_wait_behind_data() {
     pair.assert_no_violations();
 }
 
-/// A target that keeps pinging and reads no answer does not fill the memory.
+/// If a target keeps pinging and reads no responses, the memory use of the session stays limited.
 #[test]
 fn answers_that_nobody_reads_are_bounded() {
     let mut trace = Trace::without_pings();
@@ -80,7 +80,7 @@ fn answers_that_nobody_reads_are_bounded() {
     assert_eq!(trace.ended, Some(Err(unread.into())));
 }
 
-/// NOP-02: a NOP-In without a tag requests no answer.
+/// NOP-02: a NOP-In without a tag gets no response.
 #[test]
 fn nop_02_no_answer_without_a_tag() {
     let mut trace = Trace::logged_in();
@@ -89,8 +89,8 @@ fn nop_02_no_answer_without_a_tag() {
     trace.assert_usable();
 }
 
-/// NOP-03, NOP-08, UNH FFP 15.2, SEQ-26, QRK-03: after silence the session sends a ping of its own, immediate,
-/// which acknowledges what has arrived; its answer consumes a StatSN, and then nothing more is sent.
+/// NOP-03, NOP-08, UNH FFP 15.2, SEQ-26, QRK-03: after silence the session sends an immediate ping, which
+/// acknowledges what has arrived. The response consumes a StatSN, and nothing more is sent.
 #[test]
 fn nop_03_ping_after_silence() {
     let mut trace = Trace::logged_in();
@@ -118,7 +118,7 @@ fn nop_03_ping_after_silence() {
     assert_eq!(trace.ended, None);
 }
 
-/// NOP-03: the answer to the caller's ping comes with its round-trip time.
+/// NOP-03: the result of the caller's ping is its round-trip time.
 #[test]
 fn nop_03_ping_of_the_caller_is_timed() {
     let mut trace = Trace::logged_in();
@@ -130,7 +130,7 @@ fn nop_03_ping_of_the_caller_is_timed() {
     assert!(trace.outputs.iter().any(answered));
 }
 
-/// NOP-03, SEQ-19: an answer to a ping that was never sent is no answer to anything.
+/// NOP-03, SEQ-19: a response to a ping that was never sent is an error.
 #[test]
 fn nop_03_answer_to_no_ping_ends_the_session() {
     let mut trace = Trace::logged_in();
@@ -140,7 +140,7 @@ fn nop_03_answer_to_no_ping_ends_the_session() {
     assert!(matches!(trace.failure(), SessionError::Protocol(_)));
 }
 
-/// NOP-04: a ping of the target consumes no StatSN, but one that is ahead reveals a loss.
+/// NOP-04: a ping of the target consumes no StatSN; a StatSN that is ahead shows that a PDU was lost.
 #[test]
 fn nop_04_ping_shows_the_next_stat_sn() {
     let mut trace = Trace::logged_in();
@@ -155,7 +155,7 @@ fn nop_04_ping_shows_the_next_stat_sn() {
     assert!(matches!(trace.failure(), SessionError::Protocol(_)));
 }
 
-/// NOP-05: both tags together make no sense; data without a request do no harm.
+/// NOP-05: a NOP-In with both tags is a format error; data without a tag are ignored.
 #[test]
 fn nop_05_both_tags_are_a_format_error() {
     let mut trace = Trace::logged_in();
@@ -169,7 +169,7 @@ fn nop_05_both_tags_are_a_format_error() {
     assert!(matches!(trace.failure(), SessionError::Protocol(_)));
 }
 
-/// NOP-06: the data that an answer returns are not compared.
+/// NOP-06: the data that the target returns are not compared.
 #[test]
 fn nop_06_echoed_data_is_ignored() {
     let mut trace = Trace::logged_in();
@@ -180,7 +180,7 @@ fn nop_06_echoed_data_is_ignored() {
     trace.assert_usable();
 }
 
-/// NOP-07, ERR-13: no sign of life after a ping is the end of the connection.
+/// NOP-07, ERR-13: if nothing arrives after a ping within the time limit, the connection ends.
 #[test]
 fn nop_07_silence_after_a_ping_ends_the_session() {
     let mut trace = Trace::logged_in();
@@ -195,7 +195,7 @@ fn nop_07_silence_after_a_ping_ends_the_session() {
     assert!(trace.result(itt).is_err());
 }
 
-/// NOP-07: any PDU of the target is a sign of life, with a ping outstanding and without.
+/// NOP-07: any PDU of the target shows that it is alive, with or without an outstanding ping.
 #[test]
 fn nop_07_any_pdu_is_a_sign_of_life() {
     let mut trace = Trace::logged_in();
@@ -214,7 +214,7 @@ fn nop_07_any_pdu_is_a_sign_of_life() {
     assert_eq!(trace.ended, None);
 }
 
-/// NOP-07, QRK-39, QRK-43: a long command is neither a sign of life nor of its absence: pings continue beside it.
+/// NOP-07, QRK-39, QRK-43: a long command does not change the pings: they continue while it is in flight.
 #[test]
 fn nop_07_pings_go_on_beside_a_long_command() {
     let mut trace = Trace::logged_in();
@@ -229,7 +229,7 @@ fn nop_07_pings_go_on_beside_a_long_command() {
     assert!(trace.result(itt).is_ok());
 }
 
-/// REJ-03, NOP-07: a target that refuses the session's ping is alive, and is pinged again.
+/// REJ-03, NOP-07: a target that rejects the session's ping is alive, and is pinged again.
 #[test]
 fn nop_07_refused_ping_is_a_sign_of_life() {
     let mut trace = Trace::logged_in();
@@ -242,7 +242,7 @@ fn nop_07_refused_ping_is_a_sign_of_life() {
     assert_eq!(trace.ended, None);
 }
 
-/// NOP-08, SEQ-07: pings of both sides pass a closed window.
+/// NOP-08, SEQ-07: pings of both sides are sent while the window is closed.
 #[test]
 fn nop_08_pings_pass_a_closed_window() {
     let mut trace = Trace::with_closed_window();
@@ -271,7 +271,7 @@ fn idle_session_lives_on() {
     pair.assert_no_violations();
 }
 
-/// Returns what the session has reported about a busy target since the last call.
+/// Returns the notice about a busy target since the last call, if there is one.
 fn busy(trace: &mut Trace) -> Option<(&'static str, Duration)> {
     let mut told = None;
     trace.drain();
@@ -283,14 +283,14 @@ fn busy(trace: &mut Trace) -> Option<(&'static str, Duration)> {
     told
 }
 
-/// NOP-07: a target that has a command, and whose host acknowledges everything, is busy with the command: it is
-/// pinged again, and the command keeps its own time limit.
+/// NOP-07: a target that has a command, and whose host acknowledges everything, is busy with the command: it
+/// is pinged again, and the time limit of the command applies.
 #[test]
 fn nop_07_a_busy_target_has_the_time_of_its_command() {
     let mut trace = Trace::logged_in();
     let itt = trace.submit(Command::new(Lun::ZERO, Cdb::synchronize_cache_16(0, 0)));
     expect!(trace, ScsiCommand);
-    // Ten times the limit of other commands.
+    // The time limit of a flush is ten times that of other commands.
     for round in 1..=13 {
         trace.advance(15 * SECOND);
         expect!(trace, NopOut);
@@ -312,7 +312,7 @@ fn nop_07_a_busy_target_has_the_time_of_its_command() {
     assert!(trace.result(itt).is_err());
 }
 
-/// NOP-07, ERR-13: without a command, acknowledgements of the host do not count as those of the target.
+/// NOP-07, ERR-13: without a command, acknowledgements of the host do not show that the target is alive.
 #[test]
 fn nop_07_an_idle_target_that_is_silent_is_gone() {
     let mut trace = Trace::logged_in();
@@ -324,7 +324,7 @@ fn nop_07_an_idle_target_that_is_silent_is_gone() {
     assert_eq!(*trace.failure(), SessionError::TimedOut(Timer::NopResponse));
 }
 
-/// NOP-03: a ping carries as much data as the target takes in one PDU, and the target returns them.
+/// NOP-03: a ping carries as much data as the target accepts in one PDU, and the target returns them.
 #[test]
 fn nop_03_data_of_a_ping_come_back() {
     for (len, sent) in [(0, 0), (1, 1), (4097, 4097), (8192, 8192), (10_000, 8192)] {

@@ -1,4 +1,4 @@
-//! A session against the test target, over a wire that cuts the bytes as configured, in virtual time.
+//! A session and the test target, connected by a link that splits the bytes as configured, in virtual time.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,19 +18,19 @@ use iscsi_testkit::target::{ConnId, Target};
 pub(crate) const TARGET: &str = "iqn.2026-01.org.example:disk";
 pub(crate) const BLOCK: usize = 512;
 
-/// How the wire cuts the bytes.
+/// How the link splits the bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cut {
     /// All bytes in one piece.
     Whole,
     /// Pieces of this size.
     Every(usize),
-    /// One cut, after this number of bytes in each direction.
+    /// One split, after this number of bytes in each direction.
     After(usize),
 }
 
 impl Cut {
-    /// Returns `Whole`, unless `SCENARIO_CUT` sets the size of the pieces: so every scenario can be run again
+    /// Returns `Whole`, unless `SCENARIO_CUT` sets the size of the pieces. So every scenario can be repeated
     /// byte by byte.
     #[expect(clippy::disallowed_methods, reason = "a second run of all scenarios sets it")]
     pub(crate) fn of_this_run() -> Self {
@@ -44,32 +44,35 @@ pub(crate) struct Pair {
     pub(crate) target: Target,
     pub(crate) now: Instant,
     pub(crate) cut: Cut,
-    /// A bit to flip in the bytes that the target sends: the byte's place in the stream, and the mask.
+    /// A bit to flip in the bytes that the target sends: the byte's offset in the stream, and the mask.
     pub(crate) flip: Option<(usize, u8)>,
     read_ahead: Option<ReadAhead>,
-    /// Bytes that have passed, to the target and from it.
+    /// Numbers of bytes that have passed: to the target, and from it.
     pub(crate) passed: [usize; 2],
     links: BTreeMap<Cid, ConnId>,
     /// Connections that were closed, each with whether it was reset.
     pub(crate) disconnects: Vec<(Cid, bool)>,
     pub(crate) completed: BTreeMap<Itt, Result<Completion, TaskError>>,
-    /// All other outputs.
+    /// All other outputs of the session.
     pub(crate) outputs: Vec<Output>,
     pub(crate) notices: Vec<Notice>,
     pub(crate) ended: Option<Result<(), SessionError>>,
-    /// How often a connection was made.
+    /// Number of connections that were made.
     pub(crate) connects: usize,
-    /// Whether connections cannot be made.
+    /// Whether attempts to connect fail.
     pub(crate) refuses: bool,
-    /// Whether the target does not notice that a connection is gone.
+    /// Whether the target does not notice that a connection is closed.
     pub(crate) half_open: bool,
-    /// Connections whose sockets take nothing.
+    /// Connections whose sockets accept no bytes.
     pub(crate) blocked: Vec<Cid>,
-    /// Returns whether a violation is the session's: all are, unless the test itself changes the bytes.
+    /// Returns whether the session itself made a violation: by default always `true`. A test that changes
+    /// bytes sets another function, because the checker then reports violations that the session did not
+    /// make.
     pub(crate) is_its_own: fn(&Violation) -> bool,
 }
 
-/// The checker decides at the end: the target tolerates much that only the checker reports.
+/// Checks the violations at the end of a test: the target tolerates many errors that only the checker
+/// reports.
 impl Drop for Pair {
     fn drop(&mut self) {
         if !std::thread::panicking() {
@@ -92,7 +95,7 @@ pub(crate) fn target_config(blocks: u64) -> TargetConfig {
     config
 }
 
-/// Returns a source of random bytes that tests can repeat: a counter through a mixing function.
+/// Returns a source of random bytes that is the same in each run: a counter through a mixing function.
 pub(crate) fn entropy(seed: u64) -> impl FnMut(&mut [u8]) + Send {
     let mut state = seed;
     move |bytes: &mut [u8]| {
@@ -137,7 +140,7 @@ impl Pair {
         pair
     }
 
-    /// Returns the target's end of a connection.
+    /// Returns the connection of the target that belongs to a CID.
     pub(crate) fn link(&self, cid: u16) -> ConnId {
         self.links[&Cid(cid)]
     }
@@ -152,7 +155,7 @@ impl Pair {
         panic!("the two sides never come to rest");
     }
 
-    /// Moves what either side has to send, once, and returns whether there was anything.
+    /// Moves the bytes that each side has to send, once, and returns whether there were any.
     pub(crate) fn step(&mut self) -> bool {
         let told = self.drain_outputs();
         let sent = self.carry_to_target();
@@ -160,7 +163,7 @@ impl Pair {
         told || sent || received
     }
 
-    /// Lets time pass in the session's own steps, and drives after each.
+    /// Advances the time from one time limit of the session to the next, and moves bytes after each step.
     pub(crate) fn advance(&mut self, by: Duration) {
         let end = self.now + by;
         while let Some((when, _)) = self.session.poll_timeout().filter(|(when, _)| *when <= end) {
@@ -265,7 +268,7 @@ impl Pair {
         any
     }
 
-    /// Breaks a connection by the network; the target notices only if it is not half open.
+    /// Breaks a connection in the network; the target notices only if the connection is not half open.
     pub(crate) fn break_connection(&mut self, cid: Cid) {
         if let Some(link) = self.links.remove(&cid).filter(|_| !self.half_open) {
             self.target.disconnected(link);
@@ -281,7 +284,8 @@ impl Pair {
         }
     }
 
-    /// Delivers bytes to a connection. All connections read ahead into the same memory, one after the other.
+    /// Delivers bytes to a connection. All connections use the same memory for reading ahead, one after the
+    /// other.
     pub(crate) fn deliver(&mut self, cid: Cid, piece: &mut BytesMut) {
         self.session.lend_read_ahead(cid, self.read_ahead.take().unwrap_or_default());
         self.deliver_lent(cid, piece);
@@ -307,7 +311,7 @@ impl Pair {
         self.session.submit(command, self.now).unwrap()
     }
 
-    /// Submits, drives, and takes the result.
+    /// Submits a command, moves bytes, and returns the result.
     pub(crate) fn execute(&mut self, command: Command) -> Result<Completion, TaskError> {
         let itt = self.submit(command);
         self.drive();
@@ -334,7 +338,7 @@ pub(crate) fn write(lba: u32, data: Vec<u8>) -> Command {
     Command::new(Lun::ZERO, Cdb::write_10(lba, blocks)).with_write(data)
 }
 
-/// Returns bytes that differ from one seed to the next.
+/// Returns bytes that depend on `seed`.
 pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
     let mut bytes = vec![0; len];
     entropy(seed)(&mut bytes);

@@ -1,4 +1,4 @@
-//! Whatever is agreed and however the target behaves within the rules: the disk equals a model.
+//! Property test: with any agreed parameters and any legal behavior of the target, the disk equals a model.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::pair::{BLOCK, Cut, Pair, config, pattern, read, target_config, write}
 
 const BLOCKS: usize = 512;
 
-/// Parameters that both sides may agree on, and how the target uses them.
+/// Parameters that both sides may agree on, and the way in which the target uses them.
 #[derive(Clone, Debug)]
 struct Terms {
     flags: u16,
@@ -104,7 +104,8 @@ impl Terms {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
-    /// WR-07..12, WR-17, RD-07, SEQ-02, SEQ-23, DIG-10 and every rule of the target's checker.
+    /// WR-07..12, WR-17, RD-07, SEQ-02, SEQ-23, DIG-10 and every rule of the target's checker: the disk
+    /// equals the model.
     #[test]
     fn disk_equals_a_model_under_any_terms(
         terms in terms(),

@@ -1,4 +1,5 @@
-//! Reads: Data-In in every shape that a target may send, and the check of what arrived (RFC 7143 §11.4, §11.7).
+//! Tests of reads: all legal sequences of Data-In, and the check that all data arrived (RFC 7143 §11.4,
+//! §11.7).
 
 use bytes::BytesMut;
 use iscsi_pdu::scsi::{Cdb, Lun, Sense, SenseKey, Status};
@@ -28,8 +29,8 @@ fn protocol_error(pair: &Pair) -> &ProtocolError {
     }
 }
 
-/// RD-01, RD-02, RD-03, RD-05, RD-07, RD-09, UNH FFP 10.1, 11.1.2, QRK-13, QRK-16: all shapes bring
-/// the same bytes.
+/// RD-01, RD-02, RD-03, RD-05, RD-07, RD-09, UNH FFP 10.1, 11.1.2, QRK-13, QRK-16: all legal sequences of
+/// Data-In give the same bytes.
 #[test]
 fn rd_03_every_shape_of_data_in_brings_the_same_bytes() {
     for shape in 0..64u32 {
@@ -59,7 +60,7 @@ fn rd_03_every_shape_of_data_in_brings_the_same_bytes() {
     }
 }
 
-/// RD-12: fewer bytes than expected are no error; the caller receives their number.
+/// RD-12: fewer bytes than expected are no error; the buffer is cut to their number.
 #[test]
 fn rd_12_underflow_is_reported_and_the_buffer_is_cut() {
     let mut pair = Pair::logged_in(config(), target_config(256));
@@ -72,8 +73,8 @@ fn rd_12_underflow_is_reported_and_the_buffer_is_cut() {
     assert!((36..=255).contains(&done.data.len()));
 }
 
-/// RD-09, SPC-4 §4.2.5.6: parameter data carry their own length, so a target that sends less than
-/// the allocation length need not count the rest.
+/// RD-09, SPC-4 §4.2.5.6: parameter data contain their own length, so a target that sends less than the
+/// allocation length may omit the residual.
 #[test]
 fn rd_09_parameter_data_are_taken_as_far_as_they_came() {
     for separate_status in [false, true] {
@@ -100,7 +101,7 @@ fn rd_09_parameter_data_are_taken_as_far_as_they_came() {
     }
 }
 
-/// Parameter data that arrive with a hole end at the hole: only the bytes before it count.
+/// Parameter data that arrive with a gap end at the gap: only the bytes before it count.
 #[test]
 fn rd_09_parameter_data_end_at_a_hole() {
     let mut target = target_config(256);
@@ -116,7 +117,7 @@ fn rd_09_parameter_data_end_at_a_hole() {
     assert_eq!(pair.execute(command).unwrap().data.len(), 32);
 }
 
-/// RD-08: if a target counts more Data-Ins than arrived, some were lost, whatever they carried.
+/// RD-08: if a target counts more Data-Ins than arrived, some were lost, and the command is an error.
 #[test]
 fn rd_08_parameter_data_that_were_lost_are_no_success() {
     let mut target = target_with(Fault::sending(Opcode::DataIn, 2, Effect::Swallow));
@@ -128,7 +129,7 @@ fn rd_08_parameter_data_that_were_lost_are_no_success() {
     assert!(matches!(error, TaskError::DataMissing { .. }), "{error:?}");
 }
 
-/// RD-08: blocks of the medium carry no length; a short READ is no success without a residual.
+/// RD-08: blocks of the medium do not contain their length, so a short READ without a residual is an error.
 #[test]
 fn rd_08_short_blocks_are_no_success() {
     let mut trace = Trace::logged_in();
@@ -143,7 +144,7 @@ fn rd_08_short_blocks_are_no_success() {
     }
 }
 
-/// RD-10 and the appendix of faults: a response code other than zero is never GOOD.
+/// RD-10 and the appendix of faults: with a response code other than zero, the command is an error.
 #[test]
 fn rd_10_failed_service_response_is_never_good() {
     for code in [0x01, 0x80, 0xff] {
@@ -154,7 +155,7 @@ fn rd_10_failed_service_response_is_never_good() {
     }
 }
 
-/// RD-08, SEQ-22: a gap in DataSN means lost data.
+/// RD-08, SEQ-22: a gap in DataSN means lost data, and ends the session.
 #[test]
 fn seq_22_gap_in_data_sn_ends_the_session() {
     let mut pair = Pair::logged_in(config(), target_with(Fault::data_sn_gap(1)));
@@ -163,7 +164,7 @@ fn seq_22_gap_in_data_sn_ends_the_session() {
     assert!(matches!(protocol_error(&pair), ProtocolError::DataIn { .. }));
 }
 
-/// RD-08, RD-09: the last Data-In is missing; GOOD is not accepted, with ExpDataSN or without.
+/// RD-08, RD-09: if the last Data-In is missing, GOOD is an error, with ExpDataSN or without.
 #[test]
 fn rd_08_missing_tail_is_never_good() {
     for zero_exp_data_sn in [false, true] {
@@ -208,7 +209,7 @@ fn err_12_too_long_is_refused_by_the_header() {
     assert_eq!(*trace.failure(), SessionError::Protocol(error));
 }
 
-/// RD-07: offsets that go back although data is in order, and bytes that arrive twice.
+/// RD-07: offsets that decrease although data must be in order, and bytes that arrive twice, end the session.
 #[test]
 fn rd_07_repeated_bytes_end_the_session() {
     let back = Fault::sending(Opcode::DataIn, 1, Effect::SetWord { at: 40, value: 0 });
@@ -217,7 +218,7 @@ fn rd_07_repeated_bytes_end_the_session() {
     assert!(matches!(protocol_error(&pair), ProtocolError::DataIn { .. }));
 }
 
-/// RD-16, SEQ-19: Data-In for a write, or for no task.
+/// RD-16, SEQ-19: a Data-In for a write, or for no task, ends the session.
 #[test]
 fn rd_16_data_in_for_the_wrong_task_ends_the_session() {
     let fault = Fault::wrong_itt(Opcode::DataIn, 0, 0x00ab_c000);
@@ -234,7 +235,7 @@ fn rd_04_acknowledge_bit_is_ignored() {
     assert_eq!(pair.execute(read(0, 16)).unwrap().status, Status::GOOD);
 }
 
-/// RD-11: O and U together make no sense.
+/// RD-11: a response with both O and U is a protocol error.
 #[test]
 fn rd_11_overflow_with_underflow_is_a_protocol_error() {
     let fault = Fault::sending(Opcode::ScsiResponse, 0, Effect::SetByte { at: 1, value: 0x86 });
@@ -243,8 +244,8 @@ fn rd_11_overflow_with_underflow_is_a_protocol_error() {
     assert!(matches!(protocol_error(&pair), ProtocolError::Decode(_)));
 }
 
-/// RD-13, LAY-19: sense data is passed on as far as it is there: SenseLength may promise more than the data
-/// segment holds, or have no room in it.
+/// RD-13, LAY-19: sense data is passed on as far as it is present: SenseLength may be longer than the data
+/// segment, or missing.
 #[test]
 fn rd_13_sense_is_bounded_by_its_segment() {
     let beyond = || read(60000, 1);
@@ -274,7 +275,8 @@ fn rd_15_unknown_status_is_passed_up() {
     }
 }
 
-/// A read that exceeds the limit by itself is sent alone, and reads after one that is held back keep their order.
+/// A read that exceeds the limit is sent when no other read is in flight, and reads after one that is held
+/// back keep their order.
 #[test]
 fn a_read_limit_holds_reads_back_and_none_for_ever() {
     let mut trace = Trace::logged_in();

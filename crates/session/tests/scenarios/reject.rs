@@ -1,4 +1,4 @@
-//! Rejects (RFC 7143 §7.3, §11.17).
+//! Tests of Rejects (RFC 7143 §7.3, §11.17).
 
 use iscsi_pdu::scsi::{Lun, Status};
 use iscsi_pdu::{RejectReason, TaskFunction};
@@ -12,7 +12,7 @@ use iscsi_testkit::{expect, send};
 use crate::pair::{Pair, config, pattern, read, target_config, write};
 use crate::trace::Trace;
 
-/// Protocol error (RFC 7143 §11.17.1).
+/// Reject reason: protocol error (RFC 7143 §11.17.1).
 const PROTOCOL_ERROR: u8 = 4;
 const WAITING_FOR_LOGOUT: u8 = 0x0c;
 
@@ -20,7 +20,7 @@ fn rejected(reason: u8, header: &[u8]) -> TaskError {
     TaskError::Rejected { reason: RejectReason(reason), header: header.to_vec().into() }
 }
 
-/// Refuses a command, answers its ABORT TASK with `answer`, and returns its error.
+/// Rejects a command, sends `answer` as the response to its ABORT TASK, and returns the command's error.
 fn refuse_command(trace: &mut Trace, reason: u8, answer: u8) -> TaskError {
     let itt = trace.submit(read(0, 1));
     let command = expect!(trace, ScsiCommand);
@@ -38,8 +38,8 @@ fn refuse_command(trace: &mut Trace, reason: u8, answer: u8) -> TaskError {
     trace.result(itt).unwrap_err()
 }
 
-/// REJ-01, SEQ-14, the appendix of faults, and peers' fault 13: a Reject consumes a StatSN, whatever it returns
-/// of the header: all of it, more, less, nothing, or junk.
+/// REJ-01, SEQ-14, the appendix of faults, and peers' fault 13: a Reject consumes a StatSN, whether it
+/// returns the whole header, more, less, nothing, or arbitrary bytes.
 #[test]
 fn rej_01_header_may_be_junk() {
     let nobody = Pdu::new(Opcode::TaskManagementRequest).header.to_vec();
@@ -55,8 +55,8 @@ fn rej_01_header_may_be_junk() {
     }
 }
 
-/// REJ-02, REJ-04: a refused command ends with the reason, after an ABORT TASK that fills the gap
-/// it may have left in CmdSN; it is never sent again, whatever the reason.
+/// REJ-02, REJ-04: a rejected command ends with the reason, after an ABORT TASK that fills the gap that it
+/// may have left in CmdSN. It is never sent again, whatever the reason.
 #[test]
 fn rej_02_refused_command_is_aborted_and_never_sent_again() {
     for reason in [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0xff] {
@@ -74,19 +74,19 @@ fn rej_02_refused_command_is_aborted_and_never_sent_again() {
     }
 }
 
-/// REJ-02, REJ-03: a refusal that names no task. The command reaches its time limit, and its abort fills the gap,
-/// so that the commands after it get through.
+/// REJ-02, REJ-03: a Reject names no task. The rejected command reaches its time limit, and its ABORT TASK
+/// fills the gap in CmdSN, so that the target executes the commands after it.
 #[test]
 fn rej_02_commands_behind_a_refused_one_get_through() {
     let mut target = target_config(256);
-    // The second command arrives with an operation code that no target knows.
+    // The second command arrives with an unassigned operation code.
     target.faults.push(Fault::receiving(
         Opcode::ScsiCommand,
         1,
         Effect::SetByte { at: 0, value: 0x1c },
     ));
     let mut pair = Pair::logged_in(config(), target);
-    // The checker sees the command as the fault has changed it.
+    // The checker sees the command as the fault has changed it, so this violation is not the session's.
     pair.is_its_own = |found| found.rule != "ERR-14";
     let tags = [0, 1, 2].map(|lba| pair.submit(read(lba, 1)));
     pair.drive();
@@ -96,7 +96,8 @@ fn rej_02_commands_behind_a_refused_one_get_through() {
     pair.execute(read(3, 1)).unwrap();
 }
 
-/// REJ-02, TMF-11: if the target refuses the abort as well, the state of the command is unknown.
+/// REJ-02, TMF-11: if the target refuses the ABORT TASK as well, the state of the command is unknown, and the
+/// session ends.
 #[test]
 fn rej_02_refused_abort_of_a_refused_command_ends_the_session() {
     let mut trace = Trace::logged_in();
@@ -105,7 +106,8 @@ fn rej_02_refused_abort_of_a_refused_command_ends_the_session() {
     assert!(trace.ended.is_some());
 }
 
-/// REJ-03, DIG-12: refused data is reported, and not sent again; the status of the command decides.
+/// REJ-03, DIG-12: rejected data is reported, and not sent again; the status of the command decides its
+/// result.
 #[test]
 fn rej_03_refused_data_is_left_to_the_status() {
     let mut trace = Trace::with_answers(&[("InitialR2T", "Yes"), ("ImmediateData", "No")]);
@@ -121,8 +123,8 @@ fn rej_03_refused_data_is_left_to_the_status() {
     trace.assert_usable();
 }
 
-/// REJ-03: a refused answer to a ping, a refused ping, a refused function: each is reported for its request, and
-/// the session continues.
+/// REJ-03: a rejected response to a ping, a rejected ping, and a rejected function are each reported for
+/// their request, and the session continues.
 #[test]
 fn rej_03_refused_requests_end_alone() {
     let mut trace = Trace::logged_in();
@@ -158,7 +160,7 @@ fn rej_05_reject_during_login_fails_it() {
     assert_eq!(trace.closed, Some(true));
 }
 
-/// REJ-06: the target waits for a logout, and receives it; nothing is retried.
+/// REJ-06: if the reason is that the target waits for a logout, the logout is sent and nothing is retried.
 #[test]
 fn rej_06_waiting_for_logout() {
     let mut trace = Trace::logged_in();
@@ -181,7 +183,8 @@ fn rej_06_waiting_for_logout() {
     assert!(trace.result(itt).is_err());
 }
 
-/// REJ-07, UNH FFP 18.5, TXT-19: a refused text exchange fails alone; what was agreed stays.
+/// REJ-07, UNH FFP 18.5, TXT-19: after a rejected text request only its exchange fails; the agreed parameters
+/// stay.
 #[test]
 fn rej_07_refused_text_fails_alone() {
     let mut trace = Trace::logged_in();
@@ -210,7 +213,7 @@ fn rej_02_refused_text_leaves_no_gap() {
     expect!(trace, ScsiCommand { cmd_sn: next });
 }
 
-/// LGO-05, REJ-03: a refused logout is an answer too.
+/// LGO-05, REJ-03: a rejected logout ends the session too.
 #[test]
 fn refused_logout_ends_the_session() {
     let mut trace = Trace::logged_in();

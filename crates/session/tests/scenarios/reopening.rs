@@ -1,4 +1,4 @@
-//! The times that apply to a reconnect, by how the session ended (RFC 7143 §7.4, §11.9.1, §11.15).
+//! Tests of the times for a reconnect, by how the session ended (RFC 7143 §7.4, §11.9.1, §11.15).
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn times(session: &Session) -> Option<(u64, u64)> {
     Some((times.time2wait.as_secs(), times.time2retain.as_secs()))
 }
 
-/// ERR-09: after an unannounced end the times agreed at login apply.
+/// ERR-09: after an unannounced end, the times agreed at login apply.
 #[test]
 fn err_09_abrupt_end_leaves_the_agreed_times() {
     let ends: [fn(&mut Trace); 3] = [
@@ -39,7 +39,7 @@ fn err_09_abrupt_end_leaves_the_agreed_times() {
     }
 }
 
-/// ERR-09: a session that was never logged in names no times.
+/// ERR-09: a session whose login failed has no times.
 #[test]
 fn err_09_failed_login_has_no_times() {
     let mut config = config();
@@ -50,8 +50,8 @@ fn err_09_failed_login_has_no_times() {
     assert_eq!(times(&trace.session), None);
 }
 
-/// ASY-04, ERR-09: an announced drop names its own times, zero included, and other events and
-/// foreign connections none.
+/// ASY-04, ERR-09: an announced drop gives its own times, also zero. Other events, and drops of foreign
+/// connections, give none.
 #[test]
 fn asy_04_announced_drop_names_the_times() {
     for (event, parameters, expected) in [
@@ -75,8 +75,8 @@ fn asy_04_announced_drop_names_the_times() {
     }
 }
 
-/// LGO-05, LGO-07, ERR-09: the times of a logout response count only with the codes for which they have a
-/// meaning, whichever side asked for the logout.
+/// LGO-05, LGO-07, ERR-09: the times of a logout response apply only with the codes for which they have a
+/// meaning, whichever side requested the logout.
 #[test]
 fn lgo_07_times_of_the_logout_response() {
     for (code, expected) in
@@ -98,7 +98,7 @@ fn lgo_07_times_of_the_logout_response() {
     }
 }
 
-/// LGO-08, ERR-09: a logout that is not answered is an abrupt end.
+/// LGO-08, ERR-09: after a logout without a response, the times agreed at login apply.
 #[test]
 fn lgo_08_unanswered_logout_leaves_the_agreed_times() {
     for closes in [false, true] {
@@ -114,7 +114,8 @@ fn lgo_08_unanswered_logout_leaves_the_agreed_times() {
     }
 }
 
-/// ERR-09: the loss of one of two connections, announced or not, decides nothing for the session; its end does.
+/// ERR-09: the loss of one of two connections, announced or not, does not set the times of the session; the
+/// end of the session does.
 #[test]
 fn err_09_times_of_a_lost_connection_are_not_those_of_the_session() {
     let mut pair = two_connections(target());

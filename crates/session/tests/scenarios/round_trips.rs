@@ -1,4 +1,4 @@
-//! Number of round trips before the first data: those that the protocol needs, and no more.
+//! Tests of the number of round trips before the first data: no more than the protocol needs.
 
 use iscsi_pdu::scsi::{Cdb, Lun};
 use iscsi_session::Command;
@@ -6,17 +6,17 @@ use iscsi_testkit::opcode::Opcode;
 
 use crate::pair::{BLOCK, Pair, config, pattern, target_config, write};
 
-/// Number of queries that a disk sends to a unit first, all concurrently.
+/// Number of queries that a disk first sends to a unit, all concurrently.
 const QUESTIONS: usize = 9;
 
 impl Pair {
-    /// Sends everything that can be sent, and delivers everything that answers it.
+    /// Delivers everything that the session can send, and everything that the target sends in response.
     fn round_trip(&mut self) {
         while self.drain_outputs() || self.carry_to_target() {}
         while self.carry_to_session() || self.drain_outputs() {}
     }
 
-    /// Returns the number of round trips until all commands so far have been answered.
+    /// Returns the number of round trips until all `commands` so far have completed.
     fn until_answered(&mut self, commands: usize) -> usize {
         let trips = (0..64).take_while(|_| {
             let waits = self.completed.len() < commands;
@@ -29,8 +29,8 @@ impl Pair {
     }
 }
 
-/// Submits the queries before the login, and returns the number of round trips from the transport connection to
-/// the last answer.
+/// Submits the queries before the login, and returns the number of round trips from the transport connection
+/// to the last response.
 fn trips_to_the_answers(window: u32) -> (Pair, usize) {
     let mut target = target_config(1024);
     target.window = window;
@@ -40,7 +40,7 @@ fn trips_to_the_answers(window: u32) -> (Pair, usize) {
         question.read = Some(bytes::BytesMut::zeroed(96).into());
         pair.session.submit(question, pair.now).unwrap();
     }
-    // The login's answer is the first; a window of one opens with the first answer after it.
+    // The first response is that of the login. A window of one opens with the first response after it.
     pair.round_trip();
     assert!(pair.session.negotiated().is_some(), "one round trip for the login");
     let first = if window == 1 {
@@ -51,7 +51,7 @@ fn trips_to_the_answers(window: u32) -> (Pair, usize) {
     } else {
         0
     };
-    // The new window comes with the next answer.
+    // The new window arrives with the next response.
     let rest = pair.until_answered(QUESTIONS);
     (pair, 1 + first + rest)
 }
@@ -62,7 +62,8 @@ fn login_and_questions_take_one_round_trip_each() {
     assert_eq!(trips, 2);
 }
 
-/// LIO: the window opens with the first answer.
+/// With a target like LIO, whose window opens with the first response after the login, at most four round
+/// trips are needed.
 #[test]
 fn a_window_that_opens_late_costs_what_it_must() {
     let (_, trips) = trips_to_the_answers(1);
@@ -81,7 +82,7 @@ fn data_goes_out_right_behind_the_answers() {
     assert_eq!(carried.count(), 1, "the command carries its data with it");
 }
 
-/// An added connection, and another session, log in in one round trip as well.
+/// An added connection, and another session, also log in within one round trip.
 #[test]
 fn an_added_connection_logs_in_in_one_round_trip() {
     let mut wished = config();

@@ -1,4 +1,4 @@
-//! Rules that no other topic covers: one test each, with its id in the name.
+//! Tests of rules that no other topic covers: one test each, with the rule's id in the name.
 
 use bytes::{Buf, BytesMut};
 use iscsi_pdu::scsi::{Cdb, Lun, Status};
@@ -16,7 +16,7 @@ use crate::trace::Trace;
 
 const CID: Cid = Cid(0);
 
-/// No data is sent unsolicited, and the limit of a PDU is no multiple of four.
+/// Keys with which no data is sent unsolicited, and the longest data segment is not a multiple of four.
 const SOLICITED: [(&str, &str); 3] =
     [("InitialR2T", "Yes"), ("ImmediateData", "No"), ("MaxRecvDataSegmentLength", "515")];
 
@@ -34,7 +34,7 @@ fn awaiting_r2t(len: usize) -> (Trace, iscsi_pdu::Itt) {
     (trace, itt)
 }
 
-/// TXT-29: a request without text is sent only if the target has more to send.
+/// TXT-29: a request without text is sent only if the target has more text to send.
 #[test]
 fn txt_29_no_empty_request_unasked() {
     let mut trace = Trace::new(config());
@@ -55,7 +55,7 @@ fn txt_29_no_empty_request_unasked() {
     trace.silence();
 }
 
-/// DIG-02, WR-22: the header digest covers the header with its additional segments, and follows them.
+/// DIG-02, WR-22: the header digest covers the header with its additional segments, and is sent after them.
 #[test]
 fn dig_02_header_digest_covers_additional_headers() {
     let mut config = config();
@@ -65,7 +65,8 @@ fn dig_02_header_digest_covers_additional_headers() {
     trace.submit(Command::new(Lun::ZERO, Cdb::new(&cdb).unwrap()));
     let mut transmit = trace.session.poll_transmit(CID, trace.now).unwrap();
     let bytes = transmit.copy_to_bytes(transmit.remaining());
-    // 4 bytes of length, type and a reserved one, then the 16 of the CDB that do not fit.
+    // The additional segment has 4 bytes of length, type and a reserved byte, then the 16 bytes of the CDB
+    // that do not fit.
     let (header, crc) = bytes.split_at(48 + 20);
     assert_eq!((header[4], &header[48..52], &header[52..]), (5, &[0, 17, 1, 0][..], &cdb[16..]));
     assert_eq!(crc, digest(&[header]));
@@ -91,8 +92,8 @@ fn wr_14_data_out_before_the_last_is_a_multiple_of_four() {
     }
 }
 
-/// WR-15, QRK-44: an R2T that asks for nothing, for more than there is, without a tag, for a read, or for no task
-/// is an error, and no byte is sent for it.
+/// WR-15, QRK-44: an R2T that requests no data, more than there is, has no tag, or is for a read or for no
+/// task, is an error, and no byte is sent for it.
 #[test]
 fn wr_15_impossible_r2t_is_an_error() {
     let good = |itt: u32| r2t().itt(itt).ttt(1).desired_length(1024);
@@ -135,15 +136,15 @@ fn wr_16_long_r2t_is_served_whole() {
     assert_eq!(trace.result(itt).unwrap().status, Status::GOOD);
 }
 
-/// WR-21: a status in the middle of a burst counts; the PDU that has begun is finished, the rest of the
-/// burst is not sent.
+/// WR-21: a status in the middle of a burst ends the write: the PDU that has begun is finished, and the rest
+/// of the burst is not sent.
 #[test]
 fn wr_21_early_status_ends_the_burst() {
     let (mut trace, itt) = awaiting_r2t(8192);
     trace.script.send(r2t().itt(itt.get()).ttt(1).desired_length(8192));
     trace.deliver();
     let mut transmit = trace.session.poll_transmit(CID, trace.now).unwrap();
-    // One whole PDU of 48 and 512 bytes, and part of the second.
+    // The bytes are one whole PDU of 48 and 512 bytes, and part of the second.
     let bytes = transmit.copy_to_bytes(560 + 100);
     trace.script.receive(&bytes);
     trace.script.send(scsi_response().itt(itt.get()).status(2));
@@ -174,8 +175,8 @@ fn wr_25_residuals_of_a_write_go_up() {
     }
 }
 
-/// RD-14: the residuals of both halves of a bidirectional command come in its response. A status with the last
-/// data names only one, and so claims that all bytes of the other half were transferred.
+/// RD-14: the residuals of both halves of a bidirectional command are in its SCSI Response. A status in the
+/// last Data-In has only one residual, so it reports that all bytes of the other half were transferred.
 #[test]
 fn rd_14_status_of_a_bidirectional_command() {
     for (landed, in_data, good) in
@@ -201,7 +202,7 @@ fn rd_14_status_of_a_bidirectional_command() {
     }
 }
 
-/// SEQ-24: Data-Ins and R2Ts of a bidirectional command share one sequence of numbers.
+/// SEQ-24: Data-Ins and R2Ts of a bidirectional command share one counter.
 #[test]
 fn seq_24_data_in_and_r2t_are_counted_together() {
     for shared in [true, false] {
@@ -226,8 +227,8 @@ fn seq_24_data_in_and_r2t_are_counted_together() {
     }
 }
 
-/// ERR-04, LOG-20: only implemented features are announced: level 0, no other task reporting, no markers; a
-/// target that answers with more fails.
+/// ERR-04, LOG-20: only implemented features are proposed: ErrorRecoveryLevel 0, no other task reporting, no
+/// markers. If a target answers with more, the login fails.
 #[test]
 fn err_04_only_what_is_built_is_announced() {
     let mut trace = Trace::new(config());
@@ -242,7 +243,7 @@ fn err_04_only_what_is_built_is_announced() {
     assert!(matches!(trace.failure(), SessionError::Login(_)));
 }
 
-/// WR-18: an R2T that comes twice is served once.
+/// WR-18: an R2T that arrives twice is served once.
 #[test]
 fn wr_18_repeated_r2t_is_ignored() {
     let (mut trace, itt) = awaiting_r2t(1024);
@@ -259,7 +260,7 @@ fn wr_18_repeated_r2t_is_ignored() {
     assert_eq!(trace.result(itt).unwrap().status, Status::GOOD);
 }
 
-/// QRK-32: a sequence longer than MaxBurstLength, with F only at its end, is read like any other.
+/// QRK-32: a sequence of Data-Ins longer than MaxBurstLength, with F only at its end, is accepted.
 #[test]
 fn qrk_32_data_in_beyond_max_burst_length() {
     let limits = [("MaxBurstLength", "512"), ("FirstBurstLength", "512")];

@@ -1,4 +1,4 @@
-//! TCP has no message boundaries: the same bytes, cut anywhere, mean the same.
+//! Tests that the session does not depend on how TCP splits the bytes.
 
 use std::time::Duration;
 

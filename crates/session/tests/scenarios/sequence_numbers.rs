@@ -1,4 +1,4 @@
-//! CmdSN, StatSN and the command window (RFC 7143 §4.2.2).
+//! Tests of CmdSN, StatSN and the command window (RFC 7143 §4.2.2).
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn cmd_sns(pair: &Pair) -> Vec<u32> {
     pair.target.commands().iter().map(|command| command.cmd_sn).collect()
 }
 
-/// SEQ-01, SEQ-02, SEQ-12, UNH login 1.1, 4.1, 4.2: any start, and across the wrap.
+/// SEQ-01, SEQ-02, SEQ-12, UNH login 1.1, 4.1, 4.2: the numbers may start anywhere and wrap.
 #[test]
 fn seq_02_numbers_run_across_the_wrap() {
     for first in [0, 1, 0x7fff_fffe, u32::MAX - 1] {
@@ -55,8 +55,8 @@ fn seq_06_window_of_any_size_is_respected() {
     }
 }
 
-/// SEQ-07, UNH FFP 3.1, 16.5, NOP-01, QRK-25: a closed window holds commands back, not answers to
-/// pings; a NOP-In opens it.
+/// SEQ-07, UNH FFP 3.1, 16.5, NOP-01, QRK-25: while the window is closed, commands wait and responses to
+/// pings are sent; a NOP-In opens the window.
 #[test]
 fn seq_07_closed_window_blocks_commands_only() {
     let mut target = target_config(256);
@@ -81,7 +81,7 @@ fn seq_07_closed_window_blocks_commands_only() {
     pair.assert_no_violations();
 }
 
-/// SEQ-08, SEQ-09: a window never shrinks, and a contradictory pair is ignored.
+/// SEQ-08, SEQ-09: the window never shrinks, and a contradictory pair of ExpCmdSN and MaxCmdSN is ignored.
 #[test]
 fn seq_09_stale_window_is_ignored() {
     for (at, value) in [(32, 0), (28, 0x7000_0000)] {
@@ -96,7 +96,7 @@ fn seq_09_stale_window_is_ignored() {
     }
 }
 
-/// SEQ-15, SEQ-10, and the appendix of faults: an R2T consumes no StatSN, whatever its content.
+/// SEQ-15, SEQ-10, and the appendix of faults: an R2T consumes no StatSN, whatever it contains.
 #[test]
 fn seq_15_r2t_uses_no_stat_sn_up() {
     let mut target = target_config(256);
@@ -112,7 +112,8 @@ fn seq_15_r2t_uses_no_stat_sn_up() {
     pair.assert_no_violations();
 }
 
-/// SEQ-16, SEQ-17, UNH FFP 5.1: a jump in StatSN ends the session; no command completes by it.
+/// SEQ-16, SEQ-17, UNH FFP 5.1: a jump in StatSN ends the session, and the response with it completes no
+/// command.
 #[test]
 fn seq_16_stat_sn_gap_ends_the_session() {
     for jump in [1, 100, 1 << 31, 0u32.wrapping_sub(1 << 25)] {
@@ -123,7 +124,7 @@ fn seq_16_stat_sn_gap_ends_the_session() {
         pair.execute(read(0, 1)).unwrap();
         let itt = pair.submit(read(0, 1));
         pair.drive();
-        // A small jump may be disorder, which has a little time.
+        // After a small jump the missing responses have a short time to arrive.
         assert_eq!(pair.completed.contains_key(&itt), jump > 100);
         pair.advance(Duration::from_secs(5));
         assert!(pair.completed[&itt].is_err());
@@ -132,7 +133,7 @@ fn seq_16_stat_sn_gap_ends_the_session() {
     }
 }
 
-/// SEQ-18: a response that comes twice is delivered once.
+/// SEQ-18: a response that arrives twice is delivered once.
 #[test]
 fn seq_18_repeated_response_is_delivered_once() {
     let mut target = target_config(256);
@@ -156,7 +157,7 @@ fn seq_19_response_for_an_unknown_task_ends_the_session() {
     assert!(matches!(error, SessionError::Protocol(ProtocolError::Task { .. })));
 }
 
-/// SEQ-05, and cancel without a hole: commands given up before they are sent leave no gap.
+/// SEQ-05: commands that are aborted before they are sent leave no gap in CmdSN.
 #[test]
 fn seq_05_commands_given_up_leave_no_hole() {
     let mut target = target_config(256);

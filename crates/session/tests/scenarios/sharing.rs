@@ -1,4 +1,4 @@
-//! Distribution of the commands over several connections (RFC 7143 §4.2.2).
+//! Tests of the distribution of commands over several connections (RFC 7143 §4.2.2).
 
 use std::time::Duration;
 
@@ -17,19 +17,19 @@ fn commands_on(pair: &Pair, cid: u16) -> usize {
     received(pair, Cid(cid), Opcode::ScsiCommand).len()
 }
 
-/// Returns the number of commands that each of `count` connections has carried.
+/// Returns the number of commands that each of `count` connections has sent.
 fn spread(pair: &Pair, count: u16) -> Vec<usize> {
     (0..count).map(|cid| commands_on(pair, cid)).collect()
 }
 
-/// Returns a session whose target answers nothing until it is released.
+/// Returns a session whose target sends no responses until it is released.
 fn held(count: u16) -> Pair {
     let mut pair = several(count, target());
     pair.target.hold();
     pair
 }
 
-/// Commands of every kind spread evenly, in whatever order the connections are polled.
+/// Commands of every kind are distributed evenly, in whatever order the connections are polled.
 #[test]
 fn equal_connections_share_evenly() {
     for count in 1..=4 {
@@ -57,7 +57,7 @@ fn equal_connections_share_evenly() {
     }
 }
 
-/// A few large commands weigh as much as many small ones.
+/// A few large commands count as much as many small ones.
 #[test]
 fn large_commands_weigh_more() {
     let mut pair = held(2);
@@ -69,7 +69,7 @@ fn large_commands_weigh_more() {
     assert_eq!(spread(&pair, 2), [1, 16]);
 }
 
-/// One command at a time: each is sent where the load in flight is smallest.
+/// With one command at a time, each is sent on the connection with the smallest load.
 #[test]
 fn next_command_goes_where_least_is_under_way() {
     let mut pair = held(3);
@@ -82,7 +82,7 @@ fn next_command_goes_where_least_is_under_way() {
     }
 }
 
-/// With a command window smaller than what waits, each connection still gets its share.
+/// If more commands wait than the window allows, each connection still gets its share.
 #[test]
 fn shares_within_a_small_window() {
     let mut small = target();
@@ -98,7 +98,7 @@ fn shares_within_a_small_window() {
     pair.assert_no_violations();
 }
 
-/// A connection whose socket is full does not delay the others, and has its turn later.
+/// A connection whose socket is full does not delay the others, and gets its share later.
 #[test]
 fn blocked_connection_holds_nobody_back() {
     let mut target = target();
@@ -124,8 +124,8 @@ fn blocked_connection_holds_nobody_back() {
     pair.assert_no_violations();
 }
 
-/// A connection that has fallen silent with commands in flight, while another one moves, gets no new commands,
-/// however many there are; when bytes move on it again, it does.
+/// A connection that is silent with commands in flight, while bytes move on another one, gets no new
+/// commands, however many wait; when bytes move on it again, it gets new commands.
 #[test]
 fn silent_connection_gets_nothing_new() {
     let mut pair = several(2, target());
@@ -150,7 +150,7 @@ fn silent_connection_gets_nothing_new() {
     assert_eq!(spread(&pair, 2), [21, 80]);
 }
 
-/// Each connection has a limit of its own for write data; shares follow the limits.
+/// Each connection has a separate limit for write data, and the shares follow the limits.
 #[test]
 fn limits_are_those_of_each_connection() {
     let mut pair = held(2);
@@ -172,7 +172,7 @@ fn limits_are_those_of_each_connection() {
     pair.assert_no_violations();
 }
 
-/// A connection at its limit leaves a write to one with a higher load, in one round.
+/// A connection at its limit leaves a write to a connection with a higher load, in the same round of polls.
 #[test]
 fn connection_at_its_limit_is_not_waited_for() {
     let mut pair = held(2);
@@ -187,7 +187,7 @@ fn connection_at_its_limit_is_not_waited_for() {
     assert_eq!(spread(&pair, 2), [2, 1]);
 }
 
-/// A limit of zero still lets one write at a time through on each connection.
+/// With a limit of zero, one write at a time is still sent on each connection.
 #[test]
 fn one_write_is_never_held_back() {
     let mut pair = held(2);
@@ -204,7 +204,7 @@ fn one_write_is_never_held_back() {
     assert_eq!(pair.completed.len(), 6);
 }
 
-/// RFC 7143 §4.2.5.1: a text exchange of many requests stays on one connection.
+/// RFC 7143 §4.2.5.1: all requests of a text exchange are sent on one connection.
 #[test]
 fn text_exchange_stays_on_its_connection() {
     let mut target = target();

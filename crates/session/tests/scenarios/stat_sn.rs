@@ -1,5 +1,5 @@
-//! StatSN out of order, and used again (RFC 7143 §4.2.2.2): a PDU that arrives before its turn waits for it, for
-//! a limited time.
+//! Tests of StatSNs that are out of order or used again (RFC 7143 §4.2.2.2): a PDU that arrives before an
+//! earlier one waits for it, for a limited time.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::pair::{Pair, config, pattern, read, target_config, write};
 use crate::trace::Trace;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// The longest time of a gap.
+/// The longest time that a gap may last.
 const GAP: Duration = Duration::from_secs(5);
 
 fn ready(trace: &mut Trace) -> u32 {
@@ -49,8 +49,8 @@ fn assert_lost(trace: &Trace, expected: u32, found: u32) {
     assert_eq!(*trace.failure(), SessionError::Protocol(error));
 }
 
-/// SEQ-13, SEQ-16: answers of every kind, the first of them last. Nothing is delivered before its turn, ExpStatSN
-/// stays at the gap, and all early answers follow in their order.
+/// SEQ-13, SEQ-16: responses of every kind arrive, the first of them last. None is delivered before its turn,
+/// ExpStatSN stays at the gap, and all early responses follow in order.
 #[test]
 fn seq_16_answers_out_of_order_wait_for_their_turn() {
     for together in [false, true] {
@@ -91,7 +91,7 @@ fn seq_16_answers_out_of_order_wait_for_their_turn() {
     }
 }
 
-/// SEQ-16: a target that sends 2 to 8 before 1, over and over.
+/// SEQ-16: a target that repeatedly sends responses 2 to 8 before response 1 is accepted.
 #[test]
 fn seq_16_eight_answers_in_a_wrong_order_at_a_time() {
     let mut trace = Trace::logged_in();
@@ -108,8 +108,8 @@ fn seq_16_eight_answers_in_a_wrong_order_at_a_time() {
     }
 }
 
-/// SEQ-16, SEQ-17: a status that does not come in time is lost, and the session with it; early answers do not
-/// count.
+/// SEQ-16, SEQ-17: a missing status that does not arrive in time ends the session, and the early responses
+/// have no effect.
 #[test]
 fn seq_16_a_gap_that_stays_ends_the_session() {
     let mut trace = Trace::without_pings();
@@ -127,7 +127,7 @@ fn seq_16_a_gap_that_stays_ends_the_session() {
     }
 }
 
-/// SEQ-16: each gap has a time of its own, from the moment at which the one before it was filled.
+/// SEQ-16: each gap has its own time, which starts when the previous gap is filled.
 #[test]
 fn seq_16_every_gap_has_its_own_time() {
     let mut trace = Trace::without_pings();
@@ -174,7 +174,7 @@ fn seq_17_disorder_is_bounded() {
     assert_lost(&trace, base, base + 5);
 }
 
-/// NOP-04: a ping that shows a gap is answered; the gap ends the session only when it stays.
+/// NOP-04: a ping that shows a gap gets a response; the session ends only if the gap is not filled in time.
 #[test]
 fn nop_04_a_ping_before_the_answer_it_follows() {
     let mut trace = Trace::without_pings();
@@ -192,8 +192,8 @@ fn nop_04_a_ping_before_the_answer_it_follows() {
     assert_lost(&trace, base + 1, base + 3);
 }
 
-/// SEQ-16, RFC 7143 §11.6.1: "task does not exist" means that the status came before; if it arrives later, it
-/// still counts.
+/// SEQ-16, RFC 7143 §11.6.1: "task does not exist" means that the status was sent before; if the status
+/// arrives later, it still counts.
 #[test]
 fn seq_16_task_management_does_not_overtake_a_status() {
     let mut trace = Trace::logged_in();
@@ -210,7 +210,7 @@ fn seq_16_task_management_does_not_overtake_a_status() {
     trace.assert_usable();
 }
 
-/// SEQ-18: an early answer that arrives twice, and once more in its turn, is delivered once.
+/// SEQ-18: an early response that arrives twice, and once more in its turn, is delivered once.
 #[test]
 fn seq_18_repeated_early_answer_is_delivered_once() {
     let mut trace = Trace::logged_in();
@@ -227,7 +227,7 @@ fn seq_18_repeated_early_answer_is_delivered_once() {
 }
 
 /// SEQ-12, SEQ-13: a target that repeats the StatSN of the login and counts from there, or never counts, is
-/// accepted; one notice reports it. The acknowledged StatSN never decreases.
+/// accepted, and one notice reports it. ExpStatSN never decreases.
 #[test]
 fn seq_12_stat_sn_of_the_login_is_used_again() {
     for counts in [true, false] {
@@ -267,8 +267,8 @@ fn seq_12_stat_sn_of_the_login_is_used_again() {
     }
 }
 
-/// SEQ-18: an answer with an old number does not count twice: neither for a task that has ended, nor in a text
-/// exchange that has continued.
+/// SEQ-18: a response with an old StatSN is not accepted for a task that has ended, nor in a text exchange
+/// that has continued.
 #[test]
 fn seq_18_old_number_counts_once_for_each_task() {
     let mut trace = Trace::logged_in();
@@ -292,8 +292,8 @@ fn seq_18_old_number_counts_once_for_each_task() {
     trace.assert_usable();
 }
 
-/// SEQ-16: a batch of reads and writes moves every byte, even if some answers arrive late, with the data or apart
-/// from them.
+/// SEQ-16: reads and writes move every byte, even if some responses arrive late, together with the data or
+/// separately.
 #[test]
 fn seq_16_reads_and_writes_survive_disorder() {
     for separate_status in [false, true] {

@@ -1,4 +1,4 @@
-//! Task management: giving commands up, and resets (RFC 7143 §4.2.3, §11.5, §11.6).
+//! Tests of task management: aborted commands, and resets (RFC 7143 §4.2.3, §11.5, §11.6).
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ fn target_with(fault: Fault) -> TargetConfig {
     target
 }
 
-/// Returns the target's answer to a function of the caller.
+/// Returns the result of a function that the caller requested.
 fn managed(outputs: &[Output], tag: Itt) -> Option<&Result<FunctionResponse, TaskError>> {
     outputs.iter().find_map(|output| match output {
         Output::Managed { itt, result } if *itt == tag => Some(result),
@@ -51,8 +51,8 @@ fn managed(outputs: &[Output], tag: Itt) -> Option<&Result<FunctionResponse, Tas
     })
 }
 
-/// TMF-01, TMF-02, TMF-03, UNH FFP 19.2, 19.3, and the appendix of faults: ABORT TASK names task,
-/// LUN and CmdSN.
+/// TMF-01, TMF-02, TMF-03, UNH FFP 19.2, 19.3, and the appendix of faults: ABORT TASK has the tag, the LUN
+/// and the CmdSN of its task.
 #[test]
 fn tmf_01_abort_task_names_the_task() {
     let mut trace = Trace::logged_in();
@@ -95,7 +95,7 @@ fn tmf_03_abort_of_an_immediate_command() {
     assert_eq!(trace.result(itt).unwrap_err(), TaskError::Aborted);
 }
 
-/// TMF-01, TMF-02, TMF-03: the other functions name no task, and only those for a unit a LUN.
+/// TMF-01, TMF-02, TMF-03: the other functions name no task, and only functions for a unit name a LUN.
 #[test]
 fn tmf_01_functions_for_units_and_targets() {
     for (function, code, unit) in FUNCTIONS {
@@ -121,7 +121,7 @@ fn tmf_01_functions_for_units_and_targets() {
     }
 }
 
-/// Peers' fault 5: a command that is given up before it was sent leaves no hole in CmdSN.
+/// Peers' fault 5: a command that is aborted before it was sent leaves no gap in CmdSN.
 #[test]
 fn abort_before_sending_leaves_no_hole() {
     let mut trace = Trace::logged_in();
@@ -133,8 +133,8 @@ fn abort_before_sending_leaves_no_hole() {
     assert_eq!(trace.result(tags[1]).unwrap_err(), TaskError::Aborted);
 }
 
-/// Peers' fault 6: if a command is given up in the middle of a PDU, the rest of that PDU is still sent, and the
-/// stream stays in order.
+/// Peers' fault 6: if a command is aborted in the middle of a PDU, the rest of that PDU is still sent, so
+/// that the stream stays valid.
 #[test]
 fn abort_in_the_middle_of_a_pdu_keeps_the_stream_in_order() {
     for sent in [1, 47, 48, 100, 48 + 4096, 48 + 8192 + 20] {
@@ -160,7 +160,8 @@ fn abort_in_the_middle_of_a_pdu_keeps_the_stream_in_order() {
 fn tmf_05_abort_fills_the_gap_of_a_lost_command() {
     let lost = Fault::receiving(Opcode::ScsiCommand, 1, Effect::Swallow);
     let mut pair = Pair::logged_in(config(), target_with(lost));
-    // The checker does not see the lost command, and takes its number for a gap.
+    // The checker does not see the lost command, so it reports a gap in CmdSN that the session did not make:
+    // it is ignored.
     pair.is_its_own = |found| found.rule != "SEQ-02";
     let tags = [0, 1, 2].map(|lba| pair.submit(read(lba, 1).with_timeout(COMMAND_LIMIT / 2)));
     pair.drive();
@@ -173,8 +174,8 @@ fn tmf_05_abort_fills_the_gap_of_a_lost_command() {
     assert_eq!(executed, [0, 2, 3]);
 }
 
-/// TMF-06, RD-17 and peers' fault 4: a command that takes too long is aborted, not forgotten; late data and a
-/// late status are dropped, and their StatSN counts.
+/// TMF-06, RD-17 and peers' fault 4: a command that exceeds its time limit is aborted; late data and a late
+/// status are dropped, and their StatSN counts.
 #[test]
 fn tmf_06_late_response_after_a_timeout() {
     let mut trace = Trace::without_pings();
@@ -191,8 +192,8 @@ fn tmf_06_late_response_after_a_timeout() {
     expect!(trace, NopOut { exp_stat_sn: last.stat_sn() + 1 });
 }
 
-/// TMF-06: a process that was stopped has not waited for the target: the time limits of a command and of its
-/// abort start again, and then apply.
+/// TMF-06: if the process was stopped, the time limits of a command and of its ABORT TASK start again, and
+/// then apply.
 #[test]
 fn tmf_06_time_in_which_the_process_was_stopped_does_not_count() {
     let limit = Duration::from_secs(60);
@@ -215,7 +216,8 @@ fn tmf_06_time_in_which_the_process_was_stopped_does_not_count() {
     assert_eq!(*trace.failure(), SessionError::TimedOut(Timer::TaskManagement));
 }
 
-/// TMF-07, QRK-31: the status came first, so it counts, whatever the answer to the abort.
+/// TMF-07, QRK-31: if the status arrives before the response to the ABORT TASK, it counts, whatever that
+/// response is.
 #[test]
 fn tmf_07_status_before_the_answer_to_the_abort_wins() {
     for code in [0, 1, 5, 255] {
@@ -231,7 +233,8 @@ fn tmf_07_status_before_the_answer_to_the_abort_wins() {
     }
 }
 
-/// TMF-07: after "complete" and "does not exist" the task is over; later PDUs of it are dropped.
+/// TMF-07: after the responses "complete" and "does not exist" the task has ended; later PDUs for it are
+/// dropped.
 #[test]
 fn tmf_07_nothing_is_delivered_after_the_answer_to_the_abort() {
     for code in [0, 1] {
@@ -248,7 +251,7 @@ fn tmf_07_nothing_is_delivered_after_the_answer_to_the_abort() {
     }
 }
 
-/// TMF-08, UNH FFP 19.4.1, QRK-04: until the answer to the function, R2Ts and pings are served as usual.
+/// TMF-08, UNH FFP 19.4.1, QRK-04: until the response to the function, R2Ts and pings are served as usual.
 #[test]
 fn tmf_08_tags_are_answered_until_the_function_is_complete() {
     let mut trace = Trace::with_answers(&[("InitialR2T", "Yes"), ("ImmediateData", "No")]);
@@ -279,8 +282,9 @@ fn tmf_09_no_data_after_the_answer_to_the_abort() {
     trace.assert_usable();
 }
 
-/// TMF-08, TMF-10, UNH FFP 19.4.3: responses that come first count; the other tasks of the unit end with the
-/// function; other units, and commands that were sent after it, are not affected.
+/// TMF-08, TMF-10, UNH FFP 19.4.3: responses that arrive before the response to the function count. The other
+/// tasks of the unit end with the function. Other units, and commands that were sent after the function, are
+/// not affected.
 #[test]
 fn tmf_10_a_reset_ends_what_was_sent_before_it_to_its_unit() {
     let mut trace = Trace::logged_in();
@@ -319,7 +323,7 @@ fn tmf_10_target_reset_ends_the_tasks_of_every_unit() {
     }
 }
 
-/// TMF-11: a function that failed ends no task.
+/// TMF-11: a function that the target did not execute ends no task.
 #[test]
 fn tmf_11_failed_functions_end_no_task() {
     for code in [1, 2, 3, 4, 5, 6, 7, 0x80, 254, 255] {
@@ -338,8 +342,8 @@ fn tmf_11_failed_functions_end_no_task() {
     }
 }
 
-/// TMF-11, TMF-15: the target refuses to abort the command that the caller gave up. The task continues with its
-/// time limit; a target that then stays silent ends the session.
+/// TMF-11, TMF-15: the target refuses to abort the command that the caller aborted. The task continues with
+/// its time limit; if the target then sends nothing, the session ends.
 #[test]
 fn tmf_11_refused_abort_leaves_the_task_with_a_time_limit() {
     for code in [2, 3, 4, 5, 6, 255] {
@@ -358,7 +362,7 @@ fn tmf_11_refused_abort_leaves_the_task_with_a_time_limit() {
     }
 }
 
-/// TMF-11: after a timeout no caller waits for the task, so the session must end.
+/// TMF-11: after a timeout the caller must not wait for ever, so a refused ABORT TASK ends the session.
 #[test]
 fn tmf_11_refused_abort_of_a_command_that_timed_out_ends_the_session() {
     let mut target = target_config(256);
@@ -374,7 +378,7 @@ fn tmf_11_refused_abort_of_a_command_that_timed_out_ends_the_session() {
     assert_eq!(*pair.completed[&itt].as_ref().unwrap_err(), expected);
 }
 
-/// TMF-13: a request that is no SCSI command cannot be given up.
+/// TMF-13: a request that is not a SCSI command cannot be aborted.
 #[test]
 fn tmf_13_management_itself_cannot_be_aborted() {
     let mut trace = Trace::logged_in();
@@ -387,7 +391,7 @@ fn tmf_13_management_itself_cannot_be_aborted() {
     assert!(managed(&trace.outputs, function).is_some());
 }
 
-/// TMF-14: a cold reset may take the connection with it, answered or not.
+/// TMF-14: a cold reset may close the connection, with or without a response.
 #[test]
 fn tmf_14_cold_reset_ends_the_session() {
     for silent in [false, true] {
@@ -407,7 +411,7 @@ fn tmf_14_cold_reset_ends_the_session() {
     }
 }
 
-/// TMF-15: the answer to an abort has its own time limit, and the session is the last resort.
+/// TMF-15: the response to an ABORT TASK has its own time limit; when it ends, the session ends.
 #[test]
 fn tmf_15_silent_management_ends_the_session() {
     let mut target = target_config(256);

@@ -1,4 +1,4 @@
-//! A session against a target that the test controls PDU by PDU.
+//! A session and a target that the test controls PDU by PDU.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use crate::pair::{Cut, config, entropy};
 
 const CID: Cid = Cid(0);
 
-/// The target's answers at login, unless the test sets others.
+/// The target's answers at login, unless the test sets other answers.
 const ANSWERS: [(&str, &str); 15] = [
     ("TargetPortalGroupTag", "1"),
     ("HeaderDigest", "None"),
@@ -37,15 +37,15 @@ const ANSWERS: [(&str, &str); 15] = [
     ("ErrorRecoveryLevel", "0"),
 ];
 
-/// Both ends of one connection. [`iscsi_testkit::expect`] takes the next PDU of the session,
-/// [`iscsi_testkit::send`] delivers one of the target. When it is dropped, the session must have
-/// kept every rule that the checker knows.
+/// The session and the target, with one connection. [`iscsi_testkit::expect`] takes the next PDU of the
+/// session, [`iscsi_testkit::send`] delivers a PDU of the target. When the value is dropped, it checks that
+/// the session broke no rule that the checker knows.
 pub(crate) struct Trace {
     pub(crate) session: Session,
     pub(crate) script: Script,
     pub(crate) now: Instant,
     pub(crate) completed: BTreeMap<Itt, Result<Completion, TaskError>>,
-    /// All other outputs.
+    /// All other outputs of the session.
     pub(crate) outputs: Vec<Output>,
     pub(crate) notices: Vec<Notice>,
     /// The address to which each connection was requested.
@@ -56,7 +56,7 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// Creates a connection that is established, before the first login request.
+    /// Creates a session whose transport connection is established, before the first login request.
     pub(crate) fn new(config: Config) -> Self {
         let now = crate::start();
         let mut trace = Self {
@@ -79,7 +79,7 @@ impl Trace {
         Self::with_answers(&[])
     }
 
-    /// Creates a session in full feature phase; `answers` replace the target's usual ones.
+    /// Creates a session in full feature phase. `answers` replace the target's usual answers.
     pub(crate) fn with_answers(answers: &[(&str, &str)]) -> Self {
         Self::established(config(), answers)
     }
@@ -92,7 +92,7 @@ impl Trace {
         trace
     }
 
-    /// Answers the login request that is due, and returns it.
+    /// Sends the response to the login request that is due, and returns the request.
     pub(crate) fn login(&mut self, answers: &[(&str, &str)]) -> Pdu {
         let usual = ANSWERS.into_iter().filter(|(key, _)| answers.iter().all(|(k, _)| k != key));
         let all: Vec<_> = usual.chain(answers.iter().copied()).collect();
@@ -106,7 +106,7 @@ impl Trace {
         self.session.submit(command, self.now).unwrap()
     }
 
-    /// Creates a session like [`logged_in`](Self::logged_in), for an initiator that never pings on its own.
+    /// Creates a session like [`logged_in`](Self::logged_in) that sends no pings by itself.
     pub(crate) fn without_pings() -> Self {
         let mut config = config();
         config.timeouts = config.timeouts.with_nop_interval(None);
@@ -121,7 +121,7 @@ impl Trace {
         trace
     }
 
-    /// Creates a session whose target takes no more commands after the first one.
+    /// Creates a session whose target accepts no more commands after the first one.
     pub(crate) fn with_closed_window() -> Self {
         let mut trace = Self::with_window(1);
         let itt = trace.submit(Command::new(Lun::ZERO, Cdb::test_unit_ready()));
@@ -132,7 +132,7 @@ impl Trace {
         trace
     }
 
-    /// Takes the next PDU of the session, which must be of this kind.
+    /// Removes and returns the next PDU of the session, which must be of this kind.
     #[track_caller]
     pub(crate) fn expect(&mut self, opcode: Opcode) -> Pdu {
         self.pump();
@@ -154,14 +154,14 @@ impl Trace {
         pdu
     }
 
-    /// Closes the connection by the target.
+    /// Closes the connection, as by the target.
     pub(crate) fn close(&mut self) {
         self.script.close();
         self.session.handle_disconnected(CID, TransportError::Closed, self.now);
         self.drain();
     }
 
-    /// Lets time pass in the session's own steps.
+    /// Advances the time from one time limit of the session to the next.
     pub(crate) fn advance(&mut self, by: Duration) {
         let end = self.now + by;
         while let Some((when, _)) = self.session.poll_timeout().filter(|(when, _)| *when <= end) {
@@ -179,7 +179,7 @@ impl Trace {
         self.completed.remove(&itt).expect("the command has not ended")
     }
 
-    /// Checks that the session continues: a command is still sent and answered.
+    /// Checks that the session still works: it sends a command, and the command completes.
     #[track_caller]
     pub(crate) fn assert_usable(&mut self) {
         let itt = self.submit(Command::new(Lun::ZERO, Cdb::test_unit_ready()));
@@ -197,7 +197,7 @@ impl Trace {
         }
     }
 
-    /// Takes everything that the session has to send.
+    /// Passes everything that the session has to send to the script.
     pub(crate) fn pump(&mut self) {
         while let Some(mut transmit) = self.session.poll_transmit(CID, self.now) {
             let bytes = transmit.copy_to_bytes(transmit.remaining());
@@ -206,7 +206,7 @@ impl Trace {
         self.drain();
     }
 
-    /// Delivers what the script has ready.
+    /// Delivers the bytes that the script has to send.
     pub(crate) fn deliver(&mut self) {
         let bytes = self.script.transmit();
         self.receive(bytes);

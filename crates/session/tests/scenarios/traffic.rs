@@ -1,4 +1,5 @@
-//! Traffic of all kinds for tests with faults: reads and writes in all their parts, a ping, an abort.
+//! Requests of all kinds for tests with faults: reads and writes with all kinds of data PDUs, a ping, an
+//! abort.
 
 use bytes::BytesMut;
 use iscsi_pdu::Itt;
@@ -21,7 +22,7 @@ pub(crate) struct Traffic {
     expected: Vec<Expected>,
 }
 
-/// Small bursts and PDUs, so that every kind of data PDU occurs.
+/// Returns a target with small bursts and PDUs, so that every kind of data PDU occurs.
 pub(crate) fn small_target() -> TargetConfig {
     let mut target = target_config(BLOCKS);
     target.record = false;
@@ -95,7 +96,7 @@ impl Traffic {
         }
     }
 
-    /// Returns all outcomes as text, to compare two runs.
+    /// Returns all results as text, so that two runs can be compared.
     pub(crate) fn outcome(&self, pair: &Pair) -> String {
         let one = |expected: &Expected| format!("{:?}\n", pair.completed.get(&expected.itt));
         self.expected.iter().map(one).collect()

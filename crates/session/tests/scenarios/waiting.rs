@@ -1,4 +1,4 @@
-//! What the session reports that it waits for when it has nothing to send.
+//! Tests of `waiting_for`: what the session waits for when it has nothing to send.
 
 use iscsi_pdu::scsi::{Cdb, Lun};
 use iscsi_session::{Command, Waiting};
@@ -8,15 +8,15 @@ use iscsi_testkit::{expect, send};
 use crate::pair::{config, pattern, read, write};
 use crate::trace::Trace;
 
-/// A first burst of one PDU of 512 bytes, then bursts of two.
+/// Keys with a first burst of one PDU of 512 bytes, then bursts of two.
 const SMALL_BURSTS: [(&str, &str); 3] =
     [("MaxRecvDataSegmentLength", "512"), ("FirstBurstLength", "512"), ("MaxBurstLength", "1024")];
 
-/// No data is sent unsolicited.
+/// Keys with which no data is sent unsolicited.
 const SOLICITED: [(&str, &str); 2] = [("InitialR2T", "Yes"), ("ImmediateData", "No")];
 
 impl Trace {
-    /// Returns what the session waits for, once all has been sent.
+    /// Returns what the session waits for, after everything has been sent.
     fn waits_for(&mut self) -> Waiting {
         self.silence();
         self.session.waiting_for()
@@ -39,7 +39,7 @@ fn a_login_is_no_command() {
     assert_eq!(trace.waits_for(), Waiting::Nothing);
 }
 
-/// RFC 7143 §11.8: beyond the first burst the target asks, burst by burst.
+/// RFC 7143 §11.8: after the first burst of a write, the session waits for the R2T of each burst.
 #[test]
 fn a_write_beyond_its_first_burst_waits_for_each_r2t() {
     let mut trace = Trace::with_answers(&SMALL_BURSTS);
@@ -85,7 +85,8 @@ fn a_write_within_its_first_burst_waits_for_its_status_alone() {
     assert_eq!(trace.waits_for(), Waiting::Answers);
 }
 
-/// R2Ts may ask for the end first (DataSequenceInOrder=No, RFC 7143 §13.19): the session waits for the gap.
+/// R2Ts may request the end of the data first (DataSequenceInOrder=No, RFC 7143 §13.19): then the session
+/// waits for the R2T of the gap.
 #[test]
 fn a_gap_is_waited_for() {
     let mut config = config();
@@ -103,7 +104,8 @@ fn a_gap_is_waited_for() {
     assert_eq!(trace.waits_for(), Waiting::Answers);
 }
 
-/// RFC 7143 §4.2.2.1: a closed window holds commands back; when it opens, their answers are awaited.
+/// RFC 7143 §4.2.2.1: with a closed window the session waits for the window; when the window opens, it waits
+/// for the responses.
 #[test]
 fn a_closed_window_is_waited_for() {
     let mut trace = Trace::with_closed_window();
@@ -118,7 +120,7 @@ fn a_closed_window_is_waited_for() {
     assert_eq!(trace.waits_for(), Waiting::Nothing);
 }
 
-/// With one command in flight and another held back, the window is what limits the flow.
+/// With one command in flight and another held back by the window, the session reports the window.
 #[test]
 fn the_window_comes_before_the_answers() {
     let mut trace = Trace::with_window(1);
@@ -133,7 +135,7 @@ fn the_window_comes_before_the_answers() {
     assert_eq!(trace.waits_for(), Waiting::Nothing);
 }
 
-/// A write that was not sent cannot get an R2T.
+/// A write that was not sent cannot get an R2T, so the session waits for the window.
 #[test]
 fn a_write_before_a_closed_window_waits_for_the_window() {
     let mut trace = Trace::with_closed_window();
@@ -141,8 +143,8 @@ fn a_write_before_a_closed_window_waits_for_the_window() {
     assert_eq!(trace.waits_for(), Waiting::CommandWindow);
 }
 
-/// With a write that awaits its R2T and a command that awaits the window, the R2T comes first: the end of the
-/// write opens the window.
+/// If one write waits for an R2T and a command waits for the window, the session reports the R2T, because the
+/// end of the write opens the window.
 #[test]
 fn the_r2t_comes_before_the_window() {
     let mut trace = Trace::with_window(1);
@@ -163,7 +165,7 @@ fn a_read_waits_for_its_data_and_a_command_without_data_for_its_status() {
     }
 }
 
-/// RFC 7143 §11.18: a ping awaits an answer, but does not count as work.
+/// RFC 7143 §11.18: a ping waits for a response, but is not reported.
 #[test]
 fn a_ping_does_not_count() {
     let mut trace = Trace::logged_in();

@@ -1,4 +1,4 @@
-//! Writes: immediate, unsolicited and solicited data (RFC 7143 §4.2.5.2).
+//! Tests of writes: immediate, unsolicited and solicited data (RFC 7143 §4.2.5.2).
 
 use crate::pair::{BLOCK, Pair, config, pattern, read, target_config, write};
 use crate::trace::Trace;
@@ -8,7 +8,8 @@ use iscsi_session::Waiting;
 use iscsi_testkit::expect;
 use iscsi_testkit::pdus::scsi_response;
 
-/// WR-03..06, WR-11, WR-12, KEY-13, QRK-26: every mode of the first burst, with all relations of the lengths.
+/// WR-03..06, WR-11, WR-12, KEY-13, QRK-26: every mode of the first burst, with all relations between the
+/// lengths, writes all data.
 #[test]
 fn wr_03_every_mode_and_length_moves_every_byte() {
     let lens = [BLOCK, 2 * BLOCK, 3 * BLOCK, 128 * BLOCK, 129 * BLOCK, 2048 * BLOCK];
@@ -38,7 +39,7 @@ fn wr_03_every_mode_and_length_moves_every_byte() {
     }
 }
 
-/// A limit for the data that the target may wait for holds writes back until others have ended, in their order.
+/// With a limit on write data, writes wait until others have ended, and keep their order.
 #[test]
 fn a_write_limit_holds_writes_back() {
     let mut trace = Trace::logged_in();
@@ -57,7 +58,7 @@ fn a_write_limit_holds_writes_back() {
     assert!(!trace.session.is_holding_back());
 }
 
-/// A write that exceeds the limit by itself is sent alone.
+/// A write that exceeds the limit is sent when no other write is in flight.
 #[test]
 fn a_write_limit_holds_no_write_back_for_ever() {
     let mut trace = Trace::logged_in();
@@ -86,7 +87,8 @@ fn a_write_limit_keeps_the_order() {
     assert_eq!(expect!(trace, ScsiCommand).itt(), third.get());
 }
 
-/// A target may have a single R2T outstanding: data that it cannot request yet do not count as awaited.
+/// If a target may have only one R2T outstanding, data that it cannot request yet do not count as
+/// outstanding.
 #[test]
 fn a_write_limit_counts_what_may_be_asked_for_at_once() {
     let keys = [("FirstBurstLength", "512"), ("MaxBurstLength", "1024")];

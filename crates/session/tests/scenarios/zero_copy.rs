@@ -1,5 +1,5 @@
-//! Proof by pointer ranges that write data is sent from the caller's pages, and that read data is stored in the
-//! caller's buffer.
+//! Checks by pointer ranges that write data is sent from the caller's pages, and that read data is stored in
+//! the caller's buffer.
 
 use std::io::IoSlice;
 use std::ops::Range;
@@ -21,7 +21,7 @@ fn ranges(pages: &[Bytes]) -> Vec<Range<*const u8>> {
     pages.iter().map(|page| page.as_ptr_range()).collect()
 }
 
-/// Takes one batch of slices as a driver would. Returns its length, and how many bytes of it are in the pages.
+/// Takes one batch of slices like a driver. Returns its length, and how many of its bytes are in the pages.
 fn take_batch(pair: &mut Pair, pages: &[Range<*const u8>]) -> Option<(usize, usize)> {
     let link = pair.link(0);
     let mut transmit = pair.session.poll_transmit(Cid(0), pair.now)?;
@@ -65,7 +65,7 @@ fn written_pages_are_never_copied() {
     pair.assert_no_violations();
 }
 
-/// The rest of a Data-In is read directly into the caller's buffer, which is returned unmoved.
+/// The rest of a Data-In is read directly into the caller's buffer, which is returned without a copy.
 #[test]
 fn read_data_lands_in_the_callers_buffer() {
     let mut pair = Pair::logged_in(config(), target_config(8192));
@@ -79,7 +79,7 @@ fn read_data_lands_in_the_callers_buffer() {
     pair.target.receive(link, &bytes);
     let mut direct = 0;
     let mut stream = BytesMut::from(&pair.target.transmit(link)[..]);
-    // First only the header, as if the target had sent it in a segment of its own.
+    // The header arrives first, as if the target had sent it in a separate segment.
     let mut piece = stream.split_to(48);
     while piece.has_remaining() {
         let mut filled = 0;
@@ -101,7 +101,7 @@ fn read_data_lands_in_the_callers_buffer() {
     assert_eq!(direct, len, "nothing had to be read ahead");
 }
 
-/// A connection reads ahead into lent memory and returns it unmoved, so that an idle connection holds none.
+/// A connection reads ahead into lent memory and returns that memory, so that an idle connection holds none.
 #[test]
 fn a_connection_reads_ahead_into_what_is_lent_to_it() {
     let mut pair = Pair::logged_in(config(), target_config(8192));

@@ -1,4 +1,4 @@
-//! Guarantees and borrowing among classes.
+//! Tests of guarantees and borrowing among classes.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ fn classes_get_their_rates_when_all_are_busy_and_share_what_one_leaves_at_once()
     assert_near(&simulation.rates_since(since), &[1.0, 3.0, 6.0], 0.03);
 }
 
-/// A long request of another class delays the share of a class, and does not reduce it.
+/// A long request of another class delays the share of a class, but does not reduce it.
 #[test]
 fn a_guarantee_that_a_long_request_of_another_holds_up_is_not_lost() {
     let mut simulation = three_classes(LEN);
@@ -107,7 +107,7 @@ fn moved_by_two(charged: u64, moved: u64) -> [f64; 2] {
     classes.map(|class| tree.statistics(class).unwrap().sent.bytes as f64)
 }
 
-/// Creates two classes without a rate, which share all that the root has.
+/// Creates two classes without a guaranteed rate, which share the whole rate of the root.
 fn two_borrowers() -> (Simulation, [ClassId; 2]) {
     let mut simulation = Simulation::new(Class::new(rate("10mbit")));
     let root = simulation.tree.root();
@@ -115,7 +115,8 @@ fn two_borrowers() -> (Simulation, [ClassId; 2]) {
     (simulation, classes.map(Result::unwrap))
 }
 
-/// The shares do not depend on what the requests were charged with before the correction.
+/// The shares follow the bytes that were moved, whatever the requests were charged with before the
+/// correction.
 #[test]
 fn what_is_borrowed_is_shared_by_what_is_moved() {
     for (charged, moved) in [(LEN, 0), (LEN, LEN / 2), (LEN / 4, LEN), (0, LEN)] {
@@ -177,7 +178,7 @@ fn what_is_spare_goes_to_the_first_priority_and_no_class_gets_less_than_its_rate
     assert_near(&simulation.rates_since(since), &[1.0, 0.0, 9.0], 0.03);
 }
 
-/// The default class borrows what is left after all others.
+/// The default class borrows only what all other classes leave, and is limited to that.
 #[test]
 fn what_has_no_class_gets_what_is_spare_and_is_not_free() {
     let mut simulation = three_classes(LEN);
@@ -221,7 +222,7 @@ fn classes_borrow_from_their_own_group_before_they_borrow_from_others() {
     let since = simulation.elapsed();
     simulation.run(seconds(10));
     assert_near(&simulation.rates_since(since), &[0.0, 60.0, 20.0, 20.0], 0.02);
-    // What a whole group leaves goes to the other group, by the rates of its classes.
+    // The rate that a whole group leaves goes to the other group, shared by the rates of its classes.
     simulation.pause(1);
     let since = simulation.elapsed();
     simulation.run(seconds(10));

@@ -1,4 +1,4 @@
-//! Classes and requests that change or end while others wait.
+//! Tests of classes and requests that change or end while others wait.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ fn requests_of_a_class_that_is_removed_go_on_in_the_default_class() {
     assert!(tree.cancel(third, now), "it is found where it waits now");
     assert!(!tree.cancel(third, now));
     let fifth = tree.request(copy, 1, now);
-    // In the order in which they came, at the rate of the root.
+    // They are granted in the order in which they came, at the rate of the root.
     let mut granted = Vec::new();
     while let Some(next) = tree.poll_timeout() {
         while let Some(grant) = tree.poll_grant(next) {
@@ -80,7 +80,7 @@ fn requests_of_a_class_that_is_removed_go_on_in_the_default_class() {
     assert_eq!(tree.change(copy, Class::new(RateLimit::Unlimited), now), Err(TreeError::Unknown));
 }
 
-/// After its class is removed, a charge is corrected in the classes above, which have paid it as well.
+/// If a class is removed, a correction still reaches its ancestors, which were charged as well.
 #[test]
 fn what_a_class_has_not_sent_comes_back_after_it_was_removed() {
     let mut simulation = Simulation::new(Class::new(rate("8mbit")));

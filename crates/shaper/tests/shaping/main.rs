@@ -1,4 +1,4 @@
-//! Shares of classes in virtual time.
+//! Tests of the shares of classes, in virtual time.
 #![allow(clippy::expect_used, reason = "helpers of tests")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 

@@ -1,4 +1,4 @@
-//! Clients in virtual time that always have requests.
+//! Simulates clients that always have requests, in virtual time.
 #![allow(dead_code, reason = "not every test needs all of it")]
 #![allow(clippy::cast_precision_loss, reason = "shares are rounded numbers")]
 
@@ -11,7 +11,7 @@ pub(crate) fn rate(text: &str) -> RateLimit {
     text.parse().unwrap()
 }
 
-/// Creates a class with this rate and ceil.
+/// Creates a class with the rate `of` and this ceil.
 pub(crate) fn class(of: &str, ceil: &str) -> Class {
     Class::new(rate(of)).with_ceil(rate(ceil))
 }
@@ -25,7 +25,7 @@ pub(crate) const fn seconds(count: u64) -> Duration {
 pub(crate) struct Client {
     pub(crate) class: ClassId,
     pub(crate) len: u64,
-    /// Number of requests that it keeps waiting; 0 while it pauses.
+    /// Number of requests that the client keeps waiting; 0 while the client pauses.
     pub(crate) depth: usize,
 }
 
@@ -72,7 +72,8 @@ impl Simulation {
         self.now - self.begin
     }
 
-    /// Lets the clients send for `time`. It does not end if requests pass without limit: see `run_at_most`.
+    /// Lets the clients send for `time`. This never returns if requests pass without a limit: see
+    /// `run_at_most`.
     pub(crate) fn run(&mut self, time: Duration) {
         self.run_at_most(time, usize::MAX);
     }
@@ -132,8 +133,8 @@ impl Simulation {
             .collect()
     }
 
-    /// Returns the most by which the selected clients have exceeded a line of this rate over any time, in
-    /// bytes.
+    /// Returns the largest excess, in bytes: how much the selected clients have sent in any period beyond the
+    /// bytes that `rate` brings in that period.
     pub(crate) fn excess(&self, rate: f64, is_of: impl Fn(usize) -> bool) -> f64 {
         let (mut level, mut max, mut last) = (0.0_f64, 0.0_f64, Duration::ZERO);
         for sent in self.sent.iter().filter(|sent| is_of(sent.client)) {

@@ -2,7 +2,7 @@
 
 use crate::pdu::Pdu;
 
-/// A range that an R2T asked for.
+/// A range of write data that an R2T requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct R2tBurst {
     pub(super) itt: u32,

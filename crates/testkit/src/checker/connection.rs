@@ -1,4 +1,4 @@
-//! One connection as the observer sees it.
+//! State of one connection, from the PDUs that the checker has seen.
 
 use std::collections::BTreeMap;
 
@@ -14,20 +14,20 @@ use crate::pdu::Pdu;
 pub(super) struct TextWatch {
     pub(super) itt: u32,
     pub(super) immediate: bool,
-    /// Whether the target still has to answer.
+    /// Whether the response of the target is outstanding.
     pub(super) awaiting: bool,
     pub(super) ttt: u32,
     pub(super) lun: u64,
 }
 
 impl TextWatch {
-    /// Returns whether a request belongs to this exchange.
+    /// Returns whether a text request continues this exchange.
     pub(super) fn goes_on(&self, pdu: &Pdu) -> bool {
         pdu.is(Opcode::TextRequest) && pdu.itt() == self.itt
     }
 }
 
-/// One connection as the observer sees it.
+/// State of one connection, from the PDUs that the checker has seen.
 #[derive(Debug)]
 pub(super) struct Watch {
     pub(super) login: Option<Box<LoginWatch>>,

@@ -4,19 +4,19 @@ use super::violation::{Breaches, demand};
 use crate::opcode::Opcode;
 use crate::pdu::Pdu;
 
-/// The reserved parts of one kind of PDU.
+/// The reserved fields of one kind of PDU.
 struct Reserved {
-    /// Bits of byte 0.
+    /// Mask of the reserved bits of byte 0.
     first: u8,
-    /// Bits of byte 1.
+    /// Mask of the reserved bits of byte 1.
     second: u8,
     /// Bits of byte 1 that are always set.
     fixed: u8,
-    /// Bytes, as start and end.
+    /// Ranges of reserved bytes of the header: start and end.
     bytes: &'static [(usize, usize)],
 }
 
-/// Checks a PDU of the initiator by itself.
+/// Checks the reserved fields and the lengths of one PDU of the initiator.
 pub(super) fn check(breaches: &mut Breaches, pdu: &Pdu, segment: u32) {
     let length = pdu.data.len();
     demand(breaches, length <= segment as usize, "KEY-13", || {

@@ -32,8 +32,8 @@ pub(super) struct LoginWatch {
     stage: Option<u8>,
     request_text: Vec<u8>,
     response_text: Vec<u8>,
-    said: BTreeSet<String>,
-    target_said: BTreeSet<String>,
+    initiator_keys: BTreeSet<String>,
+    target_keys: BTreeSet<String>,
     discovery: bool,
     negotiation: Negotiation,
 }
@@ -111,13 +111,13 @@ impl LoginWatch {
     }
 
     fn check_pairs(&mut self, breaches: &mut Breaches, pdu: &Pdu, pairs: &Pairs) {
-        if self.said.is_empty() && !self.split_answer {
+        if self.initiator_keys.is_empty() && !self.split_answer {
             self.check_names(breaches, pairs);
         }
         for (key, value) in &pairs.0 {
-            let fresh = self.said.insert(key.clone());
+            let fresh = self.initiator_keys.insert(key.clone());
             demand(breaches, fresh, "LOG-05", || format!("{key} is said twice"));
-            let answer = self.target_said.contains(key) || value == "NotUnderstood";
+            let answer = self.target_keys.contains(key) || value == "NotUnderstood";
             let fits = pdu.csg() != 0 || answer || SECURITY_KEYS.contains(&key.as_str());
             demand(breaches, fits, "LOG-22", || format!("{key} in the security stage"));
             demand(breaches, is_key(key), "TXT-03", || format!("{key:?} is no key"));
@@ -127,7 +127,7 @@ impl LoginWatch {
         }
     }
 
-    /// Checks that the first request carries the names.
+    /// Checks that the first login request has the names of the initiator and the target.
     fn check_names(&mut self, breaches: &mut Breaches, pairs: &Pairs) {
         self.discovery = pairs.get("SessionType") == Some("Discovery");
         let named = pairs.get("InitiatorName").is_some();
@@ -145,7 +145,7 @@ impl LoginWatch {
             let pairs = Pairs::split(&std::mem::take(&mut self.response_text)).unwrap_or_default();
             for (key, value) in pairs.0 {
                 self.negotiation.record_key(Side::Target, &key, &value);
-                self.target_said.insert(key);
+                self.target_keys.insert(key);
             }
         }
         if pdu.is_final() {

@@ -11,7 +11,7 @@ pub(super) enum Side {
     Target,
 }
 
-/// The values that the rules need; before any agreement the defaults of RFC 7143 §13.
+/// The negotiated values that the rules use. Before a negotiation they are the defaults of RFC 7143 §13.
 #[derive(Clone, Debug)]
 pub(super) struct Values {
     pub(super) initial_r2t: bool,
@@ -45,7 +45,7 @@ pub(super) struct Negotiation {
 }
 
 impl Negotiation {
-    /// Records that one side sent `key=value`: an offer, or the answer to one.
+    /// Records that one side sent `key=value`: an offer, or the answer to an offer.
     pub(super) fn record_key(&mut self, side: Side, key: &str, value: &str) {
         if key == "MaxRecvDataSegmentLength" {
             if side == Side::Target {

@@ -13,14 +13,14 @@ use crate::convert::before;
 use crate::opcode::Opcode;
 use crate::pdu::{NO_TAG, Pdu};
 
-/// A session as the observer sees it.
+/// State of a session, from the PDUs that the checker has seen.
 #[derive(Debug)]
 pub(super) struct SessionWatch {
     pub(super) isid: u64,
     pub(super) tsih: u16,
     pub(super) values: Values,
     pub(super) discovery: bool,
-    /// Whether there was ever more than one connection: then PDUs may overtake each other.
+    /// Whether the session ever had more than one connection: then PDUs may overtake each other.
     pub(super) joined: bool,
     pub(super) tags: Tags,
     /// The logout that closes the session: its connection and its `CmdSN`.
@@ -35,16 +35,16 @@ pub(super) struct SessionWatch {
 /// The `CmdSN`s of a session.
 #[derive(Debug, Default)]
 struct CommandNumbers {
-    /// The next one that the initiator has to use.
+    /// The next `CmdSN` that the initiator must use.
     next: u32,
     /// `ExpCmdSN` and `MaxCmdSN`, as last reported by the target.
     exp: u32,
     max: u32,
-    /// Numbers that were used before their turn, over several connections.
+    /// `CmdSN`s that arrived before lower ones, because PDUs overtake each other on several connections.
     ahead: BTreeSet<u32>,
-    /// Numbers that the target did not take, so that they may be used again.
+    /// `CmdSN`s of requests that the target rejected, so that they may be used again.
     refused: BTreeSet<u32>,
-    /// Numbers that were used on connections that are gone, by CID.
+    /// `CmdSN`s that were used on closed connections, by CID.
     lost: BTreeMap<u16, Vec<u32>>,
 }
 
@@ -86,7 +86,7 @@ impl SessionWatch {
         self.numbers.lost.entry(cid).or_default().extend(numbers);
     }
 
-    /// Records that the initiator asks to close one connection.
+    /// Records that the initiator sent a logout request for one connection.
     pub(super) fn asks_to_close(&mut self, itt: u32, cid: u16) {
         self.logouts.insert(itt, cid);
     }

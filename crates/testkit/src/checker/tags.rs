@@ -20,9 +20,9 @@ pub(super) struct Tag {
     pub(super) scsi: bool,
     /// The tag that a task management request refers to, and its function.
     pub(super) refers: Option<(u32, u8)>,
-    /// Number of ABORT TASKs for it that were sent and that the target has not refused.
+    /// Number of ABORT TASKs that were sent for the task and that the target has not refused.
     pub(super) aborts: u32,
-    /// Connection and `StatSN` of the response with which it ended.
+    /// Connection and `StatSN` of the response that ended the task.
     ended: Option<(ConnId, u32)>,
 }
 
@@ -65,20 +65,21 @@ impl Tags {
         }
     }
 
-    /// Takes a tag into use. Returns `false` if it was already in use.
+    /// Adds a tag that a request uses. Returns `false` if the tag was already in use.
     pub(super) fn begin(&mut self, itt: u32, tag: Tag) -> bool {
         self.0.insert(itt, tag).is_none()
     }
 
-    /// Records that the target ended a task. The tag is free once the initiator acknowledges that.
+    /// Records that the target ended a task. Its tag is free once the initiator acknowledges the `StatSN` of
+    /// the response.
     pub(super) fn end(&mut self, itt: u32, connection: ConnId, stat_sn: u32) {
         if let Some(tag) = self.0.get_mut(&itt) {
             tag.ended.get_or_insert((connection, stat_sn));
         }
     }
 
-    /// Records that the target ended all SCSI tasks of a LUN, or of all LUNs, with a `CmdSN` before `cmd_sn`. A
-    /// later one may not have arrived by then (RFC 7143 §4.2.3.2).
+    /// Records that the target ended all SCSI tasks of a LUN, or of all LUNs, with a `CmdSN` before `cmd_sn`.
+    /// A command with a higher `CmdSN` may arrive only after that, so it is not ended (RFC 7143 §4.2.3.2).
     pub(super) fn end_all(
         &mut self,
         lun: Option<u64>,
@@ -108,12 +109,12 @@ impl Tags {
         free
     }
 
-    /// Forgets the tag of a command that was refused.
+    /// Removes the tag of a command that was refused.
     pub(super) fn forget(&mut self, itt: u32) {
         self.0.remove(&itt);
     }
 
-    /// Forgets the tags of a connection that is gone, and returns the `CmdSN`s that their requests consumed.
+    /// Removes the tags of a closed connection, and returns the `CmdSN`s that their requests consumed.
     pub(super) fn forget_connection(&mut self, connection: ConnId) -> Vec<u32> {
         let gone = self.0.values().filter(|tag| tag.connection == connection);
         let numbers = gone.filter(|tag| !tag.immediate).map(|tag| tag.cmd_sn).collect();
@@ -126,7 +127,7 @@ impl Tags {
 mod tests {
     use super::*;
 
-    /// RFC 7143 §4.2.3.2: task management ends the commands with a lower CmdSN.
+    /// RFC 7143 §4.2.3.2: a reset ends the commands with a lower CmdSN, and leaves a later command in flight.
     #[test]
     fn a_reset_ends_no_command_that_comes_after_it() {
         let (connection, mut tags) = (ConnId(0), Tags::default());

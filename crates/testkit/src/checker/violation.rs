@@ -1,18 +1,18 @@
-//! Breaches of rules.
+//! Violations of the standard's rules.
 
 use std::fmt;
 
 use crate::conn_id::ConnId;
 
-/// A breach of a rule.
+/// A violation of a rule by an initiator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Violation {
-    /// The rule.
+    /// The name of the rule: its subject and a number.
     pub rule: &'static str,
-    /// The connection on which it happened.
+    /// The connection on which the violation happened.
     pub connection: ConnId,
-    /// The event, as a sentence.
+    /// What the initiator did, as a sentence.
     pub text: String,
 }
 
@@ -22,10 +22,10 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Breaches of one PDU: rules and explanations.
+/// Violations by one PDU: the name of the rule, and an explanation.
 pub(super) type Breaches = Vec<(&'static str, String)>;
 
-/// Adds a breach unless `good`.
+/// Adds a violation unless `good`.
 pub(super) fn demand(
     breaches: &mut Breaches,
     good: bool,

@@ -1,12 +1,12 @@
-//! Behavior of logins, reads and writes: mostly legal, but not common.
+//! Behavior of logins, reads and writes: mostly legal, but uncommon.
 
-/// The way in which the target asks for write data (RFC 7143 §11.8).
+/// How the target requests write data (RFC 7143 §11.8).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct R2tBehavior {
     /// Bytes per R2T, at most `MaxBurstLength`; `None` means `MaxBurstLength`.
     pub burst: Option<u32>,
-    /// Bytes per R2T even where it exceeds `MaxBurstLength`, which some targets do.
+    /// Bytes per R2T, even if more than `MaxBurstLength`, as some targets send.
     pub oversized_burst: Option<u32>,
     /// Order in which the ranges of a task are requested.
     pub order: R2tOrder,
@@ -14,10 +14,10 @@ pub struct R2tBehavior {
     pub outstanding: Option<u32>,
     /// Whether the first range of a task is requested a second time, after all others.
     pub repeat_first: bool,
-    /// Number of write tasks that must wait before any of them gets an R2T; then the newest comes first. 1 serves
-    /// each immediately.
+    /// Number of write tasks that must wait before any of them gets an R2T; then the newest gets its R2T
+    /// first. 1 serves each task immediately.
     pub gather_tasks: usize,
-    /// The first target transfer tag. Later ones count up and skip the reserved one.
+    /// The first target transfer tag. Later tags count up and skip the reserved value.
     pub first_tag: u32,
 }
 
@@ -35,7 +35,7 @@ impl Default for R2tBehavior {
     }
 }
 
-/// The order of the ranges of one write.
+/// The order in which the ranges of one write are requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum R2tOrder {
@@ -45,7 +45,7 @@ pub enum R2tOrder {
     Falling,
 }
 
-/// The way in which the target sends read data (RFC 7143 §11.7).
+/// How the target sends read data (RFC 7143 §11.7).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct DataInBehavior {
@@ -57,7 +57,7 @@ pub struct DataInBehavior {
     pub shuffle_pdus: bool,
     /// Whether the sequences are sent by falling offset, if `DataSequenceInOrder` is No.
     pub shuffle_sequences: bool,
-    /// Whether the status comes in a SCSI response of its own instead of the last Data-In.
+    /// Whether the status is sent in a separate SCSI response instead of in the last Data-In.
     pub separate_status: bool,
     /// Whether an empty Data-In precedes the data.
     pub empty_first: bool,
@@ -65,23 +65,23 @@ pub struct DataInBehavior {
     pub interleave: bool,
     /// The byte that pads data segments.
     pub pad: u8,
-    /// Whether fields that have no meaning without the S bit hold junk.
+    /// Whether fields that have no meaning without the S bit contain arbitrary values.
     pub junk: bool,
-    /// Whether `ExpDataSN` of responses is always 0, as some targets do.
+    /// Whether `ExpDataSN` of responses is always 0, as some targets send.
     pub zero_exp_data_sn: bool,
     /// Whether parameter data that are shorter than requested have no residual, as some targets do.
     pub no_residual: bool,
 }
 
-/// The course of a login (RFC 7143 §6.3).
+/// How the target behaves during a login (RFC 7143 §6.3).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LoginBehavior {
     /// Responses with T=0 before the target agrees to leave a stage.
     pub extra_rounds: u32,
-    /// Bytes of text per response. Longer text is split into several responses with C=1.
+    /// Bytes of text per login response. Longer text is split into several responses with C=1.
     pub split: Option<usize>,
-    /// Redirection of every login.
+    /// The redirection that every login receives.
     pub redirect: Option<Redirect>,
     /// Status-Class and Status-Detail with which every login is refused, or only the first `refuse_times`.
     pub refuse: Option<(u8, u8)>,
@@ -89,9 +89,9 @@ pub struct LoginBehavior {
     pub refuse_times: u32,
     /// TSIH in the final response instead of the right one.
     pub tsih: Option<u16>,
-    /// Version-active; 0 is right.
+    /// Version-active; 0 is correct.
     pub version_active: u8,
-    /// Whether the target never answers a login.
+    /// Whether the target sends no login response.
     pub silent: bool,
 }
 
@@ -102,7 +102,7 @@ pub enum Presence {
     /// Units are served.
     #[default]
     Served,
-    /// Units are becoming ready: commands end with NOT READY, 04h/01h, except those that a unit answers in any state.
+    /// Units are becoming ready: commands end with NOT READY, 04h/01h, except those that a unit serves in any state.
     BecomingReady,
     /// The target has no units.
     Missing,
@@ -119,21 +119,21 @@ pub struct Redirect {
     pub after_authentication: bool,
 }
 
-/// The answer to SendTargets (RFC 7143 appendix C).
+/// The response to SendTargets (RFC 7143 appendix C).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Discovery {
-    /// Targets with their addresses. If it is empty, the answer lists the target itself, with an address only if
-    /// it is served over TCP.
+    /// Targets with their addresses. If the list is empty, the response lists the target itself, with an
+    /// address only if the target is served over TCP.
     pub targets: Vec<Portal>,
-    /// Whether the answer lists no target, if `targets` is empty.
+    /// Whether the response lists no target, if `targets` is empty.
     pub nothing: bool,
     /// Bytes of text per response. Longer text is split into several responses.
     pub split: Option<usize>,
     /// Whether the parts of a split text are marked with C=1. Otherwise each part is a complete response with
     /// F=0.
     pub with_continue: bool,
-    /// Pairs that do not belong in the list and precede it.
+    /// Pairs that do not belong in the list and are sent before it.
     pub foreign: Vec<(String, String)>,
     /// Whether a normal session is dropped when it sends a text request, as tgt does.
     pub drops_normal_sessions: bool,

@@ -11,8 +11,8 @@ pub struct Chap {
     /// The credentials of the target, for an initiator that asks for them; `None` refuses the login of such an
     /// initiator.
     pub target: Option<ChapIdentity>,
-    /// Algorithms the target knows: 5 MD5, 6 SHA1, 7 SHA-256, 8 SHA3-256. It takes the first of the
-    /// initiator's list that is among them.
+    /// Codes of the algorithms that the target knows: 5 MD5, 6 SHA1, 7 SHA-256, 8 SHA3-256. The target
+    /// chooses the first algorithm of the initiator's list that it knows.
     pub algorithms: Vec<u8>,
     /// Whether the target understands only a single algorithm, and refuses a login that lists several.
     pub no_lists: bool,
@@ -22,7 +22,7 @@ pub struct Chap {
     pub challenge: Vec<u8>,
     /// The encoding of binary values that the target sends.
     pub encoding: Encoding,
-    /// The values of the initiator that the target sends back.
+    /// The values of the initiator that the target sends back to it.
     pub reflection: Reflection,
     /// Whether a Discovery session needs CHAP too.
     pub discovery: bool,
@@ -105,8 +105,8 @@ pub enum Encoding {
 pub enum Reflection {
     /// Nothing is sent back.
     None,
-    /// `CHAP_C` is the challenge an initiator sent in an earlier login, once there was one.
+    /// `CHAP_C` is the challenge that an initiator sent in an earlier login, once there was such a login.
     Challenge,
-    /// `CHAP_R` is the response the initiator itself gave.
+    /// `CHAP_R` is the response that the initiator itself sent.
     Response,
 }

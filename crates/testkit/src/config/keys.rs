@@ -1,8 +1,8 @@
-//! Operational keys: the target's own values, and wrong answers.
+//! Operational keys: the values of the target, and wrong answers.
 
 use std::collections::BTreeMap;
 
-/// Values of the target for the keys of RFC 7143 §13, and departures from its rules.
+/// Values of the target for the keys of RFC 7143 §13, and deviations from the rules of that section.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Keys {
@@ -33,13 +33,13 @@ pub struct Keys {
     pub data_pdu_in_order: bool,
     /// `DataSequenceInOrder`.
     pub data_sequence_in_order: bool,
-    /// `ErrorRecoveryLevel` the target announces, 0 to 2; it serves level 0.
+    /// `ErrorRecoveryLevel` that the target announces, 0 to 2; the target implements level 0 only.
     pub error_recovery_level: u32,
     /// `iSCSIProtocolLevel` (RFC 7144); `None` answers NotUnderstood.
     pub protocol_level: Option<u32>,
     /// Answers that replace the right answer, by key. They also replace CHAP and AuthMethod values.
     pub answers: BTreeMap<String, Answer>,
-    /// Pairs that the target adds by itself, once each.
+    /// Pairs that the target adds without an offer, once each.
     pub originate: Vec<Origination>,
 }
 
@@ -68,13 +68,13 @@ impl Default for Keys {
 }
 
 impl Keys {
-    /// Replaces the answer to one key.
+    /// Replaces the target's answer to one key.
     pub fn answer(&mut self, key: impl Into<String>, answer: Answer) -> &mut Self {
         self.answers.insert(key.into(), answer);
         self
     }
 
-    /// Adds a pair of the target's own.
+    /// Adds a pair that the target sends without an offer.
     pub fn originate(&mut self, stage: Stage, key: &str, value: &str) -> &mut Self {
         self.originate.push(Origination { stage, key: key.into(), value: value.into() });
         self
@@ -84,21 +84,21 @@ impl Keys {
 /// Digests that the target accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DigestPolicy {
-    /// Answers None; refuses the login when None is not offered.
+    /// Answers None; refuses the login if None is not offered.
     Never,
     /// Takes the first offered digest that it knows.
     Accept,
-    /// Answers CRC32C; refuses the login when CRC32C is not offered.
+    /// Answers CRC32C; refuses the login if CRC32C is not offered.
     Require,
 }
 
-/// An answer that replaces the target's own.
+/// An answer that replaces the target's correct answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Answer {
-    /// No answer at all.
+    /// The answer is omitted.
     Omit,
-    /// This value, whatever was offered.
+    /// This value is the answer, whatever was offered.
     Literal(String),
 }
 
@@ -118,12 +118,12 @@ pub enum Stage {
     Operational,
 }
 
-/// A pair that the target adds by itself.
+/// A pair that the target adds without an offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origination {
     /// The stage in which the pair is added.
     pub stage: Stage,
-    /// The key, legal or not.
+    /// The key, valid or not.
     pub key: String,
     /// The value.
     pub value: String,

@@ -1,4 +1,4 @@
-//! Losses of a volatile cache: loss of power, failed write-back, and write-back of some blocks.
+//! Data losses of a volatile cache: loss of power, failed write-back, and write-back of some blocks.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -10,17 +10,17 @@ use crate::convert::index;
 impl RamDisk {
     /// Loses power and restores it. A volatile cache is empty afterwards; everything else is unchanged. Each
     /// nexus, of any target that serves this disk, then receives the unit attention POWER ON, RESET, OR BUS
-    /// DEVICE RESET OCCURRED. [`Target::restart`](crate::target::Target::restart) does this for all disks of a
-    /// target, and drops its connections.
+    /// DEVICE RESET OCCURRED. [`Target::restart`](crate::target::Target::restart) does this for all disks of
+    /// a target, and drops the connections of that target.
     pub fn lose_power(&self) {
         self.lose_power_but(|_| false);
     }
 
-    /// Loses power after a part of the volatile cache has reached the medium. A drive writes its cache back in
-    /// any order and at any time, and reports nothing before a flush. So after a loss of power any block may be
-    /// on the medium and any other may be missing, even of one command: a write is torn at the bounds of its
-    /// blocks, and never within a block. `is_written` is called with the LBA of each block that waits for a
-    /// flush, in ascending order, and returns whether that block is on the medium.
+    /// Loses power after a part of the volatile cache has reached the medium. A drive writes its cache back
+    /// in any order and at any time, and reports nothing before a flush. So after a loss of power any block
+    /// may be on the medium and any other may be missing, even within one command: a write is torn at the
+    /// bounds of its blocks, and never within a block. `is_written` is called with the LBA of each block that
+    /// waits for a flush, in ascending order, and returns whether that block is on the medium.
     ///
     /// ```
     /// use iscsi_testkit::disk::{Cache, RamDisk};
@@ -37,17 +37,17 @@ impl RamDisk {
         self.empty_cache(&mut content);
     }
 
-    /// Writes a part of the volatile cache back without a request. The blocks for whose LBA `is_written` returns
-    /// `true` become durable with their present content. Nothing is reported, and later writes to these blocks
-    /// wait for a flush again: a loss of power may restore content that no flush has covered. Returns the number
-    /// of blocks.
+    /// Writes a part of the volatile cache back without a request. The blocks for whose LBA `is_written`
+    /// returns `true` become durable with their present data. Nothing is reported, and later writes to these
+    /// blocks wait for a flush again: a loss of power may restore data that no flush has covered. Returns the
+    /// number of blocks that were written back.
     pub fn write_back(&self, is_written: impl FnMut(u64) -> bool) -> usize {
         self.content_mut().write_back(is_written)
     }
 
-    /// Loses the cached content of these blocks, as when the medium refuses a write: they return to their content
-    /// at the last flush. Each nexus, of any target that serves this disk, then receives the deferred error WRITE
-    /// ERROR (SPC-4 §4.5.7). Returns the number of blocks. If it is 0, no error is reported.
+    /// Loses the cached data of these blocks, as when the medium refuses a write: the blocks return to their
+    /// data at the last flush. Each nexus, of any target that serves this disk, then receives the deferred
+    /// error WRITE ERROR (SPC-4 §4.5.7). Returns the number of lost blocks. If it is 0, no error is reported.
     pub fn fail_write_back(&self, blocks: Range<u64>) -> usize {
         let lost = self.lose_cached(blocks);
         if lost > 0 {
@@ -56,7 +56,7 @@ impl RamDisk {
         lost
     }
 
-    /// Loses the cached content of these blocks, and returns their number.
+    /// Loses the cached data of these blocks, and returns the number of lost blocks.
     pub(crate) fn lose_cached(&self, blocks: Range<u64>) -> usize {
         let mut content = self.content_mut();
         let lost = content.take_durable(index(blocks.start)..index(blocks.end));
@@ -74,7 +74,7 @@ impl RamDisk {
         self.0.power_losses.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Restores the durable content of blocks.
+    /// Restores the durable data of blocks.
     fn bring_back(&self, content: &mut Content, durable: BTreeMap<usize, Block>) {
         let size = self.0.block_size as usize;
         for (lba, block) in durable {

@@ -1,4 +1,4 @@
-//! A store that keeps nothing: writes are discarded, and reads return zeros.
+//! A store that discards writes and returns zeros for reads.
 
 use bytes::Bytes;
 
@@ -16,8 +16,8 @@ pub(super) struct Null {
 
 impl Null {
     pub(super) fn new(blocks: u64) -> Self {
-        // Write to the memory, so that it has pages of its own. Memory that is only zeroed maps to a single page
-        // of the system, and reads of it would be faster than those of any real store.
+        // Write to the memory, so that it has pages of its own. The system maps memory that is only zeroed to
+        // a single page, and reads of that page would be faster than reads of any real store.
         let mut zeros = std::hint::black_box(vec![1; ZEROS]);
         zeros.fill(0);
         Self { blocks, zeros: zeros.into() }

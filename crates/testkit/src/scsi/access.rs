@@ -22,14 +22,14 @@ pub enum Access {
 }
 
 impl Access {
-    /// Returns whether it changes what a read returns.
+    /// Returns whether the access changes the data that a read returns.
     pub(crate) const fn writes(self) -> bool {
         matches!(self, Self::Write | Self::WriteSame | Self::Unmap)
     }
 }
 
-/// Returns the blocks that a command reaches, and the kind of access; `None` for a command that is out of range.
-/// The parameter list of UNMAP names its blocks: before the list has arrived there are none.
+/// Returns the blocks that a command reaches, and the kind of access; `None` for a command that is out of
+/// range. The blocks of UNMAP are in its parameter list: before the list has arrived there are none.
 pub(crate) fn accessed(
     unit: &Unit,
     cdb: [u8; 16],

@@ -1,4 +1,4 @@
-//! Asymmetric access: the commands that a group of target ports serves for its units (SPC-4 §5.11).
+//! Asymmetric access: which commands the ports of a target port group serve for their units (SPC-4 §5.11).
 
 use super::{Sense, operation};
 
@@ -11,17 +11,17 @@ pub enum AccessState {
     ActiveOptimized,
     /// The ports serve the unit, though other ports may be faster.
     ActiveNonOptimized,
-    /// Only commands about the unit itself are served: its identity, mode pages, reservations and port groups.
-    /// Others end with NOT READY, 04h/0Bh.
+    /// Only commands about the unit itself are served: its identity, mode pages, reservations and port
+    /// groups. Other commands end with NOT READY, 04h/0Bh.
     Standby,
-    /// Only INQUIRY, REPORT LUNS, REQUEST SENSE and the commands for port groups are served. Others end with NOT
-    /// READY, 04h/0Ch.
+    /// Only INQUIRY, REPORT LUNS, REQUEST SENSE and the commands for port groups are served. Other commands
+    /// end with NOT READY, 04h/0Ch.
     Unavailable,
-    /// As few commands are served as in [`Unavailable`](AccessState::Unavailable), until an administrator brings
-    /// the port back. Others end with NOT READY, 04h/12h.
+    /// The same commands are served as in [`Unavailable`](AccessState::Unavailable), until an administrator
+    /// changes the state of the port. Other commands end with NOT READY, 04h/12h.
     Offline,
-    /// Until another state is reached, only INQUIRY, REPORT LUNS, REQUEST SENSE and REPORT TARGET PORT GROUPS are
-    /// served. Others end with NOT READY, 04h/0Ah.
+    /// Until another state is reached, only INQUIRY, REPORT LUNS, REQUEST SENSE and REPORT TARGET PORT GROUPS
+    /// are served. Other commands end with NOT READY, 04h/0Ah.
     Transitioning,
 }
 
@@ -62,7 +62,7 @@ impl AccessState {
         }
     }
 
-    /// Returns the primary state of a code. SET TARGET PORT GROUPS can request these states only.
+    /// Returns the primary state with this code. SET TARGET PORT GROUPS can request primary states only.
     pub(super) const fn primary(code: u8) -> Option<Self> {
         match code & 0x0f {
             0 => Some(Self::ActiveOptimized),

@@ -9,7 +9,7 @@ use crate::convert::be;
 
 /// Peripheral qualifier and device type of a LUN that has no unit.
 const ABSENT: u8 = 0x7f;
-/// RMB, in byte 1.
+/// RMB: bit in byte 1.
 const REMOVABLE: u8 = 0x80;
 /// Version descriptors of SAM-5, iSCSI, SPC-4 and SBC-3, each without a revision (SPC-4 §6.6.2).
 const STANDARDS: [u16; 4] = [0x00a0, 0x0960, 0x0460, 0x04c0];

@@ -3,17 +3,18 @@
 /// Forms in which a target encodes its unit numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LunForm {
-    /// Flat space addressing for numbers above 255, as in the standard.
+    /// Flat space addressing for numbers above 255, as the standard requires.
     #[default]
     Flat,
-    /// Flat space addressing for all numbers but 0, which is all zeros in every form. No other form is accepted.
+    /// Flat space addressing for all numbers except 0, which is all zeros in every form. No other form is
+    /// accepted.
     AllFlat,
     /// Peripheral addressing for all numbers, with the high bits as a bus, as LIO does.
     Bus,
 }
 
 impl LunForm {
-    /// Returns the LUN field of a unit number; for numbers above 16383 the field of 16383.
+    /// Returns the LUN field of a unit number. Numbers above 16383 give the field of 16383.
     #[must_use]
     pub fn encode(self, number: u16) -> u64 {
         let number = number.min(0x3fff);

@@ -12,7 +12,7 @@ const CACHING: u8 = 0x08;
 const CONTROL: u8 = 0x0a;
 const ALL_PAGES: u8 = 0x3f;
 
-/// Device-specific parameter: WP, and DPOFUA.
+/// WP in the device-specific parameter.
 const WRITE_PROTECTED: u8 = 0x80;
 const DPO_FUA: u8 = 0x10;
 /// Byte 2 of the caching page: WCE.
@@ -21,7 +21,7 @@ const WRITE_CACHE_ENABLED: u8 = 0x04;
 /// Byte 5 of the control page: TAS.
 const TASK_ABORTED_STATUS: u8 = 0x40;
 
-/// Page control: values that MODE SELECT can change. There are none.
+/// Page control: values that MODE SELECT can change. The unit has none.
 const CHANGEABLE: u8 = 1;
 /// Page control: saved values.
 const SAVED: u8 = 3;

@@ -7,8 +7,8 @@ use super::sense::Sense;
 use super::work::{Sink, Work, answer};
 use crate::convert::{be, be32, len32};
 
-/// The groups of ports of an array. Clones are handles of one array: each [`Target`](crate::target::Target) is
-/// one of its ports, and a change through one handle applies to all.
+/// The target port groups of an array. Clones are handles of the same array: each
+/// [`Target`](crate::target::Target) is one of its ports, and a change through one handle applies to all.
 #[derive(Clone, Debug)]
 pub struct PortGroups(Arc<Mutex<Groups>>);
 
@@ -18,7 +18,7 @@ pub struct PortGroups(Arc<Mutex<Groups>>);
 pub struct PortGroup {
     /// TARGET PORT GROUP.
     pub id: u16,
-    /// Relative target port identifiers.
+    /// Relative target port identifiers of the ports in the group.
     pub ports: Vec<u16>,
     /// The access state of the ports.
     pub state: AccessState,
@@ -41,7 +41,7 @@ pub struct TargetPort {
 #[derive(Debug)]
 struct Groups {
     groups: Vec<PortGroup>,
-    /// TPGS of INQUIRY.
+    /// TPGS of INQUIRY data.
     support: u8,
     implicit_transition_time: u8,
     knows_extended_header: bool,
@@ -102,8 +102,8 @@ impl TargetPort {
 }
 
 impl PortGroups {
-    /// Creates an array with these groups. The array and SET TARGET PORT GROUPS may change their states (TPGS
-    /// 11b).
+    /// Creates an array with these groups. Both the array and SET TARGET PORT GROUPS may change the states of
+    /// the groups (TPGS 11b).
     #[must_use]
     pub fn new(groups: impl Into<Vec<PortGroup>>) -> Self {
         Self(Arc::new(Mutex::new(Groups {
@@ -116,8 +116,8 @@ impl PortGroups {
         })))
     }
 
-    /// Sets TPGS: 0 none, 1 implicit, 2 explicit, 3 both. Without explicit, SET TARGET PORT GROUPS is refused;
-    /// with none, REPORT TARGET PORT GROUPS is refused too.
+    /// Sets TPGS: 0 none, 1 implicit, 2 explicit, 3 both. Without explicit support, SET TARGET PORT GROUPS is
+    /// refused; without any support, REPORT TARGET PORT GROUPS is refused too.
     pub fn set_support(&self, support: u8) {
         self.lock().support = support & 3;
     }
@@ -167,7 +167,7 @@ impl PortGroups {
         self.lock().groups.iter().find(|group| group.id == id).map(|group| group.state)
     }
 
-    /// Number of changes that sessions must be informed about.
+    /// Returns the number of changes that sessions must be informed about.
     pub(crate) fn changes(&self) -> u64 {
         self.lock().changes
     }
@@ -208,8 +208,8 @@ impl PortGroups {
         }
     }
 
-    /// Executes SET TARGET PORT GROUPS, and returns the number of changes that other sessions must be informed
-    /// about.
+    /// Executes SET TARGET PORT GROUPS, and returns the number of changes that other sessions must be
+    /// informed about.
     pub(crate) fn set(&self, parameters: &[u8]) -> Result<u64, Sense> {
         let mut groups = self.lock();
         let Some(descriptors) = parameters.get(4..).filter(|rest| rest.len().is_multiple_of(4))

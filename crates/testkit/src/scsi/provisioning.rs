@@ -11,9 +11,9 @@ use crate::convert::{be, be32, clamp32, index, len32};
 const UNMAP_ANCHOR: u8 = 0x01;
 /// Byte 1 of WRITE SAME: anchor instead of deallocating.
 const WRITE_SAME_ANCHOR: u8 = 0x10;
-/// Byte 1 of WRITE SAME: deallocate instead of writing, if the blocks then read as the data to write.
+/// Byte 1 of WRITE SAME: deallocate instead of writing, if reads of the blocks then return the data to write.
 const UNMAP_BIT: u8 = 0x08;
-/// Byte 1 of WRITE SAME (16): there is no data, the block is zero.
+/// Byte 1 of WRITE SAME (16): the command has no data, and writes zeros.
 const NO_DATA: u8 = 0x01;
 
 /// The most descriptors of one list (MAXIMUM UNMAP BLOCK DESCRIPTOR COUNT).
@@ -28,7 +28,7 @@ const LBPWS10: u8 = 0x20;
 /// LBPRZ: deallocated blocks read as zeros.
 const LBPRZ: u8 = 0x04;
 
-/// Returns byte 5 of VPD page B2h: the commands that deallocate blocks.
+/// Returns byte 5 of VPD page B2h, which reports the commands that deallocate blocks.
 pub(super) fn ways(unit: &Unit) -> u8 {
     let all = LBPU | LBPWS | LBPWS10 | LBPRZ;
     if unit.thin { unit.behavior.provisioning.unwrap_or(all) } else { 0 }
@@ -43,7 +43,8 @@ pub(super) fn begin_unmap(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
     Ok(Work::Take(Sink::Parameters(Vec::new()), be(&cdb[7..], 2)))
 }
 
-/// Zeroes all ranges of the list, or none. Blocks that the unit does not deallocate stay unchanged.
+/// Zeroes the blocks of all ranges in the list, or, if a range is invalid, no block. Blocks that the unit
+/// does not deallocate stay unchanged.
 pub(super) fn unmap(unit: &Unit, parameters: &[u8]) -> Result<(), Sense> {
     for blocks in deallocated(unit, parameters)? {
         unit.disk.unmap(blocks.start, blocks.end - blocks.start);
@@ -74,7 +75,7 @@ fn deallocated(unit: &Unit, parameters: &[u8]) -> Result<Vec<std::ops::Range<u64
     Ok(parts.filter(|blocks| !blocks.is_empty()).collect())
 }
 
-/// Returns begin and end of the whole granules of a range.
+/// Returns the start and the end of the whole granules in a range.
 fn whole_granules(unit: &Unit, range: &Range) -> (u64, u64) {
     let (length, alignment) = unit.behavior.unmap_granularity.unwrap_or((1, 0));
     let length = u64::from(length.max(1));
@@ -111,7 +112,7 @@ pub(super) fn begin_write_same(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense
     Ok(Work::Take(Sink::Parameters(Vec::new()), u64::from(unit.disk.block_size())))
 }
 
-/// Writes one block to each block of the range. A length of 0 means all blocks up to the end.
+/// Writes the data of one block to each block of the range. A length of 0 means all blocks up to the end.
 pub(super) fn write_same(unit: &Unit, cdb: [u8; 16], block: &[u8]) -> Result<(), Sense> {
     let Range { lba, blocks } = same_blocks(unit, cdb)?;
     if deallocates(cdb, block) {
@@ -166,8 +167,8 @@ fn has_no_data(cdb: [u8; 16]) -> bool {
     cdb[0] == operation::WRITE_SAME_16 && cdb[1] & NO_DATA != 0
 }
 
-/// Returns the runs of blocks with equal provisioning status, from this LBA on, up to the most that one answer
-/// has.
+/// Returns the runs of blocks with equal provisioning status, from this LBA on, up to the limit of one
+/// response.
 pub(super) fn lba_status(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
     if unit.behavior.refuses_lba_status {
         return Err(Sense::INVALID_FIELD);
@@ -246,7 +247,8 @@ mod tests {
         assert_eq!(unmap(&unit, &list(257)), Err(Sense::INVALID_PARAMETER));
     }
 
-    /// SBC-3 §6.6.4: the unit executes what its VPD page B2h announces, and nothing else.
+    /// SBC-3 §6.6.4: the unit serves the commands for deallocation that its VPD page B2h announces, and no
+    /// others.
     #[test]
     fn only_announced_ways_to_give_blocks_back_are_served() {
         let mut unit = Unit::new(RamDisk::new(512, 16));

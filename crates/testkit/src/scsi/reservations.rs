@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::operation;
 use super::sense::Sense;
 
-/// The registrations of a unit. Clones are handles of one unit: several [`Target`](crate::target::Target)s that
-/// are its ports share them.
+/// The registrations of a unit. Clones are handles of the same unit, shared by the
+/// [`Target`](crate::target::Target)s that are its ports.
 #[derive(Clone, Debug, Default)]
 pub struct Reservations(Arc<Mutex<State>>);
 
-/// An I_T nexus: a port of an initiator, and the port of the target that it came through.
+/// An I_T nexus: the initiator port and the target port of a session.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Registrant {
     /// The initiator's name.
@@ -22,22 +22,22 @@ pub struct Registrant {
     pub target_port: u16,
 }
 
-/// A nexus that has registered.
+/// The registration of a nexus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Registration {
-    /// The registrant.
+    /// The registered nexus.
     pub registrant: Registrant,
-    /// The key, not 0.
+    /// The reservation key, not 0.
     pub key: u64,
-    /// Whether it applies to all ports of the target (ALL_TG_PT).
+    /// Whether the registration applies to all ports of the target (ALL_TG_PT).
     pub all_ports: bool,
 }
 
 /// The reservation of a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Held {
-    /// The registration that holds the unit, or one of them if all registrants do.
+    /// The registration that holds the reservation, or one of them if all registrants hold it.
     pub(super) registration: Registration,
     pub(super) kind: Kind,
 }
@@ -58,9 +58,9 @@ pub(super) struct State {
     pub(super) generation: u32,
     pub(super) registrations: Vec<Registration>,
     pub(super) held: Option<Held>,
-    /// Whether registrations and reservation survive a loss of power (APTPL).
+    /// Whether registrations and the reservation survive a loss of power (APTPL).
     pub(super) persists: bool,
-    /// Unit attentions that wait for the next command of a nexus.
+    /// Unit attentions that wait for the next command of their nexus.
     attentions: Vec<Attention>,
 }
 
@@ -69,14 +69,14 @@ pub(super) struct State {
 struct Attention {
     registration: Registration,
     sense: Sense,
-    /// Target ports at which it was reported or dropped. A registration for all ports stands for several nexuses,
-    /// one per port.
-    told: Vec<u16>,
+    /// Target ports at which the unit attention was reported or dropped. A registration for all ports stands
+    /// for several nexuses, one per port.
+    reported_to: Vec<u16>,
 }
 
 impl Attention {
     fn waits_for(&self, nexus: &Registrant) -> bool {
-        self.registration.is_of(nexus) && !self.told.contains(&nexus.target_port)
+        self.registration.is_of(nexus) && !self.reported_to.contains(&nexus.target_port)
     }
 }
 
@@ -165,19 +165,20 @@ impl Reservations {
         }
     }
 
-    /// Drops the unit attentions that wait, like a target that does not report the end of a registration.
+    /// Drops the waiting unit attentions, so that the unit behaves like a target that does not report the end
+    /// of a registration.
     pub fn drop_attentions(&self) {
         self.lock().attentions.clear();
     }
 
-    /// Drops the unit attentions that wait for a nexus, when a new session of it begins: they are lost with the
-    /// old session (SAM-5 §5.14.1). Its registration is kept (SPC-4 §5.13.1).
+    /// Drops the unit attentions that wait for a nexus, because a new session of the nexus begins: they are
+    /// lost with the old session (SAM-5 §5.14.1). The registration is kept (SPC-4 §5.13.1).
     pub(crate) fn forget_attentions(&self, nexus: &Registrant) {
         while self.take_attention(nexus).is_some() {}
     }
 
-    /// Separates a nexus from its registration, when a new session of it begins that counts as another nexus. The
-    /// registration stays, under an ISID that no session can have.
+    /// Moves the registration of a nexus to an ISID that no session can have. This is for units where each
+    /// session is a separate nexus, so that the registration stays without belonging to the new session.
     pub(crate) fn orphan(&self, nexus: &Registrant) {
         const NOBODY: u64 = 1 << 48;
         let mut state = self.lock();
@@ -192,29 +193,31 @@ impl Reservations {
         }
     }
 
-    /// Takes the next unit attention of the nexus.
+    /// Removes and returns the next unit attention of the nexus.
     pub(crate) fn take_attention(&self, nexus: &Registrant) -> Option<Sense> {
         let mut state = self.lock();
         let at = state.attentions.iter().position(|it| it.waits_for(nexus))?;
         let attention = &mut state.attentions[at];
         if attention.registration.all_ports {
-            attention.told.push(nexus.target_port);
+            attention.reported_to.push(nexus.target_port);
             return Some(attention.sense);
         }
         Some(state.attentions.remove(at).sense)
     }
 
-    /// Returns whether the nexus has the initiator name of the holder, but another random part of the ISID.
+    /// Returns whether the nexus has the initiator name of the reservation's holder, but another random part
+    /// of the ISID.
     pub(crate) fn is_hidden(&self, nexus: &Registrant) -> bool {
         let state = self.lock();
         let holder = state.held.as_ref().map(|held| &held.registration.registrant);
-        // The last two bytes of an ISID are a counter within a process.
+        // The last two bytes of an ISID are a counter within a process, so they are not compared.
         holder.is_some_and(|holder| {
             holder.initiator == nexus.initiator && holder.isid >> 16 != nexus.isid >> 16
         })
     }
 
-    /// Returns whether the reservation admits a command of the nexus. A hidden registration does not count.
+    /// Returns whether the reservation permits a command of the nexus. If `is_hidden`, a registration of the
+    /// nexus does not count.
     pub(crate) fn admits(&self, nexus: &Registrant, cdb: [u8; 16], is_hidden: bool) -> bool {
         let state = self.lock();
         let Some(held) = &state.held else { return true };
@@ -235,7 +238,7 @@ impl State {
         self.registrations.iter().find(|registration| registration.is_of(nexus))
     }
 
-    /// Returns whether the registration holds the unit, alone or with others.
+    /// Returns whether the registration holds the reservation, alone or with others.
     pub(super) fn holds(&self, registration: &Registration) -> bool {
         let Some(held) = &self.held else { return false };
         held.kind.is_of_all() || held.registration == *registration
@@ -245,11 +248,11 @@ impl State {
         let is_same = |it: &Attention| it.registration == *registration && it.sense == sense;
         self.attentions.retain(|it| !is_same(it));
         let registration = registration.clone();
-        self.attentions.push(Attention { registration, sense, told: Vec::new() });
+        self.attentions.push(Attention { registration, sense, reported_to: Vec::new() });
     }
 }
 
-/// Returns whether every nexus may send a command in spite of a reservation (SPC-4 table 63, SBC-3 table 13).
+/// Returns whether every nexus may send the command despite a reservation (SPC-4 table 63, SBC-3 table 13).
 fn passes(cdb: [u8; 16], is_write_exclusive: bool) -> bool {
     match cdb[0] {
         operation::TEST_UNIT_READY
@@ -259,7 +262,7 @@ fn passes(cdb: [u8; 16], is_write_exclusive: bool) -> bool {
         | operation::READ_CAPACITY_10
         | operation::MAINTENANCE_IN
         | operation::PERSISTENT_RESERVE_IN
-        // Each of its service actions has a rule of its own.
+        // The service actions of this command have separate rules.
         | operation::PERSISTENT_RESERVE_OUT => true,
         operation::SERVICE_ACTION_IN_16 => cdb[1] & 0x1f == 0x10 || is_write_exclusive,
         operation::MODE_SENSE_6

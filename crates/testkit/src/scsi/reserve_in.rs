@@ -26,7 +26,8 @@ fn with_header(state: &State, body: impl IntoIterator<Item = u8>) -> Vec<u8> {
     data
 }
 
-/// Returns the 16 bytes of READ RESERVATION, or none. If all registrants hold the unit, the key is 0.
+/// Returns the 16 bytes of READ RESERVATION, or none if there is no reservation. If all registrants hold it,
+/// the key is 0.
 fn reservation(state: &State) -> Vec<u8> {
     let Some(held) = &state.held else { return Vec::new() };
     let key = if held.kind.is_of_all() { 0 } else { held.registration.key };

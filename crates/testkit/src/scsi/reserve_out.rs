@@ -5,7 +5,7 @@ use super::sense::Sense;
 use super::work::{Sink, Work};
 use crate::convert::{be, be32};
 
-/// Why a change is refused.
+/// Errors with which a change is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
     /// RESERVATION CONFLICT.
@@ -21,7 +21,7 @@ pub(crate) struct Done {
     pub(crate) aborted: Vec<Registration>,
 }
 
-/// The fields of the parameter list.
+/// The fields of the parameter list of PERSISTENT RESERVE OUT.
 struct Parameters {
     key: u64,
     action_key: u64,
@@ -37,7 +37,7 @@ const PREEMPT: u8 = 4;
 const PREEMPT_AND_ABORT: u8 = 5;
 const REGISTER_AND_IGNORE: u8 = 6;
 
-/// Bytes of every parameter list that is served.
+/// Length of every supported parameter list, bytes.
 const LENGTH: u32 = 24;
 
 /// Starts the command, whose parameter list follows.
@@ -52,7 +52,7 @@ pub(super) fn begin(cdb: [u8; 16]) -> Result<Work, Sense> {
 }
 
 impl Reservations {
-    /// Executes PERSISTENT RESERVE OUT of a nexus.
+    /// Executes PERSISTENT RESERVE OUT for a nexus.
     pub(crate) fn change(
         &self,
         nexus: &Registrant,
@@ -89,16 +89,16 @@ impl Reservations {
         Ok(Done::default())
     }
 
-    /// Registers another host under a nexus of its own, with a key that is not 0.
+    /// Registers a nexus of another host, with a key that is not 0.
     pub fn register_by_another(&self, key: u64) {
         let parameters = Parameters { key: 0, action_key: key, all_ports: false, persists: false };
         let registered = self.lock().register(&another(), &parameters, true);
         debug_assert_eq!(registered, Ok(()), "nothing refuses a registration that ignores keys");
     }
 
-    /// Reserves the unit for the other host, which must be registered, with this type (1, 3, 5 to 8).
+    /// Reserves the unit for the other host, which must be registered. `code` is the type (1, 3, 5 to 8).
     ///
-    /// Returns whether the unit accepted it.
+    /// Returns whether the unit accepted the reservation.
     pub fn reserve_by_another(&self, code: u8) -> bool {
         let mut state = self.lock();
         let (Some(own), Some(kind)) =
@@ -109,10 +109,10 @@ impl Reservations {
         state.reserve(own, kind).is_ok()
     }
 
-    /// Removes the registrations with `key` on behalf of the other host, which must be registered: PREEMPT. If
-    /// one of the removed registrants held the unit, the other host then holds it with type `code`.
+    /// Removes the registrations with `key` on behalf of the other host, which must be registered (PREEMPT).
+    /// If one of the removed registrants held the reservation, the other host then holds it with type `code`.
     ///
-    /// Returns whether the unit accepted it.
+    /// Returns whether the unit accepted the command.
     pub fn preempt_by_another(&self, key: u64, code: u8) -> bool {
         let mut state = self.lock();
         let (Some(own), Some(kind)) =
@@ -178,7 +178,8 @@ impl State {
         Ok(())
     }
 
-    /// Removes a registration on request of its own nexus, and the reservation if it was the only holder.
+    /// Removes a registration on request of its own nexus. Removes the reservation too, if this registration
+    /// was its only holder.
     fn unregister(&mut self, own: &Registration) {
         self.registrations.retain(|it| it != own);
         let Some(held) = self.held.clone() else { return };
@@ -214,7 +215,7 @@ impl State {
         Ok(())
     }
 
-    /// Reports to the other registrants that the reservation is gone, if it gave them access (SPC-4
+    /// Reports to the other registrants that the reservation is released, if it gave them access (SPC-4
     /// §5.13.11.2.2).
     fn report_released(&mut self, kind: Kind, own: &Registration) {
         if kind.admits_registrants() {

@@ -7,7 +7,7 @@ const DEFERRED: u8 = 0x71;
 /// Byte 0 of fixed format: the INFORMATION field is valid.
 const VALID: u8 = 0x80;
 
-/// Sense key, additional sense code and qualifier, and the block that they are about.
+/// Sense key, additional sense code and qualifier, and the block that the condition concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sense {
@@ -20,13 +20,13 @@ pub struct Sense {
     /// The INFORMATION field: for a medium error the first bad block (SBC-3 §4.18.1). A block above ffffffffh
     /// does not fit the fixed format and is omitted.
     pub information: Option<u64>,
-    /// Whether it is about an earlier command, which ended with GOOD, and not about this one, which is not
-    /// executed (SPC-4 §4.5.5).
+    /// Whether the error concerns an earlier command, which ended with GOOD. The command that reports the
+    /// error is not executed (SPC-4 §4.5.5).
     pub is_deferred: bool,
 }
 
 impl Sense {
-    /// Nothing to report.
+    /// NO SENSE: nothing to report.
     pub const NONE: Self = Self::new(0, 0, 0);
     /// LOGICAL UNIT IS IN PROCESS OF BECOMING READY.
     pub const BECOMING_READY: Self = Self::new(2, 0x04, 0x01);
@@ -83,7 +83,7 @@ impl Sense {
     /// WRITE ERROR - NOT ENOUGH UNSOLICITED DATA (RFC 7143 §11.4.7.2).
     pub const TOO_LITTLE_DATA: Self = Self::new(0x0b, 0x0c, 0x0d);
 
-    /// Creates any other condition.
+    /// Creates a condition from sense key, code and qualifier.
     #[must_use]
     pub const fn new(key: u8, asc: u8, ascq: u8) -> Self {
         Self { key, asc, ascq, information: None, is_deferred: false }
@@ -94,14 +94,14 @@ impl Sense {
         self.key == 6
     }
 
-    /// Sets the block that the condition is about.
+    /// Sets the block that the condition concerns.
     #[must_use]
     pub const fn at_block(mut self, lba: u64) -> Self {
         self.information = Some(lba);
         self
     }
 
-    /// Makes the condition a deferred error, of an earlier command that ended with GOOD.
+    /// Makes the condition a deferred error, that is, an error of an earlier command that ended with GOOD.
     #[must_use]
     pub const fn deferred(mut self) -> Self {
         self.is_deferred = true;
@@ -138,7 +138,8 @@ impl Sense {
 mod tests {
     use super::*;
 
-    /// SPC-4 table 53: the response code says whether the error is deferred, and VALID is a bit of its own.
+    /// SPC-4 table 53: the response code shows whether the error is deferred, and the VALID bit is
+    /// independent of it.
     #[test]
     fn the_first_byte_tells_of_the_error_and_of_its_block() {
         let named = Sense::WRITE_ERROR.at_block(7);

@@ -2,7 +2,7 @@
 
 /// The command succeeded.
 pub const GOOD: u8 = 0x00;
-/// Sense data say what went wrong.
+/// The command failed; the sense data give the reason.
 pub const CHECK_CONDITION: u8 = 0x02;
 /// The unit cannot take a command now.
 pub const BUSY: u8 = 0x08;

@@ -8,15 +8,15 @@ use super::reservations::{Registrant, Registration};
 /// An event that ends commands of a unit.
 #[derive(Clone, Debug)]
 pub(crate) enum End {
-    /// The nexus resets the unit.
+    /// A nexus resets the unit.
     Reset(Registrant),
-    /// The nexus clears the task set.
+    /// A nexus clears the task set.
     Clear(Registrant),
-    /// The nexus removes a registration, and the commands of its nexuses end.
+    /// A nexus removes a registration, and the commands of the registration's nexuses end.
     Preempt(Registrant, Registration),
 }
 
-/// The events that ended commands of a unit, the oldest first. Clones are handles of one list, so the
+/// The events that ended commands of a unit, oldest first. Clones are handles of the same list, so that the
 /// [`Target`](crate::target::Target)s that are ports of the unit share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ends(Arc<Shared>);
@@ -28,7 +28,7 @@ struct Shared {
     list: Mutex<Vec<End>>,
 }
 
-/// The position of one port in that list.
+/// The position of one port in the list of events.
 #[derive(Debug)]
 pub(crate) struct Seen {
     ends: Ends,
@@ -42,14 +42,15 @@ impl Ends {
         self.0.count.store(list.len(), Ordering::Release);
     }
 
-    /// Returns the position at the end of the list: earlier events do not concern a target that joins now.
+    /// Returns the position at the end of the list, because earlier events do not concern a target that joins
+    /// now.
     pub(crate) fn all_seen(&self) -> Seen {
         Seen { ends: self.clone(), count: self.0.count.load(Ordering::Acquire) }
     }
 }
 
 impl Seen {
-    /// Returns whether the list is that of this unit.
+    /// Returns whether the position is in this list of events.
     pub(crate) fn is_of(&self, ends: &Ends) -> bool {
         Arc::ptr_eq(&self.ends.0, &ends.0)
     }

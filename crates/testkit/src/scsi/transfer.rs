@@ -12,10 +12,10 @@ pub(super) const PROTECT: u8 = 0xe0;
 const DPO_FUA: u8 = 0x18;
 /// FUA in byte 1: the medium itself is read, or written before the command ends.
 const FUA: u8 = 0x08;
-/// Byte 1 of SYNCHRONIZE CACHE: the status comes before the blocks are durable.
+/// IMMED in byte 1 of SYNCHRONIZE CACHE: the status is sent before the blocks are durable.
 const IMMEDIATE: u8 = 0x02;
 
-/// The blocks that a command names.
+/// The range of blocks in a command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     pub(super) lba: u64,
@@ -74,7 +74,8 @@ pub(super) fn write(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
     Ok(Work::Take(sink, range.blocks * size))
 }
 
-/// Makes a written range durable if FUA is set. Fails if the unit became too small meanwhile.
+/// Makes the blocks of a write durable if FUA is set. Fails if the unit became too small after the start of
+/// the write.
 pub(super) fn finish_write(unit: &Unit, cdb: [u8; 16]) -> Result<(), Sense> {
     let range = Range::of(cdb).check(unit)?;
     if cdb[1] & FUA != 0 {
@@ -83,7 +84,7 @@ pub(super) fn finish_write(unit: &Unit, cdb: [u8; 16]) -> Result<(), Sense> {
     Ok(())
 }
 
-/// Serves SYNCHRONIZE CACHE. With IMMED the status promises nothing, so no block becomes durable.
+/// Serves SYNCHRONIZE CACHE. With IMMED no block becomes durable, because the status guarantees nothing then.
 pub(super) fn synchronize(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
     let range = Range::of(cdb).check(unit)?;
     unit.disk.count_flush();
@@ -94,7 +95,7 @@ pub(super) fn synchronize(unit: &Unit, cdb: [u8; 16]) -> Result<Work, Sense> {
     Ok(Work::Done)
 }
 
-/// Returns the bits DPO and FUA, unless the unit serves them.
+/// Returns the bits DPO and FUA if the unit does not serve them, else 0.
 fn unserved(unit: &Unit) -> u8 {
     if unit.disk.is_volatile() { 0 } else { DPO_FUA }
 }

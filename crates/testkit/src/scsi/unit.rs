@@ -33,7 +33,7 @@ pub struct Unit {
     pub physical_block_exponent: u8,
     /// The registrations and the reservation; clones of the unit share them.
     pub reservations: Reservations,
-    /// Events that ended commands of the unit; clones of the unit share them.
+    /// Events that ended commands of the unit; clones of the unit share the list.
     pub(crate) ends: Ends,
     /// Departures from the usual behavior.
     pub behavior: UnitBehavior,
@@ -60,7 +60,7 @@ impl Unit {
         }
     }
 
-    /// Sets serial number and NAA designator, by which initiators recognise the unit.
+    /// Sets the serial number and the NAA designator, by which initiators recognise the unit.
     #[must_use]
     pub fn with_identity(mut self, serial: impl Into<String>, naa: u64) -> Self {
         self.serial = serial.into();
@@ -68,7 +68,7 @@ impl Unit {
         self
     }
 
-    /// Sets the largest and the best transfer length in blocks; 0 announces none.
+    /// Sets the maximum and the optimal transfer length in blocks; 0 announces none.
     #[must_use]
     pub const fn with_transfer_blocks(mut self, max: u32, optimal: u32) -> Self {
         self.max_transfer_blocks = max;
@@ -88,7 +88,7 @@ impl Unit {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct UnitBehavior {
-    /// RMB: the medium can be taken out.
+    /// RMB: the medium is removable.
     pub removable: bool,
     /// Operation codes that the unit does not know.
     pub refused: Vec<u8>,
@@ -98,19 +98,19 @@ pub struct UnitBehavior {
     pub designators: Option<Vec<u8>>,
     /// Whether the allocation length of INQUIRY is taken from its last byte alone (SPC-2).
     pub one_byte_allocation: bool,
-    /// Byte 5 of VPD page B2h instead of that of a thin unit. UNMAP, and WRITE SAME with UNMAP, are refused if
-    /// LBPU, LBPWS or LBPWS10 is clear for them.
+    /// Byte 5 of VPD page B2h, instead of the byte of a thin unit. UNMAP, and WRITE SAME with UNMAP, are
+    /// refused if their bit (LBPU, LBPWS or LBPWS10) is clear.
     pub provisioning: Option<u8>,
-    /// Bits 7 and 6 of byte 14 of READ CAPACITY (16), LBPME and LBPRZ, instead of those of a thin unit.
+    /// Bits 7 and 6 of byte 14 of READ CAPACITY (16), LBPME and LBPRZ, instead of the bits of a thin unit.
     pub capacity_provisioning: Option<u8>,
-    /// TAS of the control mode page: whether commands that another initiator aborts end with TASK ABORTED,
-    /// instead of without a status.
+    /// TAS of the control mode page: whether commands that another initiator aborts end with TASK ABORTED.
+    /// Otherwise they end without a status.
     pub task_aborted_status: bool,
     /// Whether every REGISTER is executed but ends with NOT READY, LOGICAL UNIT COMMUNICATION FAILURE, as on LIO
     /// without a place to store registrations.
     pub forgetful_registrations: bool,
-    /// Whether a registration under the holder's initiator name counts only if the random part of its ISID is
-    /// that of the holder, as on LIO.
+    /// Whether a registration under the holder's initiator name is ignored if the random part of its ISID
+    /// differs from the holder's, as on LIO.
     pub holder_hides_registrations: bool,
     /// Whether UNMAP ends with a residual of its whole parameter list, as on tgt.
     pub unmap_residual: bool,
@@ -126,9 +126,9 @@ pub struct UnitBehavior {
     pub nexus_per_session: bool,
     /// Whether GET LBA STATUS is refused with INVALID FIELD IN CDB.
     pub refuses_lba_status: bool,
-    /// The most runs of blocks in an answer to GET LBA STATUS; `None` is one.
+    /// The most runs of blocks in a response to GET LBA STATUS; `None` is one.
     pub lba_status_runs: Option<usize>,
-    /// The most blocks per run in an answer to GET LBA STATUS, as for a unit that reports each cluster
+    /// The most blocks per run in a response to GET LBA STATUS, as on a unit that reports each cluster
     /// separately.
     pub lba_status_blocks: Option<u64>,
 }

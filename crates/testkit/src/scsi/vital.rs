@@ -32,7 +32,8 @@ pub(super) fn page(unit: &Unit, port: Option<&TargetPort>, page: u8) -> Result<V
     Ok(data)
 }
 
-/// Returns one binary NAA designator of the logical unit (SPC-4 §7.8.5), unless its behavior sets others.
+/// Returns one binary NAA designator of the logical unit (SPC-4 §7.8.5), unless the unit's behavior sets
+/// other designators.
 fn designators(unit: &Unit) -> Vec<u8> {
     if let Some(designators) = &unit.behavior.designators {
         return designators.clone();
@@ -42,7 +43,8 @@ fn designators(unit: &Unit) -> Vec<u8> {
     body
 }
 
-/// Returns Block Limits (SBC-3 §6.5.3). Offsets are those of the page minus its four bytes of header.
+/// Returns the page Block Limits (SBC-3 §6.5.3). Offsets in the code do not count the four bytes of the page
+/// header.
 fn block_limits(unit: &Unit) -> Vec<u8> {
     let mut body = vec![0; 60];
     body[4..8].copy_from_slice(&unit.max_transfer_blocks.to_be_bytes());
@@ -59,14 +61,14 @@ fn block_limits(unit: &Unit) -> Vec<u8> {
     body
 }
 
-/// Returns Block Device Characteristics: a non-rotating medium.
+/// Returns the page Block Device Characteristics: a non-rotating medium.
 fn characteristics() -> Vec<u8> {
     let mut body = vec![0; 60];
     body[1] = 1;
     body
 }
 
-/// Returns Logical Block Provisioning: the commands that deallocate blocks, and the type "thin".
+/// Returns the page Logical Block Provisioning: the commands that deallocate blocks, and the type "thin".
 fn block_provisioning(unit: &Unit) -> Vec<u8> {
     if unit.thin { vec![0, provisioning::ways(unit), 2, 0] } else { vec![0; 4] }
 }

@@ -8,19 +8,19 @@ use crate::disk::RamDisk;
 /// The data that a command moves.
 #[derive(Debug)]
 pub(crate) enum Work {
-    /// Nothing; its status is GOOD.
+    /// No data; the status is GOOD.
     Done,
     /// Data to the initiator.
     Send(Source),
-    /// Data from the initiator, with their number of bytes by the CDB.
+    /// Data from the initiator, with their length by the CDB, in bytes.
     Take(Sink, u64),
 }
 
-/// Where read data come from.
+/// The source of read data.
 #[derive(Clone, Debug)]
 pub(crate) enum Source {
     Bytes(Bytes),
-    /// `inverted` is the offset of a byte that arrives wrong.
+    /// A range of the disk. `inverted` is the offset of a byte that is sent wrong.
     Disk {
         disk: RamDisk,
         offset: u64,
@@ -29,10 +29,10 @@ pub(crate) enum Source {
     },
 }
 
-/// Where write data go.
+/// The destination of write data.
 #[derive(Debug)]
 pub(crate) enum Sink {
-    /// `inverted` is the offset of a byte that lands wrong.
+    /// A range of the disk. `inverted` is the offset of a byte that is stored wrong.
     Disk {
         disk: RamDisk,
         offset: u64,
@@ -48,7 +48,7 @@ pub(crate) enum Sink {
 }
 
 impl Work {
-    /// Inverts the first byte of this block on its way.
+    /// Inverts the first byte of this block in the data that are moved.
     pub(crate) fn with_inverted(mut self, block: Option<u64>) -> Self {
         if let (
             Some(block),
@@ -71,12 +71,12 @@ impl Source {
         }
     }
 
-    /// Reads the data now, so that later writes do not change them.
+    /// Reads the data now, so that later writes do not change the data that are sent.
     pub(crate) fn fixed(self) -> Self {
         Self::Bytes(self.read(0, clamp32(self.length())))
     }
 
-    /// Returns a piece of the data.
+    /// Returns `length` bytes of the data from `from`.
     pub(crate) fn read(&self, from: u32, length: u32) -> Bytes {
         let (start, end) = (from as usize, from as usize + length as usize);
         match self {
@@ -93,7 +93,7 @@ impl Source {
 }
 
 impl Sink {
-    /// Makes the sink hold the data of a command that is executed later.
+    /// Makes the sink hold the data until the command is executed later.
     pub(crate) fn put_off(self) -> Self {
         match self {
             Self::Disk { .. } => Self::Late { sink: Box::new(self), data: Vec::new() },
@@ -101,14 +101,14 @@ impl Sink {
         }
     }
 
-    /// Writes the data that were held.
+    /// Writes the data that the sink holds.
     pub(crate) fn execute(&mut self) {
         if let Self::Late { sink, data } = self {
             sink.write(0, data);
         }
     }
 
-    /// Writes some blocks of the data that were held.
+    /// Writes some blocks of the data that the sink holds.
     pub(crate) fn execute_part(&mut self, mut is_done: impl FnMut(&u64) -> bool) {
         let Self::Late { sink, data } = self else { return };
         let Self::Disk { disk, offset, .. } = &mut **sink else { return };
@@ -121,7 +121,7 @@ impl Sink {
         }
     }
 
-    /// Takes a piece of the data.
+    /// Stores a piece of the data.
     pub(crate) fn write(&mut self, at: u32, data: &[u8]) {
         match self {
             Self::Disk { disk, offset, inverted } => {
@@ -155,7 +155,7 @@ pub(super) fn answer(mut data: Vec<u8>, allocation: u64) -> Work {
     Work::Send(Source::Bytes(Bytes::from(data)))
 }
 
-/// Returns the place of the byte at `offset` in a piece of `length` bytes from `start`.
+/// Returns the index of the byte at `offset` in a piece of `length` bytes from `start`.
 fn place_of(offset: Option<u64>, start: u32, length: usize) -> Option<usize> {
     let place = index(offset?.checked_sub(u64::from(start))?);
     (place < length).then_some(place)

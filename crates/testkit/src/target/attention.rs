@@ -7,9 +7,9 @@ use crate::conn_id::ConnId;
 use crate::scsi::{self, AccessState, Sense, TargetPort, Unit};
 
 impl Target {
-    /// Restarts the target as after a loss of power: all connections break, the volatile caches of its disks are
-    /// empty, and each nexus receives the unit attention POWER ON, RESET, OR BUS DEVICE RESET OCCURRED from each
-    /// unit.
+    /// Restarts the target as after a loss of power: all connections break, the volatile caches of its disks
+    /// are empty, and each nexus receives the unit attention POWER ON, RESET, OR BUS DEVICE RESET OCCURRED
+    /// from each unit.
     pub fn restart(&mut self) {
         self.give_up(|_| true);
         for unit in self.config.units.values() {
@@ -28,8 +28,9 @@ impl Target {
         }
     }
 
-    /// Replaces the unit of a number, as a storage system does that maps another volume there. Each session
-    /// receives the unit attention REPORTED LUNS DATA HAS CHANGED. Commands in flight continue on the old unit.
+    /// Replaces the unit of a number, like a storage system that maps another volume to this number. Each
+    /// session receives the unit attention REPORTED LUNS DATA HAS CHANGED. Commands in flight continue on the
+    /// old unit.
     pub fn replace_unit(&mut self, number: u16, unit: Unit) {
         self.replace_unit_with_attention(number, unit, Sense::LUNS_CHANGED);
     }
@@ -66,8 +67,8 @@ impl Target {
         }
     }
 
-    /// Returns the access state of the target: the configured one, or that of its port group if the configured
-    /// one is the default.
+    /// Returns the access state of the target. It is the configured state if that is not the default, else
+    /// the state of the target's port group.
     pub(super) fn access(&self) -> AccessState {
         let group = self.config.port.as_ref().map(TargetPort::state);
         group.filter(|_| self.config.access == AccessState::default()).unwrap_or(self.config.access)
@@ -98,8 +99,8 @@ impl Target {
         }
     }
 
-    /// Resets a unit, if its cache is volatile. Writes that were not flushed are lost, even if they were reported
-    /// as done, and the commands of all sessions end.
+    /// Resets a unit if its cache is volatile. Writes that were not flushed are lost, even if their status
+    /// was GOOD, and the commands of all sessions end.
     pub(super) fn reset_cache(&mut self, number: u16) {
         let Some(unit) = self.config.units.get(&number) else { return };
         if !unit.disk.is_volatile() {
@@ -113,7 +114,7 @@ impl Target {
         }
     }
 
-    /// Sets up the unit attentions of a new session, and the changes that it knows.
+    /// Initializes the unit attentions of a new session, and the changes that the session already knows.
     pub(super) fn prepare_attentions(&mut self, session: &mut Session) {
         session.attentions.known_changes =
             self.config.port.as_ref().map_or(0, |port| port.groups.changes());
@@ -142,7 +143,7 @@ impl Target {
         senses.any(|sense| sense.is_unit_attention())
     }
 
-    /// Returns a pending unit attention as an error, once.
+    /// Removes a pending unit attention and returns it as an error.
     pub(super) fn meet_attention(
         &mut self,
         id: ConnId,
@@ -179,7 +180,8 @@ impl Target {
         self.meet_deferred_error(nexus, number)
     }
 
-    /// Returns the deferred error of a cached write that has failed, to each nexus once (SPC-4 §4.5.7).
+    /// Returns the deferred error of a cached write that has failed. Each nexus receives it once (SPC-4
+    /// §4.5.7).
     fn meet_deferred_error(&mut self, nexus: Nexus, number: u16) -> Result<(), Sense> {
         let unit = self.config.units.get(&number);
         let errors = unit.map_or(0, |unit| unit.disk.deferred_errors());

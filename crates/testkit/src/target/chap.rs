@@ -1,4 +1,4 @@
-//! CHAP on the target's side (RFC 7143 §12.1.3).
+//! The target's side of CHAP (RFC 7143 §12.1.3).
 
 use md5::Digest as _;
 
@@ -8,7 +8,7 @@ use crate::config::{Chap, ChapIdentity, Encoding, Reflection};
 use crate::text::Pairs;
 
 impl Target {
-    /// Takes one step of the exchange, and returns the pairs to answer with.
+    /// Executes one step of the exchange, and returns the pairs of the response.
     pub(super) fn chap_step(
         &mut self,
         progress: &mut Progress,
@@ -50,7 +50,7 @@ impl Target {
         algorithm.map(|code| (code, challenge)).ok_or(Refusal::AUTHENTICATION)
     }
 
-    /// Answers the initiator's challenge, if there is one.
+    /// Returns the response to the initiator's challenge, if there is a challenge.
     fn prove(&mut self, chap: &Chap, algorithm: u8, pairs: &Pairs) -> Result<Pairs, Refusal> {
         let (Some(identifier), Some(challenge)) = (pairs.get("CHAP_I"), pairs.get("CHAP_C")) else {
             return Ok(Pairs::default());
@@ -170,7 +170,8 @@ mod tests {
         assert_eq!(decode("0xabc"), Some(vec![0x0a, 0xbc]));
     }
 
-    /// MD5 over the byte 1, "secret" and "challenge", by an independent tool.
+    /// The response is the MD5 over the byte 1, "secret" and "challenge"; the expected value was computed by
+    /// an independent tool.
     #[test]
     fn responses_hash_identifier_secret_and_challenge() {
         let hex =

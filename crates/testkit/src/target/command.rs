@@ -1,4 +1,4 @@
-//! Commands: their order, their start, their data and their status (RFC 7143 §4.2.2.1, §11.3).
+//! SCSI commands: their order, start, data and status (RFC 7143 §4.2.2.1, §11.3).
 
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ use crate::pdu::Pdu;
 use crate::scsi::{self, Sense, Sink, Source, Work, operation};
 
 impl Target {
-    /// Takes a request that has a `CmdSN`. An immediate request is delivered now, any other one in its turn. A
-    /// request outside the window is dropped.
+    /// Processes a request that has a `CmdSN`. An immediate request is delivered now, any other one when all
+    /// earlier `CmdSN`s were delivered. A request outside the window is dropped.
     pub(super) fn arrive(&mut self, id: ConnId, pdu: Pdu) {
         if pdu.immediate() {
             return self.deliver(id, &pdu);
@@ -32,7 +32,7 @@ impl Target {
         self.deliver_in_order(id);
     }
 
-    /// Delivers the requests whose turn has come. Also called after a gap was closed.
+    /// Delivers the requests whose turn has come. Also called after a gap was filled.
     pub(super) fn deliver_in_order(&mut self, id: ConnId) {
         while let Some(early) = self.session_of(id).and_then(|session| session.next_in_order()) {
             self.deliver(early.connection, &early.pdu);
@@ -115,8 +115,8 @@ impl Target {
         Ok(work.with_inverted(inverted))
     }
 
-    /// Applies the faults of its blocks to a command before it is executed. Returns the block that gets a wrong
-    /// byte.
+    /// Applies the faults of a command's blocks to the command before it is executed. Returns the block that
+    /// gets a wrong byte.
     fn meet_faults(&mut self, task: &mut Task) -> Result<Option<u64>, Outcome> {
         let met = self.command_faults(task.connection, task.lun, task.cdb, &[]);
         task.delays = Delays { answer: met.delay, execution: met.late };
@@ -126,7 +126,7 @@ impl Target {
         met.failure.map_or(Ok(met.inverted), Err)
     }
 
-    /// Starts a command without data, or one that fails. Its unsolicited data are received and discarded.
+    /// Starts a command that has no data or that fails. Its unsolicited data are received and discarded.
     fn start_nothing(&mut self, mut task: Task, pdu: &Pdu, outcome: Outcome) {
         task.outcome = outcome;
         let write = WriteTransfer::new(Sink::Discard, 0, pdu);
@@ -201,7 +201,7 @@ impl Target {
         task.cdb[0] == operation::UNMAP && unit.is_some_and(|unit| unit.behavior.unmap_residual)
     }
 
-    /// Returns whether a command brings data that the negotiation forbids (RFC 7143 §13.10, §13.11).
+    /// Returns whether a command has data that the negotiated parameters forbid (RFC 7143 §13.10, §13.11).
     fn is_unexpected(&mut self, id: ConnId, pdu: &Pdu) -> bool {
         let Some(session) = self.session_of(id) else { return false };
         let params = &session.params;
@@ -215,8 +215,8 @@ impl Target {
         }
     }
 
-    /// Takes a Data-Out of a task, or of a command that waits for its turn. Ignores it if neither exists any
-    /// more.
+    /// Processes a Data-Out of a task, or of a command that waits for its turn. Ignores the PDU if neither
+    /// exists any more.
     pub(super) fn data_out(&mut self, id: ConnId, pdu: &Pdu) {
         let Some(session) = self.session_of(id) else { return };
         if let Some(early) = session.early_by_tag(pdu.itt()) {
@@ -239,7 +239,7 @@ impl Target {
         }
     }
 
-    /// Asks for the remaining data once the unsolicited data have arrived.
+    /// Requests the remaining data once the unsolicited data have arrived.
     fn plan_write(&mut self, id: ConnId, itt: u32) {
         let behavior = self.config.r2t.clone();
         let Some(session) = self.session_of(id) else { return };
@@ -277,8 +277,9 @@ impl Target {
         self.end_write(id, itt, finished, r2ts);
     }
 
-    /// Applies the faults of its blocks to an UNMAP once its parameter list has arrived, which names the blocks.
-    /// For all other commands the CDB names the blocks, and the faults were applied and counted at the start.
+    /// Applies the faults of an UNMAP's blocks once its parameter list has arrived, because the list has the
+    /// blocks. For all other commands the CDB has the blocks, and the faults were applied and counted at the
+    /// start.
     fn meet_faults_of_list(
         &mut self,
         id: ConnId,
@@ -358,7 +359,7 @@ impl Target {
         }
     }
 
-    /// Sends as many R2Ts as may be outstanding.
+    /// Sends R2Ts for a task, up to the number that may be outstanding.
     fn ask(&mut self, id: ConnId, itt: u32) {
         while let Some(r2t) = self.next_r2t(id, itt) {
             self.enqueue(id, Outgoing::Pdu(r2t));
@@ -382,7 +383,7 @@ impl Target {
         Some(r2t)
     }
 
-    /// Queues the SCSI response of a task, with `numbered` as its `ExpDataSN` (RFC 7143 §11.4).
+    /// Queues the SCSI response of a task. `numbered` is its `ExpDataSN` (RFC 7143 §11.4).
     pub(super) fn respond(&mut self, id: ConnId, itt: u32, numbered: u32) {
         let zero = self.config.data_in.zero_exp_data_sn;
         let Some(session) = self.session_of(id) else { return };

@@ -39,8 +39,8 @@ impl Outgoing {
         }
     }
 
-    /// Returns the number of R2Ts or Data-Ins that were sent for the task of this answer; `None` if this is no
-    /// answer.
+    /// Returns the number of R2Ts or Data-Ins that were sent for the task of this response; `None` if this is
+    /// not a response.
     pub(crate) fn numbered(&self) -> Option<u32> {
         match self {
             Self::Pdu(pdu) => pdu.is(Opcode::ScsiResponse).then(|| pdu.u32_at(36)),
@@ -49,13 +49,13 @@ impl Outgoing {
     }
 }
 
-/// An answer that is sent after a delay.
+/// A response that is sent after a delay.
 #[derive(Debug)]
 pub(crate) struct Delayed {
     pub(crate) connection: ConnId,
     pub(crate) outgoing: Outgoing,
     pub(crate) delay: Duration,
-    /// When it is sent; unknown until the next call of `Target::advance`.
+    /// When the response is sent; unknown until the next call of `Target::advance`.
     pub(crate) due: Option<Instant>,
 }
 
@@ -69,7 +69,7 @@ impl Delayed {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TextExchange {
     pub(crate) request: Vec<u8>,
-    /// The part of the answer that was not sent yet, once there is an answer.
+    /// The part of the response text that was not sent yet, once there is a response.
     pub(crate) answer: Option<Bytes>,
 }
 
@@ -93,11 +93,11 @@ pub(crate) struct Connection {
     pub(crate) tallies: Tallies,
 }
 
-/// PDUs that were not put into the outbox yet.
+/// PDUs that are not in the outbox yet.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
     pub(crate) queue: VecDeque<Outgoing>,
-    /// PDUs that a fault holds back, each with the number of PDUs that are sent before it.
+    /// PDUs that a fault holds back, each with the number of PDUs that must be sent before it.
     pub(crate) behind: Vec<(u32, Pdu)>,
 }
 

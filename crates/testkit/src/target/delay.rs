@@ -1,4 +1,4 @@
-//! Answers that a fault delays. The target has no clock: the caller passes the time.
+//! Responses that a fault delays. The target has no clock: the caller passes the time.
 
 use std::time::Instant;
 
@@ -7,10 +7,10 @@ use super::node::Target;
 use crate::conn_id::ConnId;
 
 impl Target {
-    /// Sets the time to `now`, sends the delayed answers that are due, and executes the delayed commands that are
-    /// due. A delay starts at the first call after the command, so call this after each [`Target::receive`], and
-    /// again at [`Target::deadline`] and [`Target::next_execution`]. Without delays, such as
-    /// [`Effect::Delay`](crate::fault::Effect::Delay), there is no need to call it.
+    /// Sets the time to `now`, sends the delayed responses that are due, and executes the delayed commands
+    /// that are due. A delay starts at the first call after the command, so call this after each
+    /// [`Target::receive`], and again at [`Target::deadline`] and [`Target::next_execution`]. Without delays,
+    /// such as [`Effect::Delay`](crate::fault::Effect::Delay), calls are not necessary.
     pub fn advance(&mut self, now: Instant) {
         self.catch_up();
         self.execute_late(now);
@@ -25,7 +25,7 @@ impl Target {
         }
     }
 
-    /// Returns when the next delayed answer of a connection is due.
+    /// Returns when the next delayed response of a connection is due.
     #[must_use]
     pub fn deadline(&self, id: ConnId) -> Option<Instant> {
         let own = self.kept_back.delayed.iter().filter(|waiting| waiting.connection == id);

@@ -1,4 +1,4 @@
-//! Application of faults when they are due.
+//! Applies faults when they are due.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -12,26 +12,26 @@ use crate::fault::{Blocks, Effect, Fault, Trigger};
 use crate::pdu::Pdu;
 use crate::scsi::{self, Sense};
 
-/// What a fault counts: PDUs of its connection if it names one, otherwise of all connections.
+/// The PDUs that a fault counts: those of its connection if it names one, otherwise those of all connections.
 struct Scope<'a> {
     sent: &'a Tally,
     received: &'a Tally,
 }
 
-/// Effects of the faults of blocks on one command.
+/// Effects of faults on one command, by the blocks that it reaches.
 #[derive(Debug, Default)]
 pub(super) struct CommandFaults {
-    /// How it ends instead of being executed.
+    /// The outcome with which the command ends instead of being executed.
     pub(super) failure: Option<Outcome>,
-    /// Delay of its answer.
+    /// Delay of the command's read data and status.
     pub(super) delay: Duration,
-    /// Delay of its execution.
+    /// Delay of the command's execution.
     pub(super) late: Duration,
-    /// Whether the cached content of its blocks is lost.
+    /// Whether the cached data of the command's blocks are lost.
     loses_cached: bool,
     /// The block whose first byte is wrong.
     pub(super) inverted: Option<u64>,
-    /// Whether its connection breaks.
+    /// Whether the command's connection breaks.
     pub(super) breaks: bool,
 }
 
@@ -41,7 +41,7 @@ impl CommandFaults {
         match effect {
             Effect::Sense(sense) | Effect::LoseCached(sense) => {
                 self.loses_cached |= matches!(effect, Effect::LoseCached(_));
-                // A deferred error is about another command, and names no block of this one.
+                // A deferred error concerns another command, and names no block of this one.
                 let own = (!sense.is_deferred).then_some(block);
                 let information = sense.information.or(own);
                 self.failure = Some(Outcome::check(Sense { information, ..*sense }));
@@ -74,7 +74,8 @@ fn first_of(blocks: Blocks, range: &Range<u64>) -> Option<u64> {
 }
 
 impl Target {
-    /// Counts a PDU of the initiator, and applies the faults that are due. Returns `None` if the PDU is lost.
+    /// Counts a PDU of the initiator, and applies the faults that are due. Returns `None` if a fault loses
+    /// the PDU.
     pub(super) fn receiving_faults(&mut self, id: ConnId, mut pdu: Pdu) -> Option<Pdu> {
         let code = pdu.header[0];
         self.connections[id.0].tallies.received.count(code);
@@ -120,7 +121,7 @@ impl Target {
         }
     }
 
-    /// Returns how many of the sent bytes exceed the limit of a fault.
+    /// Returns how many of the sent bytes exceed the limit of a fault; `None` if no fault applies.
     pub(super) fn excess_sent(&mut self, id: ConnId) -> Option<u64> {
         let sent = self.connections[id.0].tallies.sent.bytes;
         let due = self.take_faults(

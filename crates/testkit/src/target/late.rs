@@ -25,7 +25,7 @@ pub(super) fn give_up(
 }
 
 impl Late {
-    /// Writes some of its blocks, drawn from `seed`: sometimes none or all, otherwise any of them.
+    /// Writes some blocks of the command, selected by `seed`: sometimes none or all, otherwise any of them.
     fn tear(self, seed: u64) {
         let Self { unit, cdb, itt, work: LateWork::Write(mut write), .. } = self else { return };
         let drawn = scramble(seed ^ u64::from(itt) << 32 ^ u64::from(be32(&cdb[2..])));
@@ -62,8 +62,8 @@ impl Target {
         self.give_up(|late| form.decode(late.lun) == Some(number));
     }
 
-    /// Returns the delay of the execution of the next command; zero unless it is SIMPLE, so that its order is
-    /// free.
+    /// Returns the delay of the execution of the next command; zero if its attribute is not SIMPLE, because
+    /// then its order is fixed.
     pub(super) fn next_execution_delay(&mut self, is_simple: bool) -> Duration {
         let delays = &self.config.execution_delays;
         if delays.is_empty() || !is_simple {

@@ -39,7 +39,7 @@ impl Target {
         }
     }
 
-    /// Takes the text of a request; once it is complete, prepares the answer.
+    /// Collects the text of a request. Once the text is complete, prepares the text of the response.
     fn converse(&mut self, login: &mut Login, pdu: &Pdu) -> Result<(), Refusal> {
         if !pdu.is(Opcode::LoginRequest) || pdu.csg() > 1 {
             return Err(Refusal::INVALID);
@@ -80,7 +80,7 @@ impl Target {
         Ok(answer)
     }
 
-    /// Reads the names of initiator and target from the first request, and refuses a login that does not fit.
+    /// Reads the names of initiator and target from the first request, and refuses a login with wrong names.
     fn identify(&mut self, login: &mut Login, pdu: &Pdu, pairs: &Pairs) -> Result<(), Refusal> {
         self.refuse_by_configuration()?;
         login.discovery = pairs.get("SessionType") == Some("Discovery");
@@ -111,7 +111,7 @@ impl Target {
         Err(Refusal(class, detail))
     }
 
-    /// Checks the TSIH. A value other than 0 asks for a further connection of that session.
+    /// Checks the TSIH. A value other than 0 requests a further connection of that session.
     fn check_tsih(&mut self, login: &Login, pdu: &Pdu) -> Result<(), Refusal> {
         if pdu.tsih() == 0 {
             return Ok(());
@@ -135,7 +135,8 @@ impl Target {
         }
     }
 
-    /// Appends the keys that the target declares by itself: some once per login, others once per stage.
+    /// Appends the keys that the target declares without an offer: some once per login, others once per
+    /// stage.
     fn declare(&self, login: &mut Login, pdu: &Pdu, answer: &mut Pairs) {
         if !login.declared && !login.discovery {
             let group = self.config.portal_group.map(|group| group.to_string());
@@ -199,7 +200,7 @@ impl Target {
         Ok(())
     }
 
-    /// Chooses CHAP if it is required, and otherwise None.
+    /// Returns the authentication method: CHAP if it is required, otherwise None.
     fn choose_method(&self, login: &mut Login, offer: &str) -> Result<&'static str, Refusal> {
         let offers = |method| offer.split(',').any(|offered| offered == method);
         if self.wants_chap(login) {
@@ -247,7 +248,7 @@ impl Target {
         Ok(())
     }
 
-    /// Returns the next part of the answer. Only the last part may agree to leave the stage.
+    /// Returns the next part of the response text. Only the last part may agree to leave the stage.
     fn answer_part(&mut self, id: ConnId, login: &mut Login, pdu: &Pdu) -> Result<Pdu, Refusal> {
         let mut response = response_to(pdu, self.config.login.version_active);
         let mut rest = login.answer.take().unwrap_or_default();
@@ -324,7 +325,7 @@ impl Target {
         tsih
     }
 
-    /// Drops the connection whose CID a new one has, and which it replaces (RFC 7143 §6.3.4).
+    /// Drops the connection that a new one with the same CID replaces (RFC 7143 §6.3.4).
     fn drop_connection_with(&mut self, tsih: u16, cid: u16) {
         let Some(session) = self.sessions.get(&tsih) else { return };
         let old = session.connections.iter().find(|old| self.connections[old.0].cid == cid);

@@ -28,7 +28,8 @@ impl Target {
         }
         self.give_up(|late| leaving.contains(&late.connection));
         for connection in leaving {
-            // A connection that closes another one still works; the other one is gone, or treated as gone.
+            // A connection that closes another one stays open; the other one has failed, or is treated as
+            // failed.
             if pdu.function() == CLOSE_CONNECTION && connection != id {
                 self.close(connection);
             } else {
@@ -38,8 +39,8 @@ impl Target {
         self.answer_logout(id, pdu, self.config.logout_response);
     }
 
-    /// Stops the delayed commands of a connection of the session that is gone already. An initiator takes the
-    /// response that there is no such connection as the end of its commands.
+    /// Stops the delayed commands of a connection of the session that is closed already. An initiator that
+    /// receives the response "CID not found" treats its commands as ended.
     fn stop_late_commands_of(&mut self, id: ConnId, cid: u16) {
         let session = self.connections[id.0].session;
         let connections = &self.connections;

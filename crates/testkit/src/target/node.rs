@@ -1,4 +1,4 @@
-//! The target node: its connections, its sessions, and the queries of a test.
+//! The target node: its connections, its sessions, and methods for tests to inspect it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,7 +21,7 @@ use crate::scsi::Seen;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CommandRecord {
-    /// The connection it came on.
+    /// The connection on which the command arrived.
     pub connection: ConnId,
     /// The LUN field.
     pub lun: u64,
@@ -57,41 +57,41 @@ pub struct Target {
 pub(super) struct Record {
     pub(super) commands: Vec<CommandRecord>,
     pub(super) received: Vec<(ConnId, Pdu)>,
-    /// Number of task management functions carried out.
+    /// Number of task management functions that were executed.
     pub(super) functions: u32,
-    /// Counts over all connections.
+    /// Counters over all connections.
     pub(super) tallies: Tallies,
 }
 
-/// Answers that are sent later.
+/// Responses that are sent later.
 #[derive(Debug, Default)]
 pub(super) struct KeptBack {
     pub(super) holding: bool,
-    /// Answers that wait until the test releases them.
+    /// Responses that wait until the test releases them.
     pub(super) held: Vec<(ConnId, Outgoing)>,
-    /// Answers that wait until a time has passed.
+    /// Responses that wait until a time has passed.
     pub(super) delayed: Vec<Delayed>,
 }
 
-/// What was already reported to each nexus, by unit.
+/// The conditions that were already reported to each nexus, by unit.
 #[derive(Debug, Default)]
 pub(super) struct Reported {
     /// Number of losses of power that were reported.
     pub(super) power_losses: BTreeMap<(Nexus, u16), u64>,
     /// Number of deferred errors that were reported.
     pub(super) deferred_errors: BTreeMap<(Nexus, u16), u64>,
-    /// How far the target has applied the events that end commands of each unit.
+    /// For each unit, the position up to which the target has applied the events that end commands.
     pub(super) ends: BTreeMap<u16, Seen>,
 }
 
-/// Counters that the configuration refers to.
+/// Counters that settings of the configuration need.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    /// Commands that have taken one of the configured execution delays.
+    /// Number of commands that have taken one of the configured execution delays.
     pub(super) put_off: usize,
-    /// Commands since the last ping.
+    /// Number of commands since the last ping.
     pub(super) since_ping: u32,
-    /// Logins that were refused by configuration.
+    /// Number of logins that were refused by the configuration.
     pub(super) refused: u32,
 }
 
@@ -121,7 +121,7 @@ impl Target {
         ConnId(self.connections.len() - 1)
     }
 
-    /// Takes bytes of the initiator, which may be cut anywhere.
+    /// Receives bytes of the initiator, which may be split anywhere.
     pub fn receive(&mut self, id: ConnId, bytes: &[u8]) {
         let Some(connection) = self.connections.get_mut(id.0) else { return };
         let mut stream = std::mem::take(&mut connection.inbox);
@@ -132,8 +132,8 @@ impl Target {
         }
     }
 
-    /// Takes the complete PDUs off the front of `stream`, and leaves the rest for the next call. The data of the
-    /// PDUs are not copied.
+    /// Removes the complete PDUs from the front of `stream` and processes them. The rest stays for the next
+    /// call. The data of the PDUs are not copied.
     pub fn receive_from(&mut self, id: ConnId, stream: &mut BytesMut) {
         let mut rest = stream.len();
         while let Some(pdu) = self.next_pdu(id, stream) {
@@ -172,7 +172,7 @@ impl Target {
         self.checker.violations()
     }
 
-    /// Returns the pings of [`Target::ping`] that the initiator has not answered: transfer tag and LUN.
+    /// Returns the pings of [`Target::ping`] without a response from the initiator: transfer tag and LUN.
     #[must_use]
     pub fn unanswered_pings(&self, id: ConnId) -> &[(u32, u64)] {
         self.checker.unanswered_pings(id)
@@ -190,14 +190,15 @@ impl Target {
         &self.record.received
     }
 
-    /// Returns the number of PDUs with this operation code that have been sent, on all connections: the number
-    /// of the next one, as [`Fault::sending`](crate::fault::Fault::sending) counts them.
+    /// Returns the number of PDUs with this operation code that have been sent on all connections. The next
+    /// such PDU has this number in [`Fault::sending`](crate::fault::Fault::sending).
     #[must_use]
     pub fn sent(&self, opcode: Opcode) -> u32 {
         self.record.tallies.sent.of(opcode)
     }
 
-    /// Returns the number of task management functions that the target has executed, answered or not.
+    /// Returns the number of task management functions that the target has executed, whether or not it sent a
+    /// response.
     #[must_use]
     pub const fn functions_carried_out(&self) -> u32 {
         self.record.functions
@@ -209,7 +210,7 @@ impl Target {
         self.config.units.get(&number).map(|unit| unit.disk.clone())
     }
 
-    /// Returns the configuration. Changes to keys and to the behavior of a login apply from the next login on;
+    /// Returns the configuration. Changes to keys and to the behavior of a login apply from the next login;
     /// changes to units and faults apply immediately.
     pub fn config_mut(&mut self) -> &mut TargetConfig {
         &mut self.config
@@ -240,7 +241,8 @@ impl Target {
         tasks.any(|task| task.connection == id)
     }
 
-    /// Ends the next SCSI command with this outcome instead of serving it; several calls queue up.
+    /// Makes the next SCSI command end with this outcome instead of being executed. Several calls queue up,
+    /// one command each.
     pub fn end_next_with(&mut self, outcome: Outcome) {
         self.outcomes.push_back(outcome);
     }
@@ -250,12 +252,12 @@ impl Target {
         self.kept_back.holding = true;
     }
 
-    /// Stops holding answers back. Answers that are already held wait for [`Self::release`].
+    /// Stops holding responses back. Responses that are already held wait for [`Self::release`].
     pub fn resume(&mut self) {
         self.kept_back.holding = false;
     }
 
-    /// Sends the answers that were held back, and stops holding.
+    /// Sends the responses that were held back, and stops holding responses.
     pub fn release(&mut self) {
         self.catch_up();
         self.kept_back.holding = false;
@@ -292,8 +294,8 @@ impl Target {
         }
     }
 
-    /// Returns the longest data segment that is read. It is above the declared limit, so that the checker can
-    /// report longer segments.
+    /// Returns the longest data segment that is accepted, bytes. It is above the declared limit, so that the
+    /// checker can report segments that exceed the limit.
     fn segment_limit(&self) -> usize {
         let declared = self.config.keys.max_recv_data_segment_length.unwrap_or(8192);
         (declared as usize).max(8192) * 2
@@ -337,7 +339,7 @@ impl Target {
         }
     }
 
-    /// Closes a connection and ends its tasks (RFC 7143 §6.3.5, level 0).
+    /// Closes a connection and ends its tasks (RFC 7143 §6.3.5, ErrorRecoveryLevel 0).
     pub(super) fn close(&mut self, id: ConnId) {
         let Some(connection) = self.connections.get_mut(id.0) else { return };
         let tsih = connection.session;
@@ -365,7 +367,7 @@ impl Target {
         }
     }
 
-    /// Refuses a PDU (RFC 7143 §11.17).
+    /// Sends a Reject of a PDU (RFC 7143 §11.17).
     pub(super) fn reject(&mut self, id: ConnId, pdu: &Pdu, reason: u8) {
         let mut reject = Pdu::new(Opcode::Reject);
         reject.set(2, &[reason]);

@@ -7,14 +7,14 @@ use crate::opcode::Opcode;
 use crate::pdu::{NO_TAG, Pdu};
 
 impl Target {
-    /// Pings the initiator: it must answer with the same tag and LUN.
+    /// Pings the initiator, which must respond with the same tag and LUN.
     pub fn ping(&mut self, id: ConnId, lun: u64) {
         let Some(session) = self.session_of(id) else { return };
         let ttt = session.take_ttt();
         self.enqueue(id, Outgoing::Pdu(nop_in(lun, NO_TAG, ttt)));
     }
 
-    /// Sends a NOP-In that wants no answer: it shows the window and the next `StatSN`.
+    /// Sends a NOP-In that requests no response: it reports the window and the next `StatSN`.
     pub fn show_window(&mut self, id: ConnId) {
         self.enqueue(id, Outgoing::Pdu(nop_in(0, NO_TAG, NO_TAG)));
     }

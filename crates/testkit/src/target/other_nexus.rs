@@ -1,4 +1,5 @@
-//! Task management by one initiator, and its effect on the commands of all others (SAM-5 §5.6, §7.5, §7.7).
+//! Task management by one initiator, and its effect on the commands of the other initiators (SAM-5 §5.6,
+//! §7.5, §7.7).
 
 use super::connection::Outgoing;
 use super::node::Target;
@@ -9,16 +10,17 @@ use crate::scsi::{Sense, status};
 
 impl Target {
     /// Resets a unit as another initiator does (LOGICAL UNIT RESET, TARGET WARM RESET). The commands of all
-    /// sessions with the unit end; each was executed before, or is never executed. They end with TASK ABORTED if
-    /// the unit's control mode page says so (TAS), and otherwise without a status. Each session then receives the
-    /// unit attention BUS DEVICE RESET FUNCTION OCCURRED. Caches keep their content; see
-    /// [`RamDisk::lose_power`](crate::disk::RamDisk::lose_power). This affects one port: if the unit has several
-    /// ports, call it for the target of each port.
+    /// sessions for the unit end; each command was either executed before, or is never executed. They end
+    /// with TASK ABORTED if the unit's control mode page has TAS set, and otherwise without a status. Each
+    /// session then receives the unit attention BUS DEVICE RESET FUNCTION OCCURRED. Caches keep their data;
+    /// to lose them, use [`RamDisk::lose_power`](crate::disk::RamDisk::lose_power). This affects one port: if
+    /// the unit has several ports, call it for the target of each port.
     pub fn reset_by_another(&mut self, number: u16) {
         self.reset_for_others(number, None);
     }
 
-    /// Applies a reset of a unit by session `own` to all other sessions. `None` is a reset by another initiator.
+    /// Applies the reset of a unit by session `own` to all other sessions. `None` is a reset by another
+    /// initiator.
     pub(super) fn reset_for_others(&mut self, number: u16, own: Option<u16>) {
         for tsih in self.sessions_with_tasks(own) {
             self.end_tasks_for_another(tsih, number);
@@ -36,7 +38,8 @@ impl Target {
         self.clear_for_others(number, None);
     }
 
-    /// Applies a CLEAR TASK SET for a unit by session `own` to all other sessions. `None` is another initiator.
+    /// Applies the CLEAR TASK SET of session `own` for a unit to all other sessions. `None` is another
+    /// initiator.
     pub(super) fn clear_for_others(&mut self, number: u16, own: Option<u16>) {
         for tsih in self.sessions_with_tasks(own) {
             let had_tasks = self.end_tasks_for_another(tsih, number);

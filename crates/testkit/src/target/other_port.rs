@@ -1,12 +1,12 @@
-//! Events that end commands of a unit at all ports of its array, whichever port they come through.
+//! Events that end commands of a unit at all ports of its array, whichever port receives the event.
 
 use super::node::Target;
 use crate::conn_id::ConnId;
 use crate::scsi::{End, Registrant, Registration};
 
 impl Target {
-    /// Ends commands of a unit at all ports: immediately at this port, and at each other port before it processes
-    /// anything else.
+    /// Ends commands of a unit at all ports: immediately at this port, and at each other port before that
+    /// port processes anything else.
     pub(super) fn end_everywhere(
         &mut self,
         id: ConnId,

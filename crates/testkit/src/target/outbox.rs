@@ -5,20 +5,21 @@ use bytes::{Bytes, BytesMut};
 use crate::frame::Framing;
 use crate::pdu::{HEADER_LENGTH, Pdu};
 
-/// Data of at least this many bytes become a separate piece. Copying fewer bytes is cheaper than another piece.
+/// Data of at least this many bytes become a separate piece. Copying shorter data is cheaper than another
+/// piece.
 const APART: usize = 2048;
 /// Bytes that are reserved for headers in one step.
 const ROOM: usize = 16 * 1024;
-/// The most bytes that padding and two digests take.
+/// The most bytes of the padding and the two digests of a PDU.
 const DIGESTS: usize = 12;
 
 /// The bytes that wait to be sent.
 #[derive(Debug, Default)]
 pub(crate) struct Outbox {
     pieces: Vec<Bytes>,
-    /// Bytes after the pieces, to which more can be appended.
+    /// Bytes after the complete pieces, to which more bytes can be appended.
     open: BytesMut,
-    /// Bytes in the pieces.
+    /// Number of bytes in the complete pieces.
     closed: usize,
 }
 
@@ -53,7 +54,7 @@ impl Outbox {
         framing.put_trailer(pdu, &mut self.open);
     }
 
-    /// Takes all waiting bytes, in pieces.
+    /// Removes and returns all waiting bytes, in pieces.
     pub(crate) fn take(&mut self) -> Vec<Bytes> {
         self.close();
         self.closed = 0;
@@ -72,7 +73,8 @@ impl Outbox {
         }
     }
 
-    /// Inverts `bits` in the byte at `place`. Other holders of the same data do not see the change.
+    /// Inverts `bits` in the byte at `place`. The data of a piece are copied first, so that other users of
+    /// the same data do not see the change.
     pub(crate) fn corrupt(&mut self, place: usize, bits: u8) {
         let mut at = place;
         for piece in &mut self.pieces {
@@ -89,7 +91,7 @@ impl Outbox {
         }
     }
 
-    /// Turns the open bytes into a piece.
+    /// Turns the open bytes into a complete piece.
     fn close(&mut self) {
         let bytes = self.open.split().freeze();
         self.push(bytes);

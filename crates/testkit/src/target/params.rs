@@ -1,9 +1,9 @@
-//! What was negotiated, and how the target answers each key (RFC 7143 §13).
+//! The negotiated parameters, and the target's answer to each key (RFC 7143 §13).
 
 use crate::config::{DigestPolicy, Keys};
 use crate::text::{boolean, number};
 
-/// The values in force; those of RFC 7143 §13 before any negotiation.
+/// The parameters in force; before any negotiation the defaults of RFC 7143 §13.
 #[derive(Clone, Debug)]
 pub(crate) struct Params {
     pub(crate) header_digest: bool,
@@ -38,7 +38,8 @@ impl Default for Params {
 }
 
 impl Params {
-    /// Puts the outcome of a negotiation in force; what is no value (Reject, Irrelevant) changes nothing.
+    /// Sets a parameter to the result of its negotiation. An answer that is not a value (Reject, Irrelevant)
+    /// changes nothing.
     pub(crate) fn apply(&mut self, key: &str, value: &str) {
         match key {
             "HeaderDigest" => self.header_digest = value == "CRC32C",
@@ -66,15 +67,15 @@ fn set<T>(slot: &mut T, value: Option<T>) {
 /// The target's answer to an offer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Response {
-    /// This value.
+    /// The answer is this value.
     Value(String),
-    /// None: the key is a declaration.
+    /// No answer: the key is a declaration.
     Declared,
-    /// The target insists on something else and gives up.
+    /// The target requires another value and refuses the login.
     Refused,
 }
 
-/// The target's answer to `key`, by the result function of the key.
+/// Returns the target's answer to `key`, by the result function of the key.
 pub(crate) fn respond(keys: &Keys, key: &str, offered: &str) -> Response {
     match key {
         "HeaderDigest" => digest(keys.header_digest, offered),

@@ -13,7 +13,7 @@ use crate::scsi::Source;
 struct Piece {
     offset: u32,
     length: u32,
-    /// Whether it ends a sequence.
+    /// Whether the PDU ends a sequence.
     last: bool,
 }
 
@@ -30,7 +30,7 @@ pub(crate) struct ReadTransfer {
     pad: u8,
 }
 
-/// Where the pieces of a read are cut.
+/// The rules by which a read is split into PDUs.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
     pdu: u32,
@@ -72,7 +72,7 @@ impl ReadTransfer {
         self.data_sn
     }
 
-    /// Returns the number of all PDUs, sent or not.
+    /// Returns the number of all PDUs of the transfer, sent or not.
     pub(crate) fn count(&self) -> u32 {
         self.data_sn + crate::convert::len32(self.pieces.len())
     }
@@ -82,12 +82,12 @@ impl ReadTransfer {
         self.status.is_none()
     }
 
-    /// Returns whether all PDUs have been taken.
+    /// Returns whether all PDUs were returned by [`next_pdu`](Self::next_pdu).
     pub(crate) fn is_done(&self) -> bool {
         self.pieces.is_empty()
     }
 
-    /// Takes the next Data-In PDU.
+    /// Returns the next Data-In PDU.
     pub(crate) fn next_pdu(&mut self) -> Option<Pdu> {
         let piece = self.pieces.pop_front()?;
         let mut pdu = Pdu::new(Opcode::DataIn);
@@ -142,7 +142,7 @@ fn sequence(offset: u32, length: u32, cut: Cut) -> Vec<Piece> {
     pieces
 }
 
-/// Cuts a range into steps of at most `step` bytes.
+/// Splits a range into pieces of at most `step` bytes.
 pub(crate) fn ranges(start: u32, length: u32, step: u32) -> impl Iterator<Item = (u32, u32)> {
     let count = length.div_ceil(step);
     (0..count).map(move |nth| {

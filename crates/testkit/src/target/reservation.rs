@@ -7,12 +7,12 @@ use crate::conn_id::ConnId;
 use crate::scsi::{End, Refusal, Registrant, Reservations, Sense, status};
 
 impl Target {
-    /// Returns the nexus of a session, through the port that this target is.
+    /// Returns the nexus of a session with the target port of this target.
     pub(super) fn registrant(&self, session: &Session) -> Registrant {
         session.nexus.registrant(self.port_number())
     }
 
-    /// Returns the relative target port identifier.
+    /// Returns the relative target port identifier of this target.
     pub(super) fn port_number(&self) -> u16 {
         let port = self.config.port.as_ref().map(|port| port.port);
         port.or(self.config.portal_group).unwrap_or(1)
@@ -29,14 +29,15 @@ impl Target {
         Some(unit.reservations.clone())
     }
 
-    /// Returns, once, the unit attention for a change that others made to the registration of the nexus.
+    /// Returns the unit attention for a change that another nexus made to the registration of this nexus,
+    /// once.
     pub(super) fn meet_reservation_attention(&self, id: ConnId, number: u16) -> Result<(), Sense> {
         let told = self.reservations(Some(number)).zip(self.registrant_of(id));
         let sense = told.and_then(|(reservations, nexus)| reservations.take_attention(&nexus));
         sense.map_or(Ok(()), Err)
     }
 
-    /// Refuses a command with RESERVATION CONFLICT if the unit is reserved for others.
+    /// Refuses a command with RESERVATION CONFLICT if a reservation of another nexus does not permit it.
     pub(super) fn meet_reservation(
         &self,
         id: ConnId,

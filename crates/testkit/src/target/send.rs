@@ -1,4 +1,4 @@
-//! Sending: order, sequence numbers, faults.
+//! Sends PDUs: their order, sequence numbers and faults.
 
 use bytes::Bytes;
 
@@ -14,7 +14,7 @@ use crate::pdu::Pdu;
 const BATCH: usize = 256 * 1024;
 
 impl Target {
-    /// Returns the bytes to send next, about 256 KiB at most; empty when there are none for now.
+    /// Returns the bytes to send next, about 256 KiB at most; empty if there are none.
     pub fn transmit(&mut self, id: ConnId) -> Bytes {
         let mut pieces = self.transmit_pieces(id, BATCH);
         if pieces.len() > 1 { pieces.concat().into() } else { pieces.pop().unwrap_or_default() }
@@ -47,7 +47,7 @@ impl Target {
         let pdu = read.next_pdu();
         match (read.is_done(), interleave) {
             (true, _) => {}
-            // Not after a response, which may be the one that ends this read.
+            // The rest of the read goes before the next PDU, which may be the response that ends this read.
             (false, true) => {
                 let is_pdu = |outgoing: &Outgoing| matches!(outgoing, Outgoing::Pdu(_));
                 let at = queue.iter().position(is_pdu).unwrap_or(queue.len());
@@ -73,7 +73,7 @@ impl Target {
         self.put_those_behind(id);
     }
 
-    /// Puts the PDUs that a fault held back into the outbox, once enough others were sent before them.
+    /// Puts the PDUs that a fault held back into the outbox, once enough later PDUs were sent.
     fn put_those_behind(&mut self, id: ConnId) {
         let behind = &mut self.connections[id.0].waiting.behind;
         behind.iter_mut().for_each(|(more, _)| *more = more.saturating_sub(1));
@@ -154,8 +154,8 @@ impl Target {
         false
     }
 
-    /// Puts a PDU with one wrong digest byte into the outbox. `at` returns the place of the byte from the framing
-    /// and the length of the headers. A place beyond the PDU means its last byte.
+    /// Puts a PDU with one wrong digest byte into the outbox. `at` returns the index of the byte from the
+    /// framing and the length of the headers. An index beyond the PDU means its last byte.
     fn put_corrupted(
         &mut self,
         id: ConnId,
@@ -175,7 +175,7 @@ impl Target {
     fn put(&mut self, id: ConnId, pdu: &Pdu) {
         self.checker.from_target(id, pdu);
         let connection = &mut self.connections[id.0];
-        // The digests of a login start with the PDU after it (RFC 7143 §13.1).
+        // The digests that a login negotiates start with the PDU after the login (RFC 7143 §13.1).
         let login = pdu.is(Opcode::LoginResponse);
         let framing = if login { Framing::PLAIN } else { connection.framing };
         let before = connection.outbox.len();
@@ -191,7 +191,7 @@ impl Target {
         self.close(id);
     }
 
-    /// Closes the connection once everything queued has been sent.
+    /// Closes the connection once everything that is queued has been sent.
     pub(super) fn close_after_transmit(&mut self, id: ConnId) {
         if let Some(connection) = self.connections.get_mut(id.0)
             && !connection.is_closed()
@@ -201,7 +201,7 @@ impl Target {
     }
 }
 
-/// Changes header or data as a fault says.
+/// Changes the header or the data as a fault requires.
 pub(super) fn edit(pdu: &mut Pdu, effect: &Effect) {
     match effect {
         Effect::SetByte { at, value } => pdu.set(*at, &[*value]),
@@ -242,7 +242,7 @@ mod tests {
         target.receive_from(id, &mut stream);
     }
 
-    /// A session whose initiator takes PDUs of 64 KiB.
+    /// Returns a session whose initiator accepts PDUs of 64 KiB.
     fn logged_in(disk: &RamDisk) -> (Target, ConnId) {
         let mut target = Target::new(TargetConfig::new(NAME, disk.clone()));
         let id = target.accept();
@@ -261,7 +261,7 @@ mod tests {
         (target, id)
     }
 
-    /// Each data piece of a read that the socket gets is the disk's own buffer of zeros.
+    /// Each data piece of a read that is passed to the socket is the disk's own buffer of zeros.
     #[test]
     fn what_a_null_disk_sends_is_not_copied() {
         let disk = RamDisk::null(512, 1 << 31);

@@ -12,7 +12,7 @@ use crate::disk::Changes;
 use crate::pdu::{NO_TAG, Pdu};
 use crate::scsi::{Registrant, Sense, Source, Unit};
 
-/// A command that came before its turn, with the write data that followed it.
+/// A command that arrived before its turn, with the write data that followed it.
 #[derive(Debug)]
 pub(crate) struct Early {
     pub(crate) connection: ConnId,
@@ -20,7 +20,7 @@ pub(crate) struct Early {
     pub(crate) data: Vec<Pdu>,
 }
 
-/// The nexus of a session. Two sessions never share one (RFC 7143 §4.4.3).
+/// The nexus of a session. Two sessions never have the same nexus (RFC 7143 §4.4.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Nexus {
     pub(crate) initiator: String,
@@ -29,7 +29,7 @@ pub(crate) struct Nexus {
 }
 
 impl Nexus {
-    /// Returns the nexus through a target port, as the reservations of a unit name it.
+    /// Returns the nexus with a target port, in the form that the reservations of a unit use.
     pub(crate) fn registrant(&self, target_port: u16) -> Registrant {
         Registrant { initiator: self.initiator.clone(), isid: self.isid, target_port }
     }
@@ -45,7 +45,7 @@ pub(crate) enum LateWork {
 }
 
 impl LateWork {
-    /// Returns the number of R2Ts that were sent for it.
+    /// Returns the number of R2Ts that were sent for the command.
     pub(crate) fn r2t_count(&self) -> u32 {
         match self {
             Self::Read(_) => 0,
@@ -62,11 +62,11 @@ pub(crate) struct Late {
     pub(crate) itt: u32,
     pub(crate) lun: u64,
     pub(crate) cdb: [u8; 16],
-    /// The unit that executes it, even if another one has replaced it meanwhile.
+    /// The unit that executes the command, even if another unit has replaced it meanwhile.
     pub(crate) unit: Unit,
     pub(crate) work: LateWork,
     pub(crate) delay: Duration,
-    /// When it is executed; unknown until the next call of `Target::advance`.
+    /// When the command is executed; unknown until the next call of `Target::advance`.
     pub(crate) due: Option<Instant>,
 }
 
@@ -87,19 +87,19 @@ pub(crate) struct Session {
     next_ttt: u32,
 }
 
-/// The unit attentions of a session, and the changes that it knows already and that need none.
+/// The unit attentions of a session, and the changes that the session already knows.
 #[derive(Debug, Default)]
 pub(crate) struct Attentions {
     /// Unit attentions that wait to be reported, by unit.
     pub(crate) waiting: BTreeMap<u16, VecDeque<Sense>>,
-    /// The numbers of changes of each unit that the session knows.
+    /// The change counters of each unit that the session knows.
     known: BTreeMap<u16, Changes>,
-    /// The number of changes of the array's ports that the session knows.
+    /// The counter of port changes of the array that the session knows.
     pub(crate) known_changes: u64,
 }
 
 impl Attentions {
-    /// Queues a unit attention for the next command to a unit, unless it waits already.
+    /// Queues a unit attention for the next command to a unit, unless the same one waits already.
     pub(crate) fn add(&mut self, number: u16, sense: Sense) {
         let waiting = self.waiting.entry(number).or_default();
         if !waiting.contains(&sense) {
@@ -147,7 +147,7 @@ impl Session {
         }
     }
 
-    /// Returns the last `CmdSN` allowed. It never decreases.
+    /// Returns MaxCmdSN: the last `CmdSN` that the target accepts. It never decreases.
     pub(crate) fn max_cmd_sn(&mut self) -> u32 {
         let active = self.tasks.values().filter(|task| !task.immediate).count();
         let free = self.window.saturating_sub(len32(active));
@@ -164,13 +164,13 @@ impl Session {
         !before(cmd_sn, self.exp_cmd_sn) && !before(last, cmd_sn)
     }
 
-    /// Keeps a command until its turn.
+    /// Keeps a command until all earlier `CmdSN`s were delivered.
     pub(crate) fn keep(&mut self, connection: ConnId, pdu: Pdu) {
         let cmd_sn = pdu.cmd_sn();
         self.early.entry(cmd_sn).or_insert_with(|| Early { connection, pdu, data: Vec::new() });
     }
 
-    /// Takes the command whose turn it is, if it has arrived.
+    /// Removes and returns the next command in order, if it has arrived.
     pub(crate) fn next_in_order(&mut self) -> Option<Early> {
         while self.plugged.remove(&self.exp_cmd_sn) {
             self.exp_cmd_sn = self.exp_cmd_sn.wrapping_add(1);
@@ -185,7 +185,7 @@ impl Session {
         self.early.values_mut().find(|early| early.pdu.itt() == itt)
     }
 
-    /// Removes a closed connection, with its tasks and with its commands that wait for their turn: those were
+    /// Removes a closed connection, its tasks, and its commands that wait for their turn: those count as
     /// never received (RFC 7143 §11.14).
     pub(crate) fn forget_connection(&mut self, id: ConnId) {
         self.early.retain(|_, early| early.connection != id);
@@ -193,7 +193,7 @@ impl Session {
         self.connections.retain(|other| *other != id);
     }
 
-    /// Gives up a `CmdSN`: its command never arrived, or is aborted before its turn.
+    /// Marks a `CmdSN` as used, because its command never arrived, or is aborted before its turn.
     pub(crate) fn plug(&mut self, cmd_sn: u32) {
         self.early.remove(&cmd_sn);
         self.plugged.insert(cmd_sn);

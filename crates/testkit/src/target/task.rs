@@ -15,23 +15,23 @@ pub(crate) struct Task {
     pub(crate) cdb: [u8; 16],
     pub(crate) edtl: u32,
     pub(crate) immediate: bool,
-    /// Whether its task attribute is SIMPLE, so that the unit may reorder it (SAM-5 §8.6).
+    /// Whether the task attribute is SIMPLE, so that the unit may reorder the command (SAM-5 §8.6).
     pub(crate) simple: bool,
-    /// Bytes the command moves by its CDB.
+    /// Number of bytes that the command moves, by its CDB.
     pub(crate) length: u64,
     pub(crate) write: Option<WriteTransfer>,
     pub(crate) outcome: Outcome,
     pub(crate) delays: Delays,
-    /// The unit that executes it, if another one has replaced it meanwhile.
+    /// The unit that executes the command, if another unit has replaced it meanwhile.
     pub(crate) unit: Option<Box<Unit>>,
 }
 
 /// Delays of a command.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Delays {
-    /// Delay of its read data and its status.
+    /// Delay of the command's read data and status.
     pub(crate) answer: Duration,
-    /// Delay of its execution after its data have arrived.
+    /// Delay of the command's execution after its data have arrived.
     pub(crate) execution: Duration,
 }
 
@@ -59,7 +59,8 @@ impl Task {
     }
 }
 
-/// Returns overflow or underflow of `edtl` by a command that moves `length` bytes.
+/// Returns the flag and the count of an overflow or underflow, for a command that moves `length` bytes with
+/// the expected length `edtl`.
 pub(crate) fn residual(edtl: u32, length: u64) -> (u8, u32) {
     let edtl = u64::from(edtl);
     if length > edtl {
@@ -71,27 +72,27 @@ pub(crate) fn residual(edtl: u32, length: u64) -> (u8, u32) {
     }
 }
 
-/// Status and sense data with which a command ends.
+/// Status and sense data of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Outcome {
     /// SCSI status.
     pub status: u8,
-    /// Sense data of the status.
+    /// Sense data, if the status has any.
     pub sense: Option<Sense>,
 }
 
 impl Outcome {
-    /// GOOD.
+    /// The command succeeded.
     pub const GOOD: Self = Self { status: status::GOOD, sense: None };
 
-    /// CHECK CONDITION with sense data.
+    /// Creates CHECK CONDITION with sense data.
     #[must_use]
     pub const fn check(sense: Sense) -> Self {
         Self { status: status::CHECK_CONDITION, sense: Some(sense) }
     }
 
-    /// A status without sense data.
+    /// Creates a status without sense data.
     #[must_use]
     pub const fn status(status: u8) -> Self {
         Self { status, sense: None }

@@ -1,4 +1,4 @@
-//! Text requests in full feature phase: SendTargets and late declarations (RFC 7143 §11.10).
+//! Text requests in full feature phase: SendTargets, and later declarations (RFC 7143 §11.10).
 
 use super::connection::{Outgoing, TextExchange};
 use super::node::Target;
@@ -10,8 +10,8 @@ use crate::pdu::{CONTINUE, FINAL, NO_TAG, Pdu};
 use crate::text::{Pairs, number};
 
 impl Target {
-    /// Lists the target itself under `address` (host:port), unless [`Discovery`](crate::config::Discovery) says
-    /// what to list.
+    /// Sets `address` (host:port) as the address of the target in SendTargets, unless
+    /// [`Discovery`](crate::config::Discovery) sets the list.
     pub fn listen_at(&mut self, address: &str) {
         let Some(name) = self.config.names.first().cloned() else { return };
         let list = &mut self.config.discovery;
@@ -49,8 +49,8 @@ impl Target {
         answer
     }
 
-    /// Answers one key. In full feature phase only `MaxRecvDataSegmentLength` may change; other operational keys
-    /// are refused.
+    /// Answers one key. In full feature phase only `MaxRecvDataSegmentLength` may change; other operational
+    /// keys are refused.
     fn answer_key(&mut self, id: ConnId, key: &str, value: &str, answer: &mut Pairs) {
         match (self.config.keys.answers.get(key), respond(&self.config.keys, key, value)) {
             (Some(Answer::Omit), _) => {}
@@ -104,7 +104,7 @@ impl Target {
         self.enqueue(id, Outgoing::Pdu(response));
     }
 
-    /// Leaves the exchange open, with a transfer tag for the next request of the initiator.
+    /// Leaves the exchange open, with a target transfer tag for the next request of the initiator.
     fn leave_open(&mut self, id: ConnId, response: &mut Pdu, more: bool) {
         let split = more && self.config.discovery.with_continue;
         response.header[1] &= !FINAL;

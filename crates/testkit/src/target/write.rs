@@ -9,7 +9,7 @@ use crate::scsi::{Sense, Sink};
 
 use super::params::Params;
 
-/// A range that an R2T asks for.
+/// A range of write data that an R2T requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ask {
     pub(crate) ttt: u32,
@@ -25,7 +25,7 @@ pub(crate) struct WriteTransfer {
     pub(crate) sink: Sink,
     /// Number of bytes that the command transfers.
     expected: u32,
-    /// Offset of the next unsolicited byte, while more may come.
+    /// Offset of the next unsolicited byte; `None` if no more unsolicited data may arrive.
     unsolicited: Option<u32>,
     /// `DataSN` of the next unsolicited Data-Out.
     unsolicited_data_sn: u32,
@@ -39,7 +39,7 @@ pub(crate) struct WriteTransfer {
 }
 
 impl WriteTransfer {
-    /// Creates a transfer of `expected` bytes to `sink`, and takes the immediate data of the command.
+    /// Creates a transfer of `expected` bytes to `sink`, and stores the immediate data of the command.
     pub(crate) fn new(sink: Sink, expected: u32, command: &Pdu) -> Self {
         let mut transfer = Self {
             sink,
@@ -57,12 +57,12 @@ impl WriteTransfer {
         transfer
     }
 
-    /// Returns the number of R2Ts that were sent.
+    /// Returns the number of R2Ts that were sent for the write.
     pub(crate) fn r2t_count(&self) -> u32 {
         self.next_r2t_sn
     }
 
-    /// Returns whether unsolicited data may still come.
+    /// Returns whether unsolicited data may still arrive.
     pub(crate) fn is_open(&self) -> bool {
         self.unsolicited.is_some()
     }
@@ -77,8 +77,8 @@ impl WriteTransfer {
         self.unsolicited.is_none() && self.waiting.is_empty() && self.outstanding.is_empty()
     }
 
-    /// Takes a Data-Out. Returns `None` if nothing asked for it. A PDU out of order fails the command (RFC 7143
-    /// §7.9).
+    /// Stores the data of a Data-Out. Returns `None` if the data were neither requested nor unsolicited. A
+    /// PDU out of order fails the command (RFC 7143 §7.9).
     pub(crate) fn take(&mut self, pdu: &Pdu) -> Option<()> {
         if pdu.ttt() == NO_TAG {
             let due = (self.unsolicited?, self.unsolicited_data_sn);
@@ -113,14 +113,14 @@ impl WriteTransfer {
         }
     }
 
-    /// Closes a range that will not be filled, and sends no more R2Ts.
+    /// Closes a range that will not be filled, and fails the command, so that no more R2Ts are sent.
     fn give_up(&mut self, at: usize, failure: Sense) {
         self.outstanding.remove(at);
         self.failure = Some(failure);
         self.waiting.clear();
     }
 
-    /// Takes immediate data, or a Data-Out without a transfer tag. Discards data beyond the length of the
+    /// Stores immediate data, or a Data-Out without a transfer tag. Discards data beyond the length of the
     /// command, and all data after a failure.
     fn take_unsolicited(&mut self, pdu: &Pdu) {
         let at = self.unsolicited.unwrap_or(0);
@@ -139,7 +139,7 @@ impl WriteTransfer {
         }
     }
 
-    /// Cuts the missing range into bursts.
+    /// Splits the missing range into bursts.
     pub(crate) fn plan(&mut self, behavior: &R2tBehavior, params: &Params) {
         let burst = behavior.burst.unwrap_or(u32::MAX).min(params.max_burst);
         let burst = behavior.oversized_burst.unwrap_or(burst).max(1);
@@ -156,7 +156,7 @@ impl WriteTransfer {
         self.limit = bound.max(1) as usize;
     }
 
-    /// Returns number and range of the next R2T, if one may be sent.
+    /// Returns the number and the range of the next R2T, if one may be sent.
     pub(crate) fn ask(&mut self, ttt: impl FnOnce() -> u32) -> Option<(u32, Ask)> {
         if !self.released || self.outstanding.len() >= self.limit {
             return None;

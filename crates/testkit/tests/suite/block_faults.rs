@@ -1,4 +1,4 @@
-//! Faults of blocks: the commands that they affect, the answers, and how often they occur.
+//! Tests of faults of blocks: the commands that they affect, the responses, and how often the faults occur.
 
 use std::time::{Duration, Instant};
 
@@ -92,7 +92,7 @@ fn unmap(rig: &mut Rig, ranges: [(u64, u32); 2]) -> Pdu {
     rig.command(0xa0, &[0x42, 0, 0, 0, 0, 0, 0, 0, 40], 40, &list)
 }
 
-/// The parameter list of UNMAP names its ranges. None is deallocated if one is bad.
+/// The blocks of an UNMAP are in its parameter list. If one range has a fault, no range is deallocated.
 #[test]
 fn a_range_of_an_unmap_meets_its_fault() {
     let mut rig = rig(vec![Fault::sense(20..30, Sense::WRITE_ERROR)]);
@@ -133,7 +133,7 @@ fn start() -> Instant {
     Instant::now()
 }
 
-/// A delay ends at a deadline of the caller's clock, and does not hold other answers back.
+/// A delayed response is sent at a deadline of the caller's clock, and does not delay other responses.
 #[test]
 fn a_delayed_answer_waits_for_its_deadline() {
     let mut rig = rig(vec![Fault::delay(0..1, Duration::from_secs(30)).times(2)]);
@@ -158,7 +158,7 @@ fn a_delayed_answer_waits_for_its_deadline() {
     rig.assert_no_violations();
 }
 
-/// A delay applies to any answer, if it was added before the fault that ends the command.
+/// A delay applies to any response, if it was added before the fault that ends the command.
 #[test]
 fn a_status_instead_of_an_execution_can_be_delayed() {
     let delay = Fault::delay(.., Duration::from_secs(5));
@@ -179,7 +179,7 @@ fn a_status_instead_of_an_execution_can_be_delayed() {
     }
 }
 
-/// A unit executes a command that it has received, even if the connection is lost.
+/// A unit executes a command that it has received completely, even if the connection is lost.
 #[test]
 fn a_command_that_is_put_off_is_executed_although_its_connection_is_lost() {
     for is_lost in [false, true] {
@@ -218,7 +218,7 @@ fn only_what_writes_is_executed_late() {
         let late = if is_unmap {
             unmap(&mut rig, [(0, 1), (4, 1)])
         } else {
-            // WRITE SAME (10) of a block of zeros.
+            // The command is WRITE SAME (10) of a block of zeros.
             rig.command(0xa0, &[0x41, 0, 0, 0, 0, 0, 0, 0, 1], 512, &[0; 512])
         };
         rig.put(late);
@@ -266,7 +266,7 @@ fn reinstatement_and_reset_end_what_was_put_off() {
     }
 }
 
-/// A command that was aborted is not answered later.
+/// The delayed response of an aborted command is not sent.
 #[test]
 fn an_aborted_command_loses_its_delayed_answer() {
     let mut rig = rig(vec![Fault::delay(.., Duration::from_secs(1))]);

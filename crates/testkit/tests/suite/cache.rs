@@ -1,4 +1,4 @@
-//! The state after a loss of power, and how initiators are informed of it and of other changes.
+//! Tests of the state after a loss of power, and of the unit attentions about this and other changes.
 
 use crate::rig::{NAMES, Rig, config, pattern};
 use iscsi_testkit::config::Presence;
@@ -12,7 +12,7 @@ use iscsi_testkit::scsi::{AccessState, Sense, Unit, status};
 const FUA: u8 = 0x08;
 const IMMED: u8 = 0x02;
 
-/// Logs in to a target whose unit has a volatile cache.
+/// Logs in to a target whose unit has a volatile cache, and returns the rig and the disk.
 fn volatile() -> (Rig, RamDisk) {
     let rig = Rig::login(config(), &[]);
     let disk = rig.target.disk(0).unwrap();
@@ -33,7 +33,7 @@ fn run(rig: &mut Rig, flags: u8, cdb: &[u8], edtl: u32, data: &[u8]) -> Pdu {
     rig.next()
 }
 
-/// Writes one block of `byte`.
+/// Writes one block that is filled with `byte`.
 fn write(rig: &mut Rig, lba: u8, byte: u8, flags: u8) {
     let cdb = [0x2a, flags, 0, 0, 0, lba, 0, 0, 1];
     assert_eq!(run(rig, 0xa0, &cdb, 512, &[byte; 512]).status(), status::GOOD);
@@ -85,7 +85,7 @@ fn read(rig: &mut Rig, lba: u8) -> Vec<u8> {
     rig.next().data.to_vec()
 }
 
-/// SBC-3 §4.15: a read with FUA returns the content of the medium, so the cache is written first.
+/// SBC-3 §4.15: a read with FUA returns the data on the medium, so the cache is written to the medium first.
 #[test]
 fn a_read_with_fua_makes_its_blocks_durable() {
     let (mut rig, disk) = volatile();
@@ -154,7 +154,7 @@ fn a_disk_that_lost_power_says_so_through_every_target() {
     assert_eq!(attention(&mut other), None);
 }
 
-/// A write that is in flight at a reset ends without an answer: part of it may be lost.
+/// A write that is in flight at a reset ends without a response: part of it may be lost.
 #[test]
 fn a_reset_empties_a_volatile_cache() {
     let (mut rig, disk) = volatile();

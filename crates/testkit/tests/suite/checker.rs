@@ -1,4 +1,4 @@
-//! The observer finds violations. Each case is one wrong PDU after a clean login.
+//! Tests that the checker finds violations. Each case is one wrong PDU after a correct login.
 
 use crate::rig::{NAMES, Rig, config, pattern};
 use iscsi_testkit::opcode::Opcode;
@@ -140,8 +140,8 @@ fn bursts_keep_the_order_of_commands() {
     assert_eq!(rules, ["WR-07"]);
 }
 
-/// Returns the rules that a spoilt Data-Out breaks: it answers the R2T for the last 1024 bytes of a write of 2048
-/// bytes.
+/// Returns the rules that a spoilt Data-Out breaks. It is sent for the R2T of the last 1024 bytes of a write
+/// of 2048 bytes.
 fn answered(spoil: impl FnOnce(&mut Pdu)) -> Vec<&'static str> {
     broken(|rig| {
         let write = rig.write(0, 4, &pattern(1024));
@@ -192,7 +192,7 @@ fn segments_keep_to_the_limit_of_the_target() {
     assert_eq!(rig.target.violations()[0].rule, "KEY-13");
 }
 
-/// Returns the rules that a spoilt ABORT TASK breaks, for a read that waits.
+/// Returns the rules that a spoilt ABORT TASK of a waiting read breaks.
 fn aborted(spoil: impl FnOnce(&mut Pdu)) -> Vec<&'static str> {
     broken(|rig| {
         rig.target.hold();
@@ -220,7 +220,7 @@ fn task_management_is_watched() {
     assert_eq!(aborted(|pdu| pdu.data = pattern(4).into()), ["ERR-02"]);
 }
 
-/// Returns the rules that a spoilt answer to a ping with LUN 0 breaks.
+/// Returns the rules that a spoilt response to a ping with LUN 0 breaks.
 fn answered_ping(spoil: impl FnOnce(&mut Pdu)) -> Vec<&'static str> {
     broken(|rig| {
         rig.target.ping(rig.id, 0);
@@ -304,7 +304,8 @@ fn unanswered_pings_are_known() {
     assert_eq!(rig.target.unanswered_pings(rig.id), [(ping.ttt(), 7)]);
 }
 
-/// Returns the rules broken by an answer to an R2T after the ABORT TASK of its write, or after another function.
+/// Returns the rules that a Data-Out for an R2T breaks if it is sent after the ABORT TASK of its write, or
+/// after another function.
 fn answered_behind(function: u8, refuses: bool) -> Vec<&'static str> {
     broken(|rig| {
         rig.target.config_mut().task_management_response = refuses.then_some(5);
@@ -324,7 +325,7 @@ fn answered_behind(function: u8, refuses: bool) -> Vec<&'static str> {
 }
 
 /// WR-20: after a function for many tasks, R2Ts are served until the response (RFC 7143 §4.2.3.3). After the
-/// ABORT TASK of a single task they are not, unless the target refuses it.
+/// ABORT TASK of a single task they must not be served, unless the target refuses the ABORT TASK.
 #[test]
 fn data_behind_an_abort_are_watched() {
     const ABORT_TASK_SET: u8 = 2;
@@ -333,8 +334,8 @@ fn data_behind_an_abort_are_watched() {
     assert_eq!(answered_behind(ABORT_TASK_SET, false), [""; 0]);
 }
 
-/// LAY-03, NOP-03: additional headers belong to commands, and a ping names neither a unit nor a ping of
-/// the target.
+/// LAY-03, NOP-03: the checker reports additional headers in other PDUs than commands, and pings with a LUN
+/// or with a target transfer tag that no ping of the target has.
 #[test]
 fn pings_are_watched() {
     let ping = |rig: &mut Rig| {
@@ -349,7 +350,8 @@ fn pings_are_watched() {
     assert_eq!(spoilt(ping, |pdu| pdu.ahs = vec![0, 1, 3, 0].into()), ["LAY-03"]);
 }
 
-/// DSC-01, LGO-09: a discovery session carries text, and a logout that closes it.
+/// DSC-01, LGO-09: in a discovery session the checker allows only text requests, and a logout that closes the
+/// session.
 #[test]
 fn discovery_sessions_are_watched() {
     let broken = |act: &dyn Fn(&mut Rig) -> Pdu| {
@@ -383,7 +385,8 @@ fn login_pdu(rig: &Rig, keys: &str) -> Pdu {
     request
 }
 
-/// LOG-01, LOG-02, LOG-04, LOG-08, LOG-11, SEQ-01: the login phase consists of login requests, one at a time.
+/// LOG-01, LOG-02, LOG-04, LOG-08, LOG-11, SEQ-01: in the login phase the checker allows only login requests,
+/// one at a time.
 #[test]
 fn the_login_phase_is_watched() {
     const KEYS: &str = "InitiatorName=a\0TargetName=b\0";
@@ -429,8 +432,8 @@ fn the_login_phase_is_watched() {
     assert_eq!(two(&[], 1), ["SEQ-01"]);
 }
 
-/// TXT-09, TXT-20, TXT-21, TXT-22: there is one exchange at a time. Each request comes after the previous answer,
-/// has the I bit of the first request, and carries the tag and LUN of the answer.
+/// TXT-09, TXT-20, TXT-21, TXT-22: a connection has one text exchange at a time. Each request comes after the
+/// previous response, has the I bit of the first request, and carries the tag and LUN of the response.
 #[test]
 fn text_exchanges_are_watched() {
     let text = |rig: &mut Rig| {
@@ -443,7 +446,7 @@ fn text_exchanges_are_watched() {
     assert_eq!(spoilt(text, |_| {}), [""; 0]);
     assert_eq!(spoilt(text, |pdu| pdu.header[1] |= 0x40), ["TXT-09"]);
     assert_eq!(spoilt(text, |pdu| pdu.set_u32(20, 7)), ["TXT-22"]);
-    // The second request of an exchange, after the answer to the first one or before it.
+    // The second request of an exchange, after the response to the first request or before it.
     let next = |answered: bool, spoil: &dyn Fn(&mut Pdu)| {
         broken(|rig| {
             rig.target.config_mut().discovery.split = Some(16);
@@ -470,7 +473,8 @@ fn text_exchanges_are_watched() {
     assert_eq!(next(false, &|pdu| pdu.set_u32(16, 99)), ["TXT-20"]);
 }
 
-/// WR-11: an R2T that asks for more than MaxBurstLength is answered with at most that many bytes.
+/// WR-11: if an R2T requests more than MaxBurstLength, the checker reports a sequence that is longer than
+/// MaxBurstLength.
 #[test]
 fn sequences_keep_to_the_limit_of_the_session() {
     let mut config = config();

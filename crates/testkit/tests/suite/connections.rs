@@ -1,4 +1,5 @@
-//! Several connections in one session: one closes another, and the observer checks what follows.
+//! Tests of several connections in one session: one connection closes another, and the checker knows the
+//! effects.
 
 use crate::rig::{NAMES, Rig, config};
 use iscsi_testkit::opcode::Opcode;
@@ -29,7 +30,7 @@ impl Two {
         std::mem::swap(&mut self.rig.exp_stat_sn, &mut self.other.1);
     }
 
-    /// Sends a logout for a connection over the present one, and returns the response code.
+    /// Sends a logout for a connection over the current one, and returns the response code.
     fn close(&mut self, cid: u16) -> u8 {
         let mut logout = self.rig.request(Opcode::LogoutRequest);
         self.rig.cmd_sn -= 1;
@@ -45,7 +46,7 @@ impl Two {
     }
 }
 
-/// RFC 7143 §11.14: commands in flight on the closed connection end, even those that `ExpCmdSN` covers. Commands
+/// RFC 7143 §11.14: commands in flight on the closed connection end, even if `ExpCmdSN` covers them. Commands
 /// that waited for their turn count as never received.
 #[test]
 fn one_connection_closes_another() {
@@ -70,7 +71,7 @@ fn one_connection_closes_another() {
     assert!(two.rules().is_empty(), "{:?}", two.rig.target.violations());
 }
 
-/// A number is used again only after the logout of the connection on which it was lost.
+/// A `CmdSN` may be used again only after the logout of the connection on which it was lost.
 #[test]
 fn numbers_come_again_only_after_the_logout() {
     for (closes, expected) in [(false, vec!["SEQ-02"]), (true, vec![])] {
@@ -89,7 +90,7 @@ fn numbers_come_again_only_after_the_logout() {
     }
 }
 
-/// SEQ-04: numbers rise on each connection, however the connections overtake each other.
+/// SEQ-04: `CmdSN`s increase on each connection, however the connections overtake each other.
 #[test]
 fn numbers_rise_on_each_connection() {
     let mut two = Two::new();
@@ -105,7 +106,8 @@ fn numbers_rise_on_each_connection() {
     assert_eq!(two.rules(), ["SEQ-04"]);
 }
 
-/// ABORT TASK must be sent on the connection of its task (RFC 7143 §11.5.1).
+/// RFC 7143 §11.5.1: ABORT TASK must be sent on the connection of its task, and the checker reports it on
+/// another one.
 #[test]
 fn aborts_over_the_wrong_connection_are_seen() {
     for wrong in [false, true] {
@@ -127,7 +129,8 @@ fn aborts_over_the_wrong_connection_are_seen() {
 }
 
 /// LGO-01: connections overtake each other, so a request that was sent before the logout of the session may
-/// arrive after it over another connection. A CmdSN after that of the logout may not.
+/// arrive after the logout over another connection. The checker reports a request whose CmdSN is after that
+/// of the logout.
 #[test]
 fn nothing_is_numbered_behind_the_logout_of_a_session() {
     let behind = |act: &dyn Fn(&mut Two)| {

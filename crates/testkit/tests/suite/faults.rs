@@ -1,4 +1,4 @@
-//! Faults occur when they are due, and only then.
+//! Tests that faults occur when they are due, and only then.
 
 use crate::rig::{Rig, config};
 use iscsi_testkit::fault::{Effect, Fault, Trigger};
@@ -6,7 +6,7 @@ use iscsi_testkit::frame::FrameError;
 use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::pdu::Pdu;
 
-/// Returns what the target sends in answer to two reads.
+/// Returns the PDUs that the target sends in response to two reads.
 fn two_reads(fault: Fault) -> (Rig, Vec<Pdu>) {
     let mut config = config();
     config.faults.push(fault);

@@ -1,4 +1,4 @@
-//! Logins: negotiation, authentication, redirection, reinstatement.
+//! Tests of logins: negotiation, authentication, redirection, reinstatement.
 
 use crate::rig::{NAMES, Rig, config, pattern};
 use iscsi_testkit::config::{
@@ -12,7 +12,7 @@ fn answers(pdu: &Pdu) -> Pairs {
     Pairs::split(&pdu.data).unwrap()
 }
 
-/// Returns the answers to a login that starts in the operational stage.
+/// Returns the target's answers in a login that starts in the operational stage.
 fn negotiate(config: TargetConfig, keys: &[(&str, &str)]) -> Pairs {
     let mut rig = Rig::connect(config);
     answers(&rig.login_request(1, 3, FINAL, &[&NAMES[..], keys].concat()))
@@ -258,7 +258,7 @@ fn an_unknown_session_cannot_be_joined() {
     assert_eq!(rig.login_request(1, 3, FINAL, &NAMES).login_status(), 0x020a);
 }
 
-/// Runs CHAP up to the target's proof.
+/// Runs CHAP up to the target's response to the initiator's challenge.
 fn proof_of(chap: Chap, own_challenge: &str) -> (Rig, Pairs) {
     let mut config = config();
     config.chap = Some(chap.with_algorithms([5]));

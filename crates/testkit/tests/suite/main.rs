@@ -1,7 +1,7 @@
-//! Tests of the test target itself: its answers, its tolerance, and its checker.
+//! Tests of the test target itself: its responses, its tolerance, and its checker.
 //!
-//! All tests are one binary. With one binary each, every one would be linked separately, and would compile its
-//! share of the crates again.
+//! All tests are one binary. If each file were a binary, each would be linked separately, and would compile
+//! its share of the crates again.
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs, reason = "a test may panic")]
 
 mod block_faults;

@@ -1,4 +1,4 @@
-//! A unit that keeps nothing behaves like any other, except for its content.
+//! Tests that a unit that stores nothing behaves like any other, except for the data that reads return.
 
 use crate::rig::{NAME, Rig, pattern};
 use bytes::Bytes;
@@ -18,7 +18,7 @@ fn login(config: TargetConfig) -> Rig {
     Rig::login(config, &[("MaxRecvDataSegmentLength", "262144")])
 }
 
-/// Returns a command of 16 bytes, with LBA and length where most commands have them.
+/// Returns a command of 16 bytes, with LBA and length in the usual fields.
 fn cdb(operation: u8, second: u8, lba: u64, length: u32) -> [u8; 16] {
     let mut cdb = [operation, second, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     cdb[2..10].copy_from_slice(&lba.to_be_bytes());
@@ -36,7 +36,7 @@ fn read(rig: &mut Rig, cdb: &[u8], length: u32) -> Vec<u8> {
     pdus.iter().flat_map(|pdu| pdu.data.to_vec()).collect()
 }
 
-/// Sends a command with immediate data, answers its R2Ts with the rest, and returns the status.
+/// Sends a command with immediate data, sends the rest in response to R2Ts, and returns the status.
 fn write(rig: &mut Rig, cdb: &[u8], length: u32, data: &[u8]) -> u8 {
     let immediate = data.len().min(65_536);
     let command =
@@ -83,7 +83,7 @@ fn it_is_a_thin_unit_of_which_nothing_is_mapped() {
     rig.put(told);
     assert_eq!(rig.next().data[4..7], [0x08, 0x12, 0x04], "a write cache");
     assert_eq!(write(&mut rig, &cdb(0x8a, 0, 4, 1), 512, &pattern(512)), 0);
-    // From an LBA to the end: takes no time, however many blocks these are.
+    // A WRITE SAME from an LBA to the end takes no time, however many blocks it covers.
     assert_eq!(write(&mut rig, &cdb(0x93, 0, 4, 0), 512, &pattern(512)), 0);
     assert_eq!(write(&mut rig, &cdb(0x93, 0x08, 0, 0), 512, &[0; 512]), 0);
     let unmap = [&[0, 22, 0, 16, 0, 0, 0, 0][..], &[0; 8], &[0x7f; 4], &[0; 4]].concat();
@@ -110,7 +110,7 @@ fn a_cache_that_loses_power_has_nothing_to_lose() {
     assert!(disk.holds(1 << 29, &[0; 4096]));
 }
 
-/// Faults of blocks occur as on other disks, and a wrong byte affects one answer only.
+/// Faults of blocks occur as on other disks, and a wrong byte affects one response only.
 #[test]
 fn faults_meet_it_as_any_other() {
     let mut config = null();
@@ -126,7 +126,7 @@ fn faults_meet_it_as_any_other() {
     assert_eq!(rig.next().status(), 2);
 }
 
-/// A digest is sent wrong. The data of later reads stay right, although all reads share them.
+/// A fault that corrupts a digest does not change the data of later reads, although all reads share the data.
 #[test]
 fn a_corrupted_pdu_harms_no_other() {
     let mut config = null();

@@ -1,4 +1,4 @@
-//! Actions of another initiator on a unit, and their effect on other sessions.
+//! Tests of actions of another initiator on a unit, and their effect on other sessions.
 
 use std::time::{Duration, Instant};
 
@@ -8,8 +8,8 @@ use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::pdu::{FINAL, NO_TAG, Pdu};
 use iscsi_testkit::scsi::{Sense, Unit, status};
 
-/// Logs in to a unit that ends commands aborted by another initiator with TASK ABORTED if `tells`, and otherwise
-/// without a status.
+/// Logs in to a unit. If `tells`, the unit ends commands that another initiator aborts with TASK ABORTED, and
+/// otherwise without a status.
 fn rig(tells: bool) -> Rig {
     let mut config = config();
     config.units.values_mut().for_each(|unit| unit.behavior.task_aborted_status = tells);
@@ -33,7 +33,7 @@ fn start() -> Instant {
     Instant::now()
 }
 
-/// Starts a write of four blocks of which one has arrived, and a read that waits for its turn.
+/// Starts a write of four blocks, of which one has arrived, and a read that waits for its turn.
 fn begin_two(rig: &mut Rig) -> Pdu {
     let write = rig.write(4, 4, &[1; 512]);
     rig.put(write);

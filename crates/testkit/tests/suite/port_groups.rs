@@ -1,4 +1,4 @@
-//! Target port groups of an array whose ports are several targets.
+//! Tests of the target port groups of an array whose ports are several targets.
 
 use crate::rig::{Rig, config};
 use iscsi_testkit::pdu::Pdu;
@@ -47,7 +47,8 @@ fn set(rig: &mut Rig, descriptors: &[u8]) -> Pdu {
     run(rig, 0xa0, &[0xa4, 0x0a, 0, 0, 0, 0, 0, 0, 0, length], length.into(), &list)
 }
 
-/// SPC-4 §6.37: both headers, and the fields of a descriptor.
+/// SPC-4 §6.37: REPORT TARGET PORT GROUPS returns both kinds of headers, and descriptors with the right
+/// fields.
 #[test]
 fn groups_are_reported_with_both_headers() {
     let groups = groups();
@@ -65,7 +66,8 @@ fn groups_are_reported_with_both_headers() {
     rig.assert_no_violations();
 }
 
-/// SPC-4 §6.6.2, §7.8.6: INQUIRY reports what may change the states, and VPD page 83h which port this is.
+/// SPC-4 §6.6.2, §7.8.6: INQUIRY data report what may change the states, and VPD page 83h identifies the
+/// port.
 #[test]
 fn inquiry_tells_port_and_group() {
     let groups = groups();
@@ -81,8 +83,8 @@ fn inquiry_tells_port_and_group() {
     }
 }
 
-/// SPC-4 §5.11: each port serves what the state of its group allows, and always the commands that query the
-/// groups.
+/// SPC-4 §5.11: each port serves the commands that the state of its group allows, and always the commands
+/// that query the groups.
 #[test]
 fn a_port_serves_what_its_group_does() {
     let groups = groups();
@@ -129,7 +131,8 @@ fn every_session_is_told_of_a_change() {
     assert_eq!(ready(&mut late), None, "a new session asks for itself");
 }
 
-/// SPC-4 §6.45: the other sessions are informed, and a list with an impossible change is refused as a whole.
+/// SPC-4 §6.45: SET TARGET PORT GROUPS informs the other sessions; a list with an impossible change is
+/// refused as a whole.
 #[test]
 fn a_session_sets_the_states() {
     let groups = groups();
@@ -152,7 +155,7 @@ fn a_session_sets_the_states() {
     assert_eq!(report(&mut rigs[0], 0).len(), 32, "it still reports");
 }
 
-/// An array that announces groups, but does not report them.
+/// An array may announce groups and refuse to report them.
 #[test]
 fn a_unit_refuses_to_report() {
     let mut unit = unit();

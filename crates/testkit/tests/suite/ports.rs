@@ -1,4 +1,4 @@
-//! Several ports of one unit: an event at one of them ends commands at all of them.
+//! Tests of several ports of one unit: an event at one port ends commands at all ports.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ fn out(rig: &mut Rig, action: u8, keys: [u64; 2], flags: u8) -> u8 {
     list.extend([0, 0, 0, 0, flags, 0, 0, 0]);
     let mut command =
         rig.command(0xa0, &[0x5f, action, WRITE_EXCLUSIVE, 0, 0, 0, 0, 0, 24], 24, &list);
-    // ORDERED: its place in the order is fixed, so it is not delayed.
+    // With the attribute ORDERED the command has a fixed place in the order, so it is not delayed.
     command.header[1] = command.header[1] & !7 | 2;
     rig.put(command);
     rig.next().status()
@@ -73,8 +73,8 @@ fn attention(rig: &mut Rig) -> Option<Sense> {
     Some(Sense::new(fixed[2], fixed[12], fixed[13]))
 }
 
-/// SPC-4 §5.13.11.5: PREEMPT AND ABORT ends the commands of the nexuses that lose their registration, at every
-/// port, and no others.
+/// SPC-4 §5.13.11.5: PREEMPT AND ABORT ends the commands of the nexuses that lose their registration, at
+/// every port, and no other commands.
 #[test]
 fn preempt_and_abort_reaches_every_port() {
     for is_for_all_ports in [false, true] {

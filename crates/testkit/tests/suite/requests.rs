@@ -1,4 +1,4 @@
-//! Everything but reads and writes: SCSI queries, task management, pings, text, logout.
+//! Tests of requests other than reads and writes: SCSI queries, task management, pings, text, logout.
 
 use crate::rig::{NAMES, Rig, config, pattern};
 use iscsi_testkit::config::{Portal, TargetConfig};
@@ -161,7 +161,7 @@ fn unserved_flags_are_refused() {
     assert_eq!(sense(&mut rig, unmap), (5, 0x24, 0));
 }
 
-/// SBC-3 §5.43: a read after WRITE SAME returns the block that was written, with UNMAP as without.
+/// SBC-3 §5.43: a read after WRITE SAME returns the block that was written, with and without UNMAP.
 #[test]
 fn write_same_with_unmap_deallocates_zeroes_only() {
     let mut rig = Rig::login(config(), &[]);
@@ -180,7 +180,8 @@ fn write_same_with_unmap_deallocates_zeroes_only() {
     }
 }
 
-/// SPC-4 §6.11, §7.5.7: the control page, by itself and with all pages; nothing can be changed.
+/// SPC-4 §6.11, §7.5.7: MODE SENSE returns the control page, alone and with all pages, and no value can be
+/// changed.
 #[test]
 fn mode_pages_say_what_holds_and_what_may_change() {
     let mut rig = Rig::login(config(), &[]);
@@ -197,7 +198,7 @@ fn mode_pages_say_what_holds_and_what_may_change() {
     rig.assert_no_violations();
 }
 
-/// SPC-4 §6.6.2: a unit with the block limits of SBC-3 also claims that standard.
+/// SPC-4 §6.6.2: a unit that reports the block limits of SBC-3 also reports the version descriptor of SBC-3.
 #[test]
 fn inquiry_claims_the_standards() {
     let mut rig = Rig::login(config(), &[]);

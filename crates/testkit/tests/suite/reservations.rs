@@ -1,5 +1,5 @@
-//! Persistent reservations of a unit that several nexuses reach. libiscsi's own tests (`ci/libiscsi-tests`) check
-//! them with an initiator of another make.
+//! Tests of the persistent reservations of a unit that several nexuses reach. libiscsi's own tests
+//! (`ci/libiscsi-tests`) check them with another initiator.
 
 use crate::rig::{NAMES, Rig, config};
 use iscsi_testkit::pdu::Pdu;
@@ -35,8 +35,8 @@ fn run(rig: &mut Rig, flags: u8, cdb: &[u8], edtl: u32, data: &[u8]) -> Pdu {
     rig.next()
 }
 
-/// Sends PERSISTENT RESERVE OUT with these flags in byte 20, and returns the status, and the sense if there is
-/// any.
+/// Sends PERSISTENT RESERVE OUT with these flags in byte 20, and returns the status and the sense data, if
+/// there are any.
 fn out(rig: &mut Rig, action: u8, kind: u8, keys: [u64; 2], flags: u8) -> (u8, Option<Sense>) {
     let mut list = keys.map(u64::to_be_bytes).concat();
     list.extend([0, 0, 0, 0, flags, 0, 0, 0]);
@@ -71,7 +71,8 @@ fn read(rig: &mut Rig) -> u8 {
     first.status()
 }
 
-/// SPC-4 §5.13.7: each nexus has a key; a key other than the registered one is a conflict.
+/// SPC-4 §5.13.7: each nexus has a key; a command with another key than the registered one ends with
+/// RESERVATION CONFLICT.
 #[test]
 fn a_nexus_registers() {
     let ([mut first, mut second], unit) = two_ports();
@@ -90,7 +91,7 @@ fn keys(keys: &[u64]) -> Vec<u8> {
     keys.iter().flat_map(|key| key.to_be_bytes()).collect()
 }
 
-/// SPC-4 §5.13.1: registrations survive the end of a session, but a loss of power only with APTPL.
+/// SPC-4 §5.13.1: registrations survive the end of a session, but survive a loss of power only with APTPL.
 #[test]
 fn what_a_registration_outlasts() {
     let mut rig = Rig::login(config(), &[]);
@@ -112,7 +113,7 @@ fn what_a_registration_outlasts() {
     assert_eq!(reservations.holder(), Some((EXCLUSIVE_ACCESS, 0xa)));
 }
 
-/// SPC-4 tables 62 and 63: which nexuses may read and write under each type.
+/// SPC-4 tables 62 and 63: the type of the reservation decides which nexuses may read and write.
 #[test]
 fn conflicts_by_type() {
     let (good, conflict) = (status::GOOD, status::RESERVATION_CONFLICT);
@@ -140,7 +141,7 @@ fn conflicts_by_type() {
     }
 }
 
-/// SPC-4 §5.13.10, §5.13.11.2: releases, and the nexuses that are informed of them.
+/// SPC-4 §5.13.10, §5.13.11.2: a release ends the reservation, and informs the nexuses that it concerns.
 #[test]
 fn a_reservation_is_released() {
     let ([mut holder, mut other], unit) = two_ports();
@@ -169,7 +170,8 @@ fn a_reservation_is_released() {
     assert_eq!(ready(&mut other), Some(Sense::RESERVATIONS_RELEASED));
 }
 
-/// SPC-4 §5.13.11.4: the reservation is taken over, and the nexuses that lose their registration are informed.
+/// SPC-4 §5.13.11.4: PREEMPT takes over the reservation, and informs the nexuses that lose their
+/// registration.
 #[test]
 fn a_holder_is_preempted() {
     let ([mut holder, mut other], unit) = two_ports();
@@ -208,7 +210,8 @@ fn a_lost_nexus_is_not_told() {
     assert_eq!(write(&mut rig), status::RESERVATION_CONFLICT);
 }
 
-/// SPC-4 §5.13.11.4: with all registrants, the key 0 means all others.
+/// SPC-4 §5.13.11.4: if all registrants hold the reservation, PREEMPT with key 0 removes all other
+/// registrations.
 #[test]
 fn all_registrants_are_preempted() {
     let ([mut first, mut second], unit) = two_ports();
@@ -258,7 +261,7 @@ fn commands_are_aborted() {
     assert!(!rig.target.is_closed(old), "the session goes on");
 }
 
-/// SPC-4 §6.16: malformed parameter lists.
+/// SPC-4 §6.16: malformed parameter lists are refused.
 #[test]
 fn malformed_changes_are_refused() {
     let mut rig = Rig::login(config(), &[]);
@@ -275,7 +278,7 @@ fn malformed_changes_are_refused() {
     assert_eq!(sense(&unknown), Some(Sense::INVALID_FIELD));
 }
 
-/// SPC-4 §6.15.4, §6.15.5: the capabilities of the unit, and the port of each registration.
+/// SPC-4 §6.15.4, §6.15.5: the unit reports its capabilities, and the port of each registration.
 #[test]
 fn capabilities_and_full_status() {
     let ([mut first, mut second], _) = two_ports();

@@ -1,4 +1,4 @@
-//! No bytes of an initiator make the target or the observer panic.
+//! Tests that no bytes of an initiator make the target or the checker panic.
 
 use crate::rig::{NAMES, Rig, config, pattern};
 use iscsi_testkit::opcode::Opcode;

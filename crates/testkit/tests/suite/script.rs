@@ -1,4 +1,4 @@
-//! Traces: the script defines what the target does, and the test checks what the initiator must do.
+//! Tests of traces: the script defines what the target does, and the test checks what the initiator must do.
 
 use crate::rig::{NAMES, pattern};
 use bytes::BytesMut;

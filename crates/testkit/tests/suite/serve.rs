@@ -1,4 +1,4 @@
-//! The target over TCP, including with full buffers in both directions.
+//! Tests of the target over TCP, also with full buffers in both directions.
 
 #![cfg(feature = "serve")]
 
@@ -170,7 +170,8 @@ async fn a_change_from_outside_reaches_the_wire() {
     assert_eq!(client.stream.read(&mut [0]).await.unwrap(), 0);
 }
 
-/// A delayed answer is sent without another event: the connection waits for the deadline of the target.
+/// A delayed response is sent without another event, because the connection waits for the deadline of the
+/// target.
 #[tokio::test]
 async fn a_delayed_answer_comes_without_another_event() {
     let mut config = config();

@@ -1,4 +1,4 @@
-//! Commands that are ended while they wait to be executed, and have written some of their blocks.
+//! Tests of commands that are ended while they wait to be executed, and have written some of their blocks.
 
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,8 @@ enum Kind {
 const KINDS: [Kind; 4] = [Kind::Write, Kind::Same, Kind::SameUnmapped, Kind::Unmap];
 
 impl Kind {
-    /// Sends the command for all blocks, and returns the byte that each block holds once it is executed.
+    /// Sends the command for all blocks, and returns the byte that fills each block after the command's
+    /// execution.
     fn send(self, rig: &mut Rig) -> u8 {
         let (cdb, data, new) = match self {
             Self::Write => {
@@ -88,7 +89,7 @@ impl End {
     }
 }
 
-/// Returns the number of blocks that a command has written when `end` ends it.
+/// Returns the number of blocks that a command has written when the event `end` ends it.
 fn written(kind: Kind, end: End, seed: Option<u64>) -> usize {
     let (mut rig, disk) = torn(seed);
     let new = kind.send(&mut rig);
@@ -101,7 +102,8 @@ fn written(kind: Kind, end: End, seed: Option<u64>) -> usize {
     blocks.map(is_new).filter(|is_new| *is_new).count()
 }
 
-/// SAM-5 §5.5, §7.5: nothing is promised about an ended command, so any of its blocks may be written.
+/// SAM-5 §5.5, §7.5: the standard does not say how much of an ended command is executed, so any of its blocks
+/// may be written.
 #[test]
 fn a_command_that_is_ended_has_written_none_some_or_all_of_its_blocks() {
     for kind in KINDS {
@@ -114,8 +116,8 @@ fn a_command_that_is_ended_has_written_none_some_or_all_of_its_blocks() {
     }
 }
 
-/// SBC-3 §5.32: data written with FUA are durable once the status has arrived, whatever else a loss of power
-/// takes.
+/// SBC-3 §5.32: data written with FUA are durable once the status has arrived, whatever else is lost with a
+/// loss of power.
 #[test]
 fn a_partial_loss_of_power_never_takes_what_fua_has_put_on_the_medium() {
     for seed in 0..64u64 {

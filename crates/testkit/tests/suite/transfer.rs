@@ -1,4 +1,4 @@
-//! Reads and writes in all shapes.
+//! Tests of reads and writes with all negotiated modes and sizes.
 
 use crate::rig::{Rig, config, pattern};
 use iscsi_testkit::config::{DataInBehavior, R2tOrder};
@@ -269,7 +269,7 @@ fn seq_23_a_wrong_data_sn_fails_the_write() {
     assert!(rig.target.disk(0).unwrap().holds(0, &[0; 1024]));
 }
 
-/// Unsolicited data may be longer than the command allows; the residual reports it.
+/// Unsolicited data that exceed the length of the command are dropped, and the residual reports them.
 #[test]
 fn unsolicited_data_beyond_the_command_are_dropped() {
     let keys = [("InitialR2T", "No"), ("ImmediateData", "No"), ("FirstBurstLength", "2048")];

@@ -23,7 +23,7 @@ pub(super) struct ObservedFlow<'a> {
 }
 
 impl ObservedFlow<'_> {
-    /// Returns the limiters and the share of the time of each, 0 to 1.
+    /// Returns the limiters, each with its share of the time, 0 to 1.
     pub(super) fn shares(&self) -> Vec<(Limiter, f64)> {
         let activity = self.observation.activity;
         let Activity { socket, solicitation, command_window, answers, target, .. } = activity;
@@ -38,8 +38,8 @@ impl ObservedFlow<'_> {
         let idle = if self.is_reading() { Limiter::Destination } else { Limiter::Source };
         let of_others = [(Limiter::Class, share(class)), (idle, share(source))];
         if self.is_full() || self.has_queue() {
-            // A full link makes all of these wait. The kernel counts a window as the limit even where the
-            // link behind it is full.
+            // On a full link, all of these waits are the link's. The kernel reports the window as the limit even where
+            // the link behind it is full.
             let waits = [socket, solicitation, command_window, answers, in_flight_limit];
             let link = waits.into_iter().map(share).sum::<f64>();
             let own = [(Limiter::Link, link.min(1.0)), (Limiter::Target, share(target))];
@@ -62,7 +62,7 @@ impl ObservedFlow<'_> {
         shares
     }
 
-    /// Divides `share` by the kernel's own account of why it did not send.
+    /// Divides `share` among the reasons that the kernel reports for not sending.
     fn shares_of_socket(&self, share: f64) -> Vec<(Limiter, f64)> {
         let Observation { before, after, .. } = self.observation;
         let passed = |time: fn(&TcpInfo) -> Option<Duration>| {
@@ -104,7 +104,7 @@ impl ObservedFlow<'_> {
         told.or(set).or(tuned)
     }
 
-    /// Returns the limit that reads have reached.
+    /// Returns the limiter of reads.
     fn limit_of_reads(&self) -> Limiter {
         const REACHED: f64 = 0.75;
         let Some(rtt) = self.link.rtt else { return Limiter::Target };
@@ -114,7 +114,7 @@ impl ObservedFlow<'_> {
         };
         let activity = &self.observation.activity;
         let planned = self.plan.read_size.value.saturating_mul(self.plan.read_depth.value.into());
-        // Only what was requested can arrive in a round trip: with more requests, more would arrive.
+        // In a round trip only data that was requested before can arrive: with more requests, more would arrive.
         let queue = activity.mean_awaited_data().filter(|mean| *mean > 0).unwrap_or(planned);
         if self.own_window().is_some_and(|window| window < queue && reaches(window)) {
             Limiter::ReceiveWindow
@@ -126,8 +126,9 @@ impl ObservedFlow<'_> {
         }
     }
 
-    /// Returns whether the congestion window allows more than a send buffer of fixed size holds. The kernel
-    /// itself counts such a buffer as the limit only while it has no unsent data at all.
+    /// Returns whether the congestion window allows more than a send buffer of fixed size holds. This is
+    /// computed, because the kernel reports such a buffer as the limit only while it has no unsent data at
+    /// all.
     fn is_buffer_full(&self) -> bool {
         let TcpInfo { congestion_window, send_mss, .. } = self.observation.after;
         let (Some(buffer), Some(window), Some(mss)) =
@@ -138,7 +139,7 @@ impl ObservedFlow<'_> {
         u64::from(window) * u64::from(mss) > buffer
     }
 
-    /// Returns why the congestion window limits the flow: it was cut by loss, or has not grown yet.
+    /// Returns why the congestion window limits the flow: loss has reduced it, or it has not grown yet.
     fn network(&self) -> Limiter {
         if self.loss().is_some_and(|loss| loss >= MIN_LOSS_FOR_BBR) {
             Limiter::Loss
@@ -147,8 +148,8 @@ impl ObservedFlow<'_> {
         }
     }
 
-    /// Returns whether the declared rate is reached. An estimated rate is what this flow itself has reached,
-    /// so that it proves nothing; the queue before the link does.
+    /// Returns whether the link is full. A declared rate must be reached. An estimated rate is no measure,
+    /// since this flow itself has reached it; then a queue before the link decides.
     fn is_full(&self) -> bool {
         const FULL: f64 = 0.88;
         self.link.basis == Basis::Declared

@@ -8,9 +8,9 @@ use std::fmt;
 pub enum Limiter {
     /// The link: its rate is reached.
     Link,
-    /// The congestion window, because segments are lost.
+    /// The congestion window, which lost segments have reduced.
     Loss,
-    /// The congestion window, which still grows or has found its limit.
+    /// The congestion window, which still grows or has reached its limit.
     CongestionWindow,
     /// The send buffer.
     SendBuffer,
@@ -22,9 +22,9 @@ pub enum Limiter {
     CommandWindow,
     /// The window that this end offers.
     ReceiveWindow,
-    /// The queue depth: as much is in flight as the queue depth permits.
+    /// The queue depth: no more requests are in flight than it permits, and more would fill the link.
     QueueDepth,
-    /// The target: it has all requests, and has not answered yet.
+    /// The target: all requests have arrived there, and it has not answered yet.
     Target,
     /// The user's rate: requests wait in their class, or the connection sends at the rate of the class.
     Class,
@@ -37,7 +37,7 @@ pub enum Limiter {
 }
 
 impl Limiter {
-    /// Returns the limiter's name, for people.
+    /// Returns the limiter's name, as readable text.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

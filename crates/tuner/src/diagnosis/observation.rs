@@ -1,4 +1,4 @@
-//! Observations of a running connection.
+//! Counts what a running connection waits for.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use iscsi_rate::Rate;
 pub struct Observation {
     /// The length of the observation.
     pub elapsed: Duration,
-    /// Payload bytes that moved, both directions.
+    /// Payload bytes that moved, in both directions together.
     pub bytes: u64,
     /// The kernel's report at the beginning of the observation.
     pub before: TcpInfo,
-    /// The kernel's report at its end.
+    /// The kernel's report at the end of the observation.
     pub after: TcpInfo,
     /// The activity of the connection during the observation.
     pub activity: Activity,
@@ -23,11 +23,11 @@ pub struct Observation {
     pub limits: OwnLimits,
 }
 
-/// The limits that the user sets for a connection; `None` where nothing limits it.
+/// The limits that the user sets for a connection; `None` where the user sets none.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct OwnLimits {
-    /// The ceiling of the rate of the requests' class, or the narrowest ceiling above that class.
+    /// The rate limit of the requests' class, or of an ancestor of the class if that is lower.
     pub rate: Option<Rate>,
     /// Largest number of requests in flight.
     pub requests: Option<u32>,
@@ -35,32 +35,34 @@ pub struct OwnLimits {
     pub bytes: Option<u64>,
 }
 
-/// Numbers of samples of a connection, by what it waited for at that moment.
+/// Samples of a connection, counted by what the connection waited for at that moment.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Activity {
-    /// Bytes waited for the socket, or lay unsent in it.
+    /// Samples in which bytes waited for the socket, or lay unsent in it.
     pub socket: u32,
-    /// Data waited for the peer to request it.
+    /// Samples in which write data waited until the peer requested it.
     pub solicitation: u32,
-    /// Commands waited for the command window.
+    /// Samples in which commands waited for the command window.
     pub command_window: u32,
-    /// All was sent but had not all arrived, and answers were awaited.
+    /// Samples in which all was sent, and had not all arrived, while answers were awaited.
     pub answers: u32,
-    /// All had arrived at the peer, and answers were awaited.
+    /// Samples in which all had arrived at the peer, while answers were awaited.
     pub target: u32,
-    /// Nothing was in flight.
+    /// Samples in which nothing was in flight.
     pub source: u32,
-    /// Requests waited in their class, or the connection sent at the rate that the class permits.
+    /// Samples in which requests waited in their class, or the connection sent at the rate that the class
+    /// permits.
     pub class: u32,
-    /// Answers were awaited, and further requests waited for the user's limit of requests in flight.
+    /// Samples in which answers were awaited, and further requests waited for the user's limit of requests in
+    /// flight.
     pub in_flight_limit: u32,
-    /// Bytes of data still to arrive: the sum over all samples in which answers were awaited.
+    /// Sum, over the samples in which answers were awaited, of the bytes of data still to arrive.
     pub awaited_data: u64,
 }
 
 impl Observation {
-    /// Creates the observation of a connection over `elapsed`, in which it moved `bytes` of payload,
+    /// Creates the observation of a connection over `elapsed`, in which it moved `bytes` bytes of payload in
     /// both directions together.
     #[must_use]
     pub const fn new(
@@ -82,7 +84,7 @@ impl Observation {
 }
 
 impl Activity {
-    /// Returns the difference to an earlier count.
+    /// Returns the samples that were counted after `earlier`.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! The evidence for a limiter, and the exact setting that lifts the limit.
+//! Describes the evidence for a limiter, and the exact setting that lifts the limit.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::plan::Buffer;
 use crate::size::Size;
 use crate::table::Row;
 
-/// Longest command window that the Linux target accepts.
+/// Longest command window that the Linux target accepts, commands.
 const MAX_COMMANDS: u64 = 512;
 
 impl ObservedFlow<'_> {
@@ -125,7 +125,7 @@ impl ObservedFlow<'_> {
 
     fn send_buffer(&self) -> (String, Option<String>) {
         let range = self.limits.tcp_wmem.unwrap_or(Autotuning::STOCK_SEND);
-        // Autotuning has reached the largest size that is permitted: that size must grow.
+        // Autotuning has reached its largest permitted size, so that size must grow.
         let (evidence, least) = match self.plan.send_buffer.value {
             Buffer::Autotuned => ("the kernel's tuning has reached its end".to_owned(), range.max),
             Buffer::Set(bytes) | Buffer::Forced(bytes) => {
@@ -142,7 +142,7 @@ impl ObservedFlow<'_> {
         let window = self.observation.after.peer_window.map(u64::from);
         // The window that the peer offered was the limit, so that it must grow.
         let need = self.link.max_benefit().max(window.unwrap_or(0).saturating_mul(2));
-        // The range that the target permits is not known.
+        // The range that the target permits is unknown.
         let range = Autotuning { max: 0, ..Autotuning::STOCK_RECEIVE }.reaching(need);
         let evidence = match window {
             Some(window) => format!("the peer takes {} at a time", Size(window)),
@@ -205,8 +205,8 @@ impl ObservedFlow<'_> {
         let plan = self.plan;
         let is_reading = self.is_reading();
         let depth = if is_reading { &plan.read_depth } else { &plan.queue_depth };
-        // The number of reads that were in flight, where it is known: the caller may have used fewer than the
-        // plan has.
+        // The number of reads that were in flight, if it is known: the caller may have used fewer than the plan
+        // has.
         let were = self.observation.activity.mean_awaited_data().filter(|_| is_reading);
         let were = were.map(|bytes| bytes.div_ceil(plan.read_size.value.max(1)));
         let depth = were.filter(|were| *were > 0).unwrap_or(u64::MAX).min(depth.value.into());

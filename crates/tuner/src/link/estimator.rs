@@ -9,8 +9,8 @@
 //! answer times, TCP's RTT  ───► windowed minimum ─► round trip
 //! ```
 //! All sources share this filter. A rate that was measured while there was too little to send shows the
-//! sender, not the link, and does not count. BBR counts it if it raises the maximum. Here it would let a
-//! burst that a token bucket admits pass for the link's rate.
+//! sender, not the link, and is ignored. BBR uses it if it raises the maximum. Here it would make a burst
+//! that a token bucket admits count as the link's rate.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ pub struct EstimatorWindow {
 pub struct RateSample {
     /// Bytes delivered, divided by the time.
     pub rate: Rate,
-    /// Whether there was too little to send.
+    /// Whether the sender had too little to send, so that it limited the rate.
     pub is_app_limited: bool,
     /// Bytes that had been delivered when the data of the sample was sent.
     pub prior_delivered: u64,
@@ -61,9 +61,9 @@ pub struct LinkEstimator {
     startup: Startup,
 }
 
-/// The best sample of this epoch and of the one before it. Each sample counts for one epoch at least. The
-/// first sample that comes two epochs later replaces it (draft-ietf-ccwg-bbr, BBR.MaxBwFilter). With an epoch
-/// of zero, only the latest sample counts.
+/// The best sample of the current epoch and of the previous one. So each sample counts for at least one
+/// epoch. A sample two epochs later replaces it (draft-ietf-ccwg-bbr, BBR.MaxBwFilter). With an epoch of
+/// zero, only the latest sample counts.
 #[derive(Clone, Copy, Debug)]
 struct Windowed<T> {
     current: Option<T>,
@@ -79,24 +79,24 @@ struct Startup {
     full_rate: Option<Rate>,
     /// Rounds without growth (BBR.full_bw_count).
     flat_rounds: u32,
-    /// End of the present round: it ends when the data in flight at its beginning has been delivered
-    /// (BBR.next_round_delivered).
+    /// End of the current round: the number of delivered bytes at which all data in flight at its beginning
+    /// has been delivered (BBR.next_round_delivered).
     round_end: u64,
 }
 
 /// Rounds without growth after which the pipe is full.
 const FULL_PIPE_ROUNDS: u32 = 3;
-/// Growth that counts, in percent of the last rate: a quarter more.
+/// Growth that counts, in percent of the previous rate: a quarter more.
 const GROWTH: u64 = 125;
 
 impl EstimatorWindow {
-    /// For a path among several, measured by the answers of its requests: a second or four answer times,
-    /// whichever is longer. The shortest answer time counts for ever. Unlike BBR, nothing here empties the
-    /// path's queue to measure it again. If the shortest time expired, the estimator would take the queue for
-    /// the path's length and allow more in flight, and the queue would grow.
+    /// For one path of several, measured by the answers to its requests: a second or four answer times,
+    /// whichever is longer. The shortest answer time never expires. The reason: unlike BBR, nothing here
+    /// empties the path's queue to measure again. If the shortest time expired, the estimator would take the
+    /// queue for the path's length and allow more in flight, and the queue would grow.
     pub const PATH: Self =
         Self { rate: Duration::from_secs(1), round_trips: 4, round_trip: Duration::MAX };
-    /// For a connection, measured by TCP's delivery rate, which is read once a second: ten readings. Its
+    /// For a connection, measured by TCP's delivery rate, which is read once a second: ten readings. A
     /// round-trip time counts as long as in Linux (`net.ipv4.tcp_min_rtt_wlen`).
     pub const CONNECTION: Self = Self {
         rate: Duration::from_secs(10),
@@ -104,20 +104,20 @@ impl EstimatorWindow {
         round_trip: Duration::from_secs(300),
     };
     /// For a connection, measured by its congestion window, which follows the link by itself: only the latest
-    /// window and round trip count. After a pause or a timeout an earlier window says nothing.
+    /// window and round trip count, because after a pause or a timeout an earlier window says nothing.
     pub const CONGESTION_WINDOW: Self =
         Self { rate: Duration::ZERO, round_trips: 0, round_trip: Duration::ZERO };
 }
 
 impl RateSample {
-    /// Creates a sample that only the link has limited. It is a round of its own, unless
+    /// Creates a sample that the sender did not limit. The sample counts as a round, unless
     /// [`between`](Self::between) sets its bytes.
     #[must_use]
     pub const fn new(rate: Rate) -> Self {
         Self { rate, is_app_limited: false, prior_delivered: 0, delivered: 0 }
     }
 
-    /// Sets whether there was too little to send.
+    /// Sets whether the sender had too little to send.
     #[must_use]
     pub const fn app_limited(mut self, is_app_limited: bool) -> Self {
         self.is_app_limited = is_app_limited;
@@ -141,7 +141,7 @@ impl LinkEstimator {
         Self { window, rate: Windowed::NEW, round_trip: Windowed::NEW, startup }
     }
 
-    /// Takes in a rate; a rate that the sender has limited does not count.
+    /// Adds a rate sample; a rate that the sender has limited is ignored.
     pub fn observe_rate(&mut self, sample: &RateSample, now: Instant) {
         if sample.is_app_limited {
             return;
@@ -153,7 +153,7 @@ impl LinkEstimator {
         }
     }
 
-    /// Takes in a round-trip time.
+    /// Adds a round-trip time.
     pub fn observe_round_trip(&mut self, time: Duration, now: Instant) {
         self.round_trip.observe(time, now, self.window.round_trip, Ord::min);
     }
@@ -170,9 +170,9 @@ impl LinkEstimator {
         self.round_trip.best(Ord::min)
     }
 
-    /// Returns whether the rate has ceased to rise: it has not grown by a quarter in three rounds. Unlike in
-    /// BBR, a rate that grows again restarts the startup: nothing else here probes for capacity that other
-    /// flows have left.
+    /// Returns whether the rate has stopped rising: it has not grown by a quarter in three rounds. Unlike in
+    /// BBR, a rate that grows again restarts the startup, because nothing else here probes for capacity that
+    /// other flows have released.
     #[must_use]
     pub const fn is_pipe_full(&self) -> bool {
         self.startup.flat_rounds >= FULL_PIPE_ROUNDS
@@ -184,7 +184,7 @@ impl<T: Copy> Windowed<T> {
 
     fn observe(&mut self, sample: T, now: Instant, epoch: Duration, better: fn(T, T) -> T) {
         let since = *self.since.get_or_insert(now);
-        // With an endless epoch every sample counts, and the time does not matter.
+        // With an endless epoch no sample expires, so the time does not matter.
         if epoch < Duration::MAX {
             let age = now.saturating_duration_since(since);
             if age >= epoch {
@@ -229,7 +229,7 @@ mod tests {
         Rate::from_bits_per_second(rate * 1_000_000).unwrap()
     }
 
-    /// A window of a second, or of four round trips; round-trip times count for ten seconds.
+    /// A window of a second or four round trips for rates, and of ten seconds for round-trip times.
     const WINDOW: EstimatorWindow = EstimatorWindow {
         rate: Duration::from_secs(1),
         round_trips: 4,
@@ -239,11 +239,11 @@ mod tests {
     const FREE: bool = false;
     const APP_LIMITED: bool = true;
 
-    /// A sample: milliseconds since the beginning, Mbit/s, whether there was too little to send; and the rate
-    /// that is known after it, Mbit/s.
+    /// A sample: milliseconds since the beginning, Mbit/s, and whether the sender had too little to send; then
+    /// the estimated rate after the sample, Mbit/s.
     type Row = (u64, u64, bool, Option<u64>);
 
-    /// Runs cases: what each shows, the round trip in milliseconds, the samples.
+    /// Runs cases: each has a name, the round trip in milliseconds, and the samples.
     fn check(cases: &[(&str, u64, &[Row])]) {
         for (name, round_trip, rows) in cases {
             let start = Instant::now();
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn the_round_trip_is_the_shortest_of_the_window() {
-        // Each row: seconds, milliseconds of the sample, milliseconds of the estimate.
+        // Each line: seconds, milliseconds of the sample, milliseconds of the estimate.
         let rows =
             [(0, 50, 50), (1, 20, 20), (5, 90, 20), (10, 80, 20), (19, 90, 20), (20, 90, 80)];
         let start = Instant::now();
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(path.round_trip(), Some(Duration::from_millis(20)), "a path has no window");
     }
 
-    /// Each row: the rates of successive rounds, and whether the pipe is full after them.
+    /// Each line: the rates of successive rounds, and whether the pipe is full after them.
     #[test]
     fn the_pipe_is_full_after_three_rounds_without_a_quarter_more() {
         let rows: [(&[u64], bool); 8] = [
@@ -374,7 +374,8 @@ mod tests {
         }
     }
 
-    /// A round lasts until the data in flight at its beginning is delivered, however many samples arrive.
+    /// A round lasts until the data in flight at its beginning is delivered, however many samples arrive in
+    /// it.
     #[test]
     fn samples_of_one_round_count_once() {
         let start = Instant::now();

@@ -1,8 +1,8 @@
 //! Finds out whether segments are lost because a queue overflows, or by the link itself.
 //!
-//! Before a queue overflows, it makes round trips longer than the smallest one. So loss while a queue stood
-//! before the link counts as the queue's, any other loss as the link's. With BBR there is no such
-//! distinction: its probes make queues, but it never fills one until it overflows.
+//! Before a queue overflows, it makes the round trip longer than the smallest one. So loss while a queue
+//! stands before the link counts as caused by the queue, any other loss as caused by the link. With BBR there
+//! is no such distinction: its probes make queues, but never fill a queue until it overflows.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use iscsi_rate::Rate;
 /// From this share of lost segments on, loss determines the rate of a connection, and BBR is worth it. The
 /// share is low, because an unneeded BBR does no harm.
 pub(crate) const MIN_LOSS_FOR_BBR: f64 = 1e-4;
-/// From this share of lost segments on, loss may be what keeps each of several sessions slow. The share is
-/// higher, because it counts all lost segments, those of overflowing queues too, and each session costs
-/// memory of the target.
+/// From this share of lost segments on, loss may limit the rate of each of several sessions. The share is
+/// higher than [`MIN_LOSS_FOR_BBR`], because it counts all lost segments, including those of overflowing
+/// queues, and each session costs memory of the target.
 pub(crate) const MIN_LOSS_FOR_SESSIONS: f64 = 5e-4;
 
-/// Finds the loss of a link by one connection over it: the loss that no queue explains.
+/// Measures the loss of a link with one connection over it: the loss that no queue explains.
 ///
 /// ```
 /// use iscsi_tuner::{LossDetector, TcpInfo};
@@ -37,15 +37,15 @@ pub struct LossDetector {
 }
 
 impl LossDetector {
-    /// Notes whether a queue stands before the link. Call it many times a second, because a queue that has
+    /// Checks whether a queue stands before the link. Call it many times a second, because a queue that has
     /// overflowed is soon gone.
     pub fn watch_queue(&mut self, info: &TcpInfo) {
         self.had_queue |= info.has_queue(None, info.delivery_rate.unwrap_or(Rate::MIN));
     }
 
-    /// Takes in a reading and returns the share of segments that the link itself loses, 0 to 1; `None` before
-    /// enough segments were sent. `copes_with_loss` says whether the congestion control in force keeps queues
-    /// short (BBR): then no queue explains a loss.
+    /// Takes a reading, and returns the share of segments that the link itself loses, 0 to 1; `None` before
+    /// enough segments were sent. `copes_with_loss` is whether the congestion control keeps queues short
+    /// (BBR): then no queue explains a loss.
     pub fn observe(&mut self, info: &TcpInfo, copes_with_loss: bool) -> Option<f64> {
         if let Some(loss) = info.loss_since(&self.since) {
             let has_overflown = self.had_queue && !copes_with_loss;
@@ -55,8 +55,8 @@ impl LossDetector {
         self.loss
     }
 
-    /// Takes in the loss that another connection over the same link has found. Until this connection has
-    /// measured its own loss, the larger value counts. Returns the value that counts.
+    /// Takes the loss that another connection over the same link has measured. Until this connection has
+    /// measured its own loss, the larger value is used. Returns the value that is used.
     pub fn adopt_loss(&mut self, loss: f64) -> f64 {
         *self.loss.insert(self.loss.unwrap_or_default().max(loss))
     }
@@ -70,17 +70,18 @@ pub struct RecentLoss {
 }
 
 impl RecentLoss {
-    /// Share of a count that remains after a call of [`fade`](Self::fade): with four calls a second, half of
-    /// it after three and a half seconds.
+    /// Factor that a call of [`fade`](Self::fade) applies to the counts: with four calls a second, half of a
+    /// count remains after three and a half seconds.
     const FADE: f64 = 0.95;
 
-    /// Counts the segments that one connection moved and lost between two readings, `time` apart.
+    /// Adds the segments that one connection moved and lost between two readings, `time` apart.
     pub fn count(&mut self, before: &TcpInfo, after: &TcpInfo, time: Duration) {
         let since = |count: fn(&TcpInfo) -> Option<u32>| {
             Some(f64::from(count(after)?.wrapping_sub(count(before)?)))
         };
         let sent = since(|info| info.data_segments_sent);
-        // The report of a duplicate may arrive in a later reading than its retransmission.
+        // The peer may report a duplicate in a later reading than its retransmission, so a difference may be
+        // negative.
         let lost = |info: &TcpInfo| info.segments_lost().map(f64::from);
         let lost = lost(after).zip(lost(before)).map(|(after, before)| after - before);
         let arrived = since(|info| info.data_segments_received);
@@ -91,7 +92,7 @@ impl RecentLoss {
         }
     }
 
-    /// Makes the earlier counts weigh less. Call it once for each round of counting.
+    /// Reduces the weight of the earlier counts. Call it once for each round of counting.
     pub fn fade(&mut self) {
         self.moved *= Self::FADE;
         self.lost *= Self::FADE;
@@ -121,7 +122,7 @@ pub(crate) fn loss_ceiling(loss: f64, round_trip: Duration, mss: u32) -> Option<
 mod tests {
     use super::*;
 
-    /// Returns a reading at a round trip of `millis` milliseconds; 100 means no queue.
+    /// Returns a reading at a round trip of `millis` milliseconds, of which 100 are without a queue.
     fn info(millis: u64, sent: u32, again: u32) -> TcpInfo {
         TcpInfo {
             smoothed_rtt: Some(Duration::from_millis(millis)),
@@ -134,7 +135,7 @@ mod tests {
         }
     }
 
-    /// Each row: the readings in their order, and the link's own loss after them.
+    /// Each line: the readings in ascending order of time, and the loss of the link after them.
     #[test]
     fn loss_is_the_links_where_no_queue_explains_it() {
         const QUEUE: u64 = 180;
@@ -200,8 +201,8 @@ mod tests {
         assert!(recent.share() < 1e-4);
     }
 
-    /// A queue that grows faster than the sender's timer makes the sender retransmit segments that have
-    /// arrived.
+    /// If a queue grows faster than the sender's timer, the sender retransmits segments that have arrived.
+    /// These must not count as lost.
     #[test]
     fn what_the_peer_has_received_twice_was_not_lost() {
         let reading = |sent, again, duplicated| TcpInfo {

@@ -1,4 +1,4 @@
-//! Properties of the link: measured, declared, and derived from both.
+//! Models a link by properties that are measured, declared, or derived from both.
 
 use std::time::Duration;
 
@@ -25,16 +25,16 @@ pub struct Measurement {
     pub mss: Option<u32>,
     /// Longest packet that the path takes, bytes.
     pub path_mtu: Option<u32>,
-    /// The limit of segments, if the path swallows longer ones.
+    /// The limit of the segment length, if the path drops longer segments.
     pub segment_limit: Option<SegmentLimit>,
     /// The largest window that the peer has offered, bytes.
     pub peer_window: Option<u64>,
-    /// The terms of transfers that the two ends agreed on.
+    /// The terms of transfers that initiator and target have negotiated.
     pub terms: Option<TransferTerms>,
 }
 
 impl Measurement {
-    /// Returns the measurement of one reading of a connection.
+    /// Creates a measurement from a single reading of a connection.
     #[must_use]
     pub fn of_tcp(info: &TcpInfo) -> Self {
         Self {
@@ -46,7 +46,8 @@ impl Measurement {
         }
     }
 
-    /// Takes in a later reading; the smallest round-trip time and the largest window are kept.
+    /// Updates the measurement by a later reading; the smallest round-trip time and the largest window are
+    /// kept.
     pub fn update(&mut self, info: &TcpInfo) {
         let new = Self::of_tcp(info);
         self.rtt = match (self.rtt, new.rtt) {
@@ -62,23 +63,23 @@ impl Measurement {
 /// Source of the rate of a link.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Basis {
-    /// The user declared it.
+    /// The rate was declared by the user.
     Declared,
-    /// Data arrived at that rate while a queue stood before the link.
+    /// The rate was measured: data arrived at that rate while a queue stood before the link.
     Estimated,
-    /// Assumed, because nothing is known; most links are no faster.
+    /// The rate is assumed, because nothing is known; most links are no faster.
     Assumed,
 }
 
-/// A link as the policies see it.
+/// A link as the policies use it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct LinkModel {
     /// Round-trip time; `None` before the first sample.
     pub rtt: Option<Rtt>,
-    /// The rate of the link's narrowest part.
+    /// The rate of the narrowest part of the link.
     pub bandwidth: Rate,
-    /// The source of that rate.
+    /// The source of the rate.
     pub basis: Basis,
     /// The share of segments that are lost, 0 to 1.
     pub loss: f64,
@@ -90,18 +91,18 @@ pub struct LinkModel {
 const ASSUMED: Rate = Rate::GIGABIT;
 /// Payload of a segment on Ethernet without jumbo frames, with timestamps, bytes.
 pub(crate) const USUAL_MSS: u32 = 1448;
-/// Bytes on the wire of a segment beside its payload: IP 20, TCP with timestamps 32, Ethernet 18, preamble
+/// Bytes of a segment on the wire besides its payload: IP 20, TCP with timestamps 32, Ethernet 18, preamble
 /// and gap 20.
 const OVERHEAD: u64 = 90;
 /// Buffers are multiples of this, bytes.
 const STEP: u64 = 128 << 10;
-/// Up to this round-trip time a round trip costs nothing noticeable.
+/// Up to this round-trip time, a round trip has no noticeable cost.
 const LOCAL: Duration = Duration::from_millis(1);
 /// A link is long above this round-trip time (Y. Zhang's thesis, table 4.3).
 pub(crate) const LONG: Duration = Duration::from_millis(40);
-/// From this round-trip time on, data that a target requests may arrive after its time limit (LIO: 3
+/// From this round-trip time on, data that a target requests may arrive after the target's time limit (LIO: 3
 /// seconds): the queue that slow start builds is a few round trips long, and a lost segment costs another
-/// one.
+/// round trip.
 const FAR: Duration = Duration::from_millis(300);
 
 impl LinkModel {
@@ -125,7 +126,7 @@ impl LinkModel {
             .map_or(Duration::ZERO, |rtt| if rtt.is_variable() { rtt.smoothed } else { rtt.min })
     }
 
-    /// Returns whether round trips cost nothing; `false` before the first sample.
+    /// Returns whether round trips have no noticeable cost; `false` before the first sample.
     #[must_use]
     pub fn is_local(&self) -> bool {
         self.rtt.is_some_and(|rtt| rtt.min <= LOCAL)
@@ -148,8 +149,8 @@ impl LinkModel {
         payload.max(1).div_ceil(STEP).saturating_mul(STEP)
     }
 
-    /// Returns the rate that one connection can carry in spite of loss; `None` without loss or
-    /// without a round-trip time.
+    /// Returns the rate that one connection can reach with the link's loss; `None` without loss or without a
+    /// round-trip time.
     #[must_use]
     pub fn loss_ceiling(&self) -> Option<Rate> {
         loss_ceiling(self.loss, self.round_trip(), self.mss)
@@ -166,14 +167,14 @@ impl LinkModel {
         }
     }
 
-    /// Returns whether `bytes` bytes mostly lose at least one of their segments.
+    /// Returns whether of `bytes` bytes, more often than not, at least one segment is lost.
     fn loses_one_of_most(&self, bytes: u64) -> bool {
         #[expect(clippy::cast_precision_loss, reason = "a chance")]
         let segments = bytes as f64 / f64::from(self.mss);
         (1.0 - self.loss).powf(segments) < 0.5
     }
 
-    /// Describes the bandwidth-delay product and its source, for people.
+    /// Describes the bandwidth-delay product and its source, as readable text.
     pub(crate) fn describe(&self) -> String {
         let Self { bandwidth, basis, .. } = self;
         let basis = match basis {
@@ -205,7 +206,7 @@ mod tests {
         LinkModel::new(&measurement, &tuning)
     }
 
-    /// The smallest sufficient buffers in the literature, at 100 Mbit/s.
+    /// The smallest sufficient buffers that the literature has for 100 Mbit/s.
     #[test]
     fn the_buffer_of_most_benefit_is_that_of_the_literature() {
         assert_eq!(link(40, "100mbit").max_benefit(), 512 << 10);

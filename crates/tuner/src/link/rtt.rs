@@ -1,4 +1,4 @@
-//! Round-trip time: the smallest, the smoothed mean, and the deviation (RFC 6298).
+//! Estimates the round-trip time: the smallest, the smoothed mean, and the deviation (RFC 6298).
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::link::tcp_info::TcpInfo;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Rtt {
-    /// The smallest sample: the link without queues.
+    /// The smallest sample: the round-trip time without queues.
     pub min: Duration,
     /// The smoothed mean.
     pub smoothed: Duration,
@@ -23,7 +23,7 @@ impl Rtt {
     /// Number of samples from which on the variation can be judged: the first sample sets the deviation to
     /// half of itself, and later ones must outweigh it.
     pub const SAMPLES_TO_JUDGE: u32 = 8;
-    /// Smaller deviations come from the hosts, not from the link.
+    /// Smaller deviations come from the hosts, not from the link, and are ignored.
     const HOST_JITTER: Duration = Duration::from_millis(1);
 
     /// Creates the estimate from a single sample (RFC 6298 §2.2).
@@ -32,7 +32,7 @@ impl Rtt {
         Self { min: sample, smoothed: sample, deviation: sample / 2, samples: 1 }
     }
 
-    /// Takes in another sample (RFC 6298 §2.3).
+    /// Adds another sample (RFC 6298 §2.3).
     pub fn observe(&mut self, sample: Duration) {
         self.min = self.min.min(sample);
         self.deviation = mix(self.deviation, self.smoothed.abs_diff(sample), 4);
@@ -40,7 +40,7 @@ impl Rtt {
         self.samples = self.samples.saturating_add(1);
     }
 
-    /// Creates the estimate from samples, in their order; `None` without any.
+    /// Creates the estimate from samples in the order in which they were measured; `None` without any sample.
     pub fn of(samples: impl IntoIterator<Item = Duration>) -> Option<Self> {
         let mut samples = samples.into_iter();
         let mut rtt = Self::first(samples.next()?);
@@ -72,14 +72,14 @@ impl Rtt {
     }
 }
 
-/// Moves the old value towards the new one by 1/`share`. It computes in nanoseconds, since the division of a
-/// [`Duration`] takes four times as many instructions, and each request is a sample.
+/// Moves the old value towards the new one by 1/`share` of the difference. It computes in nanoseconds, since
+/// the division of a [`Duration`] takes four times as many instructions, and each request is a sample.
 fn mix(old: Duration, new: Duration, share: u64) -> Duration {
     let (old, new) = (nanos(old), nanos(new));
     Duration::from_nanos(old - old / share + new / share)
 }
 
-/// Saturates at 584 years.
+/// Returns the nanoseconds of a duration, at most 584 years.
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -146,7 +146,7 @@ mod tests {
         };
         let rtt = Rtt::of_tcp(&info).unwrap();
         assert_eq!((rtt.min.as_millis(), rtt.samples, rtt.is_variable()), (48, 40, false));
-        // A kernel without the later fields.
+        // A kernel that does not report the later fields.
         let old = TcpInfo { min_rtt: None, segments_received: None, ..info };
         let rtt = Rtt::of_tcp(&old).unwrap();
         assert_eq!((rtt.min.as_millis(), rtt.samples), (50, 1));

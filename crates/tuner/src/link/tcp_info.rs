@@ -17,7 +17,7 @@ pub struct TcpInfo {
     pub rtt_deviation: Option<Duration>,
     /// The smallest round-trip time of the last minutes.
     pub min_rtt: Option<Duration>,
-    /// The round-trip time estimated from received data, coarser than from sent data.
+    /// The round-trip time estimated from received data; less exact than the estimate from sent data.
     pub receive_rtt: Option<Duration>,
     /// Longest segment that this end sends, bytes of payload.
     pub send_mss: Option<u32>,
@@ -31,31 +31,32 @@ pub struct TcpInfo {
     pub slow_start_threshold: Option<u32>,
     /// Segments sent and not yet acknowledged.
     pub segments_in_flight: Option<u32>,
-    /// Unanswered probes in a row, to a silent peer or to a peer whose window is closed.
+    /// Number of consecutive probes without an answer, sent to a silent peer or to a peer whose window is
+    /// closed.
     pub probes_unanswered: Option<u32>,
     /// Retransmitted segments.
     pub segments_retransmitted: Option<u32>,
     /// Number of consecutive retransmissions of the oldest unacknowledged segment after a timeout.
     pub timeouts_in_a_row: Option<u32>,
-    /// Segments sent, all kinds.
+    /// Segments sent, with or without data.
     pub segments_sent: Option<u32>,
-    /// Segments received, all kinds.
+    /// Segments received, with or without data.
     pub segments_received: Option<u32>,
     /// Segments with data received.
     pub data_segments_received: Option<u32>,
     /// Segments with data sent.
     pub data_segments_sent: Option<u32>,
-    /// Largest rate of sending, if one was set on the socket (`limit_pacing`).
+    /// Largest sending rate, if one was set on the socket (`limit_pacing`).
     pub max_pacing_rate: Option<Rate>,
     /// The latest estimate of the rate at which data arrives at the peer.
     pub delivery_rate: Option<Rate>,
-    /// Whether that estimate was made while there was too little to send.
+    /// Whether `delivery_rate` was estimated while there was too little to send.
     pub delivery_rate_app_limited: Option<bool>,
     /// The time in which data waited to be sent or acknowledged.
     pub busy: Option<Duration>,
-    /// The part of that time in which the peer's receive window was the limit.
+    /// The part of `busy` in which the peer's receive window was the limit.
     pub receive_window_limited: Option<Duration>,
-    /// The part of that time in which the send buffer was the limit.
+    /// The part of `busy` in which the send buffer was the limit.
     pub send_buffer_limited: Option<Duration>,
     /// Bytes acknowledged by the peer.
     pub bytes_acknowledged: Option<u64>,
@@ -72,27 +73,27 @@ pub struct TcpInfo {
     pub peer_window: Option<u32>,
     /// The window that this end offers, bytes.
     pub receive_window: Option<u32>,
-    /// Whether both ends take selective acknowledgements (RFC 2018).
+    /// Whether both hosts support selective acknowledgements (RFC 2018).
     pub selective_acknowledgement: Option<bool>,
-    /// Whether both ends send timestamps (RFC 7323).
+    /// Whether both hosts send timestamps (RFC 7323).
     pub timestamps: Option<bool>,
-    /// Whether both ends scale their windows (RFC 7323); without scaling at most 64 KiB are in flight.
+    /// Whether both hosts scale their windows (RFC 7323); without scaling at most 64 KiB are in flight.
     pub window_scaling: Option<bool>,
 }
 
 impl TcpInfo {
     /// Returns whether the peer's host has acknowledged all sent data, and answers the probes of a closed
-    /// window. Then the host is alive, whatever its program does.
+    /// window. Then the host is alive, even if its program hangs.
     #[must_use]
     pub fn is_all_acknowledged(&self) -> bool {
-        /// One probe may be in flight.
+        /// One probe may be in flight, without an answer so far.
         const MAX_PROBES: u32 = 1;
         self.segments_in_flight == Some(0)
             && self.probes_unanswered.is_none_or(|probes| probes <= MAX_PROBES)
     }
 
-    /// Parses the structure `tcp_info` of Linux. Newer fields are at the end, so that they are missing from
-    /// an older kernel's structure.
+    /// Parses the structure `tcp_info` of Linux. Newer fields are at its end; an older kernel's structure
+    /// lacks them.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Self {
         let at = Layout(bytes);
@@ -101,7 +102,7 @@ impl TcpInfo {
         Self {
             smoothed_rtt: at.micros32(68),
             rtt_deviation: at.micros32(72),
-            // 2^32 - 1 before the first sample.
+            // The kernel reports 2^32 - 1 before the first sample.
             min_rtt: at.word(148).filter(|min| *min != u32::MAX).map(micros),
             receive_rtt: at.word(92).filter(|rtt| *rtt > 0).map(micros),
             send_mss: at.word(16),
@@ -146,7 +147,7 @@ impl TcpInfo {
     }
 
     /// Returns the rate that the congestion window allows: a window in each round trip. `None` before the
-    /// first sample, or if the kernel does not report both.
+    /// first sample, or if the kernel does not report window and round-trip time.
     #[must_use]
     pub fn window_rate(&self) -> Option<Rate> {
         let bytes = u64::from(self.congestion_window?).saturating_mul(self.send_mss?.into());
@@ -154,19 +155,19 @@ impl TcpInfo {
         Some(Rate::of(bytes, round_trip))
     }
 
-    /// Returns whether data queues on the way: the round trip exceeds its smallest value by more than delayed
-    /// acknowledgements explain, given the bytes that the delay holds at this rate.
+    /// Returns whether sent data waits in a queue on the way: the round trip exceeds its smallest value by
+    /// more than delayed acknowledgements explain, given the bytes that the delay holds at this rate.
     #[must_use]
     pub fn has_queue(&self, least: Option<Duration>, rate: Rate) -> bool {
         self.is_queue(least, self.smoothed_rtt, rate)
     }
 
-    /// Returns whether arriving data waits in a queue on its way here, by a reading of the same connection
-    /// from `time` ago. The kernel measures round trips by the data that it sends. On a connection that
+    /// Returns whether arriving data waits in a queue on its way here. `earlier` is a reading of the same
+    /// connection, `time` ago. The kernel measures round trips by the data that it sends. On a connection that
     /// mostly receives, that value is old, and the receiver's own estimate is better.
     #[must_use]
     pub fn has_queue_of_arrivals(&self, earlier: &Self, time: Duration) -> bool {
-        /// Segments sent after which the mean is recent: it has mostly forgotten older samples.
+        /// Number of sent segments after which the mean is recent: older samples have almost no weight.
         const FRESH: u32 = 8;
         let Some(rate) = self.arrival_since(earlier, time) else { return false };
         let sent = self.data_segments_sent.zip(earlier.data_segments_sent);
@@ -183,7 +184,7 @@ impl TcpInfo {
             && rate.bytes_in(delay) >= SEGMENTS * u64::from(self.send_mss.unwrap_or(1448))
     }
 
-    /// Returns the rate at which data has arrived since an earlier reading of the same connection, `time`
+    /// Returns the rate at which data has arrived since `earlier`, a reading of the same connection `time`
     /// ago.
     #[must_use]
     pub fn arrival_since(&self, earlier: &Self, time: Duration) -> Option<Rate> {
@@ -191,9 +192,9 @@ impl TcpInfo {
         Some(Rate::of(bytes, time))
     }
 
-    /// Returns about how many segments were lost on their way here since an earlier reading of the same
-    /// connection, `time` ago. After each lost segment about half of a window arrives out of order (in the
-    /// lab 44 segments of 86).
+    /// Estimates how many segments were lost on their way here since `earlier`, a reading of the same
+    /// connection `time` ago. After each lost segment about half of a window arrives out of order (in the lab
+    /// 44 segments of 86).
     #[must_use]
     pub fn lost_before_arrival_since(&self, earlier: &Self, time: Duration) -> Option<f64> {
         let disordered = self.segments_out_of_order?.wrapping_sub(earlier.segments_out_of_order?);
@@ -204,27 +205,28 @@ impl TcpInfo {
         Some(f64::from(disordered) / behind)
     }
 
-    /// Returns the number of segments lost on their way to the peer: the retransmitted ones without those
-    /// that had arrived. A queue that grows fast makes the sender believe that they had not.
+    /// Returns the number of segments lost on their way to the peer: the retransmitted segments without the
+    /// duplicated ones. Duplicates occur because a queue that grows fast makes the sender believe that
+    /// segments are lost.
     pub(crate) fn segments_lost(&self) -> Option<u32> {
         let duplicated = self.segments_duplicated.unwrap_or(0);
         Some(self.segments_retransmitted?.saturating_sub(duplicated))
     }
 
-    /// Returns the share of data segments lost since an earlier reading of the same connection, 0 to 1;
-    /// `None` if both the sent and the lost ones are too few to judge.
+    /// Returns the share of data segments lost since `earlier`, a reading of the same connection, 0 to 1;
+    /// `None` if too few were sent and too few were lost to judge.
     #[must_use]
     pub fn loss_since(&self, earlier: &Self) -> Option<f64> {
-        const ENOUGH: u32 = 1000;
-        const TELLING: u32 = 4;
+        const MIN_SENT: u32 = 1000;
+        const MIN_LOST: u32 = 4;
         let sent = self.data_segments_sent?.wrapping_sub(earlier.data_segments_sent.unwrap_or(0));
         let lost = self.segments_lost()?.saturating_sub(earlier.segments_lost().unwrap_or(0));
-        let is_telling = sent >= ENOUGH || lost >= TELLING;
-        is_telling.then(|| (f64::from(lost) / f64::from(sent.max(1))).min(1.0))
+        let is_significant = sent >= MIN_SENT || lost >= MIN_LOST;
+        is_significant.then(|| (f64::from(lost) / f64::from(sent.max(1))).min(1.0))
     }
 }
 
-/// The structure, as far as the kernel filled it; offsets are those of Linux.
+/// The structure, as far as the kernel has filled it; offsets are those of Linux.
 struct Layout<'a>(&'a [u8]);
 
 impl Layout<'_> {

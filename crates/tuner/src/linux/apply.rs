@@ -15,10 +15,10 @@ use super::limits::name_of;
 use super::sys;
 
 impl Plan {
-    /// Sets the options that only count before the connection is made: the receive buffer, which determines
-    /// the window scale, the congestion control, and the longest segment.
+    /// Sets the options that take effect only before the connection is made: the receive buffer, which
+    /// determines the window scale, the congestion control, and the longest segment.
     ///
-    /// An option that the kernel refuses stays as it was, and is returned.
+    /// Options that the kernel refuses are not changed, and are returned.
     #[must_use]
     pub fn prepare(&self, socket: &impl AsFd) -> Vec<Refusal> {
         let fd = socket.as_fd();
@@ -37,8 +37,8 @@ impl Plan {
 
     /// Sets the other options on a connected socket, and reads back what the kernel granted.
     ///
-    /// An option that the kernel refuses stays as it was, and is reported. Applying the same plan again
-    /// changes nothing.
+    /// Options that the kernel refuses are not changed, and are reported. Applying the same plan again changes
+    /// nothing.
     #[must_use]
     pub fn apply(&self, socket: &impl AsFd) -> Granted {
         let fd = socket.as_fd();
@@ -64,7 +64,7 @@ impl Plan {
 }
 
 impl Granted {
-    /// Reads the settings in force on a socket.
+    /// Reads the current settings of a socket.
     #[must_use]
     pub fn read(socket: &impl AsFd) -> Self {
         let socket = SockRef::from(socket);
@@ -83,8 +83,8 @@ impl Granted {
     }
 }
 
-/// Writes slices to a socket, in order. Tells the kernel that more data follows immediately, so that it holds
-/// back a last segment that is not full (`MSG_MORE`).
+/// Writes slices to a socket, in order. Informs the kernel that more data follows immediately, so that it
+/// holds back a last segment that is not full (`MSG_MORE`).
 ///
 /// # Errors
 /// The errors of `send(2)`; [`io::ErrorKind::WouldBlock`] when a non-blocking socket takes nothing.
@@ -93,7 +93,7 @@ pub fn send_with_more_to_come(socket: &impl AsFd, slices: &[IoSlice<'_>]) -> io:
 }
 
 /// Limits the rate at which a socket sends: the kernel spreads its segments over time (`SO_MAX_PACING_RATE`).
-/// `None` lifts the limit. So does a rate above 34 Gbit/s, which does not fit in the kernel's 32 bits.
+/// `None` removes the limit. So does a rate above 34 Gbit/s, which does not fit in the kernel's 32 bits.
 ///
 /// # Errors
 /// The errors of `setsockopt(2)`.
@@ -135,7 +135,8 @@ fn set_receive_buffer(fd: BorrowedFd<'_>, buffer: Buffer) -> Result<(), String> 
     is_enough(buffer, socket.recv_buffer_size())
 }
 
-/// Checks the granted size: the kernel reduces a request silently, and reports twice the size afterwards.
+/// Checks the granted size. The kernel silently grants less than requested, and reports twice the granted
+/// size.
 fn is_enough(wanted: Buffer, granted: io::Result<usize>) -> Result<(), String> {
     let (Some(wanted), Ok(granted)) = (wanted.bytes(), granted) else { return Ok(()) };
     let granted = granted as u64 / 2;
@@ -145,7 +146,7 @@ fn is_enough(wanted: Buffer, granted: io::Result<usize>) -> Result<(), String> {
     Err(format!("{} of data granted, not {}", Size(granted), Size(wanted)))
 }
 
-/// Limits the size, because the kernel doubles it in an `int`.
+/// Limits the size so that the kernel can double it in an `int`.
 fn as_int(bytes: u64) -> i32 {
     i32::try_from(bytes).unwrap_or(i32::MAX).min(i32::MAX / 2)
 }
@@ -214,7 +215,7 @@ mod tests {
         assert_eq!(Granted::read(&socket).receive_buffer, Some(200_000));
     }
 
-    /// The peer receives the limit too: its segments are no longer either.
+    /// The peer receives the limit as well, so that its segments are not longer either.
     #[test]
     fn the_longest_segment_holds_in_both_directions() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -236,7 +237,7 @@ mod tests {
     fn a_congestion_control_that_is_not_there_leaves_the_old_one() {
         let (near, _far) = connection();
         let before = Granted::read(&near).congestion_control;
-        // Without a list of the available ones, the kernel decides.
+        // Without a list of available congestion controls, the kernel decides.
         let tuning = Tuning { congestion_control: Some("no-such".to_owned()), ..Tuning::default() };
         let plan = plan(&Measurement::default(), &Limits::default(), &tuning);
         let granted = plan.apply(&near);

@@ -1,4 +1,4 @@
-//! The interfaces of this host, as its kernel reports them.
+//! Queries the kernel for the network interfaces of this host.
 
 use std::fs;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use super::sys::{EthtoolQuestion, ethtool};
 use crate::interface::{Interface, Offload};
 
 impl Interface {
-    /// Returns the interface that has this address; `None` if none has.
+    /// Returns the interface that has this address; `None` if there is no such interface.
     #[must_use]
     pub fn with_address(address: IpAddr) -> Option<Self> {
         let has_address = |found: &InterfaceAddress| ip_of(found) == Some(address);

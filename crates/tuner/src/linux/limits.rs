@@ -1,4 +1,4 @@
-//! The limits of this host for a socket, as its kernel reports them.
+//! Queries the kernel for the limits of sockets on this host.
 
 use std::fs;
 use std::io;
@@ -9,12 +9,12 @@ use socket2::{Domain, SockRef, Socket, Type};
 use super::sys;
 use crate::limits::{Autotuning, Limits};
 
-/// The largest size that a socket option can report.
+/// The largest buffer size that a socket option can report, bytes of data.
 const MAX: usize = i32::MAX as usize / 2;
 
 impl Limits {
-    /// Asks the kernel. A value that a socket is granted takes precedence over `/proc`, which a container may
-    /// hide, and whose limits a privilege may lift.
+    /// Queries the kernel. A value that a socket is granted takes precedence over `/proc`, because a container
+    /// may hide `/proc`, and a privilege may lift its limits.
     ///
     /// ```
     /// let limits = iscsi_tuner::Limits::read();
@@ -27,7 +27,7 @@ impl Limits {
         Self::from_sources(read, socket.as_ref())
     }
 
-    /// Returns the limits from `read`, which takes the name of a file below `/proc/sys/net`, and from the
+    /// Returns the limits from `read`, which returns the text of a file below `/proc/sys/net`, and from the
     /// socket.
     fn from_sources(read: impl Fn(&str) -> Option<String>, socket: Option<&Socket>) -> Self {
         let words = |name: &str| -> Vec<String> {
@@ -56,7 +56,8 @@ impl Limits {
     }
 }
 
-/// Returns the kernel's limit: it grants an excessive request up to the limit, and reports it doubled.
+/// Returns the kernel's limit of send buffers: the kernel grants an excessive request up to the limit, and
+/// reports twice the limit.
 fn granted_send_buffer(socket: &Socket) -> Option<u64> {
     socket.set_send_buffer_size(MAX).ok()?;
     Some(socket.send_buffer_size().ok()? as u64 / 2)

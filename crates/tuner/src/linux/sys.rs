@@ -1,4 +1,4 @@
-//! System calls that no safe crate wraps.
+//! Wraps system calls that no safe crate wraps.
 
 #![expect(unsafe_code, reason = "each block is one system call with its own buffer")]
 
@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use libc::{c_char, c_int, c_void, socklen_t};
 
-/// `ethtool` requests that answer with one number (linux/ethtool.h).
+/// `ethtool` queries that return a single number (linux/ethtool.h).
 #[derive(Clone, Copy, Debug)]
 #[repr(u32)]
 pub(super) enum EthtoolQuestion {
@@ -70,7 +70,7 @@ fn set_socket_option(socket: BorrowedFd<'_>, option: c_int, value: c_int) -> io:
     })
 }
 
-/// Asks a network interface a question of `ethtool`.
+/// Sends an `ethtool` query to a network interface, and returns the number.
 pub(super) fn ethtool(
     socket: BorrowedFd<'_>,
     interface: &str,
@@ -85,7 +85,7 @@ pub(super) fn ethtool(
 
     let mut value = Value { command: question as u32, data: 0 };
     let mut name: [c_char; libc::IFNAMSIZ] = [0; libc::IFNAMSIZ];
-    // The last byte stays 0: names end there.
+    // The last byte must stay 0, because it ends the name.
     if interface.len() >= libc::IFNAMSIZ {
         return Err(io::ErrorKind::InvalidInput.into());
     }

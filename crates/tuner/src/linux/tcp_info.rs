@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use super::sys;
 use crate::link::tcp_info::TcpInfo;
 
-/// More than the structure has in any kernel.
+/// A buffer of this length holds the structure of any kernel, bytes.
 const MAX_LEN: usize = 512;
 
 impl TcpInfo {

@@ -1,18 +1,18 @@
-//! Socket buffers: tuned by the kernel, or set.
+//! Sizes socket buffers: the kernel tunes them, or their size is set.
 
 use crate::limits::{Autotuning, Limits};
 use crate::link::model::LinkModel;
 use crate::plan::{Buffer, Choice};
 use crate::size::Size;
 
-/// The limits of one direction.
+/// The limits of buffers in one direction: send or receive.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Side {
     /// Names of the sysctls of this direction.
     cap_name: &'static str,
     range_name: &'static str,
     range: Autotuning,
-    /// Bytes of data that any user may request.
+    /// Largest buffer that any user may request, bytes of data.
     cap: u64,
     may_force: bool,
     /// Bytes of data in flight that the kernel's own tuning allows.
@@ -22,7 +22,7 @@ pub(super) struct Side {
 /// Largest buffer, bytes: no link needs more, and a mistake must not take all memory.
 const MAX: u64 = 1 << 30;
 const MIN: u64 = 4096;
-/// Largest buffer beyond the user's limit that is set without the user's wish, bytes.
+/// Largest buffer beyond the limit for users that is set unless the user's settings request more, bytes.
 const MAX_FORCED: u64 = 64 << 20;
 
 impl Side {
@@ -46,14 +46,14 @@ impl Side {
             cap_name,
             range_name,
             range,
-            // An unknown limit is not relied upon.
+            // An unknown limit counts as 0.
             cap: cap.unwrap_or(0),
             may_force: limits.may_force,
             reach: range.reach(),
         }
     }
 
-    /// Leaves the buffer to the kernel as far as its tuning is enough; otherwise sets it, if that gives more.
+    /// Leaves the buffer to the kernel if its tuning is enough; otherwise sets the size, if that allows more.
     pub(super) fn beyond_autotuning(
         &self,
         link: &LinkModel,
@@ -68,8 +68,8 @@ impl Side {
         self.fixed(link, memory)
     }
 
-    /// Sets the size that the link needs, unless the kernel's own tuning reaches further than the size that
-    /// may be set.
+    /// Sets the size that the link needs, unless the kernel's own tuning allows more than the size that may be
+    /// set.
     pub(super) fn fixed(&self, link: &LinkModel, memory: Option<u64>) -> Choice<Buffer> {
         let Some(need) = need(link) else { return not_measured() };
         if let Some(memory) = memory.filter(|memory| *memory < need) {
@@ -103,8 +103,8 @@ impl Side {
         Choice::new(Buffer::Forced(MAX_FORCED.max(self.cap).max(self.reach)), reason)
     }
 
-    /// Chooses the largest buffer within the user's `memory`, which the kernel's own tuning would not
-    /// respect.
+    /// Chooses the largest buffer within the user's `memory`. It is set, because the kernel's own tuning would
+    /// not respect that limit.
     fn restricted(&self, need: u64, memory: u64) -> Choice<Buffer> {
         let reason = format!("the link needs {}, memory allows {}", Size(need), Size(memory));
         match memory {

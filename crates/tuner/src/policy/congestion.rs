@@ -1,4 +1,4 @@
-//! The congestion control.
+//! Chooses the congestion control.
 
 use crate::limits::{BBR, Limits};
 use crate::link::loss::MIN_LOSS_FOR_BBR;

@@ -1,4 +1,4 @@
-//! The number of connections, by the limits of a single one.
+//! Chooses the number of connections, from the limits of a single connection.
 
 use crate::limits::BBR;
 use crate::link::model::{LinkModel, Measurement};
@@ -7,7 +7,8 @@ use crate::size::Size;
 
 /// Largest number of connections: more would crowd out other traffic.
 const MAX: u64 = 16;
-/// Window that a stock Linux target's receive buffer allows, bytes: half of the 6 MiB of `tcp_rmem`.
+/// Window that the receive buffer of a Linux target with default settings allows, bytes: half of the 6 MiB of
+/// `tcp_rmem`.
 const PEER_REACH: u64 = 3 << 20;
 
 /// Returns the largest window that the peer is known or assumed to offer, bytes.

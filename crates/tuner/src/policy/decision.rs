@@ -1,4 +1,4 @@
-//! The inputs of every policy, and its decision about the socket.
+//! Holds the inputs of every policy, and its decision about the socket.
 
 use super::buffers::{self, Side};
 use super::connections;
@@ -40,7 +40,7 @@ impl<'a> Inputs<'a> {
         send_buffer.value.bytes().unwrap_or(self.send.reach)
     }
 
-    /// Returns the bytes that the link holds, as far as the buffers of one connection allow in either
+    /// Returns the bytes that fill the link, as far as the buffers of a single connection allow in either
     /// direction.
     pub(super) fn in_flight(&self, decision: &Decision, measurement: &Measurement) -> u64 {
         let sends = self.reach(&decision.send_buffer).min(connections::peer_reach(measurement));
@@ -50,7 +50,7 @@ impl<'a> Inputs<'a> {
 }
 
 impl Decision {
-    /// Leaves the socket as the kernel makes it, except for `TCP_NODELAY`, without which no initiator is
+    /// Leaves all options of the socket to the kernel, except for `TCP_NODELAY`, without which no initiator is
     /// usable.
     pub(super) fn untouched() -> Self {
         let left = "left to the kernel, as asked for";

@@ -1,4 +1,4 @@
-//! The common part of the policies for current kernels.
+//! Makes the common decisions of the policies for current kernels.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::plan::{Buffer, Choice};
 use crate::size::Size;
 use crate::tuning::Sends;
 
-/// Time for which either side may sleep without an idle link.
+/// Longest time for which either host may sleep without making the link idle.
 const NAP: Duration = Duration::from_millis(10);
 
 impl Inputs<'_> {
@@ -38,9 +38,10 @@ impl Inputs<'_> {
         }
     }
 
-    /// Limits a system call on a local link. During a call the kernel defers the peer's acknowledgements, so
-    /// that after a long call the freed memory is in no cache any more. With the limit, a target that keeps
-    /// up gets 1.7 times the rate over loopback, for 0.6 of the processor time.
+    /// Limits the bytes of a system call on a local link. During a call the kernel defers the peer's
+    /// acknowledgements, so that after a long call the freed memory is not in the processor's caches any more.
+    /// With the limit, a target that keeps up gets 1.7 times the rate over loopback, for 0.6 of the processor
+    /// time.
     fn send_size(&self) -> Choice<Option<u32>> {
         const BYTES: u32 = 112 << 10;
         if self.link.is_local() {
@@ -50,9 +51,9 @@ impl Inputs<'_> {
         Choice::new(None, "no limit: the link is slower than a call")
     }
 
-    /// Limits unsent data in the kernel, which later commands cannot overtake.
+    /// Limits unsent data in the kernel, because later commands cannot overtake it.
     fn not_sent_low_water(&self) -> Choice<Option<u32>> {
-        /// Enough data to be worth a system call, bytes.
+        /// Smallest limit that is worth a system call, bytes.
         const MIN: u64 = 128 << 10;
         const MAX: u64 = 4 << 20;
         if self.link.is_local() {
@@ -65,15 +66,16 @@ impl Inputs<'_> {
         Choice::new(u32::try_from(bytes).ok(), reason)
     }
 
-    /// Chooses how many bytes to wait for before the socket is read. A data segment is of use only when it is
-    /// complete: until then, each read of the socket costs a turn of the event loop for nothing. The same
-    /// holds for the first of many answers.
+    /// Chooses how many bytes to wait for before the socket is read. An incomplete data segment is useless, so
+    /// each read of the socket before its end costs an iteration of the event loop without benefit. The same
+    /// is true for the first of many answers.
     fn receive_low_water(&self, buffer: Buffer) -> Choice<Option<u32>> {
-        /// Fewer bytes are not worth the system call that sets the option.
+        /// With fewer bytes, the system call that sets the option costs more than it saves.
         const MIN: u64 = 16 << 10;
         /// The length of several answers.
         const MAX: u64 = 256 << 10;
-        /// At most this part of the window: bytes that lie in the socket are missing from it.
+        /// Divisor of the window: the limit is at most this part of it, because bytes that wait in the socket
+        /// reduce the window.
         const PART_OF_WINDOW: u64 = 32;
         if self.link.is_local() {
             let reason = "fewer turns for what is there within a millisecond";

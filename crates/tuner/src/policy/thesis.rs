@@ -1,4 +1,4 @@
-//! The scheme of Y. Zhang's thesis (University of Alberta, 2010), table 4.3.
+//! Implements the scheme of Y. Zhang's thesis (University of Alberta, 2010), table 4.3.
 //!
 //! | round-trip time | memory free | memory restricted |
 //! |---|---|---|
@@ -7,8 +7,8 @@
 //! | up to 40 ms, variable | the buffer of most benefit at the mean, Nagle, many pages | the largest allowed, Nagle, many pages |
 //! | more, variable | the kernel's tuning, Nagle, many pages | the kernel's tuning, Nagle, many pages |
 //!
-//! Where a limit of the kernel restricts the buffer and the kernel's own tuning reaches further, that tuning
-//! stays: the scheme is older than kernels that tune buffers well.
+//! Where a limit of the kernel restricts the buffer, and the kernel's own tuning allows more, the kernel
+//! tunes the buffer: the scheme is older than kernels that tune buffers well.
 
 use super::decision::{Decision, Inputs};
 use crate::link::model::LONG;

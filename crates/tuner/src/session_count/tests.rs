@@ -1,4 +1,4 @@
-//! Transfers over simulated links.
+//! Tests with transfers over simulated links.
 
 use super::*;
 
@@ -48,7 +48,8 @@ fn one_that_fills_the_link_stays_alone() {
     assert!(history.iter().all(|count| *count == 1), "{history:?}");
 }
 
-/// At a loss of a thousandth each session may carry 4 Mbit/s.
+/// At a loss of a thousandth each session could carry 4 Mbit/s. Sessions that carry far less are limited by
+/// something else.
 #[test]
 fn what_carries_far_less_than_loss_allows_is_not_held_by_loss() {
     let mut sessions = SessionCount::new("planned", 64);
@@ -60,7 +61,7 @@ fn what_carries_far_less_than_loss_allows_is_not_held_by_loss() {
     }
 }
 
-/// On a slow link data arrives in pieces, so that the rate leaps from one second to the next.
+/// On a slow link data arrives in pieces, so that the rate varies at random. That must not add sessions.
 #[test]
 fn no_rate_of_a_slow_link_asks_for_more() {
     const PIECE: f64 = 32e3;
@@ -100,8 +101,8 @@ fn busy() -> SessionsReading {
     SessionsReading { is_busy: true, ..SessionsReading::default() }
 }
 
-/// Runs for `ticks` readings, and follows the steps. Returns the number of sessions at the end, and the ticks
-/// at which sessions were added.
+/// Runs `ticks` readings, and applies the returned steps. Returns the number of sessions at the end, and the
+/// ticks at which sessions were added.
 fn follow(
     sessions: &mut SessionCount,
     mut count: u32,
@@ -126,7 +127,7 @@ fn follow(
 
 #[test]
 fn what_brings_nothing_is_removed_and_not_tried_again_at_once() {
-    // A limit that no number of sessions moves, and no queue that would show it.
+    // A limit that does not depend on the number of sessions, and that causes no queue.
     let mut sessions = SessionCount::new("planned", 16);
     let (count, added) = follow(&mut sessions, 2, 1200, |tick, _| SessionsReading {
         bytes: u64::from(tick) * 1_000_000,
@@ -160,7 +161,7 @@ fn where_segments_are_lost_sessions_are_added_fast() {
     assert_eq!((counts, count, added.len()), (vec![4, 16, 64], 64, 2));
 }
 
-/// Without loss, more than 32 sessions would crowd out other traffic.
+/// Without loss there are at most 32 sessions, because more would displace other traffic.
 #[test]
 fn only_where_segments_are_lost_there_are_more_than_32() {
     let rate = |loss| {
@@ -186,7 +187,7 @@ fn a_rate_that_falls_ends_the_pause() {
     let mut sessions = SessionCount::new("planned", 16);
     let mut bytes = 0;
     let (count, added) = follow(&mut sessions, 3, 200, |tick, count| {
-        // First full, then lossy: each session carries a fraction.
+        // The link is first full, then lossy, so that each session carries a fraction.
         let is_full = tick < 60;
         bytes += if is_full { 3_000_000 } else { 100_000 * u64::from(count) };
         SessionsReading {
@@ -211,7 +212,7 @@ fn too_many_for_a_slow_link_are_removed_one_after_the_other() {
 
 #[test]
 fn those_that_are_needed_come_back() {
-    // The plan is mistaken: it takes the rate of one session for that of the link.
+    // The plan is wrong: it takes the rate of one session for the rate of the link.
     let history = run(Link { rate: 1000.0, each: 250.0 }, 5, |_| 1, 16, 60);
     let least = history.iter().min();
     assert!(least >= Some(&3), "{history:?}");
@@ -285,7 +286,7 @@ fn a_cap_ends_the_search() {
     assert_eq!(sessions.reason(), "the target takes no second session");
 }
 
-/// A target may refuse sessions only while it is reconfigured.
+/// A target may refuse sessions only while it is reconfigured, so the cap ends after ten minutes.
 #[test]
 fn a_cap_holds_for_ten_minutes_of_work() {
     let mut sessions = SessionCount::new("planned", 16);
@@ -304,7 +305,8 @@ fn a_cap_holds_for_ten_minutes_of_work() {
     assert_eq!(sessions.max, 16);
 }
 
-/// A member of a volume waits for the slowest member again and again: it never has work for a whole interval.
+/// A member of a volume waits for the slowest member again and again, so that it never has work for a whole
+/// interval.
 #[test]
 fn a_trial_that_cannot_be_judged_is_given_up() {
     let end = |loss| {
@@ -346,7 +348,7 @@ fn what_the_plan_does_without_goes_where_the_link_is_full_whoever_waits() {
     assert_eq!(end(1, true, 0.0), 1);
     assert_eq!(end(3, true, 0.0), 3);
     assert_eq!(end(4, true, 0.0), 4);
-    // Without a queue the state of the link is unknown, and loss is a reason for many sessions.
+    // Without a queue it is unknown whether the link is full, and loss is a reason for many sessions.
     assert_eq!(end(1, false, 0.0), 4);
     assert_eq!(end(1, true, 0.01), 4);
 }

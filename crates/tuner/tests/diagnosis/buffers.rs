@@ -1,4 +1,5 @@
-//! Send buffer, the peer's window, receive window: the sysctls that lift their limits.
+//! Tests of findings about the send buffer, the peer's window and the receive window: which sysctls lift
+//! their limits.
 
 use std::time::Duration;
 
@@ -28,7 +29,8 @@ fn a_send_buffer_that_was_asked_for_is_told() {
     assert_says(&finding, "128 KiB are not enough", "--tune auto");
 }
 
-/// The kernel counts a buffer of fixed size as a limit only while it has no unsent data.
+/// The kernel reports a buffer of fixed size as a limit only while it has no unsent data, so the window shows
+/// the limit.
 #[test]
 fn a_window_beyond_a_fixed_buffer_is_the_buffers_fault() {
     let mut case = Case::socket("100mbit");
@@ -37,7 +39,7 @@ fn a_window_beyond_a_fixed_buffer_is_the_buffers_fault() {
     assert_says(&case.blames(Limiter::SendBuffer), "128 KiB are not enough", "tcp_wmem");
 }
 
-/// The advice never lowers a sysctl that permits more than the link seems to need.
+/// The advice never lowers a sysctl that permits more than the link needs.
 #[test]
 fn the_sysctl_never_shrinks() {
     let mut case = Case::socket("100mbit");
@@ -56,13 +58,13 @@ fn the_peers_window_is_lifted_at_the_peer() {
     case.after().peer_window = Some(3 << 20);
     let sysctl = "on the target: sysctl -w net.ipv4.tcp_rmem=\"4096 131072 23592960\"";
     assert_says(&case.blames(Limiter::PeerWindow), "the peer takes 3 MiB at a time", sysctl);
-    // The peer's limit is already larger than this link seems to need.
+    // The peer's limit is already larger than this link needs.
     case.after().peer_window = Some(32 << 20);
     let finding = case.blames(Limiter::PeerWindow);
     assert_says(&finding, "32 MiB", "tcp_rmem=\"4096 131072 134217728\"");
 }
 
-/// Kernels before 5.4 do not report the peer's window.
+/// Kernels before 5.4 do not report the peer's window, so the finding must not state one.
 #[test]
 fn a_peers_window_that_is_not_told_is_not_made_up() {
     let mut case = Case::socket("1gbit");
@@ -72,7 +74,7 @@ fn a_peers_window_that_is_not_told_is_not_made_up() {
     assert_says(&finding, "", "tcp_rmem=\"4096 131072 23592960\"");
 }
 
-/// 3 MiB in 100 ms are 252 Mbit/s: the window is what reads have reached.
+/// 3 MiB in 100 ms are 252 Mbit/s, the rate of the reads: the receive window is the limit.
 #[test]
 fn reads_that_fill_the_receive_window_are_told_its_sysctl() {
     let finding = Case::reading(230, 3 << 20).blames(Limiter::ReceiveWindow);

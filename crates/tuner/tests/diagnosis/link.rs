@@ -1,4 +1,4 @@
-//! Findings about the link: its rate, its queue, its losses.
+//! Tests of findings about the link: its rate, its queue, its losses.
 
 use std::time::Duration;
 
@@ -20,7 +20,8 @@ fn a_full_link_beyond_what_was_declared_shows_by_its_queue() {
     assert_says(&case.blames(Limiter::Link), "20 Mbit/s arrive, 40 ms of data queue", "");
 }
 
-/// On a full link the kernel counts the windows as limits too; larger windows would only lengthen the queue.
+/// On a full link the kernel reports the windows as limits too, but larger windows would only make the queue
+/// longer.
 #[test]
 fn no_window_is_blamed_where_the_link_is_full() {
     let mut case = Case::socket("100mbit");
@@ -33,7 +34,8 @@ fn no_window_is_blamed_where_the_link_is_full() {
     case.blames(Limiter::Link);
 }
 
-/// On a full link the peer is not blamed either, for data that it does not take before the link has room.
+/// On a full link the peer is not the limiter either, although data and commands wait for it until the link has
+/// room.
 #[test]
 fn no_credit_is_blamed_where_the_link_is_full() {
     let activity = waiting(|a| {
@@ -47,7 +49,7 @@ fn no_credit_is_blamed_where_the_link_is_full() {
     case.blames(Limiter::Link);
 }
 
-/// Delayed acknowledgements make round trips longer, but are no queue.
+/// Delayed acknowledgements make round trips longer, but do not count as a queue.
 #[test]
 fn a_late_acknowledgement_is_no_queue() {
     let mut case = Case::on(

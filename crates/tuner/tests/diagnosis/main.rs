@@ -1,4 +1,5 @@
-//! Findings of a diagnosis: the limiter, its share of the time, the evidence, and the setting that lifts it.
+//! Tests of a diagnosis: the limiter, its share of the time, the evidence, and the setting that lifts the
+//! limit.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs, reason = "a test may panic")]
 
 mod buffers;
@@ -15,7 +16,7 @@ use iscsi_tuner::{
     Plan, Rtt, TcpInfo, TransferTerms, Tuning, plan,
 };
 
-/// Returns the defaults of Linux.
+/// Returns the default limits of Linux.
 fn stock() -> Limits {
     let controls = ["reno", "cubic"].map(str::to_owned);
     let mut limits = Limits::default();
@@ -29,7 +30,7 @@ fn stock() -> Limits {
     limits
 }
 
-/// Samples of what was waited for, as `count` sets them.
+/// Returns samples of what a connection waited for, as `count` sets them.
 fn waiting(count: impl FnOnce(&mut Activity)) -> Activity {
     let mut activity = Activity::default();
     count(&mut activity);
@@ -43,7 +44,7 @@ fn terms(change: impl FnOnce(&mut TransferTerms)) -> TransferTerms {
     terms
 }
 
-/// Ten seconds of a connection, and all that is known about it.
+/// A connection that was observed for ten seconds, and all that is known about it.
 struct Case {
     observation: Observation,
     measurement: Measurement,
@@ -53,8 +54,8 @@ struct Case {
 }
 
 impl Case {
-    /// Creates a case on a stable link of 100 ms, with stock Linux on this end and the Linux target's
-    /// defaults on the other.
+    /// Creates a case on a stable link of 100 ms, with the defaults of Linux on this host and those of the
+    /// Linux target on the other.
     fn on(bandwidth: &str, activity: Activity) -> Self {
         let mut measurement = Measurement::default();
         measurement.rtt = Rtt::of([Duration::from_millis(100); 10]);
@@ -79,7 +80,7 @@ impl Case {
         Self { observation, measurement, limits: stock(), tuning, interface: None }
     }
 
-    /// Creates a case as by [`on`](Self::on), where bytes always waited for the socket.
+    /// Creates a case as [`on`](Self::on) does, in which bytes waited for the socket all the time.
     fn socket(bandwidth: &str) -> Self {
         Self::on(
             bandwidth,
@@ -117,7 +118,7 @@ impl Case {
         Diagnosis::new(observation, &self.plan(), measurement, limits, interface.as_ref())
     }
 
-    /// Checks that `limiter` alone held the flow back, and returns its finding.
+    /// Checks that `limiter` is the only finding, and returns it.
     #[track_caller]
     fn blames(&self, limiter: Limiter) -> Finding {
         let diagnosis = self.diagnose();

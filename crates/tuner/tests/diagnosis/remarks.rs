@@ -1,4 +1,4 @@
-//! Remarks beside the findings: the path MTU, the offloads of the interface.
+//! Tests of the remarks besides the findings: the path MTU, the offloads of the interface.
 
 use iscsi_tuner::{Activity, Interface};
 

@@ -1,4 +1,4 @@
-//! R2T, command window, queue depth; a slow target, a slow source.
+//! Tests of findings about requests: R2T, command window, queue depth; a slow target, a slow source.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ fn a_command_window_gets_its_parameter_and_number() {
     let finding = case.blames(Limiter::CommandWindow);
     assert_says(&finding, "64 commands", "a window of 128 (LIO: attrib/default_cmdsn_depth)");
 
-    // 11.25 MiB, two round trips a write of 512 KiB.
+    // 11.25 MiB, at two round trips for each write of 512 KiB.
     case = Case::on(
         "1gbit",
         waiting(|a| {
@@ -128,13 +128,14 @@ fn a_slow_target_and_a_slow_source_are_told_apart() {
         }),
     );
     assert_says(&case.blames(Limiter::Source), "nothing to write", "read the source faster");
-    // Reads have no source at this end.
+    // Reads have no source at this host.
     let mut case = Case::reading(50, 3 << 20);
     case.observation.activity = waiting(|a| a.source = 50);
     assert_says(&case.blames(Limiter::Destination), "no read", "destination");
 }
 
-/// The user's own rate is not a lack of work, in either direction, and does not mean that the link is full.
+/// The user's own rate limit is reported as the limiter, in either direction: neither a lack of work nor a
+/// full link.
 #[test]
 fn a_class_is_blamed_by_its_rate() {
     let rate = "10mbit".parse().ok();
@@ -143,7 +144,7 @@ fn a_class_is_blamed_by_its_rate() {
         assert_says(&case.blames(Limiter::Class), "waited in their class", "--rate-limit");
         case.observation.limits.rate = rate;
         assert_says(&case.blames(Limiter::Class), "lets 10 Mbit/s pass", "--rate-limit");
-        // The class counts too where the link is full the rest of the time.
+        // The class is reported even if the link is full for the rest of the time.
         case.observation.activity.socket = 50;
         case.after().smoothed_rtt = Some(Duration::from_millis(400));
         let diagnosis = case.diagnose();
@@ -152,7 +153,8 @@ fn a_class_is_blamed_by_its_rate() {
     }
 }
 
-/// The limiter is neither the queue depth, which is large enough, nor the target.
+/// The user's limit of requests in flight is the limiter, not the queue depth, which is large enough, nor the
+/// target.
 #[test]
 fn a_limit_of_what_may_be_in_flight_is_blamed_by_its_numbers() {
     let mut case = Case::on("100mbit", waiting(|a| a.in_flight_limit = 50));
@@ -161,7 +163,7 @@ fn a_limit_of_what_may_be_in_flight_is_blamed_by_its_numbers() {
     case.observation.limits.bytes = Some(1 << 20);
     let finding = case.blames(Limiter::InFlightLimit);
     assert_says(&finding, "4 requests and 1 MiB of data may be", "max_bytes_in_flight");
-    // Reads: the bytes that arrive in a round trip of 100 ms are all that may be in flight.
+    // For reads: as many bytes arrive in a round trip of 100 ms as may be in flight.
     let mut case = Case::reading(80, 32 << 20);
     case.observation.activity = waiting(|a| {
         (a.in_flight_limit, a.awaited_data) = (50, 50 << 20);
@@ -172,8 +174,8 @@ fn a_limit_of_what_may_be_in_flight_is_blamed_by_its_numbers() {
     case.blames(Limiter::Target);
 }
 
-/// A caller that keeps fewer reads in flight than the plan has, as with --queue-depth 1, is not sent to look
-/// at the target's disks.
+/// If a caller keeps fewer reads in flight than the plan has, as with --queue-depth 1, the remedy is a larger
+/// queue depth, not a check of the target's disks.
 #[test]
 fn reads_are_judged_by_what_was_under_way() {
     let mut case = Case::reading(80, 32 << 20);
@@ -184,8 +186,8 @@ fn reads_are_judged_by_what_was_under_way() {
     assert_says(&finding, "on its way", &format!("--queue-depth above {depth})"));
 }
 
-/// As many reads are in flight as the plan has: they take one round trip each, so that there are fewer than
-/// writes.
+/// As many reads are in flight as the plan has. Reads take one round trip each, so the plan has fewer reads
+/// than writes.
 #[test]
 fn reads_that_come_as_fast_as_they_are_asked_for_are_told_the_depth() {
     let plan = Case::reading(350, 32 << 20).plan();

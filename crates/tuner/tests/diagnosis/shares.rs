@@ -1,10 +1,10 @@
-//! The share of the time of each limiter.
+//! Tests of the share of the time of each limiter.
 
 use iscsi_tuner::{Activity, Limiter, Limits, Measurement};
 
 use crate::{Case, seconds, share, waiting};
 
-/// The time that bytes waited for the socket is divided by the kernel's own account.
+/// The time in which bytes waited for the socket is divided by the times that the kernel reports.
 #[test]
 fn shares_follow_looks_and_the_kernels_account() {
     let activity = waiting(|a| {
@@ -13,7 +13,7 @@ fn shares_follow_looks_and_the_kernels_account() {
         a.source = 20;
     });
     let mut case = Case::on("100mbit", activity);
-    // Seconds of the ten busy ones.
+    // Seconds, of the ten in which data waited.
     case.after().receive_window_limited = seconds(5);
     case.after().send_buffer_limited = seconds(3);
     let diagnosis = case.diagnose();
@@ -31,7 +31,7 @@ fn shares_follow_looks_and_the_kernels_account() {
     assert!((total - 1.0).abs() < 1e-9);
 }
 
-/// The kernel reads each of its counters separately, so that together they may exceed the time.
+/// The kernel reads each of its counters separately, so that their sum may exceed the time.
 #[test]
 fn a_kernel_that_counts_more_than_was_busy_is_survived() {
     let mut case = Case::socket("100mbit");
@@ -60,7 +60,7 @@ fn nothing_observed_nothing_found() {
     assert_eq!(diagnosis.to_string(), "");
 }
 
-/// An old kernel, or one that reports nothing: there is a finding, and no number is made up.
+/// If a kernel is old, or reports nothing, there is still a finding, without invented numbers.
 #[test]
 fn a_kernel_that_tells_nothing_gets_an_answer() {
     let mut case = Case::socket("100mbit");

@@ -1,11 +1,11 @@
-//! The printed form of a diagnosis.
+//! Tests of the printed form of a diagnosis.
 
 use std::time::Duration;
 
 use crate::remarks::interface;
 use crate::{Case, seconds, waiting};
 
-/// Writes over a long link with every window in the way.
+/// A diagnosis of writes over a long link that every window limits.
 #[test]
 fn a_table_of_everything() {
     let activity = waiting(|a| {

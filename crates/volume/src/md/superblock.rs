@@ -27,9 +27,9 @@ use crate::stripe::{Chunk, MAX_MEMBERS};
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Superblock {
-    /// The name of the array.
+    /// The UUID of the array.
     pub set_uuid: Uuid,
-    /// The name of this member.
+    /// The UUID of this member.
     pub device_uuid: Uuid,
     /// The member, counted from 0.
     pub role: u16,
@@ -49,17 +49,17 @@ const MAGIC: u32 = 0xa92b_4efc;
 const SECTOR: u64 = 512;
 /// The sector of a member at which the superblock begins.
 const SUPER_OFFSET: u64 = 8;
-/// `MD_FEATURE_RAID0_LAYOUT`: the field of the layout counts.
+/// `MD_FEATURE_RAID0_LAYOUT`: the layout field is valid.
 const FEATURE_RAID0_LAYOUT: u32 = 4096;
-/// Layout of members of different sizes, a field since Linux 5.4: 1 is the layout of kernels before Linux 3.14,
-/// 2 that of later ones. For members of one size both are the same, but without a value the kernel may refuse
-/// to assemble the array.
+/// Value of the layout field for members of different sizes, which exists since Linux 5.4: 1 is the layout of
+/// kernels before Linux 3.14, 2 that of later ones. Members of one size are laid out in the same way by all
+/// kernels, but without a value the kernel may refuse to assemble the array.
 const LAYOUT: u32 = 2;
-/// Offset of the roles.
+/// Offset of the table of roles, in bytes.
 const ROLES: usize = 256;
-/// Number of roles that are emitted: at least one for each possible member.
+/// Number of roles that are written: at least one for each possible member.
 const EMITTED_ROLES: u32 = 128;
-/// Roles from here on are none: a spare, a failed member, a journal.
+/// Values from here on mean that a device is no member: a spare, a failed device, a journal.
 const FIRST_NO_ROLE: u16 = 0xfffd;
 const SPARE: u16 = 0xffff;
 
@@ -81,7 +81,7 @@ impl Superblock {
         Self { set_uuid, device_uuid, role, members, chunk, data_offset, data_size, created }
     }
 
-    /// Returns whether `bytes` begin with what md would take for a superblock, of any kind.
+    /// Returns whether `bytes` begin with the magic number of an md superblock of any kind.
     pub fn is_there(bytes: &[u8]) -> bool {
         le32(bytes, 0) == MAGIC
     }
@@ -89,8 +89,8 @@ impl Superblock {
     /// Reads a superblock.
     ///
     /// # Errors
-    /// [`SuperblockError`] for all but a complete superblock of a RAID-0 array, which a volume would read
-    /// wrong.
+    /// [`SuperblockError`] for everything but a complete superblock of a RAID-0 array that a volume can read
+    /// correctly.
     pub fn parse(bytes: &[u8]) -> Result<Self, SuperblockError> {
         if bytes.len() < Self::LEN || !Self::is_there(bytes) {
             return Err(SuperblockError::Missing);
@@ -161,7 +161,7 @@ impl Superblock {
         put(160, &u32::from(role).to_le_bytes());
         put(168, &self.device_uuid.0);
         put(192, &created.to_le_bytes());
-        // RAID-0 members have nothing to bring in sync.
+        // Members of a RAID-0 array need no resynchronization.
         put(208, &u64::MAX.to_le_bytes());
         put(220, &EMITTED_ROLES.to_le_bytes());
         for number in 0..EMITTED_ROLES {
@@ -186,8 +186,8 @@ fn bytes_of(sectors: u64, what: &'static str) -> Result<u64, SuperblockError> {
     bytes.ok_or(SuperblockError::Unsupported { what, found: sectors })
 }
 
-/// Returns the sum of all numbers of 32 bits up to the last role, without the field of the sum itself. The
-/// carry beyond 32 bits is added.
+/// Returns the checksum of md: the sum of all 32-bit numbers up to the last role, without the checksum field.
+/// The carry beyond 32 bits is added to the sum.
 fn checksum(bytes: &[u8], roles: u32) -> u32 {
     let end = (ROLES + 2 * roles as usize).min(bytes.len());
     let mut sum = 0u64;
@@ -199,7 +199,7 @@ fn checksum(bytes: &[u8], roles: u32) -> u32 {
     u32::try_from((low + high) & u64::from(u32::MAX)).unwrap_or_default()
 }
 
-/// Returns bytes of a superblock; zeros beyond its end.
+/// Returns `N` bytes of a superblock from `at` on; zeros if they exceed its end.
 fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let found = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
     found.copied().unwrap_or([0; N])
@@ -229,7 +229,7 @@ mod tests {
         Superblock::new(uuid(1), uuid(2), [1, 3], chunk, data, 1_700_000_000)
     }
 
-    /// Returns the bytes with one field changed, and the checksum that fits.
+    /// Returns a superblock with one field changed, and the matching checksum.
     fn with(at: usize, field: &[u8]) -> Vec<u8> {
         let mut bytes = superblock().emit().to_vec();
         bytes[at..at + field.len()].copy_from_slice(field);
@@ -275,7 +275,7 @@ mod tests {
     fn what_a_volume_does_not_have_is_refused() {
         for (at, field, what) in [
             (4, 2u32, "the major version"),
-            // A bitmap, a reshape, bad blocks, a journal, clusters, and an unknown bit.
+            // Features: a bitmap, a reshape, bad blocks, a journal, clusters, and an unknown bit.
             (8, 1, "the feature bits"),
             (8, 4, "the feature bits"),
             (8, 8, "the feature bits"),

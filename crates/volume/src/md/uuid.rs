@@ -1,4 +1,4 @@
-//! Names of arrays and of their members.
+//! UUIDs of arrays and of their members.
 
 use std::fmt;
 use std::io;
@@ -9,7 +9,7 @@ use std::str::FromStr;
 pub struct Uuid(pub [u8; 16]);
 
 impl Uuid {
-    /// Creates a random one.
+    /// Creates a random UUID.
     ///
     /// # Errors
     /// When the system provides no random bytes.

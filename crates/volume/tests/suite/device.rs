@@ -1,5 +1,5 @@
-//! A volume over devices in memory: where bytes lie, what is shared instead of copied, and the results if
-//! members fail, are late, or lose writes.
+//! Tests of a volume over devices in memory: where its bytes lie, which buffers it shares instead of copying,
+//! and its results if members fail, are late, or lose writes.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -33,7 +33,7 @@ fn two() -> [Memory; 2] {
     [Memory::new(CHUNK * 8), Memory::new(CHUNK * 8)]
 }
 
-/// Polls once, and returns the result.
+/// Polls a future once, and returns the result.
 fn poll<T>(future: std::pin::Pin<&mut (impl Future<Output = T> + ?Sized)>) -> Poll<T> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -105,7 +105,7 @@ async fn reads_land_in_the_buffer_of_the_caller() {
     assert_eq!(volume.read_at(volume.capacity(), 0).await.unwrap().len(), 0);
 }
 
-/// Counts its buffers, and keeps the address of the last one.
+/// A pool that counts its buffers, and keeps the address of the last one.
 #[derive(Debug, Default)]
 struct Pool(Mutex<(usize, usize)>);
 
@@ -192,7 +192,8 @@ async fn the_error_of_any_request_names_the_member_that_failed() {
             (DeviceErrorKind::TimedOut, "member 1: it is gone")
         );
         assert_eq!(members[0].lock().log.len(), 1, "the other one was asked as well: {kind}");
-        // One chunk of one member, for kinds that need not reach all members.
+        // Requests within one chunk reach one member only, for kinds of requests that need not reach all
+        // members.
         if kind == "read" || kind == "write" {
             let at = CHUNK as u64 + 1;
             let error = match kind {
@@ -218,7 +219,7 @@ async fn each_handle_is_told_once_of_the_loss_of_any_member() {
     let other = one.clone();
     members[1].lock().losses += 1;
     members[0].lock().failing = Some(("flush", || DeviceErrorKind::TimedOut.into()));
-    // The loss comes first, because the member does not report it again after the other error.
+    // The loss is reported first, because the member does not report it again after the other error.
     assert_lost(one.flush().await, 1);
     let error = one.flush().await.unwrap_err();
     assert!(error.to_string().starts_with("member 0: "), "{error}");
@@ -233,7 +234,8 @@ async fn each_handle_is_told_once_of_the_loss_of_any_member() {
 
 type Change = fn(&Volume<Memory>) -> DeviceFuture<'_, ()>;
 
-/// The part of member 0 has ended and is lost while the part of member 1 is in flight.
+/// A loss is reported again if a change was in flight when it was reported. The part of member 0 has ended
+/// and is lost while the part of member 1 is in flight.
 #[tokio::test]
 async fn a_loss_is_told_again_of_a_change_that_was_in_flight_when_it_was_told() {
     let kinds: [Change; 4] = [
@@ -261,7 +263,7 @@ async fn a_loss_is_told_again_of_a_change_that_was_in_flight_when_it_was_told() 
     }
 }
 
-/// Begins a flush in which member 0 reports a loss, and drops it before member 1 has answered.
+/// Begins a flush in which member 0 reports a loss, and drops it before the flush of member 1 has ended.
 fn drop_flush(volume: &Volume<Memory>, members: &[Memory; 2]) {
     members[0].lock().losses += 1;
     members[1].open(false);
@@ -345,7 +347,8 @@ async fn limits_are_those_that_hold_for_all_members() {
     members[1].lock().limits.has_fast_zeroes = true;
     let limits = volume(&members).limits();
     assert_eq!((limits.block_size, limits.preferred_alignment), (4096, CHUNK as u64));
-    // One chunk of each member: what suits the first is less than two chunks.
+    // The preferred transfer has one chunk of each member: the length that suits the first is less than two
+    // chunks.
     assert_eq!((limits.preferred_transfer, limits.max_transfer), (CHUNK * 2, 2 << 20));
     assert_eq!(limits.discard_granularity, Some(32768));
     assert!(limits.has_volatile_cache && !limits.has_fast_zeroes && !limits.is_read_only);
@@ -374,7 +377,8 @@ async fn as_many_requests_as_keep_the_slowest_member_busy() {
         member.lock().depth = |io_size| (1 << 20) / io_size.max(1);
     }
     let volume = volume(&members);
-    // All members with a quarter of the request, two with a half, and one with all of it.
+    // A request of four chunks reaches all members, one of two chunks two members, and a shorter one one
+    // member.
     assert_eq!(volume.queue_depth(CHUNK * 4), 16);
     assert_eq!(volume.queue_depth(CHUNK * 2), 32);
     assert_eq!(volume.queue_depth(CHUNK), 64);

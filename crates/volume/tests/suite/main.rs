@@ -1,4 +1,4 @@
-//! Volumes over devices that fail, and over units of test targets.
+//! Tests of volumes over devices that fail, and over units of test targets.
 //!
 //! All suites are one binary: with several, each would be linked and would compile its share of the crates
 //! separately.

@@ -1,4 +1,4 @@
-//! Random requests to a volume, compared with an array of bytes.
+//! Sends random requests to a volume, and compares the results with an array of bytes.
 
 use std::ops::Range;
 
@@ -33,7 +33,7 @@ fn requests(capacity: usize) -> impl Strategy<Value = Vec<Request>> {
     prop::collection::vec(request, 1..12)
 }
 
-/// Cuts data into pages whose lengths are unrelated to chunks.
+/// Cuts data into pages of a length that depends on `seed` only, not on the chunk size.
 fn pages(data: &[u8], seed: u64) -> Vec<Bytes> {
     let step = (seed as usize % (CHUNK * 2)).max(777);
     data.chunks(step).map(Bytes::copy_from_slice).collect()
@@ -72,7 +72,7 @@ async fn check(members: usize, data_offset: usize, requests: Vec<Request>) {
             }
             Request::Discard(range) => {
                 volume.discard(range.start as u64, range.len() as u64).await.unwrap();
-                // Whole granules, which read as zeros here.
+                // Only whole granules are deallocated; this device reads them as zeros.
                 let (start, end) = (range.start.next_multiple_of(GRAIN), range.end / GRAIN * GRAIN);
                 if start < end {
                     model[start..end].fill(0);

@@ -1,4 +1,4 @@
-//! A volume over units of test targets, each with its own connection.
+//! Tests of a volume over units of test targets, each with its own connection.
 
 use bytes::Bytes;
 use iscsi_initiator::{Disk, Error as IscsiError, Initiator, Options, Url};
@@ -25,14 +25,14 @@ fn initiator() -> Initiator {
     Initiator::with_options("iqn.2026-01.org.example:host", options).unwrap()
 }
 
-/// A target with one unit, whose names contain its number.
+/// A target with one unit. The names of the target and the unit contain the number of the node.
 struct Node {
     server: Server,
     disk: RamDisk,
     url: String,
 }
 
-/// Checks for violations: the target tolerates much that only its checker notes.
+/// Fails if the target's checker has found a violation: the target itself tolerates many of them.
 impl Drop for Node {
     fn drop(&mut self) {
         if !std::thread::panicking() {
@@ -122,7 +122,7 @@ async fn holes_zeros_and_what_is_given_back_are_those_of_the_units() {
     volume.write_zeroes(CHUNK as u64 * 5 + 512, CHUNK as u64).await.unwrap();
     let first = volume.first_extent(512, volume.capacity() - 512).await.unwrap().unwrap();
     assert_eq!(first, Extent::new(512, CHUNK as u64 - 512, ExtentState::Data));
-    // Each unit reports one run per answer. Ask again for what one of them has not reported.
+    // Each unit reports one run per response. Query the rest again.
     let (mut at, mut extents) = (0, Vec::<Extent>::new());
     while at < volume.capacity() {
         for extent in volume.extents(at, volume.capacity() - at).await.unwrap() {
@@ -178,7 +178,7 @@ async fn a_member_that_fails_is_named_and_its_own_words_are_there() {
     assert_eq!(sense.key, iscsi_initiator::scsi::SenseKey::MediumError);
     assert_eq!(inner.fault(), iscsi_initiator::Fault::Target);
     assert!(error.to_string().starts_with("member 1 (naa.3000000000000002): "), "{error}");
-    // The other chunks can be read.
+    // Chunks on the other member can still be read.
     volume.read_at(0, CHUNK).await.unwrap();
 }
 
@@ -302,7 +302,7 @@ async fn the_smallest_unit_counts_without_metadata_and_is_refused_with_them() {
     assert_eq!(volume.capacity(), 2 * LEN as u64);
     let error = units.describe_new_array(chunk()).unwrap_err();
     assert!(matches!(error, Error::Unequal { .. }), "{error}");
-    // A remainder of less than a chunk makes no difference.
+    // A remainder of less than a chunk does not count as a different size.
     let nodes = [Node::new(1).await, Node::with(2, RamDisk::new(512, BLOCKS + 127), |_| {}).await];
     let units = self::units(&nodes).await.unwrap();
     units.describe_new_array(chunk()).unwrap();
@@ -335,7 +335,7 @@ async fn an_array_is_made_opened_and_imported_in_the_order_of_its_roles() {
     assert_eq!(imported.to_string(), description.to_string());
 }
 
-/// Changes each field of the superblock in turn.
+/// A superblock with any field changed is refused. The test changes each field in turn.
 #[tokio::test]
 async fn members_of_other_arrays_are_refused() {
     let nodes = two().await;
@@ -362,7 +362,7 @@ async fn members_of_other_arrays_are_refused() {
     }
     nodes[1].disk.write(Superblock::OFFSET, &good.emit());
     description.open(&initiator()).await.unwrap();
-    // The data would end after the end of the unit.
+    // The data would extend beyond the end of the unit.
     let mut long = good;
     long.data_size += CHUNK as u64;
     let mut first =

@@ -1,4 +1,4 @@
-//! Options for the content to copy, and for the part of it that is sent.
+//! Options for the data to copy, and for the part of them that is sent.
 
 use std::str::FromStr;
 
@@ -86,7 +86,7 @@ impl VerifyMode {
     }
 }
 
-/// The runs of zeros that are not sent.
+/// Which runs of zeros are not sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ZeroGranularity {
     /// All zeros are sent.
@@ -96,7 +96,7 @@ pub enum ZeroGranularity {
 }
 
 impl ZeroGranularity {
-    /// Returns the least length of a run that is not sent, if there is one.
+    /// Returns the least length of a run of zeros that is not sent; `None` if all zeros are sent.
     pub(crate) fn bytes(self) -> Option<usize> {
         match self {
             Self::Off => None,

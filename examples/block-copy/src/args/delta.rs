@@ -27,12 +27,12 @@ pub struct DeltaArgs {
     pub ranges: Option<RangesFrom>,
 }
 
-/// The source of the ranges.
+/// Where the ranges come from.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum RangesFrom {
-    /// A file that lists them.
+    /// A file that lists the ranges.
     File(PathBuf),
-    /// The dirty bitmap with this name, of the export that is the source.
+    /// The dirty bitmap with this name. The source is the export that has it.
     Bitmap(String),
 }
 

@@ -15,8 +15,9 @@ use iscsi_tuner::{Limits, Rate, Size, SizeError, UnknownPolicy};
 use crate::error::Error;
 use crate::refusal::Refusal;
 
-/// Time limit of a command from its submission, unless the URL sets another: on a slow link it waits for all
-/// commands submitted before it. Pings find out much sooner whether the target is alive.
+/// Time limit of a command from its submission, unless the URL sets another limit. On a slow link a command
+/// waits for all commands that were submitted before it. Whether the target is alive is known much sooner from
+/// pings.
 const COMMAND: Duration = Duration::from_secs(300);
 /// Longest read or write that a plan chooses.
 const MAX_AUTO_IO: u64 = 4 << 20;
@@ -109,13 +110,14 @@ impl LinkArgs {
         }
     }
 
-    /// Returns the reason why a unit has one session, if no option set the number.
+    /// Returns the reason why each unit has one session although no option says so; `None` if there is no such
+    /// reason.
     pub(crate) fn why_one_session(&self) -> Option<&'static str> {
         (self.sessions.is_none() && self.connections > 1)
             .then_some("with several --connections, unless --sessions asks for more")
     }
 
-    /// Returns the most bytes in flight that the options ask for, per queue.
+    /// Returns the maximum number of bytes in flight per queue that the options set.
     pub(crate) fn queue_bytes(&self) -> u64 {
         let depth = match self.queue_depth {
             QueueDepth::Fixed(depth) => depth.get() as u64,
@@ -156,14 +158,14 @@ impl LinkArgs {
 }
 
 impl LinkArgs {
-    /// Checks that this host has the congestion control that was requested: with another one the copy could
-    /// take any time.
+    /// Checks that this host has the requested congestion control: with another one the copy could take much
+    /// longer.
     fn check_congestion(&self) -> Result<(), Error> {
         let Some(wish) = &self.congestion else { return Ok(()) };
         let limits = Limits::read();
         let has = |names: &[String]| names.iter().any(|name| name == wish);
         let available = &limits.available_congestion_controls;
-        // A container may hide the list of available ones.
+        // A container may hide the list of available congestion controls. Then nothing can be checked.
         if has(&limits.allowed_congestion_controls) || available.is_empty() {
             return Ok(());
         }
@@ -229,7 +231,7 @@ pub enum NoDelay {
 }
 
 impl NoDelay {
-    /// Returns the value for the tuner; `None` leaves the decision to it.
+    /// Returns the value for the tuner; `None` leaves the decision to the tuner.
     pub(crate) const fn wish(self) -> Option<bool> {
         match self {
             Self::On => Some(true),
@@ -242,13 +244,13 @@ impl NoDelay {
 /// The number of reads in flight, and of writes in flight.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum QueueDepth {
-    /// Chosen from the round-trip time.
+    /// The number is chosen from the round-trip time.
     Auto,
     /// A fixed number, 1 to 1024.
     Fixed(NonZeroUsize),
 }
 
-/// The most requests that a session has room for.
+/// Maximum number of requests in a session.
 const DEEPEST_QUEUE: usize = 1024;
 
 impl FromStr for QueueDepth {

@@ -1,4 +1,4 @@
-//! Options for the output to people and programs.
+//! Options for the output, as readable text and as JSON.
 
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ pub struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// Returns whether only errors are printed for people.
+    /// Returns whether no text is printed except errors.
     pub fn is_silent(&self) -> bool {
         self.mode() == ProgressMode::None
     }
@@ -64,7 +64,7 @@ impl OutputArgs {
         self.verbose > 0 && !self.is_silent()
     }
 
-    /// Returns what the log has if `RUST_LOG` is not set.
+    /// Returns what the log contains if `RUST_LOG` is not set.
     pub fn usually(&self) -> Usually {
         if self.is_silent() {
             Usually::Silence
@@ -75,7 +75,7 @@ impl OutputArgs {
         }
     }
 
-    /// Returns whether the result is written to standard output as an object.
+    /// Returns whether the result is written to standard output as a JSON object.
     pub const fn wants_json(&self) -> bool {
         self.json || self.json_lines
     }
@@ -94,7 +94,7 @@ impl Default for OutputArgs {
     }
 }
 
-/// Parses the time between two lines of progress.
+/// Parses the interval between two lines of progress.
 fn parse_interval(text: &str) -> Result<Duration, String> {
     let time = time::parse(text)?;
     if time < LEAST_INTERVAL {

@@ -1,4 +1,4 @@
-//! Options for the files with the passwords of both ends.
+//! Options for the password files of source and destination.
 
 use std::path::{Path, PathBuf};
 
@@ -45,12 +45,12 @@ pub struct PasswordArgs {
     pub destination_target_password_file: Option<PathBuf>,
 }
 
-/// An option, and the file of its value.
+/// An option, and the path that is its value.
 type Named<'a> = (&'static str, Option<&'a Path>);
 
 impl PasswordArgs {
-    /// Returns all files with the options that name them: first those of the initiator's passwords, then
-    /// those of the targets'. Of each three, the file for both ends is first.
+    /// Returns the options and their files: first the three for the initiator's passwords, then the three for
+    /// the targets' passwords. Of each three, the option for both source and destination is first.
     pub(crate) fn files(&self) -> [Named<'_>; 6] {
         [
             ("--password-file", self.password_file.as_deref()),
@@ -65,7 +65,8 @@ impl PasswordArgs {
         ]
     }
 
-    /// Adds the passwords to the URLs of both ends. If only a destination is read, there is no source.
+    /// Adds the passwords to the URLs of source and destination. For a verification without a copy there is no
+    /// source.
     ///
     /// # Errors
     /// [`CredentialsError`].

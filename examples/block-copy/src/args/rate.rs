@@ -34,7 +34,7 @@ pub struct RateArgs {
     pub control: Option<PathBuf>,
 }
 
-/// Parses a rate limit; a rate of 0 is refused.
+/// Parses a rate limit. A rate of 0 is an error.
 pub(crate) fn parse_limit(text: &str) -> Result<RateLimit, String> {
     match text.parse() {
         Ok(RateLimit::Zero) => Err("nothing would ever pass; 1kbit is the lowest rate".to_owned()),

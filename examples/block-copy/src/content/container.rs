@@ -1,4 +1,4 @@
-//! Formats whose bytes are not the bytes of a disk: images of other programs, compression, archives.
+//! Recognises formats whose bytes are not the bytes of a disk: images of other programs, compression, archives.
 
 use super::sample::Place::{self, End, Start};
 use super::sample::Sample;
@@ -6,7 +6,7 @@ use super::sample::Sample;
 /// A format whose bytes are not those of a disk.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Container {
-    /// The name of the format, as "a qcow2 image".
+    /// Name of the format, such as "a qcow2 image".
     pub(crate) name: &'static str,
     pub(crate) remedy: Remedy,
 }
@@ -16,15 +16,16 @@ pub(crate) struct Container {
 pub(crate) enum Remedy {
     /// `qemu-nbd` with this format serves them.
     Serve(&'static str),
-    /// This command writes them to its standard output. The file is its last argument.
+    /// This command writes the bytes of the disk to its standard output. The file is its last argument.
     Unpack(&'static str),
-    /// This command extracts files, one of which is to be copied.
+    /// This command extracts files. The user must choose one of them to copy.
     Extract(&'static str),
 }
 
 use Remedy::{Extract, Serve, Unpack};
 
-/// The name, the place of the signature and the offset from it, the signature, and the remedy.
+/// For each format: the name, the place of the signature and the offset from that place, the signature, the
+/// remedy.
 const CONTAINERS: [(&str, Place, usize, &[u8], Remedy); 32] = [
     ("a qcow image", Start(0), 0, b"QFI\xfb\0\0\0\x01", Serve("qcow")),
     ("a qcow2 image", Start(0), 0, b"QFI\xfb", Serve("qcow2")),
@@ -36,7 +37,7 @@ const CONTAINERS: [(&str, Place, usize, &[u8], Remedy); 32] = [
     ("a VHDX image", Start(0), 0, b"vhdxfile", Serve("vhdx")),
     ("a VDI image", Start(0), 64, b"\x7f\x10\xda\xbe", Serve("vdi")),
     ("a VHD image", Start(0), 0, b"conectix", Serve("vpc")),
-    // A fixed-size VHD has its signature after the disk. Older ones are a byte shorter.
+    // A fixed-size VHD has its signature after the disk data. In older files the footer is a byte shorter.
     ("a VHD image", End(512), 0, b"conectix", Serve("vpc")),
     ("a VHD image", End(511), 0, b"conectix", Serve("vpc")),
     ("an image of Parallels", Start(0), 0, b"WithoutFreeSpace", Serve("parallels")),
@@ -47,7 +48,7 @@ const CONTAINERS: [(&str, Place, usize, &[u8], Remedy); 32] = [
     ("compressed by gzip", Start(0), 0, b"\x1f\x8b\x08", Unpack("gzip -dc")),
     ("compressed by xz", Start(0), 0, b"\xfd7zXZ\0", Unpack("xz -dc")),
     ("compressed by zstd", Start(0), 0, b"\x28\xb5\x2f\xfd", Unpack("zstd -dc")),
-    // A frame before the data, as pzstd writes it.
+    // pzstd writes a skippable frame before the data.
     ("compressed by zstd", Start(0), 0, b"\x50\x2a\x4d\x18", Unpack("zstd -dc")),
     ("compressed by bzip2", Start(0), 4, b"1AY&SY", Unpack("bzip2 -dc")),
     ("compressed by lz4", Start(0), 0, b"\x04\x22\x4d\x18", Unpack("lz4 -dc")),
@@ -71,7 +72,7 @@ pub(crate) fn container(sample: &Sample) -> Option<Container> {
 }
 
 impl Container {
-    /// Returns the name as a noun phrase, for "there is ...".
+    /// Returns the name of the format as a noun phrase, for "there is ...".
     pub(crate) fn thing(self) -> String {
         if self.name.starts_with("compressed") {
             return format!("a file {}", self.name);

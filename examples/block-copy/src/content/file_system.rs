@@ -1,4 +1,4 @@
-//! File systems, and other formats of a whole device or partition: LVM, RAID, encryption, swap.
+//! Recognises file systems, and other formats of a whole device or partition: LVM, RAID, encryption, swap.
 
 use super::held::{Held, be32, be64, le16, le32, le64};
 use super::sample::Place::{self, Start};
@@ -10,7 +10,7 @@ const FAT: &str = "a FAT file system";
 const BITLOCKER: &str = "a volume of BitLocker";
 const REFS: &str = "an ReFS file system";
 
-/// Formats whose label is not read: name, offset of the signature, signature.
+/// Formats whose label is not read. For each: the name, the offset of the signature, the signature.
 const MARKS: [(&str, u64, &[u8]); 14] = [
     (BITLOCKER, 3, b"-FVE-FS-"),
     (REFS, 3, b"ReFS\0\0\0\0"),
@@ -36,7 +36,7 @@ const MARKS: [(&str, u64, &[u8]); 14] = [
     ),
 ];
 
-/// Returns all formats that are recognised.
+/// Returns all formats that are recognised in the sample.
 pub(super) fn all(sample: &Sample) -> Vec<Held> {
     let kinds = [ext, xfs, btrfs, ntfs, exfat, fat, lvm, luks, md, swap, zfs, iso9660];
     let mut found: Vec<Held> = kinds.iter().filter_map(|kind| kind(sample)).collect();
@@ -58,7 +58,7 @@ fn ext(sample: &Sample) -> Option<Held> {
     }
     let (compatible, incompatible) = (le32(at(92, 4))?, le32(at(96, 4))?);
     let kind = match () {
-        // Extents, 64 bits, flexible groups.
+        // The incompatible features extents, 64 bits and flexible groups exist only in ext4.
         () if incompatible & (0x40 | 0x80 | 0x200) != 0 => "an ext4 file system",
         () if compatible & 4 != 0 => "an ext3 file system",
         () => "an ext2 file system",
@@ -133,12 +133,12 @@ fn luks(sample: &Sample) -> Option<Held> {
     if sample.bytes(0, 6)? != b"LUKS\xba\xbe" {
         return None;
     }
-    // Only the second version has a label.
+    // Only the second version of the header has a label.
     let label = sample.bytes(24, 48).filter(|_| sample.bytes(6, 2) == Some(&[0, 2]));
     Some(Held::new("a volume of LUKS").with_label(label))
 }
 
-/// Recognises a RAID of md. Its versions 1.1, 1.2, 1.0 and 0.90 differ in the place of the superblock.
+/// Recognises a RAID of Linux md. The versions 1.1, 1.2, 1.0 and 0.90 have the superblock in different places.
 fn md(sample: &Sample) -> Option<Held> {
     const MAGIC: &[u8] = &0xa92b_4efc_u32.to_le_bytes();
     let is_there = |place: &Place| sample.at(*place, 0, 4) == Some(MAGIC);

@@ -1,4 +1,4 @@
-//! A format that was found on a medium.
+//! Describes a format that was found on a medium.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use iscsi_tuner::Size;
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Held {
     kind: &'static str,
-    /// The label that a user gave it; empty if it has none.
+    /// The label that a user gave the file system; empty if it has none.
     label: String,
     bytes: Option<u64>,
     partitions: usize,
@@ -19,12 +19,12 @@ impl Held {
         Self { kind, label: String::new(), bytes: None, partitions: 0 }
     }
 
-    /// Sets the label from a field of fixed size, which zeros or spaces fill up.
+    /// Sets the label from a field of fixed size, which is padded with zeros or spaces.
     pub(super) fn with_label(mut self, field: Option<&[u8]>) -> Self {
         let field = field.unwrap_or_default();
         let end = field.iter().position(|byte| *byte == 0).unwrap_or(field.len());
         let text = String::from_utf8_lossy(field.get(..end).unwrap_or_default());
-        // Whatever the field holds, the label stays within the line.
+        // The field may hold any characters. Escaped, the label stays within the line.
         text.trim_end().escape_debug().for_each(|character| self.label.push(character));
         self
     }
@@ -47,7 +47,7 @@ impl Held {
         self.partitions > 0
     }
 
-    /// Returns the format for people: "an XFS file system \"data\" of 10 GiB".
+    /// Returns the format as readable text: "an XFS file system \"data\" of 10 GiB".
     pub(super) fn text(&self) -> String {
         let mut text = self.kind.to_owned();
         if self.partitions > 0 {

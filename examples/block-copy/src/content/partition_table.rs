@@ -1,12 +1,12 @@
-//! GPT (UEFI 2.10 §5.3) and MBR.
+//! Recognises partition tables: GPT (UEFI 2.10 §5.3) and MBR.
 
 use super::held::{Held, le32};
 use super::sample::{Place, Sample};
 
 const GPT: &[u8] = b"EFI PART";
-/// Lengths of a logical block in bytes.
+/// Possible lengths of a logical block in bytes.
 const BLOCKS: [u64; 2] = [512, 4096];
-/// Bytes of a GPT entry, as all programs write them.
+/// Bytes of a GPT entry. All known programs write entries of this length.
 const GPT_ENTRY: usize = 128;
 /// Offset of the entries in an MBR. Then the length of an entry, and the type of the entry that stands for a
 /// GPT.
@@ -20,7 +20,7 @@ pub(super) fn find(sample: &Sample) -> Option<Held> {
         let used = entries(sample, block);
         return Some(Held::new("a GPT partition table").with_partitions(used));
     }
-    // The second header remains if only the beginning was overwritten.
+    // If only the beginning of the disk was overwritten, the second GPT header remains.
     let is_second = |block: u64| sample.at(Place::End(block), 0, GPT.len()) == Some(GPT);
     if BLOCKS.into_iter().any(is_second) {
         return Some(Held::new("the second header of a GPT partition table"));
@@ -33,12 +33,12 @@ pub(crate) fn gpt_block_size(sample: &Sample) -> Option<u64> {
     BLOCKS.into_iter().find(|block| sample.bytes(*block, GPT.len()) == Some(GPT))
 }
 
-/// Returns whether there is an MBR with partitions. One that only protects a GPT does not count.
+/// Returns whether there is an MBR with partitions. A protective MBR of a GPT does not count.
 pub(crate) fn has_mbr(sample: &Sample) -> bool {
     mbr(sample).is_some_and(|held| held.has_partitions())
 }
 
-/// Returns the number of used entries within the sample.
+/// Returns the number of used GPT entries in the sample.
 fn entries(sample: &Sample, block: u64) -> usize {
     let entry = |at: u64| sample.bytes(2 * block + at * GPT_ENTRY as u64, 16);
     let seen = (0..128).map_while(entry);
@@ -53,7 +53,7 @@ fn mbr(sample: &Sample) -> Option<Held> {
         .map(|index| sample.bytes(MBR_ENTRIES + index * MBR_ENTRY as u64, MBR_ENTRY))
         .collect();
     let entries = entries?;
-    // Any other first byte is the code of a boot sector.
+    // The first byte of an entry is 0 or 0x80. With any other value it is the code of a boot sector.
     if !entries.iter().all(|entry| matches!(entry.first(), Some(0 | 0x80))) {
         return None;
     }

@@ -1,4 +1,4 @@
-//! The bytes of a medium that are read to recognise its content.
+//! Reads the bytes of a medium that are needed to recognise its format.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use iscsi_copy::Device;
 use iscsi_initiator::device::DeviceResult;
 use tokio::task::JoinSet;
 
-/// The place of a signature on a medium.
+/// A place on a medium where a signature may be.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Place {
     /// This byte, counted from the beginning.
@@ -26,17 +26,17 @@ pub(crate) enum Place {
 
 use Place::{AlignedEnd, End, Start};
 
-/// Places of the superblock of md in its versions 0.90 and 1.0.
+/// Places of the md superblock in the versions 0.90 and 1.0.
 pub(super) const MD_0: Place = AlignedEnd { before: 64 << 10, unit: 64 << 10 };
 pub(super) const MD_1: Place = AlignedEnd { before: 8 << 10, unit: 4 << 10 };
 
-/// Bytes read of a source: at the beginning, up to a GPT with blocks of 4096 bytes; at the end of a file,
-/// where some image formats have their signature.
+/// Bytes read at the beginning of a source, up to a GPT with blocks of 4096 bytes. At the end of a file they
+/// include the signatures of some image formats.
 const START: u64 = 4096 + 512;
 const END: u64 = 512;
 
-/// Places read of a destination, with their lengths. All of it fits in what a new TCP connection may send
-/// immediately, so that it takes one round trip.
+/// Places read of a destination, with their lengths. The total is at most what a new TCP connection may send
+/// immediately, so that reading takes one round trip.
 const PIECES: [(Place, u64); 8] = [
     // Partition tables, most file systems, LVM, md 1.1 and 1.2, swap.
     (Start(0), 4096 + 512),
@@ -66,7 +66,7 @@ impl Sample {
         Self { capacity: 0, pieces: vec![(0, bytes)] }
     }
 
-    /// Reads the first bytes of a device, and if it `has_end` the last ones. Parts that cannot be read are
+    /// Reads the first bytes of a device, and the last bytes if it `has_end`. Parts that cannot be read are
     /// omitted.
     pub(crate) async fn read_ends(device: &dyn Device, has_end: bool) -> Self {
         let capacity = device.capacity();
@@ -85,7 +85,7 @@ impl Sample {
         Self { capacity, pieces: vec![(0, start), (at, end)] }
     }
 
-    /// Reads the pieces of a device that can have a signature, in the `len` bytes from `start` on. The reads
+    /// Reads the pieces of a device that may have a signature, within `len` bytes from `start` on. The reads
     /// are concurrent.
     ///
     /// # Errors
@@ -119,7 +119,7 @@ impl Sample {
         Ok(Self { capacity, pieces })
     }
 
-    /// Returns whether nothing could be read of the medium.
+    /// Returns whether nothing of the medium could be read.
     pub(crate) fn is_empty(&self) -> bool {
         self.pieces.iter().all(|(_, bytes)| bytes.is_empty())
     }
@@ -152,7 +152,7 @@ fn count(range: Range<u64>) -> usize {
 }
 
 impl Place {
-    /// Returns the offset of the place on a medium of `capacity` bytes, if it has that place.
+    /// Returns the offset of the place on a medium of `capacity` bytes, or `None` if the medium is too short.
     fn of(self, capacity: u64) -> Option<u64> {
         match self {
             Start(at) => Some(at).filter(|at| capacity == 0 || *at < capacity),

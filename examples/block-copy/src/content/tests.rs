@@ -1,4 +1,4 @@
-//! Tests with a medium for each format. It has only the bytes that are read.
+//! Tests of the recognition, with a medium for each format. A medium has only the bytes that are read.
 
 use std::io;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::*;
 
 const MIB: usize = 1 << 20;
 
-/// A medium in memory, and the length of its blocks.
+/// A medium in memory. The number is the length of its blocks in bytes.
 #[derive(Debug)]
 struct Medium(Vec<u8>, u32);
 
@@ -45,7 +45,7 @@ impl Device for Medium {
     }
 }
 
-/// Returns a medium of 1 MiB with these bytes at these offsets. A negative offset counts from the end.
+/// Returns a medium of 1 MiB with the given bytes at the given offsets. A negative offset counts from the end.
 fn medium(pieces: &[(i64, &[u8])]) -> Vec<u8> {
     let mut medium = vec![0; MIB];
     for (at, bytes) in pieces {
@@ -62,7 +62,7 @@ async fn held_on(medium: Vec<u8>, block: u32) -> Option<String> {
 
 type Case<'a> = (&'a [(i64, &'a [u8])], &'a str);
 
-/// Checks that each medium is recognised as expected, with short and long blocks.
+/// Checks that each medium is recognised as expected, with short and long logical blocks.
 async fn are_known(cases: &[Case<'_>]) {
     for (pieces, expected) in cases {
         let medium = medium(pieces);
@@ -176,7 +176,7 @@ async fn partition_tables_are_counted() {
         (&[(4096, b"EFI PART")], Some("a GPT partition table")),
         (&[(-512, b"EFI PART")], Some("the second header of a GPT partition table")),
         (&[(-4096, b"EFI PART")], Some("the second header of a GPT partition table")),
-        // Code in place of the entries, or no entries.
+        // Media with code in place of partition entries, or without entries, have no partition table.
         (&[(446, &[0x31; 64]), (510, end)], None),
         (&[(510, end)], None),
         (&[(446, &linux)], None),
@@ -198,7 +198,7 @@ async fn a_part_is_looked_at_where_it_begins() {
     let sample = Sample::read(device.clone(), place, u64::MAX).await.unwrap();
     assert_eq!(held(&sample).as_deref(), Some("a volume of LUKS"));
     assert_eq!(sample.first_nonzero(), Some(0));
-    // The bytes after the copy stay, and are not looked at.
+    // The copy does not overwrite the bytes after its end, so they are not read.
     let sample = Sample::read(device, place - 4096, 4096).await.unwrap();
     assert_eq!(sample.bytes(0, 8), Some(&[0; 8][..]));
     assert!(sample.bytes(16 << 10, 1).is_none());

@@ -1,4 +1,4 @@
-//! An end that is an export of an NBD server.
+//! Copies from and to an export of an NBD server.
 
 use std::fmt;
 use std::io;
@@ -54,7 +54,7 @@ impl ExportEnd {
         &self.device
     }
 
-    /// Returns the server as what the end waits for, while the connection is lost.
+    /// Returns the server as the peer that the copy waits for, while the connection is lost.
     pub(super) fn awaited(&self) -> Option<Awaited> {
         let limit = Some(self.uri.retry_timeout());
         self.device.is_away().then_some(Awaited { side: None, what: "server", limit })
@@ -70,7 +70,7 @@ impl ExportEnd {
         &self.uri
     }
 
-    /// Returns the address as text.
+    /// Returns the address of the export as text.
     pub const fn name(&self) -> &Arc<str> {
         &self.name
     }

@@ -1,4 +1,4 @@
-//! Regular files and block devices: any range can be read and written, by several threads.
+//! Regular files and block devices, of which several threads can read and write any range.
 
 use std::fmt;
 use std::fs::{self, File, Metadata};
@@ -40,12 +40,12 @@ pub struct Access {
     pub overrides_use: bool,
 }
 
-/// The kind of end at a path.
+/// The kind of file at a path.
 #[derive(Debug)]
 pub(super) enum Opened {
     /// Any range can be read and written.
     Seekable(FileEnd),
-    /// Bytes come or go in order only.
+    /// Bytes can only be read or written in sequence.
     Stream(StreamEnd),
 }
 
@@ -54,7 +54,7 @@ pub(super) async fn open_source(path: PathBuf) -> Result<Opened, Error> {
     open(path, Side::Source, |path| Ok((File::open(path)?, false))).await
 }
 
-/// Opens the destination of a copy to read it back.
+/// Opens the destination of a finished copy to read it back.
 pub(super) async fn open_copy(path: PathBuf) -> Result<Opened, Error> {
     open(path, Side::Destination, |path| Ok((File::open(path)?, false))).await
 }
@@ -95,7 +95,7 @@ async fn open(
     opened.map_err(|cause| Error::File { side, name, cause: cause.into() })
 }
 
-/// Returns what identifies a file; `None` for a stream.
+/// Returns the identity of a file; `None` for a stream.
 fn identify(metadata: &Metadata) -> io::Result<Option<FileId>> {
     let kind = metadata.file_type();
     if kind.is_dir() {
@@ -141,8 +141,7 @@ impl FileEnd {
         self.device.capacity()
     }
 
-    /// Returns the length as text. A destination that is a regular file has none, because the copy sets its
-    /// length.
+    /// Returns the length as text. A destination that is a regular file has no length yet: the copy sets it.
     pub(super) fn size(&self) -> Option<String> {
         let matters = self.device.is_block_device() || self.side == Side::Source;
         matters.then(|| Size(self.capacity()).to_string())
@@ -158,7 +157,7 @@ impl FileEnd {
             }
             Ok::<_, io::Error>(())
         });
-        // If this fails, only an empty file remains.
+        // If the removal fails, an empty file remains, which does no harm.
         _ = removing.await;
     }
 

@@ -1,12 +1,13 @@
-//! Reads of a few blocks of a unit before a copy.
+//! Reads a few blocks of a unit before a copy.
 
 use bytes::{Bytes, BytesMut};
 use iscsi_copy::Device;
 use iscsi_initiator::device::{DeviceErrorKind, DeviceFuture, DeviceLimits};
 use iscsi_initiator::{Disk, LogicalUnit};
 
-/// A unit whose first blocks are read before a copy. Like the commands that open a unit, these reads are not
-/// charged to its traffic class, whose rate may be low. It reads whole blocks, and writes nothing.
+/// A unit whose first blocks are read before a copy. These reads are not charged to the unit's traffic class,
+/// whose rate may be low. (The commands that open a unit are not charged either.) It reads whole blocks, and
+/// writes nothing.
 #[derive(Debug)]
 pub(super) struct Glance {
     unit: LogicalUnit,

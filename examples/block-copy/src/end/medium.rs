@@ -1,4 +1,4 @@
-//! The identity of an end under all its names.
+//! Identifies a source or destination under all its names.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -8,21 +8,22 @@ use std::sync::Arc;
 
 use iscsi_initiator::Disk;
 
-/// What identifies an end under all its names. Its text is the same in every process of this host.
+/// The identity of a source or destination, under all its names. As text it is the same in every process of
+/// this host.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Medium {
     /// A regular file or a block device.
     File(FileId),
-    /// A directory entry, where another file may be put: device and inode of the directory, and the name in
-    /// it.
+    /// A directory entry, where another file may be put later: device and inode of the directory, and the name
+    /// in the directory.
     Entry(u64, u64, OsString),
-    /// A unit, whatever portals it is reached through.
+    /// A unit. The identity does not depend on the portals that it is reached through.
     Unit(String),
     /// An export of an NBD server, by its URI. The same export may have other URIs, which are not recognised.
     Export(Arc<str>),
 }
 
-/// What identifies a file under all its names.
+/// The identity of an existing file, under all its names.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum FileId {
     /// File system and inode number of a regular file.
@@ -37,9 +38,9 @@ impl Medium {
         Self::File(FileId::Inode(file.dev(), file.ino()))
     }
 
-    /// Returns the identity of a unit that was opened at `address`: its target name and LUN. A unique
-    /// designator is enough (VPD page 83). Others are assigned twice in practice, so they count together with
-    /// the address and the serial number.
+    /// Returns the identity of a unit that was opened at `address`, its target name and LUN. A unique
+    /// designator alone identifies it (VPD page 83). Other designators are assigned twice in practice, so the
+    /// address and the serial number are then part of the identity.
     pub(super) fn unit(disk: &Disk, address: &str) -> Self {
         let profile = disk.profile();
         let name = profile.designator.as_ref();

@@ -1,4 +1,4 @@
-//! Streams: their bytes come or go in order only.
+//! Streams, whose bytes can only be read or written in sequence.
 
 use std::fmt;
 use std::fs::File;
@@ -19,9 +19,9 @@ use crate::side::Side;
 pub struct StreamEnd {
     file: Arc<File>,
     name: Arc<str>,
-    /// One source for all uses, since bytes that were peeked come next.
+    /// The only source of this stream: bytes that were peeked must be returned by the next read.
     source: Source,
-    /// Keeps other programs from using a block device that is written to.
+    /// Holds a destination that is a block device open exclusively, so that no other program uses it.
     claim: Option<Arc<File>>,
 }
 

@@ -1,9 +1,10 @@
-//! The tuning of the connection to a unit, for programs.
+//! Reports the tuning of the connection to a unit as JSON.
 
 use iscsi_tuner::{Buffer, Choice, Plan, Sends, TransferOffer};
 use serde_json::{Value, json};
 
-/// Returns each number with its reason. Its name ends with its unit. `null` leaves it to the kernel.
+/// Returns each number of the plan with its reason. Each name ends with the unit. A number that the kernel
+/// chooses is `null`.
 pub(super) fn to_json(plan: &Plan) -> Value {
     let Plan { link, .. } = plan;
     let rows = plan.rows();
@@ -45,7 +46,7 @@ const fn bytes(buffer: Buffer) -> Option<u64> {
     }
 }
 
-/// Uses the names of the standard, as for the negotiated parameters.
+/// Returns the offered parameters by their names in the standard, like the negotiated parameters.
 fn offer_to_json(offer: TransferOffer) -> Value {
     json!({
         "InitialR2T": offer.initial_request,

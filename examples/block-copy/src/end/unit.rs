@@ -1,4 +1,4 @@
-//! Logical units behind an iSCSI session.
+//! Logical units that are reached over iSCSI sessions.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -27,18 +27,18 @@ use crate::side::Side;
 use crate::stop::Stop;
 use iscsi_tuner::Size;
 
-/// Time limit of the request for registrations of other hosts.
+/// Time limit of the command that reads the registrations of other hosts.
 const QUESTION: Duration = Duration::from_secs(5);
-/// Time limit of the logout if no command is left that could still change the unit.
+/// Time limit of the logout if no command is in flight that could still change the unit.
 const LOGOUT: Duration = Duration::from_secs(3);
 
-/// A logical unit, and the sessions with it.
+/// A logical unit, and the initiator's sessions with it.
 #[derive(Clone, Debug)]
 pub struct UnitEnd {
     side: Side,
     url: Url,
     disk: Disk,
-    /// Name of the unit within a volume.
+    /// Name of the unit within a volume, if it belongs to one.
     member: Option<Arc<str>>,
 }
 
@@ -57,13 +57,13 @@ impl UnitEnd {
         Ok(Self { side, url: url.clone(), disk, member: None })
     }
 
-    /// Returns an open unit of a volume as an end.
+    /// Creates an end from an open unit of a volume.
     pub(super) fn member(side: Side, url: &Url, disk: Disk, member: &Arc<str>) -> Self {
         Self { side, url: url.clone(), disk, member: Some(Arc::clone(member)) }
     }
 
-    /// Reserves the unit for this copy, with the reservation key of its URL. Preempts registrations with the
-    /// keys for which `is_left_behind` returns true.
+    /// Reserves the unit for this copy, with the reservation key of its URL. Registrations with keys for which
+    /// `is_left_behind` returns true are preempted.
     pub(crate) async fn reserve_exclusively(
         &self,
         is_left_behind: impl Fn(ReservationKey) -> bool + Send + Sync,
@@ -72,8 +72,8 @@ impl UnitEnd {
         reserved.await.map_err(|cause| self.failed(cause))
     }
 
-    /// Returns the registrations and the reservation of other hosts as text; `None` without any, or if the
-    /// unit does not answer in time.
+    /// Returns the registrations and the reservation of other hosts as text; `None` if there are none, or if
+    /// the unit does not respond in time.
     pub(crate) async fn registered_by_others(&self) -> Option<String> {
         let questions =
             async { tokio::join!(self.disk.registered_keys(), self.disk.reservation()) };
@@ -92,12 +92,12 @@ impl UnitEnd {
         Some(format!("{}{held}", keys.join(", ")))
     }
 
-    /// Returns the name as a member of a volume, if it is one.
+    /// Returns the name of the unit within a volume, if it belongs to one.
     pub const fn member_name(&self) -> Option<&Arc<str>> {
         self.member.as_ref()
     }
 
-    /// Returns the side of the copy.
+    /// Returns whether the unit is the source or the destination of the copy.
     pub const fn side(&self) -> Side {
         self.side
     }
@@ -120,7 +120,7 @@ impl UnitEnd {
         self.disk.sessions()
     }
 
-    /// Returns the portals of its sessions.
+    /// Returns the portals of the unit's sessions.
     pub fn portals(&self) -> Vec<String> {
         place::portals(&self.disk)
     }
@@ -130,12 +130,12 @@ impl UnitEnd {
         self.disk.status()
     }
 
-    /// Returns what the unit waits for at this moment: the target if no session is left. Returns `None` if it
-    /// does not wait.
+    /// Returns the peer that the unit waits for at the moment: the target if no session is left. Returns `None`
+    /// if it does not wait.
     pub(super) fn awaited(&self) -> Option<Awaited> {
         let status = self.status();
         let what = if status.sessions == 0 { "target" } else { "unit" };
-        // A wait without a limit may last longest.
+        // Of several waits, show the longest limit; a wait without a limit may last longest.
         let limit = status
             .waits
             .iter()
@@ -155,12 +155,13 @@ impl UnitEnd {
         ]
     }
 
-    /// Returns the number of reads or writes of `io_size` bytes that keep its sessions busy.
+    /// Returns the number of concurrent reads or writes of `io_size` bytes that keep the unit's sessions busy.
     pub fn queue_depth(&self, io_size: usize) -> usize {
         self.disk.queue_depth(io_size)
     }
 
-    /// Returns the number of reads of `io_size` bytes that keep its sessions busy if the unit is only read.
+    /// Returns the number of concurrent reads of `io_size` bytes that keep the unit's sessions busy, if there
+    /// are no writes.
     pub fn read_depth(&self, io_size: usize) -> usize {
         self.disk.read_depth(io_size)
     }
@@ -188,7 +189,7 @@ impl UnitEnd {
         self.disk.unit().session().negotiated()
     }
 
-    /// Sets the most bytes of one command to `io_size`, if the unit accepts that.
+    /// Limits each command to `io_size` bytes, if the unit accepts that.
     pub(super) fn with_io_size(mut self, io_size: usize) -> Self {
         self.disk = self.disk.with_max_transfer(io_size);
         self
@@ -206,7 +207,7 @@ impl UnitEnd {
     }
 
     /// Logs out. By then every write was flushed or has failed, so a failed logout changes nothing. But while
-    /// the target may still execute a write, the logout is waited for.
+    /// the target may still execute a write, this waits for the logout and returns its error.
     pub(super) async fn close(&self, stop: &Stop) -> Result<(), Error> {
         let mut logout = pin!(self.disk.logout());
         let mut end = stop.hurry(timeout(LOGOUT, &mut logout)).await;
@@ -264,7 +265,7 @@ impl UnitEnd {
         ]
     }
 
-    /// Returns what identifies the unit in later runs, through whatever portals.
+    /// Returns the identity of the unit in later runs, whatever portals they use.
     pub(super) fn identity(&self) -> Result<Identity, Error> {
         let named = Identity::of_device(&self.disk);
         let named = named.map_err(|cause| Error::Unit { side: self.side, cause })?;
@@ -286,7 +287,7 @@ impl UnitEnd {
     }
 }
 
-/// Returns a number of things as text.
+/// Returns a number with its noun as text, in singular or plural.
 pub(super) fn counted(number: usize, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
@@ -298,7 +299,7 @@ const fn digest(digest: Digest) -> &'static str {
     }
 }
 
-/// Returns a value as the standard writes it.
+/// Returns a value of a login key in the notation of the standard.
 fn text_value(value: &Value) -> String {
     match (value.as_str(), value.as_bool()) {
         (Some(text), _) => text.to_owned(),

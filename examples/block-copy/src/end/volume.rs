@@ -28,7 +28,7 @@ pub struct VolumeEnd {
 }
 
 impl VolumeEnd {
-    /// Logs in to all units, and checks that they are those of the description.
+    /// Logs in to all units, and checks that they are the units of the description.
     pub(super) async fn open(
         side: Side,
         path: &Path,
@@ -72,20 +72,20 @@ impl VolumeEnd {
         vec![format!("{units}, {size}, {sessions}"), format!("{units}, {size}"), size.to_string()]
     }
 
-    /// Returns what identifies the volume in later runs: its units in their order, and the layout of the data
+    /// Returns the identity of the volume in later runs: its units in their order, and the layout of the data
     /// on them.
     pub(super) fn identity(&self) -> Identity {
         self.identity.clone()
     }
 
-    /// Sets the most bytes of one command to `io_size` on each unit that accepts that.
+    /// Limits each command to `io_size` bytes, on each unit that accepts that.
     pub(super) fn with_io_size(self, io_size: usize) -> Self {
         let volume = self.volume.map_members(|disk| disk.with_max_transfer(io_size));
         let units = self.units.into_iter().map(|unit| unit.with_io_size(io_size)).collect();
         Self { volume, units, ..self }
     }
 
-    /// Logs out of all units concurrently. Returns the error of one of them.
+    /// Logs out of all units concurrently. If several logouts fail, returns one of the errors.
     pub(super) async fn close(&self, stop: &Stop) -> Result<(), Error> {
         let mut closing = JoinSet::new();
         for unit in self.units.clone() {

@@ -1,4 +1,4 @@
-//! The commands that list what is written to a source in use.
+//! Runs the commands that list what is written to a source in use.
 
 use std::io;
 
@@ -24,7 +24,7 @@ pub(super) fn check(args: &Args) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks that neither end is a stream, which has no offsets.
+/// Checks that neither source nor destination is a stream, which has no offsets.
 pub(super) fn check_ends(args: &PassArgs, ends: &Ends) -> Result<(), Error> {
     let is_stream = ends.source.is_stream() || ends.destination.is_stream();
     if args.ranges_from.is_some() && is_stream { Err(STREAM) } else { Ok(()) }

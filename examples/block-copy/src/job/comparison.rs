@@ -45,7 +45,7 @@ pub(super) async fn compare(
             let error = ends.destination.failed(Side::Destination, cause);
             unverified(ends.explained(error, stop).await)
         }
-        // Only reads were in flight.
+        // Only reads were in flight, so the comparison ends immediately.
         Some(Err(VerifyError::Cancelled)) | None => unverified(Error::Interrupted),
         Some(Err(VerifyError::Stream)) => Err(NO_WAY_BACK),
         Some(Err(other)) => {

@@ -1,4 +1,4 @@
-//! The digests of an earlier copy: what the destination has already.
+//! Loads and stores the digests of earlier copies, which describe the data that the destination has already.
 
 use std::io;
 use std::path::Path;
@@ -10,15 +10,16 @@ use crate::end::End;
 use crate::ends::Ends;
 use crate::error::Error;
 
-/// Bytes of a block. One changed byte means that a whole block is sent. Each block takes a line of the file.
+/// Bytes of a block with one digest. If one byte has changed, the whole block is sent. Each block takes a line
+/// of the digest file.
 const BLOCK: u64 = 1 << 20;
 
-/// Opens the digests of earlier copies. Returns `None` without a file.
+/// Opens the digest file of earlier copies. Returns `None` without a path.
 pub(super) async fn open(path: Option<&Path>, ends: &Ends) -> Result<Option<DigestFile>, Error> {
     let Some(path) = path else { return Ok(None) };
     let destination = identity(ends)?;
     let source = match &ends.source {
-        // It is only a note in the file.
+        // The identity of a stream is only a note in the file, so its name is enough.
         End::Stream(stream) => Identity::new(&stream.to_string(), 0),
         End::Export(export) => Identity::new(export.name(), 0),
         End::File(_) | End::Unit(_) | End::Volume(_) => ends.source_identity()?,
@@ -29,7 +30,7 @@ pub(super) async fn open(path: Option<&Path>, ends: &Ends) -> Result<Option<Dige
     opening.map_err(io::Error::from).flatten().map(Some).map_err(|cause| failed(path, cause))
 }
 
-/// Returns the identity of the destination that the digests belong to.
+/// Returns the identity of the destination, which the digests refer to.
 pub(super) fn identity(ends: &Ends) -> Result<Identity, Error> {
     if ends.destination.is_stream() {
         return Err(Error::Usage(
@@ -39,7 +40,7 @@ pub(super) fn identity(ends: &Ends) -> Result<Identity, Error> {
     ends.destination_identity()
 }
 
-/// Removes all digests, after the destination was found to differ from them.
+/// Removes all digests from the file, after the destination was found to differ from them.
 pub(super) async fn forget(file: &DigestFile) -> Result<(), Error> {
     let (file, path) = (file.clone(), file.path().to_owned());
     let forgotten = spawn_blocking(move || file.forget()).await;

@@ -1,4 +1,4 @@
-//! Checks the content of both ends before anything is written.
+//! Checks the data on source and destination before anything is written.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -14,29 +14,29 @@ use crate::error::Error;
 use crate::refusal::Refusal;
 use crate::side::Side;
 
-/// Bytes read from a stream, and waited for: up to the signature of a tar archive, and of a GPT with blocks
-/// of 512 bytes.
+/// Bytes of a stream that are read before the copy, and waited for: they include the signatures of a tar
+/// archive and of a GPT with blocks of 512 bytes.
 const START: usize = 1024;
-/// The socket in the advice to serve an image by QEMU.
+/// Path of the socket in the advice to serve an image by QEMU.
 const SOCKET: &str = "/tmp/disk.sock";
 
-/// What was found at both ends.
+/// What was found on source and destination.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Inspection {
     /// Warnings: the copy is probably not what the user intended.
     pub(super) notes: Vec<String>,
-    /// Content of the destination that will be overwritten.
+    /// Description of the data on the destination that will be overwritten.
     pub(super) held: Option<String>,
 }
 
-/// Looks at both ends concurrently. It must run before a checkpoint or digests are created: after that, the
-/// content of the destination would count as part of this copy.
+/// Checks the data on source and destination concurrently. Call it before a checkpoint or digests are created:
+/// after that, the data on the destination would count as written by this copy.
 ///
 /// # Errors
 /// [`Error::Refused`]; the error of a stream that cannot be read.
 pub(super) async fn inspect(args: &Args, ends: &Ends) -> Result<Inspection, Error> {
-    // The content that an earlier run has left is expected, and a copy of ranges is meant for a
-    // destination with content.
+    // The data that an earlier run has written are expected, and a copy of ranges is meant for a destination
+    // that has data.
     let is_continued = resumption::is_continued(&args.resumption)
         || args.delta.digests.as_deref().is_some_and(Path::exists);
     let is_wanted = !is_continued && (args.guard.if_blank || args.delta.ranges.is_none());
@@ -59,13 +59,13 @@ pub(super) async fn inspect(args: &Args, ends: &Ends) -> Result<Inspection, Erro
         Err(cause) if args.guard.if_blank => {
             return Err(ends.destination.failed(Side::Destination, cause));
         }
-        // The copy itself needs no permission to read the destination.
+        // An unreadable destination is no error: the copy itself need not read it.
         Ok(None) | Err(_) => {}
     }
     Ok(inspection)
 }
 
-/// Reads the first bytes of a source, and the last ones of a file. Unreadable bytes are no error here: the
+/// Reads the first bytes of a source, and of a file also the last ones. Unreadable bytes are no error here: the
 /// copy reports them if it has to read them.
 async fn sample_source(source: &End) -> Result<Sample, Error> {
     if let Some(device) = source.glance() {
@@ -75,18 +75,18 @@ async fn sample_source(source: &End) -> Result<Sample, Error> {
     Ok(Sample::of_start(start.map_err(|cause| source.failed(Side::Source, cause))?))
 }
 
-/// Reads the places of the destination that may have signatures, from the first written byte on. Returns
-/// `None` for a stream.
+/// Reads the places of the destination that may have signatures, from the first byte that will be written.
+/// Returns `None` for a stream.
 async fn sample_destination(ends: &Ends) -> DeviceResult<Option<Sample>> {
     let Some(device) = ends.destination.glance() else { return Ok(None) };
-    // A copy into the middle of a disk leaves what is around it. A copy to the beginning replaces the
-    // whole content, whatever its length.
+    // A copy into the middle of a disk does not change the data around it, so only the written range is
+    // checked. A copy to the beginning replaces everything, whatever its length.
     let length = ends.to_source().length().filter(|_| ends.place() > 0);
     let len = length.unwrap_or(u64::MAX);
     Sample::read(device, ends.place(), len).await.map(Some)
 }
 
-/// Returns warnings about other hosts that are registered with units of the destination: they may write to
+/// Returns warnings about other hosts that are registered with units of the destination, and so may write to
 /// them.
 async fn registered(destination: &End) -> Vec<String> {
     let mut notes = Vec::new();
@@ -121,8 +121,8 @@ impl Inspection {
                 let remedy = remedy(found, source);
                 return Err(Refusal::Contained { name, what, remedy }.into());
             }
-            // With --format raw the image is copied on purpose: a disk may hold an image of another
-            // disk.
+            // A unit or a block device may hold an image of another disk on purpose, so this is only a warning.
+            // With --format raw there is none.
             self.notes.push(format!(
                 "source {name}: it is {what}, and is copied as it is: its bytes are not those of the disk in it"
             ));
@@ -157,8 +157,8 @@ fn is_empty(source: &End, sample: &Sample) -> bool {
     source.glance().map_or_else(|| sample.is_empty(), |device| device.capacity() == 0)
 }
 
-/// Returns a warning if the logical blocks of a partition table differ from those of the destination: its
-/// block numbers would then be wrong.
+/// Returns a warning if the logical blocks of a partition table and of the destination differ in length: the
+/// block numbers of the table would then be wrong.
 fn other_blocks(source: &End, sample: &Sample, destination: &End) -> Option<String> {
     let there = destination.block_size()?;
     let here =
@@ -172,7 +172,7 @@ fn other_blocks(source: &End, sample: &Sample, destination: &End) -> Option<Stri
     })
 }
 
-/// Returns the advice how to get the bytes of the disk that a source holds in another format.
+/// Returns the advice for a source in another format: how to get the bytes of the disk.
 fn remedy(found: Container, source: &End) -> String {
     let (name, is_stream) = (source.name(), source.is_stream());
     let file = if is_stream { "FILE".into() } else { quoted(&name) };
@@ -194,7 +194,7 @@ fn remedy(found: Container, source: &End) -> String {
     if is_stream { format!("write it to a file, and {remedy}") } else { remedy }
 }
 
-/// Quotes a path for a shell, so that it is not an option either.
+/// Quotes a path for a shell. A path that begins with `-` is changed so that it is not taken for an option.
 fn quoted(path: &str) -> String {
     let path = if path.starts_with('-') { format!("./{path}") } else { path.to_owned() };
     shlex::try_quote(&path).map_or_else(|_| "FILE".to_owned(), Cow::into_owned)

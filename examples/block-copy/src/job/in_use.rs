@@ -1,4 +1,4 @@
-//! Copies a source in use in passes.
+//! Copies a source in use, in passes.
 
 use std::io;
 
@@ -18,7 +18,7 @@ use crate::shell::Shell;
 use crate::stop::Stop;
 
 impl Job<'_> {
-    /// Copies in passes. The command of --ranges-from lists the ranges of each further pass.
+    /// Copies in passes. The command `ranges_from` lists the ranges of each pass after the first one.
     pub(super) async fn copy_in_passes(
         &self,
         ranges_from: &str,
@@ -111,7 +111,7 @@ impl Job<'_> {
         }
     }
 
-    /// Reports a pass that has ended, by its index.
+    /// Reports the ended pass with the index `at`.
     fn report_pass(&self, report: &PassesReport, at: usize) {
         if !self.args.output.is_silent() {
             eprint_lines(&format!("{}\n", report.line(at)));
@@ -121,10 +121,10 @@ impl Job<'_> {
         }
     }
 
-    /// Returns the error for the end of the passes.
+    /// Returns the error for passes that ended early.
     fn stopped(&self, error: PassesError, progress: &Progress) -> Error {
         let of_command = |cause: io::Error| cause.downcast().unwrap_or_else(Error::Runtime);
-        // A pass has ended, so a file has its final length.
+        // At least one pass has ended, so a destination file has its final length.
         let has_full_length = self.ends.destination.is_regular_file();
         match (error, &self.resumption) {
             (PassesError::Changes(cause), Some(_)) => {

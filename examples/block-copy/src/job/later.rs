@@ -40,8 +40,8 @@ pub struct Verified {
     pub time: Duration,
 }
 
-/// Compares the content of the only location of the arguments with the file of `--digests`. It does not write
-/// to the location. If it finds a difference, it removes the digests, so that the next copy sends everything.
+/// Compares the data at the only location of the arguments with the file of `--digests`. It does not write to
+/// the location. If it finds a difference, it removes the digests, so that the next copy sends everything.
 ///
 /// # Errors
 /// The first error or difference.
@@ -58,8 +58,8 @@ pub fn verify<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Verifi
             return Err(Error::Usage("--control is for copies; leave it out").into());
         }
         let at = unless(stop, locate(args)).await?;
-        // A copy that still runs would add to this file, and would not find out that its digests were
-        // removed.
+        // Claims the digest file: a copy that is still running would add digests to it, and would not notice
+        // that they were removed.
         let claims = Claims::default();
         claims.claim_kept(&NamedFile::kept("--digests", path))?;
         let (class, _connected) = class(&args.rate, stop).await?;
@@ -75,20 +75,20 @@ pub fn verify<'a>(args: &'a Args, stop: &'a Stop) -> BoxFuture<'a, Result<Verifi
         if let Some(lines) = lines {
             JsonLines::finish(lines, stop).await;
         }
-        // There is one end, and nothing was written to it.
+        // Nothing was written to the location, so an error of the logout is ignored.
         drop(ends.destination.close(stop).await);
         Ok(verified?)
     })
 }
 
-/// Returns the location of the destination, with the content of the files that it names.
+/// Returns the location of the destination. The file that describes a volume, and password files, are read.
 async fn locate(args: &Args) -> Result<Location, Error> {
     let mut at = Location::parse(&args.source, Side::Destination).await?;
     args.passwords.apply(None, &mut at).await?;
     Ok(at)
 }
 
-/// Returns the class of the reads, if they have a limit.
+/// Returns the traffic class of the reads, if an option limits them.
 async fn class(
     args: &RateArgs,
     stop: &Stop,
@@ -111,8 +111,8 @@ async fn verify_known(
 ) -> Result<Verified, Error> {
     let known = unless(stop, delta::load(path, ends)).await?;
     if known.is_empty() {
-        // The digests were removed, or the copy ended before it stored any. That does not mean that the
-        // destination is right.
+        // Either the digests were removed, or the copy ended before it stored any. The destination may be
+        // wrong, so this is an error.
         return Err(Error::NothingKnown(path.to_string_lossy().into()));
     }
     let (bytes, start) = (known.bytes(), Instant::now());
@@ -126,7 +126,8 @@ async fn verify_known(
         return Err(Error::Differs { difference });
     }
     match looked {
-        // Without a copy the sentence "everything was written" would be wrong.
+        // This run has copied nothing, so the message of `Error::Unverified` ("everything was written") would
+        // be wrong.
         Err(Error::Unverified(cause)) => return Err(*cause),
         looked => looked?,
     }
@@ -135,7 +136,7 @@ async fn verify_known(
 }
 
 impl Verified {
-    /// Returns the result for programs, with the names of a [`Report`](crate::Report).
+    /// Returns the result as JSON, with the same names as in a [`Report`](crate::Report).
     pub fn to_json(&self) -> Value {
         json!({
             "bytes": 0,

@@ -1,4 +1,4 @@
-//! The checkpoint: what an earlier run has copied, and where this run records its progress.
+//! Reads and writes the checkpoint, which records what earlier runs have copied.
 
 use std::io;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::end::End;
 use crate::ends::Ends;
 use crate::error::Error;
 
-/// What an earlier run has copied, and the file where this run records its progress.
+/// What earlier runs have copied, and the checkpoint file where this run records its progress.
 #[derive(Clone, Debug)]
 pub(super) struct Resumption {
     pub(super) file: CheckpointFile,
@@ -22,7 +22,7 @@ pub(super) struct Resumption {
     total: u64,
 }
 
-/// Checks, before anything is opened, that no existing checkpoint is overwritten.
+/// Checks, before anything is opened, that the copy does not overwrite an existing checkpoint.
 pub(super) fn check(args: &ResumptionArgs) -> Result<(), Error> {
     match &args.checkpoint {
         Some(path) if !args.resume && is_there(path) => Err(Error::CheckpointExists(name(path))),
@@ -30,7 +30,7 @@ pub(super) fn check(args: &ResumptionArgs) -> Result<(), Error> {
     }
 }
 
-/// Returns whether there is a checkpoint to continue from. Then the destination must exist as well.
+/// Returns whether there is a checkpoint to continue from. If so, the destination must exist as well.
 pub(super) fn is_continued(args: &ResumptionArgs) -> bool {
     args.resume && args.checkpoint.as_deref().is_some_and(is_there)
 }
@@ -40,7 +40,7 @@ fn is_there(path: &Path) -> bool {
 }
 
 impl Resumption {
-    /// Reads the checkpoint of an earlier run, and writes it again to check that this is possible. Returns
+    /// Reads the checkpoint of an earlier run, and writes it again to check that it can be written. Returns
     /// `None` without the option.
     pub(super) async fn begin(
         args: &ResumptionArgs,
@@ -51,7 +51,7 @@ impl Resumption {
         let (source, destination) = ends.identities(is_in_use)?;
         let file = CheckpointFile::new(path, source, destination);
         let total = ends.to_source().length().unwrap_or_default();
-        // Bytes that a destination file holds from the start of the copy on.
+        // Length of a destination file from the start of the copy on: bytes beyond it cannot have been copied.
         let held = match &ends.destination {
             End::File(file) => Some(file.capacity().saturating_sub(ends.place())),
             End::Unit(_) | End::Volume(_) | End::Export(_) | End::Stream(_) => None,
@@ -65,12 +65,12 @@ impl Resumption {
         resumption.map(Some).map_err(|cause| failed(path, cause))
     }
 
-    /// Returns whether an earlier run has left content at the destination.
+    /// Returns whether an earlier run has written to the destination.
     pub(super) const fn is_continued(&self) -> bool {
         self.is_continued
     }
 
-    /// Returns the error for a failure of the checkpoint.
+    /// Returns the error for a checkpoint that cannot be written.
     pub(super) fn failed(&self, cause: io::Error) -> Error {
         failed(self.file.path(), cause)
     }
@@ -88,7 +88,7 @@ fn failed(path: &Path, cause: io::Error) -> Error {
     Error::Checkpoint { name: name(path), cause }
 }
 
-/// Returns the path of a checkpoint as text for people.
+/// Returns the path of a checkpoint as readable text.
 fn name(path: &Path) -> Arc<str> {
     path.to_string_lossy().into()
 }

@@ -1,4 +1,4 @@
-//! Runs the copy, shows its progress and obeys orders.
+//! Runs the copy, shows its progress and controls it.
 
 use std::pin::pin;
 
@@ -17,7 +17,7 @@ use crate::progress::{Pass, Progress};
 use crate::side::Side;
 use crate::stop::Stop;
 
-/// Least memory for the bytes in flight, for reads and for writes each.
+/// Least memory for the bytes in flight, of reads and of writes each.
 const MIN_QUEUE: u64 = 64 << 20;
 
 impl Job<'_> {
@@ -34,7 +34,7 @@ impl Job<'_> {
         match copied {
             Ok(Copied { progress, unreadable, checksums, .. }) => {
                 let earlier = earlier.unwrap_or_default();
-                // The length of a stream is known at its end.
+                // The length of a stream is known only at its end.
                 let len = total.filter(|_| !self.ends.source.is_stream());
                 let all = (0..len.unwrap_or(progress.done)).into();
                 let mut covered = self.ranges.clone().unwrap_or(all);
@@ -54,8 +54,8 @@ impl Job<'_> {
         }
     }
 
-    /// Runs a copy of `total` bytes, if that is known. Returns its result, and the rate of each second in
-    /// Mbit/s.
+    /// Runs a copy of `total` bytes, if their number is known. Returns its result, and the rate of each second
+    /// in Mbit/s.
     pub(super) async fn transfer(
         &self,
         copy: CopyJob,
@@ -71,7 +71,7 @@ impl Job<'_> {
         meter.follow(&progress, Box::pin(work)).await
     }
 
-    /// Adds to an error that has ended the copy its progress, and how to continue.
+    /// Adds to the error of a copy its progress, and how to resume it.
     pub(super) fn ended(
         &self,
         error: Error,
@@ -86,8 +86,8 @@ impl Job<'_> {
     pub(super) fn options(&self) -> iscsi_copy::CopyOptions {
         let ContentArgs { verify, zero_granularity, read_holes, destination_is_zero, .. } =
             self.args.content;
-        // Content that an earlier run has left is not zero: its source may have had other bytes then,
-        // and the checkpoint may have been cleared because the destination was found to differ.
+        // Data that an earlier run has written are not zero: its source may have had other bytes then, and the
+        // checkpoint may have been cleared because the destination was found to differ.
         let is_stale = self.resumption.as_ref().is_some_and(Resumption::is_continued);
         let memory = self.args.link.queue_bytes().max(MIN_QUEUE).saturating_mul(2);
         let options = iscsi_copy::CopyOptions::default()
@@ -120,9 +120,9 @@ impl Job<'_> {
     }
 }
 
-/// Runs a copy. After a request to stop, requests that wait for their rate are refused; those in flight are
-/// completed and flushed, unless that takes longer than [`Stop::hurry`] allows. No request is aborted,
-/// because the flush would then have to count its write as lost.
+/// Runs a copy. After a request to stop, requests that wait for their rate are refused, and those in flight are
+/// completed and flushed, as long as [`Stop::hurry`] allows. Requests are not aborted: the flush would have to
+/// count an aborted write as lost.
 async fn obey(copy: CopyJob, handle: &Handle, stop: &Stop) -> Result<Copied, Failure> {
     let control = copy.control();
     let mut running = pin!(copy.run());
@@ -138,7 +138,7 @@ async fn obey(copy: CopyJob, handle: &Handle, stop: &Stop) -> Result<Copied, Fai
     running.await
 }
 
-/// Reports lost writes that are repeated, and unreadable parts that are omitted.
+/// Reports lost writes that are sent again, and unreadable parts that are omitted.
 async fn remark(mut events: Events, progress: &Progress) {
     while let Some(event) = events.next().await {
         if let Event::Lost { bytes } = event {

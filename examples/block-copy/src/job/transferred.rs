@@ -1,4 +1,4 @@
-//! The result of a copy, before it is verified.
+//! The result of a copy before it is verified.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(super) struct Transferred {
     /// The rate of each second in Mbit/s.
     pub(super) samples: Vec<f64>,
     pub(super) passes: Option<PassesReport>,
-    /// Identity of the source when it should no longer change, if it is a file.
+    /// Identity of the source at the time after which it should not change, if it is a file.
     pub(super) before: Option<Identity>,
 }
 
@@ -26,12 +26,12 @@ pub(super) struct Unverified {
     /// Ranges that were copied or were there already, without the unreadable ones.
     pub(super) covered: RangeSet,
     pub(super) checksums: Option<Checksums>,
-    /// Copied ranges without checksums: those of an earlier run.
+    /// Copied ranges that have no checksums, because an earlier run has copied them.
     pub(super) earlier: RangeSet,
 }
 
 impl Transferred {
-    /// Takes the progress of the passes, including the one that is running.
+    /// Takes the totals over all passes. `of_pass` is the progress of the running pass.
     pub(super) fn take(&mut self, passes: &Passes, of_pass: &Progress, start: Instant) {
         self.progress = passes.progress(of_pass);
         self.unreadable = passes.unreadable();

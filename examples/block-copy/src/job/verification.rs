@@ -13,8 +13,7 @@ use crate::handle::Phase;
 use crate::stop::Stop;
 
 impl Unverified {
-    /// Reads back the copied ranges, `bytes` in total, and compares them, if an option asks for that. Returns
-    /// whether it did.
+    /// Verifies the copied ranges, `bytes` in total, if an option asks for that. Returns whether it did.
     pub(super) async fn verify(
         self,
         job: &Job<'_>,
@@ -25,7 +24,7 @@ impl Unverified {
         let Self { covered, checksums, earlier } = self;
         let (verify, is_enough) = match (job.args.content.verify, checksums, &job.digests) {
             (VerifyMode::Digests, _, Some(file)) => {
-                // The digests in the file are what must hold, so they are read from there.
+                // Later runs rely on the digests in the file, so these are read and checked.
                 let known = delta::load(file.path(), &job.ends).await?;
                 let ranges = known.ranges();
                 let is_enough = covered.iter().all(|range| ranges.contains(&range));

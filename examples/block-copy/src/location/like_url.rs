@@ -1,6 +1,6 @@
-//! Arguments that look like a URL, a URL of another program, or a location on another host.
+//! Recognises arguments that look like a URL, a URL of another program, or a location on another host.
 //!
-//! rsync and scp use the same rule: a colon before the first slash.
+//! The rule is that of rsync and scp: a colon before the first slash.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -9,8 +9,8 @@ use std::path::Path;
 use crate::refusal::Refusal;
 use crate::side::Side;
 
-/// Returns the reason why an argument is not taken for the name of a file. A source that exists is taken for
-/// a file.
+/// Returns the reason why an argument is not accepted as the name of a file. The name of a source that exists
+/// is accepted.
 pub(super) fn refusal(argument: &OsStr, side: Side) -> Option<Refusal> {
     let first = argument.as_bytes().split(|byte| *byte == b'/').next()?;
     let at = first.iter().position(|byte| *byte == b':')?;
@@ -36,7 +36,8 @@ pub(super) fn refusal(argument: &OsStr, side: Side) -> Option<Refusal> {
     Some(Refusal::LikeUrl { side, word, instead })
 }
 
-/// Returns the URI for QEMU's forms `nbd:HOST:PORT:exportname=NAME` and `nbd:unix:PATH:exportname=NAME`.
+/// Returns the URI for an address in QEMU's notation, `nbd:HOST:PORT:exportname=NAME` or
+/// `nbd:unix:PATH:exportname=NAME`.
 fn nbd(rest: &str) -> Option<String> {
     let (place, export) = rest.split_once(":exportname=").unwrap_or((rest, ""));
     let export = escaped(export);

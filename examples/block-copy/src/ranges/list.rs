@@ -1,4 +1,4 @@
-//! Lists of ranges as text, in the formats of tools for snapshots.
+//! Parses lists of ranges as text, in the formats of snapshot tools.
 
 use std::fmt;
 
@@ -53,18 +53,18 @@ impl fmt::Display for Place {
     }
 }
 
-/// The content of a list.
+/// A parsed list.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct RangeList {
-    /// The ranges that the list has itself.
+    /// The ranges that the list contains.
     pub(super) ranges: RangeSet,
-    /// Dirty bitmaps that mark further ranges.
+    /// The dirty bitmaps that the list names. They mark further ranges.
     pub(super) bitmaps: Vec<DirtyBitmap>,
 }
 
-/// Parses the ranges of a source of `has` bytes. The text has lines of `START LENGTH` in bytes, decimal or
-/// with `0x`, where `#` begins a comment, and lines of [`DirtyBitmap`]s. Or it is a JSON array of objects
-/// with `start` (or `offset`) and `length`. Every entry counts, whatever other members it has.
+/// Parses the ranges of a source of `has` bytes. The text consists of lines `START LENGTH`, in bytes, decimal
+/// or with `0x`, and of lines with a [`DirtyBitmap`]; `#` begins a comment. Or the text is a JSON array of
+/// objects with `start` (or `offset`) and `length`. Each object is a range, whatever other members it has.
 ///
 /// # Errors
 /// The first error, and its place.
@@ -77,8 +77,8 @@ pub(super) fn parse(text: &str, has: u64) -> Result<RangeList, RangesError> {
         if end > has {
             return Err(RangesError::Beyond { place, end, has });
         }
-        // Ranges may overlap: a tool that records each write lists some bytes twice, and removes them
-        // from its list when it has printed them. If they were refused, they would be lost.
+        // Ranges may overlap. A tool that records each write lists some bytes twice, and forgets the changes
+        // when it has printed them: if the list were refused, the changes would be lost.
         ranges.insert(start..end);
     }
     Ok(RangeList { ranges, bitmaps })
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn an_array_of_objects() {
-        // As `qemu-img map --output=json` and `nbdinfo --map --json` write them.
+        // The form that `qemu-img map --output=json` and `nbdinfo --map --json` write.
         let qemu = r#"[{ "start": 0, "length": 512, "depth": 0, "zero": false, "data": true},
                        { "start": 4096, "length": 512, "data": false}]"#;
         assert_eq!(parse(qemu, 8192), set([0..512, 4096..4608]));

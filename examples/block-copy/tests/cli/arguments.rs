@@ -1,8 +1,8 @@
-//! Arguments that are invalid, alone or together.
+//! Tests of arguments that are invalid, alone or in combination.
 
 use crate::support::{Folder, block_copy, fails};
 
-/// Checks that the command line is refused before anything is done, and that the message contains `part`.
+/// Checks that the program refuses the arguments before it does anything, and that the message contains `part`.
 fn refused(arguments: &[&str], part: &str) {
     let output = block_copy(arguments);
     let said = String::from_utf8(output.stderr).unwrap();
@@ -113,7 +113,7 @@ fn help_is_no_error() {
     }
 }
 
-/// Returns what the program prints on standard output. Checks that it prints nothing else.
+/// Returns what the program prints on standard output. Checks that standard error is empty.
 fn printed(arguments: &[&str]) -> String {
     let output = block_copy(arguments);
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));

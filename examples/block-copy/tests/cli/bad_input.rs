@@ -1,5 +1,5 @@
-//! For every wrong input: one sentence that says what to do, an exit status that is not zero, and no claim
-//! about a copy that did not happen.
+//! Tests of wrong inputs. For each: one sentence that says what to do, an exit status other than zero, and no
+//! claim about a copy that did not happen.
 
 use std::fs;
 use std::io::Write;
@@ -31,7 +31,7 @@ fn files_that_cannot_be() {
     refuses(&image, &folder.path(""), &["directory", "name a file"]);
 }
 
-/// A failure before anything is copied leaves the content of the destination, and creates no file.
+/// A failure before anything is copied does not change the data on the destination, and creates no file.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_that_fails_at_once_leaves_the_destination_as_it_was() {
     let bad = |config: &mut TargetConfig| config.faults.push(Fault::medium_error(0..2048));
@@ -53,14 +53,14 @@ async fn a_copy_that_fails_at_once_leaves_the_destination_as_it_was() {
             let said = String::from_utf8(output.stderr).unwrap();
             assert!(!said.contains("incomplete"), "{said}");
             assert_eq!(fs::read(&old).unwrap(), b"precious", "{more:?}");
-            // With --digests an empty file stays: the digests of another copy may name it by its inode
-            // number.
+            // With --digests an empty destination file stays: the digests of another copy may refer to it by
+            // its inode number.
             let is_kept = more.contains(&"--digests") && *to == new;
             assert_eq!(fs::exists(&new).unwrap(), is_kept, "{source} {more:?}");
             _ = fs::remove_file(&new);
         }
     }
-    // The file stays: the checkpoint names it by its inode number.
+    // The file stays: the checkpoint refers to it by its inode number.
     let arguments = [&*url, &new, "--checkpoint", &map, "--progress", "none"];
     fails(&block_copy(&arguments), 1, &["source", "--resume goes on"]);
     assert!(fs::read(&new).unwrap().is_empty());
@@ -74,7 +74,7 @@ fn a_place_that_is_full() {
 
     let command = program(&[&image, &folder.path("copy"), "--progress", "none"]);
     let copy = [command.get_program()].into_iter().chain(command.get_args());
-    // The shell counts in units of 512 or 1024 bytes.
+    // The shell's `ulimit` counts in units of 512 or 1024 bytes.
     let mut limited = Command::new("sh");
     limited.args(["-c", "ulimit -f 1; exec \"$0\" \"$@\""]).args(copy).stdin(Stdio::null());
     fails(&limited.output().unwrap(), 1, &["destination", "File too large", "ulimit -f"]);
@@ -177,9 +177,9 @@ async fn a_unit_that_is_read_only() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_unit_that_is_no_disk() {
-    // INQUIRY is the first of ten commands that read the properties of a unit. The session sends it
-    // twice, because the first answer is no disk. The answer is a tape: its type, removable, SPC-4,
-    // response format 2.
+    // INQUIRY is the first of ten commands that read the properties of a unit. The session sends it twice,
+    // because the first response is not that of a disk. The response describes a tape: its type, removable,
+    // SPC-4, response format 2.
     let mut inquiry = vec![0; 74];
     inquiry[..5].copy_from_slice(&[1, 0x80, 6, 2, 69]);
     let tape = |nth| Fault::sending(Opcode::DataIn, nth, Effect::SetData(inquiry.clone().into()));
@@ -196,7 +196,8 @@ async fn a_closed_port() {
     refuses(&format!("iscsi://{portal}/{TARGET}/0"), "/dev/null", &[&nobody, "check the port"]);
 }
 
-/// The advice has the address, and how to wait, as for a target. A missing Unix socket is named as such.
+/// The error names the address, and how to wait for the server, as for a target. A missing Unix socket is named
+/// as such.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_nbd_server_that_is_not_there() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -247,7 +248,7 @@ async fn a_unit_that_refuses_a_write() {
     let mut command = program(&["-", &rig.url(), "--progress", "none"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // The copy sends a ping last before it begins, so the unit is protected only then.
+    // The last command before the copy is a ping, so the unit is write-protected only then.
     let is_ping = |pdu: &Pdu| pdu.header[0] & 0x3f == 0;
     while !rig.server.with(|target| target.received().iter().any(|(_, pdu)| is_ping(pdu))) {
         assert!(child.try_wait().unwrap().is_none(), "the program ended early");

@@ -1,4 +1,4 @@
-//! Copies that keep to a rate, and take orders while they run.
+//! Tests of copies with a rate limit, and of commands on the control socket.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
@@ -14,7 +14,7 @@ use crate::support::{
     Folder, PATIENCE, Rig, block_copy, ends, fails, object, pattern, program, soon, succeeds,
 };
 
-/// A copy of this length takes hours at 1 kbit/s.
+/// Bytes of the source. At 1 kbit/s the copy takes hours.
 const LEN: usize = 4 << 20;
 
 pub(crate) fn start(arguments: &[&str]) -> Child {
@@ -22,13 +22,13 @@ pub(crate) fn start(arguments: &[&str]) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Writes one byte to the standard input of a copy, closes it, and waits for the end.
+/// Writes one byte to the standard input of a copy, closes it, and waits until the copy has ended.
 async fn ends_with_a_byte(mut child: Child) -> Output {
     child.stdin.take().unwrap().write_all(b"x").unwrap();
     ends(child).await
 }
 
-/// Connects to the control socket of a program, as soon as it listens.
+/// Connects to the control socket of a program, as soon as the program listens.
 pub(crate) async fn connect(path: &str) -> Orders {
     let connected = async {
         loop {
@@ -52,7 +52,7 @@ pub(crate) async fn connect(path: &str) -> Orders {
 pub(crate) struct Orders(BufReader<UnixStream>);
 
 impl Orders {
-    /// Sends an order, and returns the answer.
+    /// Sends a command, and returns the response.
     pub(crate) fn give(&mut self, order: &str) -> Value {
         self.0.get_mut().write_all(format!("{order}\n").as_bytes()).unwrap();
         let mut answer = String::new();
@@ -60,12 +60,12 @@ impl Orders {
         serde_json::from_str(&answer).unwrap()
     }
 
-    /// Asks for the status of the only copy until `holds` returns true for it.
+    /// Requests the status of the only copy until `holds` returns true for it.
     async fn until(&mut self, holds: impl Fn(&Value) -> bool) -> Value {
         self.until_status(|status| holds(&status["jobs"][0])).await
     }
 
-    /// Asks for the status until `holds` returns true for it.
+    /// Requests the status of the program until `holds` returns true for it.
     pub(crate) async fn until_status(&mut self, holds: impl Fn(&Value) -> bool) -> Value {
         let held = async {
             loop {
@@ -80,7 +80,7 @@ impl Orders {
     }
 }
 
-/// Checks that a copy that would take hours ends after its limit is lifted.
+/// Checks that a copy whose limit would make it take hours ends after the limit is lifted.
 async fn is_limited_until_it_is_lifted(source: &str, destination: &str) {
     let folder = Folder::new();
     let socket = folder.path("control");
@@ -118,7 +118,7 @@ async fn so_do_reads() {
     assert!(fs::read(&copy).unwrap() == pattern(LEN));
 }
 
-/// A copy that its own limit holds back does not get the advice to read faster.
+/// If the user's own limit holds a copy back, the diagnosis does not advise to read faster.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_its_own_limit_holds_back_is_told_with_its_option() {
     let rig = Rig::start(512, LEN as u64).await;
@@ -135,7 +135,7 @@ async fn what_its_own_limit_holds_back_is_told_with_its_option() {
     }
 }
 
-/// The limit is in the diagnosis even if it holds nothing back.
+/// The diagnosis names the limit even if it does not hold the copy back.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_limit_is_told_with_what_held_the_copy_back() {
     let rig = Rig::start(512, LEN as u64).await;
@@ -152,7 +152,7 @@ async fn a_limit_is_told_with_what_held_the_copy_back() {
     }
 }
 
-/// A byte that is read from one unit and written to another one counts once.
+/// A byte that is read from one unit and written to another unit is charged once.
 #[tokio::test(flavor = "multi_thread")]
 async fn between_units_each_byte_pays_once() {
     let from = Rig::start(512, LEN as u64).await;
@@ -164,7 +164,7 @@ async fn between_units_each_byte_pays_once() {
     let child = start(&[&[&*from.url(), &*to.url()], &slow[..]].concat());
     let mut orders = connect(&socket).await;
     let status = orders.until(|job| job["bytes"].as_u64() > Some(0)).await;
-    // The count includes an answer about holes, but not the bytes that were read.
+    // The charge includes the response about holes, but not the bytes that were read.
     let sent = status["all"]["sent_bytes"].as_u64().unwrap();
     assert!((4096..2 * 4096).contains(&sent), "{status}");
     assert_eq!(orders.give("pause")["jobs"][0]["paused"], true);
@@ -185,7 +185,7 @@ async fn orders_that_make_no_sense_change_nothing() {
     assert!(error.starts_with("\"fast\" is no rate; write"), "{error}");
     let status = orders.give("status");
     assert_eq!((&status["error"], &status["all"]["rate_bit_per_s"]), (&Value::Null, &Value::Null));
-    // A line without an end gets an error, and the connection is closed.
+    // A line that is too long gets an error, and the connection is closed.
     let error = orders.give(&"x".repeat(5000))["error"].as_str().unwrap().to_owned();
     assert!(error.contains("is no order"), "{error}");
     let mut rest = String::new();
@@ -199,7 +199,7 @@ async fn a_socket_is_the_users_own_and_one_in_use_is_left_alone() {
     let rig = Rig::start(512, LEN as u64).await;
     let folder = Folder::new();
     let socket = folder.path("control");
-    // The listener is closed here, and the file stays.
+    // The listener is dropped here, and leaves the socket file.
     drop(UnixListener::bind(&socket).unwrap());
     let child = start(&["-", &rig.url(), "--control", &socket]);
     connect(&socket).await;

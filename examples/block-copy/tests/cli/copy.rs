@@ -1,4 +1,4 @@
-//! The copied bytes arrive, for every length, and nothing else changes.
+//! Tests that copied bytes arrive, for every length, and that nothing else changes.
 
 use std::fs::{self, File};
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use crate::support::{
 
 const MIB: u64 = 1 << 20;
 
-/// Copies an image to a unit and back. `bytes` may be any number.
+/// Copies an image to a unit and back. `bytes` need not be a multiple of the block size.
 async fn there_and_back(block_size: u32, bytes: usize, options: &[&str]) {
     let rig = Rig::start(block_size, 4 * MIB).await;
     rig.disk.fill(7);
@@ -78,7 +78,7 @@ async fn from_unit_to_unit() {
     let (from, to) = (Rig::start(512, MIB).await, Rig::start(4096, 2 * MIB).await);
     from.disk.fill(3);
     let to_url = to.at(&format!("/{TARGET}/0?data_digest=crc32c"));
-    // The same target name and LUN, but another designator, is another unit.
+    // A unit with the same target name and LUN, but another designator, is another unit.
     succeeds(&block_copy(&[&from.url(), &to_url, "--verify"]));
     assert!(to.disk.holds(0, &from.disk.read(0, usize::MAX)));
     from.assert_clean();
@@ -90,7 +90,7 @@ fn from_file_to_file() {
     let folder = Folder::new();
     let image = pattern(3_000_001);
     let source = folder.file("image", &image);
-    // The file is longer before: its old end must not remain.
+    // The file is longer than the copy: its old end must not remain.
     let copy = folder.file("copy", &pattern(4_000_000));
     succeeds(&block_copy(&[&source, &copy, "--verify", "--io-size", "4k"]));
     assert_eq!(fs::read(copy).unwrap(), image);
@@ -126,7 +126,7 @@ async fn under_a_name_and_with_a_password_from_the_environment() {
     );
 }
 
-/// A closed standard error does not fail the copy.
+/// A copy succeeds even if standard error is closed.
 #[test]
 fn nobody_needs_to_listen() {
     let folder = Folder::new();

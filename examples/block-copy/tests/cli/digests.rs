@@ -1,5 +1,5 @@
-//! A further copy sends only the blocks that differ, or those that a list of ranges names. A destination is
-//! verified without its source.
+//! Tests of digests: a further copy sends only the blocks that differ, or the blocks in a list of ranges, and a
+//! destination is verified without its source.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ const MIB: usize = 1 << 20;
 const LEN: usize = 6 * MIB + 4096;
 const QUIET: [&str; 3] = ["--progress", "none", "--digests"];
 
-/// Returns the arguments of a copy with digests, and `more`.
+/// Returns the arguments of a copy with digests, with `more` added.
 fn arguments<'a>(ends: &[&'a str], digests: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [ends, &QUIET[..], &[digests], more].concat()
 }
@@ -36,7 +36,7 @@ async fn only_what_differs_is_sent() {
     assert_eq!((said["bytes"].as_u64(), &said["verified"]), (Some(LEN as u64), &false.into()));
     assert_eq!(rig.written() - first, (MIB + 4096) as u64);
     assert!(rig.disk.holds(0, &image));
-    // A stream is compared with the digests as its bytes come.
+    // A stream is compared with the digests while its bytes arrive.
     image[MIB] ^= 1;
     let more = ["--json", "--verify=digests"];
     let output = block_copy_with_input(&arguments(&["-", &url], &digests, &more), &image);
@@ -63,7 +63,7 @@ async fn what_somebody_else_has_written_is_found_and_sent_again() {
     assert!(rig.disk.holds(0, &image));
 }
 
-/// A copy whose digests cannot be stored is complete. The next copy sends the blocks without digests.
+/// A copy succeeds even if its digests cannot be stored. The next copy then sends the blocks without digests.
 #[tokio::test(flavor = "multi_thread")]
 async fn digests_that_cannot_be_kept_cost_the_next_copy() {
     const BLOCKS: usize = 16;
@@ -84,8 +84,8 @@ async fn digests_that_cannot_be_kept_cost_the_next_copy() {
     assert_eq!(object(&block_copy(&quiet))["bytes_sent"], 0);
 }
 
-/// The digest of a block is removed from the file before the block is overwritten. If that fails, the block
-/// is not overwritten.
+/// The digest of a block is removed from the file before the block is overwritten. If it cannot be removed, the
+/// block is not overwritten.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_taken_back_is_not_overwritten() {
     const BLOCKS: usize = 32;
@@ -97,14 +97,14 @@ async fn what_cannot_be_taken_back_is_not_overwritten() {
     let old = image.clone();
     image.chunks_mut(MIB).for_each(|block| block[7] ^= 1);
     folder.file("image", &image);
-    // The file has room for the digests as they are, but not for another line for each block.
+    // The file may grow no more: it has no room for another line per block.
     let room = fs::metadata(&digests).unwrap().len().div_ceil(512);
     let output = block_copy_within(room, &arguments(&[&source, &url], &digests, &[]));
     fails(&output, 1, &["digests ", "File too large"]);
     let untouched =
         (0..BLOCKS).filter(|at| rig.disk.holds((at * MIB) as u64, &old[at * MIB..][..MIB]));
     assert!(untouched.count() > 0, "it had room for all");
-    // The digests that remain in the file are right.
+    // The digests that stayed in the file match the destination.
     let verify = [&QUIET[..], &[&digests, "--verify=digests", &url]].concat();
     let said = String::from_utf8(block_copy(&verify).stderr).unwrap();
     assert!(!said.contains("verification failed"), "{said}");
@@ -153,7 +153,7 @@ async fn a_destination_is_verified_alone() {
     rig.disk.write(MIB as u64, &[7; 512]);
     let output = block_copy(&arguments(&[&url], &digests, &["--verify=digests"]));
     fails(&output, 1, &["verification failed", "the next copy sends all"]);
-    // The destination is still damaged, although no digests are left.
+    // The destination is still damaged, so it must not pass as verified because no digests are left.
     let output = block_copy(&arguments(&[&url], &digests, &["--verify=digests"]));
     let nothing = "they know nothing of the destination, so nothing was verified";
     fails(&output, 1, &["digests ", nothing, "copy again"]);
@@ -168,7 +168,7 @@ async fn a_destination_is_verified_alone() {
     fails(&block_copy(&[&url]), 2, &["the <DESTINATION> is missing"]);
 }
 
-/// The digests of a file that other programs have written to are not used.
+/// Digests of a file are not used after other programs have written to it.
 #[test]
 fn of_a_file_that_others_have_written_to_nothing_is_known() {
     let folder = Folder::new();
@@ -184,7 +184,7 @@ fn of_a_file_that_others_have_written_to_nothing_is_known() {
     assert_eq!([sent(), sent()], [2 * MIB as u64, 0]);
     let file = fs::File::options().write(true).open(&copy).unwrap();
     file.set_len(0).and_then(|()| file.set_len(2 * MIB as u64)).unwrap();
-    // A verification finds out as well that they are wrong, and removes them.
+    // A verification notices as well that the digests are wrong, and removes them.
     let look = block_copy(&arguments(&[&copy], &digests, &["--verify=digests"]));
     fails(&look, 1, &["verification failed"]);
     assert_eq!([sent(), sent()], [2 * MIB as u64, 0]);
@@ -196,7 +196,7 @@ fn of_a_file_that_others_have_written_to_nothing_is_known() {
     assert_eq!(sent(), 0);
 }
 
-/// The same command line twice. The first run is killed before it has flushed anything.
+/// The same command runs twice. The first run is killed before it has flushed anything.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_killed_copy_has_written_is_not_zero() {
     let rig = Rig::start(512, 8 << 20).await;
@@ -260,16 +260,16 @@ async fn only_ranges_are_copied() {
     assert_eq!(rig.written(), 4608);
 }
 
-/// The file has digests of blocks that were not copied, and lacks some of those that were.
+/// The digest file has digests of blocks that this run did not copy, and lacks some of those that it copied.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_copied_and_has_no_digest_is_not_verified_by_others() {
     let rig = Rig::start(512, 16 << 20).await;
     let (folder, url) = (Folder::new(), rig.url());
     let digests = folder.path("digests");
     let ranges = folder.file("ranges", format!("{} {MIB}", 2 * MIB).as_bytes());
-    // Each block takes a line of the file. With some numbers of blocks there is room for the line that
-    // removes the old digest, and none for the line with the new one. A copy rewrites the file when it
-    // begins, which makes it shorter.
+    // Each block takes a line of the file. With some numbers of blocks, the line that removes the old digest
+    // fits, and the line with the new digest does not. A copy rewrites the file when it begins, which makes the
+    // file shorter.
     for (blocks, less) in (8..=16).flat_map(|blocks| [(blocks, 1), (blocks, 0)]) {
         let mut image = pattern(blocks * MIB);
         let source = folder.file("image", &image);

@@ -1,4 +1,4 @@
-//! A unit that is replaced by another one during a copy, without a report from the target.
+//! Tests of a unit that is replaced by another unit during a copy, without a report from the target.
 
 use std::io::Write;
 use std::process::{Child, Stdio};
@@ -10,7 +10,7 @@ use crate::support::{Rig, ends, fails, pattern, program, until};
 
 const CHUNK: usize = 4096;
 const BLOCKS: u64 = 1 << 15;
-/// More blocks than are read ahead of a reader that does not read.
+/// Number of blocks, more than the program reads ahead while its own output is not read.
 const MANY_BLOCKS: u64 = 1 << 18;
 const SENTENCE: &str = "leads to another unit";
 
@@ -28,7 +28,7 @@ fn exchange_for(rig: &Rig, disk: RamDisk) {
     rig.server.with(|target| target.config_mut().units.insert(0, unit));
 }
 
-/// The rest of the bytes goes to another unit, so the copy fails.
+/// The rest of the data goes to the other unit, so the copy must fail.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_to_a_unit_that_was_exchanged_fails() {
     let rig = Rig::start(512, BLOCKS).await;
@@ -43,7 +43,7 @@ async fn a_copy_to_a_unit_that_was_exchanged_fails() {
     fails(&ends(child).await, 1, &["destination", SENTENCE, "everything was copied"]);
 }
 
-/// The other unit refuses the write. The error names the exchange, which is the cause.
+/// The other unit refuses the write. The reported error is the replacement of the unit, which is the cause.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refusal_of_a_unit_that_was_exchanged_names_the_exchange() {
     let rig = Rig::start(512, BLOCKS).await;
@@ -60,7 +60,8 @@ async fn a_refusal_of_a_unit_that_was_exchanged_names_the_exchange() {
     fails(&ends(child).await, 1, &["destination", SENTENCE, "the destination is incomplete"]);
 }
 
-/// The bytes that were read may be from the other unit. Meanwhile the program waits for its reader.
+/// The data may come from the other unit, so the copy must fail. The unit is replaced while the program waits
+/// for the reader of its output.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_from_a_unit_that_was_exchanged_fails() {
     let rig = Rig::start(512, MANY_BLOCKS).await;

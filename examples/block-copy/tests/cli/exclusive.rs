@@ -1,4 +1,4 @@
-//! Exclusive copies, and copies to units with registrations of other hosts.
+//! Tests of exclusive copies, and of copies to units with registrations of other hosts.
 
 use std::process::Stdio;
 
@@ -21,8 +21,8 @@ fn copy(arguments: &[&str]) -> std::process::Output {
     block_copy(&[arguments, &QUIET].concat())
 }
 
-/// The unit is reserved before the first write and until the end. The next copy takes over the reservation of
-/// a killed one.
+/// The unit is reserved from before the first write until the end. The next copy takes over the reservation of
+/// a killed copy.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_unit_is_reserved_for_a_copy_and_taken_over_after_a_crash() {
     let rig = Rig::start(512, LEN as u64).await;
@@ -40,7 +40,7 @@ async fn the_unit_is_reserved_for_a_copy_and_taken_over_after_a_crash() {
         let (kind, key) = reservations.holder().unwrap();
         assert_eq!(kind, WRITE_EXCLUSIVE_REGISTRANTS);
         assert!(reservations.keys().iter().all(|other| *other == key), "what was left is gone");
-        // A second copy of this host is refused, and the reservation stays.
+        // A second copy on this host is refused, and the reservation stays.
         let second = format!("process {} of this host writes there", child.id());
         fails(&copy(&exclusive), 1, &[&second]);
         assert_eq!(reservations.holder(), Some((kind, key)));
@@ -67,7 +67,8 @@ async fn the_unit_is_reserved_for_a_copy_and_taken_over_after_a_crash() {
     rig.assert_clean();
 }
 
-/// LIO refuses PREEMPT from another process of the holder's initiator, and may have no place to store registrations.
+/// A copy takes over the reservation of a killed copy at LIO. LIO refuses PREEMPT from another process of the
+/// holder's initiator, and may have no place to store registrations.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_killed_copy_has_left_at_lio_is_taken_over() {
     let rig = Rig::start_with(512, LEN as u64, |config| {
@@ -109,7 +110,7 @@ async fn others_that_are_registered_are_told_and_refused_where_that_is_asked_for
     assert!(note(&[]).contains(told));
     fails(&copy(&[&image, &url, "--exclusive"]), 1, &["the key 0x000000000000000b"]);
     assert_eq!(reservations.keys(), [ANOTHER], "no registration is left");
-    // The key in the URL belongs to this copy.
+    // A registration with the key in the URL belongs to this copy, so there is no warning.
     let own = format!("{url}?reservation_key=0xb");
     let output = block_copy(&[&[&*image, &own, "--json"], &QUIET[..]].concat());
     assert!(!object(&output)["notes"].to_string().contains("registered"));

@@ -1,4 +1,5 @@
-//! The content of a destination is reported before it is overwritten. A copy of an empty source fails.
+//! Tests of the checks before a copy: data on a destination are reported before they are overwritten, and a
+//! copy of an empty source fails.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -11,7 +12,7 @@ use crate::support::{
 const MIB: usize = 1 << 20;
 const QUIET: [&str; 2] = ["--progress", "none"];
 
-/// Returns the bytes of an ext4 file system with this label, as far as they are read.
+/// Returns the bytes of an ext4 file system with this label, as far as the program reads them.
 fn ext4(label: &str) -> Vec<u8> {
     let mut bytes = vec![0; 4096];
     let block = &mut bytes[1024..];
@@ -39,7 +40,8 @@ async fn what_a_unit_holds_is_said_before_it_is_overwritten() {
     rig.assert_clean();
 }
 
-/// The reads are concurrent and small: a distant unit answers them in one round trip.
+/// The reads that check the destination are concurrent and short: a distant unit returns their data in one
+/// round trip.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_look_at_the_destination_is_short() {
     let rig = Rig::start(512, 64 * MIB as u64).await;
@@ -54,7 +56,8 @@ async fn a_look_at_the_destination_is_short() {
     let read: u64 = rig
         .server
         .with(|target| target.commands().iter().map(|command| blocks(&command.cdb)).sum());
-    // The initial congestion window is ten segments of 1,460 bytes (RFC 6928), so the reads cost one round trip.
+    // The initial congestion window is ten segments of 1,460 bytes (RFC 6928). Reads within it take one round
+    // trip.
     assert!(read > 0 && read * 512 <= 14_600, "{read} blocks were read");
 }
 
@@ -78,21 +81,21 @@ async fn a_destination_that_must_be_blank() {
         rig.disk.write(at as u64, &data);
         for more in [&[][..], &resume, &["--digests", &digests]] {
             fails(&copy(&rig.url(), more), 1, &["not blank", what, "--if-blank"]);
-            // A failed run leaves no files that a second run would take for those of an earlier copy.
+            // A failed run leaves no files: a second run would take its files for those of an earlier copy.
             assert!(!fs::exists(&map).unwrap() && !fs::exists(&digests).unwrap());
         }
         assert_eq!(rig.written(), 0);
     }
     rig.disk.write(0, &vec![0; MIB]);
     succeeds(&copy(&rig.url(), &resume));
-    // The content that an earlier run of this copy has left is allowed.
+    // Data that an earlier run of this copy has written are allowed.
     succeeds(&copy(&rig.url(), &resume));
     fails(&copy(&rig.url(), &[]), 1, &["unknown data, byte 0 is not zero"]);
 
     let file = folder.file("file", &pattern(4096));
     fails(&copy(&file, &[]), 1, &["not blank", &file]);
     succeeds(&copy(&folder.path("new"), &[]));
-    // The bytes before --destination-offset are not looked at.
+    // The bytes before --destination-offset are not checked.
     succeeds(&copy(&rig.url(), &["--destination-offset", "512K"]));
     fails(&copy(&rig.url(), &["--destination-offset", "512K"]), 1, &["byte 524288 is not zero"]);
     fails(&copy("/dev/null", &[]), 2, &["stream", "--if-blank"]);

@@ -1,5 +1,5 @@
-//! Texts of targets and NBD servers with control characters of terminals: none reaches standard output,
-//! standard error or the log.
+//! Tests of texts of targets and NBD servers that contain control characters of terminals: none may reach
+//! standard output, standard error or the log.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -14,8 +14,8 @@ use iscsi_testkit::target::Target;
 
 use crate::support::{TARGET, program};
 
-/// Runs a copy from `source` with the log enabled, once for people and once for programs. Returns the last
-/// output.
+/// Runs a copy from `source` with the log enabled, once with text output and once with JSON output. Returns the
+/// last output.
 fn copies(place: &str, source: &str, more: &[&str]) -> Output {
     let mut last = None;
     for told in [&["--progress", "plain"][..], &["--json", "--progress", "none"]] {
@@ -40,12 +40,12 @@ async fn no_text_of_a_target_is_obeyed() {
     }
 }
 
-/// The message of an NBD server that has the text.
+/// The message of an NBD server that contains the text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Says {
     /// The refusal of all options.
     Refusal,
-    /// The refusal of the export, with a list of others.
+    /// The refusal of the export, and a list of other exports.
     List,
     /// The name and the description of the export.
     Information,
@@ -59,7 +59,7 @@ const OPTION: u64 = 0x4948_4156_454f_5054;
 const REPLY: u64 = 0x0003_e889_0455_65a9;
 const SIZE: u64 = 1 << 16;
 
-/// Sends an answer to an option.
+/// Sends a reply to an option.
 fn answer(stream: &mut TcpStream, option: u32, kind: u32, data: &[u8]) -> io::Result<()> {
     let length = u32::try_from(data.len()).unwrap().to_be_bytes();
     let head = [&REPLY.to_be_bytes()[..], &option.to_be_bytes(), &kind.to_be_bytes(), &length];
@@ -72,8 +72,8 @@ fn array<const N: usize>(stream: &mut TcpStream) -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Serves one client as the protocol requires (NBD, "Newstyle negotiation"), with the text in one kind of
-/// message.
+/// Serves one client as the protocol requires (NBD, "Newstyle negotiation"). One kind of message contains the
+/// text.
 fn serve(mut stream: TcpStream, says: Says) -> io::Result<()> {
     const ERROR: u32 = 1 << 31;
     let with_length =
@@ -124,7 +124,7 @@ fn serve(mut stream: TcpStream, says: Says) -> io::Result<()> {
         let request: [u8; 28] = array(&mut stream)?;
         let message = TEXT.as_bytes();
         let length = u16::try_from(message.len()).unwrap();
-        // NBD_EIO in an error chunk that is the last chunk.
+        // NBD_EIO in an error chunk, which is also the last chunk of the reply.
         let payload = [&5_u32.to_be_bytes()[..], &length.to_be_bytes(), message].concat();
         let head = [
             &0x668e_33ef_u32.to_be_bytes()[..],

@@ -1,4 +1,4 @@
-//! Sources whose bytes are not the bytes of a disk, or belong on a disk with other blocks.
+//! Tests of sources whose bytes are not the bytes of a disk, or belong on a disk with blocks of another length.
 
 use std::fs;
 use std::io::Write;
@@ -11,14 +11,14 @@ use crate::support::{
 const MIB: usize = 1 << 20;
 const QUIET: [&str; 2] = ["--progress", "none"];
 
-/// Returns bytes that begin with `mark`.
+/// Returns bytes that begin with the signature `mark`.
 fn beginning(mark: &[u8]) -> Vec<u8> {
     let mut image = pattern(20_000);
     image[..mark.len()].copy_from_slice(mark);
     image
 }
 
-/// Returns bytes with `mark` at an offset, which counts from the end if it is negative.
+/// Returns bytes with the signature `mark` at an offset. A negative offset counts from the end.
 fn holding(at: isize, mark: &[u8]) -> Vec<u8> {
     let mut image = pattern(20_000);
     let at = if at < 0 { image.len() - at.unsigned_abs() } else { at.unsigned_abs() };
@@ -57,7 +57,7 @@ async fn an_image_of_another_format_is_not_taken_for_a_disk() {
         refuses(&source, &rig.url(), &parts);
         refuses(&source, &copy, &parts);
         assert!(!fs::exists(&copy).unwrap() && rig.written() == 0, "{what}");
-        // A stream is peeked, and loses no bytes.
+        // The bytes of a stream that are read for the check are also copied: none is lost.
         let stream =
             |more: &[&str]| block_copy_with_input(&[&["-", &copy], more, &QUIET].concat(), &image);
         if !image.ends_with(&pattern(20_000)[20_000 - 512..]) {
@@ -77,7 +77,7 @@ async fn an_image_of_another_format_is_not_taken_for_a_disk() {
     assert!(succeeds(&output).contains("it is a qcow2 image, and is copied as it is"));
 }
 
-/// The command in the advice works.
+/// The command in the advice serves the bytes of the disk.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_command_that_is_shown_serves_the_disk() {
     let folder = Folder::new();
@@ -97,7 +97,7 @@ async fn the_command_that_is_shown_serves_the_disk() {
     let (uri, _) = rest.split_once(';').unwrap();
     let mine = |text: &str| text.replace("/tmp/disk.sock", &folder.path("disk.sock"));
     assert!(Command::new("sh").args(["-c", &mine(command)]).status().unwrap().success());
-    // The server ends with its last client.
+    // The server ends when its last client disconnects.
     succeeds(&block_copy(&[&[&*mine(uri), &rig.url()][..], &QUIET].concat()));
     assert!(rig.disk.holds(0, &image));
 }
@@ -137,7 +137,7 @@ async fn a_partition_table_for_other_blocks_is_told_of() {
         let said = succeeds(&block_copy(&[&image, &rig.url(), "--progress", "plain"]));
         assert_eq!(said.contains("no system will find the partitions there"), is_told, "{said}");
     }
-    // An MBR has no block size: that of the source unit counts.
+    // An MBR has no block size, so the block size of the source unit is compared.
     let (from, to) = (Rig::start(4096, MIB as u64).await, Rig::start(512, MIB as u64).await);
     let mut mbr = vec![0; 4096];
     (mbr[450], mbr[458], mbr[510], mbr[511]) = (0x83, 1, 0x55, 0xaa);

@@ -1,4 +1,5 @@
-//! Devices in use, and names that are probably typos: no data of a user are lost, and no file is created.
+//! Tests of devices in use, and of names that are probably typos: no data of a user are lost, and no file is
+//! created.
 
 use std::fs;
 use std::fs::OpenOptions;
@@ -31,12 +32,12 @@ fn a_block_device_in_use_is_written_to_with_force_only() {
         return;
     };
     let device = String::from_utf8(output.stdout).unwrap().trim().to_owned();
-    // A mount, the device mapper or another program opens it in this way.
+    // Opens the device exclusively, as a mount, the device mapper or another program does.
     let holder =
         OpenOptions::new().read(true).custom_flags(OFlag::O_EXCL.bits()).open(&device).unwrap();
     let copy = |to: &str, more: &[&str]| block_copy(&[&[&source, to], more, &QUIET].concat());
     let refused = copy(&device, &[]);
-    // Standard output may lead to the device as well.
+    // The device is also refused if standard output leads to it.
     let redirected = |more: &[&str]| {
         let output = OpenOptions::new().write(true).open(&device).unwrap();
         let mut command = program(&[&[&source, "-"], more, &QUIET].concat());
@@ -67,7 +68,7 @@ fn a_typo_below_dev_makes_no_file() {
     let (name, link) =
         (format!("/dev/block-copy-test-{}", std::process::id()), folder.path("link"));
     symlink(&name, &link).unwrap();
-    // Removes what was created in /dev before any assertion can fail.
+    // Removes what was created in /dev, before an assertion can fail and leave it there.
     let is_made = || {
         let paths = [name.clone(), format!("{name}.new")];
         paths.iter().filter(|path| fs::remove_file(path).is_ok()).count() > 0
@@ -77,7 +78,7 @@ fn a_typo_below_dev_makes_no_file() {
         assert!(!is_made(), "{destination}");
         fails(&output, 1, &["destination", "no such device", "check the path"]);
     }
-    // The same rule holds for the checkpoint and the digests, which must not be a device.
+    // The same rule applies to the checkpoint and the digest file: none of them may be a device.
     let copy = folder.path("copy");
     for option in ["--checkpoint", "--digests"] {
         let keeping = |path| block_copy(&[&[&*image, &copy, option, path][..], &QUIET].concat());
@@ -109,7 +110,7 @@ fn what_is_written_like_a_url_is_no_file() {
     assert_eq!(names(&folder), ["image"]);
     succeeds(&run(&image, "./iscsi:foo"));
     assert_eq!(fs::read(folder.path("iscsi:foo")).unwrap(), b"x");
-    // The file exists, and is still not a destination without `./`. But it is a source.
+    // The name of an existing file without `./` is refused as a destination, but accepted as a source.
     fails(&run(&image, "iscsi:foo"), 2, &["is no path"]);
     succeeds(&run("iscsi:foo", "copy"));
     let job = "[[job]]\nsource = \"image\"\ndestination = \"nbd:host\"\n";

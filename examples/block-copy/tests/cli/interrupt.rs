@@ -1,5 +1,5 @@
-//! Copies that end early because of a signal. [`ends`] kills a program that does not end after much longer
-//! than it should take.
+//! Tests of copies that end early because of a signal. [`ends`] kills a program that runs much longer than it
+//! should.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -20,9 +20,9 @@ use crate::support::{
 
 const CHUNK: usize = 4096;
 const BUSY: u8 = 0x08;
-/// SYNCHRONIZE CACHE (10) and (16).
+/// Operation codes of SYNCHRONIZE CACHE (10) and (16).
 const FLUSHES: [u8; 2] = [0x35, 0x91];
-/// READ (10) and (16).
+/// Operation codes of READ (10) and (16).
 const READS: [u8; 2] = [0x28, 0x88];
 
 fn start(arguments: &[&str]) -> Child {
@@ -30,7 +30,8 @@ fn start(arguments: &[&str]) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Checks that the program was interrupted and wrote two lines about it; the second contains all of `parts`.
+/// Checks that the program was interrupted and wrote two lines about it. The second line must contain all of
+/// `parts`.
 fn was_interrupted(output: &Output, parts: &[&str]) {
     let said = String::from_utf8(output.stderr.clone()).unwrap();
     assert_eq!(output.status.code(), Some(130), "{said}");
@@ -62,7 +63,7 @@ fn seen(rig: &Rig, codes: [u8; 2]) -> usize {
     rig.server.with(|target| count(target, codes))
 }
 
-/// Sends the signal to a copy whose source pauses after its first chunk.
+/// Sends the signal to a copy whose source pauses after its first chunk, and checks how the copy ends.
 async fn stopped_by(name: &str) {
     let rig = Rig::start(512, 1 << 20).await;
     let (child, input) = waiting(&rig).await;
@@ -73,7 +74,7 @@ async fn stopped_by(name: &str) {
         &output,
         &["interrupted; 4 KiB were written and flushed, the destination is incomplete"],
     );
-    // It has logged out: the target has no session left.
+    // The program has logged out: the target has no session left.
     assert_eq!(rig.server.with(|target| target.sessions()), 0);
     rig.assert_clean();
 }
@@ -107,24 +108,27 @@ async fn so_does_a_terminal_that_is_gone() {
     stopped_by("-HUP").await;
 }
 
-/// `timeout` signals the program, and then the program's process group.
+/// Signals shortly after the first one count as part of it: `timeout` signals the program, and then the
+/// program's process group.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signal_that_comes_twice_is_one() {
     is_one_wish(["-INT", "-INT", "-TERM"]).await;
 }
 
-/// When a session drops, the kernel sends SIGHUP, the shell sends it again, and systemd-logind ends the rest
-/// of the session by SIGTERM.
+/// A terminal that is gone causes several signals, which count as one. The kernel sends SIGHUP, the shell sends
+/// it again, and systemd-logind ends the rest of the session by SIGTERM.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_terminal_that_is_gone_is_told_more_than_once() {
     is_one_wish(["-HUP", "-HUP", "-TERM"]).await;
 }
 
-/// Sends the signals, the later ones after the program has reported the first one. It must stop in order.
+/// Sends the signals; the second and third after the program has reported the first one. The program must flush
+/// and log out as after a single signal.
 async fn is_one_wish(signals: [&str; 3]) {
     let rig = Rig::start(512, 1 << 20).await;
     let (mut child, input) = waiting(&rig).await;
-    // The flush does not end, so the program is still running when the further signals arrive.
+    // The target is held, so the flush does not end, and the program is still running when the further signals
+    // arrive.
     rig.server.with(|target| target.hold());
     let mut errors = BufReader::new(child.stderr.take().unwrap());
     signal(&child, signals[0]);
@@ -138,7 +142,7 @@ async fn is_one_wish(signals: [&str; 3]) {
     was_interrupted(&Output { stderr: said.into_bytes(), ..output }, &["4 KiB"]);
 }
 
-/// SIGHUP is ignored from the start, as with `nohup`.
+/// SIGHUP that is ignored at the start, as with `nohup`, does not end the copy.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_ignores_that_the_terminal_is_gone_goes_on() {
     let rig = Rig::start(512, 1 << 20).await;
@@ -157,14 +161,14 @@ async fn who_ignores_that_the_terminal_is_gone_goes_on() {
     assert!(rig.disk.holds(0, &both));
 }
 
-/// Returns whether this machine has a connection in the state SYN-SENT to a port.
+/// Returns whether this machine is connecting to the port (state SYN-SENT).
 fn is_connecting_to(portal: SocketAddr) -> bool {
     let remote = format!(":{:04X} 02 ", portal.port());
     std::fs::read_to_string("/proc/net/tcp").unwrap().lines().any(|line| line.contains(&remote))
 }
 
-/// Interrupts a program that reads from a pipe without a writer. A copy would have created a file; there must
-/// be none.
+/// Interrupts a program that reads from a pipe without a writer, which blocks. Checks that no destination file
+/// was created.
 async fn while_it_reads(name: &str, arguments: impl Fn(&Folder, &str) -> Vec<String>) {
     let folder = Folder::new();
     let fifo = folder.path(name);
@@ -233,7 +237,7 @@ async fn while_it_connects() {
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = socket.listen(1).unwrap();
     let portal = listener.local_addr().unwrap();
-    // No task accepts: connections beyond the backlog get no answer.
+    // No task accepts connections, so connections beyond the backlog get no response.
     let mut crowd = Vec::new();
     while let Ok(one) = timeout(Duration::from_millis(100), TcpStream::connect(portal)).await {
         crowd.push(one.unwrap());
@@ -258,8 +262,8 @@ async fn while_it_logs_in() {
     drop(connection);
 }
 
-/// The target ends, and the next listener at its address sends nothing. Writes wait for a session that is
-/// reconnected again and again.
+/// The target ends, and the next listener at its address sends nothing, so each reconnect fails. Writes in
+/// flight wait for the session.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_a_lost_session_is_opened_again() {
     let rig = Rig::start_apart(512, 1 << 20).await;
@@ -271,7 +275,7 @@ async fn while_a_lost_session_is_opened_again() {
     let connection = silent.accept().await.unwrap();
     signal(&child, "-TERM");
     let output = ends(child).await;
-    // The answer to the first write may have been lost with the session.
+    // The response to the first write may have been lost with the session.
     let answered =
         ["4 KiB in flight, which may be written or not", "4 KiB were written and not flushed"];
     let lost = ["8 KiB in flight, which may be written or not"];
@@ -306,8 +310,8 @@ async fn while_it_flushes() {
     was_interrupted(&ends(child).await, &["all of it, 4 KiB, was written, but not flushed"]);
 }
 
-/// At 1 kbit/s one chunk passes first, and the next one half a minute later. The program gives the checkpoint
-/// only a moment to be written, so the checkpoint is in memory: a busy disk may need longer.
+/// At 1 kbit/s the first chunk passes immediately, and the next one half a minute later. The checkpoint is in
+/// memory, because the program gives it only a moment to be written, and a busy disk may need longer.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_writes_wait_for_their_rate() {
     let rig = Rig::start(512, 1 << 20).await;
@@ -338,8 +342,8 @@ async fn while_it_verifies() {
     let source = folder.file("image", &pattern(1 << 20));
     let options = ["--verify", "--io-size", "512", "--queue-depth", "1"];
     let mut child = start(&[&[source.as_str(), &rig.url()][..], &options].concat());
-    // The target is held in the check that finds a read: a moment later the verification may have ended.
-    // Reads before the first flush are the look at the destination.
+    // The target is held as soon as the check finds a read, because the verification may end a moment later.
+    // Reads before the first flush are the check of the destination's data.
     let hold = |target: &mut Target| {
         let mut commands = target.commands().iter().map(|command| command.cdb[0]);
         let is_flushed = commands.any(|code| FLUSHES.contains(&code));
@@ -351,7 +355,7 @@ async fn while_it_verifies() {
     was_interrupted(&ends(child).await, &["everything was written and flushed, but not verified"]);
 }
 
-/// One write into a full pipe does not end.
+/// The program is blocked in a write to a full pipe.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_standard_output_is_full() {
     let folder = Folder::new();
@@ -363,7 +367,7 @@ async fn while_standard_output_is_full() {
     was_interrupted(&ends(child).await, &["1 MiB in flight, which may be written or not"]);
 }
 
-/// The copy is complete, but no process reads the object with the result.
+/// The copy is complete, but no process reads the JSON object with the result.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_nobody_reads_the_result() {
     let folder = Folder::new();
@@ -387,7 +391,7 @@ async fn while_nobody_reads_the_result() {
     drop(reader);
 }
 
-/// A stopped terminal takes nothing, and the program may block while it writes a message.
+/// A stopped terminal takes no output, so the program may block while it writes a message.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_nobody_reads_what_it_says() {
     let rig = Rig::start(512, 1 << 20).await;
@@ -400,7 +404,7 @@ async fn while_nobody_reads_what_it_says() {
     drop(reader);
 }
 
-/// The only worker of the runtime is blocked, so it cannot handle signals.
+/// The only worker of the runtime is blocked in a write, so it cannot handle signals.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_nobody_reads_what_its_only_worker_says() {
     let rig = Rig::start(512, 1 << 20).await;
@@ -421,7 +425,7 @@ fn catches_termination(id: u32) -> bool {
     u64::from_str_radix(caught.trim(), 16).unwrap() & 1 << 14 != 0
 }
 
-/// The last message is written when no work is left to stop.
+/// The message is the last step of the program, so no work is left to stop.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_nobody_reads_why_it_failed() {
     let (reader, full) = full_pipe().await;
@@ -434,16 +438,16 @@ async fn while_nobody_reads_why_it_failed() {
     drop(reader);
 }
 
-/// Starts a copy from a pipe, with a bar on a terminal that is closed after the first chunk.
+/// Starts a copy from a pipe, with a bar on a terminal. The terminal is closed after the first chunk.
 async fn on_a_terminal_that_goes_away(rig: &Rig) -> (Child, ChildStdin) {
     let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
     let OpenptyResult { master, slave } = openpty(&size, None).unwrap();
-    // The program does not inherit the clone, which would keep its terminal open.
+    // This clone of the terminal is closed when the program starts, so it does not keep the terminal open.
     let mut terminal = File::from(master.try_clone().unwrap());
     drop(master);
     let mut command = program(&["-", &rig.url(), "--io-size", "4k", "--sessions", "1"]);
     let mut child = command.stdin(Stdio::piped()).stderr(slave).spawn().unwrap();
-    // The program must hold the only descriptor of its end of the terminal.
+    // Drops the command's copy of the descriptor: the program must hold the only one.
     drop(command);
     let mut input = child.stdin.take().unwrap();
     let chunk = pattern(CHUNK);

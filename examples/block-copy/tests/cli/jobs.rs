@@ -1,4 +1,4 @@
-//! Many copies concurrently.
+//! Tests of many concurrent copies in one process.
 
 use std::fs;
 
@@ -45,7 +45,7 @@ async fn one_that_fails_does_not_stop_the_others() {
     back.assert_clean();
 }
 
-/// The bytes of one copy make the others wait, and an order applies to all of them.
+/// The bytes of one copy make the other copies wait, and a command applies to all copies.
 #[tokio::test(flavor = "multi_thread")]
 async fn copies_of_one_process_share_a_tree() {
     let rigs = [Rig::start(512, LEN as u64).await, Rig::start(512, LEN as u64).await];
@@ -75,7 +75,7 @@ async fn copies_of_one_process_share_a_tree() {
     }
 }
 
-/// A class that does not apply to a job is an error: the job must not run without a limit.
+/// A class that does not apply to a job is an error: the job would run without a limit.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_class_that_rules_nothing_is_refused() {
     let folder = Folder::new();
@@ -93,7 +93,7 @@ async fn a_class_that_rules_nothing_is_refused() {
     }
 }
 
-/// What one copy writes no other copy reads or writes, under any name.
+/// If one copy writes a file or unit, no other copy may read or write it, under any name.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_copy_gets_in_the_way_of_another() {
     let rig = Rig::start(512, LEN as u64).await;
@@ -102,7 +102,7 @@ async fn no_copy_gets_in_the_way_of_another() {
     let (url, again) = (rig.url(), rig.url().replacen("/iqn", ",1/iqn", 1) + "?timeout=60");
     let link = folder.path("link");
     fs::hard_link(&other, &link).unwrap();
-    // A host name of the portal, and another spelling of the URL.
+    // The portal by host name, as another spelling of the same URL.
     let by_name = url.replacen("127.0.0.1", "localhost", 1);
     for [first, second] in [
         [(&*one, &*url), (&*other, &*by_name)],
@@ -123,7 +123,8 @@ async fn no_copy_gets_in_the_way_of_another() {
     succeeds(&block_copy(&["--jobs", &folder.file("jobs", text.as_bytes()), "--progress", "none"]));
 }
 
-/// A warning of a session names its job, even if the session was opened long after the job had begun.
+/// A warning of a session names the job of the session, even if the session was opened long after the job
+/// began.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_warning_says_of_which_job_it_is() {
     let rig = |connection| {
@@ -157,7 +158,7 @@ async fn a_warning_says_of_which_job_it_is() {
     }
 }
 
-/// Lines of JSON describe one copy. With many copies, the option is an error.
+/// With many copies, --json-lines is an error, because the lines describe a single copy.
 #[test]
 fn many_copies_have_no_lines() {
     let folder = Folder::new();

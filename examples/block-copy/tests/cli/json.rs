@@ -1,4 +1,4 @@
-//! The object on standard output.
+//! Tests of the JSON object on standard output.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -80,7 +80,8 @@ async fn it_tells_everything_about_a_copy_to_a_unit() {
     assert_eq!(report.as_object().unwrap().len(), 30);
 }
 
-/// Returns the object of a copy that fails with this status. Its error must be the message on standard error.
+/// Returns the object of a copy that fails with this status. Checks that the object's error is the message on
+/// standard error.
 fn failure(output: &Output, status: i32) -> Value {
     assert_eq!(output.status.code(), Some(status));
     let failure = object(output);
@@ -122,7 +123,8 @@ async fn a_copy_that_fails_midway_tells_what_is_known() {
         assert!(child.try_wait().unwrap().is_none(), "the program ended early");
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // The target's lock is held: the unit must not change between a write and its status.
+    // Takes the target's lock: the unit must not become read-only between the execution of a write and its
+    // status.
     rig.server.with(|_| rig.disk.set_read_only(true));
     input.write_all(&pattern(4096)).unwrap();
     let failure = failure(&child.wait_with_output().unwrap(), 1);
@@ -192,7 +194,7 @@ async fn commands_that_were_sent_again_are_counted() {
     let rig = Rig::start(512, 1 << 20).await;
     let folder = Folder::new();
     let source = folder.file("image", &pattern(4096));
-    // The first commands of a session read the properties of the unit.
+    // The commands that read the properties of the unit come first.
     rig.server.with(|target| {
         target.end_next_with(iscsi_testkit::target::Outcome::status(0x08));
     });
@@ -201,7 +203,7 @@ async fn commands_that_were_sent_again_are_counted() {
     assert_eq!(object(&output)["retries"], 1);
 }
 
-/// The object would be within the image, or between its bytes.
+/// If standard output is the destination, the object would be inside the data, so it is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn standard_output_under_another_name_is_for_the_data_alone() {
     let rig = Rig::start(512, 1 << 20).await;
@@ -221,7 +223,7 @@ async fn standard_output_under_another_name_is_for_the_data_alone() {
             fails(&output, 2, &["--json", "standard output"]);
             assert!(is_untouched(), "{destination} {options:?}");
         }
-        // A failure before the copy writes no object there either.
+        // If the copy fails before it begins, no object is written to the destination either.
         fails(&run("/nowhere", destination, &["--json"], to_image()), 1, &["/nowhere"]);
         assert!(is_untouched(), "{destination}");
     }
@@ -235,7 +237,7 @@ async fn standard_output_under_another_name_is_for_the_data_alone() {
     let output = program(&look).stdout(output).output().unwrap();
     fails(&output, 2, &["standard output"]);
     assert!(std::fs::read(&copied).unwrap() == copy);
-    // `/dev/null` keeps neither the data nor the object, so both may go there.
+    // `/dev/null` keeps neither the data nor the object, so both are allowed there.
     succeeds(&run(&url, "/dev/null", &["--json"], Stdio::null()));
     let jobs = format!("[[job]]\nname = \"a\"\nsource = {url:?}\ndestination = \"/dev/stdout\"\n");
     let jobs = folder.file("jobs.toml", jobs.as_bytes());
@@ -262,7 +264,7 @@ async fn redirected() -> (Rig, Server) {
     (rig, to)
 }
 
-/// The report names the portal of the sessions, and notes that it is at another host than the one in the URL.
+/// The report names the portal of the sessions, and notes that its host differs from the one in the URL.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redirection_is_told() {
     let (rig, to) = redirected().await;

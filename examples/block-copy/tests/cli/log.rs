@@ -1,4 +1,4 @@
-//! The log of the crates below.
+//! Tests of the log of the libraries.
 
 use std::fs::File;
 use std::io::Read;
@@ -13,7 +13,8 @@ use crate::support::{
 
 const MIB: usize = 1 << 20;
 
-/// Copies a unit to a file over one session, which breaks midway and is reconnected. Returns the messages.
+/// Copies a unit to a file over one session, which breaks midway and is reconnected. Returns the text on
+/// standard error.
 async fn copies_with(log: Option<&str>, progress: &str) -> String {
     let fault = Fault::cut_after_sent(300_000);
     let rig = Rig::start_with(512, MIB as u64, |config| {
@@ -47,7 +48,7 @@ async fn a_warning_is_told_once() {
     assert!(!said.contains("DEBUG") && !said.contains("INFO"), "{said}");
 }
 
-/// On a terminal a warning has a separate line above the bar.
+/// On a terminal, a warning is a separate line above the bar.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_warning_does_not_garble_the_bar() {
     let rig = Rig::start_with(512, MIB as u64, |config| {
@@ -70,13 +71,13 @@ fn on_a_terminal(arguments: &[&str]) -> String {
     let mut child = command.stderr(Stdio::from(slave)).spawn().unwrap();
     drop(command);
     let mut said = Vec::new();
-    // A read returns an error when the other end of the terminal is closed.
+    // When the program closes its end of the terminal, the read returns an error. It is ignored.
     let _ = File::from(master).read_to_end(&mut said);
     assert!(child.wait().unwrap().success());
     String::from_utf8(said).unwrap()
 }
 
-/// A terminal that is made narrower wraps the bar, and each of its rows is cleared.
+/// A bar that wraps because the terminal was made narrower is cleared completely.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_narrower_terminal_keeps_no_row_of_the_bar() {
     const UP: &str = "\u{1b}[1A";
@@ -111,7 +112,8 @@ async fn a_narrower_terminal_keeps_no_row_of_the_bar() {
     assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
-/// The total is that of the ranges, and bytes that an earlier run has copied outside of them do not count.
+/// The total of the bar is that of the ranges to copy. Bytes outside of them that an earlier run has copied do
+/// not count.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_bar_is_as_long_as_what_is_to_be_copied() {
     let rig = Rig::start(512, MIB as u64).await;
@@ -155,7 +157,7 @@ async fn a_rust_log_that_makes_no_sense_is_told() {
     assert_eq!(said.lines().count(), 1, "{said}");
 }
 
-/// The drivers of the sessions log much, and continue if no process reads it.
+/// A copy does not wait for the reader of its log, although the drivers of the sessions log many lines.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_that_nobody_takes_holds_nothing_up() {
     let rig = Rig::start(512, MIB as u64).await;

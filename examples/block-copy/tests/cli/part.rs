@@ -1,4 +1,4 @@
-//! Parts of a source, and places in a destination.
+//! Tests of copies of a part of a source, and to an offset in a destination.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use crate::support::{Folder, Rig, block_copy, fails, object, pattern, succeeds};
 
 const NONE: [&str; 2] = ["--progress", "none"];
 
-/// Copies with these options, which are separated by spaces.
+/// Copies with the given options, which are separated by spaces.
 fn copied(source: &str, destination: &str, options: &str) -> std::process::Output {
     let options: Vec<_> = options.split_whitespace().collect();
     block_copy(&[&[source, destination], &NONE[..], &options].concat())
@@ -33,7 +33,7 @@ async fn it_goes_to_its_place_and_the_rest_stays() {
         expected[place..place + length].copy_from_slice(&image[offset..offset + length]);
         assert!(rig.disk.holds(0, &expected), "{options}");
 
-        // Copies back, into an existing file and into a new one.
+        // Copies the part back, into an existing file and into a new one.
         let back = format!("--offset {place} --length {length} --verify");
         let copy = folder.file("copy", &[9; 2000]);
         succeeds(&copied(&rig.url(), &copy, &back));
@@ -110,7 +110,7 @@ async fn a_checkpoint_is_of_one_part_and_one_place() {
         let known = format!("it is of the {end} ");
         fails(&resumed(other), 1, &[&known, "from byte ", "and this is "]);
     }
-    // The message about a difference has the offset in the destination.
+    // The message about a difference names the offset in the destination, not the offset in the part.
     rig.disk.write(5000, b"wrong");
     fails(&resumed(part), 1, &["verification failed", "at byte 5000"]);
 }

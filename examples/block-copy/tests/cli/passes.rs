@@ -1,4 +1,4 @@
-//! A source in use, which is copied in passes over the ranges that a command lists.
+//! Tests of copies of a source in use, in passes over the ranges that a command lists.
 
 use std::fs;
 use std::path::Path;
@@ -15,14 +15,15 @@ use crate::support::{
 const LEN: usize = 1 << 20;
 const KIB: usize = 1024;
 
-/// A disk image, and a script that changes it and lists the changes, another step at each call.
+/// A disk image, and a script. Each call of the script executes its next step, which changes the image and
+/// lists the changes.
 struct InUse {
     folder: Folder,
     image: String,
 }
 
 impl InUse {
-    /// Creates the image and the script. `steps` are lines of the shell; calls after the last step change
+    /// Creates the image and the script. `steps` are lines of shell code. Calls after the last step change
     /// nothing.
     fn new(steps: &[String]) -> Self {
         let folder = Folder::new();
@@ -38,19 +39,18 @@ impl InUse {
         Self { folder, image }
     }
 
-    /// Returns the commands that have run, in order.
+    /// Returns the names of the commands that have run, in order.
     fn log(&self) -> Vec<String> {
         let log = fs::read_to_string(self.folder.path("log")).unwrap_or_default();
         log.lines().map(str::to_owned).collect()
     }
 
-    /// Returns the present content of the image.
+    /// Returns the current data of the image.
     fn now(&self) -> Vec<u8> {
         fs::read(&self.image).unwrap()
     }
 
-    /// Returns the arguments of a copy to this destination. The script runs in the shell that the program
-    /// starts.
+    /// Returns the arguments of a copy to this destination. The script runs in a shell that the program starts.
     fn arguments(&self, destination: &str, more: &[&str]) -> Vec<String> {
         let script = format!(". {}", self.folder.path("changed"));
         let first = [&*self.image, destination, "--ranges-from", &*script];
@@ -68,7 +68,7 @@ impl InUse {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 
-    /// Returns the command of --before-last-pass.
+    /// Returns a command for --before-last-pass.
     fn freeze(&self) -> String {
         format!("echo freeze >>{}; echo the guest is paused", self.folder.path("log"))
     }
@@ -88,7 +88,7 @@ fn steps(of: &[(usize, usize)]) -> Vec<String> {
     of.iter().map(|(at, len)| write(*at, *len)).collect()
 }
 
-/// With this goal, passes are repeated until nothing is written to the source.
+/// Options that allow no downtime: passes are repeated until nothing is written to the source any more.
 const NO_DOWNTIME: [&str; 2] = ["--downtime", "0"];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -114,7 +114,7 @@ async fn pass_by_pass_until_the_last_which_nobody_disturbs() {
     assert_eq!(all("bytes_dirtied"), [json!(64 * KIB), json!(16 * KIB), json!(0), Value::Null]);
     assert_eq!(all("verdict"), [json!("again"), json!("again"), json!("last"), Value::Null]);
     assert_eq!(report["bytes_sent"], LEN + 84 * KIB);
-    // The output of --before-last-pass goes to standard error.
+    // The output of the command of --before-last-pass is on standard error.
     for part in [
         "the guest is paused",
         "pass 1: 1 MiB, 1 MiB of it sent, in ",
@@ -181,7 +181,7 @@ async fn a_source_that_does_not_converge_is_finished_or_left_in_use() {
     assert_eq!(in_use.log(), ["changed", "changed"], "the guest goes on");
     assert_eq!(report["passes"].as_array().unwrap().len(), 3);
     assert!(rig.disk.holds(0, &in_use.now()), "what was told is copied");
-    // One more run copies the changes that are listed then.
+    // One more run copies the changes that are listed by then.
     let nothing = in_use.folder.file("nothing", b"");
     let more = [&["--ranges", &nothing, "--before-last-pass", &in_use.freeze()], &NO_DOWNTIME[..]];
     succeeds(&in_use.copy(&rig.url(), &more.concat()));
@@ -223,7 +223,7 @@ async fn a_command_that_fails_or_prints_nonsense_ends_the_copy() {
             1,
             &[part, "flushed, the destination is incomplete"],
         );
-        // The list of changes that the command would have printed is lost.
+        // The list of changes that the command should have printed is lost, so everything must be copied again.
         let in_use = InUse::new(&[step.to_owned()]);
         let map = in_use.folder.path("map");
         let output = in_use.copy(&rig.url(), &[&quiet[..], &["--checkpoint", &map]].concat());
@@ -278,8 +278,8 @@ async fn an_interrupt_ends_the_command_and_what_it_has_started() {
     }
 }
 
-/// The command has printed changes, and the program was killed before it received them. The next run copies
-/// them.
+/// The command has printed changes, and the program is killed before it receives them. The next run copies
+/// everything, with these changes.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_while_the_command_runs_nothing_old_stays() {
     let rig = Rig::start(512, LEN as u64).await;
@@ -304,7 +304,7 @@ async fn killed_while_the_command_runs_nothing_old_stays() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_in_a_later_pass_only_the_rest_is_copied_again() {
-    // With this delay the second pass lasts long enough to be killed in its middle.
+    // With this delay the second pass is long enough that it can be killed midway.
     let rig = Rig::start_far(512, LEN as u64, Duration::from_millis(100)).await;
     let in_use = InUse::new(&[write(256, 512), write(300, 4)]);
     let (freeze, map) = (in_use.freeze(), in_use.folder.path("map"));
@@ -318,7 +318,7 @@ async fn killed_in_a_later_pass_only_the_rest_is_copied_again() {
     assert_eq!(ends(child).await.status.code(), None);
     assert_eq!(in_use.log(), ["changed"]);
     assert!(is_done(&map));
-    // A copy of a source that is not in use is another one.
+    // The checkpoint of a copy of a source in use does not match a copy of a source that is not in use.
     let plain =
         [&*in_use.image, &rig.url(), "--checkpoint", &map, "--resume", "--progress", "none"];
     fails(&block_copy(&plain), 1, &["it is of the source", "in use, 1048576 bytes"]);
@@ -346,7 +346,7 @@ fn what_cannot_be_had_of_a_source_in_use_is_refused() {
     assert!(in_use.log().is_empty());
 }
 
-/// The destination may be a file, and the digests describe the last content.
+/// The destination may be a file. The digests describe the data after the last pass.
 #[test]
 fn to_a_file_with_digests() {
     let in_use = InUse::new(&steps(&[(64, 64), (100, 16)]));
@@ -356,7 +356,7 @@ fn to_a_file_with_digests() {
     assert_eq!(succeeds(&output), "");
     assert!(fs::read(&copy).unwrap() == in_use.now());
     assert_eq!(object(&output)["verified"], true);
-    // Another copy of the same source sends nothing.
+    // The digests cover all blocks, so another copy of the same source sends nothing.
     let again = [&in_use.image, &copy, "--digests", &digests, "--progress", "none", "--json"];
     assert_eq!(object(&block_copy(&again))["bytes_sent"], 0);
 }

@@ -1,4 +1,4 @@
-//! Passwords from a file.
+//! Tests of passwords from files and from the environment.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -53,11 +53,11 @@ async fn it_is_one_line_and_others_should_not_read_it() {
     fails(&block_copy(&arguments), 2, &["--password-file needs a user"]);
 }
 
-/// A user name for the password in the environment.
+/// Environment variables with a user name and a password.
 const ENVIRONMENT: [(&str, &str); 2] =
     [("LIBISCSI_CHAP_USERNAME", "me"), ("LIBISCSI_CHAP_PASSWORD", "hunter2hunter2")];
 
-/// A host that has the password of another one can impersonate this host there.
+/// One password must not be sent to two hosts: each could use it to log in to the other.
 #[test]
 fn one_password_goes_to_one_host() {
     let folder = Folder::new();
@@ -81,9 +81,9 @@ fn one_password_goes_to_one_host() {
     fails(&output, 2, &["LIBISCSI_CHAP_PASSWORD would give", two[0], own]);
     let mut command = program(&ends);
     command.args(["--source-password-file", &path]).envs(ENVIRONMENT);
-    // The environment is for one end only, so the program tries to connect.
+    // A password from the environment for one end only is accepted, so the program tries to connect.
     fails(&command.output().unwrap(), 1, &["nothing listens"]);
-    // A volume is one end, whose units may be at several hosts.
+    // A volume is one end of a copy: its units may be at several hosts, and use one password.
     let one_host = [&*one, &*one, "--progress", "none", "--password-file", &path];
     fails(&block_copy(&one_host), 1, &["nothing listens"]);
 
@@ -101,7 +101,7 @@ fn one_password_goes_to_one_host() {
     fails(&output, 2, &["--password-file: each unit has its password already"]);
 }
 
-/// Each end has separate accounts, and its target authenticates itself.
+/// Source and destination have separate accounts and password files, and each target authenticates itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_end_has_passwords_of_its_own() {
     let rig = async |secret: &str, of_target: &str| {
@@ -144,7 +144,7 @@ async fn each_end_has_passwords_of_its_own() {
     fails(&arguments(&of_source), 1, &["destination: "]);
 }
 
-/// An incomplete set of credentials must not become a login without authentication.
+/// If the credentials in the environment are incomplete, the program must not log in without authentication.
 #[test]
 fn half_of_the_credentials_in_the_environment_is_refused() {
     let url = format!("iscsi://127.0.0.1:1/{TARGET}/0");
@@ -157,7 +157,7 @@ fn half_of_the_credentials_in_the_environment_is_refused() {
         let mut command = program(&[&url, "/dev/null", "--progress", "none"]);
         command
             .envs(variables.iter().map(|name| (format!("LIBISCSI_CHAP_{name}"), "hunter2hunter2")));
-        // The user name may be shown, the password may not.
+        // The message may contain the user name, but not the password.
         let said = String::from_utf8(command.output().unwrap().stderr).unwrap();
         assert!(said.contains(part), "{variables:?}: {said}");
     }

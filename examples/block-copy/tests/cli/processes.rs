@@ -1,4 +1,4 @@
-//! Two processes: concurrently, and one after another one that was killed.
+//! Tests of two processes: concurrently, and one after the other was killed.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn start(arguments: &[&str]) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Starts a copy that runs until it is ended, and waits until it has begun.
+/// Starts a copy that runs until it is killed, and waits until it has begun.
 async fn slow(rig: &Rig, source: &str, more: &[&str]) -> Child {
     let url = rig.url();
     let mut child = start(&[&[source, &url, "--rate-limit", "64kbit"], more].concat());
@@ -50,7 +50,7 @@ async fn what_a_process_writes_no_other_one_does() {
         fails(&output, 1, &[what, &holder]);
     }
     assert!(!fs::exists(&copy).unwrap() && rigs[1].written() == 0);
-    // A source may be read by several processes.
+    // Several processes may read the same source.
     succeeds(&block_copy(&[&[&*source, &copy][..], &QUIET].concat()));
     signal(&first, "-KILL");
     ends(first).await;
@@ -95,13 +95,13 @@ fn is_gone(id: &str) -> bool {
     stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z') || stat.is_empty()
 }
 
-/// A command that outlives its copy would take changes that no copy receives.
+/// A command whose copy was killed ends as well: it would take changes that no copy receives.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_command_of_a_process_that_is_killed_ends_with_it() {
     let rig = Rig::start(512, LEN as u64).await;
     let folder = Folder::new();
     let source = folder.file("image", &pattern(LEN));
-    // The command itself, and a process that it has started.
+    // Two processes: the command itself, and a process that the command has started.
     let command = waits(&folder, "child", "") + " & " + &waits(&folder, "command", "");
     let mut first = start(&[&source, &rig.url(), "--ranges-from", &command]);
     let mut ids = Vec::new();
@@ -120,7 +120,8 @@ async fn the_command_of_a_process_that_is_killed_ends_with_it() {
     succeeds(&block_copy(&again));
 }
 
-/// A command that has left its process group is not killed. Until it ends, no other copy begins.
+/// A command that has left its process group outlives its killed copy. Until it ends, no other copy of the
+/// destination begins.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_copy_begins_while_the_command_of_another_one_lives_on() {
     let rig = Rig::start(512, LEN as u64).await;
@@ -131,7 +132,7 @@ async fn no_copy_begins_while_the_command_of_another_one_lives_on() {
     let id = id_in(&mut first, &folder.path("command")).await;
     let killed = first.id();
     signal(&first, "-KILL");
-    // The command keeps standard error open, so only the process is waited for.
+    // The command keeps standard error open, so wait only for the exit of the process.
     first.wait().unwrap();
     assert!(!is_gone(&id));
     let written = rig.written();
@@ -149,13 +150,14 @@ async fn no_copy_begins_while_the_command_of_another_one_lives_on() {
     succeeds(&block_copy(&[&*source, &rig.url(), "--ranges-from", "true", "--progress", "none"]));
 }
 
-/// A process that a command leaves running on purpose, for instance a server of a bitmap, prevents no copy.
+/// A process that a command leaves running on purpose, for instance a server of a bitmap, does not prevent the
+/// next copy.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_may_leave_a_server_behind() {
     let rig = Rig::start(512, LEN as u64).await;
     let folder = Folder::new();
     let source = folder.file("image", &pattern(LEN));
-    // The command runs twice.
+    // The program runs the command twice.
     let started = folder.path("started");
     let server = waits(&folder, "server", "setsid");
     let server = format!("mkdir {started} 2>/dev/null || exit 0; {server} >/dev/null 2>&1 &");
@@ -175,10 +177,10 @@ async fn a_command_may_leave_a_server_behind() {
     std::process::Command::new("kill").arg(id.trim()).status().unwrap();
 }
 
-/// Writes that a process has sent before it was killed are not executed after those of the next process.
+/// Writes that a process has sent before it was killed are not executed after the writes of the next process.
 #[tokio::test(flavor = "multi_thread")]
 async fn late_writes_of_a_process_that_was_killed_are_ended() {
-    // Longer than this test lasts, unless they are ended.
+    // Longer than the test: the writes are in flight until the next process ends them.
     let late = Duration::from_secs(3600);
     for option in ["--digests", "--checkpoint"] {
         let rig = Rig::start_with(512, LEN as u64, |config| {
@@ -205,7 +207,7 @@ async fn late_writes_of_a_process_that_was_killed_are_ended() {
         assert!(object(&output)["bytes_sent"].as_u64() > Some(0));
         assert!(rig.disk.holds(0, &image));
         assert_eq!(rig.server.with(|target| target.put_off_commands()), 0, "{option}");
-        // It has logged out, so the next process has nothing to end.
+        // The process has logged out, so the next one has no session to end.
         let text = fs::read_to_string(&kept).unwrap();
         let last = text.lines().rfind(|line| line.starts_with("# se"));
         assert!(last.is_none_or(|line| line == "# settled"), "{text}");

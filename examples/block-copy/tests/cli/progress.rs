@@ -1,4 +1,4 @@
-//! The messages during a copy, and changes during it.
+//! Tests of the messages during a copy, and of changes of the source during a copy.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -71,7 +71,8 @@ fn the_last_line_is_the_failure() {
     fails(&output, 2, &["standard output"]);
 }
 
-/// The bytes of the source's initial length are copied, and a message says that there are more.
+/// If the source grows during the copy, its initial length is copied, and a message says that there are more
+/// bytes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_source_that_grows_meanwhile_is_told() {
     const LEN: usize = 16 << 20;
@@ -95,7 +96,7 @@ async fn a_source_that_grows_meanwhile_is_told() {
     assert_eq!(object(&output)["source_changed"], false);
 }
 
-/// Returns the lines that a copy of 1 MiB to a unit writes with these options, without a terminal.
+/// Returns the lines on standard error of a copy of 1 MiB to a unit with these options, without a terminal.
 async fn lines_with(options: &[&str]) -> Vec<String> {
     let rig = Rig::start(512, 1 << 20).await;
     let folder = Folder::new();
@@ -104,7 +105,7 @@ async fn lines_with(options: &[&str]) -> Vec<String> {
     succeeds(&output).lines().map(str::to_owned).collect()
 }
 
-/// One line before the copy, and two after it.
+/// A copy without trouble prints one line before the copy, and two lines after it.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_ordinary_copy_needs_few_lines() {
     let lines = lines_with(&["--verify"]).await;

@@ -1,4 +1,4 @@
-//! Copies that end early and are resumed.
+//! Tests of copies that end early and are resumed.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -16,7 +16,7 @@ use crate::support::{
 const LEN: usize = 64 << 20;
 const FLUSH: u64 = 1 << 20;
 const IO: u64 = 64 << 10;
-/// Few bytes in flight, and a flush after each MiB.
+/// Options for few bytes in flight, and a flush after each MiB.
 const OPTIONS: [&str; 10] = [
     "--io-size",
     "64k",
@@ -29,10 +29,10 @@ const OPTIONS: [&str; 10] = [
     "--progress",
     "none",
 ];
-/// With this delay a copy lasts long enough to be stopped in its middle.
+/// With this delay a copy is long enough that it can be stopped midway.
 const FAR: Duration = Duration::from_millis(10);
 
-/// Returns the arguments of a copy of a file to a unit with a checkpoint, and `more`.
+/// Returns the arguments of a copy of a file to a unit with a checkpoint, with `more` added.
 fn arguments<'a>(source: &'a str, url: &'a str, map: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&[source, url, "--checkpoint", map], &OPTIONS[..], more].concat()
 }
@@ -42,7 +42,7 @@ fn start(arguments: &[&str]) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Stops a copy by a signal after the target has received `bytes` of it.
+/// Stops a copy by a signal when the target has received `bytes` of it.
 async fn stopped(rig: &Rig, arguments: &[&str], bytes: u64, name: &str) -> Output {
     let mut child = start(arguments);
     let before = rig.written();
@@ -61,7 +61,7 @@ async fn killed_at_ten_moments_little_is_sent_twice() {
     let mut random = 1_u64;
     for kill in 0..10 {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        // 1 to 3 MiB.
+        // A number of bytes between 1 and 3 MiB.
         let bytes = FLUSH + (random >> 43);
         let more: &[&str] = if kill == 0 { &[] } else { &["--resume"] };
         let output = stopped(&rig, &arguments(&source, &url, &map, more), bytes, "-KILL").await;
@@ -107,12 +107,12 @@ async fn an_interrupted_copy_says_how_to_go_on() {
     assert!(sent < LEN as u64, "it was over before");
     let all = rig.written();
     assert!(all <= LEN as u64 + 2 * FLUSH + IO, "{all} bytes were sent");
-    // After a complete copy, the same command sends nothing.
+    // The checkpoint of a complete copy covers all bytes, so the same command sends nothing.
     succeeds(&block_copy(&arguments(&source, &url, &map, &["--resume"])));
     assert_eq!(rig.written(), all);
 }
 
-/// Returns a unit with the checkpoint of a complete copy, and the source.
+/// Returns a unit, the path of the source and the path of the checkpoint, after a complete copy.
 async fn done(folder: &Folder) -> (Rig, String, String) {
     let rig = Rig::start(512, 1 << 20).await;
     let (source, map) = (folder.file("image", &pattern(1 << 20)), folder.path("map"));
@@ -174,7 +174,8 @@ async fn a_checkpoint_of_another_copy_or_a_damaged_one_is_refused() {
     succeeds(&block_copy(&arguments(&source, &rig.url(), &map, &["--resume"])));
 }
 
-/// An end of the copy, or another file of the options, is not accepted as a checkpoint or as digests.
+/// A file that is the source, the destination or used by another option is refused as a checkpoint or digest
+/// file.
 #[test]
 fn what_is_kept_of_a_copy_has_a_file_of_its_own() {
     let folder = Folder::new();
@@ -204,7 +205,7 @@ fn a_file_in_the_place_of_the_destination_is_another_one() {
     };
     fs::File::options().write(true).open(&copy).unwrap().set_len(100).unwrap();
     resumed("another program has written to it");
-    // As after a kill, when the length of the file was not recorded.
+    // Removes the length of the file from the checkpoint, as after a kill before the length was recorded.
     let text = fs::read_to_string(&map).unwrap();
     let lines = text.split_inclusive('\n').filter(|line| !line.starts_with("# left: "));
     fs::write(&map, lines.collect::<String>()).unwrap();
@@ -216,7 +217,8 @@ fn a_file_in_the_place_of_the_destination_is_another_one() {
     resumed("it is of the destination file ");
 }
 
-/// A file with the same inode and length that was written to does not hold what the checkpoint says.
+/// If another program has written to the destination file, the checkpoint no longer applies, even with the same
+/// inode and length.
 #[test]
 fn a_destination_that_others_have_written_to_is_refused() {
     let folder = Folder::new();
@@ -231,7 +233,7 @@ fn a_destination_that_others_have_written_to_is_refused() {
     for change in [&empty as &dyn Fn(), &overwrite] {
         let resume = arguments(&source, &copy, &map, &["--resume", "--json"]);
         succeeds(&block_copy(&resume));
-        // If the file is unchanged, the copy is resumed. It may have been renamed meanwhile.
+        // A file that was only renamed meanwhile is unchanged, so the copy is resumed.
         fs::rename(&copy, folder.path("moved")).unwrap();
         fs::rename(folder.path("moved"), &copy).unwrap();
         assert_eq!(object(&block_copy(&resume))["bytes_resumed"], 9999);
@@ -251,7 +253,8 @@ fn a_destination_that_others_have_written_to_is_refused() {
     }
 }
 
-/// Copies to several places of one file may run one after the other, each with its checkpoint.
+/// Copies to several places of one file can run one after the other, each with its checkpoint. They can be
+/// resumed.
 #[test]
 fn a_part_of_a_file_is_gone_on_with_after_others_were_written() {
     let folder = Folder::new();
@@ -266,7 +269,8 @@ fn a_part_of_a_file_is_gone_on_with_after_others_were_written() {
     assert!(fs::read(&copy).unwrap()[16 << 10..] == pattern(9999));
 }
 
-/// The first run was allowed to skip zeros. The next one is not, after the destination was found to differ.
+/// The first run may skip zeros, because the destination is zero. The next run must not, because the
+/// destination was found to differ.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_destination_that_differs_is_not_zero_any_more() {
     let folder = Folder::new();
@@ -283,7 +287,7 @@ async fn a_destination_that_differs_is_not_zero_any_more() {
     assert!(rig.disk.holds(0, &image));
 }
 
-/// The bytes of an earlier run are compared as well. If they differ, the checkpoint is cleared.
+/// The bytes of an earlier run are verified as well. If they differ, the checkpoint is cleared.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_is_verified_and_what_differs_is_not_done() {
     let folder = Folder::new();
@@ -312,12 +316,13 @@ fn a_checkpoint_needs_both_ends_and_a_place() {
     fails(&output, 1, &["checkpoint ", "check the path"]);
     let output = block_copy(&[&source, &copy, "--resume"]);
     assert_eq!(output.status.code(), Some(2));
-    // There is no checkpoint to continue from yet.
+    // With --resume and without a checkpoint, the copy begins from the start.
     succeeds(&block_copy(&arguments(&source, &copy, &map, &["--resume"])));
     assert_eq!(fs::read(&copy).unwrap(), b"x");
 }
 
-/// A checkpoint that cannot be written does not fail the copy. Another run would repeat more.
+/// A copy succeeds even if its checkpoint cannot be written. After an early end, the next run would then repeat
+/// more.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_checkpoint_that_cannot_be_written_does_not_end_the_copy() {
     let rig = Rig::start_far(512, LEN as u64, FAR).await;
@@ -329,7 +334,7 @@ async fn a_checkpoint_that_cannot_be_written_does_not_end_the_copy() {
     let ends = [&*source, &url, "--checkpoint", &map, "--progress", "plain"];
     let mut child = start(&[&ends[..], &OPTIONS[..8]].concat());
     until(&mut child, || rig.written() > 0).await;
-    // By one rename: a file that is created in the folder meanwhile is moved with it.
+    // Removed by one rename: a file that the program creates in the folder meanwhile is moved with it.
     fs::rename(&kept, folder.path("gone")).unwrap();
     let output = tokio::task::spawn_blocking(|| child.wait_with_output().unwrap()).await.unwrap();
     let said = succeeds(&output);
@@ -361,10 +366,10 @@ async fn a_file_that_is_not_complete_has_its_full_length_and_that_is_said() {
     assert_eq!(fs::metadata(&copy).unwrap().len(), LEN as u64);
     succeeds(&block_copy(&arguments(&url, &copy, &map, &["--resume"])));
     assert!(fs::read(&copy).unwrap() == pattern(LEN));
-    // A copy without a checkpoint reports its length as well.
+    // Without a checkpoint, the message says as well that the file has its full length.
     let again = folder.path("again");
     let mut child = start(&[&[&*url, &again], &OPTIONS[..]].concat());
-    // The beginning of the file is among the first writes, so the check can be short.
+    // The beginning of the file is written early, so comparing it is enough to find the file.
     let begins = |file: fs::File| {
         let mut data = Vec::new();
         file.take(1 << 20).read_to_end(&mut data).unwrap();
@@ -377,7 +382,8 @@ async fn a_file_that_is_not_complete_has_its_full_length_and_that_is_said() {
     assert_eq!(fs::metadata(&again).unwrap().len(), LEN as u64);
 }
 
-/// The error of a write may be that of earlier writes, which no flush reports again.
+/// After a write fails, earlier writes may be missing as well, and no flush reports that again. So they do not
+/// count as flushed.
 #[test]
 fn what_was_written_before_a_file_had_no_room_is_not_done() {
     const ROOM: usize = 1 << 20;
@@ -395,7 +401,8 @@ fn what_was_written_before_a_file_had_no_room_is_not_done() {
     assert!(!known.lines().any(|line| line.ends_with('+')), "{known}");
 }
 
-/// The length of a stream is not known: the file has the bytes that came before the signal.
+/// The destination file of a stopped stream ends with the bytes that came before the signal, because the length
+/// of the stream is not known.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_of_a_stream_that_stops_is_as_long_as_what_came() {
     let folder = Folder::new();

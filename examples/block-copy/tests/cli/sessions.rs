@@ -1,4 +1,4 @@
-//! Copies over several sessions, some of which cannot be opened or are lost.
+//! Tests of copies over several sessions, some of which cannot be opened or are lost.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use crate::support::{
 };
 
 const MIB: u64 = 1 << 20;
-/// Long enough that each session gets work.
+/// Bytes of the image: enough that each session gets work.
 const IMAGE: usize = 4 << 20;
 const SMALL: [&str; 5] = ["--verify", "--json", "--io-size", "64k", "--queue-depth"];
 
@@ -36,12 +36,12 @@ async fn breaks_at(bytes: u64) -> Rig {
     Rig::start_with(512, IMAGE as u64, |config| config.faults.push(fault)).await
 }
 
-/// Writes over the lost session may be missing from the unit's cache: no other session was open to receive
-/// the report of a reset.
+/// Writes over the only session may be missing from the unit's cache after it was lost: no session was open to
+/// receive the report of a reset. So they are sent again.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_only_session_that_is_lost_comes_back_and_what_was_not_flushed_is_written_again() {
-    // Twice the bytes in flight: half of them were answered, and the answers read, before the next
-    // writes were sent.
+    // Twice the bytes in flight. So half of the writes were answered, and the program has read the responses,
+    // before the session breaks.
     let rig = breaks_at(2 << 20).await;
     let (said, report) = copy_to(&rig.url(), &rig, &["--sessions", "1", "--progress", "plain"]);
     assert!(
@@ -56,8 +56,8 @@ async fn the_only_session_that_is_lost_comes_back_and_what_was_not_flushed_is_wr
     assert_eq!(report["bytes"], IMAGE);
 }
 
-/// Writes of a lost session may still be executed if no login makes the target drop that session. The copy is
-/// complete by then, and its last message reports that.
+/// If no login makes the target drop the lost session, its writes may still be executed. The copy is complete
+/// by then, and its last message reports that.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_session_that_nothing_settles_is_told_at_the_end() {
     let rig = Rig::start_with(512, IMAGE as u64, |config| {
@@ -81,7 +81,7 @@ async fn a_lost_session_that_nothing_settles_is_told_at_the_end() {
     assert!(rig.disk.holds(0, &image));
 }
 
-/// Returns the notes of the report. Each of them must be among the messages as well.
+/// Returns the notes of the report. Checks that each of them is among the messages as well.
 fn notes(said: &str, report: &Value) -> Vec<String> {
     let notes = report["notes"].as_array().unwrap().iter();
     let notes: Vec<_> = notes.map(|note| note.as_str().unwrap().to_owned()).collect();
@@ -120,7 +120,7 @@ async fn four_sessions_share_the_work() {
     writers.sort_unstable();
     writers.dedup();
     assert_eq!(writers.len(), 4, "a session had nothing to do");
-    // All sessions have logged out.
+    // The program has logged out of all sessions.
     assert_eq!(rig.server.with(|target| target.sessions()), 0);
     rig.assert_clean();
 }
@@ -140,7 +140,7 @@ async fn a_source_is_read_over_several_sessions_as_well() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_session_does_where_the_target_refuses_a_second() {
-    // Class 3, detail 2: out of resources (RFC 7143 §11.13.5).
+    // Login response with status class 3, detail 2: out of resources (RFC 7143 §11.13.5).
     let refusal = Effect::SetWord { at: 36, value: 0x0302_0000 };
     let refusal = Fault::sending(Opcode::LoginResponse, 0, refusal).on_connection(1);
     let rig = Rig::start_with(512, IMAGE as u64, |config| config.faults.push(refusal)).await;
@@ -207,12 +207,12 @@ async fn the_only_session_is_opened_again() {
     rig.assert_clean();
 }
 
-/// A unit with a cache may have been reset meanwhile, without a session to receive the report. The bytes from
-/// the pipe were kept until a flush had covered them.
+/// While the only session is lost, the unit may be reset without a report. So the bytes from the pipe are kept
+/// until a flush has covered them, and are sent again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pipe_goes_on_over_a_session_that_is_lost() {
     let rig = breaks_at(300_000).await;
-    // A queue depth of 1: some writes end before the session is lost.
+    // With a queue depth of 1, some writes succeed before the session is lost.
     let options = ["--verify", "--json", "--io-size", "64k", "--queue-depth", "1"];
     let mut command = program(&[&["-", &rig.url()], &options[..]].concat());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -249,7 +249,8 @@ async fn a_target_may_want_fewer_connections() {
     rig.assert_clean();
 }
 
-/// The destination is opened while the source does not answer yet. The reported error is that of the source.
+/// The destination is opened while the source does not respond yet. If both fail, the error of the source is
+/// reported.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_units_are_opened_side_by_side() {
     let rig = Rig::start(512, MIB).await;

@@ -1,4 +1,4 @@
-//! Copies of several processes that share one tree of classes.
+//! Tests of copies in several processes that share one tree of classes.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -12,13 +12,13 @@ use crate::support::{
     Folder, Rig, block_copy, ends, fails, object, pattern, program, signal, succeeds,
 };
 
-/// A copy of this length takes hours at 1 kbit/s.
+/// Bytes of the source. At 1 kbit/s the copy takes hours.
 const LEN: usize = 4 << 20;
 const CHUNK: usize = 4096;
-/// With this option nothing is read from the destination, and only data are counted.
+/// Option that avoids reads of the destination, so that only written data are counted.
 const ASK_NOTHING: &str = "--destination-is-zero";
 
-/// Starts a process that keeps classes. Returns it with a connection to it and the path of its socket.
+/// Starts a process that keeps classes. Returns the process, a connection to it, and the path of its socket.
 async fn keeper(folder: &Folder, classes: &str) -> (Child, Orders, String) {
     let (file, socket) = (folder.file("classes.toml", classes.as_bytes()), folder.path("keeper"));
     let child = start(&["--jobs", &file, "--control", &socket]);
@@ -26,7 +26,7 @@ async fn keeper(folder: &Folder, classes: &str) -> (Child, Orders, String) {
     (child, orders, socket)
 }
 
-/// Starts a copy of a pattern to a unit, in a class.
+/// Starts a copy of a pattern to a unit. `socket` is that of the keeper.
 fn copy(folder: &Folder, rig: &Rig, socket: &str, options: &[&str]) -> Child {
     let image = folder.file("image", &pattern(LEN));
     let both = [&image, &rig.url(), "--io-size", "4k", "--share", socket];
@@ -83,7 +83,7 @@ async fn an_order_reaches_what_waits_in_another_process() {
     assert_eq!((&client["pid"], &client["class"]), (&copy.id().into(), &Value::Null));
     assert!(client["sent_bytes"].as_u64().unwrap() < LEN as u64, "{status}");
 
-    // The copy's control socket takes orders for the copy only.
+    // Commands on the copy's own socket may change the copy, but not the keeper's tree.
     let mut own = connect(&own).await;
     let status = own.give("status");
     assert_eq!(status["share"]["connected"], true);
@@ -100,7 +100,8 @@ async fn an_order_reaches_what_waits_in_another_process() {
     is_told_to_end(keeper).await;
 }
 
-/// A byte between units counts once. The source keeps to the ceil, also after a change.
+/// A byte that is copied between two units is charged once. The source keeps to the ceil of the class, also
+/// after a change.
 #[tokio::test(flavor = "multi_thread")]
 async fn between_units_each_byte_is_taken_once() {
     let (from, to) = (Rig::start(512, LEN as u64).await, Rig::start(512, LEN as u64).await);
@@ -120,7 +121,7 @@ async fn between_units_each_byte_is_taken_once() {
     is_told_to_end(keeper).await;
 }
 
-/// The waiting requests of a killed process are dropped.
+/// When a process is killed, the keeper drops its waiting requests.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_is_killed_waits_no_more() {
     let rig = Rig::start(512, LEN as u64).await;
@@ -155,7 +156,7 @@ async fn piped(
     (copy, input)
 }
 
-/// Kills a keeper, and waits until the copy has noticed. Returns its status then.
+/// Kills a keeper, and waits until the copy has noticed. Returns the copy's status of the shared class.
 async fn is_killed(keeper: Child, copy: &mut Orders) -> Value {
     signal(&keeper, "-KILL");
     ends(keeper).await;
@@ -192,7 +193,7 @@ async fn one_to_which_nothing_is_guaranteed_waits_for_the_next_keeper() {
     let (copy, mut input) = piped(&rig, [&socket, &own], &[], &mut orders).await;
     let mut own = connect(&own).await;
     assert_eq!(is_killed(first, &mut own).await["alone_bit_per_s"], 0);
-    // A part of the bytes waits in the copy, the rest in the pipe.
+    // The copy has taken a part of the bytes, which waits for its rate. The rest is in the pipe.
     let writer = spawn_blocking(move || input.write_all(&pattern(LEN)[CHUNK..]).unwrap());
     let (second, mut orders, _) = keeper(&folder, classes).await;
     writer.await.unwrap();
@@ -229,7 +230,7 @@ async fn what_cannot_be_shared_is_told_before_anything_is_copied() {
     is_told_to_end(keeper).await;
 }
 
-/// Lines that no copy sends end the connection, and affect no other client.
+/// A line that is no message of the protocol ends the connection, and does not affect other clients.
 #[tokio::test(flavor = "multi_thread")]
 async fn nonsense_from_one_that_shares_ends_its_connection() {
     let folder = Folder::new();
@@ -243,7 +244,7 @@ async fn nonsense_from_one_that_shares_ends_its_connection() {
         let mut stream = UnixStream::connect(&socket).unwrap();
         stream.write_all(format!("share\n{lines}").as_bytes()).unwrap();
         let mut said = String::new();
-        // The keeper closes the connection with unread bytes, which resets it.
+        // The keeper closes the connection before it has read all bytes, so the connection is reset.
         _ = stream.read_to_string(&mut said);
         let mut answers = said.lines().filter(|line| !line.contains("granted"));
         assert!(answers.next().is_some_and(|line| line.contains("limits")), "{said}");

@@ -1,4 +1,5 @@
-//! The checkpoint and the digests: no other file is overwritten by them or taken for them.
+//! Tests of the checkpoint and the digest file: the program does not overwrite another file with them, and
+//! takes no other file for them.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -11,23 +12,24 @@ fn quiet<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     [arguments, &["--progress", "none"]].concat()
 }
 
-/// A file beside them whose name looks like one of the program's belongs to the user.
+/// A file beside the checkpoint or digest file belongs to the user, even if its name looks like a temporary
+/// file of the program.
 #[test]
 fn names_beside_a_kept_file_are_free() {
     for option in ["--checkpoint", "--digests"] {
         let folder = Folder::new();
         let image = folder.file("image", &pattern(LEN));
-        // The name of the destination.
+        // The destination has such a name.
         let (kept, copy) = (folder.path("kept"), folder.path("kept.new"));
         succeeds(&block_copy(&quiet(&[&image, &copy, option, &kept, "--verify"])));
         assert!(fs::read(&copy).unwrap() == pattern(LEN), "{option}");
-        // The name of the source.
+        // The source has such a name.
         let (other, copy) = (folder.path("kept"), folder.path("copy"));
         let source = folder.file("other.new", &pattern(LEN));
         fs::remove_file(&other).unwrap();
         succeeds(&block_copy(&quiet(&[&source, &copy, option, &folder.path("other")])));
         assert!([source, copy].iter().all(|file| fs::read(file).unwrap() == pattern(LEN)));
-        // A link that a user has put there.
+        // A link of the user has such a name.
         let (map, victim) = (folder.path("map"), folder.file("victim", b"precious"));
         symlink(&victim, map.clone() + ".new").unwrap();
         succeeds(&block_copy(&quiet(&[&image, &folder.path("third"), option, &map])));
@@ -42,14 +44,14 @@ fn names_beside_a_kept_file_are_free() {
     succeeds(&block_copy(&quiet(&kept)));
     assert!(fs::read_to_string(&map).unwrap().starts_with("# iscsi-copy checkpoint "));
     assert!(fs::read_to_string(&digests).unwrap().starts_with("# iscsi-copy digests "));
-    // No other files were created.
+    // The program has created no other files.
     let mut names: Vec<_> =
         fs::read_dir(folder.path("")).unwrap().map(|it| it.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["copy", "image", "x", "x.new"]);
 }
 
-/// One file under two names is one file.
+/// Two names of one file count as one file, which must have one use only.
 #[test]
 fn a_file_has_one_use_whatever_it_is_called() {
     let folder = Folder::new();
@@ -81,7 +83,7 @@ fn a_file_has_one_use_whatever_it_is_called() {
     assert!(fs::read(&image).unwrap() == pattern(LEN));
 }
 
-/// A job must not write to the job file, nor to the checkpoint or digests of another job.
+/// A job must not write to the job file, nor to the checkpoint or digest file of another job.
 #[test]
 fn jobs_do_not_write_what_is_kept_of_others() {
     let folder = Folder::new();
@@ -110,7 +112,8 @@ fn jobs_do_not_write_what_is_kept_of_others() {
     }
 }
 
-/// A link stays, and the file that it leads to is replaced. A FIFO is an error, and is not waited for.
+/// If the path of the checkpoint is a link, the link stays, and the file that it leads to is replaced. A FIFO
+/// is an error, and does not block the program.
 #[test]
 fn a_link_and_a_pipe_in_the_place_of_a_kept_file() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! Zeros are sent only where they must be, and the destination reads as zeros in any case.
+//! Tests of zeros: they are sent only where necessary, and the destination reads as zeros in any case.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
@@ -12,10 +12,10 @@ use crate::support::{
 
 const MIB: u64 = 1 << 20;
 const LEN: u64 = 16 * MIB;
-/// The ranges with data: one at the beginning and one in the middle.
+/// The ranges of the image that have data: one at the beginning and one in the middle.
 const PARTS: [(u64, usize); 2] = [(0, 64 << 10), (9 * MIB, 128 << 10)];
 const DATA: u64 = 192 << 10;
-/// WRITE (10) and (16), READ (10) and (16), WRITE SAME (10) and (16).
+/// Operation codes of WRITE (10) and (16), READ (10) and (16), WRITE SAME (10) and (16).
 const WRITES: [u8; 2] = [0x2a, 0x8a];
 const READS: [u8; 2] = [0x28, 0x88];
 const WRITE_SAMES: [u8; 2] = [0x41, 0x93];
@@ -32,7 +32,7 @@ fn sparse_file(folder: &Folder, name: &str) -> String {
     path
 }
 
-/// Returns the bytes of that file.
+/// Returns the bytes of the sparse file.
 fn image() -> Vec<u8> {
     let folder = Folder::new();
     fs::read(sparse_file(&folder, "image")).unwrap()
@@ -42,12 +42,12 @@ fn allocated(path: &str) -> u64 {
     fs::metadata(path).unwrap().blocks() * 512
 }
 
-/// Bytes of the destination that are read before anything is written.
+/// Bytes of the destination that the program reads before it writes anything.
 const LOOK: u64 = 10 << 10;
-/// Bytes of a source that are read before the copy.
+/// Bytes of the source that the program reads before the copy.
 const FIRST: u64 = 4096 + 512;
 
-/// Returns the number of bytes that the commands with one of these operation codes have moved.
+/// Returns the number of bytes that commands with one of these operation codes have moved.
 fn moved(rig: &Rig, codes: [u8; 2]) -> u64 {
     let blocks = |cdb: [u8; 16]| match cdb[0] {
         0x2a | 0x28 => u64::from(u16::from_be_bytes([cdb[7], cdb[8]])),
@@ -67,7 +67,7 @@ fn count(rig: &Rig, codes: [u8; 2]) -> usize {
     })
 }
 
-/// Returns the bytes in total, and those that were sent, zeroed and skipped.
+/// Returns four numbers of bytes from the report: total, sent, zeroed and skipped.
 fn bytes(report: &Value) -> [u64; 4] {
     ["bytes", "bytes_sent", "bytes_zeroed", "bytes_skipped"].map(|name| {
         let value = &report[name];
@@ -79,7 +79,7 @@ fn bytes(report: &Value) -> [u64; 4] {
 async fn a_sparse_file_to_a_thin_unit_and_back() {
     let (rig, folder) = (Rig::start(512, LEN).await, Folder::new());
     let source = sparse_file(&folder, "image");
-    // Zeros that are known to be there are not read for the verification.
+    // Zeros that the unit is known to hold are not read back for the verification.
     let output = block_copy(&[&[source.as_str(), &rig.url()], &OPTIONS[..]].concat());
     let said = succeeds(&output);
     let zeros = "copied 16 MiB (192 KiB of data, 15.8 MiB of zeros that needed no transfer) in ";
@@ -122,7 +122,7 @@ async fn what_stood_in_the_place_of_a_hole_is_gone() {
     }
 }
 
-/// Old data in a file are replaced by holes.
+/// Old data in a destination file are replaced by holes.
 #[test]
 fn a_sparse_file_over_an_older_one() {
     let folder = Folder::new();
@@ -161,7 +161,7 @@ fn a_very_large_file_that_is_nearly_empty() {
     assert!(allocated(&copy) <= 2 * MIB, "the holes are filled");
 }
 
-/// A stream has no holes, but it may have zeros.
+/// The zeros in a stream are not sent as data, although a stream has no holes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_with_zeros() {
     let image = image();
@@ -191,7 +191,7 @@ async fn a_stream_with_zeros() {
     }
 }
 
-/// Verification finds a wrong `--destination-is-zero`.
+/// If the destination is not zero despite `--destination-is-zero`, the verification reports the difference.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_destination_that_is_not_zero_after_all() {
     let (rig, folder) = (Rig::start(512, LEN).await, Folder::new());
@@ -203,7 +203,7 @@ async fn a_destination_that_is_not_zero_after_all() {
     fails(&output, 1, &["verification failed", &at]);
 }
 
-/// Zeros in data are sent if the option asks for it; holes are not.
+/// With the option, zeros in data are sent as data. Holes are not sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn zeros_that_are_sent_as_data() {
     let (rig, folder) = (Rig::start(512, LEN).await, Folder::new());
@@ -220,7 +220,7 @@ async fn zeros_that_are_sent_as_data() {
     rig.assert_clean();
 }
 
-/// A stream receives all bytes, whatever the source reports.
+/// A destination that is a stream receives all bytes, even where the source reports holes.
 #[tokio::test(flavor = "multi_thread")]
 async fn to_standard_output() {
     let (rig, image) = (Rig::start(512, LEN).await, image());

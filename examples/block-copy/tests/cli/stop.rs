@@ -1,4 +1,5 @@
-//! A copy that is stopped while its writes are in flight: they are completed and flushed, and none of them is aborted.
+//! Tests of copies that are stopped while their writes are in flight: the writes are completed and flushed, and
+//! none of them is aborted.
 
 use std::io::Write;
 use std::process::{Child, Stdio};
@@ -7,13 +8,14 @@ use std::time::Duration;
 use crate::control::connect;
 use crate::support::{Folder, Rig, ends, pattern, program, signal, until};
 
-/// A write of this length has three parts at the limit of 20 Mbit/s.
+/// Bytes of a write. At the limit of 20 Mbit/s it is sent in three parts.
 const IO: usize = 256 << 10;
 const LEN: usize = 16 * IO;
-/// Longer than a part of a write waits for its rate, so that one part is in flight while others wait.
+/// Delay of the target, longer than a part of a write waits for its rate: one part is in flight while the
+/// others wait.
 const FAR: Duration = Duration::from_millis(150);
 
-/// Starts a copy from a pipe that stays open, with messages for people.
+/// Starts a copy from a pipe that stays open, with text messages.
 fn start(rig: &Rig, options: &[&str]) -> Child {
     let url = rig.url();
     let ends = ["-", &url, "--io-size", "256k", "--sessions", "1", "--progress", "plain"];
@@ -21,8 +23,8 @@ fn start(rig: &Rig, options: &[&str]) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// An aborted write may have received the report of a reset. Then the flush would have to count all writes as
-/// lost.
+/// A write in flight must not be aborted: it may have received the report of a reset. Then the flush would have
+/// to count all writes as lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_in_flight_are_completed_and_none_is_aborted() {
     let limit = ["--rate-limit", "20mbit"];
@@ -40,7 +42,7 @@ async fn writes_in_flight_are_completed_and_none_is_aborted() {
         let mut orders = connect(&socket).await;
         let mut input = child.stdin.take().unwrap();
         let writing = std::thread::spawn(move || {
-            // A write error is expected: the program ends before it has read everything.
+            // The program ends before it has read everything, so this write is expected to fail.
             drop(input.write_all(&pattern(LEN)));
             input
         });

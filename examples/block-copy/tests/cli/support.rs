@@ -1,4 +1,4 @@
-//! A target on loopback, temporary files, and the program.
+//! Runs a target on loopback and the program, and creates temporary files.
 
 use std::fs;
 use std::io::{ErrorKind, PipeReader, Write};
@@ -21,14 +21,14 @@ use tokio::time::{sleep, timeout};
 
 pub(crate) const TARGET: &str = "iqn.2026-01.org.example:disk";
 
-/// A served target with one unit.
+/// A running target with one unit.
 pub(crate) struct Rig {
     pub(crate) server: Server,
     pub(crate) disk: RamDisk,
 }
 
 impl Rig {
-    /// Starts a target with a unit of `bytes`, a multiple of `block_size`.
+    /// Starts a target with a unit of `bytes` bytes, a multiple of `block_size`.
     pub(crate) async fn start(block_size: u32, bytes: u64) -> Self {
         Self::start_with(block_size, bytes, |_| {}).await
     }
@@ -45,12 +45,12 @@ impl Rig {
         Self { server: Server::start(Target::new(config)).await.unwrap(), disk }
     }
 
-    /// Starts a distant target: each of its answers is delayed by `delay`.
+    /// Starts a distant target: each of its responses is delayed by `delay`.
     pub(crate) async fn start_far(block_size: u32, bytes: u64, delay: Duration) -> Self {
         Self::start_at("127.0.0.1", block_size, bytes, delay).await
     }
 
-    /// Starts a target at an address that no other test uses, so that its port stays free after the target
+    /// Starts a target at an address that no other test uses, so that no test takes its port after the target
     /// has stopped.
     pub(crate) async fn start_apart(block_size: u32, bytes: u64) -> Self {
         Self::start_at("127.0.0.78", block_size, bytes, Duration::ZERO).await
@@ -62,7 +62,7 @@ impl Rig {
         Self { server: Server::start_at((address, 0), target, delay).await.unwrap(), disk }
     }
 
-    /// Returns the bytes of all WRITE (10) and (16) that the target has received.
+    /// Returns the number of bytes in all WRITE (10) and (16) commands that the target has received.
     pub(crate) fn written(&self) -> u64 {
         let blocks = |cdb: &[u8]| match cdb[0] {
             0x2a => u64::from(u16::from_be_bytes([cdb[7], cdb[8]])),
@@ -85,15 +85,15 @@ impl Rig {
         format!("iscsi://{}{path}", self.server.address())
     }
 
-    /// Checks that the initiator has broken no rule.
+    /// Checks that the initiator has not violated the protocol.
     pub(crate) fn assert_clean(&self) {
         let violations = self.server.with(|target| target.violations().to_vec());
         assert!(violations.is_empty(), "{violations:#?}");
     }
 }
 
-/// Returns the configuration of a target with a unit of its own serial number: other tests may copy at the
-/// same time.
+/// Returns the configuration of a target with a unit. The serial number of the unit is unique, because other
+/// tests may copy at the same time.
 fn target(disk: &RamDisk) -> TargetConfig {
     let mut config = TargetConfig::new(TARGET, disk.clone());
     config.units.values_mut().for_each(|unit| unit.serial = serial());
@@ -106,7 +106,7 @@ pub(crate) fn serial() -> String {
     format!("{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed))
 }
 
-/// A temporary folder, which is removed when it is dropped.
+/// A temporary folder. Dropping it removes the folder.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -114,8 +114,8 @@ impl Folder {
         Self::below(&std::env::temp_dir())
     }
 
-    /// Creates a folder in memory if the machine has one there, for small files that must not wait for a
-    /// disk.
+    /// Creates a folder in memory if the machine has a file system there, for small files that must not wait
+    /// for a disk.
     pub(crate) fn in_memory() -> Self {
         let memory = Path::new("/dev/shm");
         if memory.is_dir() { Self::below(memory) } else { Self::new() }
@@ -125,7 +125,7 @@ impl Folder {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("block-copy-test-{}-{number}", std::process::id()));
-        // A killed test leaves its folder, and process ids are used again.
+        // A killed test leaves its folder, and a later process may have the same id.
         drop(fs::remove_dir_all(&path));
         fs::create_dir(&path).unwrap();
         Self(path)
@@ -165,13 +165,13 @@ pub(crate) fn program(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs the program to its end with a limit of `units` times 512 bytes for each file. A longer write fails,
-/// as on a full disk.
+/// Runs the program to its end. No file may grow beyond `units` times 512 bytes: a longer write fails, as on a
+/// full disk.
 pub(crate) fn block_copy_within(units: u64, arguments: &[&str]) -> Output {
     through_shell(&format!("trap '' XFSZ; ulimit -f {units}"), arguments).output().unwrap()
 }
 
-/// Returns the command of a shell that executes `before` and then the program.
+/// Returns a shell command that executes `before` and then the program.
 pub(crate) fn through_shell(before: &str, arguments: &[&str]) -> Command {
     let program = program(arguments);
     let mut shell = Command::new("sh");
@@ -189,14 +189,14 @@ pub(crate) fn block_copy(arguments: &[&str]) -> Output {
     program(arguments).output().unwrap()
 }
 
-/// Runs the program with `input` from a pipe on standard input.
+/// Runs the program with `input` on standard input, which is a pipe.
 pub(crate) fn block_copy_with_input(arguments: &[&str], input: &[u8]) -> Output {
     let mut command = program(arguments);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut pipe = child.stdin.take().unwrap();
     std::thread::scope(|scope| {
-        // A program that refuses the input closes the pipe.
+        // A program that refuses the input closes the pipe, so an error is ignored.
         scope.spawn(move || drop(pipe.write_all(input)));
         child.wait_with_output().unwrap()
     })
@@ -208,10 +208,10 @@ pub(crate) fn signal(child: &Child, name: &str) {
     assert!(status.success());
 }
 
-/// Time limit of anything that a test waits for, much longer than it should take.
+/// Time limit of every wait in the tests, much longer than any should take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Waits until `holds` returns true because of the program.
+/// Waits until `holds` returns true. Fails if the program ends before that.
 pub(crate) async fn until(child: &mut Child, mut holds: impl FnMut() -> bool) {
     let held = soon(async {
         while !holds() {
@@ -226,7 +226,7 @@ pub(crate) async fn until(child: &mut Child, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Waits for work that should end soon. Returns `None` if it does not.
+/// Waits for work, at most for [`PATIENCE`]. Returns `None` if it takes longer.
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> Option<T> {
     timeout(PATIENCE, work).await.ok()
 }
@@ -247,7 +247,7 @@ pub(crate) async fn listen_again(address: SocketAddr) -> TcpListener {
     soon(listening).await.expect("the place is taken")
 }
 
-/// Waits for the end of a program that should end.
+/// Waits until a program has ended. After 20 seconds, kills it and fails.
 pub(crate) async fn ends(child: Child) -> Output {
     let id = child.id().to_string();
     let mut end = tokio::task::spawn_blocking(|| child.wait_with_output().unwrap());
@@ -258,7 +258,7 @@ pub(crate) async fn ends(child: Child) -> Output {
     output.unwrap()
 }
 
-/// Returns a full pipe. It stays full as long as its reader is open.
+/// Returns a full pipe. It stays full as long as its read end is open.
 pub(crate) async fn full_pipe() -> (PipeReader, OwnedFd) {
     let (reader, writer) = std::io::pipe().unwrap();
     let writer = pipe::Sender::from_owned_fd(writer.into()).unwrap();
@@ -287,7 +287,7 @@ pub(crate) fn fails(output: &Output, status: i32, parts: &[&str]) {
     assert!(!message.contains("panicked") && !message.contains("hunter"), "{message}");
 }
 
-/// Returns the object on standard output.
+/// Returns the JSON object on standard output.
 pub(crate) fn object(output: &Output) -> Value {
     let text = std::str::from_utf8(&output.stdout).unwrap();
     assert_eq!(text.lines().count(), 1, "{text}");

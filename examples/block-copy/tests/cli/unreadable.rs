@@ -1,4 +1,4 @@
-//! Sources with unreadable blocks.
+//! Tests of sources with unreadable blocks.
 
 use std::fs;
 use std::process::Output;
@@ -9,7 +9,7 @@ use crate::support::{Folder, Rig, block_copy, fails, object, pattern, succeeds};
 
 const LEN: usize = 1 << 20;
 
-/// Starts a unit with bad blocks, two of which are adjacent.
+/// Starts a unit with unreadable blocks, two of which are adjacent.
 async fn bad() -> Rig {
     let rig = Rig::start_with(512, LEN as u64, |config| {
         config.faults.extend([Fault::medium_error(100..102), Fault::medium_error(2047..=2047)]);

@@ -1,4 +1,4 @@
-//! Verification finds data that the unit has changed, and reports where.
+//! Tests of the verification: it finds data that the unit has changed, and reports the offset.
 
 use iscsi_testkit::fault::{Effect, Fault};
 use iscsi_testkit::opcode::Opcode;
@@ -8,24 +8,24 @@ use crate::support::{Folder, Rig, block_copy, block_copy_with_input, fails, patt
 const CHUNK: usize = 4096;
 const OPTIONS: [&str; 7] =
     ["--verify", "--io-size", "4k", "--queue-depth", "1", "--progress", "none"];
-/// Offset of the byte within its chunk that is changed.
+/// Offset within the chunk of the byte that the unit changes.
 const BYTE: usize = 1234;
 
-/// The source of the bytes.
+/// Kind of source.
 #[derive(Clone, Copy)]
 enum From {
     File,
     Input,
 }
 
-/// Starts a unit that changes one byte of the third chunk. A write of a chunk is one PDU, and with a queue
-/// depth of one the writes come in order.
+/// Starts a unit that changes one byte of the third chunk. The tests use a queue depth of one, and a write of a
+/// chunk is one PDU, so the chunks arrive in order.
 async fn corrupting(image: &[u8], from: From) -> Rig {
     let rig = Rig::start(512, 1 << 20).await;
     let folder = Folder::new();
     let source = folder.file("image", image);
     let url = rig.url();
-    // The number of the first write depends on the commands before it.
+    // The index of the first write depends on the commands before it, so a copy without the fault counts them.
     succeeds(&match from {
         From::File => block_copy(&[&[source.as_str(), &url], &OPTIONS[..]].concat()),
         From::Input => block_copy_with_input(&[&["-", &url], &OPTIONS[..]].concat(), image),

@@ -1,4 +1,4 @@
-//! Volumes: several units as one end of a copy.
+//! Tests of volumes: several units as source or destination of a copy.
 
 use std::fs;
 use std::process::Output;
@@ -16,12 +16,12 @@ use crate::support::{Folder, Rig, TARGET, block_copy, fails, object, pattern, se
 const CHUNK: usize = 64 << 10;
 const LEN: usize = 8 << 20;
 
-/// Starts two units, which are identified by their numbers.
+/// Starts two units with different identities.
 async fn rigs() -> [Rig; 2] {
     [unit(1, Duration::ZERO).await, unit(2, Duration::ZERO).await]
 }
 
-/// Starts a unit that is identified by its number, with delayed answers.
+/// Starts a unit with the identity `number`, whose responses are delayed.
 async fn unit(number: u64, delay: Duration) -> Rig {
     let disk = RamDisk::new(512, LEN as u64 / 512);
     let mut config = TargetConfig::new(TARGET, disk.clone());
@@ -88,7 +88,7 @@ async fn an_image_goes_to_both_units_and_back() {
     rigs.iter().for_each(Rig::assert_clean);
 }
 
-/// The writes that a member has lost before a flush are repeated.
+/// If one unit of a volume loses writes before a flush, they are sent again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_loss_of_one_unit_is_made_good() {
     let (rigs, folder) = (rigs().await, Folder::new());
@@ -107,7 +107,7 @@ async fn a_loss_of_one_unit_is_made_good() {
     assert_eq!(rigs[1].disk.unflushed_blocks(), 0);
 }
 
-/// Unreadable blocks are skipped, without the blocks beside them on the other unit.
+/// Unreadable blocks of one unit are skipped. The blocks beside them on the other unit are copied.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bad_block_of_one_unit_is_left_out_alone() {
     let (rigs, folder) = (rigs().await, Folder::new());
@@ -128,7 +128,7 @@ async fn a_bad_block_of_one_unit_is_left_out_alone() {
     fails(&output, 1, &["source: member 1 (naa.3000000000000002): "]);
 }
 
-/// A checkpoint is valid for these units in this order, with this chunk size.
+/// A checkpoint is valid only for the same units in the same order, with the same chunk size.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_checkpoint_knows_its_volume_again() {
     let (rigs, folder) = (rigs().await, Folder::new());

@@ -1,4 +1,4 @@
-//! Chunks of the device that are in memory.
+//! Keeps chunks of the device's data in memory.
 
 use std::ops::Range;
 
@@ -6,13 +6,14 @@ use bytes::Bytes;
 use quick_cache::unsync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
-/// Least bytes of a chunk. Longer chunks would read more bytes that were not requested.
+/// Least bytes of a chunk. With longer chunks, more bytes would be read that no client requested.
 const CHUNK_LEN: u64 = 4096;
 
-/// Share of the memory for data that were requested more than once. The rest is for new data.
+/// Share of the memory for data that were requested more than once. The rest is for data that were read for the
+/// first time.
 const HOT_SHARE: f64 = 0.5;
 
-/// Chunks of equal length. Each is a separate copy, so that the memory in use is what is counted.
+/// Chunks of equal length. Each is a separate allocation, so that the memory in use equals the counted memory.
 #[derive(Debug)]
 pub(super) struct Chunks {
     len: u64,
@@ -20,7 +21,7 @@ pub(super) struct Chunks {
     cache: Cache<u64, Bytes, ByLength>,
 }
 
-/// Weighs a chunk by its bytes.
+/// Weighs a chunk by its length.
 #[derive(Clone, Debug)]
 struct ByLength;
 
@@ -55,7 +56,7 @@ impl Chunks {
         self.cache.weight()
     }
 
-    /// Returns the bytes from the first missing chunk of a range to the last one, in whole chunks.
+    /// Returns the range from the first missing chunk of a range to the last missing one, in whole chunks.
     pub(super) fn missing(&self, range: &Range<u64>) -> Option<Range<u64>> {
         let mut missing = self.numbers(range).filter(|number| self.cache.get(number).is_none());
         let first = missing.next()?;
@@ -63,7 +64,7 @@ impl Chunks {
         Some(first * self.len..((last + 1) * self.len).min(self.capacity))
     }
 
-    /// Returns how many bytes of a range are in memory.
+    /// Returns the number of bytes of a range that are in memory.
     pub(super) fn present(&self, range: &Range<u64>) -> u64 {
         let there = self.numbers(range).filter(|number| self.cache.contains_key(number));
         there
@@ -74,7 +75,7 @@ impl Chunks {
             .sum()
     }
 
-    /// Copies the bytes of a range that are in memory.
+    /// Copies those bytes of a range that are in memory.
     pub(super) fn copy(&self, range: &Range<u64>, buffer: &mut [u8]) {
         for number in self.numbers(range) {
             if let Some(chunk) = self.cache.peek(&number) {
@@ -83,7 +84,7 @@ impl Chunks {
         }
     }
 
-    /// Adds data that begin with a chunk, and end with a chunk or the device.
+    /// Adds data that begin at the start of a chunk, and end at the end of a chunk or of the device.
     pub(super) fn insert(&mut self, start: u64, data: &[u8]) {
         let step = usize::try_from(self.len).unwrap_or(usize::MAX);
         for (number, chunk) in (start / self.len..).zip(data.chunks(step)) {
@@ -91,7 +92,7 @@ impl Chunks {
         }
     }
 
-    /// Removes the chunks that a range touches.
+    /// Removes all chunks that overlap a range.
     pub(super) fn remove(&mut self, range: &Range<u64>) {
         let numbers = range.start / self.len..range.end.div_ceil(self.len);
         if numbers.end - numbers.start > self.cache.len() as u64 {
@@ -108,7 +109,8 @@ impl Chunks {
     }
 }
 
-/// Copies the overlap of `bytes`, which begin at `at`, into a buffer that begins at `offset`.
+/// Copies a part of `bytes`, which begin at the device's offset `at`, to the same place in a buffer that begins
+/// at `offset`.
 pub(super) fn copy_overlap(at: u64, bytes: &[u8], offset: u64, buffer: &mut [u8]) {
     let start = at.max(offset);
     let end = (at + bytes.len() as u64).min(offset + buffer.len() as u64);

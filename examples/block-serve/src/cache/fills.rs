@@ -1,4 +1,4 @@
-//! Reads that fill the cache, and whether their data may be cached.
+//! Tracks reads that fill the cache, and whether their data may be cached.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(super) struct Fill {
 impl Fill {
     /// Waits for the end of the read.
     pub(super) async fn ended(&self) {
-        // There are no permits, so this ends when the semaphore is closed.
+        // The semaphore has no permits, so this returns when it is closed.
         drop(self.end.acquire().await);
     }
 }
@@ -24,7 +24,7 @@ impl Fill {
 /// The reads in flight.
 #[derive(Debug, Default)]
 pub(super) struct Fills {
-    /// The reads whose data may be cached.
+    /// The reads in flight whose data may be cached.
     sound: Vec<Arc<Fill>>,
 }
 
@@ -35,12 +35,12 @@ impl Fills {
         fill
     }
 
-    /// Returns a read that will cache a part of the range.
+    /// Returns a read in flight that will cache a part of the range.
     pub(super) fn overlapping(&self, range: &Range<u64>) -> Option<Arc<Fill>> {
         self.sound.iter().find(|fill| overlap(&fill.range, range)).cloned()
     }
 
-    /// Marks the data of the range as outdated, so that they are not cached.
+    /// Marks reads of the range as outdated, so that their data are not cached.
     pub(super) fn spoil(&mut self, range: &Range<u64>) {
         self.sound.retain(|fill| !overlap(&fill.range, range));
     }

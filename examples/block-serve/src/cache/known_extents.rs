@@ -1,11 +1,11 @@
-//! The extents that the device has reported.
+//! Caches the extents that the device has reported.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use iscsi_initiator::device::{Extent, ExtentState};
 
-/// Most extents. When there would be more, they are removed.
+/// Maximum number of extents. Beyond it, all extents are removed.
 const MAX_EXTENTS: usize = 1 << 16;
 
 /// Extents by their first byte, without overlaps.
@@ -13,8 +13,8 @@ const MAX_EXTENTS: usize = 1 << 16;
 pub(super) struct KnownExtents(BTreeMap<u64, Extent>);
 
 impl KnownExtents {
-    /// Returns the known extents from the first byte of a range on, at most `most`. They may end before the
-    /// range. Returns `None` if the first byte is unknown.
+    /// Returns the known extents from the first byte of a range on, at most `most`. They may cover only the
+    /// beginning of the range. Returns `None` if the extent of the first byte is unknown.
     pub(super) fn of(&self, range: &Range<u64>, most: usize) -> Option<Vec<Extent>> {
         let (_, first) = self.0.range(..=range.start).next_back()?;
         let mut at = range.start;
@@ -39,7 +39,7 @@ impl KnownExtents {
         self.0.extend(room.map(|extent| (extent.offset, *extent)));
     }
 
-    /// Replaces the extents of a range by one in this `state`, or removes them.
+    /// Sets the extent of a range to `state`, or removes the known extents of the range.
     pub(super) fn replace(&mut self, range: &Range<u64>, state: Option<ExtentState>) {
         if self.0.is_empty() || range.is_empty() {
             return;
@@ -48,7 +48,7 @@ impl KnownExtents {
         if let Some(state) = state {
             let mut extent = Extent::new(range.start, range.end - range.start, state);
             let before = self.0.range(..range.start).next_back().map(|(_, before)| *before);
-            // Sequential writes result in one extent.
+            // Merge with the extent before it, so that sequential writes result in one extent.
             if let Some(before) = before.filter(|it| it.end() == range.start && it.state == state) {
                 extent = Extent::new(before.offset, before.len + extent.len, state);
             }
@@ -92,7 +92,7 @@ impl KnownExtents {
     }
 }
 
-/// Returns the parts of extents within a range. Adjacent extents in the same state are merged.
+/// Returns the parts of the extents within a range. Adjacent parts in the same state are merged.
 pub(super) fn cut(extents: &[Extent], range: &Range<u64>) -> Vec<Extent> {
     let mut result: Vec<Extent> = Vec::new();
     for extent in extents {

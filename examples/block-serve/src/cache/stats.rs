@@ -1,16 +1,16 @@
-//! The statistics of a cache.
+//! Statistics of a cache.
 
-/// Statistics of a cache: bytes since the start.
+/// Statistics of a cache. All numbers count bytes since the start.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct CacheStats {
     /// Bytes requested by reads that the cache serves.
     pub asked: u64,
-    /// Of these, bytes that were in memory when they were requested.
+    /// Bytes in memory when reads requested them; a part of `asked`.
     pub found: u64,
-    /// Bytes that were read before they were requested.
+    /// Bytes that were read ahead of a request.
     pub read_ahead: u64,
-    /// Bytes of reads that are too long to be cached.
+    /// Bytes of reads that bypassed the cache, because they are too long.
     pub passed_by: u64,
 }
 

@@ -1,18 +1,18 @@
-//! Sequential readers, and the ranges to read ahead of them.
+//! Detects sequential readers, and chooses the ranges to read ahead of them.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Most readers that are known at the same time.
+/// Maximum number of readers that are tracked.
 const MAX_STREAMS: usize = 16;
-/// Bytes that are read ahead of a reader at first, and at most.
+/// Least bytes to read ahead of a reader. The next constant is the most.
 const MIN_AHEAD: u64 = 128 << 10;
 const MAX_AHEAD: u64 = 8 << 20;
-/// Bytes by which a read may differ from the end of the previous one, for a reader with several requests in
-/// flight.
+/// A read continues a known reader if it begins within this number of bytes of the end of the reader's furthest
+/// read. A reader with several requests in flight sends them in any order.
 const DISTANCE: u64 = 128 << 10;
 
-/// The readers, the most recent one last.
+/// The readers. The most recent reader is last.
 #[derive(Debug)]
 pub(super) struct Streams {
     streams: VecDeque<Stream>,
@@ -22,11 +22,11 @@ pub(super) struct Streams {
 
 #[derive(Debug)]
 struct Stream {
-    /// End of its furthest request.
+    /// End of the reader's furthest request.
     next: u64,
-    /// End of the range that was read ahead.
+    /// End of the range that was read ahead of the reader.
     ahead: u64,
-    /// Bytes to read ahead; 0 before its second request.
+    /// Bytes to read ahead of the reader; 0 until its second request.
     window: u64,
 }
 

@@ -15,12 +15,12 @@ struct Slow {
     content: Mutex<Vec<u8>>,
     /// Bytes of the device.
     capacity: AtomicU64,
-    /// The ranges that were read, in order.
+    /// The ranges that were read from the device, in order.
     reads: Mutex<Vec<Range<u64>>>,
     questions: AtomicU64,
     fails: AtomicBool,
     attentions: AtomicU64,
-    /// How often it was asked to confirm that it is the same. With `has_news` it then has a report.
+    /// Number of confirmations that the device was asked for. With `has_news`, a confirmation causes a report.
     confirmations: AtomicU64,
     has_news: AtomicBool,
 }
@@ -46,12 +46,12 @@ impl Slow {
         self.reads.lock().unwrap().len()
     }
 
-    /// Changes the whole content, as another host does.
+    /// Changes all data of the device, as another host would do.
     fn becomes(&self, byte: u8) {
         self.content.lock().unwrap().fill(byte);
     }
 
-    /// Reports a change.
+    /// Reports a change to the host.
     fn report_change(&self) {
         self.attentions.fetch_add(1, Ordering::SeqCst);
     }
@@ -72,7 +72,7 @@ impl Device for Slow {
         self.attentions.load(Ordering::SeqCst)
     }
 
-    /// Returns the data as they are in the middle of the time that the read takes.
+    /// Returns the data as they are halfway through the time that the read takes.
     fn read_into(&self, offset: u64, mut buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
         Box::pin(async move {
             self.reads.lock().unwrap().push(offset..offset + buffer.len() as u64);
@@ -157,7 +157,7 @@ async fn what_was_read_is_not_read_again() {
     let other = cache.handle(Arc::<Slow>::clone(&slow));
     check(&other, &slow, 6000, 10).await;
     assert_eq!(slow.reads(), 1);
-    // One chunk of it is missing.
+    // One chunk of the range is missing.
     check(&cache, &slow, 9000, 8000).await;
     assert_eq!(slow.reads.lock().unwrap()[1], 12_288..20_480);
     let stats = cache.stats();
@@ -178,7 +178,7 @@ async fn what_was_written_is_read_anew() {
 
 #[tokio::test(start_paused = true)]
 async fn a_read_that_meets_a_write_leaves_nothing_old() {
-    // The write begins before the read, while it is in flight, or ends during it.
+    // The write begins before the read, while the read is in flight, or ends during it.
     for begins in 0..40 {
         let slow = Slow::new();
         let cache = Arc::new(cached(&slow, 1 << 20));
@@ -212,7 +212,7 @@ async fn who_reads_on_finds_it_read_ahead() {
     let cache = cached(&slow, 2 << 20);
     for offset in (0..LEN).step_by(8192) {
         check(&cache, &slow, offset, 8192).await;
-        // The reader takes time between its reads.
+        // The reader pauses between its reads.
         sleep(Duration::from_millis(2)).await;
     }
     assert!(slow.reads() < 40, "{} reads of {}", slow.reads(), LEN / 8192);
@@ -244,7 +244,7 @@ async fn after_a_failure_nothing_old_is_believed() {
     assert_eq!(slow.reads(), 2);
     check(&cache, &slow, 16_384, 8192).await;
     cache.write_at(4090, vec![Bytes::from_static(b"late")]).await.unwrap_err();
-    // The device executes the failed write after all.
+    // The device executes the failed write late.
     check(&cache, &slow, 0, 8192).await;
     slow.content.lock().unwrap()[4090..4094].copy_from_slice(b"late");
     check(&cache, &slow, 0, 8192).await;
@@ -252,12 +252,12 @@ async fn after_a_failure_nothing_old_is_believed() {
     let questions = slow.questions.load(Ordering::Relaxed);
     cache.extents(4090, 4).await.unwrap();
     assert_eq!(slow.questions.load(Ordering::Relaxed), questions + 1, "so are its extents");
-    // Chunks that the write does not touch stay in memory.
+    // Chunks that the write does not overlap stay in memory.
     let reads = slow.reads();
     check(&cache, &slow, 16_384, 8192).await;
     check(&cache, &slow, 4096, 4096).await;
     assert_eq!(slow.reads(), reads);
-    // A later write of the same bytes comes after the failed one.
+    // A later write of the same bytes is executed after the failed one.
     slow.fails.store(false, Ordering::Relaxed);
     cache.write_at(4096 - 512, vec![Bytes::from(vec![9; 512])]).await.unwrap();
     for _ in 0..2 {
@@ -282,7 +282,7 @@ async fn extents_are_asked_for_once_until_they_change() {
         [hole(0, 65_536), data, hole(131_072, 65_536)]
     );
     assert_eq!(slow.questions.load(Ordering::Relaxed), 1);
-    // An answer about extents that was in flight when a write ended is not cached.
+    // A response about extents that was in flight when a write ended is not cached.
     cache.clear();
     let question = cache.extents(0, 4096);
     let (_, written) = tokio::join!(question, cache.write_at(0, vec![Bytes::from_static(b"x")]));
@@ -324,7 +324,7 @@ async fn what_was_being_read_when_the_device_told_of_itself_is_not_kept() {
         sleep(Duration::from_millis(told_after)).await;
         slow.becomes(0xaa);
         slow.report_change();
-        // It waits for no read that began before the report.
+        // The read does not wait for a read that began before the report.
         check(&cache, &slow, 4096, 4096).await;
         reads.await.unwrap();
         check(&cache, &slow, 4096, 4096).await;
@@ -340,7 +340,7 @@ async fn a_read_that_the_device_tells_of_itself_in_is_of_one_time() {
     slow.becomes(1);
     check(&cache, &slow, 0, 8192).await;
     let reader = Arc::clone(&cache);
-    // The first half is in memory.
+    // The first half of the range is in memory.
     let read = tokio::spawn(async move { reader.read_at(0, 16_384).await.unwrap() });
     sleep(Duration::from_millis(5)).await;
     slow.becomes(2);
@@ -348,7 +348,8 @@ async fn a_read_that_the_device_tells_of_itself_in_is_of_one_time() {
     assert_eq!(read.await.unwrap(), vec![2; 16_384]);
 }
 
-/// The unit reports at the next command (SAM-5 §5.14).
+/// A unit reports only in response to a command (SAM-5 §5.14). So while all reads are served from memory, the
+/// cache asks for a confirmation.
 #[tokio::test(start_paused = true)]
 async fn a_device_is_asked_for_news_while_all_is_found_in_memory() {
     let slow = Slow::new();
@@ -360,7 +361,7 @@ async fn a_device_is_asked_for_news_while_all_is_found_in_memory() {
     }
     assert_eq!(slow.reads(), 1);
     assert!((10..=12).contains(&confirmed()), "{}", confirmed());
-    // A request for other data is enough.
+    // A request for other data makes the confirmation unnecessary.
     let before = confirmed();
     for at in 1..60 {
         sleep(Duration::from_secs(1)).await;

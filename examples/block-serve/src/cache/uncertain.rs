@@ -1,4 +1,4 @@
-//! Ranges of failed changes, which the device may still execute.
+//! Tracks the ranges of failed changes, which the device may still execute.
 
 use std::ops::Range;
 
@@ -6,14 +6,14 @@ use iscsi_initiator::device::{Extent, ExtentState};
 
 use super::known_extents::KnownExtents;
 
-/// Most ranges. If there are more, they are merged into one, with all bytes between them.
+/// Maximum number of ranges. Beyond it, they are merged into one range, with all bytes between them.
 const MAX_PARTS: usize = 4096;
 
-/// The ranges that are not cached: a change of them has failed, and may still be executed, until a later
+/// The ranges that must not be cached. A change of them has failed and may still be executed, until a later
 /// change of the same bytes has succeeded.
 ///
-/// The later change comes after all that were given up before, as every
-/// [`Device`](iscsi_initiator::device::Device) guarantees.
+/// By the rules of [`Device`](iscsi_initiator::device::Device), the later change is executed after all changes
+/// of these bytes that had failed before it.
 #[derive(Debug, Default)]
 pub(super) struct Uncertain(KnownExtents);
 
@@ -33,7 +33,7 @@ impl Uncertain {
         self.0.replace(range, None);
     }
 
-    /// Returns the parts of a range that are not cached.
+    /// Returns the parts of a range that must not be cached.
     pub(super) fn within(&self, range: &Range<u64>) -> Vec<Range<u64>> {
         self.0.overlapping(range)
     }

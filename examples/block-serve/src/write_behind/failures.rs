@@ -1,4 +1,5 @@
-//! Writes that failed after their answer, and the handles that have reported them (as errseq does for fsync).
+//! Records writes that failed after they were answered, and the failures that handles have reported (as errseq
+//! does for fsync).
 
 use std::io;
 
@@ -10,13 +11,13 @@ use thiserror::Error;
 pub(super) struct Failures {
     count: u64,
     last: Option<DeviceError>,
-    /// Whether a handle has reported the last failure.
-    is_told: bool,
-    /// Failures since the last change that succeeded.
+    /// Whether a handle has reported the last failure already.
+    is_reported: bool,
+    /// The failures since the last successful change.
     run: Run,
 }
 
-/// Consecutive failed changes, most often because the target is away.
+/// Consecutive failed changes, usually because the target is not reachable.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Run {
     pub(super) writes: u64,
@@ -24,11 +25,11 @@ pub(super) struct Run {
 }
 
 impl Failures {
-    /// Records a failed change of `bytes`. Returns whether it is the first after one that succeeded: further
-    /// ones most often fail for the same reason, and the log has only their number.
+    /// Records a failed change of `bytes` bytes. Returns whether it is the first failure after a success.
+    /// Further failures usually have the same reason, and only their number is logged.
     pub(super) fn add(&mut self, error: DeviceError, bytes: u64) -> bool {
         self.count += 1;
-        (self.last, self.is_told) = (Some(error), false);
+        (self.last, self.is_reported) = (Some(error), false);
         self.run.writes += 1;
         self.run.bytes += bytes;
         self.run.writes == 1
@@ -39,24 +40,23 @@ impl Failures {
         self.count
     }
 
-    /// Records a change that succeeded. Returns the failures since the last success, if there was more than
-    /// one.
+    /// Records a successful change. Returns the failures before it, if there was more than one.
     pub(super) fn end_run(&mut self) -> Option<Run> {
         Some(std::mem::take(&mut self.run)).filter(|run| run.writes > 1)
     }
 
     /// Returns the number of failures that a new handle need not report.
     pub(super) fn reported_before_new_handle(&self) -> u64 {
-        if self.is_told { self.count } else { self.count.saturating_sub(1) }
+        if self.is_reported { self.count } else { self.count.saturating_sub(1) }
     }
 
-    /// Returns the number of failures, and the last one if a handle that has reported `told` of them has to
-    /// report it.
-    pub(super) fn report_to_handle(&mut self, told: u64) -> (u64, Option<DeviceError>) {
-        if told >= self.count {
-            return (told, None);
+    /// Returns the total number of failures, and the last failure if the handle must report it. `told` is the
+    /// number of failures that the handle has reported.
+    pub(super) fn report_to_handle(&mut self, reported: u64) -> (u64, Option<DeviceError>) {
+        if reported >= self.count {
+            return (reported, None);
         }
-        self.is_told = true;
+        self.is_reported = true;
         (self.count, self.last.clone().map(as_loss))
     }
 }
@@ -66,14 +66,15 @@ impl Failures {
 #[error("a write that was answered before has failed: {0}")]
 struct LostWrite(#[source] DeviceError);
 
-/// Returns a failure as a flush reports it. The kind of the system's error stays, for the advice.
+/// Returns a failure as the error of a flush. The error keeps the kind of the system's error, which the advice
+/// depends on.
 fn as_loss(failure: DeviceError) -> DeviceError {
     let told = io::Error::new(failure.io_kind(), LostWrite(failure));
     DeviceError::from(told).with_kind(DeviceErrorKind::LostWrites)
 }
 
-/// Returns whether the error of a flush reports that answered writes may be lost. No later flush of its
-/// handle reports that again.
+/// Returns whether the error of a flush means that answered writes may be lost. Later flushes of the same
+/// handle do not report the loss again.
 #[must_use]
 pub fn is_loss(error: &DeviceError) -> bool {
     error.kind() == DeviceErrorKind::LostWrites

@@ -1,4 +1,4 @@
-//! Changes that were answered and have not reached the device yet.
+//! Tracks changes that were answered and have not reached the device yet.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,20 +8,20 @@ use bytes::Bytes;
 use iscsi_initiator::device::{Extent, ExtentState};
 use tokio::sync::Semaphore;
 
-/// The new content of a range.
+/// The new data of a range.
 #[derive(Debug)]
 pub(super) enum Content {
-    /// These pages, one after the other.
+    /// These pages, in sequence.
     Data(Vec<Bytes>),
     Zeros,
-    /// Zeros with allocated storage.
+    /// Zeros, whose storage stays allocated.
     AllocatedZeros,
-    /// A discard: the device decides.
+    /// The result of a discard: the device decides whether the bytes change.
     Unknown,
 }
 
 impl Content {
-    /// Returns the bytes of data in memory.
+    /// Returns the number of bytes of data in memory.
     pub(super) fn len(&self) -> u64 {
         match self {
             Self::Data(pages) => pages.iter().map(|page| page.len() as u64).sum(),
@@ -35,7 +35,7 @@ impl Content {
 pub(super) struct Entry {
     pub(super) range: Range<u64>,
     pub(super) content: Content,
-    /// Rises from older to newer changes.
+    /// Number of the change. Later changes have higher numbers.
     number: u64,
     /// Closed at the end of the change.
     end: Semaphore,
@@ -52,7 +52,7 @@ impl Entry {
 
     /// Waits for the end of the change.
     pub(super) async fn ended(&self) {
-        // There are no permits, so this ends when the semaphore is closed.
+        // The semaphore has no permits, so this returns when it is closed.
         drop(self.end.acquire().await);
     }
 
@@ -65,22 +65,22 @@ impl Entry {
     }
 }
 
-/// The first byte of a change, and its number.
+/// The first byte of a change, and its number. Sorted by the first byte.
 type Key = (u64, u64);
 
-/// All changes in flight by their first bytes: a window may hold many thousands.
+/// All changes in flight, sorted by their first bytes, because a window may hold many thousands.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     entries: BTreeMap<Key, Arc<Entry>>,
     /// Number of the next change.
     next: u64,
-    /// Bytes of the longest change since there was none. A change that begins more than this before a byte
-    /// does not reach it.
+    /// Length of the longest change since `entries` was last empty. No change that begins further than this
+    /// before a byte can overlap the byte.
     longest: u64,
 }
 
 impl Pending {
-    /// Adds a change. Returns it with the changes that it has to wait for.
+    /// Adds a change. Returns it, and the changes that must end before it may begin.
     pub(super) fn push(
         &mut self,
         range: Range<u64>,
@@ -116,7 +116,7 @@ impl Pending {
     }
 }
 
-/// Returns whether the changes define every byte of a range.
+/// Returns whether the data of every byte of a range follow from the changes alone.
 pub(super) fn cover(entries: &[Arc<Entry>], range: &Range<u64>) -> bool {
     let known = entries.iter().filter(|entry| !matches!(entry.content, Content::Unknown));
     let mut ranges: Vec<_> = known.map(|entry| entry.range.clone()).collect();
@@ -147,7 +147,8 @@ pub(super) fn overlay(entries: &[Arc<Entry>], offset: u64, buffer: &mut [u8]) {
     }
 }
 
-/// Copies the overlap of `bytes`, which begin at `at`, into a buffer that begins at `offset`.
+/// Copies a part of `bytes`, which begin at the device's offset `at`, to the same place in a buffer that begins
+/// at `offset`.
 fn put(at: u64, bytes: &[u8], offset: u64, buffer: &mut [u8]) {
     let start = place(at, offset, buffer);
     let end = place(at + bytes.len() as u64, offset, buffer);
@@ -158,12 +159,13 @@ fn put(at: u64, bytes: &[u8], offset: u64, buffer: &mut [u8]) {
     }
 }
 
-/// Returns the place of a byte of the device in a buffer that begins at `offset`, or the nearest edge.
+/// Returns the index of a byte of the device in a buffer that begins at `offset`, limited to the bounds of the
+/// buffer.
 fn place(at: u64, offset: u64, buffer: &[u8]) -> usize {
     usize::try_from(at.saturating_sub(offset)).unwrap_or(usize::MAX).min(buffer.len())
 }
 
-/// Marks all changing ranges in the extents as data: their content may be unknown.
+/// Reports all ranges with changes in flight as data, because their state may be unknown.
 pub(super) fn as_data(entries: &[Arc<Entry>], extents: Vec<Extent>) -> Vec<Extent> {
     let mut result: Vec<Extent> = Vec::with_capacity(extents.len());
     let mut add = |extent: Extent| match result.last_mut() {
@@ -173,7 +175,7 @@ pub(super) fn as_data(entries: &[Arc<Entry>], extents: Vec<Extent>) -> Vec<Exten
     };
     let mut changing: Vec<_> = entries.iter().map(|entry| entry.range.clone()).collect();
     changing.sort_by_key(|range| range.start);
-    // Each change may split an extent into three; the number is not limited here.
+    // Each change may split an extent into three. The caller limits the number of extents.
     for extent in extents {
         let mut at = extent.offset;
         for range in &changing {

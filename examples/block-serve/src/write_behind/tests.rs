@@ -1,4 +1,4 @@
-//! Tests of the window in front of a device that is slow, fails, or loses writes.
+//! Tests of the window in front of a device that is slow, that fails, or that loses writes.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use tokio::time::{Instant, sleep};
 
 use super::*;
 
-/// A device in memory whose changes take the given delays, one after the other.
+/// A device in memory whose changes take the given delays, in sequence.
 #[derive(Debug)]
 struct Slow {
     content: Mutex<Vec<u8>>,
-    /// Delays of the next changes in milliseconds; after these there are none.
+    /// Delays of the next changes in milliseconds. Changes after these have no delay.
     delays: Mutex<Vec<u64>>,
-    /// Number of the next changes that fail.
+    /// Number of the following changes that fail.
     failing: AtomicU64,
-    /// Number of the next flushes that fail with a temporary error.
+    /// Number of the following flushes that fail with a temporary error.
     failing_flushes: AtomicU64,
     flushes: AtomicU64,
 }
@@ -193,7 +193,8 @@ async fn flushes_that_are_under_way_at_once_are_all_told_of_a_failure() {
     behind.flush().await.unwrap();
 }
 
-/// After a temporary error a client flushes again, and takes success to mean that all writes are safe.
+/// After a temporary error of a flush, a client flushes again and takes success to mean that all writes are
+/// safe. So the failure of a write must be reported before the temporary error.
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_told_rather_than_that_the_device_does_not_flush_just_now() {
     let slow = Slow::new(8);
@@ -274,7 +275,7 @@ mod model {
                     match step {
                         Step::Write(at, byte, len) => {
                             let data = Bytes::from(vec![byte; len]);
-                            // In two pages, so that there is a seam.
+                            // In two pages, so that reads cross a page boundary.
                             let pages = vec![data.slice(..len / 2), data.slice(len / 2..)];
                             behind.write_at(at as u64, pages).await.unwrap();
                             model[at..at + len].fill(byte);
@@ -284,7 +285,7 @@ mod model {
                             model[at..at + len].fill(b'0');
                         }
                         Step::Read(at, len) => {
-                            // The device writes zeros as digits; the window returns them as zero bytes.
+                            // The device stores zeros as digits. The window returns them as zero bytes.
                             let data: Vec<u8> = read(&behind, at as u64, len).await.iter()
                                 .map(|byte| if *byte == 0 { b'0' } else { *byte }).collect();
                             assert_eq!(data, model[at..at + len]);

@@ -1,5 +1,5 @@
-//! Clients of a server in this process: the data and the errors that they receive, and what they cannot do to
-//! other clients.
+//! Tests of clients of a server in this process: the data and the errors that they receive, and what they
+//! cannot do to other clients.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
-/// Pseudo-random numbers, the same in each run.
+/// A generator of pseudo-random numbers. Each run has the same numbers.
 struct Numbers(u64);
 
 impl Numbers {
@@ -83,7 +83,7 @@ async fn each_client_is_told_of_a_loss() {
         let clients = [rig.client().await, rig.client().await];
         soon(clients[0].flush()).await.unwrap();
         soon(clients[0].write_at(0, vec![bytes(1, 4096)])).await.unwrap();
-        // The write reaches the unit, and then is lost.
+        // Wait until the write has reached the unit's cache. Then the unit loses it.
         soon(async {
             while rig.disk.unflushed_blocks() == 0 {
                 yield_now().await
@@ -99,7 +99,8 @@ async fn each_client_is_told_of_a_loss() {
     }
 }
 
-/// Another initiator has reset the unit, or the target reports a change (SAM-5 §5.14).
+/// Cached data are dropped when another initiator has reset the unit, or the target reports a change (SAM-5
+/// §5.14).
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_unit_tells_of_itself_ends_what_was_kept_of_it() {
     let tells: [fn(&mut iscsi_testkit::target::Target); 4] = [
@@ -127,7 +128,8 @@ async fn what_the_unit_tells_of_itself_ends_what_was_kept_of_it() {
     }
 }
 
-/// No request of the client makes the unit report: all reads are served from memory.
+/// All reads are served from memory, so no read of the client lets the unit report a reset. The cache must
+/// still notice it.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_finds_all_in_memory_sees_all_the_same_what_a_reset_has_changed() {
     let rig = Rig::start(WINDOW, MEMORY, false).await;
@@ -143,7 +145,7 @@ async fn who_finds_all_in_memory_sees_all_the_same_what_a_reset_has_changed() {
     .await;
 }
 
-/// Reports a change of the unit, which stays the same.
+/// Makes the target report a change. The unit itself does not change.
 fn report_change(target: &mut iscsi_testkit::target::Target, sense: Sense) {
     let unit = target.config_mut().units[&0].clone();
     target.replace_unit_with_attention(0, unit, sense);
@@ -180,7 +182,7 @@ async fn what_is_beyond_the_end_or_read_only_is_refused() {
 async fn holes_are_told_and_kept() {
     let rig = Rig::start(WINDOW, MEMORY, false).await;
     let client = rig.client().await;
-    // Otherwise the unit returns one extent per answer, and the client asks again.
+    // By default the unit returns one extent per response, so the client would have to ask again.
     rig.target.with(|target| {
         let units = target.config_mut().units.values_mut();
         units.for_each(|unit| unit.behavior.lba_status_runs = Some(usize::MAX));
@@ -248,7 +250,7 @@ async fn garbage_and_silence_of_some_harm_no_others() {
         b"\0\0\0\x03IHAVEOPT\xff\xff\xff\xff\xff\xff\xff\xff",
     ] {
         let mut stream = rig.raw().await;
-        // The connection may be closed before all bytes are sent.
+        // The server may close the connection before all bytes are sent, so an error is ignored.
         drop(stream.write_all(garbage).await);
         drop(stream.shutdown().await);
         let mut answer = Vec::new();
@@ -264,7 +266,7 @@ async fn garbage_and_silence_of_some_harm_no_others() {
 async fn a_client_that_takes_no_replies_holds_up_no_other() {
     let rig = Rig::start(0, 0, false).await;
     let mut greedy = Raw::shake_hands(rig.raw().await).await;
-    // 400 MiB of replies that the client does not read: the server must stop reading its requests.
+    // Requests 400 MiB of replies, and reads none of them. The server must stop reading requests.
     for _ in 0..100 {
         let sent = greedy.send(0, kind::READ, 0, 4 << 20);
         if timeout(Duration::from_millis(200), sent).await.is_err() {
@@ -288,8 +290,8 @@ async fn a_socket_is_for_one_server() {
     drop(Listener::bind(&address).await.unwrap());
 }
 
-/// Without a memory for reads, a client that asks for one extent causes one command for one extent. With a
-/// memory, the further extents that the unit returns answer the next requests.
+/// Without a cache, a client that requests one extent causes one command for one extent. With a cache, one
+/// command returns many extents, which serve the next requests.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_extent_is_asked_for_by_itself() {
     for memory in [0, MEMORY] {

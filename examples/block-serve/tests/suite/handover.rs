@@ -1,4 +1,4 @@
-//! The end of a server, and the start of the next one at the same address.
+//! Tests of the end of a server, and of the start of the next one at the same address.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 
 const TARGET: &str = "iqn.2026-01.org.example:disk";
 
-/// A complete server in this process.
+/// A complete block-serve server in this process, with its target.
 struct Serving {
     target: Server,
     disk: RamDisk,
@@ -45,7 +45,7 @@ impl Serving {
         Self { target, disk, socket, button, running }
     }
 
-    /// Connects a client that writes, receives the answer and disconnects, while the unit does not answer.
+    /// Connects a client that writes, receives the reply and disconnects. The unit does not respond meanwhile.
     async fn write_and_leave(&self, data: &[u8]) {
         let uri = format!("nbd+unix:///?socket={}", self.socket.display());
         let client = soon(NbdDevice::open(&uri.parse().unwrap())).await.unwrap();
@@ -53,7 +53,7 @@ impl Serving {
         soon(client.write_at(0, vec![data.to_vec().into()])).await.unwrap();
     }
 
-    /// Waits until new clients are disconnected immediately.
+    /// Waits until the server disconnects new clients immediately.
     async fn closed(&self) {
         soon(async {
             while let Ok(mut stream) = UnixStream::connect(&self.socket).await {

@@ -1,5 +1,5 @@
-//! Texts of targets and NBD clients with control characters of terminals: none reaches standard output,
-//! standard error or the log.
+//! Tests of texts of targets and NBD clients that contain control characters of terminals: none may reach
+//! standard output, standard error or the log.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,7 +15,7 @@ use iscsi_testkit::target::Target;
 
 const TARGET: &str = "iqn.2026-01.org.example:disk";
 
-/// Asks for exports and contexts with such names.
+/// Requests exports and metadata contexts whose names contain such characters.
 fn ask(socket: &Path) {
     let mut stream = UnixStream::connect(socket).unwrap();
     let mut greeting = [0; 18];
@@ -34,7 +34,7 @@ fn ask(socket: &Path) {
         (2, Vec::new()),
     ] {
         let head = [&b"IHAVEOPT"[..], &option.to_be_bytes()].concat();
-        // The server has disconnected the client, so it has received enough.
+        // If the write fails, the server has disconnected the client, and has received enough.
         if stream.write_all(&[head, counted(&data)].concat()).is_err() {
             return;
         }
@@ -68,7 +68,7 @@ async fn no_text_of_a_target_or_a_client_is_obeyed() {
                 served += 1;
                 ask(&socket);
             }
-            // The program may have ended by itself.
+            // The program may have ended already, so an error is ignored.
             drop(Command::new("kill").arg(child.id().to_string()).status());
             stdout.read_to_end(&mut said).unwrap();
             child.wait().unwrap();

@@ -1,5 +1,5 @@
-//! Many concurrent requests through a window of writes and a memory for reads, in front of a slow device:
-//! what a read may return, and what a flush guarantees.
+//! Tests many concurrent requests through a window of writes and a cache, in front of a slow device. Checks
+//! what reads return, and what a flush guarantees.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,15 +13,15 @@ use iscsi_initiator::device::{Device, DeviceFuture, DeviceLimits};
 use tokio::time::sleep;
 
 const BLOCK: usize = 512;
-/// Number of writers. Each writes its own group of blocks.
+/// Number of writers. Each writes only its own blocks.
 const WRITERS: u64 = 3;
 const READERS: u64 = 3;
-/// Blocks that the clients write. Blocks after them are changed only by another host.
+/// Number of blocks that the clients write. Another host changes the blocks after them.
 const OWN: u64 = 48;
 const BLOCKS: u64 = OWN + 16;
 const STEPS: usize = 150;
 
-/// Pseudo-random numbers, the same in each run.
+/// A generator of pseudo-random numbers. Each run has the same numbers.
 #[derive(Debug)]
 struct Numbers(AtomicU64);
 
@@ -34,7 +34,7 @@ impl Numbers {
     }
 }
 
-/// A device whose blocks each hold the number of their last write, repeated.
+/// A slow device. Each block holds the number of its last write, repeated.
 #[derive(Debug)]
 struct Slow {
     blocks: Mutex<Vec<u64>>,
@@ -67,7 +67,7 @@ impl Device for Slow {
         self.attentions.load(Ordering::SeqCst)
     }
 
-    /// Reads block by block, while other blocks may be written.
+    /// Reads block by block. Other blocks may be written between two of them.
     fn read_into(&self, offset: u64, mut buffer: BytesMut) -> DeviceFuture<'_, BytesMut> {
         Box::pin(async move {
             self.pause().await;
@@ -105,14 +105,14 @@ impl Device for Slow {
     }
 }
 
-/// Returns the number that a block holds. A block with parts of two writes is an error.
+/// Returns the number that a block holds. It is an error if the block has parts of two writes.
 fn number_of(block: &[u8]) -> io::Result<u64> {
     let number = u64::from_be_bytes(block[..8].try_into().unwrap());
     let is_whole = block == number.to_be_bytes().repeat(BLOCK / 8);
     is_whole.then_some(number).ok_or_else(|| io::Error::other("a block of two writes"))
 }
 
-/// The oldest and the newest write that each block may hold.
+/// For each block, the oldest and the newest write that it may hold.
 #[derive(Debug)]
 struct Oracle(Mutex<Vec<(u64, u64)>>);
 
@@ -136,7 +136,7 @@ impl World {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Writes blocks of one writer, and flushes from time to time.
+    /// Runs one writer: it writes its blocks, and flushes from time to time.
     async fn write(&self, writer: u64, device: &dyn Device) {
         for _ in 0..STEPS {
             let numbers = &self.slow.numbers;
@@ -147,7 +147,7 @@ impl World {
                 assert!(least.iter().zip(&there).all(|(least, there)| there >= least));
                 continue;
             }
-            // A chunk of the cache has eight blocks, so the writers share chunks.
+            // A chunk of the cache has eight blocks, so the writers write to the same chunks.
             let group = OWN / WRITERS;
             let len = 1 + numbers.below(6);
             let start = writer * group + numbers.below(group - len);
@@ -178,14 +178,15 @@ impl World {
         }
     }
 
-    /// Changes the blocks that the clients only read, as another host does, and makes the device report it.
+    /// Acts as another host: changes the blocks that the clients only read, and makes the device report a
+    /// change.
     async fn interfere(&self) {
         for _ in 0..STEPS / 3 {
             sleep(Duration::from_micros(self.slow.numbers.below(3000))).await;
             let number = self.number();
             self.slow.blocks()[OWN as usize..].fill(number);
             self.oracle.each(OWN..BLOCKS, |it| it.1 = number);
-            // The report of a change may be late.
+            // The report of a change may come some time after the change.
             self.slow.pause().await;
             self.slow.attentions.fetch_add(1, Ordering::SeqCst);
             self.oracle.each(OWN..BLOCKS, |it| it.0 = number);
@@ -200,7 +201,7 @@ async fn reads_see_what_was_answered_before_and_flushes_bring_it_to_the_device()
             (Numbers(AtomicU64::new(seed)), Mutex::new(vec![0; BLOCKS as usize]));
         let slow = Arc::new(Slow { blocks, attentions: AtomicU64::new(0), numbers });
         let device = || Arc::<Slow>::clone(&slow) as Arc<dyn Device>;
-        // Small sizes, so that chunks are evicted, and writes wait for room.
+        // Cache and window are small, so that chunks are evicted, and writes wait for room.
         let cache = Cache::new(device(), 24 << 10);
         let cached = || Arc::new(cache.handle(device())) as Arc<dyn Device>;
         let behind = WriteBehind::new(cached(), 16 << 10);

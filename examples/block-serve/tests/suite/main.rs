@@ -1,6 +1,7 @@
 //! Tests of block-serve, with clients that send NBD byte by byte.
 //!
-//! They are one binary: with several, each would be linked, and its share of the crates compiled, again.
+//! All tests are one binary: with several binaries, each would be linked, and compile its share of the crates,
+//! again.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,

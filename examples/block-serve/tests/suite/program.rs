@@ -50,7 +50,8 @@ fn program(arguments: &[&str]) -> Command {
     command
 }
 
-/// Starts a server. Returns it when it is ready, with the rest of its standard output and its first object.
+/// Starts a server, and waits until it is ready. Returns the process, the rest of its standard output, and the
+/// first JSON object.
 fn started(url: &str, socket: &Path, further: &[&str]) -> (Child, BufReader<ChildStdout>, Value) {
     let listen = format!("unix:{}", socket.display());
     let arguments = [&[url, "--listen", &listen, "--json"], further].concat();
@@ -76,7 +77,7 @@ async fn client(socket: &Path) -> NbdDevice {
     NbdDevice::open(&uri.parse().unwrap()).await.unwrap()
 }
 
-/// Returns the last object and the exit status.
+/// Returns the last JSON object and the exit status.
 fn ended(mut child: Child, mut lines: BufReader<ChildStdout>) -> (Value, Option<i32>) {
     let mut rest = String::new();
     lines.read_to_string(&mut rest).unwrap();
@@ -119,8 +120,8 @@ async fn ends_in_order_by(name: &str) {
     assert_eq!(server.with(|target| target.sessions()), 0);
 }
 
-/// An aborted write may have received the report of a reset. Then the flush would have to count all writes as
-/// lost.
+/// A signal must not abort a write in flight: the write may have received the report of a reset. Then the flush
+/// would have to count all writes as lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_signal_aborts_no_write_in_flight() {
     let (server, disk, url) = target().await;
@@ -215,7 +216,7 @@ async fn a_second_server_at_a_socket_is_refused_and_the_first_goes_on() {
     assert_eq!(output.status.code(), Some(1));
     assert!(complaint(&output).contains("another process listens there"), "{}", complaint(&output));
     client(&socket).await.read_at(0, 512).await.unwrap();
-    // The socket file of a killed server is replaced.
+    // The next server replaces the socket file that a killed server has left.
     child.kill().unwrap();
     child.wait().unwrap();
     let (mut child, _lines, _) = started(&url, &socket, &[]);
@@ -272,7 +273,7 @@ async fn a_password_comes_from_a_file_that_others_should_not_read() {
     assert_eq!(server.with(|target| target.sessions()), 0);
 }
 
-/// The change is found even while the clients are idle, because the unit is polled.
+/// The server notices the change even while all clients are idle, because it polls the unit.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_unit_that_has_grown_is_told_in_the_log() {
     let (server, disk, url) = target().await;
@@ -324,7 +325,7 @@ async fn a_target_that_was_gone_for_too_long_is_served_again_when_it_is_back() {
         config.keys.default_time2wait = 0;
         Target::new(config)
     };
-    // At an address that no other process binds to, so that its port is free when the target is back.
+    // The address is used by no other process, so that its port is still free when the target starts again.
     let server = Server::start_at(("127.0.0.77", 0), target(), Duration::ZERO).await.unwrap();
     let address = server.address();
     let url = format!("iscsi://{address}/{TARGET}/0");
@@ -336,7 +337,7 @@ async fn a_target_that_was_gone_for_too_long_is_served_again_when_it_is_back() {
     assert_eq!(client.flush().await, 0);
     assert_eq!(client.write(0, 4096, &[2; 4096]).await, 0);
     server.stop().await;
-    // The request waits until the time limit, and fails.
+    // The request waits until the time limit, and then fails.
     assert_eq!(client.read(1 << 20, 4096).await, Err(errno::IO));
     assert_eq!(client.read(1 << 20, 4096).await, Err(errno::IO));
     let mut other = raw(&socket).await;
@@ -366,7 +367,7 @@ async fn a_target_that_was_gone_for_too_long_is_served_again_when_it_is_back() {
     }
 }
 
-/// The permissions and the group of the socket do not depend on the umask.
+/// The permissions and the group of the socket are those of the options, whatever the umask is.
 #[tokio::test(flavor = "multi_thread")]
 async fn others_may_connect_where_that_is_said() {
     let (_server, _disk, url) = target().await;
@@ -396,7 +397,8 @@ async fn others_may_connect_where_that_is_said() {
     }
 }
 
-/// With `Accept=yes` systemd starts a server for each client, and hands over the client's connection.
+/// With `Accept=yes` systemd starts a server per client, and hands over the client's connection instead of a
+/// listening socket. The server refuses that.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_is_no_socket_that_listens() {
     let (_server, _disk, url) = target().await;
@@ -428,8 +430,8 @@ async fn start_again(address: SocketAddr, target: impl Fn() -> Target) -> Server
     soon(starting).await
 }
 
-/// While the target is away, every answered write fails. The log reports the outage and its end, not each
-/// write.
+/// While the target is not reachable, every answered write fails. The log reports the beginning and the end of
+/// the outage, not each write.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_outage_is_told_once_and_not_for_each_write() {
     const WRITES: u64 = 30;
@@ -470,7 +472,8 @@ async fn an_outage_is_told_once_and_not_for_each_write() {
     }
 }
 
-/// More clients than the usual limit of open files allows; this process may have twice as many files open.
+/// Idle clients hold no memory. There are more of them than the usual limit of open files allows. This process
+/// may have twice as many open files.
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_that_ask_for_nothing_hold_no_memory() {
     const ALL: u32 = 32 << 20;
@@ -489,7 +492,7 @@ async fn clients_that_ask_for_nothing_hold_no_memory() {
     for _ in 0..count {
         idle.push(raw(&socket).await);
     }
-    // The request needs the memory that is reserved for the longest one.
+    // A request of 32 MiB needs the memory that is reserved for the longest request.
     let mut client = raw(&socket).await;
     for client in [&mut client, &mut idle[450]] {
         assert_eq!(client.write(0, 0, &vec![5; ALL as usize]).await, 0);
@@ -504,8 +507,8 @@ async fn clients_that_ask_for_nothing_hold_no_memory() {
     );
 }
 
-/// Idle clients take all files that the process may open for clients. The next one is refused until one of
-/// them disconnects, and a session that is lost meanwhile is reconnected.
+/// Idle clients take all open files that are meant for clients. The next client is refused until one of them
+/// disconnects. Meanwhile a lost session can still be reconnected.
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_leave_the_sessions_their_files() {
     let (server, _disk, url) = target_with(|_| ()).await;
@@ -548,7 +551,7 @@ async fn clients_leave_the_sessions_their_files() {
     assert!((1..30).contains(&refusals), "not a line for each: {told}");
 }
 
-/// Two units as one device: the data of a client are on both, chunk by chunk.
+/// Two units are served as one device: the data of a client are on both units, chunk by chunk.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_volume_is_served_as_one_device() {
     const CHUNK: usize = 64 << 10;
@@ -583,7 +586,7 @@ async fn a_volume_is_served_as_one_device() {
         let disk = if number % 2 == 0 { &first } else { &second };
         assert!(disk.holds((number / 2 * CHUNK) as u64, chunk), "chunk {number}");
     }
-    // Another unit replaces the second one.
+    // Replaces the second unit by another one.
     two.with(|target| identify(target.config_mut(), "0003", 0x3000_0000_0000_0003));
     let listen = format!("unix:{}", socket.display());
     let output = program(&[&place, "--listen", &listen]).output().unwrap();

@@ -1,4 +1,4 @@
-//! Refusals and failures of a server, as the bytes that clients receive.
+//! Tests of refusals and failures of a server, checked as the bytes that clients receive.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::task::yield_now;
 use tokio::time::{pause, resume, sleep, timeout};
 
-/// SPACE ALLOCATION FAILED WRITE PROTECT (SBC-3 §4.7.3.6): a thin unit has no room for what is written.
+/// SPACE ALLOCATION FAILED WRITE PROTECT (SBC-3 §4.7.3.6): a thin unit has no room for the written data.
 const FULL: Sense = Sense::new(7, 0x27, 7);
 
 async fn raw(rig: &Rig) -> Raw {
@@ -40,7 +40,7 @@ async fn a_range_beyond_the_end_is_refused_and_the_connection_goes_on() {
     assert_eq!(rig.disk.mapped_blocks(), 0, "nothing was written");
 }
 
-/// A request with data has at most 32 MiB; one without data may be longer.
+/// A request with data of more than 32 MiB is refused. A request without data may be longer.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_is_longer_than_announced_is_refused() {
     let rig = Rig::with_unit(1 << 30, WINDOW, MEMORY, false).await;
@@ -51,7 +51,7 @@ async fn a_request_that_is_longer_than_announced_is_refused() {
     assert_eq!(client.write(0, 0, &vec![1; long as usize]).await, errno::INVAL);
     assert_eq!(client.ask(0, kind::WRITE_ZEROES, 0, 512 << 20).await, 0);
     assert_eq!(client.read(0, 512).await, Ok(vec![0; 512]), "the connection goes on");
-    // Skipping 200 MiB would take too long: the connection is closed.
+    // The server does not skip 200 MiB of data, which would take too long, but closes the connection.
     client.send(0, kind::WRITE, 0, 200 << 20).await;
     let mut rest = Vec::new();
     drop(soon(client.stream.read_to_end(&mut rest)).await);
@@ -69,7 +69,7 @@ async fn what_is_read_only_is_not_permitted_to_be_written() {
     assert_eq!(client.read(0, 512).await, Ok(vec![0; 512]));
     assert_eq!(client.flush().await, 0);
 
-    // The unit is write-protected while it is served.
+    // The unit becomes write-protected while it is served.
     for window in [0, WINDOW] {
         let rig = Rig::start(window, MEMORY, false).await;
         let mut client = raw(&rig).await;
@@ -93,8 +93,8 @@ async fn a_unit_that_is_full_is_told_as_such() {
     assert_eq!(client.read(0, 512).await, Ok(bytes(2, 512).to_vec()));
 }
 
-/// A write that fails after its answer fails the next flush of each connection, once, with an I/O error:
-/// after NOSPC, QEMU would wait for space and flush again, and that flush would succeed.
+/// A write that fails after it was answered fails the next flush of each connection, once, with an I/O error.
+/// The error must not be NOSPC: QEMU would wait for space and flush again, and that flush would succeed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_unit_that_is_full_fails_a_flush_of_what_was_answered() {
     let rig = Rig::start(WINDOW, MEMORY, false).await;
@@ -111,7 +111,8 @@ async fn a_unit_that_is_full_fails_a_flush_of_what_was_answered() {
     assert!(rig.disk.holds(0, &bytes(4, 512)) && rig.disk.holds(4096, &bytes(3, 512)));
 }
 
-/// The reply to a flush may be lost with its connection, and a client that reconnects sends the flush again.
+/// The reply to a flush may be lost with its connection. The client reconnects and sends the flush again, so
+/// one more flush must report the loss.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_comes_back_is_told_of_a_loss_once_more_unless_it_had_said_goodbye() {
     let rig = Rig::start(WINDOW, 0, false).await;
@@ -126,7 +127,7 @@ async fn a_client_that_comes_back_is_told_of_a_loss_once_more_unless_it_had_said
     soon(async {
         loop {
             again.send(0, kind::DISCONNECT, 0, 0).await;
-            // The server may not have received the disconnect yet.
+            // The server may not have received the disconnect request yet, so connect again.
             again = raw(&rig).await;
             if again.flush().await == 0 {
                 return;
@@ -137,21 +138,23 @@ async fn a_client_that_comes_back_is_told_of_a_loss_once_more_unless_it_had_said
     rig.server.flush().await.unwrap();
 }
 
-/// Replies that clients do not take wait in counted memory: the server reads no more of the unit for them.
+/// Replies that clients do not read wait in limited memory. When it is full, the server reads no more data of
+/// the unit for these clients.
 #[tokio::test]
 async fn clients_that_take_no_replies_hold_no_more_than_they_may() {
     const GREEDY: usize = 8;
     const REQUEST: u32 = 4 << 20;
-    /// Bytes of memory that all clients share: 32 MiB are for one request, and a quarter is for short ones.
+    /// Bytes of memory that all clients share. Of the rest, 32 MiB are for the request with the turn, and a
+    /// quarter is for short requests.
     const SHARED: u64 = HELD as u64 / 2;
-    /// Bytes of replies that the buffers of a connection and its socket may have taken.
+    /// Bytes of replies that may be in the buffers of a connection and its socket.
     const SENT: u64 = 1 << 20;
     let rig = Rig::start(0, 0, false).await;
     let mut greedy = Vec::new();
     for _ in 0..GREEDY {
         let mut client = raw(&rig).await;
-        // 128 MiB for each client, 1 GiB in total. The socket takes the requests whether or not they are
-        // read.
+        // Requests 128 MiB per client, 1 GiB in total. The socket has room for the requests, whether or not the
+        // server reads them.
         for _ in 0..32 {
             client.send(0, kind::READ, 0, REQUEST).await;
         }
@@ -164,8 +167,8 @@ async fn clients_that_take_no_replies_hold_no_more_than_they_may() {
         }
     })
     .await;
-    // A paused clock stands still as long as any task can run: so everything that would be read has been
-    // read afterwards.
+    // A paused clock advances only when no task can run. So after the sleep, the server has read all that it
+    // will read.
     pause();
     sleep(Duration::from_millis(500)).await;
     resume();
@@ -174,8 +177,8 @@ async fn clients_that_take_no_replies_hold_no_more_than_they_may() {
     assert_eq!(raw(&rig).await.read(0, 512).await, Ok(vec![0; 512]), "it was given back");
 }
 
-/// Memory for announced data that do not arrive counts for their client only. A client that disconnects
-/// releases it.
+/// Memory for announced data that do not arrive is taken only from the share of their client. When the client
+/// disconnects, the memory is released.
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_that_go_in_the_middle_of_a_write_leave_the_memory_to_others() {
     let rig = Rig::start(WINDOW, 0, false).await;
@@ -189,7 +192,8 @@ async fn clients_that_go_in_the_middle_of_a_write_leave_the_memory_to_others() {
     assert!(rig.disk.holds(0, &bytes(2, LEN)), "nothing of a write that did not come");
 }
 
-/// They hold at most what they have sent, and nothing that is reserved for other clients.
+/// Slow clients hold at most as much memory as they have sent data, and none that is reserved for other
+/// clients.
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_that_trickle_their_data_hold_up_no_other() {
     const LONG: u32 = 32 << 20;
@@ -198,7 +202,8 @@ async fn clients_that_trickle_their_data_hold_up_no_other() {
     for at in 0..32 {
         let mut client = raw(&rig).await;
         client.send(0, kind::WRITE, 0, LONG).await;
-        // One of them has the turn, and others hold a part of the shared memory.
+        // The first clients send more: one of them has the turn, and the others hold parts of the shared
+        // memory.
         let sent = if at < 8 { 3 << 20 } else { 1 };
         let mut left = &vec![1; sent][..];
         // Bytes that the server has not read yet stay in the socket.
@@ -214,17 +219,18 @@ async fn clients_that_trickle_their_data_hold_up_no_other() {
     assert_eq!(client.read(0, 4096).await, Ok(vec![0; 4096]));
     assert_eq!(client.write(FUA, 0, &bytes(3, 4096)).await, 0);
     assert_eq!(client.read(0, 4096).await, Ok(bytes(3, 4096).to_vec()));
-    // A long request gets the turn when the one before it has ended.
+    // When the request with the turn has ended, another long request gets the turn.
     drop(slow);
     assert_eq!(client.write(FUA, 0, &bytes(2, LONG as usize)).await, 0);
 }
 
-/// The next client receives the reason. When a client disconnects, its place is free.
+/// While all places are taken, the next client receives the reason. When a client disconnects, its place is
+/// free again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_house_refuses_and_takes_clients_again() {
     let rig = Rig::start(WINDOW, MEMORY, false).await;
     let mut there = Vec::new();
-    // A connection takes a place from its first byte on.
+    // A connection takes a place as soon as it has sent its first byte.
     for _ in 0..CLIENTS {
         let mut stream = rig.raw().await;
         soon(stream.read_exact(&mut [0; 18])).await.unwrap();

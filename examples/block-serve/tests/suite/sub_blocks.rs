@@ -1,5 +1,5 @@
-//! Requests for parts of blocks: the server reads the rest of a block and writes it back, which no client
-//! notices.
+//! Tests of requests for parts of blocks. The server reads the rest of a block and writes it back, which must
+//! not change the data of any client.
 
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ async fn raw(rig: &Rig) -> Raw {
     soon(Raw::shake_hands(rig.raw().await)).await
 }
 
-/// Eight clients each write a sector of the same blocks concurrently and repeatedly, while sessions are lost.
-/// If a block were written back with the old content of a neighbour, an answered write of the neighbour would
-/// be undone.
+/// Eight clients each write a sector of the same blocks, concurrently and repeatedly, while sessions are lost.
+/// If a block were written back with old data of a neighbour sector, an answered write to that sector would be
+/// undone.
 #[tokio::test(flavor = "multi_thread")]
 async fn writers_of_one_block_undo_nothing_of_each_other() {
     const BLOCKS: u64 = 4;
@@ -37,7 +37,7 @@ async fn writers_of_one_block_undo_nothing_of_each_other() {
                 for round in 0..ROUNDS {
                     let at = (round as u64 % BLOCKS) * u64::from(BLOCK) + sector * SECTOR;
                     let data = bytes(round * 8 + sector as usize, SECTOR as usize);
-                    // Zeros and data in turn, data last.
+                    // Writes zeros and data alternately. The last write is data.
                     assert_eq!(client.ask(0, kind::WRITE_ZEROES, at, 512).await, 0);
                     assert_eq!(client.write(0, at, &data).await, 0);
                     let is_there = client.read(at, 512).await == Ok(data.to_vec());
@@ -52,7 +52,7 @@ async fn writers_of_one_block_undo_nothing_of_each_other() {
             writer.unwrap();
         }
         let mut client = raw(&rig).await;
-        // The first flush reports the lost session.
+        // The first flush reports the lost session, so its result is ignored.
         client.flush().await;
         assert_eq!(client.flush().await, 0);
         for sector in 0..8 {
@@ -73,7 +73,7 @@ async fn trims_are_rounded_inwards_and_zeros_are_exact() {
         let mut client = raw(&rig).await;
         let data = bytes(1, 5 * BLOCK as usize);
         assert_eq!(client.write(FUA, 0, &data).await, 0);
-        // Within one block, across an edge, and around a whole block.
+        // Ranges within one block, across the edge of a block, and around a whole block.
         for (offset, length) in [(100, 1000), (4000, 200), (4095, 4098)] {
             assert_eq!(client.ask(FUA, kind::TRIM, offset, length).await, 0, "{offset}");
         }
@@ -90,7 +90,8 @@ async fn trims_are_rounded_inwards_and_zeros_are_exact() {
     }
 }
 
-/// The rest of a block that is written back is as durable as the requested part, and as volatile.
+/// The part of a block that the server writes back is covered by FUA and flushes like the requested part, and
+/// can be lost like it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flush_and_fua_cover_parts_of_blocks() {
     for window in [0, WINDOW] {
@@ -111,7 +112,7 @@ async fn a_flush_and_fua_cover_parts_of_blocks() {
     }
 }
 
-/// Blocks of 520 bytes, which NBD cannot express, and a size that is not a multiple of 512 bytes.
+/// The unit has blocks of 520 bytes, which NBD cannot express, and a size that is not a multiple of 512 bytes.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_export_may_be_of_any_size() {
     const BLOCKS: u64 = 1001;

@@ -1,15 +1,15 @@
-//! The rules for the help of every program. The tests of the programs call this.
+//! Checks the help of a program against the rules for all programs. The tests of each program call this.
 
 use clap::{Arg, Command};
 
 use super::{Documented, Manual, command, short};
 
-/// Most columns of a line of `-h`.
+/// Maximum number of columns of a line of `-h`.
 const COLUMNS: usize = 100;
-/// Most characters of an option's first sentence.
+/// Maximum number of characters of an option's first sentence.
 const SENTENCE: usize = 100;
 const EXAMPLES: usize = 5;
-/// Most words in a cell of a README's table.
+/// Maximum number of words in a cell of a README's table.
 const CELL: usize = 25;
 
 /// Returns the words that public text must not have, and the replacement of each.
@@ -18,7 +18,7 @@ pub fn plain_words() -> impl Iterator<Item = (&'static str, &'static str)> {
     lines.filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('\t'))
 }
 
-/// Returns the words in a text that public text must not have, with their replacements.
+/// Returns the words of a text that public text must not have, each with its replacement.
 #[must_use]
 pub fn words_to_replace(text: &str) -> Vec<String> {
     let words = text.split(|character: char| !character.is_alphanumeric());
@@ -28,7 +28,7 @@ pub fn words_to_replace(text: &str) -> Vec<String> {
     found.map(|(word, instead)| format!("{word:?}; write instead: {instead}")).collect()
 }
 
-/// Returns the faults in the help of a program.
+/// Returns what is wrong with the help of a program.
 #[must_use]
 pub fn faults<A: Documented>() -> Vec<String> {
     short(command::<A>()).debug_assert();
@@ -40,8 +40,8 @@ pub fn faults<A: Documented>() -> Vec<String> {
     faults
 }
 
-/// Returns the faults in the README of a program and in other texts about it. Each option and each example
-/// must be in the README, cells of its tables must be short, and the words plain.
+/// Returns what is wrong with the README of a program, and with other texts about it. The README must have each
+/// option and each example, the cells of its tables must be short, and the words of all texts plain.
 #[must_use]
 pub fn faults_of_texts<A: Documented>(readme: &str, others: &[&str]) -> Vec<String> {
     let texts = [&[readme], others].concat().into_iter();
@@ -62,12 +62,12 @@ pub fn faults_of_texts<A: Documented>(readme: &str, others: &[&str]) -> Vec<Stri
     faults
 }
 
-/// Removes the blocks of code from a text: the rules do not apply to what programs print.
+/// Removes the code blocks from a text: the rules do not apply to the output of programs.
 fn prose(text: &str) -> String {
     text.split("```").step_by(2).collect()
 }
 
-/// Returns whether an option is in the text, and not merely as the beginning of another one.
+/// Returns whether an option is in the text, other than as the beginning of a longer option.
 fn has_word(text: &str, option: &str) -> bool {
     text.match_indices(option).any(|(at, _)| {
         let rest = text.get(at + option.len()..).unwrap_or_default();
@@ -99,7 +99,8 @@ fn faults_of(command: &Command, faults: &mut Vec<String>) {
             ));
         }
     }
-    // Without wrapping, a text that needs a second line makes its line too long.
+    // The help is rendered without wrapping, so that a text for which one line is too short makes that line too
+    // long.
     let mut whole = command.clone().term_width(0);
     let brief = short(whole.clone()).render_help().to_string();
     for line in brief.lines().filter(|line| line.chars().count() > COLUMNS) {
@@ -139,8 +140,8 @@ fn examples_of<A: Documented>(manual: &Manual, faults: &mut Vec<String>) {
     }
 }
 
-/// Divides a line of a shell into the words of each program that it calls. It knows what the examples need:
-/// single quotes, pipes, lists and continued lines.
+/// Splits a shell line into the words of each program that it calls. Supports what the examples need: single
+/// quotes, pipes, lists and continued lines.
 fn calls(line: &str) -> Vec<Vec<String>> {
     let (mut calls, mut call) = (Vec::new(), Vec::new());
     let (mut word, mut is_quoted) = (String::new(), false);
@@ -160,7 +161,7 @@ fn calls(line: &str) -> Vec<Vec<String>> {
             character => word.push(character),
         }
     }
-    // A redirection to a file is no argument.
+    // A redirection is not an argument.
     for call in &mut calls {
         if let Some(at) = call.iter().position(|word| word == ">" || word == "]") {
             call.truncate(at);

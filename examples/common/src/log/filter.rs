@@ -1,15 +1,15 @@
-//! The filter of `RUST_LOG`.
+//! Parses the filter in `RUST_LOG`.
 
 use std::str::FromStr;
 
 use thiserror::Error;
 use tracing_subscriber::filter::{ParseError, Targets};
 
-/// Levels of modules, separated by commas: `warn`, `iscsi_initiator=debug`, or `iscsi_session` for all levels
-/// of it.
+/// A filter: levels of modules, separated by commas. `warn` is the level of all modules,
+/// `iscsi_initiator=debug` that of one module, and `iscsi_session` enables all levels of a module.
 ///
-/// Supports the directives of `tracing_subscriber`'s `EnvFilter` that need no regular expressions: these
-/// would take a tenth of a program's build time. Spans and the values of fields cannot be selected.
+/// Supports the directives of `tracing_subscriber`'s `EnvFilter` that need no regular expressions, which would
+/// take a tenth of a program's build time. Spans and the values of fields cannot be selected.
 #[derive(Debug)]
 pub(super) struct Filter(pub(super) Targets);
 
@@ -27,7 +27,7 @@ impl FromStr for Filter {
 
     fn from_str(text: &str) -> Result<Self, FilterError> {
         let mut targets = Targets::new();
-        // An empty directive would enable everything.
+        // An empty directive would enable all levels of all modules, so skip it.
         for directive in text.split(',').map(str::trim).filter(|directive| !directive.is_empty()) {
             if directive.contains(['[', '{']) {
                 return Err(FilterError::Span(directive.to_owned()));

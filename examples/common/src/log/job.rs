@@ -1,7 +1,8 @@
-//! The job that a line of the log belongs to.
+//! Finds the job that a line of the log belongs to.
 //!
-//! The sessions of a disk outlive the request that opened them, so their spans are not within the span of a
-//! job. But they are created within it, or within a span that was: each span keeps the name of that job.
+//! The sessions of a disk outlive the request that opened them, so their spans are not inside the span of a
+//! job. But they are created inside it, or inside a span that was created there. So each span stores the name
+//! of the job in which it was created.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,17 +18,17 @@ use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
 const SPAN: &str = "job";
 
-/// Creates the span of a job. Each line of work that begins within the span has the job's name before it. It
-/// is enabled whenever the spans of disks are, whatever `RUST_LOG` selects.
+/// Creates the span of a job. Log lines of all work that begins inside the span have the job's name before
+/// them. The span is enabled whenever the spans of disks are, whatever `RUST_LOG` selects.
 #[must_use]
 pub fn job(name: &str) -> Span {
     error_span!(target: "iscsi_initiator", "job", name)
 }
 
-/// Stores the name of its job with each span.
+/// A layer that stores the name of the job in each span that is created inside the job.
 pub(super) struct Jobs;
 
-/// The name of a job, in the extensions of its spans.
+/// The name of a job, stored in the extensions of a span.
 #[derive(Clone)]
 struct Name(Arc<str>);
 
@@ -61,7 +62,7 @@ impl Visit for ReadName {
     fn record_debug(&mut self, _: &Field, _: &dyn fmt::Debug) {}
 }
 
-/// Formats lines with the name of their job before them, if they belong to one.
+/// Formats lines with the name of their job before them, if they belong to a job.
 pub(super) struct OfJob<F>(pub(super) F);
 
 impl<S, N, F> FormatEvent<S, N> for OfJob<F>

@@ -1,4 +1,4 @@
-//! The fields of INQUIRY pages.
+//! Decodes INQUIRY pages into named fields.
 
 use std::fmt::{self, Display};
 use std::mem;
@@ -15,23 +15,23 @@ use serde_json::{Map, Value, json};
 use crate::error::Error;
 use crate::table::Table;
 
-/// A page, for people and for programs.
+/// A page, as readable text and as JSON.
 #[derive(Debug)]
 pub(super) struct Page {
     /// Code of the page; `None` for the standard data.
     code: Option<u8>,
     fields: Vec<Field>,
-    /// The reason why the page is missing.
+    /// The reason why the unit's page is missing; `None` if it is not.
     error: Option<String>,
 }
 
 /// A field of a page.
 #[derive(Debug)]
 struct Field {
-    /// Name for programs. In the text for people it has spaces for its underscores.
+    /// Name of the field in JSON. In text, its underscores are replaced by spaces.
     name: &'static str,
     value: Value,
-    /// The text for people. It may have several lines.
+    /// The readable text. It may have several lines.
     text: String,
 }
 
@@ -61,7 +61,7 @@ impl Page {
         fields.map(|fields| Self::new(Some(code), fields)).map_err(unreadable)
     }
 
-    /// Returns the entry of a page that the unit lists and does not have.
+    /// Returns an entry for a page that the unit lists and does not have.
     pub(super) fn missing(code: u8, error: &Error) -> Self {
         Self { code: Some(code), fields: Vec::new(), error: Some(error.to_string()) }
     }
@@ -70,7 +70,7 @@ impl Page {
         Self { code, fields, error: None }
     }
 
-    /// Returns the page for programs.
+    /// Returns the page as JSON.
     pub(super) fn to_json(&self) -> Value {
         let fields = self.fields.iter().map(|field| (field.name.to_owned(), field.value.clone()));
         json!({
@@ -116,7 +116,7 @@ impl Display for Page {
 }
 
 impl Field {
-    /// Creates a field whose text follows from its value.
+    /// Creates a field whose text is derived from its JSON value.
     fn new(name: &'static str, value: impl Into<Value>) -> Self {
         let value = value.into();
         let text = match &value {
@@ -129,12 +129,12 @@ impl Field {
         Self { name, value, text }
     }
 
-    /// Creates a field with a separate text for people.
+    /// Creates a field with a separate readable text.
     fn with_text(name: &'static str, value: impl Into<Value>, text: impl Into<String>) -> Self {
         Self { name, value: value.into(), text: text.into() }
     }
 
-    /// Creates a field of a number of blocks.
+    /// Creates a field for a number of blocks.
     fn blocks(name: &'static str, blocks: Option<u64>) -> Self {
         match blocks {
             Some(1) => Self::with_text(name, 1, "1 block"),
@@ -144,7 +144,7 @@ impl Field {
     }
 }
 
-/// Returns the error for an answer that is not in the format of the standard.
+/// Returns the error for data that do not have the format of the standard.
 pub(super) fn unreadable(why: FormatError) -> InitiatorError {
     InitiatorError::malformed_answer("INQUIRY", why)
 }

@@ -1,4 +1,4 @@
-//! A load: a number of concurrent requests to a disk, for a given time.
+//! Runs a load: a number of concurrent requests to a disk, for a given time.
 
 use std::hash::{BuildHasher, RandomState};
 use std::panic::resume_unwind;
@@ -13,21 +13,21 @@ use tokio::time::Instant;
 use crate::error::Error;
 use crate::stop::Stop;
 
-/// The places of the requests.
+/// The offsets that requests use: the unit is divided into places of equal length.
 #[derive(Debug)]
 pub(super) struct Places {
-    /// Number of places, not 0.
+    /// Number of places. It is not 0.
     count: u64,
-    /// Bytes of a place.
+    /// Length of a place in bytes.
     size: u64,
     random: bool,
     next: AtomicU64,
 }
 
-/// The requests of a load.
+/// A load of reads or writes.
 #[derive(Debug)]
 pub(super) struct Load {
-    /// Places of the requests.
+    /// Places that the requests use.
     pub(super) places: Places,
     /// Bytes of a request.
     pub(super) size: usize,
@@ -36,8 +36,8 @@ pub(super) struct Load {
 }
 
 impl Places {
-    /// Creates `count` places of `size` bytes, in order or in a random order that differs each time. Returns
-    /// `None` if `count` is 0.
+    /// Creates `count` places of `size` bytes. Requests use them in order, or with `random` in a random
+    /// sequence that differs in each run. Returns `None` if `count` is 0.
     pub(super) fn new(count: u64, size: u64, random: bool) -> Option<Self> {
         let seed = if random { RandomState::new().hash_one(count) } else { 0 };
         (count > 0).then(|| Self { count, size, random, next: AtomicU64::new(seed) })
@@ -52,8 +52,8 @@ impl Places {
 }
 
 impl Load {
-    /// Sends requests until the deadline, or until one fails, and waits for those in flight. After a request
-    /// to stop, waits only a moment.
+    /// Sends requests until the deadline, or until one fails, then waits for those in flight. After a request
+    /// to stop, it waits only a moment for them.
     ///
     /// # Errors
     /// The first error of a request, or [`Error::Abandoned`] if writes are still in flight.
@@ -89,7 +89,7 @@ impl Load {
                 match result.map_err(JoinError::try_into_panic) {
                     Ok(result) => result?,
                     Err(Ok(panic)) => resume_unwind(panic),
-                    // No task is cancelled.
+                    // A cancelled task cannot occur: no task is cancelled.
                     Err(Err(_)) => {}
                 }
             }
@@ -103,13 +103,14 @@ impl Load {
     }
 }
 
-/// Returns bytes that no target can compress or deduplicate within a write. Every write has the same bytes.
+/// Returns bytes for writes. No target can compress them, or deduplicate blocks within one write. All writes
+/// have the same bytes.
 fn noise(len: usize) -> Bytes {
     (0..).flat_map(|number| mixed(number).to_le_bytes()).take(len).collect()
 }
 
-/// Mixes a number into one that looks random; different arguments have different results (SplitMix64, by G.
-/// Steele, D. Lea and C. Flood).
+/// Returns a pseudo-random number for each argument; different arguments have different results (SplitMix64, by
+/// G. Steele, D. Lea and C. Flood).
 const fn mixed(number: u64) -> u64 {
     let number = number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -11,20 +11,20 @@ use crate::table::Table;
 /// The measurements of a load.
 #[derive(Debug)]
 pub(super) struct Measured {
-    /// Time from the first request to the last answer.
+    /// Time from the first request to the last response.
     pub(super) time: Duration,
-    /// The requests, by the statistics of the disk.
+    /// Number, bytes and latencies of the requests, from the statistics of the disk.
     pub(super) requests: KindStats,
     /// Time of the flush after the writes.
     pub(super) flush: Option<Duration>,
-    /// Commands that were sent again.
+    /// Number of commands that were sent again.
     pub(super) retries: u64,
     /// Highest number of concurrent sessions.
     pub(super) sessions: u32,
 }
 
 impl Measured {
-    /// Adds the rows for people.
+    /// Adds the measurements as rows of a table.
     pub(super) fn add_rows(&self, table: &mut Table) {
         let requests = &self.requests;
         let told: Vec<_> = latencies(&requests.latency)
@@ -43,7 +43,7 @@ impl Measured {
         }
     }
 
-    /// Returns the measurements for programs.
+    /// Returns the measurements as JSON.
     pub(super) fn to_json(&self) -> Value {
         let latencies = latencies(&self.requests.latency);
         let latencies = latencies.map(|(name, time)| (name.to_owned(), json!(time)));
@@ -77,7 +77,7 @@ impl Measured {
     }
 }
 
-/// Returns the latencies in milliseconds, with their names for programs.
+/// Returns the latencies in milliseconds, with their names in JSON.
 fn latencies(latency: &Latency) -> [(&'static str, f64); 7] {
     [
         ("min", latency.min()),

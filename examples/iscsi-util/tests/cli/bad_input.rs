@@ -1,11 +1,11 @@
-//! For every wrong input: one sentence that says what to do, and an exit status that is not zero.
+//! Tests of wrong inputs. For each: one sentence that says what to do, and an exit status other than zero.
 
 use iscsi_testkit::config::Chap;
 use tokio::net::TcpListener;
 
 use crate::support::{MIB, Rig, TARGET, iscsi_util, object, refuses, stderr, stdout};
 
-/// Each command with its mandatory options.
+/// Each command, with its mandatory options.
 const ALL: [&[&str]; 9] = [
     &["discover"],
     &["luns"],
@@ -18,7 +18,7 @@ const ALL: [&[&str]; 9] = [
     &["perf", "--write", "--yes"],
 ];
 
-/// The commands that need no unit.
+/// The commands whose URL needs no unit.
 const OF_TARGETS: [&str; 3] = ["discover", "luns", "ping"];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -157,7 +157,7 @@ async fn a_wrong_password() {
     .await;
     let portal = rig.server.address();
     let url = format!("iscsi://me:a%20wrong%20hunter@{portal}/{TARGET}/0");
-    // The test target answers discovery without a password.
+    // The test target requires no password for discovery.
     for subcommand in ALL.into_iter().filter(|subcommand| subcommand[0] != "discover") {
         let parts = ["\"me\" or the password", "check both"];
         refuses(&[subcommand, &[&url]].concat(), 1, "caller", &parts);

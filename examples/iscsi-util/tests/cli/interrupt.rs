@@ -1,4 +1,4 @@
-//! Commands that end early because of a signal.
+//! Tests of commands that end early because of a signal.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
@@ -21,7 +21,7 @@ fn start(arguments: &[&str]) -> Child {
     program(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Waits until `holds` returns true because of the program.
+/// Waits until `holds` returns true. Fails if the program ends before that.
 async fn until(child: &mut Child, mut holds: impl FnMut() -> bool) {
     let held = timeout(Duration::from_secs(60), async {
         while !holds() {
@@ -36,7 +36,7 @@ async fn until(child: &mut Child, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Checks that the program was interrupted, and returns its object.
+/// Checks that the program was interrupted, and returns its JSON object.
 fn was_interrupted(output: &Output) -> serde_json::Value {
     assert_eq!(output.status.code(), Some(130), "{}", stderr(output));
     let object = object(output);
@@ -60,7 +60,7 @@ async fn pings_are_told_up_to_the_interrupt() {
     rig.assert_clean();
 }
 
-/// Interrupts a load after it has begun.
+/// Runs a load, interrupts it after it has begun, and checks the result.
 async fn load(options: &[&str], codes: [u8; 2], name: &str) {
     let rig = Rig::start(MIB).await;
     let url = rig.url();
@@ -96,7 +96,7 @@ async fn before_there_is_a_session_there_is_nothing_to_tell() {
     let url = format!("iscsi://{portal}/{TARGET}/0");
     for subcommand in ["discover", "luns", "inquiry", "capacity", "extents", "ping", "perf"] {
         let child = start(&[subcommand, &url]);
-        // From here on it waits for an answer.
+        // The program waits for a response after this.
         let connection = listener.accept().await.unwrap();
         signal(&child, "-INT");
         let output = child.wait_with_output().unwrap();
@@ -107,7 +107,7 @@ async fn before_there_is_a_session_there_is_nothing_to_tell() {
     }
 }
 
-/// Interrupts a program after its command was sent to a unit that does not answer such commands.
+/// Interrupts a program after it has sent a command to which the unit does not respond.
 async fn without_an_answer(arguments: &[&str], access: Access, codes: [u8; 2], error: &str) {
     let hour = Duration::from_secs(3600);
     let late = Fault::delay(.., hour).on_access(access);
@@ -122,7 +122,7 @@ async fn without_an_answer(arguments: &[&str], access: Access, codes: [u8; 2], e
     assert_eq!((&object["error"], &object["kind"]), (&error.into(), &"interrupted".into()));
 }
 
-/// The error says that the commands in flight may still be executed.
+/// If a change is interrupted, the error says that commands in flight may still be executed.
 #[tokio::test(flavor = "multi_thread")]
 async fn changes_that_were_not_answered_are_told() {
     let discard = ["discard", "--offset", "0", "--length", "1M", "--yes"];

@@ -1,4 +1,4 @@
-//! Pings and loads.
+//! Tests of pings and loads.
 
 use iscsi_testkit::fault::{Effect, Fault};
 use iscsi_testkit::opcode::Opcode;
@@ -26,7 +26,7 @@ async fn pings_are_counted_and_told_in_order() {
     rig.assert_clean();
 }
 
-/// The answers before the loss are in the report.
+/// If the session is lost, the report has the round trips that were measured before.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_is_lost_ends_the_pings() {
     let rig = Rig::start_with(MIB, |config| {
@@ -75,7 +75,7 @@ async fn random_reads_take_as_many_sessions_as_they_are_told() {
     rig.assert_clean();
 }
 
-/// The measurements before the error are in the report.
+/// If a read fails, the report has the measurements made before.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_read_that_fails_ends_the_load() {
     let rig = Rig::start_with(MIB, |config| {

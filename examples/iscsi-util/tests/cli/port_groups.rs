@@ -1,11 +1,12 @@
-//! The ports of a unit, and their states.
+//! Tests of the commands for port groups.
 
 use iscsi_testkit::scsi::{AccessState, PortGroup, PortGroups, TargetPort};
 use serde_json::Value;
 
 use crate::support::{MIB, Rig, json_of, refuses, text_of};
 
-/// Starts a unit behind port 1 of an array, in the preferred group 1. Ports 2 and 3 are in standby.
+/// Starts a unit of an array with three ports. The session uses port 1, in the preferred group 1. Ports 2 and 3
+/// are in standby.
 async fn start() -> (Rig, PortGroups) {
     let standby = PortGroup::new(2, [2, 3]).with_state(AccessState::Standby);
     let groups = PortGroups::new([PortGroup::new(1, [1]).preferred(), standby]);

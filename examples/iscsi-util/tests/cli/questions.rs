@@ -1,4 +1,4 @@
-//! Commands that read from targets and units.
+//! Tests of the commands that read from targets and units.
 
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
@@ -41,7 +41,7 @@ async fn targets_are_listed_with_their_portals() {
              iscsi://storage.example:3260/{OTHER}  portal group 1\n"
         )
     );
-    // Only the portal of the URL matters.
+    // Only the portal of the URL is used. Its target and unit are ignored.
     let object = json_of(&["discover", &rig.url()]);
     let expected = json!([
         { "name": TARGET, "portals": [
@@ -93,7 +93,7 @@ async fn units_are_listed_with_what_they_are() {
     rig.assert_clean();
 }
 
-/// All commands find the units that `luns` lists, in whatever format the target writes the number.
+/// All commands find a unit by the number that `luns` lists, whatever format of LUNs the target uses.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_unit_is_found_by_its_number() {
     for (form, number) in [(LunForm::AllFlat, 1), (LunForm::Bus, 300)] {
@@ -125,7 +125,7 @@ async fn a_unit_is_found_by_its_number() {
     }
 }
 
-/// A unit that fails does not hide the others.
+/// If one unit of a target fails, its error is in its row, and the other units are listed.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_wrong_with_a_unit_stands_beside_it() {
     const READ_CAPACITY_10: u8 = 0x25;
@@ -250,7 +250,8 @@ async fn extents_are_told_without_a_gap() {
     rig.assert_clean();
 }
 
-/// The extents so far are printed, and the offset to continue from.
+/// If there are more extents than requested, the first ones are printed, with the offset at which the rest
+/// begins.
 #[tokio::test(flavor = "multi_thread")]
 async fn more_extents_than_are_asked_for_are_no_whole_answer() {
     let rig = Rig::start(8 * MIB).await;
@@ -267,7 +268,7 @@ async fn more_extents_than_are_asked_for_are_no_whole_answer() {
         rest["extents"],
         json!([{ "offset": 2 * MIB, "length": 6 * MIB, "state": "deallocated" }])
     );
-    // A unit that reports one block per answer.
+    // Makes the unit report one block per response.
     rig.server.with(|target| {
         let unit = target.config_mut().units.get_mut(&0).unwrap();
         unit.behavior.lba_status_blocks = Some(1);
@@ -300,7 +301,7 @@ async fn a_password_comes_from_the_environment() {
     assert!(output.status.success(), "{}", stderr(&output));
 }
 
-/// One command of each kind: with a session, a disk, a discovery session, and a volume.
+/// Tests one command of each kind: with a session, a disk, a discovery session, and a volume.
 #[tokio::test(flavor = "multi_thread")]
 async fn passwords_come_from_files() {
     let rig = async || {
@@ -334,7 +335,7 @@ async fn passwords_come_from_files() {
         let said = stderr(&logged.env("RUST_LOG", "trace").output().unwrap());
         assert!(said.contains("session") && !said.contains("hunter"), "{said}");
     }
-    // The units of both targets have the same serial number.
+    // The units of the two targets have the same serial number.
     let output = iscsi_util(&[&["volume", "create", &url, &other][..], &options].concat());
     assert!(stderr(&output).contains("the same unit"), "{}", stderr(&output));
     let same = ["capacity", &url, "--password-file", &own, "--target-password-file", &own];
@@ -345,7 +346,7 @@ async fn passwords_come_from_files() {
     [own, of_target].iter().for_each(|path| fs::remove_file(path).unwrap());
 }
 
-/// A password of the target that is not UTF-8 is required of the target as well.
+/// A target's password that is not UTF-8 is still required of the target.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_of_the_target_is_any_bytes_in_the_environment() {
     let rig = Rig::start_with(MIB, |config| {
@@ -379,7 +380,7 @@ async fn redirected() -> (Rig, Server) {
     (rig, to)
 }
 
-/// The report names the portals of the sessions: of a session, of a disk, and of a volume.
+/// The report names the portals that the sessions were redirected to, for a session, a disk and a volume.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_portals_of_the_sessions_are_told() {
     let (rig, to) = redirected().await;

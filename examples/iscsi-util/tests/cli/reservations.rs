@@ -1,4 +1,4 @@
-//! The registrations with a unit, and the commands that change them.
+//! Tests of the registrations with a unit, and of the commands that change them.
 
 use iscsi_testkit::scsi::Reservations;
 use serde_json::Value;
@@ -12,7 +12,7 @@ fn reservations(rig: &Rig) -> Reservations {
     rig.server.with(|target| target.config_mut().units[&0].reservations.clone())
 }
 
-/// Returns the arguments of a change with consent.
+/// Returns the arguments of a command that changes the unit, with the user's consent.
 fn agreed<'a>(command: &'a str, url: &'a str, options: &[&'a str]) -> Vec<&'a str> {
     [&[command, url, "--key", "0xa", "--yes"], &NAME[..], options].concat()
 }

@@ -1,4 +1,4 @@
-//! A target on loopback, and the program.
+//! Runs a target on loopback, and the program.
 
 use std::process::{Command, Output, Stdio};
 
@@ -13,7 +13,7 @@ pub(crate) const TARGET: &str = "iqn.2026-01.org.example:disk";
 pub(crate) const BLOCK: u32 = 512;
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// A served target with one empty unit.
+/// A running target with one empty unit.
 pub(crate) struct Rig {
     pub(crate) server: Server,
     pub(crate) disk: RamDisk,
@@ -41,7 +41,7 @@ impl Rig {
         format!("iscsi://{}{path}", self.server.address())
     }
 
-    /// Checks that the initiator has broken no rule, and has logged out.
+    /// Checks that the initiator has not violated the protocol, and has logged out.
     pub(crate) fn assert_clean(&self) {
         let violations = self.server.with(|target| target.violations().to_vec());
         assert!(violations.is_empty(), "{violations:#?}");
@@ -72,14 +72,14 @@ pub(crate) fn iscsi_util(arguments: &[&str]) -> Output {
     program(arguments).output().unwrap()
 }
 
-/// Runs the program, checks that it succeeds, and returns its standard output.
+/// Runs the program, and checks that it succeeds. Returns its standard output.
 pub(crate) fn text_of(arguments: &[&str]) -> String {
     let output = iscsi_util(arguments);
     assert!(output.status.success(), "{:?}: {}", output.status, stderr(&output));
     stdout(&output)
 }
 
-/// Runs the program with `--json`, checks that it succeeds, and returns its object.
+/// Runs the program with `--json`, and checks that it succeeds. Returns its JSON object.
 pub(crate) fn json_of(arguments: &[&str]) -> Value {
     let output = iscsi_util(&[arguments, &["--json"]].concat());
     assert!(output.status.success(), "{:?}: {}", output.status, stderr(&output));
@@ -97,7 +97,7 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// Returns the object that the program printed.
+/// Returns the JSON object that the program printed.
 pub(crate) fn object(output: &Output) -> Value {
     let text = stdout(output);
     assert_eq!(text.lines().count(), 1, "{text}{}", stderr(output));
@@ -106,8 +106,8 @@ pub(crate) fn object(output: &Output) -> Value {
     object
 }
 
-/// Runs the program with these arguments, and again with `--json`. Checks that it fails each time with this
-/// status, and with only this message, which contains all of `parts`.
+/// Runs the program with these arguments, and again with `--json`. Checks that both runs fail with this status
+/// and with a single message that contains all of `parts`.
 pub(crate) fn refuses(arguments: &[&str], status: i32, kind: &str, parts: &[&str]) {
     let output = iscsi_util(arguments);
     let said = stderr(&output);

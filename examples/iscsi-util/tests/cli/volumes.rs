@@ -1,4 +1,4 @@
-//! Volumes: their descriptions, what is written to the units, and what must be found there.
+//! Tests of volumes: their descriptions, the data that are written to the units, and the checks of the units.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use iscsi_testkit::scsi::Unit;
 
 use crate::support::{MIB, Rig, iscsi_util, json_of, object, stderr, stdout, text_of};
 
-/// Starts a unit that is identified by its number.
+/// Starts a unit with the identity `number`.
 async fn unit(number: u64) -> Rig {
     Rig::start_with(8 * MIB, |config| {
         let named = |unit: &mut Unit| {
@@ -49,7 +49,7 @@ async fn what_is_created_is_shown_and_checked() {
     let output = iscsi_util(&["volume", "check", path]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("has 2097152 bytes, and had 8388608"), "{}", stderr(&output));
-    // The description is shown although a unit differs from it.
+    // The description is printed although a unit differs from it.
     let output = iscsi_util(&["volume", "show", path]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stdout(&output).contains("member 1  naa.3000000000000002"), "{}", stdout(&output));
@@ -82,7 +82,7 @@ async fn an_array_is_written_with_consent_only_and_imported_again() {
         );
         assert_eq!(rig.disk.mapped_blocks(), 8, "and nothing else");
     }
-    // An existing file is not overwritten.
+    // The description is not written over an existing file.
     let again = iscsi_util(&[&create[..], &["--yes"]].concat());
     assert_eq!(again.status.code(), Some(1));
     assert!(stderr(&again).contains("choose another path"), "{}", stderr(&again));
@@ -125,7 +125,7 @@ async fn what_is_no_volume_is_refused() {
         "{}",
         stderr(&output)
     );
-    // A password is neither printed nor written to the description.
+    // The password of a URL is neither printed nor written to the description.
     let with_password = one_url.replace("iscsi://", "iscsi://user:secret-of-12-chars@");
     let output = iscsi_util(&["volume", "create", &with_password, &third.url()]);
     let said = stdout(&output) + &stderr(&output);

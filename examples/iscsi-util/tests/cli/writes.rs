@@ -1,4 +1,4 @@
-//! Data are destroyed only with consent.
+//! Tests that the commands destroy data only with the user's consent.
 
 use iscsi_testkit::disk::RamDisk;
 
@@ -6,7 +6,7 @@ use crate::support::{BLOCK, MIB, Rig, json_of, refuses};
 
 const UNMAP: u8 = 0x42;
 
-/// Checks that the content of the unit has not changed.
+/// Checks that the data on the unit have not changed.
 fn assert_untouched(rig: &Rig) {
     let untouched = RamDisk::new(BLOCK, rig.disk.blocks());
     untouched.fill(7);

@@ -1,4 +1,4 @@
-//! The report for programs.
+//! Renders the report as JSON.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use crate::unit::Unit;
 use crate::writes::Writes;
 
 impl Report {
-    /// Returns the report as one object: times in milliseconds or seconds, rates in Mbit/s (10^6 bits), sizes
-    /// in bytes, unknown values as null.
+    /// Returns the report as a JSON object. Times are in milliseconds or seconds, rates in Mbit/s (10^6 bits),
+    /// sizes in bytes. Unknown values are null.
     #[must_use]
     pub fn to_json(&self) -> Value {
         json!({
@@ -152,7 +152,7 @@ fn choice<T>(choice: &Choice<T>, value: impl Fn(&T) -> Value) -> Value {
     json!({ "value": value(&choice.value), "reason": choice.reason })
 }
 
-/// Returns the bytes of a buffer, or null if the kernel chooses them.
+/// Returns the size of a buffer in bytes, or null if the kernel chooses it.
 fn buffer(buffer: &Buffer) -> Value {
     json!(buffer.bytes())
 }

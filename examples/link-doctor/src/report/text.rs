@@ -1,4 +1,4 @@
-//! The report for people.
+//! Renders the report as readable text.
 
 use std::fmt;
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn section(f: &mut fmt::Formatter<'_>, title: &str, lines: &[Line]) -> fmt::Resu
     writeln!(f, "{title}\n{}", Table(lines))
 }
 
-/// Returns a table of the tuner without spaces at the ends of its lines.
+/// Returns a table of the tuner as text, without spaces at the ends of its lines.
 fn trimmed(table: &impl fmt::Display) -> String {
     let table = table.to_string();
     table.lines().map(str::trim_end).collect::<Vec<_>>().join("\n")
@@ -68,7 +68,7 @@ impl Report {
         lines
     }
 
-    /// Returns a note on the difference between the round trips of pings and of TCP.
+    /// Returns a note that explains the difference between the round trips of pings and of TCP.
     fn note_on_ping(&self) -> String {
         const NOTABLE: Duration = Duration::from_millis(2);
         let (Some(ping), Some(tcp)) = (self.ping(), self.tcp) else { return String::new() };
@@ -232,8 +232,8 @@ fn options(facts: &LinkFacts) -> String {
     all.map(|(name, is_on)| format!("{}{name}", state(is_on))).join(", ")
 }
 
-/// Returns the line about the loss of the link. It is less than the share of retransmitted segments, because
-/// segments lost in a queue that overflows do not count.
+/// Returns the line about the loss on the link. The loss may be less than the share of retransmitted segments,
+/// because segments that a full queue has dropped do not count.
 fn loss_line(info: &TcpInfo, loss: Option<f64>) -> Line {
     let again = info.segments_retransmitted.unwrap_or_default();
     let sent = info.data_segments_sent.unwrap_or_default();

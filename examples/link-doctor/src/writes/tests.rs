@@ -1,4 +1,4 @@
-//! Tests of the arithmetic with numbers that were calculated by hand.
+//! Tests of the calculated rates of writes, with numbers that were calculated by hand.
 
 use iscsi_initiator::Tuning;
 use iscsi_tuner::{Autotuning, Basis, Granted, Limits, Measurement, Rtt, TcpInfo, plan};
@@ -58,7 +58,7 @@ fn mbit(writes: &Writes, limit: Limit) -> f64 {
     ceiling(writes, limit).rate.mbit_per_second()
 }
 
-/// 8 KiB are unsolicited, 1016 KiB follow in rounds of 256 KiB: 1 + 4 round trips of 100 ms.
+/// The target takes 8 KiB unsolicited and requests 1016 KiB in rounds of 256 KiB: 1 + 4 round trips of 100 ms.
 #[test]
 fn a_write_takes_a_round_trip_for_each_round_of_bursts() {
     let writes = writes(&facts(Some("100mbit")), (MIB, 8), |_, _| {});
@@ -100,7 +100,7 @@ fn only_keys_that_are_too_small_are_named() {
     assert!(remedy.contains("set parameter FirstBurstLength=1048576;"), "{remedy}");
 }
 
-/// 1 Gbit/s x 100 ms are 12.5 MB: 96 writes of 128 KiB.
+/// 1 Gbit/s x 100 ms are 12.5 MB in flight: 96 writes of 128 KiB.
 #[test]
 fn a_full_window_of_single_round_trips_is_lifted_by_the_window() {
     let writes = writes(&facts(Some("1gbit")), (131_072, 8), |agreed, terms| {
@@ -132,7 +132,7 @@ fn a_window_that_lio_cannot_widen() {
     assert!(remedy.contains("longer writes"), "{remedy}");
 }
 
-/// 10 Gbit/s x 100 ms need 112.3 MiB of payload in steps of 128 KiB, counted twice.
+/// 10 Gbit/s x 100 ms need 112.3 MiB of payload in steps of 128 KiB. The kernel counts a buffer twice.
 #[test]
 fn a_send_buffer_that_is_too_small_is_lifted_by_its_sysctl() {
     let writes = writes(&facts(Some("10gbit")), (4 * MIB, 64), |agreed, terms| {

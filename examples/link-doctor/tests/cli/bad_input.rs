@@ -1,4 +1,4 @@
-//! For every wrong input: one sentence that says what to do, and an exit status that is not zero.
+//! Tests of wrong inputs. For each: one sentence that says what to do, and an exit status other than zero.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,15 +10,15 @@ use tokio::net::TcpListener;
 
 use crate::support::{MIB, Rig, TARGET, complains, link_doctor, object, stderr, stdout, succeeds};
 
-/// Runs the program, and checks that it fails with status 1, a message that contains `parts`, and nothing on
-/// standard output.
+/// Runs the program. Checks that it fails with status 1, that its message contains `parts`, and that standard
+/// output is empty.
 fn refuses(arguments: &[&str], parts: &[&str]) {
     let output = link_doctor(arguments);
     complains(&output, 1, parts);
     assert_eq!(stdout(&output), "");
 }
 
-/// Checks that the command line is refused with a message that contains `parts`.
+/// Checks that the command line was refused, and that the message contains `parts`.
 fn misused(output: &Output, parts: &[&str]) {
     let said = stderr(output);
     assert_eq!(output.status.code(), Some(2), "{said}");
@@ -100,7 +100,7 @@ async fn a_target_that_accepts_and_stays_silent() {
     refuses(&[&url], &["did not answer in time"]);
 }
 
-/// Without measurements there is an object as well.
+/// With --json, an error without any measurement is printed as a JSON object as well.
 #[tokio::test(flavor = "multi_thread")]
 async fn programs_are_told_as_well() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -1,5 +1,5 @@
-//! Texts of a target with control characters of terminals: none reaches the report, standard error or the
-//! log.
+//! Tests of texts of a target that contain control characters of terminals: none may reach the report, standard
+//! error or the log.
 
 use iscsi_testkit::config::TargetConfig;
 use iscsi_testkit::disk::RamDisk;
@@ -21,7 +21,7 @@ async fn no_text_of_a_target_is_obeyed() {
         for json in [&[][..], &["--json"]] {
             let url = format!("iscsi://{portal}/{TARGET}{unit}");
             let mut command = program(&[&["--seconds", "1", &url][..], json].concat());
-            // With the log, which contains the answers.
+            // With all log lines enabled, which contain the target's responses.
             let output = command.env("RUST_LOG", "trace").output().unwrap();
             for stream in [&output.stdout, &output.stderr] {
                 assert_eq!(obeyed(stream), None, "{place}: {json:?}");

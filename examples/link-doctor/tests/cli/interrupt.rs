@@ -1,4 +1,4 @@
-//! Examinations that end early because of a signal.
+//! Tests of examinations that end early because of a signal.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -22,7 +22,7 @@ fn start(arguments: &[&str]) -> Child {
     program(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Interrupts the reads after the first line about them.
+/// Interrupts the reads after the first progress line about them, and checks the report.
 async fn stopped_by(name: &str) {
     let rig = Rig::start(8 * MIB).await;
     let mut child = start(&[&rig.url(), "--seconds", "3600", "--json"]);
@@ -63,7 +63,7 @@ async fn before_there_is_a_session_there_is_no_report() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let portal = listener.local_addr().unwrap();
     let child = start(&[&format!("iscsi://{portal}/{TARGET}/0")]);
-    // From here on it waits for an answer.
+    // The program waits for a response after this.
     let connection = listener.accept().await.unwrap();
     signal(&child, "-INT");
     let output = child.wait_with_output().unwrap();
@@ -73,7 +73,7 @@ async fn before_there_is_a_session_there_is_no_report() {
     assert_eq!(stdout(&output), "");
 }
 
-/// The report is complete, but no process reads it.
+/// The examination is complete, but no process reads the report.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_nobody_reads_the_report() {
     let rig = Rig::start_with(MIB, Duration::ZERO, |config| config.record = true).await;
@@ -84,7 +84,7 @@ async fn while_nobody_reads_the_report() {
     let full = writer.into_blocking_fd().unwrap();
     let mut command = program(&[&rig.at(&format!("/{TARGET}")), "--json"]);
     let mut child = command.stdout(Stdio::from(full)).stderr(Stdio::piped()).spawn().unwrap();
-    // Without a unit, only the logout follows after the pings.
+    // The URL names no unit, so only the logout follows after the pings.
     let is_goodbye = |(_, pdu): &(_, Pdu)| pdu.opcode() == Some(Opcode::LogoutRequest);
     let is_done = || rig.server.with(|target| target.received().iter().any(is_goodbye));
     let done = timeout(Duration::from_secs(60), async {
@@ -101,7 +101,7 @@ async fn while_nobody_reads_the_report() {
     signal(&child, "-TERM");
     let id = child.id().to_string();
     let mut end = tokio::task::spawn_blocking(|| child.wait_with_output().unwrap());
-    // Much longer than it should take.
+    // Much longer than the program should take.
     let Ok(output) = timeout(Duration::from_secs(20), &mut end).await else {
         Command::new("kill").args(["-KILL", &id]).status().unwrap();
         panic!("the program does not obey: {:?}", end.await.unwrap());
@@ -113,7 +113,7 @@ async fn while_nobody_reads_the_report() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_breaks_leaves_what_was_measured() {
-    // The connection breaks after thousands of reads, with 48 bytes for each command.
+    // The connection breaks after thousands of reads: each command has 48 bytes.
     let fault = Fault::cut_after_received(100_000);
     let rig = Rig::start_with(8 * MIB, Duration::ZERO, |config| config.faults.push(fault)).await;
     let output = link_doctor(&[&rig.url(), "--seconds", "3600", "--json"]);

@@ -1,4 +1,4 @@
-//! The object on standard output.
+//! Tests of the JSON object on standard output.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ async fn the_read_test_adds_up() {
     assert!(read["diagnosis"].is_array());
 }
 
-/// 64 KiB are unsolicited, the rest follows in rounds of 256 KiB, and each round takes as long as a ping.
+/// 64 KiB are unsolicited, and the rest is requested in rounds of 256 KiB. Each round takes as long as a ping.
 #[tokio::test(flavor = "multi_thread")]
 async fn writes_are_calculated_from_what_was_agreed() {
     let rig = Rig::start_with(MIB, Duration::from_millis(30), |config| {
@@ -105,7 +105,7 @@ async fn redirected() -> (Rig, Server) {
     (rig, to)
 }
 
-/// The report names the portal of the session, and notes that it is at another host than the one in the URL.
+/// The report names the portal of the session, and notes that its host differs from the one in the URL.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redirection_is_told() {
     let (rig, to) = redirected().await;

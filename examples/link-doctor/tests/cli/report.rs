@@ -1,4 +1,4 @@
-//! The report for people.
+//! Tests of the report as readable text.
 
 use std::time::Duration;
 
@@ -72,7 +72,8 @@ async fn a_unit_of_one_block_is_read_all_the_same() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_unit_that_cannot_be_read_leaves_the_link_explained() {
-    // A unit without blocks reports 2^64 blocks, and refuses each.
+    // A unit of 0 blocks reports its last block as 2^64 - 1, so it claims 2^64 blocks. It refuses to read any
+    // of them.
     let rig = Rig::start(0).await;
     let output = link_doctor(&[&rig.url(), "--seconds", "3600"]);
     complains(&output, 1, &["the read test ended early", "LOGICAL BLOCK ADDRESS OUT OF RANGE"]);
@@ -101,7 +102,7 @@ async fn rust_log_says_what_else_is_told() {
     rig.assert_untouched();
 }
 
-/// A closed standard error does not affect the report.
+/// A closed standard error does not change the report.
 #[tokio::test(flavor = "multi_thread")]
 async fn nobody_needs_to_listen() {
     let rig = Rig::start(MIB).await;

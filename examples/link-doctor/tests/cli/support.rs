@@ -1,4 +1,4 @@
-//! A target on loopback, and the program.
+//! Runs a target on loopback, and the program.
 
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub(crate) const TARGET: &str = "iqn.2026-01.org.example:disk";
 const BLOCK: u32 = 512;
 pub(crate) const MIB: u64 = 1 << 20;
 
-/// A served target with one unit, filled with pseudo-random bytes.
+/// A running target with one unit, which is filled with pseudo-random bytes.
 pub(crate) struct Rig {
     pub(crate) server: Server,
     pub(crate) disk: RamDisk,
@@ -25,7 +25,7 @@ impl Rig {
         Self::start_with(bytes, Duration::ZERO, |_| {}).await
     }
 
-    /// Starts a target with a unit of `bytes`. Each of its answers is delayed by `delay`.
+    /// Starts a target with a unit of `bytes` bytes. Each of its responses is delayed by `delay`.
     pub(crate) async fn start_with(
         bytes: u64,
         delay: Duration,
@@ -50,7 +50,7 @@ impl Rig {
         format!("iscsi://{}{path}", self.server.address())
     }
 
-    /// Checks that the initiator has broken no rule, has written nothing, and has logged out.
+    /// Checks that the initiator has not violated the protocol, has written nothing, and has logged out.
     pub(crate) fn assert_untouched(&self) {
         let violations = self.server.with(|target| target.violations().to_vec());
         assert!(violations.is_empty(), "{violations:#?}");
@@ -98,7 +98,7 @@ pub(crate) fn succeeds(output: &Output) -> String {
     stdout(output)
 }
 
-/// Returns the object that the program printed.
+/// Returns the JSON object that the program printed.
 pub(crate) fn object(output: &Output) -> Value {
     let text = stdout(output);
     assert_eq!(text.lines().count(), 1, "{text}{}", stderr(output));
@@ -107,8 +107,8 @@ pub(crate) fn object(output: &Output) -> Value {
     object
 }
 
-/// Checks that the last line of standard error is the only error message, with this status, and that it
-/// contains all of `parts`.
+/// Checks that the program ended with this status, and that the last line of standard error is the only error
+/// message and contains all of `parts`.
 pub(crate) fn complains(output: &Output, status: i32, parts: &[&str]) {
     let said = stderr(output);
     assert_eq!(output.status.code(), Some(status), "{said}");

@@ -1,4 +1,4 @@
-//! Values of the programs' figures, and their goals.
+//! Selects values of the programs' figures, and compares them with goals.
 
 use crate::draw::group::parameter;
 use crate::draw::table::Table;
@@ -9,7 +9,7 @@ pub(super) const OURS: &str = "iscsi-initiator";
 pub(super) const THEIRS: &str = "libiscsi";
 pub(super) const BARE: &str = "TCP stream";
 
-/// A quantity of a figure.
+/// Selects a quantity of a figure; `None` if the figure lacks it.
 pub(super) type What = fn(&Figure) -> Option<f64>;
 
 pub(super) const MIB_PER_S: What =
@@ -83,7 +83,7 @@ pub(super) fn ratio_words(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"))
 }
 
-/// Returns the cell of one program: its median and the range of its runs, or why it has no value.
+/// Returns the cell of a program: the median and the range of its runs, or the reason why it has no value.
 pub(super) fn cell(table: &mut Table, figures: &[&Figure], what: What) -> String {
     if let Some(value) = median(figures, what) {
         return match values(figures, what).as_slice() {
@@ -94,8 +94,8 @@ pub(super) fn cell(table: &mut Table, figures: &[&Figure], what: What) -> String
         };
     }
     match figures.first().map(|figure| &figure.outcome) {
-        Some(Outcome::Skipped(reason)) => table.noted("unsupported", reason.clone()),
-        Some(Outcome::Failed(reason)) => table.noted("failed", reason.clone()),
+        Some(Outcome::Skipped(reason)) => table.with_note("unsupported", reason.clone()),
+        Some(Outcome::Failed(reason)) => table.with_note("failed", reason.clone()),
         Some(Outcome::TimedOut) => "no end in time".to_owned(),
         Some(Outcome::Complete) | None => "-".to_owned(),
     }

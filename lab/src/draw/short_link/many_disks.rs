@@ -1,4 +1,4 @@
-//! Many disks in one process: the cost of a read by the number of disks.
+//! Draws the table of many disks in one process: the cost of a read by the number of disks.
 
 use super::figures::{
     Goal, IDLE, OURS, PROCESSOR, THEIRS, USER, What, cell, median, ratio, ratio_words, requests,
@@ -8,7 +8,7 @@ use crate::draw::part::Part;
 use crate::draw::table::Table;
 use crate::result::Figure;
 
-/// Number of disks with a goal: a read costs little more than with one disk.
+/// Number of disks that has a goal: there, a read must cost little more than with one disk.
 const MANY: &str = "1000";
 const GOAL: Goal = Goal::AtMost(1.3);
 const RATE: What = |figure| Some(requests(figure)? / figure.seconds?);
@@ -62,7 +62,7 @@ pub(super) fn add_table(part: &mut Part, busy: &[&Figure], idle: &[&Figure]) {
     part.table(&table);
 }
 
-/// Returns the program of a figure. For this project's, its runtime.
+/// Returns the program of a figure; for this project's program, the runtime.
 fn who(figure: &Figure) -> String {
     if figure.who == OURS {
         format!("runtime {}", word(figure, "runtime"))

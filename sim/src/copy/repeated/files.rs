@@ -22,7 +22,7 @@ struct State {
     /// The file at each path: the current one, and the one after a crash.
     names: BTreeMap<PathBuf, usize>,
     durable_names: BTreeMap<PathBuf, usize>,
-    /// Names that are not durable yet, in order.
+    /// Names that a crash may still undo, in the order in which they were given.
     given: Vec<(PathBuf, usize)>,
     /// Number of further changes that take effect before the process is dead.
     allowance: Option<u64>,
@@ -33,12 +33,12 @@ struct State {
     rng: Rng,
 }
 
-/// The content of a file.
+/// The data of a file.
 #[derive(Debug, Default)]
 struct File {
-    /// Content as processes see it.
+    /// Data that processes read.
     text: Vec<u8>,
-    /// Content after a crash that loses everything that was not synced.
+    /// Data after a crash that loses everything that was not synced.
     durable: Vec<u8>,
     /// Changes that were not synced, in order.
     unsynced: Vec<Change>,
@@ -62,7 +62,7 @@ impl Change {
         }
     }
 
-    /// Returns what a crash may leave of a change: a part of it, or zeros.
+    /// Returns the change as a crash may leave it: a part of it, or zeros.
     fn torn(&self, rng: &mut Rng) -> Self {
         match self {
             Self::Length(_) => self.clone(),
@@ -112,13 +112,13 @@ impl Files {
         })))
     }
 
-    /// Returns the content at a path.
+    /// Returns the data of the file at a path.
     pub(crate) fn text(&self, path: &Path) -> Option<Vec<u8>> {
         let state = self.state();
         state.names.get(path).map(|number| state.files[*number].text.clone())
     }
 
-    /// Returns the content at a path after a crash that loses everything unsynced.
+    /// Returns the data of the file at a path after a crash that loses everything unsynced.
     pub(crate) fn durable_text(&self, path: &Path) -> Option<Vec<u8>> {
         let state = self.state();
         state.durable_names.get(path).map(|number| state.files[*number].durable.clone())

@@ -17,7 +17,7 @@ use super::vouching::{CHECKPOINT, DIGESTS};
 pub(super) struct Keeping {
     pub(super) digests: DigestFile,
     pub(super) checkpoint: Option<CheckpointFile>,
-    /// The ranges that the checkpoint calls flushed, if there was one.
+    /// The ranges that the checkpoint records as flushed, if there was one.
     pub(super) done: Option<RangeSet>,
 }
 
@@ -59,7 +59,7 @@ impl RepeatedCopy<'_> {
     }
 }
 
-/// Runs work in a process, on its files.
+/// Runs `work` on the threads of a process, so that it stops when the process is killed.
 pub(super) async fn work<T: Send + 'static>(
     process: &Process,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,

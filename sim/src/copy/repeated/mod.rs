@@ -45,7 +45,7 @@ const IN_USE: u64 = 0x696e_5f75_7365;
 const SHARE_IN_USE: u64 = 30;
 /// Number of requests, as a multiple of an episode's.
 const LENGTH: usize = 3;
-/// Number of attempts of the last run, which must end well. The others may fail because of what other hosts
+/// Number of attempts of the last run, which must succeed. The others may fail because of what other hosts
 /// have written.
 const MAX_LAST_RUNS: usize = 4;
 
@@ -57,7 +57,7 @@ pub(crate) fn follow(seed: u64) -> bool {
 /// Runs command lines, one after the other, until they have made enough requests.
 pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
     let begun = Instant::now();
-    // Exchanged units are left to the other copies.
+    // Only the other copies have faults that change or replace the unit.
     let settings = settings.with_one_unit();
     let (copies, mover) = Copies::drawn(Rng::new(mix(seed ^ STREAM)), &settings);
     let mut repeated = RepeatedCopy::new(copies);
@@ -83,11 +83,11 @@ enum Verifies {
 /// The options of a command line.
 #[derive(Debug)]
 struct Line {
-    /// `--destination-is-zero`, which is true for the first run.
-    says_zero: bool,
+    /// `--destination-is-zero`: true for the first run, since nothing was written before it.
+    states_zero: bool,
     has_checkpoint: bool,
     verifies: Verifies,
-    /// Length of a digest's block, bytes.
+    /// Length of the block that a digest covers, bytes.
     block_size: u64,
     /// Whether other hosts write to the destination between the runs.
     has_others: bool,
@@ -101,7 +101,7 @@ struct RepeatedCopy<'a> {
     vouching: Arc<Vouching>,
     line: Line,
     image: Image,
-    /// Current content of the image, if it is written to.
+    /// Current data of the image, if it is written to.
     in_use: Option<InUse>,
     /// Image of the previous run.
     before: Image,
@@ -115,7 +115,7 @@ impl<'a> RepeatedCopy<'a> {
         let vouching = Arc::new(Vouching::new(&copies.shared, &files));
         let image = Image { bytes: bytes::Bytes::new(), holes: RangeSet::new() };
         let line = Line {
-            says_zero: false,
+            states_zero: false,
             has_checkpoint: false,
             verifies: Verifies::Nothing,
             block_size: 0,
@@ -173,7 +173,7 @@ impl<'a> RepeatedCopy<'a> {
         let verifies = [Verifies::Nothing, Verifies::Read, Verifies::Digests, Verifies::Digests];
         let verifies = rng.pick(&verifies).copied().unwrap_or(Verifies::Nothing);
         self.line = Line {
-            says_zero: is_zero && rng.percent(70),
+            states_zero: is_zero && rng.percent(70),
             has_checkpoint: rng.percent(30),
             verifies,
             block_size: 1 << rng.within(12..16),
@@ -181,7 +181,7 @@ impl<'a> RepeatedCopy<'a> {
             has_passes,
         };
         if has_passes && verifies == Verifies::Read {
-            // The source has changed since it was read.
+            // The source has changed since it was read, so it would differ from the destination.
             self.line.verifies = Verifies::Nothing;
         }
         let len = if rng.percent(30) { capacity } else { rng.index(1..capacity) };

@@ -15,7 +15,7 @@ use super::files::Files;
 use super::vouching::Vouching;
 use crate::rng::Rng;
 
-/// Most changes that a killed process still makes.
+/// Largest number of changes that a killed process still makes.
 const MAX_CHANGES: u64 = 6;
 
 /// A process of a host. Clones share its state.
@@ -44,7 +44,7 @@ impl Process {
         Self { files: files.clone(), vouching: Arc::clone(vouching), works }
     }
 
-    /// Kills the process. Its work on files stops before a random change.
+    /// Kills the process. Its running work on files is cut off after a random number of changes.
     pub(crate) fn end(&self) {
         let mut works = self.works();
         works.has_ended = true;
@@ -55,7 +55,7 @@ impl Process {
         }
     }
 
-    /// Runs the work, unless it has run.
+    /// Runs the work with this number, unless it has run. Judges the kept files afterwards.
     fn work(&self, number: u64) {
         let work = self.works().under_way.remove(&number);
         if let Some(work) = work {

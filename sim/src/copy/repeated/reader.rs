@@ -6,7 +6,7 @@ use std::ops::Range;
 /// A statement about a block: zeros (`None`), or its BLAKE3 hash.
 pub(crate) type Digest = Option<[u8; 32]>;
 
-/// Statements by the first byte of their range, each with its end.
+/// Statements by the first byte of their range, each with the end of its range.
 pub(crate) type Blocks = BTreeMap<u64, (u64, Digest)>;
 
 /// Number of lines of the header.

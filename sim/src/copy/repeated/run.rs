@@ -31,8 +31,8 @@ use crate::world::{MAX_LATE, World};
 /// Longest delay before a process begins to copy or is killed, milliseconds.
 const MAX_BEGINNING: u64 = 4000;
 
-/// Interval at which the task that kills a process looks for a delayed write.
-const LOOK: Duration = Duration::from_millis(20);
+/// Interval at which the task that kills a process checks for a delayed write.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// When a process is killed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -61,7 +61,8 @@ impl RepeatedCopy<'_> {
     /// Runs the command line once. In the last run there are no faults.
     pub(super) async fn run(&mut self, is_last: bool) -> Result<Ended, String> {
         let rng = &mut self.copies.rng;
-        // Most runs reach the portals where an earlier run has left sessions.
+        // In most runs all portals are reachable, so the run can end the sessions that an earlier run has
+        // left there.
         if is_last || rng.percent(60) {
             self.copies.mend();
         }
@@ -152,7 +153,7 @@ impl RepeatedCopy<'_> {
         let Keeping { digests, checkpoint, done } = keeping;
         let options = self.copies.options(false, done.clone().unwrap_or_default());
         let options = options
-            .with_destination_is_zero(self.line.says_zero && done.is_none())
+            .with_destination_is_zero(self.line.states_zero && done.is_none())
             .with_checksums(self.line.verifies == Verifies::Read)
             .with_digests(digests.clone());
         match checkpoint {
@@ -181,7 +182,7 @@ impl RepeatedCopy<'_> {
             begun: self.copies.shared.lock().oracle.now(),
             has_connections,
             was_blind: false,
-            // A source in use may be copied again anywhere.
+            // The source may have changed anywhere, so every range may be copied again.
             done: if self.in_use.is_some() { RangeSet::new() } else { options.done.clone() },
             max_memory: usize::MAX,
             counts: std::sync::Mutex::default(),
@@ -245,7 +246,7 @@ impl RepeatedCopy<'_> {
         self.copies.in_time("a copy", copying).await
     }
 
-    /// Checks a copy that ended well: the destination equals the source.
+    /// Checks a copy that succeeded: the destination must equal the source.
     fn has_copied(&self, current: &CurrentRun, copied: &Copied) -> Result<(), String> {
         let mut world = current.watch.shared.lock();
         self.vouching
@@ -290,7 +291,7 @@ impl RepeatedCopy<'_> {
         Err(format!("a copy has failed without a reason: {error}"))
     }
 
-    /// Verifies as the command line says. After a mismatch all digests are dropped.
+    /// Verifies the destination as the command line says. After a mismatch all digests are dropped.
     async fn verify(
         &mut self,
         current: &CurrentRun,
@@ -351,12 +352,12 @@ fn put_off(world: &mut World, rng: &mut Rng) {
     world.targets[target].config_mut().faults.push(fault);
 }
 
-/// Resolves soon after a target has delayed a write.
+/// Waits until a target has delayed a write, and up to 2 s more. The caller then kills the process.
 async fn die_with_late_writes(watch: &Watch, mut rng: Rng) {
     let has_some =
         || watch.shared.lock().targets.iter().any(|target| target.put_off_commands() > 0);
     while !has_some() {
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
     sleep(rng.any_scale(2000)).await;
 }

@@ -1,4 +1,4 @@
-//! Judges whether digests and checkpoints are true.
+//! Checks whether digests and checkpoints are true.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -15,8 +15,8 @@ use crate::world::{Shared, World};
 pub(crate) const DIGESTS: &str = "digests";
 pub(crate) const CHECKPOINT: &str = "checkpoint";
 
-/// Judges digests and checkpoints at any time. Neither a killed process nor a crash of host or target may leave
-/// a false statement in them.
+/// Checks the digests and checkpoints that a process keeps in files. Neither a killed process nor a crash of
+/// host or target may leave a false statement in them.
 #[derive(Debug)]
 pub(crate) struct Vouching {
     shared: Arc<Shared>,
@@ -28,12 +28,14 @@ pub(crate) struct Vouching {
 struct State {
     /// Ranges of the destination that other hosts have written.
     by_others: RangeSet,
-    /// Whether a copy has reported that writes of an earlier run may still arrive.
+    /// Whether a copy has reported that writes of an earlier run may still arrive. Then the statements are
+    /// not checked.
     is_unproven: bool,
     /// The current image.
     source: Option<(Identity, Arc<Judge>)>,
-    /// The statements of the files, and the number of changes of files after which they were read.
-    said: Option<(u64, [Blocks; 2])>,
+    /// The statements of the digest file (current, and after a crash), and the number of changes of files
+    /// after which they were read.
+    statements: Option<(u64, [Blocks; 2])>,
 }
 
 impl Vouching {
@@ -42,7 +44,7 @@ impl Vouching {
         Self { shared, files, state: Mutex::default() }
     }
 
-    /// Begins a new command line. No command of an earlier one is in flight.
+    /// Forgets the previous command line. No command of it is in flight.
     pub(crate) fn begin_anew(&self) {
         *self.state() = State::default();
     }
@@ -66,8 +68,8 @@ impl Vouching {
         self.state().by_others = RangeSet::new();
     }
 
-    /// Notes that a copy has reported sessions of earlier runs that may not have ended. It is ignored if no
-    /// request is in flight.
+    /// Notes that a copy has reported sessions of earlier runs that may not have ended. The report is ignored
+    /// if no request is in flight.
     pub(crate) fn not_ended(&self, world: &World) {
         self.state().is_unproven |= world.has_orphans();
     }
@@ -90,11 +92,11 @@ impl Vouching {
     /// The first false statement.
     pub(crate) fn check(&self, world: &World) -> Result<(), String> {
         let mut state = self.state();
-        let said = self.statements(&mut state)?.clone();
+        let statements = self.statements(&mut state)?.clone();
         if state.is_unproven {
             return Ok(());
         }
-        let [now, durable] = &said;
+        let [now, durable] = &statements;
         check_blocks(now, world, &state.by_others)?;
         if durable != now {
             check_blocks(durable, world, &state.by_others)?;
@@ -137,8 +139,10 @@ impl Vouching {
     /// immediately afterwards.
     pub(crate) fn is_about_to_write(&self, world: &mut World, range: &Range<u64>) {
         let why = match self.statements(&mut self.state()) {
-            Ok(said)
-                if said.iter().all(|said| reader::overlapping(said, range).next().is_none()) =>
+            Ok(statements)
+                if statements
+                    .iter()
+                    .all(|statements| reader::overlapping(statements, range).next().is_none()) =>
             {
                 return;
             }
@@ -151,8 +155,8 @@ impl Vouching {
     /// Returns the statements of the digest file as it is, and as a crash of the host would leave it.
     fn statements<'a>(&self, state: &'a mut State) -> Result<&'a [Blocks; 2], String> {
         let (path, changes) = (PathBuf::from(DIGESTS), self.files.changes());
-        let said = match state.said.take().filter(|(known, _)| *known == changes) {
-            Some((_, said)) => said,
+        let statements = match state.statements.take().filter(|(known, _)| *known == changes) {
+            Some((_, statements)) => statements,
             None => {
                 let texts = [self.files.text(&path), self.files.durable_text(&path)];
                 let [now, durable] = texts.map(|text| {
@@ -162,7 +166,7 @@ impl Vouching {
                 [now.map_err(damaged)?, durable.map_err(damaged)?]
             }
         };
-        Ok(&state.said.insert((changes, said)).1)
+        Ok(&state.statements.insert((changes, statements)).1)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

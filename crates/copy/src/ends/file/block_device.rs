@@ -1,24 +1,24 @@
-//! Names of block devices that stay the same when the host restarts.
+//! Names block devices by properties that stay the same when the host restarts.
 
 use std::fs::{self, Metadata};
 use std::path::Path;
 
 use super::regular_file;
 
-/// Folder of the kernel's block devices, by number.
+/// Folder of the kernel's block devices, by device number.
 const SYSFS: &str = "/sys/dev/block";
-/// A file whose content differs after each start of the host.
+/// A file whose text differs after each start of the host.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 /// Files that identify a disk, in the folder of a whole disk: NVMe, SCSI, device mapper, virtio.
 const NAMES: [&str; 5] = ["wwid", "device/wwid", "dm/uuid", "serial", "device/serial"];
 
-/// Returns the name of a block device, independent of its present number. A device without a name in the
-/// system is named by its number instead. That name holds until the host restarts or the disk is attached
-/// again, when another disk may get the number.
+/// Returns the name of a block device, independent of its current device number. A device without a name in
+/// the system is named by its number instead. That name is valid until the host restarts or the disk is
+/// detached, because another disk may then get the number.
 pub(crate) fn name(number: u64) -> String {
     let (major, minor) = (nix::sys::stat::major(number), nix::sys::stat::minor(number));
     let folder = Path::new(SYSFS).join(format!("{major}:{minor}"));
-    // The entry is a link: only the folder that it leads to has the disk as its parent.
+    // The entry is a symbolic link: only the real path contains the folder of the disk.
     let folder = fs::canonicalize(folder).ok();
     let named = folder.as_deref().and_then(named);
     named.unwrap_or_else(|| numbered(folder.as_deref(), &format!("{major}:{minor}")))
@@ -38,9 +38,10 @@ fn disk_name(folder: &Path) -> Option<String> {
     NAMES.iter().find_map(|name| read(&folder.join(name))).or_else(|| loop_name(folder))
 }
 
-/// Returns the name of a loop device: a window of a file. The path does not identify that file; its inode
-/// number and birth time do. Where the file system does not report the birth time there is no name, since the
-/// number goes to the next file. In another mount namespace the path may lead to another file.
+/// Returns the name of a loop device, which shows a window of a file. The path does not identify that file;
+/// its inode number and birth time do. Where the file system does not report the birth time, the result is
+/// `None`, since a removed file's inode number is reused. In another mount namespace the path may lead to
+/// another file.
 fn loop_name(folder: &Path) -> Option<String> {
     let folder = folder.join("loop");
     let [path, offset, size_limit] =
@@ -53,7 +54,7 @@ fn loop_name(folder: &Path) -> Option<String> {
 
 fn numbered(folder: Option<&Path>, number: &str) -> String {
     let boot = read(Path::new(BOOT)).unwrap_or_default();
-    // Each attached disk gets the next sequence number; partitions use the number of their disk.
+    // Each attached disk gets the next sequence number; a partition has the number of its disk.
     let folders = folder.into_iter().flat_map(|folder| folder.ancestors().take(2));
     let sequence = folders.map(|folder| folder.join("diskseq")).find_map(|path| read(&path));
     let sequence = sequence.map(|sequence| format!(", disk {sequence}")).unwrap_or_default();
@@ -89,7 +90,7 @@ mod tests {
         assert_eq!(after.1.as_deref(), Some(expected));
     }
 
-    /// The test expects that the folder of temporary files reports birth times.
+    /// The test requires a folder of temporary files that reports birth times.
     #[test]
     fn a_loop_device_is_what_it_shows_of_the_file_that_is_there() {
         let root = std::env::temp_dir().join(format!("iscsi-copy-loop-{}", std::process::id()));
@@ -113,7 +114,7 @@ mod tests {
         fs::rename(&image, &moved).unwrap();
         fs::write(disk.join("loop/backing_file"), format!("{}\n", moved.display())).unwrap();
         let elsewhere = named(&disk);
-        // The old file still exists here, so that the new one gets another inode number.
+        // The old file still exists, so that the new one gets another inode number.
         let other = root.join("other");
         fs::write(&other, "").unwrap();
         fs::rename(&other, &moved).unwrap();

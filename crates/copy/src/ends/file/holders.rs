@@ -21,7 +21,7 @@ const SWAPS: &str = "/proc/swaps";
 #[derive(Clone, Debug, Eq, PartialEq, ThisError)]
 #[non_exhaustive]
 pub struct InUse {
-    /// The users, as far as the system knows them: each as "mounted at /srv" or "a part of /dev/md0".
+    /// The users that the system reports, each as a phrase such as "mounted at /srv" or "a part of /dev/md0".
     pub by: Vec<String>,
 }
 
@@ -41,7 +41,7 @@ impl From<InUse> for io::Error {
 }
 
 impl InUse {
-    /// Returns the known users of a block device that is claimed.
+    /// Returns the error for a block device that is claimed, with its known users.
     pub(crate) fn of_device(number: u64) -> Self {
         let (mounts, swaps) = (read(MOUNTS), read(SWAPS));
         let folder = fs::canonicalize(Path::new(BY_NUMBER).join(name_of(number)));
@@ -63,7 +63,8 @@ impl InUse {
     }
 }
 
-/// Checks that no loop device shows this file or block device, because a loop device claims neither.
+/// Checks that no loop device shows this file or block device. A loop device does not claim what it shows, so
+/// that opening the file exclusively would succeed.
 pub(crate) fn check_loop_devices(metadata: &Metadata) -> io::Result<()> {
     let kind = metadata.file_type();
     if !kind.is_file() && !kind.is_block_device() {
@@ -94,7 +95,7 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
     kind.is_file() && its_kind.is_file() && (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// Returns the users of one device, without its partitions.
+/// Returns the users of one device, without the users of its partitions.
 fn users(number: u64, mounts: &str, swaps: &str) -> Vec<String> {
     let mut users = mounted_at(mounts, &name_of(number), number);
     if is_swap(swaps, number) {
@@ -104,7 +105,7 @@ fn users(number: u64, mounts: &str, swaps: &str) -> Vec<String> {
 }
 
 /// Returns the mount points of a device, each once (proc_pid_mountinfo(5)). A file system on several devices
-/// has a device number of its own, and names one of them as its source.
+/// has its own device number, and its mount source is only one of these devices.
 fn mounted_at(mounts: &str, dev: &str, number: u64) -> Vec<String> {
     let mut places: Vec<String> = Vec::new();
     for line in mounts.lines() {
@@ -146,7 +147,7 @@ fn parts(folder: &Path) -> impl Iterator<Item = std::path::PathBuf> {
     entries.map(|entry| entry.path()).filter(|path| path.join("partition").exists())
 }
 
-/// Returns the path of the device of a folder in sysfs; for the device mapper, with the name there.
+/// Returns the path of the device in this sysfs folder; for the device mapper, with its name there.
 fn name(folder: &Path) -> String {
     if let Ok(name) = fs::read_to_string(folder.join("dm/name")) {
         return format!("/dev/mapper/{}", name.trim());

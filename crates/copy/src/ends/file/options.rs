@@ -12,19 +12,19 @@ use nix::sys::stat::{major, minor};
 
 use super::holders::{self, InUse};
 
-/// Folder of the devices.
+/// Folder of device nodes.
 const DEVICES: &str = "/dev";
-/// Folder below it that is meant for files.
+/// The folder below [`DEVICES`] in which files may be created.
 const SHARED_MEMORY: &str = "/dev/shm";
-/// Largest number of links that are followed, as in the kernel.
+/// Largest number of symbolic links that are followed, as in the kernel.
 const MAX_LINKS: usize = 40;
 
 /// Options to open a file or a block device for writing.
 ///
-/// A destination may hold other data. A block device is refused if it, or one of its partitions, is mounted,
+/// A destination may hold other data. A block device is refused if it or one of its partitions is mounted,
 /// used for swapping, a part of another device (RAID, LVM, multipath), or claimed by another program. A file
-/// that a loop device shows is refused too. Nothing is created below `/dev`, where a missing name is a
-/// mistake: a file of that name would fill the memory of the machine.
+/// that a loop device shows is refused too. No file is created below `/dev`: a missing name there is a
+/// mistake, and a file of that name would fill the memory of the host.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct FileOptions {
     reads: bool,
@@ -73,7 +73,7 @@ impl FileOptions {
             opened => return Ok((opened?, false)),
         }
         match create(path) {
-            // Another program has created it in the meantime.
+            // Another program has created the file in the meantime.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
                 Ok((self.open_existing(path)?, false))
             }
@@ -96,14 +96,15 @@ impl FileOptions {
         let (has_places, is_claimed) =
             (kind.is_file() || kind.is_block_device(), kind.is_block_device());
         let file = self.open_as(path, has_places, is_claimed, &metadata)?;
-        // The checks hold only for a file of this type.
+        // The checks were made for a file of this type, so they do not hold if another file has taken its place.
         if file.metadata()?.file_type() != kind {
             return Err(io::Error::other("it was replaced while it was opened"));
         }
         Ok(file)
     }
 
-    /// Opens a path. A FIFO is not opened for reading as well, because its stream would then never end.
+    /// Opens a path. A FIFO is not opened for reading as well: its reader would then never see the end of the
+    /// stream.
     fn open_as(
         self,
         path: &Path,
@@ -133,7 +134,7 @@ impl FileOptions {
     }
 }
 
-/// Creates a file, but not below the folder of devices, even if a link leads there.
+/// Creates a file, but refuses to create it below the folder of devices, even through a link.
 fn create(path: &Path) -> io::Result<File> {
     let path = follow(path)?;
     let bytes = path.as_os_str().as_bytes();
@@ -147,7 +148,7 @@ fn create(path: &Path) -> io::Result<File> {
     // A link that another program creates here in the meantime is not followed.
     let file =
         OpenOptions::new().read(true).write(true).create_new(true).open(folder.join(name))?;
-    // A name is durable when its folder is synced; without the name the bytes of the file are of no use.
+    // Syncs the folder to make the name durable; without the name the data of the file cannot be found.
     File::open(folder)?.sync_all()?;
     Ok(file)
 }
@@ -162,7 +163,7 @@ pub(crate) fn check_folder(folder: &Path) -> io::Result<()> {
     Err(io::Error::new(ErrorKind::NotFound, why))
 }
 
-/// Follows the links of a path; the last one may lead to a missing file.
+/// Resolves the symbolic links of a path; the last one may lead to a missing file.
 fn follow(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {
@@ -177,8 +178,8 @@ fn follow(path: &Path) -> io::Result<PathBuf> {
     Err(ErrorKind::TooManyLinks.into())
 }
 
-/// Checks that a character device takes data as a stream: a write to `/dev/mem` changes the memory of the
-/// machine, and one to `/dev/watchdog` may restart it.
+/// Checks that a character device accepts data as a stream. Others do harm: a write to `/dev/mem` changes the
+/// memory of the host, and one to `/dev/watchdog` may restart it.
 fn check_character_device(number: u64) -> io::Result<()> {
     const MEMORY: u64 = 1;
     const TERMINALS: u64 = 4;

@@ -30,15 +30,15 @@ pub enum NbdAdvice {
     ListExports,
     /// The server is too old.
     NewerServer,
-    /// The server refuses, and reports no reason that suggests a remedy.
+    /// The server refuses the export, and reports no reason that suggests a remedy.
     ReadLog,
     /// The export has no bitmap of this name.
     ExportBitmap,
     /// The connection was lost, and requests do not wait for the server.
     SetRetryTimeout,
-    /// The server was away for longer than requests wait.
+    /// The server was unreachable for longer than requests wait.
     LongerRetryTimeout,
-    /// The server exports something else now.
+    /// The server exports another disk or file under this name.
     CheckExport,
     /// Everything since the last flush must be written again: the server may have lost it.
     WriteAgain,

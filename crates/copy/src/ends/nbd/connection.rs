@@ -1,4 +1,4 @@
-//! One connection to a server: concurrent requests over one socket.
+//! Sends concurrent requests over one connection to a server.
 
 use std::collections::HashMap;
 use std::io;
@@ -22,29 +22,30 @@ use super::socket::{Reader, Writer};
 use super::uri::NbdUri;
 use super::writes::Write;
 
-/// Longest range of one request without data, bytes; a multiple of every block size.
+/// Largest range of a request without data, bytes; a multiple of every block size.
 pub(super) const MAX_RANGE: u64 = 1 << 30;
 /// Number of connections to a server that accepts several.
 pub(super) const MAX_CONNECTIONS: usize = 4;
 /// Time limit of the handshake.
 const HANDSHAKE: Duration = Duration::from_secs(30);
 
-/// A connection. It ends when it is dropped and all requests are answered.
+/// A connection. It is closed when it is dropped and all requests are answered.
 #[derive(Debug)]
 pub(super) struct Connection {
     state: Arc<Mutex<State>>,
     outgoing: mpsc::UnboundedSender<Outgoing>,
-    /// The context that reports holes; each connection has its own id for it.
+    /// Id of the metadata context that reports holes; `None` if the server lacks it. Each connection has its
+    /// own id.
     allocation: Option<u32>,
 }
 
-/// The reason why a request has no answer.
+/// Reasons why a request has no result.
 #[derive(Debug)]
 pub(super) enum Failed {
-    /// The connection is lost. The request may have been executed or not, and can be sent again over another
-    /// connection.
+    /// The connection is lost. The request may or may not have been executed, and can be sent again over
+    /// another connection.
     Lost,
-    /// The server refuses the request, or it breaks the negotiated terms.
+    /// The server refuses the request, or the request breaks the negotiated terms.
     Refused(DeviceError),
 }
 
@@ -55,24 +56,24 @@ struct State {
     silence: Silence,
     /// Bytes that were changed over this connection.
     changed: u64,
-    /// Bytes of these changes that a flush over this connection has covered.
+    /// The part of `changed` that a flush over this connection has covered.
     flushed: u64,
     losses: Arc<Losses>,
-    /// Why the connection has ended by itself.
+    /// Why the connection was lost; `None` while it is open.
     lost: Option<String>,
-    /// The protocol error, if that has ended the connection.
+    /// The protocol error that ended the connection, if any.
     breach: Option<ProtocolError>,
 }
 
-/// A request that waits for its answer. A write stays in flight until the answer arrives, even if its caller
-/// has gone.
+/// A request that waits for its reply. A write stays in flight until the reply arrives, even if its caller
+/// has dropped the future.
 #[derive(Debug)]
 struct Waiting {
     answer: oneshot::Sender<DeviceResult<Answer>>,
     _write: Option<Arc<Write>>,
-    /// Bytes that had been changed when the request began: a flush covers these.
+    /// Value of the connection's `changed` when the request began: a flush covers these bytes.
     changed: u64,
-    /// Bytes that the server has to move for the request.
+    /// Bytes that the server has to move to execute the request.
     work: u64,
 }
 
@@ -83,7 +84,7 @@ struct Outgoing {
 }
 
 impl Connection {
-    /// Connects to an export, and requests metadata contexts, which the server may not have.
+    /// Connects to an export, and requests metadata contexts. The server may select only some of them.
     pub(super) async fn open(
         uri: &NbdUri,
         contexts: &[&str],
@@ -111,7 +112,7 @@ impl Connection {
         Ok((Self { state, outgoing, allocation: allocation.map(|context| context.id) }, negotiated))
     }
 
-    /// Returns whether the connection has ended by itself.
+    /// Returns whether the connection is lost.
     pub(super) fn is_lost(&self) -> bool {
         lock(&self.state).lost.is_some()
     }
@@ -121,17 +122,17 @@ impl Connection {
         lock(&self.state).lost.clone()
     }
 
-    /// Returns the protocol error, if that has ended the connection.
+    /// Returns the protocol error that ended the connection, if any.
     pub(super) fn breach(&self) -> Option<ProtocolError> {
         lock(&self.state).breach.clone()
     }
 
-    /// Returns the error for callers that do not repeat a lost request.
+    /// Returns the error for a caller that does not send a lost request again.
     pub(super) fn loss(&self) -> NbdError {
         self.breach().map_or(NbdError::Lost, NbdError::from)
     }
 
-    /// Returns the context that reports holes.
+    /// Returns the id of the context that reports holes.
     pub(super) const fn allocation(&self) -> Option<u32> {
         self.allocation
     }
@@ -145,7 +146,7 @@ impl Connection {
         }
     }
 
-    /// Sends any other request, with the data if it is a write.
+    /// Sends any request other than a read, with the data if it is a write.
     pub(super) async fn ask(
         &self,
         command: Command,
@@ -158,8 +159,8 @@ impl Connection {
         self.request(begin, data, write).await
     }
 
-    /// Flushes the changes over this connection. With a server that supports no flushes, all answered changes
-    /// count as flushed.
+    /// Flushes the changes over this connection. If the server supports no flush (`is_possible` is false), all
+    /// changes with a reply count as flushed.
     pub(super) async fn flush(&self, is_possible: bool) -> Result<(), Failed> {
         if is_possible {
             return self.ask(Command::Flush, 0, 0, Vec::new(), None).await.map(drop);
@@ -188,7 +189,7 @@ impl Connection {
             state.silence.begin(work);
             let waiting = Waiting { answer, _write: write, changed, work };
             state.waiting.insert(request.cookie, waiting);
-            // If the sending task has ended, the reading task is about to report that.
+            // A failed send is ignored: if the sending task has ended, the receiving task is about to report the loss.
             drop(self.outgoing.send(Outgoing { head: request.encode(), data }));
         }
         match answered.await {
@@ -207,10 +208,11 @@ impl State {
         self.changed > self.flushed
     }
 
-    /// Returns the bytes that the server may have to move before it answers a request.
+    /// Returns the number of bytes that the server may have to move before it replies to a request.
     fn work(&self, request: &Request) -> u64 {
         match request.command {
-            // The server has about as many changes from each of its connections.
+            // The server has received about as many changes over each of its connections, and a flush may cover all of
+            // them.
             Command::Flush => (self.changed - self.flushed).saturating_mul(MAX_CONNECTIONS as u64),
             Command::BlockStatus { .. } | Command::Cache => 0,
             Command::Read { .. }
@@ -220,7 +222,7 @@ impl State {
         }
     }
 
-    /// Passes the result of a request to its caller. An error means that the server is shutting down.
+    /// Passes the result of a request to its caller. Returns an error if the server is shutting down.
     fn complete(&mut self, completed: Completed) -> Result<(), String> {
         let Completed { request, outcome } = completed;
         let waiting = self.waiting.remove(&request.cookie);
@@ -228,7 +230,7 @@ impl State {
             self.silence.end(waiting.work);
         }
         match (&outcome, request.command) {
-            // The waiting callers send their requests again.
+            // The callers see a lost connection, and send their requests again.
             (Err(failure), _) if failure.errno == Errno::Shutdown => {
                 return Err(failure.to_string());
             }
@@ -249,7 +251,7 @@ impl State {
         Ok(())
     }
 
-    /// Marks the connection as lost: no request is answered any more.
+    /// Marks the connection as lost: all requests that wait fail.
     fn mark_lost(&mut self, why: String) {
         if self.lost.is_none() {
             self.lost = Some(why);
@@ -263,7 +265,7 @@ pub(super) fn unexpected() -> DeviceError {
     DeviceError::new(DeviceErrorKind::Protocol, "an answer of the wrong kind")
 }
 
-/// Sends requests until there can be no more, then the disconnect request.
+/// Sends requests until all senders are dropped, then the disconnect request.
 async fn send_all(
     state: Arc<Mutex<State>>,
     mut requests: mpsc::UnboundedReceiver<Outgoing>,
@@ -285,7 +287,7 @@ async fn send_all(
     drop(writer.write_all(&goodbye).await);
 }
 
-/// Sends all bytes. Each part that the socket takes is a sign of life of the server.
+/// Sends all bytes. Each part that the socket accepts counts as a sign of life of the server.
 async fn send(state: &Mutex<State>, writer: &mut Writer, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         let count = writer.write(bytes).await?;
@@ -298,18 +300,19 @@ async fn send(state: &Mutex<State>, writer: &mut Writer, mut bytes: &[u8]) -> io
     Ok(())
 }
 
-/// Receives answers until the connection is lost, or the server has been silent for too long.
+/// Receives replies until the connection is lost, or the server has been silent for too long.
 async fn receive_all(
     state: Arc<Mutex<State>>,
     reader: Reader,
     mut input: BytesMut,
     sender: AbortHandle,
 ) {
-    let first_look = lock(&state).silence.next_look();
+    let first_look = lock(&state).silence.next_check();
     let mut look = pin!(sleep_until(first_look));
     let why = loop {
         tokio::select! {
-            // Received answers count first, even if they are taken late: the process may have been stopped.
+            // Received replies are processed before the time limit is checked, because this process may have been
+            // stopped meanwhile.
             biased;
             ready = reader.readable() => {
                 let received = ready.map_err(|error| error.to_string());
@@ -322,19 +325,18 @@ async fn receive_all(
                 if let Some(time) = state.silence.too_long() {
                     break format!("it has answered nothing for {} s", time.as_secs());
                 }
-                look.as_mut().reset(state.silence.next_look());
+                look.as_mut().reset(state.silence.next_check());
             }
         }
     };
     lock(&state).mark_lost(why);
-    // The sending task may be blocked by a socket that takes no more bytes.
+    // The sending task may be blocked by a socket that accepts no more bytes.
     sender.abort();
 }
 
 /// Processes the bytes that have arrived.
 ///
-/// # Errors
-/// An error if no more can arrive.
+/// Returns an error if nothing more can be received.
 fn receive(state: &Mutex<State>, reader: &Reader, input: &mut BytesMut) -> Result<(), String> {
     let mut state = lock(state);
     let state = &mut *state;
@@ -370,7 +372,7 @@ fn receive(state: &Mutex<State>, reader: &Reader, input: &mut BytesMut) -> Resul
     }
 }
 
-/// Returns the kind of a server's error.
+/// Returns the device error kind for an NBD error.
 const fn kind(errno: Errno) -> DeviceErrorKind {
     match errno {
         Errno::Permission => DeviceErrorKind::Denied,

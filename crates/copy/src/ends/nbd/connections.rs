@@ -1,4 +1,4 @@
-//! The connections to an export, as the callers of requests use them.
+//! Distributes requests over the connections to an export, and waits for reconnects.
 
 use std::io;
 use std::sync::Arc;
@@ -25,21 +25,21 @@ const AT_ONCE: Duration = Duration::from_millis(500);
 /// Time limit of a further handshake, as a multiple of the time of the first one.
 const AT_ONCE_FACTOR: u32 = 4;
 
-/// Connections to one export. A lost connection is made again, until the server has been away for too long,
-/// or returns with another export.
+/// Connections to one export. Lost connections are made again, until the server has been unreachable for too
+/// long, or comes back with another export.
 #[derive(Debug)]
 pub(super) struct Connections {
     standing: watch::Receiver<Standing>,
     next: AtomicUsize,
     losses: Arc<Losses>,
     has_flush: bool,
-    /// The task that reconnects; it ends when this is dropped.
+    /// The reconnecting task; it is aborted when this is dropped.
     _reopening: JoinSet<()>,
 }
 
 impl Connections {
-    /// Opens one connection to an export, and more if the server allows that. The dirty bitmap is read over
-    /// the first one, since qemu-nbd accepts one client by default.
+    /// Opens one connection to an export, and more if the server allows that. The first connection reads the
+    /// dirty bitmap, since qemu-nbd accepts one client by default.
     pub(super) async fn open(
         uri: &NbdUri,
         bitmap: Option<&DirtyBitmap>,
@@ -55,13 +55,14 @@ impl Connections {
             Some(bitmap) => Some(bitmap.marked_over(&first, &negotiated).await?),
             None => None,
         };
-        // No bitmap is requested over further connections; without it their exports compare equal.
+        // Further connections do not request the bitmap, so it is removed for the comparison of their exports.
         negotiated.export.contexts.retain(|context| context == BASE_ALLOCATION);
         let export = negotiated.export;
         let mut connections = vec![Arc::new(first)];
         if export.flags.contains(TransmissionFlags::MULTI_CONN) {
             while connections.len() < MAX_CONNECTIONS {
-                // A server with too many clients answers none of the further handshakes until a client leaves.
+                // A server that has reached its limit of clients replies to further handshakes only after a client has
+                // left.
                 let Ok(Ok((further, _))) = timeout(limit, open(&[BASE_ALLOCATION])).await else {
                     break;
                 };
@@ -83,7 +84,7 @@ impl Connections {
         self.standing.borrow().connections.len()
     }
 
-    /// Returns whether no connection is open, while they are still being made again.
+    /// Returns whether no connection is open, and reconnecting has not been given up.
     pub(super) fn is_away(&self) -> bool {
         let standing = self.standing.borrow();
         standing.end.is_none() && standing.is_away()
@@ -96,7 +97,7 @@ impl Connections {
     /// Returns the next open connection in turn; waits until there is one.
     ///
     /// # Errors
-    /// An error if there will be none.
+    /// Returns an error if reconnecting has been given up.
     pub(super) async fn any(&self) -> DeviceResult<Arc<Connection>> {
         let mut standing = {
             let now = self.standing.borrow();
@@ -131,21 +132,21 @@ impl Connections {
         in_turn.find(|connection| !connection.is_lost()).cloned()
     }
 
-    /// Flushes over all connections concurrently. One flush is not enough, even if the server says so: only
-    /// while a connection lives is the server certainly the one that has answered the writes over it. A
-    /// server that reports a failure once per connection reports it on all of them here, so that the next
-    /// flush does not report it again. Returns `Lost` if a connection was lost meanwhile; then the caller may
-    /// try again.
+    /// Flushes over all connections concurrently. One flush is not enough, even if the server offers it
+    /// (MULTI_CONN): only over the connection that carried a write is it certain that the same server instance
+    /// flushes it. A server that reports a failure once per connection reports it on all of them here, so that
+    /// the next flush does not report it again. Returns [`Failed::Lost`] if a connection was lost meanwhile;
+    /// then the caller may try again.
     ///
     /// # Errors
-    /// An error if there will be no connection.
+    /// Returns an error if reconnecting has been given up.
     pub(super) async fn flush(&self) -> DeviceResult<Result<(), Failed>> {
         let first = self.any().await?;
         let others = self.standing.borrow().connections.clone();
         let others = others.into_iter().filter(|other| !Arc::ptr_eq(other, &first));
         let has_flush = self.has_flush;
         let mut flushes = JoinSet::new();
-        // The writes of a lost connection already count as lost.
+        // A lost connection was already recorded in `losses`, so it need not be flushed.
         for connection in others.filter(|connection| !connection.is_lost()) {
             flushes.spawn(async move { connection.flush(has_flush).await });
         }
@@ -153,7 +154,7 @@ impl Connections {
         while let Some(further) = flushes.join_next().await {
             let further = further.map_err(io::Error::from)?;
             flushed = match (flushed, further) {
-                // The refusal is reported only once, so that it must not be dropped.
+                // The server reports the refusal only once, so it must not be replaced by `Lost`.
                 (Err(refused @ Failed::Refused(_)), _) | (_, Err(refused @ Failed::Refused(_))) => {
                     Err(refused)
                 }

@@ -1,4 +1,4 @@
-//! Conversion of NBD errors to errors of a device.
+//! Converts NBD errors to device errors.
 
 use iscsi_block_device::{DeviceError, DeviceErrorKind};
 
@@ -6,7 +6,7 @@ use super::NbdError;
 use super::advice::NbdAdvice;
 
 impl From<NbdError> for DeviceError {
-    /// Keeps the error as the [source](std::error::Error::source), and takes over its advice.
+    /// Keeps the NBD error as the [source](std::error::Error::source), and takes over its advice.
     fn from(error: NbdError) -> Self {
         let kind = match &error {
             NbdError::Uri(_) | NbdError::BitmapForm => DeviceErrorKind::InvalidInput,

@@ -21,7 +21,7 @@ use super::uri::NbdUri;
 use super::writes::{Write, Writes};
 use crate::boxed::{BoxFuture, boxed};
 
-/// Length of requests that suits servers, bytes.
+/// Preferred length of a request, bytes.
 const PREFERRED: usize = 1 << 20;
 /// Bytes in flight that keep one connection busy.
 const DEPTH: usize = 16 << 20;
@@ -31,17 +31,18 @@ const DEPTH: usize = 16 << 20;
 /// Requests may have any offset and length: partial blocks are read, changed and written back. Writes that
 /// overlap are sent one after the other.
 ///
-/// A connection counts as lost, and is made again, also if the server sends nothing for
-/// [`NbdUri::command_timeout`] while it has requests to answer. Requests without an answer are then sent
-/// again; they wait for up to [`NbdUri::retry_timeout`]. A lost connection may lose writes that were answered
-/// and not flushed. So the next flush fails ([`NbdError::UnflushedWritesLost`]), once for each handle: write
-/// the data again and flush, to lose nothing. All requests fail if the server breaks the protocol, or returns
-/// with another export, of another size or with other reported properties.
+/// A connection is also closed and made again if the server sends nothing for [`NbdUri::command_timeout`]
+/// while requests are in flight. Requests without a reply are then sent again; they wait for a connection for
+/// up to [`NbdUri::retry_timeout`]. With a lost connection, writes that were answered and not flushed may be
+/// lost. So the next flush fails ([`NbdError::UnflushedWritesLost`]), once for each handle: write the data
+/// again and flush again. All requests fail if the server breaks the protocol, or comes back with another
+/// export: one of another size or with other reported properties.
 ///
-/// NBD cannot end the requests that a lost connection has left in flight. A server that continues to run may
-/// execute such a write later, over newer data in the same range. A server that has restarted has none left.
+/// NBD cannot abort the requests that a lost connection has left in flight. A server that continues to run
+/// may execute such a write later, over newer data in the same range. A server that has restarted has no such
+/// requests.
 ///
-/// A clone is the same device with a handle of its own.
+/// A clone is a further handle to the same device.
 #[derive(Debug)]
 pub struct NbdDevice {
     connections: Arc<Connections>,
@@ -108,7 +109,7 @@ impl NbdDevice {
         })
     }
 
-    /// Returns the server's report on the export.
+    /// Returns the export as the server described it.
     pub fn export(&self) -> &Export {
         &self.export
     }
@@ -123,7 +124,7 @@ impl NbdDevice {
         self.export.flags.contains(flag)
     }
 
-    /// Returns the whole blocks around a range.
+    /// Returns the range, extended to whole blocks.
     fn around(&self, range: &Range<u64>) -> Range<u64> {
         let start = range.start / self.block_size * self.block_size;
         start..range.end.next_multiple_of(self.block_size).min(self.export.size)
@@ -158,21 +159,20 @@ impl NbdDevice {
         Ok(whole)
     }
 
-    /// Reads a part that fits in one request.
+    /// Reads a range that fits in one request.
     async fn read_part(&self, at: u64, mut buffer: BytesMut) -> DeviceResult<BytesMut> {
         let len = buffer.len();
         loop {
             match self.connections.any().await?.read(at, buffer).await {
                 Ok(data) => return Ok(data),
                 Err(Failed::Refused(error)) => return Err(error),
-                // The buffer is lost with the connection.
+                // The lost request owned the buffer.
                 Err(Failed::Lost) => buffer = BytesMut::zeroed(len),
             }
         }
     }
 
-    /// Sends any other request, and sends it again as long as connections are lost: executing it twice does
-    /// no harm.
+    /// Sends any request other than a read, again after each lost connection: executing it twice does no harm.
     async fn ask(
         &self,
         command: Command,
@@ -193,8 +193,8 @@ impl NbdDevice {
         }
     }
 
-    /// Makes a change of the export. A loss that this handle reports during the change may include the change
-    /// itself.
+    /// Runs a change of the export. If this handle reports a loss while the change is in flight, the loss may
+    /// include the change, so the next flush reports it again.
     async fn changed_by(&self, change: impl Future<Output = DeviceResult<()>>) -> DeviceResult<()> {
         let reported = self.reported.count();
         change.await?;
@@ -216,7 +216,7 @@ impl NbdDevice {
         loop {
             self.report_loss()?;
             match self.connections.flush().await? {
-                // A connection may have been lost before the flush listed them.
+                // A connection may have been lost before the flush collected the connections.
                 Ok(()) => return self.report_loss(),
                 Err(Failed::Refused(error)) => return Err(error),
                 Err(Failed::Lost) => {}
@@ -251,8 +251,7 @@ impl NbdDevice {
         Ok(())
     }
 
-    /// Sends a request without data for a range; if it writes zeros, the partial blocks at its edges are
-    /// written.
+    /// Sends a request that zeroes a range without data. Partial blocks at its edges are written as data.
     async fn zero(&self, offset: u64, len: u64, no_hole: bool) -> DeviceResult<()> {
         let range = self.check(offset, len)?;
         let within = self.within(&range);
@@ -306,7 +305,8 @@ impl NbdDevice {
         }
     }
 
-    /// Returns the status of a range, in at most `most` extents; a single one is requested as such.
+    /// Returns the status of a range, in at most `most` extents. For `most` = 1 the request asks for a single
+    /// extent.
     async fn block_status(&self, offset: u64, len: u64, most: usize) -> DeviceResult<Vec<Extent>> {
         let range = self.check(offset, len)?;
         let all_data = || vec![Extent::new(offset, len, ExtentState::Data)];
@@ -342,7 +342,7 @@ impl NbdDevice {
     }
 }
 
-/// Returns the state of bytes by their status in `base:allocation`.
+/// Returns the extent state for a status of `base:allocation`.
 const fn state(status: u32) -> ExtentState {
     match (status & Status::HOLE != 0, status & Status::ZERO != 0) {
         (true, true) => ExtentState::Deallocated,

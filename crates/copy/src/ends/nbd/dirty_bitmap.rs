@@ -1,4 +1,5 @@
-//! Bytes that QEMU has marked as changed, read over NBD (QEMU, `docs/interop/nbd.rst`, `qemu:dirty-bitmap:`).
+//! Reads over NBD which bytes QEMU has marked as changed (QEMU, `docs/interop/nbd.rst`,
+//! `qemu:dirty-bitmap:`).
 
 use std::fmt;
 use std::ops::Range;
@@ -19,7 +20,7 @@ use crate::boxed::{BoxFuture, boxed};
 /// them count as marked: a copy moves these bytes needlessly, but omits none.
 const MAX_RANGES: usize = 1 << 21;
 
-/// Prefix of the names of these metadata contexts.
+/// Prefix of the metadata context names of dirty bitmaps.
 const NAMESPACE: &str = "qemu:dirty-bitmap:";
 
 /// A dirty bitmap of QEMU that is exported with a node: the bytes that were written to since the bitmap was
@@ -34,21 +35,22 @@ pub struct DirtyBitmap {
 }
 
 impl DirtyBitmap {
-    /// Names a bitmap of an export.
+    /// Creates the name of a bitmap of an export. Nothing is read yet.
     pub fn new(uri: NbdUri, name: &str) -> Self {
         Self { uri, context: format!("{NAMESPACE}{name}") }
     }
 
-    /// Returns the name of the bitmap in the name of a metadata context; `None` for another context.
+    /// Returns the bitmap name in the name of a metadata context; `None` for a context of another kind.
     pub fn name_in(context: &str) -> Option<&str> {
         context.strip_prefix(NAMESPACE).filter(|name| !name.is_empty())
     }
 
-    /// Reads which bytes are marked, in whole granules of the bitmap. Bytes without a clear status count as
+    /// Reads which bytes are marked, in whole granules of the bitmap. Bytes with an undefined status count as
     /// marked.
     ///
     /// # Errors
-    /// An error if the export cannot be opened, has no such bitmap, or the server does not report it.
+    /// Returns an error if the export cannot be opened or has no such bitmap, or if the server does not report
+    /// the bitmap.
     pub async fn ranges(&self) -> Result<RangeSet, NbdError> {
         self.marked().await
     }
@@ -62,12 +64,12 @@ impl DirtyBitmap {
         })
     }
 
-    /// Returns the name of its metadata context.
+    /// Returns the name of the bitmap's metadata context.
     pub(super) fn context(&self) -> &str {
         &self.context
     }
 
-    /// Reads the bitmap over a connection that has negotiated its context.
+    /// Reads the bitmap over a connection that has negotiated the bitmap's context.
     pub(super) async fn marked_over(
         &self,
         connection: &Connection,
@@ -87,7 +89,7 @@ impl DirtyBitmap {
     }
 }
 
-/// The marked ranges, limited in number.
+/// The marked ranges, at most `most` of them.
 #[derive(Debug)]
 struct Marked {
     ranges: RangeSet,
@@ -102,13 +104,14 @@ impl Marked {
     fn add(&mut self, range: Range<u64>) {
         self.ranges.insert(range);
         if self.ranges.len() > self.most {
-            // Reduces the ranges to half of the limit, so that the next range does not need this again.
+            // Reduces the ranges to half of the limit, so that the next range does not need another reduction.
             self.ranges.close_gaps(self.most / 2);
         }
     }
 }
 
-/// Adds the marked ranges from `at` on, and returns the first byte after the reported ones.
+/// Adds the marked ranges of the server's reports from `at` on. Returns the first byte that they do not
+/// cover.
 async fn mark(
     connection: &Connection,
     context: u32,
@@ -121,7 +124,7 @@ async fn mark(
         .map_err(|error| DeviceError::new(DeviceErrorKind::Other, error))?;
     let asked = connection.ask(command, at, length, Vec::new(), None).await;
     let answer = asked.map_err(|failed| match failed {
-        // The next connection may lead to another QEMU, with other bitmaps of the same names.
+        // A retry is not safe: the next connection may lead to another QEMU, with other bitmaps of the same names.
         Failed::Lost => connection.loss().into(),
         Failed::Refused(error) => error,
     })?;
@@ -167,7 +170,8 @@ mod tests {
         assert_eq!(format!("  {text}\n").parse::<DirtyBitmap>().unwrap(), bitmap);
     }
 
-    /// Every second block is marked; once in a hundred blocks there is a longer gap.
+    /// Every second block is marked; after every hundred blocks there is a longer gap. Only short gaps may
+    /// count as marked.
     #[test]
     fn no_more_ranges_are_kept_than_there_is_room_for_and_none_is_left_out() {
         const MOST: usize = 1000;

@@ -1,4 +1,4 @@
-//! The handshake over a new socket.
+//! Performs the NBD handshake over a new socket.
 
 use bytes::BytesMut;
 use iscsi_nbd::client::{Goal, Handshake, HandshakeOutcome, Negotiated};
@@ -7,20 +7,20 @@ use super::NbdError;
 use super::socket::{Reader, Writer, connect};
 use super::uri::NbdUri;
 
-/// Largest size of an export: servers use files, whose offsets are signed numbers.
+/// Largest size of an export: servers use files, whose offsets are signed 64-bit numbers.
 const MAX_SIZE: u64 = i64::MAX as u64;
 
-/// A socket that is ready for requests.
+/// A socket after the handshake, and the negotiated terms.
 #[derive(Debug)]
 pub(super) struct Ready {
     pub(super) negotiated: Negotiated,
     pub(super) reader: Reader,
     pub(super) writer: Writer,
-    /// Bytes that were received after the handshake.
+    /// Bytes that were received after the last message of the handshake.
     pub(super) input: BytesMut,
 }
 
-/// Connects to an export, and requests metadata contexts, which the server may not have.
+/// Connects to an export, and requests metadata contexts. The server may select only some of them.
 pub(super) async fn shake_hands(uri: &NbdUri, contexts: &[&str]) -> Result<Ready, NbdError> {
     let place = || uri.place().to_string();
     let connect_error = |cause| NbdError::Connect { place: place(), cause };

@@ -1,4 +1,4 @@
-//! Writes that may be lost with a connection.
+//! Counts the lost connections with which writes may be lost.
 //!
 //! Design: `docs/design/nbd-outages.md`.
 
@@ -6,24 +6,25 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-/// The losses of a device's connections.
+/// The losses of all connections of a device.
 ///
-/// A server that has restarted may have lost writes that it had answered and not flushed; nothing reports
-/// whether it has. So each lost connection with such an answer is a loss, and every handle of the device
-/// reports it at a flush.
+/// A server that has restarted may have lost writes that were answered and not flushed, and the protocol does
+/// not report that. So each lost connection with such a write counts as a loss, and every handle of the
+/// device reports it at its next flush.
 #[derive(Debug, Default)]
 pub(super) struct Losses {
     count: AtomicU64,
     /// Number of losses that any handle has reported.
     reported: AtomicU64,
-    /// Whether a server has answered since [`has_answered`](Self::has_answered) was last called.
+    /// Whether a reply has arrived since [`has_answered`](Self::has_answered) was last called.
     has_answered: AtomicBool,
     /// Notified when a connection is lost.
     news: Notify,
 }
 
 impl Losses {
-    /// Notes that a connection is lost; `is_loss` if it had answered changes that no flush has covered.
+    /// Records a lost connection; `is_loss` if the server had answered changes over it that no flush has
+    /// covered.
     pub(super) fn record_lost_connection(&self, is_loss: bool) {
         if is_loss {
             self.count.fetch_add(1, Ordering::Relaxed);
@@ -40,7 +41,7 @@ impl Losses {
         self.has_answered.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether any request was answered since the last call.
+    /// Returns whether a reply to any request has arrived since the last call.
     pub(super) fn has_answered(&self) -> bool {
         self.has_answered.swap(false, Ordering::Relaxed)
     }
@@ -51,7 +52,7 @@ impl Losses {
 pub(super) struct ReportedLosses(AtomicU64);
 
 impl ReportedLosses {
-    /// Creates the state of a further handle: it need not report losses that any handle has reported before.
+    /// Creates the state of a new handle, which does not report losses that any handle has reported before.
     pub(super) fn further(&self, losses: &Losses) -> Self {
         Self(AtomicU64::new(self.count().max(losses.reported.load(Ordering::Relaxed))))
     }
@@ -61,8 +62,9 @@ impl ReportedLosses {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Resets the number to `since`, so that losses reported since then are reported again: a change was in
-    /// flight meanwhile, and has returned.
+    /// Resets the number to `since`, its value when a change began, so that losses reported since then are
+    /// reported again. The change was in flight at such a report, so its caller does not know that it may be
+    /// lost too.
     pub(super) fn overtaken(&self, since: u64) {
         self.0.fetch_min(since, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Waits for a server that is not up yet when an export is opened: [`NbdUri::open_timeout`].
+//! Waits, while an export is opened, for a server that has not started yet: [`NbdUri::open_timeout`].
 
 use std::io::ErrorKind;
 
@@ -14,8 +14,8 @@ use super::reopening::{FIRST_PAUSE, MAX_PAUSE};
 use super::uri::NbdUri;
 
 impl NbdError {
-    /// Returns whether the error may pass while a server starts: nothing listens yet, or the export does not
-    /// exist yet.
+    /// Returns whether the error may disappear while a server starts: for example, no process listens yet, or
+    /// the export does not exist yet.
     fn may_pass(&self) -> bool {
         match self {
             Self::Connect { cause, .. } => {
@@ -40,8 +40,8 @@ impl NbdError {
     }
 }
 
-/// Opens an export, and retries after errors that may pass until [`NbdUri::open_timeout`]. The last attempt
-/// begins at its end.
+/// Opens an export, and retries after errors that may disappear, until [`NbdUri::open_timeout`] has passed.
+/// The last attempt begins at that time.
 ///
 /// # Errors
 /// The error of the last attempt.

@@ -13,25 +13,25 @@ use super::sameness::difference;
 use super::standing::{End, Standing};
 use super::uri::NbdUri;
 
-/// Pause after the first attempt to connect; it doubles up to [`MAX_PAUSE`].
+/// Pause after the first attempt to connect; it doubles with each attempt up to [`MAX_PAUSE`].
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest pause between two attempts.
 pub(super) const MAX_PAUSE: Duration = Duration::from_secs(2);
 
-/// Makes the lost connections of a device again.
+/// The task that reconnects the lost connections of a device.
 #[derive(Debug)]
 pub(super) struct Reopening {
     uri: NbdUri,
-    /// The export that was opened.
+    /// The export as it was when the device was opened.
     export: Export,
     standing: watch::Sender<Standing>,
     losses: Arc<Losses>,
-    /// Time since which there is no connection.
+    /// Time since which no connection is open; `None` while one is.
     away: Option<Instant>,
-    /// Time without a connection in earlier outages since the last answer. It limits the wait for a server
-    /// that accepts every connection and answers none.
+    /// Time without a connection in earlier outages since the last reply. It counts towards the time limit, so
+    /// that a server that accepts every connection and never replies is given up.
     spent: Duration,
-    /// Pause before the next attempt; none before the first.
+    /// Pause before the next attempt; zero before the first.
     pause: Duration,
 }
 
@@ -46,7 +46,7 @@ impl Reopening {
         Self { uri, export, standing, losses, away: None, spent: zero, pause: zero }
     }
 
-    /// Makes lost connections again, until that is of no use.
+    /// Reconnects lost connections until that cannot succeed any more.
     pub(super) async fn run(mut self) {
         loop {
             self.losses.news().await;
@@ -63,8 +63,7 @@ impl Reopening {
 
     /// Replaces a lost connection with a new one.
     ///
-    /// # Errors
-    /// An error if there will be none.
+    /// Returns an error if reconnecting is given up.
     async fn replace(&mut self, at: usize, lost: &Connection) -> Result<(), End> {
         let why = lost.why_lost().unwrap_or_default();
         if self.losses.has_answered() {
@@ -84,14 +83,14 @@ impl Reopening {
             }
             tokio::select! {
                 biased;
-                // All connections may be lost by then, so that requests wait.
+                // Another lost connection may be the last one: then requests wait, and the time limit applies.
                 () = self.losses.news(), if left.is_none() => {}
                 () = sleep(left.map_or(self.pause, |left| self.pause.min(left))) => {}
             }
             self.pause = (self.pause * 2).clamp(FIRST_PAUSE, MAX_PAUSE);
             let opening = Connection::open(&self.uri, &[BASE_ALLOCATION], Arc::clone(&self.losses));
             let opening = timeout(left.unwrap_or(Duration::MAX), Box::pin(opening));
-            // The error of an earlier attempt says more than that there is no time for another one.
+            // If time runs out, keep the error of the earlier attempt: it says more than the timeout.
             let Ok(opened) = opening.await else { continue };
             let failure = match opened {
                 Ok((connection, negotiated)) => {
@@ -127,10 +126,10 @@ impl Reopening {
         });
     }
 
-    /// Returns how long requests still wait for a connection; `None` while other connections are open.
+    /// Returns how long requests still wait for a connection; `None` while another connection is open.
     ///
     /// # Errors
-    /// An error if requests do not wait at all, or their time is over.
+    /// Returns an error if requests do not wait at all, or have waited for the time limit.
     fn patience_left(&mut self, why: &str) -> Result<Option<Duration>, End> {
         if !self.standing.borrow().is_away() {
             return Ok(None);

@@ -10,8 +10,8 @@ const RELIED_ON: [(TransmissionFlags, &str); 4] = [
     (TransmissionFlags::MULTI_CONN, "it does not take several connections any more"),
 ];
 
-/// Returns why an export is not, or not as good as, the one that was opened; `None` if it is. NBD has no
-/// unique name of an export, so that its size and the reported properties must do.
+/// Returns why an export cannot replace the one that was opened; `None` if it can. NBD has no unique name of
+/// an export, so that only its size and the reported properties are compared.
 pub(super) fn difference(was: &Export, is: &Export) -> Option<String> {
     if is.size != was.size {
         return Some(format!("it has {} bytes, and had {}", is.size, was.size));

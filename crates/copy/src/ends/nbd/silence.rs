@@ -4,23 +4,25 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Rate of a slow store, bytes per second: each MiB that requests in flight move extends the limit by a
-/// second. The server may execute them side by side, and answer all of them at the end.
+/// Rate of a slow store, bytes per second: each MiB that the requests in flight move extends the limit by a
+/// second. The sum counts, because the server may execute the requests concurrently, and send all replies at
+/// the end.
 const BYTES_PER_SECOND: u64 = 1 << 20;
 
-/// The silence of a server that has requests to answer.
+/// How long a server has been silent while requests are in flight.
 ///
-/// NBD has no ping, so that silence is the only symptom of a server that hangs. Each received byte is a sign
-/// of life, and each byte that the socket takes: over a slow link the answer to a long write is late.
+/// NBD has no ping, so that silence is the only symptom of a server that hangs. Each received byte counts as
+/// a sign of life, and so does each byte that the socket accepts: over a slow link, a long write delays its
+/// reply.
 #[derive(Debug)]
 pub(super) struct Silence {
     /// Longest silence; `None` for no limit.
     limit: Option<Duration>,
-    /// Time of the last sign of life, or since which there are requests to answer.
+    /// Time of the last sign of life, or of the first request in flight after it.
     since: Instant,
-    /// Number of requests that wait for an answer.
+    /// Number of requests in flight.
     requests: usize,
-    /// Bytes that these requests move.
+    /// Bytes that the requests in flight move.
     bytes: u64,
 }
 
@@ -29,7 +31,7 @@ impl Silence {
         Self { limit, since: Instant::now(), requests: 0, bytes: 0 }
     }
 
-    /// Counts a request that begins, and moves `bytes` bytes.
+    /// Counts a request that begins and moves `bytes` bytes.
     pub(super) fn begin(&mut self, bytes: u64) {
         if self.requests == 0 {
             self.since = Instant::now();
@@ -38,7 +40,7 @@ impl Silence {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// Counts the answer to a request that moved `bytes` bytes.
+    /// Counts the reply to a request that moved `bytes` bytes.
     pub(super) const fn end(&mut self, bytes: u64) {
         self.requests = self.requests.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(bytes);
@@ -48,25 +50,26 @@ impl Silence {
         self.since = Instant::now();
     }
 
-    /// Returns how long the server may be silent at present.
+    /// Returns how long the server may be silent with the requests that are in flight.
     fn endured(&self) -> Option<Duration> {
         let more = Duration::from_secs(self.bytes / BYTES_PER_SECOND);
         self.limit.filter(|_| self.requests > 0).map(|limit| limit.saturating_add(more))
     }
 
-    /// Returns when the silence will be too long, by the present requests; `None` without requests in flight.
+    /// Returns when the silence exceeds the limit; `None` without requests in flight or without a limit.
     pub(super) fn end_of_patience(&self) -> Option<Instant> {
         self.endured().and_then(|endured| self.since.checked_add(endured))
     }
 
-    /// Returns when to check again: a request may begin at any time.
-    pub(super) fn next_look(&self) -> Instant {
+    /// Returns when to check the silence next. A request may begin at any time, so the check is repeated
+    /// without requests too.
+    pub(super) fn next_check(&self) -> Instant {
         const SELDOM: Duration = Duration::from_secs(24 * 3600);
         let now = Instant::now();
         self.end_of_patience().unwrap_or_else(|| now + self.limit.unwrap_or(SELDOM).min(SELDOM))
     }
 
-    /// Returns the length of the silence, if it is too long.
+    /// Returns the length of the silence if it exceeds the limit.
     pub(super) fn too_long(&self) -> Option<Duration> {
         let is_over = self.end_of_patience().is_some_and(|end| end <= Instant::now());
         is_over.then(|| self.since.elapsed())
@@ -87,9 +90,9 @@ mod tests {
         let mut silence = Silence::new(Some(LIMIT));
         advance(10 * LIMIT).await;
         assert_eq!(silence.too_long(), None);
-        assert_eq!(silence.next_look(), Instant::now() + LIMIT);
+        assert_eq!(silence.next_check(), Instant::now() + LIMIT);
         silence.begin(0);
-        assert_eq!(silence.next_look(), Instant::now() + LIMIT);
+        assert_eq!(silence.next_check(), Instant::now() + LIMIT);
         advance(LIMIT - SECOND).await;
         silence.begin(0);
         assert_eq!(silence.too_long(), None);

@@ -45,9 +45,9 @@ pub(super) async fn connect(place: &Place) -> io::Result<(Reader, Writer)> {
     }
 }
 
-/// Enables keepalive, because a host that vanishes while no request is in flight must be noticed too.
-/// `TCP_USER_TIMEOUT` is not set: with it Linux would end a connection whose server acknowledges everything,
-/// but reads nothing because its disk is slow.
+/// Enables keepalive, so that the loss of a host is noticed even while no request is in flight.
+/// `TCP_USER_TIMEOUT` is not set: with it Linux would close a connection to a server whose kernel
+/// acknowledges all data, but which does not read from its socket because its disk is slow.
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     let (idle, interval, count) = KEEPALIVE;
     let keepalive = TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(count);
@@ -85,7 +85,7 @@ impl Reader {
 }
 
 impl Writer {
-    /// Writes some of the bytes, at least one.
+    /// Writes some of the bytes, and returns how many: at least one.
     pub(super) async fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.write(bytes).await,

@@ -10,18 +10,18 @@ use super::connection::Connection;
 /// The state of the connections to an export, shared by requests and the reconnecting task.
 #[derive(Clone, Debug)]
 pub(super) struct Standing {
-    /// Open connections, and lost ones that are not made again yet.
+    /// Open connections, and lost ones that are not replaced yet.
     pub(super) connections: Vec<Arc<Connection>>,
-    /// Why connections are not made again any more.
+    /// Why reconnecting was given up; `None` while it continues.
     pub(super) end: Option<End>,
 }
 
-/// The reason why the connections have ended for good.
+/// Reasons why reconnecting is given up.
 #[derive(Clone, Debug)]
 pub(super) enum End {
-    /// The server breaks the protocol, and would do it again.
+    /// The server breaks the protocol, and would do so again.
     Protocol(ProtocolError),
-    /// They are lost, and requests do not wait for the server.
+    /// The connections are lost, and requests do not wait for the server.
     Lost,
     /// The server has come back with another export.
     Changed(String),
@@ -42,14 +42,14 @@ impl Standing {
         Some((at, Arc::clone(lost)))
     }
 
-    /// Returns the protocol error of the server, if there was one.
+    /// Returns the protocol error of the server, if there was one on any connection.
     pub(super) fn breach(&self) -> Option<ProtocolError> {
         self.connections.iter().find_map(|connection| connection.breach())
     }
 }
 
 impl End {
-    /// Returns the error for requests.
+    /// Returns the error that requests fail with.
     pub(super) fn to_error(&self) -> NbdError {
         match self.clone() {
             Self::Protocol(breach) => NbdError::Protocol(breach),

@@ -1,4 +1,4 @@
-//! `nbd://host:port/export` and `nbd+unix:///export?socket=PATH` (NBD, `doc/uri.md`).
+//! Parses `nbd://host:port/export` and `nbd+unix:///export?socket=PATH` (NBD, `doc/uri.md`).
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,19 +11,19 @@ use super::NbdError;
 
 /// Default port.
 const PORT: u16 = 10809;
-/// Default time limits of an outage and of an answer: the same as for iSCSI targets.
+/// Default time limits: of an outage, and of a reply. They are the same as for iSCSI targets.
 const DEFAULT_RETRY_TIMEOUT: Duration = Duration::from_secs(300);
 const DEFAULT_COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
-/// Names of parameters that only affect how the export is used.
+/// Names of the query parameters that affect only how the export is used.
 const RETRY_TIMEOUT: [&str; 2] = ["retry_timeout=", "patience="];
 const OPEN_TIMEOUT: [&str; 2] = ["open_timeout=", "open_patience="];
 const COMMAND_TIMEOUT: [&str; 1] = ["command_timeout="];
 
 /// An export of an NBD server.
 ///
-/// Beside `socket`, three parameters of its query have an effect, in seconds: `retry_timeout` and
+/// Besides `socket`, three parameters of the query have an effect, all in seconds: `retry_timeout` and
 /// `open_timeout`, as in an iSCSI URL (also called `patience` and `open_patience`), and `command_timeout`.
-/// Others, such as those for TLS, are ignored.
+/// Other parameters, such as those for TLS, are ignored.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct NbdUri {
     text: String,
@@ -42,7 +42,7 @@ pub(super) enum Place {
 }
 
 impl NbdUri {
-    /// Returns whether a text is meant to be an NBD URI, by its scheme.
+    /// Returns whether a text has the scheme of an NBD URI.
     pub fn is_meant_by(text: &str) -> bool {
         let scheme = text.split_once("://").map(|(scheme, _)| scheme);
         scheme.is_some_and(|scheme| scheme.starts_with("nbd"))
@@ -53,14 +53,14 @@ impl NbdUri {
         &self.export
     }
 
-    /// Returns how long requests wait for a server that is away (`retry_timeout`, 300 s). Zero means not to
-    /// wait.
+    /// Returns how long requests wait for a server that is unreachable (`retry_timeout`, 300 s). Zero means
+    /// that they do not wait.
     pub const fn retry_timeout(&self) -> Duration {
         self.retry_timeout
     }
 
-    /// Returns how long opening the export waits for a server that is not up yet (`open_timeout`). Zero, the
-    /// default, means a single attempt.
+    /// Returns how long opening the export waits for a server that has not started yet (`open_timeout`). Zero,
+    /// the default, means a single attempt.
     pub fn open_timeout(&self) -> Duration {
         self.open_timeout.unwrap_or_default()
     }
@@ -72,14 +72,15 @@ impl NbdUri {
         self
     }
 
-    /// Returns how long a server with requests to answer may send nothing before its connection counts as
-    /// lost (`command_timeout`, 60 s). Each MiB that the requests move adds a second. `None` (0) means no
+    /// Returns how long a server may send nothing while requests are in flight, before its connection counts
+    /// as lost (`command_timeout`, 60 s). Each MiB that the requests move adds a second. `None` (0) means no
     /// limit.
     pub const fn command_timeout(&self) -> Option<Duration> {
         self.command_timeout
     }
 
-    /// Returns the URI without these three parameters: the name of the export, however it is used.
+    /// Returns the URI without the three parameters for timeouts: it identifies the export, however it is
+    /// used.
     pub fn name(&self) -> String {
         let Some((before, query)) = self.text.split_once('?') else { return self.text.clone() };
         let own = || RETRY_TIMEOUT.iter().chain(&OPEN_TIMEOUT).chain(&COMMAND_TIMEOUT);
@@ -145,7 +146,7 @@ fn seconds(text: &str) -> Result<Duration, NbdError> {
 
 fn tcp(authority: &str) -> Result<Place, NbdError> {
     let (host, port) = match authority.rsplit_once(':') {
-        // A colon within brackets belongs to the address.
+        // A colon within brackets is part of an IPv6 address.
         Some((host, port)) if !port.contains(']') => {
             let port =
                 port.parse().map_err(|_| NbdError::Uri("the port is no number up to 65535"))?;
@@ -211,7 +212,7 @@ mod tests {
         for (text, retry_timeout, limit, name) in [
             ("nbd://host/a", 300, Some(60), "nbd://host/a"),
             ("nbd://host/a?retry_timeout=5", 5, Some(60), "nbd://host/a"),
-            // Alternative names of the parameters.
+            // Alternative names of the timeout parameters.
             ("nbd://host/a?patience=5&open_patience=6", 5, Some(60), "nbd://host/a"),
             ("nbd://host?retry_timeout=0&command_timeout=0", 0, None, "nbd://host"),
             (

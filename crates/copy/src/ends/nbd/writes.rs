@@ -1,18 +1,18 @@
-//! Orders overlapping writes in flight, because a server keeps no order.
+//! Delays writes that overlap a write in flight, because an NBD server does not keep the order of requests.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Semaphore;
 
-/// The writes of a device in flight.
+/// The writes of a device that are in flight.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Writes(Arc<Mutex<Vec<Arc<Entry>>>>);
 
 #[derive(Debug)]
 struct Entry {
     range: Range<u64>,
-    /// Closed when the server has answered.
+    /// Closed when the write has ended.
     end: Semaphore,
 }
 

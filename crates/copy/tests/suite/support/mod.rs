@@ -1,5 +1,5 @@
-//! A device in memory that answers in any order, reports its holes, and loses unflushed writes; and a
-//! temporary folder per test.
+//! A device in memory that completes requests in any order, reports its holes, and loses unflushed writes;
+//! and a temporary folder for each test.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 pub(crate) mod nbd;
@@ -24,24 +24,24 @@ pub(crate) struct Memory(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 pub(crate) struct State {
-    /// The content that reads return.
+    /// The data that reads return.
     pub(crate) bytes: Vec<u8>,
-    /// The content after a loss.
+    /// The data after a loss of the cache.
     medium: Vec<u8>,
     /// Whether each grain reads as zeros.
     holes: Vec<bool>,
     pub(crate) limits: DeviceLimits,
-    /// Number of flushes that lose the unflushed writes, and report that.
+    /// Number of coming flushes that lose the unflushed writes, and report that.
     pub(crate) losses: usize,
-    /// The writes of data: offset and length.
+    /// The writes of data so far: offset and length.
     pub(crate) writes: Vec<(u64, u64)>,
-    /// The zeroed ranges: offset and length.
+    /// The ranges zeroed so far: offset and length.
     pub(crate) zeroed: Vec<(u64, u64)>,
     pub(crate) reads: Vec<(u64, u64)>,
     pub(crate) flushes: usize,
     /// Whether another device has taken the place of this one.
     pub(crate) is_other: bool,
-    /// Present and largest number of requests in flight; questions do not count.
+    /// Current and largest number of requests in flight, without extent queries.
     pub(crate) under_way: (usize, usize),
     /// A request that touches this byte fails.
     pub(crate) fails_at: Option<u64>,
@@ -49,21 +49,21 @@ pub(crate) struct State {
     pub(crate) bad_grains: Vec<u64>,
     /// Whether every flush fails.
     pub(crate) fails_flush: bool,
-    /// Number of flushes that still fail.
+    /// Number of coming flushes that fail.
     pub(crate) failing_flushes: usize,
-    /// Whether questions that have begun do not end.
+    /// Whether extent queries that have begun do not end.
     pub(crate) holds_extents: bool,
     /// Whether writes that have begun do not end.
     pub(crate) holds_writes: bool,
     /// Whether flushes that have begun do not end.
     pub(crate) holds_flushes: bool,
-    /// The queue depth that it reports, and that for short requests if it differs.
+    /// The reported queue depth, and the depth for short requests if it differs.
     pub(crate) depth: usize,
     pub(crate) short_depth: Option<usize>,
     pub(crate) read_depth: Option<usize>,
-    /// Number of questions about its extents.
+    /// Number of extent queries so far.
     pub(crate) questions: usize,
-    /// Largest number of extents in one answer.
+    /// Largest number of extents in one result.
     pub(crate) extents_at_once: usize,
     /// A file, and a function that checks it before each write.
     pub(crate) watch: Option<(PathBuf, Watch)>,
@@ -115,7 +115,7 @@ impl Memory {
         Self::new(vec![0; len])
     }
 
-    /// Creates a device with zeros in its cache only, over these bytes of the medium.
+    /// Creates a device whose cache has only zeros, while the medium has the bytes `medium`.
     pub(crate) fn emptied(medium: Vec<u8>) -> Self {
         let device = Self::blank(medium.len());
         device.lock().limits.has_volatile_cache = true;
@@ -133,7 +133,7 @@ impl Memory {
         self
     }
 
-    /// Returns the content that would remain after a power failure.
+    /// Returns the data that would remain after a power failure.
     pub(crate) fn durable(&self) -> Vec<u8> {
         self.lock().medium.clone()
     }

@@ -29,21 +29,22 @@ struct Shared {
 
 pub(crate) struct NbdState {
     pub(crate) export: Export,
-    /// The content that reads return, and the content after a kill.
+    /// The data that reads return, and the data after a kill.
     pub(crate) bytes: Vec<u8>,
     pub(crate) medium: Vec<u8>,
     /// Received requests, each with the number of its connection.
     pub(crate) requests: Vec<(usize, Request)>,
-    /// Number of clients that have connected, and the number that is served; later ones get no answer.
+    /// Number of clients that have connected, and the number of clients that are served; later clients get no
+    /// reply.
     pub(crate) clients: usize,
     pub(crate) room: usize,
-    /// Whether it answers nothing.
+    /// Whether the server sends no replies.
     pub(crate) is_silent: bool,
-    /// Whether it answers that it is shutting down, and executes nothing.
+    /// Whether the server replies that it is shutting down, and executes nothing.
     pub(crate) is_shutting_down: bool,
-    /// Whether it accepts clients, and closes their connections at the first request.
+    /// Whether the server accepts clients, and closes their connections at the first request.
     pub(crate) is_broken: bool,
-    /// Number of steps until it is killed; a request has two: its execution and its answer.
+    /// Number of steps until the server is killed; a request has two: its execution and its reply.
     pub(crate) lives: Option<usize>,
     /// Whether a kill loses unflushed writes.
     pub(crate) forgets: bool,
@@ -88,7 +89,7 @@ impl NbdServer {
         self.shared.lock()
     }
 
-    /// Listens at the path, where another server may have listened before.
+    /// Listens at the path, where an earlier server may have listened.
     pub(crate) fn listen(&mut self) {
         let listener = UnixListener::bind(&self.path).unwrap();
         let shared = Arc::clone(&self.shared);
@@ -101,7 +102,7 @@ impl NbdServer {
         self.listening = Some(listening.abort_handle());
     }
 
-    /// Kills the server; nothing listens any more.
+    /// Kills the server: connections are closed, and it does not listen any more.
     pub(crate) fn kill(&mut self) {
         self.listening.take().unwrap().abort();
         std::fs::remove_file(&self.path).unwrap();
@@ -129,7 +130,7 @@ impl Shared {
         self.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// Returns whether the server is still alive after one more step.
+    /// Counts a step, and returns whether the server is still alive.
     fn lives_on(&self) -> bool {
         let mut state = self.lock();
         match &mut state.lives {
@@ -155,7 +156,8 @@ impl Shared {
         }
     }
 
-    /// Returns the negotiated terms; `None` if the client has gone.
+    /// Performs the handshake; returns the negotiated terms, or `None` if the client has closed the
+    /// connection.
     async fn shake_hands(
         &self,
         stream: &mut UnixStream,

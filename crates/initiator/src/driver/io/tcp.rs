@@ -1,4 +1,4 @@
-//! The kernel's TCP.
+//! Implements [`Network`] and [`Socket`] with the kernel's TCP.
 
 use std::io::{self, IoSlice, IoSliceMut, Read};
 use std::net::SocketAddr;
@@ -18,18 +18,18 @@ use crate::options::socket::SocketOptions;
 /// Counter that gives each connection the next interface in turn.
 static NEXT_INTERFACE: AtomicUsize = AtomicUsize::new(0);
 
-/// The kernel refuses longer times (`MAX_TCP_KEEPIDLE`, `MAX_TCP_KEEPINTVL`).
+/// Longest time of keep-alives that the kernel accepts (`MAX_TCP_KEEPIDLE`, `MAX_TCP_KEEPINTVL`).
 const MAX_KEEPALIVE: Duration = Duration::from_secs(32_767);
-/// The kernel counts milliseconds, in an `int`.
+/// Longest `TCP_USER_TIMEOUT`: the kernel counts milliseconds in an `int`.
 const MAX_USER_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
 
-/// TCP connections with these socket options.
+/// The network of the kernel's TCP, with these socket options.
 #[derive(Clone, Debug)]
 pub(crate) struct Tcp(pub(crate) SocketOptions);
 
 impl Network for Tcp {
     fn resolve<'a>(&'a self, portal: &'a TargetAddress) -> Pending<'a, Vec<SocketAddr>> {
-        // Asynchronous: this does not block the runtime.
+        // The lookup is asynchronous, so it does not block the runtime.
         let lookup = lookup_host((portal.host.as_str(), portal.port));
         Box::pin(async { Ok(lookup.await?.collect()) })
     }
@@ -56,8 +56,8 @@ impl Socket for TcpStream {
         self.poll_write_ready(context).map(drop)
     }
 
-    /// Reads into the slices. A read that does not fill them has emptied the socket; reporting that to the
-    /// runtime saves the system call that would find out.
+    /// Reads into the slices. A read that does not fill the slices has emptied the socket. This is reported to
+    /// the runtime as `WouldBlock`, which saves a further read.
     fn read(&self, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let room: usize = slices.iter().map(|slice| slice.len()).sum();
         let mut count = None;
@@ -109,9 +109,9 @@ impl Socket for TcpStream {
     }
 }
 
-/// Reads the available bytes. One slice uses recv(2), which costs less than recvmsg(2), as one is sent by
-/// send(2) instead of writev(2) (docs/design/hot-path.md). While no data segment is to be filled, the first of
-/// two slices is empty.
+/// Reads the available bytes. For one slice it uses recv(2), which costs less than recvmsg(2)
+/// (docs/design/hot-path.md). While no data segment is to be filled, the first of two slices is empty and is
+/// left out.
 fn receive(stream: &TcpStream, slices: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
     let slices = match slices {
         [first, rest @ ..] if first.is_empty() => rest,
@@ -121,7 +121,7 @@ fn receive(stream: &TcpStream, slices: &mut [IoSliceMut<'_>]) -> io::Result<usiz
     if let [only] = slices { socket.read(only) } else { socket.read_vectored(slices) }
 }
 
-/// Opens a connection to an address, with these socket options and those values of the plan that take effect
+/// Opens a connection to an address, with these socket options, and with the values of the plan that take effect
 /// only before connecting.
 async fn open(options: &SocketOptions, address: SocketAddr, plan: &Plan) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;

@@ -1,4 +1,4 @@
-//! Readings of a running session, and what two of them show.
+//! Measures a running session by readings; two readings show what held it back in between.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -64,7 +64,8 @@ impl Reading {
         &self.info
     }
 
-    /// Returns how many bytes of command data the connection had moved, in both directions.
+    /// Returns how many bytes of command data the connection had moved by the time of the reading, in both
+    /// directions together.
     #[must_use]
     pub const fn bytes(&self) -> u64 {
         self.bytes
@@ -100,7 +101,7 @@ impl Reading {
         self.basis.interface.as_ref()
     }
 
-    /// Returns what held the connection back since an earlier reading of it.
+    /// Returns what held the connection back since `earlier`, a reading of the same connection.
     #[must_use]
     pub fn diagnose_since(&self, earlier: &Self) -> Diagnosis {
         let observation = Observation::new(

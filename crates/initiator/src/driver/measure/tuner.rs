@@ -1,5 +1,5 @@
-//! The tuner of one connection: what is measured, the plan that follows, the plan on the socket, and what the
-//! connection waits for while it runs.
+//! Tunes one connection: measures the link, makes a plan, sets the plan on the socket, and records what the
+//! connection waits for.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use crate::driver::io::Socket;
 use crate::driver::measure::reading::{PlanBasis, Reading};
 use crate::state::session_key::SessionKey;
 
-/// How often the kernel is asked what the connection waits for.
+/// Interval of the polls that ask the kernel what the connection waits for.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Fewer bytes per second than this, 10 Mbit/s, are little: no property of a short link would limit a
-/// connection to that.
+/// A rate below this, 10 Mbit/s in bytes per second, is little: it is below what any property of a short link
+/// would limit a connection to.
 const LITTLE: u128 = 1_250_000;
-/// Number of intervals after which the plan takes in a reading. While a short link moves little data, the
-/// kernel is not asked in between.
+/// Number of intervals between two updates of the plan by a reading. While a short link moves little data, the
+/// kernel is polled only at these updates.
 pub(crate) const INTERVALS_PER_READING: u32 = 20;
 
-/// Returns whether `bytes` bytes in that time are little.
+/// Returns whether `bytes` bytes in `time` are less than the rate [`LITTLE`].
 pub(crate) fn is_little(bytes: u64, time: Duration) -> bool {
     u128::from(bytes) * 1000 < LITTLE * time.as_millis()
 }
 
-/// What a session waits for, besides what its sockets report.
+/// What the session waits for at a poll, by its own state and not by its sockets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PollSample {
     pub(crate) waiting: Waiting,
@@ -39,7 +39,7 @@ pub(crate) struct PollSample {
     pub(crate) intervals: u32,
     /// Time within these intervals in which requests waited in their traffic class.
     pub(crate) waited_in_class: Duration,
-    /// Whether further requests wait for the limit of what may be in flight.
+    /// Whether requests wait because the limit of what may be in flight is reached.
     pub(crate) is_at_limit: bool,
     /// Read data that is still to come, bytes.
     pub(crate) awaited_data: u64,
@@ -58,7 +58,7 @@ fn intervals_of(time: Duration) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// The tuner of a connection.
+/// State of the tuner of one connection.
 #[derive(Debug)]
 pub(crate) struct Tuner {
     tuning: Tuning,
@@ -69,10 +69,10 @@ pub(crate) struct Tuner {
     activity: Activity,
     estimates: LinkEstimates,
     request_limits: RequestLimits,
-    /// Address that the connection leads to.
+    /// Address of the target's portal that the connection leads to.
     address: SocketAddr,
     stalls: Stalls,
-    /// Part of every reading; created again when something in it changes.
+    /// The plan and its basis, shared by all readings; created again when something in it changes.
     basis: Option<Arc<PlanBasis>>,
 }
 
@@ -87,35 +87,35 @@ struct OnSocket {
     pacing_rate: Option<Rate>,
 }
 
-/// Estimates of the link, from its use.
+/// Estimates of the link, from readings of the running connection.
 #[derive(Debug)]
 struct LinkEstimates {
     /// Intervals since the plan last took in a reading.
     polls: u32,
-    /// The last reading that the rates were estimated from, and its time.
+    /// The last reading from which the rates were estimated, and its time.
     last_reading: Option<(TcpInfo, Instant)>,
     link: LinkEstimator,
     loss: LossDetector,
 }
 
-/// Limits of the data that the connection transfers in time.
+/// Limits of the data in flight, so that the connection transfers it in time.
 #[derive(Debug, Default)]
 struct RequestLimits {
     write: WriteLimit,
     read: ReadLimit,
 }
 
-/// Whether the connection stands still.
+/// Detection of a connection that stands still.
 #[derive(Debug, Default)]
 struct Stalls {
     watch: StallWatch,
-    /// How it stood still at the last poll.
+    /// How the connection stood still at the last poll; `None` if it moved.
     last: Option<Stall>,
 }
 
 impl Tuner {
     /// Creates the tuner of a connection to this address. Nothing is measured yet: the plan has the values to
-    /// set before connecting, within what the host and the path permit.
+    /// set before connecting, within the limits of the host and the path.
     pub(crate) fn within(
         limits: Limits,
         tuning: Tuning,
@@ -149,8 +149,8 @@ impl Tuner {
         &self.plan
     }
 
-    /// Takes in the round-trip time that the handshake has measured. Returns whether the new plan needs another
-    /// receive buffer, which only a new connection can have.
+    /// Updates the plan by the round-trip time that the TCP handshake has measured. Returns whether the new plan
+    /// needs another receive buffer, which only a new connection can have.
     pub(crate) fn connected(&mut self, socket: &dyn Socket) -> bool {
         let prepared = self.plan.receive_buffer.value;
         match socket.tcp_info() {
@@ -172,8 +172,8 @@ impl Tuner {
         self.basis = None;
     }
 
-    /// Takes in the terms of the login, and the round-trip time that it has measured: that of the handshake may
-    /// include the time to resolve an address.
+    /// Updates the plan by the negotiated terms, and by the round-trip time measured during the login. The
+    /// handshake's round-trip time may include the time to resolve an address.
     pub(crate) fn agreed(&mut self, socket: &dyn Socket, negotiated: &Negotiated) {
         if let Ok(info) = socket.tcp_info() {
             self.measurement.update(&info);
@@ -182,8 +182,8 @@ impl Tuner {
         self.adapt(socket, Self::plan_again);
     }
 
-    /// Takes in the number of commands that the target accepts at a time, by its latest report; the largest
-    /// number counts. Returns whether it has grown.
+    /// Records the command window that the target reported last; the largest window so far counts. Returns
+    /// whether it has grown.
     pub(crate) fn offered(&mut self, window: u32) -> bool {
         let Some(terms) = &mut self.measurement.terms else { return false };
         if terms.window >= Some(window) {
@@ -206,14 +206,15 @@ impl Tuner {
         }
     }
 
-    /// Returns whether the connection sends at nearly (90 %) the rate that pacing permits.
+    /// Returns whether the connection sends at 90 % or more of the rate that pacing permits.
     fn is_paced(&self, info: &TcpInfo) -> bool {
         let rates = self.on_socket.pacing_rate.zip(info.delivery_rate);
         let bits = |rate: Rate| rate.bits_per_second();
         rates.is_some_and(|(limit, rate)| bits(rate) >= bits(limit) / 10 * 9)
     }
 
-    /// Records what the connection waits for, and at longer intervals measures the link.
+    /// Records what the connection waits for; every [`INTERVALS_PER_READING`] intervals it also measures the
+    /// link.
     pub(crate) fn poll(
         &mut self,
         socket: &dyn Socket,
@@ -234,7 +235,7 @@ impl Tuner {
         }
     }
 
-    /// Makes a change, and sets the new plan on the socket if it asks for more than the old one.
+    /// Calls `change`, and sets the new plan on the socket if it asks for more than the old one.
     fn adapt(&mut self, socket: &dyn Socket, change: impl FnOnce(&mut Self)) {
         let in_force =
             |plan: &Plan| (plan.send_buffer.value, plan.congestion_control.value.clone());
@@ -248,8 +249,8 @@ impl Tuner {
 
     fn count(&mut self, info: &TcpInfo, sample: PollSample, is_blocked: bool) {
         let is_positive = |count: Option<u32>| count.is_some_and(|count| count > 0);
-        // Time that the class takes counts for nothing else: without the other reasons no more would have been
-        // sent.
+        // Time that the class takes counts for no other reason: without the other reasons no more would have
+        // been sent.
         let of_class = if self.is_paced(info) { sample.intervals } else { sample.in_class() };
         let activity = &mut self.activity;
         activity.class = activity.class.saturating_add(of_class);
@@ -260,8 +261,8 @@ impl Tuner {
             Waiting::WriteLimit => &mut activity.socket,
             Waiting::R2t => &mut activity.solicitation,
             Waiting::CommandWindow => &mut activity.command_window,
-            // While nothing is on the link, the target is the reason, even if further requests wait for the
-            // limit.
+            // While nothing is on the link, the target holds the connection back, even if requests also wait for
+            // the limit.
             Waiting::Answers
                 if sample.is_at_limit && (awaits_reads || is_positive(info.segments_in_flight)) =>
             {
@@ -280,8 +281,8 @@ impl Tuner {
         }
     }
 
-    /// Counts `time` without requests, in which the kernel was not asked; for `in_class` of it, requests waited
-    /// in their traffic class.
+    /// Counts `time` without requests in flight, in which the kernel was not polled. For the part `in_class`,
+    /// requests waited in their traffic class; the rest counts as waiting for requests.
     pub(crate) fn rested(&mut self, time: Duration, in_class: Duration, now: Instant) {
         self.stalls.watch.rested(now);
         let polls = intervals_of(time);
@@ -295,13 +296,13 @@ impl Tuner {
         self.address
     }
 
-    /// Returns how the connection stood still at the last poll. `None` within this host, where no path swallows
-    /// segments.
+    /// Returns how the connection stood still at the last poll. `None` for a target on this host, as such a path
+    /// never drops long segments.
     pub(crate) fn stall(&self) -> Option<Stall> {
         self.stalls.last.filter(|_| !self.address.ip().is_loopback())
     }
 
-    /// Takes in a reading of the link, and plans again.
+    /// Updates the measurement by a reading of the link, and plans again.
     fn observe(&mut self, info: &TcpInfo, now: Instant) {
         self.measurement.update(info);
         self.estimate(info, now);
@@ -309,8 +310,8 @@ impl Tuner {
         self.plan_again();
     }
 
-    /// Takes in the rates of both directions. A rate is the link's own only if a queue stands before the link;
-    /// otherwise the sender has set it.
+    /// Estimates the rates of both directions. A rate is the link's only if data queue before the link;
+    /// otherwise the sender has set the rate.
     fn estimate(&mut self, info: &TcpInfo, now: Instant) {
         if let Some(rtt) = Rtt::of_tcp(info) {
             self.estimates.link.observe_round_trip(rtt.min, now);
@@ -353,13 +354,13 @@ impl Tuner {
         self.request_limits.read.observe(info, now);
     }
 
-    /// Returns the limit of read data that the connection may be waiting for, in bytes, by the last poll;
-    /// `None` if it is not below `max`, the limit of what may be in flight.
+    /// Returns the limit of outstanding read data on the connection, in bytes, by the last poll; `None` if the
+    /// limit is not below `max`, the limit of what may be in flight.
     pub(crate) const fn read_limit(&self, max: u64) -> Option<u64> {
         self.request_limits.read.bytes(max)
     }
 
-    /// Returns the length that suits a read, in bytes, until much has arrived.
+    /// Returns the length that suits a read, in bytes, while too little has arrived to know the link's rate.
     pub(crate) fn longest_read(&self, max: u64) -> Option<u64> {
         self.request_limits.read.longest_read(max)
     }
@@ -380,13 +381,13 @@ impl Tuner {
         self.request_limits.write.of_slow_target()
     }
 
-    /// Takes in the limit of connections that found the target slow: `bytes` of write data outstanding.
+    /// Applies the limit of other connections that found the target slow: `bytes` of write data outstanding.
     pub(crate) const fn on_slow_target(&mut self, bytes: u64) {
         self.request_limits.write.share(bytes);
     }
 
-    /// Takes in losses on the same link that another connection has measured and that no queue explains, 0 to
-    /// 1.
+    /// Updates the plan by the loss, 0 to 1, that another connection has measured on the same link and that no
+    /// queue explains.
     pub(crate) fn on_link_loss(&mut self, socket: &dyn Socket, loss: f64) {
         self.adapt(socket, |tuner| tuner.believe(loss));
     }
@@ -396,13 +397,14 @@ impl Tuner {
         self.plan_again();
     }
 
-    /// Returns whether the congestion control in force does not take a lost segment for a full queue.
+    /// Returns whether the congestion control in force keeps its rate when segments are lost without a full
+    /// queue.
     fn copes_with_loss(&self) -> bool {
         self.plan.copes_with_loss(&self.limits)
     }
 
-    /// Plans again. On a running connection, values that take effect only before connecting stay, no buffer
-    /// shrinks, and the way of sending stays, except for the bytes of one call.
+    /// Plans again. On a running connection, three things stay: values that take effect only before connecting,
+    /// buffers that would shrink, and the way of sending, except for the bytes of one call.
     fn plan_again(&mut self) {
         let new = plan(&self.measurement, &self.limits, &self.tuning);
         let old = std::mem::replace(&mut self.plan, new);
@@ -474,7 +476,7 @@ fn merged(wished: &Offer, planned: &TransferOffer) -> Offer {
         .with_max_outstanding_r2t(r2ts)
 }
 
-/// Returns the wished value of a key, or the planned one if the wish is the default.
+/// Returns the user's value of a key, or the planned value if the user has left the default.
 fn choose<T: PartialEq>(wished: &Offer, key: fn(&Offer) -> T, planned: T) -> T {
     let wish = key(wished);
     if wish == key(&Offer::default()) { planned } else { wish }
@@ -537,7 +539,8 @@ mod tests {
         assert_eq!(tuner.plan.link.bandwidth, "90mbit".parse().unwrap());
     }
 
-    /// A token bucket lets a burst through faster than the rate of the link.
+    /// A token bucket lets a burst through faster than the link's rate, so a rate that was measured without a
+    /// queue must not raise the estimate.
     #[test]
     fn a_burst_without_a_queue_does_not_raise_the_rate() {
         let mut tuner = connected();
@@ -571,7 +574,7 @@ mod tests {
         assert_eq!(tuner.plan.link.bandwidth, "20mbit".parse().unwrap());
     }
 
-    /// The rate of a link, or this connection's share of it, may fall permanently.
+    /// The estimate follows when the rate of the link, or this connection's share of it, falls permanently.
     #[test]
     fn a_rate_that_is_not_reached_any_more_is_forgotten() {
         let mut tuner = connected();

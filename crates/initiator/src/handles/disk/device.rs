@@ -1,4 +1,4 @@
-//! A disk as a device of bytes.
+//! Implements the device traits for a disk.
 
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ impl Device for Disk {
         self.opener.as_ref().map(|opener| opener.leaves())
     }
 
-    /// Logs in once under each of these ISIDs, and logs out again: at the login the target ends the old session
+    /// Logs in once under each ISID in `left`, and logs out again: at the login the target ends the old session
     /// with that ISID (RFC 7143 §6.3.5).
     fn end_left<'a>(&'a self, left: &'a str) -> DeviceFuture<'a, ()> {
         Box::pin(async move {
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(error.advice(), Some(crate::Advice::WriteAgain.text()));
         let unit = error.source_as::<Error>().map(Error::kind);
         assert_eq!(unit, Some(ErrorKind::UnflushedWritesLost));
-        // Also after it has passed through an `io::Error`.
+        // The source is found also after the error has passed through an `io::Error`.
         let error = DeviceError::from(io::Error::from(error));
         assert!(error.source_as::<Error>().is_some());
     }

@@ -1,4 +1,4 @@
-//! Requests beyond the end of a unit that has shrunk.
+//! Explains the errors of requests beyond the end of a unit that has shrunk.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ impl Disk {
     /// Checks that a range lies on the unit, by the size that the unit reported last.
     pub(super) fn check_range(&self, offset: u64, len: u64) -> Result<(), Error> {
         let state = self.unit.state();
-        // Usually it does, and then no lock is needed.
+        // Usually the range lies on the unit, and then no lock is needed.
         if offset.checked_add(len).is_some_and(|end| end <= state.known().size()) {
             return Ok(());
         }
@@ -27,8 +27,8 @@ impl Disk {
         })
     }
 
-    /// Returns the error of a request for these blocks. If the unit does not have the blocks, reads its
-    /// capacity again: it may have shrunk, and its unit attention may come later, or over another session.
+    /// Returns the error of a request for these blocks. If the unit does not have the blocks, reads its capacity
+    /// again: the unit may have shrunk, and may report that later or over another session.
     pub(super) fn explain(&self, error: Error, blocks: Option<Range<u64>>) -> BoxFuture<'_, Error> {
         boxed(async move {
             let Some(blocks) = blocks.filter(|_| is_beyond_end(&error)) else { return error };

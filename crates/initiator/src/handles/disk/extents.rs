@@ -1,7 +1,8 @@
-//! Which parts of a disk hold data (SBC-3 §5.3, GET LBA STATUS).
+//! Finds out which parts of a disk hold data (SBC-3 §5.3, GET LBA STATUS).
 //!
-//! A caller that skips a hole relies on it, so a hole is only what the unit reports explicitly. An answer that
-//! contradicts itself does not count, and the whole range is reported as data.
+//! A caller that skips a hole relies on the report, so only blocks that the unit explicitly reports as
+//! deallocated are a hole. A response that contradicts itself does not count; the whole range is then reported
+//! as data.
 
 use std::ops::Range;
 
@@ -15,31 +16,30 @@ use crate::error::Error;
 use crate::unit::execute::is_refused;
 use crate::unit::transfer::Transfer;
 
-/// Room for 2047 runs of blocks in one answer, bytes.
+/// Allocation length for 2047 runs of blocks, in bytes.
 const ANSWER_LEN: u32 = 32 * 1024 - 8;
-/// Room for one run, bytes.
+/// Allocation length for one run of blocks, in bytes.
 const ONE_LEN: u32 = 24;
-/// Most questions of one call of [`Disk::states`], which also ends once it has [`Extent::MAX_REPORTED`] runs.
+/// Most GET LBA STATUS commands of one call of [`Disk::states`], which also ends once it has
+/// [`Extent::MAX_REPORTED`] runs.
 const MAX_QUESTIONS: usize = 64;
 
 /// Runs of blocks with their states, in order and without a gap.
 pub(super) type States = Vec<(Range<u64>, ExtentState)>;
 
 impl Disk {
-    /// Returns what is known of the bytes of a range without reading them (GET LBA STATUS). The
-    /// extents are in order, without a gap, from `offset` on; two neighbours differ in state. There
-    /// is at least one extent unless the range is empty, and at most [`Extent::MAX_REPORTED`]. The
-    /// extents may end before the range does: to continue, ask again from the [end](Extent::end) of
-    /// the last one.
+    /// Returns what is known of the bytes of a range without reading them (GET LBA STATUS). The extents are in
+    /// order, without a gap, from `offset` on; two neighbours differ in state. There is at least one extent
+    /// unless the range is empty, and at most [`Extent::MAX_REPORTED`]. The extents may end before the range
+    /// does: to continue, call this again from the [end](Extent::end) of the last one.
     ///
-    /// A unit that is not thinly provisioned, does not know the command, or contradicts itself is
-    /// reported as data throughout, and is not asked again. Deallocated blocks read as zeros only
-    /// if the unit reports so (LBPRZ); otherwise they are [`ExtentState::Unknown`]. Every write
-    /// that had returned before this call shows. A concurrent write, also one of another initiator,
-    /// may show or not.
+    /// A unit that is not thinly provisioned, does not know the command, or contradicts itself is reported as
+    /// data throughout, and is not queried again. Deallocated blocks read as zeros only if the unit reports so
+    /// (LBPRZ); otherwise they are [`ExtentState::Unknown`]. The result includes every write that had returned
+    /// before this call. It may or may not include a concurrent write, or a write of another initiator.
     ///
-    /// Each call sends one command, so that the caller decides whether the next one is worth its
-    /// time: many units report one extent in each answer.
+    /// Each call sends one command, so that the caller decides whether the next one is worth its time: many
+    /// units report one extent in each response.
     ///
     /// # Errors
     /// [`InvalidInput`](crate::ErrorKind::InvalidInput) if the range does not lie on the disk, or as
@@ -49,8 +49,8 @@ impl Disk {
         self.query_extents(offset, len, ANSWER_LEN).await
     }
 
-    /// Returns the first of the [`extents`](Self::extents) of a range, from an answer that has room
-    /// for one only; `None` if the range is empty.
+    /// Returns the first of the [`extents`](Self::extents) of a range, by a command with room for one extent
+    /// only; `None` if the range is empty.
     ///
     /// # Errors
     /// As [`extents`](Self::extents).
@@ -92,7 +92,7 @@ impl Disk {
     }
 
     /// Returns the states of blocks, in order and without a gap; they may end before the range does. `None` if
-    /// the unit does not report them. They count only once it is certain which unit reported them.
+    /// the unit does not report them. The states are returned only once it is certain which unit reported them.
     pub(super) fn states(&self, lbas: Range<u64>) -> BoxFuture<'_, Result<Option<States>, Error>> {
         boxed(async move {
             let mut runs = Runs::new(lbas, unmapped_reads_zeros(&self.profile));
@@ -108,8 +108,8 @@ impl Disk {
         })
     }
 
-    /// Asks once for the blocks from the next one on; returns whether the unit reports them. A unit that
-    /// refuses, or contradicts itself, is not asked again.
+    /// Sends one GET LBA STATUS for the blocks from `runs.next` on, and returns whether the unit reports their
+    /// states. A unit that refuses the command, or contradicts itself, is not queried again.
     async fn ask(
         &self,
         runs: &mut Runs,
@@ -122,7 +122,7 @@ impl Disk {
         let question = if wants_proof { question.with_proof() } else { question };
         let told = match self.execute(question).await {
             Ok(completion) => LbaStatus::decode(&completion.answer.data).ok(),
-            // The unit has shrunk; that says nothing about the command.
+            // The unit has shrunk; it may still support the command.
             Err(error) if is_out_of_range(&error) => return Ok(false),
             Err(error) if is_refused(&error) => None,
             Err(error) => return Err(error),
@@ -141,7 +141,7 @@ fn is_out_of_range(error: &Error) -> bool {
     error.sense().is_some_and(|sense| sense.additional == code)
 }
 
-/// The runs of blocks of a range, as the answers report them.
+/// The runs of blocks of a range, as the responses report them.
 #[derive(Debug)]
 struct Runs {
     /// First block whose state is not known yet.
@@ -150,7 +150,7 @@ struct Runs {
     end: u64,
     /// Whether deallocated blocks read as zeros.
     reads_zeros: bool,
-    /// Runs that the answers have reported so far; neighbours differ in state.
+    /// Runs that the responses have reported so far; neighbours differ in state.
     found: States,
 }
 
@@ -163,9 +163,9 @@ impl Runs {
         self.next >= self.end
     }
 
-    /// Takes the answer to a question for the blocks from `next` on. `None` if it contradicts itself or the
-    /// question: then no report of the unit counts. The runs must begin at `next` and follow each other without
-    /// a gap, none of them empty (SBC-3 §5.3.2), even after the end of the range.
+    /// Adds the runs of a response to a command for the blocks from `next` on. Returns `None` if the response
+    /// contradicts itself or the command; then no report of the unit counts. The runs must begin at `next` and
+    /// follow each other without a gap, and none may be empty (SBC-3 §5.3.2), even after the end of the range.
     fn take(&mut self, answer: &LbaStatus) -> Option<()> {
         let mut lba = self.next;
         for run in &answer.extents {
@@ -209,7 +209,7 @@ mod tests {
     const ANCHORED: u8 = 2;
     const RESERVED: u8 = 3;
 
-    /// Creates the answer with these runs: first block, number of blocks, status.
+    /// Creates the response with these runs: first block, number of blocks, status.
     fn answer(runs: &[(u64, u32, u8)]) -> LbaStatus {
         let mut data = vec![0; 8];
         data[3] = u8::try_from(4 + 16 * runs.len()).unwrap();
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(runs.found, found);
     }
 
-    /// SBC-3: only LBPRZ says that blocks without data read as zeros.
+    /// SBC-3: only LBPRZ says that deallocated blocks read as zeros; without it their state is unknown.
     #[test]
     fn blocks_without_data_are_zeros_only_if_the_unit_says_so() {
         let mut runs = runs(false);

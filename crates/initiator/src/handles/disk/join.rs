@@ -1,9 +1,9 @@
 //! Runs the parts of one request concurrently, up to a limit.
 //!
-//! When a part fails, the parts in flight run to their ends, and the request ends after them. Dropping them
+//! When a part fails, the parts in flight run to their ends, and the request ends after them. Dropping the parts
 //! would abort their commands. An aborted command may have been the one that received the report of a reset, so
-//! the next flush would have to count writes as lost that are not (`state/unit_state.rs`). A request that fails
-//! takes no longer than one that succeeds, and when it has ended, none of its commands is in flight.
+//! the next flush would have to report writes as lost that are not lost (`state/unit_state.rs`). A request that
+//! fails takes no longer than one that succeeds, and when it has ended, none of its commands is in flight.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -122,7 +122,8 @@ mod tests {
         assert_eq!(most.get(), WIDTH);
     }
 
-    /// Dropping a command would abort it.
+    /// After the first error no further future begins, and those that have begun run to their ends, because
+    /// dropping a command would abort it.
     #[tokio::test]
     async fn after_the_first_error_none_begins_and_those_that_have_begun_end() {
         let (begun, ended) = (Cell::new(0), Cell::new(0));

@@ -2,10 +2,11 @@
 //!
 //! ```text
 //!  round trips    1         2         3          4          5
-//!  first session  connect ─ log in ─ questions ─ (rest) ──► data
+//!  first session  connect ─ log in ─ queries ─── (rest) ──► data
 //!  the others                └─ connect ─ log in ─ which unit? ──► data
 //! ```
-//! The questions take two round trips if the target opens its command window only with its first answer.
+//! The queries of the first session take two round trips if the target opens its command window only with its
+//! first response.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -99,7 +100,7 @@ pub(crate) fn open(node: &Node, url: Url) -> BoxFuture<'_, Result<Disk, Error>> 
             groups: Mutex::default(),
             report,
         });
-        // Indexes of the portals that have not refused the unit.
+        // Indexes of the portals that are left to try: those that have not refused the unit.
         let mut left: Vec<usize> = (0..opener.portals.len()).collect();
         let mut names = PortalNames::ask(&opener);
         let mut is_second_try = false;
@@ -112,7 +113,8 @@ pub(crate) fn open(node: &Node, url: Url) -> BoxFuture<'_, Result<Disk, Error>> 
                     left.retain(|other| *other != portal);
                     error
                 }
-                // A session that ends between its login and its first answers says little about the next one.
+                // A session that ends between its login and its first responses says little about the next one,
+                // so the portal is tried once more.
                 Err(error) if error.is_of_session() && !is_second_try => {
                     is_second_try = true;
                     error
@@ -140,8 +142,8 @@ impl PortalNames {
         Self(Some(question))
     }
 
-    /// Waits for the answer, at most for `limit`: the supervisor asks again for portals that are not known by
-    /// then.
+    /// Waits for the SendTargets response, at most for `limit`. The supervisor repeats the request if the
+    /// portals are not known by then.
     async fn wait(&mut self, report: &Report, limit: Duration) {
         let Some(mut question) = self.0.take() else { return };
         let error = match timeout(limit, question.join_next()).await {
@@ -164,7 +166,7 @@ async fn first_disk(
     let Some(lun) = session.named_lun() else { return Err(UrlError::NoUnit.into()) };
     let unit = session.logical_unit(lun);
     if opener.portals.are_asked_for() {
-        // The profile is stored with the unit, and an error is returned again below.
+        // The profile is stored with the unit, so its result is ignored here; an error is returned below.
         let limit = wait_limit(&session);
         tokio::join!(unit.profile(), names.wait(&opener.report, limit)).0.ok();
     }
@@ -173,8 +175,8 @@ async fn first_disk(
     Ok(disk)
 }
 
-/// Logs in at the first portal that answers, and notes the portals before it. If other portals are left to try,
-/// the unit's commands wait only a short time for a port that changes its state.
+/// Logs in at the first portal that responds, and records the portals that failed before it. If other portals
+/// are left to try, the unit's commands wait only a short time for a port that changes its state.
 async fn first_session(
     opener: &Opener,
     portals: &[usize],
@@ -219,7 +221,7 @@ async fn first_session(
     Err(failures.into_values().next().unwrap_or_else(Error::closed))
 }
 
-/// Opens further sessions, while the unit reports what it is.
+/// Opens further sessions, while the first session reads the unit's profile.
 async fn spread_out(
     session: Session,
     portal: usize,

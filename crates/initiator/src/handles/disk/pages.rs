@@ -1,4 +1,4 @@
-//! Write data as lists of shared pages: divided and joined without a copy.
+//! Divides and joins write data, which are lists of shared pages, without a copy.
 
 use bytes::Bytes;
 use iscsi_session::Payload;

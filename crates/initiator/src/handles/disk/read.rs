@@ -1,5 +1,5 @@
-//! Reads of a disk: whole blocks are read from the socket into the caller's buffer, other ranges are cut from
-//! whole blocks.
+//! Reads a disk: whole blocks from the socket directly into the caller's buffer, other ranges as parts of whole
+//! blocks.
 
 use std::iter;
 use std::ops::Range;
@@ -16,8 +16,8 @@ use crate::error::Error;
 use crate::handles::disk::join::{WIDTH, try_join};
 use crate::unit::transfer::{Expected, Transfer};
 
-/// Minimum length of the parts into which a traffic class splits a request, bytes: shorter parts cost more than
-/// they smooth.
+/// Minimum length of the parts into which a traffic class splits a request, in bytes. Shorter parts would cost
+/// more than a smoother rate is worth.
 const MIN_SHAPED_LEN: usize = 4096;
 
 impl Disk {
@@ -135,7 +135,7 @@ impl Disk {
         })
     }
 
-    /// Returns the length that suits one command of a read of `len` bytes, in bytes, whole blocks.
+    /// Returns the length that suits one command of a read of `len` bytes, in bytes, a whole number of blocks.
     fn longest_read_of(&self, len: usize) -> usize {
         let longest = self.longest_shaped();
         if len <= ReadLimit::SHORTEST {
@@ -145,8 +145,8 @@ impl Disk {
         max_transfer(&self.profile, max).min(longest)
     }
 
-    /// Returns the most bytes of one command, in whole blocks. A traffic class limits it, so that no request
-    /// delays the others for long.
+    /// Returns the maximum length of one command, in bytes, a whole number of blocks. A traffic class limits the
+    /// length, so that no request delays the others for long.
     pub(super) fn longest_shaped(&self) -> usize {
         let Some(max) = self.paths.policy().max_shaped_len() else { return self.max_transfer };
         let max = usize::try_from(max).unwrap_or(usize::MAX).max(MIN_SHAPED_LEN);

@@ -1,4 +1,4 @@
-//! Persistent reservations of a disk, by its own key (SPC-4 §5.13).
+//! Makes and releases persistent reservations of a disk, by the disk's key (SPC-4 §5.13).
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use super::Disk;
 use crate::boxed::{BoxFuture, boxed};
 use crate::error::{CallerCause, Error, UnitCause};
 
-/// Type of an exclusive reservation. It admits every registered session, since a disk may have several; every
-/// array that supports clusters has it.
+/// Type of an exclusive reservation. It admits every registered session, since a disk may have several. Every
+/// array that supports clusters supports this type.
 const EXCLUSIVE: ReservationType = ReservationType::WriteExclusiveRegistrantsOnly;
 /// Number and interval of the reads of the registered keys. Another host that also wants the unit may be
 /// registered for a moment, until it is refused.
@@ -63,9 +63,9 @@ impl Disk {
     }
 
     /// Releases the reservation of this type that a session of the disk holds. Every session sends the release,
-    /// because only the holder can release; from the others it changes nothing. Then the unit is asked whether
-    /// the reservation is gone: its holder may be a session that was lost, or that has reconnected through
-    /// another port.
+    /// because only the holder can release; from the others it changes nothing. Then the reservation is read to
+    /// check that it is gone: its holder may be a session that was lost, or that has reconnected through another
+    /// port.
     ///
     /// # Errors
     /// [`ReservationConflict`](crate::ErrorKind::ReservationConflict) if the key of the disk still holds the
@@ -85,7 +85,7 @@ impl Disk {
             return Err(error);
         }
         let held = self.reservation().await?.reservation;
-        // A reservation that all registrants hold has no key.
+        // A reservation that all registrants hold has no key, so it counts as held by this disk.
         let is_by = |held: Reservation| held.key == key || held.key.is_none();
         if held.is_some_and(|held| held.reservation_type == reservation_type && is_by(held)) {
             return Err(UnitCause::StillReserved { key }.into());
@@ -170,7 +170,7 @@ impl Disk {
                     },
                 };
                 let Some(other) = in_the_way else {
-                    // Another host may have registered just before: look once more.
+                    // Another host may have registered just before, so the keys are read once more.
                     is_reserved = true;
                     continue;
                 };
@@ -206,7 +206,7 @@ impl Disk {
     async fn unregister_own(&self, victim: ReservationKey) -> Result<(), Error> {
         let Some(opener) = &self.opener else { return Ok(()) };
         let status = match self.unit().reservation_full_status().await {
-            // READ FULL STATUS is optional.
+            // READ FULL STATUS is optional; without it nothing can be unregistered.
             Err(error) if error.sense().is_some() => return Ok(()),
             status => status?,
         };

@@ -1,4 +1,4 @@
-//! What a disk reports about itself, and what it counts.
+//! Reports the state, the events and the statistics of a disk.
 
 use super::Disk;
 use crate::events::disk_events::DiskEvents;
@@ -49,9 +49,9 @@ impl Disk {
     /// Returns the statistics since the disk was opened: requests as callers see them, and the
     /// commands of each session. No count decreases when a session is lost.
     ///
-    /// A call that is split counts as the requests that it is split into. A call that fails before anything is
-    /// sent, for its range for example, does not count. Counting costs a request far less than a microsecond; a
-    /// snapshot copies about 10 KiB for each session.
+    /// A call that is split counts as several requests, one for each part. A call that fails before anything is
+    /// sent, for example because of its range, does not count. Counting costs a request far less than a
+    /// microsecond; a snapshot copies about 10 KiB for each session.
     #[doc(alias("metrics", "statistics"))]
     pub fn stats(&self) -> DiskStats {
         let (target, lun) = (self.unit.session().target(), self.unit.lun());
@@ -60,7 +60,7 @@ impl Disk {
         DiskStats { target, lun, capacity: self.capacity(), ..stats }
     }
 
-    /// Counts a request that moves `bytes` bytes, until its end.
+    /// Counts a request of `bytes` bytes as running until the returned value ends.
     pub(super) fn begin(&self, kind: RequestKind, bytes: usize) -> Running<'_> {
         self.paths.counters().begin(kind, bytes as u64)
     }

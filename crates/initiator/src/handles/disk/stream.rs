@@ -1,4 +1,4 @@
-//! A disk as a stream of bytes.
+//! Reads and writes a disk as a stream of bytes.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -14,7 +14,8 @@ use crate::handles::disk::Disk;
 use crate::runtime::Task;
 use crate::state::loss_cursor::SeenLosses;
 
-// Each request of a stream is a task: other requests may wait for what it holds while the stream is not polled.
+// Each request of a stream is a task, so that it ends even while the stream is not polled: other requests may
+// wait for the ranges and the budget that it holds.
 
 /// Bytes of one request; requests end at multiples of it.
 const CHUNK: usize = 256 * 1024;
@@ -166,7 +167,8 @@ impl ReadAhead {
                 Poll::Ready(Ok(&mut self.current))
             }
             Some(Slot::Done(Err(error))) => {
-                // The other requests read what follows, but the next call reads again at the same position.
+                // The next call reads again at the same position, so the other requests, which read the bytes
+                // after it, are dropped.
                 self.clear();
                 Poll::Ready(Err(error))
             }
@@ -220,7 +222,7 @@ struct WriteBehind {
 }
 
 impl WriteBehind {
-    /// Takes as many bytes as fit into the current request; returns their number.
+    /// Buffers as many of `bytes` as fit into the current request; returns their number.
     fn push(&mut self, position: u64, bytes: &[u8], disk: &Disk) -> usize {
         if self.buffer.is_empty() {
             self.start = position;
@@ -269,8 +271,8 @@ impl WriteBehind {
     }
 }
 
-/// A flush of the disk. It may end while no caller waits for it. So a loss that it finds counts as reported
-/// only when its result is taken.
+/// A flush of the disk. It may end while no caller waits for its result. So a loss that the flush finds counts
+/// as reported only when a caller takes the result.
 struct Flushing {
     task: Task<()>,
     seen: SeenLosses,
@@ -289,7 +291,7 @@ impl Flushing {
     }
 }
 
-/// Returns how many requests fill the link.
+/// Returns how many concurrent requests of [`CHUNK`] bytes fill the link.
 fn window(disk: &Disk) -> usize {
     disk.queue_depth(CHUNK).clamp(MIN_WINDOW, MAX_WINDOW)
 }
@@ -300,7 +302,7 @@ fn count_at(position: u64, capacity: u64) -> Option<usize> {
     usize::try_from(left.min(to_boundary(position))).ok()
 }
 
-/// Returns the number of bytes from here to the next multiple of a chunk; never 0.
+/// Returns the number of bytes from `position` to the next multiple of [`CHUNK`]; never 0.
 const fn to_boundary(position: u64) -> u64 {
     CHUNK as u64 - position % CHUNK as u64
 }

@@ -1,4 +1,4 @@
-//! Deallocation of blocks (SBC-3 §4.7.3.4, UNMAP).
+//! Deallocates blocks (SBC-3 §4.7.3.4, UNMAP).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ impl Disk {
 /// The granules in which a unit deallocates blocks (VPD page B0): it may ignore an UNMAP for part of a granule.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Granules {
-    /// OPTIMAL UNMAP GRANULARITY, blocks, at least 1.
+    /// OPTIMAL UNMAP GRANULARITY, in blocks, at least 1.
     pub(super) len: u32,
     /// First block of the first whole granule; less than `len`.
     alignment: u32,
@@ -84,7 +84,7 @@ impl Granules {
         Self { len, alignment, max_run: limits.maximum_unmap_lba_count.max(1) }
     }
 
-    /// Returns whether one UNMAP can name a whole granule of these blocks.
+    /// Returns whether these blocks contain a whole granule that one UNMAP can name.
     pub(super) fn has_any_within(self, lbas: &Range<u64>) -> bool {
         let first = lbas.start + u64::from(self.distance_to_next(lbas.start));
         self.max_run >= self.len && first.saturating_add(self.len.into()) <= lbas.end
@@ -97,7 +97,8 @@ impl Granules {
             let left = lbas.end.saturating_sub(lba);
             let most = u32::try_from(left).unwrap_or(u32::MAX).min(self.max_run);
             let past = self.distance_from_last(lba.saturating_add(most.into()));
-            // The last run ends with the range. A run without a bound of a granule in it is not shortened.
+            // The last run ends with the range. Other runs are shortened to end at a bound of a granule, if they
+            // contain one.
             let is_cut = u64::from(most) < left && past < most;
             let count = if is_cut { most - past } else { most };
             let run = (lba, count);

@@ -16,14 +16,14 @@ use crate::state::range_locks::RangeGuard;
 use crate::unit::execute::is_refused;
 use crate::unit::transfer::Transfer;
 
-/// Most blocks of one WRITE SAME if the unit reports no limit: its execution takes time.
+/// Most blocks of one WRITE SAME if the unit reports no limit, so that its execution does not take too long.
 const WRITE_SAME_BLOCKS: u64 = 1 << 20;
 
 /// A function that makes whole blocks zero, in a range that is locked.
 type ZeroBlocks =
     for<'a> fn(&'a Disk, Range<u64>, &'a Arc<RangeGuard>) -> BoxFuture<'a, Result<(), Error>>;
 
-/// How WRITE SAME makes zeros.
+/// Way in which WRITE SAME makes zeros.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Zeroing {
     /// By deallocating blocks (LBPWS).
@@ -133,13 +133,14 @@ impl Disk {
 
     /// Makes zeros by UNMAP, and returns the blocks that may not be zero after that.
     ///
-    /// A unit need not execute UNMAP, and the blocks of a granule that is named only in part stay (SBC-3
-    /// §4.7.3.4). So only blocks that the unit reports as deallocated afterwards count. Reading the blocks
-    /// instead would cost as much as sending zeros. So a unit that does not report the states is not asked
-    /// again, and receives no UNMAP.
+    /// A unit need not execute UNMAP, and may keep the blocks of a granule that the command names only in part
+    /// (SBC-3 §4.7.3.4). So only blocks that the unit reports as deallocated afterwards count as zero. Checking
+    /// by reading the blocks would cost as much as sending zeros. So a unit that does not report the states is
+    /// not queried again, and receives no UNMAP.
     ///
-    /// UNMAP names all blocks of the range, even of granules that are only partly in it. If these were
-    /// deallocated before, they need no write, and a reset that undoes that counts as a loss of this UNMAP.
+    /// UNMAP names all blocks of the range, even of granules that are only partly in it. If blocks of such a
+    /// granule were deallocated before, they need no write, and a reset that undoes their deallocation counts as
+    /// a loss of this UNMAP.
     async fn unmap_zeroes(
         &self,
         blocks: Range<u64>,
@@ -158,7 +159,7 @@ impl Disk {
         let block_size = u64::from(self.block_size());
         let told = states.last().map_or(lbas.start, |(lbas, _)| lbas.end);
         let left = states.into_iter().filter(|(_, state)| !state.reads_zeros());
-        // The state of the blocks that it has not reported is unknown.
+        // The state of the blocks that the unit has not reported is unknown, so they are returned too.
         let left = left.map(|(lbas, _)| lbas).chain((told < lbas.end).then_some(told..lbas.end));
         Ok(left.map(|lbas| lbas.start * block_size..lbas.end * block_size).collect())
     }
@@ -247,7 +248,7 @@ impl Disk {
     }
 }
 
-/// Returns whether the unit answered GOOD, but took another number of bytes than it was sent.
+/// Returns whether the unit returned GOOD, but took another number of bytes than the command had.
 fn is_short(error: &Error) -> bool {
     matches!(error.cause(), Cause::Unit(UnitCause::Length { .. }))
 }

@@ -1,4 +1,4 @@
-//! A target on loopback and an initiator for it.
+//! Starts a target on loopback and an initiator for it.
 
 pub(crate) mod proxy;
 
@@ -15,8 +15,8 @@ use iscsi_testkit::target::Target;
 pub(crate) const TARGET: &str = "iqn.2026-01.org.example:disk";
 const INITIATOR: &str = "iqn.2026-01.org.example:host";
 
-/// A served target that checks its violations at the end, because it tolerates much that only its checker
-/// notes.
+/// A served target that checks for violations at the end, because the target tolerates much that only its
+/// checker finds.
 pub(crate) struct Watched(Option<Server>);
 
 impl Watched {
@@ -138,7 +138,7 @@ pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), future).await.expect("the test hangs")
 }
 
-/// Waits until a condition holds that the other side brings about.
+/// Waits until a condition holds that depends on another task or the target.
 pub(crate) async fn until(mut holds: impl FnMut() -> bool) {
     soon(async {
         while !holds() {
@@ -156,7 +156,7 @@ pub(crate) async fn let_pass(time: Duration) {
     tokio::time::resume();
 }
 
-/// Returns options with which a lost session reconnects without the wait that this side proposes
+/// Returns options with which a lost session reconnects without the wait that the initiator proposes
 /// (DefaultTime2Wait).
 pub(crate) fn without_wait() -> Advanced {
     Advanced::default().with_offer(Offer::default().with_default_time2wait(0))

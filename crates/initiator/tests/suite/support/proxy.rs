@@ -1,4 +1,4 @@
-//! A proxy before the target whose connections can be stopped.
+//! Runs a proxy before the target whose connections can be stopped.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,15 +10,16 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
-/// Bytes that a connection takes in, approximately, while the other side does not read.
+/// Approximate number of bytes that a connection buffers while the other side does not read.
 const BUFFER: u32 = 64 << 10;
 
 /// Which connections are forwarded, and how many bytes of them.
 #[derive(Clone, Copy)]
 pub(crate) struct Way {
-    /// Connections beyond this number find that nothing listens.
+    /// Maximum number of connections. Further connections are refused.
     pub(crate) connections: usize,
-    /// The connection, counted from 0, that stops, and after how many bytes to the target.
+    /// Index of the connection that stops, counted from 0, and the number of bytes to the target after which
+    /// it stops.
     pub(crate) stop: Option<(usize, usize)>,
 }
 
@@ -48,7 +49,7 @@ impl Proxy {
         self.stopped.load(Ordering::Relaxed) > 0
     }
 
-    /// Forwards everything from here on.
+    /// Forwards everything after this call.
     pub(crate) fn open(&self) {
         self.gate.send_replace(true);
     }

@@ -1,4 +1,4 @@
-//! The promises of a machine, checked against the content of the target.
+//! Checks the promises of a machine against the data of the target.
 
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
@@ -9,10 +9,10 @@ use crate::world::target::Value;
 
 #[derive(Clone, Debug, Hash)]
 struct Block {
-    /// Values that the block may hold: the last write that was answered, and those that have not been answered
-    /// since.
+    /// Values that the block may hold: the last write that has completed, and the writes to it that were
+    /// submitted and have not completed since.
     allowed: Vec<Value>,
-    /// Values that its medium may hold, by what flushes have proved.
+    /// Values that the medium of the block may hold, as far as completed flushes have limited them.
     possible: Vec<Value>,
     last_answered: Value,
 }
@@ -23,17 +23,18 @@ struct Flush {
     name: u32,
     disk: DiskId,
     acceptable: Vec<Vec<Value>>,
-    /// The last loss that its disk had reported when the flush was submitted: all flushes in progress report a
-    /// loss.
+    /// The last loss that the disk had reported when the flush was submitted. All flushes in progress report
+    /// the same loss, so a repeated report is an error only for a flush that was submitted after the first
+    /// report.
     reported: Option<(u64, u32)>,
 }
 
 #[derive(Clone, Debug)]
 struct Handle {
     disk: DiskId,
-    /// Writes whose answer has at most this number were reported as lost.
+    /// Writes up to this position in the order of completion were reported as lost.
     exempt: u64,
-    /// Numbers of answers and of faults when the last loss was reported.
+    /// Number of completed writes and of faults when the last loss was reported.
     reported: Option<(u64, u32)>,
 }
 
@@ -44,10 +45,10 @@ pub struct Oracle {
     open: Vec<(Value, Range<usize>)>,
     flushes: Vec<Flush>,
     handles: Vec<Handle>,
-    /// For each write, by its number, when it was answered.
+    /// For each write, by its number, its position in the order of completion.
     answered: Vec<u64>,
     answers: u64,
-    /// Number of answers when the last flush began; below, the number of that flush.
+    /// Number of completed writes when the flush with the number `begun`, the last one, began.
     at_flush: u64,
     begun: u64,
     pub faults: u32,
@@ -127,14 +128,14 @@ impl Oracle {
         self.flushes.push(Flush { name, disk, acceptable, reported });
     }
 
-    /// Records that this number of flushes has begun.
+    /// Records that the machine has begun `number` flushes so far.
     pub fn flush_begun(&mut self, number: u64) {
         if number > self.begun {
             (self.begun, self.at_flush) = (number, self.answers);
         }
     }
 
-    /// Checks a flush that was answered without a loss.
+    /// Checks the medium when a flush has completed without a loss.
     pub fn flushed(&mut self, name: u32, medium: &[Value]) -> Result<(), String> {
         let Some(flush) = self.take_flush(name) else { return Ok(()) };
         for (block, value) in medium.iter().enumerate() {
@@ -149,7 +150,8 @@ impl Oracle {
         Ok(())
     }
 
-    /// Checks a flush that reports a loss.
+    /// Checks that a flush may report a loss: a fault has happened, and the same loss was not reported
+    /// before.
     pub fn lost(&mut self, name: u32) -> Result<(), String> {
         let Some(flush) = self.take_flush(name) else { return Ok(()) };
         let (at_flush, faults) = (self.at_flush, self.faults);
@@ -161,7 +163,8 @@ impl Oracle {
         if flush.reported == Some((answers, faults)) {
             return Err("a loss is reported twice to one disk".to_owned());
         }
-        // The same fault may lose a write that was answered after the flush began.
+        // The same fault may lose a write that has completed after the flush began, so only earlier ones are
+        // exempt.
         handle.reported = Some((at_flush, faults));
         handle.exempt = handle.exempt.max(at_flush);
         Ok(())

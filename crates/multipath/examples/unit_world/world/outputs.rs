@@ -1,4 +1,4 @@
-//! Carries out the outputs of the machine, and checks its results.
+//! Executes the outputs of the machine, and checks its results.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use super::target::{Phase, Sent, Session, Work};
 use super::{Pending, Step, Wish, World};
 
 impl World {
-    /// Carries out all outputs of the machine.
+    /// Executes all outputs of the machine.
     pub(super) fn drain(&mut self, before: (usize, usize), now: Instant) -> Step {
         let mut count = 0;
         while let Some(output) = self.machine.poll_output() {

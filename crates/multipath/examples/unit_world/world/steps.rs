@@ -1,4 +1,4 @@
-//! The steps of a world: actions of callers, of the network and of the target.
+//! Takes the steps of a world: actions of callers, of the network and of the target.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ impl World {
     /// Takes one step.
     ///
     /// # Errors
-    /// The promise that the step breaks.
+    /// A text that names the promise that the step breaks.
     pub fn take(&mut self, action: Action) -> Step {
         let before = self.machine.sizes();
         let mut now = self.now;
@@ -104,7 +104,7 @@ impl World {
     }
 
     fn time_passes(&mut self, now: Instant) {
-        // A flush gives up the earlier commands after the time limit.
+        // A flush stops waiting for earlier commands at the time limit.
         let awaits_commands = self.machine.awaits_commands();
         self.oracle.faults += u32::from(awaits_commands);
         self.machine.handle_timeout(now);
@@ -130,7 +130,8 @@ impl World {
         let mut value = self.next_value;
         let request = match &kind {
             Wish::Write(range) => {
-                // In a small world a write has the number of its request, whenever it is submitted.
+                // In a small world, the value of a write is the index of its request plus 1, whenever it is
+                // submitted.
                 value = if self.settings.has_time { value } else { Value::from(wish) + 1 };
                 self.next_value += 1;
                 self.oracle.write_submitted(value, range.clone());
@@ -154,7 +155,7 @@ impl World {
         let is_exchanged = self.target.is_exchanged;
         let (answer, is_answered) = self.target.execute(session, command);
         if is_answered || answer.reply != Reply::Good {
-            // A lost session delivers no answers.
+            // A lost session delivers no responses.
             if !is_lost {
                 self.target.sessions[session].answers.push_back(answer.clone());
             }
@@ -182,7 +183,7 @@ impl World {
         let is_attended = !self.target.sessions[session].attentions.is_empty();
         self.oracle.faults += u32::from(kind >= 3);
         let reply = match kind {
-            // A unit attention may go before BUSY or not.
+            // The unit may return BUSY instead of a pending unit attention, or after it.
             0 => Reply::Busy,
             1 if !is_attended => Reply::BecomingReady,
             2 if !is_attended => Reply::AbortedCommand,
@@ -193,13 +194,13 @@ impl World {
                 unit.cache.fill(None);
                 Reply::MediumError
             }
-            // A command that times out hides no report that the unit is another one, because the report would
-            // arrive sooner.
+            // Not while the report of an exchange is pending: it would arrive before the time limit of the
+            // command.
             6 if self.target.sessions[session].attentions.contains(&Attention::Exchanged) => {
                 return self.execute(session, command);
             }
             6 | 7 => {
-                // The command is executed and its status is lost, or it receives a report, which is lost.
+                // The unit executes the command or reports a unit attention with it, and the status is lost.
                 let before = self.target.sessions[session].answers.len();
                 self.execute(session, command)?;
                 let answers = &mut self.target.sessions[session].answers;
@@ -259,7 +260,7 @@ impl World {
         let sense = sense.as_ref().map_or(&[][..], |sense| &sense[..]);
         let end = CommandEnd::Status(status, sense);
         self.machine.completed(attempt, end, || "a status", now);
-        // A second end changes nothing.
+        // A second end of the same attempt must change nothing.
         self.machine.completed(attempt, end, || "a status", now);
         Ok(())
     }
@@ -283,7 +284,7 @@ impl World {
         let path = it.path;
         self.machine.path_lost(path, &"lost", &unsent, self.now);
         self.machine.path_lost(path, &"lost", &[], self.now);
-        // Ends after the loss change nothing.
+        // Ends of attempts after the loss must change nothing.
         for answer in late {
             let end = CommandEnd::Status(Status::GOOD, &[]);
             self.machine.completed(answer.attempt, end, || "late", self.now);
@@ -300,7 +301,8 @@ impl World {
         it.attentions.clear();
         if self.settings.attends_login {
             it.attentions.push(Attention::Reset);
-            // If the report arrives while a write is in flight, it looks like a reset that has lost the write.
+            // If the report arrives while a write is in flight, it looks like a reset that has lost the write,
+            // so a flush may report a loss.
             self.oracle.faults += 1;
         }
     }
@@ -322,7 +324,8 @@ impl World {
         self.machine.cancel(pending.request, self.now);
         match pending.wish {
             Wish::Write(_) => {
-                // Its copies are aborted, and their ends may hide a report.
+                // Its copies are aborted. Their ends may hide the report of a reset, so a flush may report a
+                // loss.
                 self.oracle.faults += 1;
                 self.oracle.write_ended(pending.value);
             }

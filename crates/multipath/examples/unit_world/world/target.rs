@@ -1,5 +1,5 @@
-//! A target with one unit behind a LUN: sessions, commands in any order, a volatile cache, resets, another
-//! unit.
+//! Models a target with one LUN: sessions, commands in any order, a volatile cache, resets, and the exchange
+//! of the unit for another one.
 
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
@@ -9,7 +9,7 @@ use iscsi_multipath::PathId;
 use iscsi_multipath::machine::AttemptId;
 use iscsi_pdu::scsi::AccessState;
 
-/// Content of a block: the number of the write, or 0.
+/// Data of a block: the value of the last write to it, or 0.
 pub type Value = u32;
 
 /// The effect of a command at the unit.
@@ -29,7 +29,7 @@ pub struct Sent {
     pub work: Work,
     pub is_hedge: bool,
     pub is_aborted: bool,
-    /// Whether it may still be unsent.
+    /// Whether the command may still be unsent, so that the initiator can withdraw it.
     pub may_be_withdrawn: bool,
 }
 
@@ -47,7 +47,7 @@ pub enum Attention {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Reply {
     Good,
-    /// The questions are answered; whether it is the known unit.
+    /// The result of the identification: whether the unit is the known one.
     Unit(bool),
     Attention(Attention),
     Busy,
@@ -62,7 +62,7 @@ pub enum Reply {
     Withdrawn,
 }
 
-/// An answer that has not been delivered.
+/// A response that has not been delivered.
 #[derive(Clone, Debug)]
 pub struct Answer {
     pub attempt: AttemptId,
@@ -94,7 +94,7 @@ pub struct Session {
     pub access: AccessState,
 }
 
-/// The content of one unit.
+/// The data of one unit.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Content {
     pub medium: Vec<Value>,
@@ -122,7 +122,7 @@ impl Content {
         range.map(|block| self.cache[block].unwrap_or(self.medium[block])).collect()
     }
 
-    /// Brings a range of blocks onto the medium.
+    /// Writes a range of blocks from the cache to the medium.
     pub fn destage(&mut self, blocks: Range<usize>) {
         for block in blocks {
             if let Some(value) = self.cache[block].take() {
@@ -159,8 +159,8 @@ impl Target {
         }
     }
 
-    /// Loses acknowledged writes. The unit cannot tell which session has written them, and reports the error to
-    /// each.
+    /// Loses acknowledged writes. The unit reports the error to each session, because it does not know which
+    /// session has written the data.
     pub fn defer_error(&mut self) {
         self.units[0].lose_cache();
         self.attend(Attention::DeferredError);
@@ -180,7 +180,8 @@ impl Target {
             Answer { attempt, reply: Reply::Good, work: work.clone(), data: Vec::new() };
         let serves =
             matches!(access, AccessState::ActiveOptimized | AccessState::ActiveNonOptimized);
-        // INQUIRY would be answered nevertheless, but it is not the only question.
+        // The unit executes INQUIRY in spite of a unit attention, but the identification needs other commands
+        // as well.
         if !attentions.is_empty() {
             answer.reply = Reply::Attention(attentions.remove(0));
             return (answer, false);

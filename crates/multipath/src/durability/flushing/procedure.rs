@@ -1,4 +1,4 @@
-//! One flush: its questions to the unit, and the consequences of each answer.
+//! Runs one flush: its commands to the unit, and the consequences of each result.
 
 use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
@@ -11,12 +11,12 @@ use crate::durability::{Durability, Epoch, Flush};
 use crate::unit::{Unit, is_write_failure};
 use crate::{CommandNumber, PathId};
 
-/// Time without an answer to a flush after which the unit is asked whether it is ready. It is longer than a
-/// target may be silent after a NOP-Out, because each command that is sent delays the end of that time.
+/// Time without a status of SYNCHRONIZE CACHE after which TEST UNIT READY is sent. It is longer than a target
+/// may be silent after a NOP-Out, because each command that is sent delays the end of that time.
 const ASK_AFTER: Duration = Duration::from_secs(60);
-/// Pause before a witness that has refused the question is asked again.
+/// Pause before a witness that has refused TEST UNIT READY is polled again.
 const WITNESS_PAUSE: Duration = Duration::from_secs(1);
-/// Maximum number of witnesses that one flush asks, one after the other.
+/// Maximum number of witnesses that one flush polls, one after the other.
 const MAX_WITNESSES: u32 = 8;
 
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ pub(super) struct Procedure {
     path: PathId,
     terms: Terms,
     stage: Stage,
-    /// Number of questions so far.
+    /// Number of commands of this flush so far.
     questions: u32,
     /// Number of witnesses that were chosen so far.
     witnesses: u32,
@@ -42,7 +42,8 @@ enum Stage {
 #[derive(Clone, Copy, Debug)]
 enum Progress {
     Flushing(Flushing),
-    /// The unit has refused SYNCHRONIZE CACHE, the question `refused`, and is asked whether it has a cache now.
+    /// The unit has refused SYNCHRONIZE CACHE, the command `refused`, and MODE SENSE queries whether it has a
+    /// cache now.
     AskingCache {
         question: Asked,
         refused: u32,
@@ -64,24 +65,24 @@ enum Progress {
 #[derive(Clone, Copy, Debug)]
 struct Flushing {
     question: Asked,
-    /// When the unit is asked next whether it is ready.
+    /// When TEST UNIT READY is sent next.
     ask_at: Option<Instant>,
-    /// The number of that question, while it is in flight.
+    /// The number of that TEST UNIT READY, while it is in flight.
     ready: Option<u32>,
 }
 
-/// A question; it has its number once it was returned.
+/// A command of the flush; it has a number once it was returned to the caller.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked(Option<u32>);
 
-/// The question to a witness. While the unit refuses it for a temporary reason, it is asked again, because such
-/// a refusal shows nothing of what the session has received.
+/// TEST UNIT READY to a witness. While the unit refuses it for a temporary reason, it is repeated, because
+/// such a refusal does not show which reports the session has received.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asking {
     question: Asked,
     /// Number of refusals.
     refusals: u32,
-    /// When it is asked again; `None` until the next poll after a refusal.
+    /// When TEST UNIT READY is sent again; `None` until the next poll after a refusal.
     ask_at: Option<Instant>,
 }
 
@@ -90,30 +91,31 @@ struct Asking {
 struct CommandWait {
     path: PathId,
     number: CommandNumber,
-    /// When the commands are given up.
+    /// When the flush stops waiting for the commands.
     until: Option<Instant>,
     is_limited: bool,
 }
 
-/// Result of the question of a stage.
+/// Result of the command of a stage.
 enum Next {
     AwaitCommands(CommandNumber),
-    /// The unit has refused SYNCHRONIZE CACHE, the question `refused`.
+    /// The unit has refused SYNCHRONIZE CACHE, the command `refused`.
     AskCache {
         refused: u32,
     },
     /// All data are on the medium, as far as the unit and the path know.
     Flushed,
-    /// The unit could not write to its medium, as this question shows.
+    /// The unit could not write to its medium, by the result of this command.
     Lost(u32),
-    /// The flush has failed because of this question.
+    /// The flush has failed because this command has failed.
     Failed(u32),
-    /// No session can vouch.
+    /// No session is available that can vouch.
     NoWitness,
-    /// This witness cannot vouch: its session is lost, or its answer proves nothing.
+    /// This witness cannot vouch: its session is lost, or its response does not show whether there was a
+    /// reset.
     AnotherWitness(PathId),
     AwaitWitness(PathId),
-    /// The witness has refused the question.
+    /// The witness has refused TEST UNIT READY for a temporary reason.
     AskWitnessAgain(PathId, Asking),
 }
 
@@ -134,7 +136,7 @@ impl Procedure {
         matches!(self.stage, Stage::InProgress(..))
     }
 
-    /// Returns whether the unit has not answered the flush yet.
+    /// Returns whether the flush is in progress and SYNCHRONIZE CACHE has no status yet.
     pub(super) const fn is_unanswered(&self) -> bool {
         matches!(self.stage, Stage::InProgress(_, Progress::Flushing(_)))
     }
@@ -253,7 +255,7 @@ impl Procedure {
             Progress::AskingWitness { witness, asking } if asking.question.is(number) => {
                 asked_witness(*witness, *asking, end, self.terms.retry_timeout)
             }
-            // No stage waits for it any more.
+            // No stage waits for the end of this command any more.
             Progress::Flushing(_)
             | Progress::AskingCache { .. }
             | Progress::AskingWitness { .. }
@@ -285,7 +287,7 @@ impl Procedure {
         }
     }
 
-    /// Ends the wait for commands, if it is over.
+    /// Ends the wait for earlier commands, if they have ended or the time limit is over.
     fn end_command_wait(&mut self, unit: &mut Unit, now: Instant) {
         let Stage::InProgress(_, progress) = &mut self.stage else { return };
         let witness = progress.witness();
@@ -343,7 +345,8 @@ impl Procedure {
     }
 }
 
-/// Judges the end of SYNCHRONIZE CACHE. `may_have_cache` is whether the unit had a cache, or may have one now.
+/// Evaluates the end of SYNCHRONIZE CACHE. `may_have_cache` is whether the unit had a cache, or may have one
+/// now.
 fn flushed(number: u32, end: End<'_>, may_have_cache: bool) -> Next {
     let sense = match end {
         End::Good(command, _) => return Next::AwaitCommands(command),
@@ -356,8 +359,8 @@ fn flushed(number: u32, end: End<'_>, may_have_cache: bool) -> Next {
     if is_write_failure(sense.key) { Next::Lost(number) } else { Next::Failed(number) }
 }
 
-/// Judges the answer of a unit that has refused the flush. `before` is what the unit reported of its cache
-/// before.
+/// Evaluates the response to MODE SENSE of a unit that has refused the flush. `before` is whether the unit
+/// reported a cache earlier.
 fn asked_cache(before: Option<bool>, end: End<'_>, refused: u32, number: u32) -> Next {
     let now = match end {
         End::Good(_, data) => {
@@ -373,11 +376,11 @@ fn asked_cache(before: Option<bool>, end: End<'_>, refused: u32, number: u32) ->
     Next::Failed(refused)
 }
 
-/// Judges the answer of a witness: whether it has received the reports of all resets so far.
+/// Evaluates the response of a witness: whether the witness has received the reports of all resets so far.
 fn asked_witness(witness: PathId, asking: Asking, end: End<'_>, limit: Duration) -> Next {
     let passes = match end {
         End::Good(..) => return Next::AwaitWitness(witness),
-        // A port that does not serve the unit reports resets all the same.
+        // A port that does not serve the unit still reports resets.
         End::Check(sense) if sense.key == SenseKey::NotReady && !sense.deferred => {
             return Next::AwaitWitness(witness);
         }
@@ -425,7 +428,7 @@ impl Flushing {
 }
 
 impl Asking {
-    /// Returns whether the question is sent now, with this number.
+    /// Returns whether TEST UNIT READY is sent now, with this number.
     fn give_out(&mut self, number: u32, now: Instant) -> bool {
         if self.question.0.is_some() {
             return false;
@@ -442,7 +445,7 @@ impl Asking {
 }
 
 impl Asked {
-    /// Returns whether the question is sent now, with this number.
+    /// Returns whether the command is sent now, with this number.
     const fn give_out(&mut self, number: u32) -> bool {
         let is_first = self.0.is_none();
         if is_first {
@@ -477,8 +480,8 @@ impl CommandWait {
     }
 }
 
-/// Returns whether the unit does not support the command, or a field of it. A unit that has gone supports no
-/// command either, but has other sense data.
+/// Returns whether the unit does not support the command, or a field of it. A unit that was removed also
+/// refuses the command, but with other sense data.
 fn is_unsupported(sense: &Sense) -> bool {
     let unsupported =
         [AdditionalSense::INVALID_COMMAND_OPERATION_CODE, AdditionalSense::INVALID_FIELD_IN_CDB];

@@ -1,4 +1,4 @@
-//! Steps, questions and failures of a flush.
+//! Steps, commands and failures of a flush.
 
 use std::time::Duration;
 
@@ -15,15 +15,15 @@ pub struct FlushOwner(pub u64);
 pub struct Terms {
     /// Whether the unit has reported a volatile cache (WCE); `None` if it does not report it.
     pub write_cache: Option<bool>,
-    /// Time limit of the wait for commands that were sent before the flush, and for a witness that refuses the
-    /// question.
+    /// Time limit of the wait for commands that were sent before the flush, and for a witness that refuses
+    /// TEST UNIT READY.
     pub retry_timeout: Duration,
 }
 
 /// Next step of a flush.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Step {
-    /// Do nothing: another flush has its turn, or a question has not ended.
+    /// Do nothing: another flush has its turn, or a command has not ended.
     Wait,
     /// Do nothing until the commands of this path have ended that were sent before this one
     /// ([`Unit::have_ended_before`](crate::Unit::have_ended_before)), or until
@@ -36,7 +36,7 @@ pub enum Step {
     /// [`Flushes::on_witness`](super::Flushes::on_witness). The step is repeated if that path cannot vouch, for
     /// example because its session is lost. The same path twice in a row counts as none.
     ChooseWitness,
-    /// The flush has ended, and its number is forgotten. GOOD does not mean that nothing was lost: see
+    /// The flush has ended, and its number is forgotten. `Ok` does not mean that nothing was lost: see
     /// [`losses`](crate::Durability::losses).
     Done(Result<(), Failure>),
 }
@@ -44,7 +44,7 @@ pub enum Step {
 /// A command whose end a flush needs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Question {
-    /// Number of the question within its flush, from 0.
+    /// Number of the command within its flush, from 0.
     pub number: u32,
     /// The path to send the command over.
     pub path: PathId,
@@ -55,17 +55,17 @@ pub struct Question {
 /// A command of a flush.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Command {
-    /// SYNCHRONIZE CACHE of the whole medium. GOOD counts only once all reports of the unit make certain that
-    /// the known unit has executed the command.
+    /// SYNCHRONIZE CACHE of the whole medium. Report GOOD only when all reports of the unit confirm that the
+    /// known unit has executed the command.
     SynchronizeCache,
     /// TEST UNIT READY. The command runs to its end, even if the flush has ended meanwhile, because it may
     /// report a reset.
     TestUnitReady,
-    /// MODE SENSE (6) of all pages. The command does not wait for other questions to the unit.
+    /// MODE SENSE (6) of all pages. Send it also while the unit is being identified.
     ModeSense,
 }
 
-/// End of a question, after the retries that every command has.
+/// End of a command of a flush, after the retries that every command has.
 #[derive(Clone, Copy, Debug)]
 pub enum End<'a> {
     /// GOOD, with the number of the command on its path, and the received data.
@@ -74,7 +74,7 @@ pub enum End<'a> {
     Check(&'a Sense),
     /// Another status, or CHECK CONDITION without readable sense data.
     Status(Status),
-    /// No status that counts.
+    /// No status, or a status that must be ignored.
     NoAnswer,
 }
 

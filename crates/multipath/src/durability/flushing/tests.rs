@@ -1,4 +1,4 @@
-//! Traces of one flush and of two, and random runs with a model of a unit.
+//! Tests of one flush and of two, step by step, and random runs with a model of a unit.
 
 mod model;
 mod witness;
@@ -29,7 +29,8 @@ fn start() -> Instant {
     Instant::now()
 }
 
-/// Returns sense data: whether it is deferred, the key, and the additional sense.
+/// Returns sense data from four numbers: 1 if it is deferred, the key, and the additional sense code and
+/// qualifier.
 fn sense_data([deferred, key, asc, ascq]: [u8; 4]) -> [u8; 18] {
     [0x70 | deferred, 0, key, 0, 0, 0, 0, 10, 0, 0, 0, 0, asc, ascq, 0, 0, 0, 0]
 }
@@ -75,8 +76,8 @@ impl World {
         (world, later)
     }
 
-    /// Creates a unit with two paths that were added before the write. The unit has answered the flush, which
-    /// went over a third path.
+    /// Creates a unit with two paths that were added before the write. The flush, which went
+    /// over a third path, has a status.
     fn with_two_witnesses() -> (Self, [PathId; 2]) {
         let (mut flushes, mut unit) = (Flushes::default(), Unit::new());
         let second = unit.add_path(SharedReasons::default());
@@ -117,7 +118,7 @@ impl World {
         self.poll()
     }
 
-    /// Returns the next question of the flush, which is sent.
+    /// Polls the next command of the flush, checks it, and sends it.
     fn asks(&mut self, command: Command) -> (Question, CommandNumber) {
         self.asks_other(self.flush, command)
     }
@@ -160,7 +161,7 @@ impl World {
         self.flushes.on_end(flush, question.number, end, &mut self.unit);
     }
 
-    /// Lets the unit report a reset over a path, in place of an answer.
+    /// Lets the unit report a reset over a path, with the next command there.
     fn reset(&mut self, path: PathId) {
         let number = self.unit.begin_command(path).number;
         let facts = CommandFacts { number, synchronizes_cache: false, is_preempted: false };
@@ -273,7 +274,8 @@ fn a_flush_that_takes_long_asks_now_and_then_whether_the_unit_is_ready() {
     );
 }
 
-/// The unit has cleared the flush, and reports that with the TEST UNIT READY. Then the flush is sent again.
+/// The unit has cleared the flush without a status, and reports this with TEST UNIT READY. The flush is sent
+/// again.
 #[test]
 fn a_reset_that_clears_a_flush_is_a_loss() {
     let mut world = World::new(CACHED);
@@ -323,8 +325,8 @@ fn a_flush_without_a_good_end_leaves_its_writes_unflushed() {
     assert!(!world.is_unflushed() && world.losses() == 1, "no later flush can vouch for them");
 }
 
-/// A flush whose session is lost after the answer still knows what that session has received. A command that
-/// was in flight there may have received a report.
+/// If the session of a flush is lost after the flush has a status, the reports of that session still count. A
+/// command that was in flight there may have hidden a report.
 #[test]
 fn a_session_that_is_lost_after_the_answer_vouches_if_nothing_was_in_flight() {
     for has_command in [false, true] {
@@ -346,7 +348,7 @@ fn a_session_that_is_lost_after_the_answer_vouches_if_nothing_was_in_flight() {
     }
 }
 
-/// What the unit reported of its cache before, what it reports after it has refused the flush, and the result.
+/// Tests what follows if the unit refuses the flush: by its report of a cache before, and its report after.
 #[test]
 fn a_unit_that_does_not_know_the_command_must_have_no_cache() {
     let caches = [caching(false), caching(true), vec![3, 0, 0, 0], vec![0]];
@@ -377,7 +379,7 @@ fn a_unit_that_does_not_know_the_command_must_have_no_cache() {
         assert_eq!(world.poll(), expected, "{write_cache:?}, {mode:?}");
         assert_eq!(world.is_unflushed(), expected != DONE);
     }
-    // MODE PARAMETERS CHANGED was reported since.
+    // The cache was switched on meanwhile, and MODE PARAMETERS CHANGED was reported.
     let mut world = World::new(Terms { write_cache: Some(false), ..CACHED });
     world.unit.durability.on_cache();
     let asked = world.asks(Command::SynchronizeCache);
@@ -439,7 +441,8 @@ fn a_flush_that_cannot_go_on_passes_its_turn_and_leaves_its_writes_unflushed() {
     assert!(!world.is_unflushed());
 }
 
-/// Disks with separate knowledge of the unit share the turn until the unit has answered.
+/// Disks with a separate `Durability` for the same unit wait for each other until the unit has answered a
+/// flush.
 #[test]
 fn the_turn_passes_to_another_disk_when_the_unit_has_answered() {
     let (mut flushes, now) = (Flushes::default(), start());

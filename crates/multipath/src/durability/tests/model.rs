@@ -1,5 +1,6 @@
-//! A model of a unit with a volatile cache, with any order of writes, resets, lost statuses, sessions and
-//! flushes. A flush that reports no loss has brought every write onto the medium that had ended before it.
+//! Models a unit with a volatile cache, with any order of writes, resets, lost statuses, sessions and
+//! flushes. The test checks that a flush without a reported loss has brought every write that had ended
+//! before it onto the medium.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +17,7 @@ enum Step {
     /// Any other command of a session ends, or its status is lost.
     Command(u8, bool),
     Reset,
-    /// A session logs in; the unit may have a report of an older reset for it.
+    /// A session logs in; the unit may have an older reset to report to it.
     Join(bool),
     Leave(u8),
     /// The most suitable session flushes for all. The unit may be reset before it executes the flush, and after
@@ -26,7 +27,7 @@ enum Step {
 
 struct Session {
     path: PathId,
-    /// Whether the unit has the report of a reset for the session.
+    /// Whether the unit has yet to report a reset to the session.
     has_report: bool,
     /// Writes that were executed, and when they began.
     in_flight: Vec<(u32, Epoch)>,
@@ -142,13 +143,13 @@ impl World {
         if is_reset_before {
             self.reset();
         }
-        // A command that is answered with a report is sent again.
+        // A command that the unit answers with a report is sent again.
         while !self.is_executed(at, true) {}
         self.medium.append(&mut self.cache);
         if is_reset_after {
             self.reset();
         }
-        // All commands end that the session sent before.
+        // All commands end that the session sent before the flush.
         while !self.sessions[at].in_flight.is_empty() {
             self.end_write(at);
         }
@@ -166,7 +167,7 @@ impl World {
         }
     }
 
-    /// Returns the session that is the most suitable to vouch, after the unit has sent it all reports.
+    /// Returns the session that is the most suitable witness, after the unit has sent it all reports.
     fn witness(&mut self, flushing: usize, flush: &Flush) -> Option<PathId> {
         let others = (0..self.sessions.len()).filter(|at| *at != flushing);
         let at = others.min_by_key(|at| self.known.witness_rank(self.sessions[*at].path))?;

@@ -1,4 +1,4 @@
-//! Proofs after a conflict, and the end of a registration.
+//! Tests of the check after a conflict, and of the end of a registration.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use super::model::{Answer, held, now};
 use super::script::{A, B, Script, all_nexuses, failures, question, registered, run};
 use crate::PathId;
 
-/// PRS-14: the unit itself shows whether a conflict is a fence.
+/// PRS-14: a REGISTER shows whether a RESERVATION CONFLICT means that the disk was fenced off.
 #[test]
 fn prs_14_a_conflict_is_a_fence_if_the_proof_is_refused() {
     let mut table: Vec<(Script, Result<(), Failure>)> = vec![
@@ -29,7 +29,7 @@ fn prs_14_a_conflict_is_a_fence_if_the_proof_is_refused() {
     }
 }
 
-/// PRS-11: once a host has fenced the disk off, no procedure asks anything.
+/// PRS-11: once a host has fenced the disk off, no procedure sends a command.
 #[test]
 fn prs_11_nothing_is_asked_after_a_fence() {
     for goal in [Goal::Register, Goal::Join, Goal::Prove, Goal::End, Goal::EndUnlessReserved] {
@@ -44,7 +44,7 @@ fn prs_11_nothing_is_asked_after_a_fence() {
     }
 }
 
-/// PRS-16: a registration is ended, or it is reported that it may be left.
+/// PRS-16: either a registration is ended, or the disk reports that the registration may be left.
 #[test]
 fn prs_16_the_end_of_a_registration_is_noted_only_if_the_unit_says_so() {
     let mut table: Vec<(Script, Result<(), Failure>)> = vec![
@@ -68,7 +68,7 @@ fn prs_16_the_end_of_a_registration_is_noted_only_if_the_unit_says_so() {
     assert_eq!(run(&mut fencing, 2, Goal::End, &vec![]), Ok(()), "it was not registered");
 }
 
-/// PRS-17: a registration stays if a reservation may end with it, or if the unit does not report the
+/// PRS-17: a registration stays if a reservation may end with it, or if the unit does not report its
 /// reservation.
 #[test]
 fn prs_17_a_registration_ends_unless_a_reservation_may_end_with_it() {
@@ -97,8 +97,8 @@ fn prs_17_a_registration_ends_unless_a_reservation_may_end_with_it() {
     assert!(fencing.is_registered(PathId(1)));
 }
 
-/// The end of a registration has a time limit of five seconds for the change and the question about it
-/// together, and another five seconds for reading the reservation before. Other procedures rely on the time
+/// The end of a registration has a time limit of five seconds for the change, including the READ FULL STATUS
+/// after it, and another five seconds for READ RESERVATION before it. Other procedures rely on the time
 /// limits of the session.
 #[test]
 fn only_the_end_of_a_registration_has_a_time_limit() {

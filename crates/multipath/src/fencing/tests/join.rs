@@ -1,4 +1,4 @@
-//! A further path joins a disk, or a path that has reconnected joins again.
+//! Tests of a further path that joins a disk, and of a path that joins again after a reconnect.
 
 use iscsi_pdu::scsi::AdditionalSense;
 use iscsi_pdu::scsi::reservation::{FullStatus, RegisteredKeys};
@@ -12,7 +12,7 @@ use crate::PathId;
 
 const REGISTER: &str = "register for good";
 
-/// Returns a registration between two READ KEYS; the second one has the PRGENERATION `after`.
+/// Returns the script of a registration between two READ KEYS; the second one has the PRGENERATION `after`.
 fn registers(before: u32, after: u32) -> Script {
     vec![
         ("keys", keys(before, &[B, A])),
@@ -21,7 +21,7 @@ fn registers(before: u32, after: u32) -> Script {
     ]
 }
 
-/// Returns a registration that does not count, and is ended.
+/// Returns the script of a registration that is not confirmed, and is ended.
 fn does_not_count(end: Script) -> Script {
     registers(5, 7).into_iter().chain(end).collect()
 }
@@ -44,7 +44,7 @@ fn prs_12_a_further_path_joins_only_a_disk_that_is_registered_all_the_time() {
         (unclear, Ok(())),
         (vec![("keys", keys(5, &[B]))], Err(Failure::Preempted)),
         (vec![("keys", keys(5, &[]))], Err(Failure::Preempted)),
-        // Another change at the same time, which may have been a fence.
+        // Registrations have changed at the same time, which may have been a fence.
         (again(vec![("end", good())]), Ok(())),
         (again(vec![("end", not_ready()), ("status", all_nexuses(1))]), Ok(())),
         (does_not_count(vec![("end", good()), gone()]), Err(Failure::Preempted)),
@@ -59,7 +59,7 @@ fn prs_12_a_further_path_joins_only_a_disk_that_is_registered_all_the_time() {
     }
 }
 
-/// PRS-12: a question of a joining path fails. Only a command without an answer may still be carried out.
+/// PRS-12: a command of a joining path fails. Only a command without a status may still be executed.
 #[test]
 fn prs_12_a_path_that_fails_to_join_leaves_only_what_was_not_answered() {
     let illegal = Answer::illegal_request;
@@ -99,7 +99,7 @@ fn prs_12_a_path_that_fails_to_join_leaves_only_what_was_not_answered() {
     }
 }
 
-/// Returns a disk whose path 1 is registered, and whose path 2 has a registration without an answer. The nexus
+/// Returns a disk whose path 1 is registered, and whose path 2 has a registration without a status. The nexus
 /// of path 2 has not logged in again.
 fn uncertain(second: PathNexus) -> Fencing {
     let mut fencing = new();
@@ -112,8 +112,8 @@ fn uncertain(second: PathNexus) -> Fencing {
     fencing
 }
 
-/// PRS-12: if the key may come from a registration without an answer, the key alone proves neither a
-/// registration nor a fence.
+/// PRS-12: if the key may come from a registration without a status, READ KEYS alone shows neither that the
+/// disk is registered nor that it was fenced off.
 #[test]
 fn prs_12_the_nexus_of_the_key_counts_where_a_registration_had_no_answer() {
     let status = |nexuses: &[PathNexus]| {
@@ -141,7 +141,7 @@ fn prs_12_the_nexus_of_the_key_counts_where_a_registration_had_no_answer() {
             vec![("status", Answer::Good(vec![0; 7]))],
             Err(Failure::Format(FullStatus::decode(&[0; 7]).unwrap_err())),
         ),
-        // Two nexuses with the same ISID.
+        // Two nexuses have the same ISID.
         (other_port, vec![("status", status(&[nexus(1)]))], Err(Failure::Unproven)),
         (other_port, vec![("status", status(&[other_port, nexus(1)]))], Ok(())),
     ];
@@ -154,7 +154,7 @@ fn prs_12_the_nexus_of_the_key_counts_where_a_registration_had_no_answer() {
             script.extend(registers.clone());
         }
         if is_longer {
-            // The PRGENERATION of the status counts.
+            // The PRGENERATION of READ FULL STATUS is used instead of the one of READ KEYS.
             *script.last_mut().unwrap() = ("keys", keys(2, &[A, A]));
         }
         assert_eq!(run(&mut fencing, 4, Goal::Join, &script), result, "{script:?}");
@@ -169,7 +169,7 @@ fn prs_12_the_nexus_of_the_key_counts_where_a_registration_had_no_answer() {
     assert_eq!(run(&mut fencing, 4, Goal::Join, &script), Ok(()));
 }
 
-/// PRS-12: a nexus that logs in again may have been registered before the login, and after a fence.
+/// PRS-12: a nexus that logs in again may have been registered before the login, but after a fence.
 #[test]
 fn prs_12_a_nexus_whose_registration_had_no_answer_ends_it_first() {
     let joins = |end: Script| end.into_iter().chain(registers(5, 6)).collect();
@@ -197,7 +197,7 @@ fn prs_12_a_nexus_whose_registration_had_no_answer_ends_it_first() {
     }
 }
 
-/// PRS-12: the PRGENERATION of the unit proves nothing, or another host changes registrations all the time.
+/// PRS-12: PRGENERATION does not count changes, or another host changes registrations all the time.
 #[test]
 fn prs_12_a_path_that_never_counts_gives_up() {
     let mut fencing = registered();
@@ -207,7 +207,7 @@ fn prs_12_a_path_that_never_counts_gives_up() {
     assert!(!fencing.is_preempted() && !fencing.is_registered(PathId(2)));
 }
 
-/// PRS-12: all keys count, also if there are more than the first answer holds.
+/// PRS-12: all keys are read, also if there are more than the first response holds.
 #[test]
 fn prs_12_keys_that_were_cut_are_read_again() {
     let mut fencing = registered();
@@ -224,7 +224,7 @@ fn prs_12_keys_that_were_cut_are_read_again() {
 }
 
 /// PRS-11: a unit attention over another path reports a fence while a path joins. Nothing is registered after
-/// it, and what was registered before is ended.
+/// it, and a registration that was made before it is ended.
 #[test]
 fn prs_11_a_path_that_joins_while_a_fence_is_reported_does_not_stay_registered() {
     let script = does_not_count(vec![("end", Answer::changed())]);
@@ -254,7 +254,7 @@ fn prs_11_a_path_that_joins_while_a_fence_is_reported_does_not_stay_registered()
     }
 }
 
-/// PRS-13: a path whose nexus was registered proves that it still is.
+/// PRS-13: a path whose nexus was registered checks that the registration still exists.
 #[test]
 fn prs_13_a_path_that_has_reconnected_proves_its_registration() {
     let conflict = Answer::conflict;
@@ -265,7 +265,7 @@ fn prs_13_a_path_that_has_reconnected_proves_its_registration() {
         (vec![("prove", Answer::not_ready()), ("status", Answer::illegal_request())], question(0)),
         (vec![("prove", Answer::illegal_request())], question(0)),
         (vec![("prove", Answer::Silence)], question(0)),
-        // The target takes each session for a new nexus.
+        // The target treats each session as a new nexus.
         (
             vec![
                 ("prove", conflict()),

@@ -1,4 +1,4 @@
-//! A model of a unit with persistent registrations, by SPC-4 as far as the procedures need it. Each answer may
+//! Models a unit with persistent registrations, by SPC-4 as far as the procedures need it. Each command may
 //! fail.
 
 use std::time::Instant;
@@ -11,7 +11,7 @@ use iscsi_pdu::scsi::{Sense, Status};
 use super::super::registrations::{Nexus, PathNexus};
 use super::super::{End, ReserveCommand};
 
-/// An answer with its data.
+/// A result of a command, with its data.
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
     Good(Vec<u8>),
@@ -101,7 +101,7 @@ fn hex(bytes: [u8; 6]) -> String {
 pub(super) struct Registered {
     pub(super) nexus: PathNexus,
     pub(super) key: ReservationKey,
-    /// Whether it was made after the other host had fenced the disk off.
+    /// Whether the registration was made after the other host had fenced the disk off.
     pub(super) is_after_fence: bool,
 }
 
@@ -173,7 +173,7 @@ pub(super) fn now() -> Instant {
     Instant::now()
 }
 
-/// Returns the nexus of a path; the number stands for the ISID.
+/// Returns the nexus of a path with this number as its ISID.
 pub(super) fn nexus(isid: u16) -> PathNexus {
     PathNexus { isid: iscsi_pdu::Isid::random([1, 2, 3], isid), portal_group: Some(1) }
 }

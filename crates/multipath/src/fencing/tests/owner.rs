@@ -1,4 +1,4 @@
-//! The state of the owner, apart from the course of its procedures.
+//! Tests of the state of a disk's registrations, apart from the course of its procedures.
 
 use iscsi_pdu::scsi::reservation::{
     FullStatus, HeldReservation, PersistentReserveOut, Reservation, ReservationKey, ReservationType,
@@ -36,7 +36,8 @@ fn prs_11_only_what_was_registered_can_be_preempted() {
     assert!(fencing.is_preempted());
 }
 
-/// PRS-10: a session with the same ISID at another target port has its own entry, which may be late as well.
+/// PRS-10: a session with the same ISID at another target port has a separate entry, which may appear late as
+/// well.
 #[test]
 fn prs_10_a_change_is_made_if_there_is_one_entry_more_or_less() {
     let at = |portal_group| PathNexus { portal_group: Some(portal_group), ..nexus(1) };
@@ -47,8 +48,8 @@ fn prs_10_a_change_is_made_if_there_is_one_entry_more_or_less() {
         FullStatus::decode(&data).unwrap()
     };
     let (yes, no) = (Some(true), Some(false));
-    // Other nexuses that are registered, other nexuses that are uncertain, entries; whether this nexus is
-    // registered, and whether its registration has ended.
+    // Columns: other nexuses that are registered, other nexuses that are uncertain, entries; whether this nexus
+    // is registered, and whether its registration has ended.
     for (others, late, reported, is_registered, is_ended) in [
         (0, 0, 0, no, yes),
         (0, 0, 1, yes, no),
@@ -78,7 +79,7 @@ fn prs_10_a_change_is_made_if_there_is_one_entry_more_or_less() {
     assert_eq!((is_ended(&it, true), is_ended(&it, false)), (yes, None), "it may be fenced off");
 }
 
-/// PRS-17: in doubt it does not outlive the registration.
+/// PRS-17: if the holder is not certain, the reservation counts as one that ends with the registration.
 #[test]
 fn prs_17_a_reservation_outlives_the_registration_of_a_nexus_that_does_not_hold_it() {
     let held = |key, code: u8| {
@@ -111,7 +112,7 @@ fn prs_17_a_reservation_outlives_the_registration_of_a_nexus_that_does_not_hold_
     assert!(!it.is_outlived_by(&others, nameless));
 }
 
-/// PRS-17: the ends of a command after which the nexus counts as a holder.
+/// PRS-17: after which ends of a reserving command the nexus counts as a holder.
 #[test]
 fn prs_17_a_path_may_hold_the_reservation_until_the_unit_says_otherwise() {
     let reservation_type = ReservationType::WriteExclusiveRegistrantsOnly;
@@ -124,8 +125,8 @@ fn prs_17_a_path_may_hold_the_reservation_until_the_unit_says_otherwise() {
         HeldReservation::decode(&data).unwrap().reservation.unwrap()
     };
     let conflict = End::Status(Status::RESERVATION_CONFLICT);
-    // The command over path 2, its end, and whether the reservation outlives path 1, which had reserved the
-    // unit, and path 2.
+    // Columns: the command over path 2, its end, and whether the reservation outlives path 1, which had
+    // reserved the unit, and path 2.
     for (command, end, outlives_1, outlives_2) in [
         (reserve, End::Good(&[]), true, false),
         (reserve, conflict, false, true),
@@ -176,7 +177,7 @@ fn procedures_take_turns() {
     assert!(asked(&mut fencing, end), "without a turn");
     assert_eq!(fencing.poll(first, now()), Step::Done(Ok(())));
     assert!(!asked(&mut fencing, third) && asked(&mut fencing, second));
-    // It is cancelled while its command is in flight.
+    // The procedure is cancelled while its command is in flight.
     fencing.cancel(second);
     assert!(asked(&mut fencing, third));
     fencing.on_end(second, End::Good(&[]));
@@ -190,7 +191,7 @@ fn procedures_take_turns() {
     assert_eq!(fencing.poll(missing, now()), Step::Done(Err(Failure::GivenUp)));
 }
 
-/// PRS-16: a command that is in flight when its procedure is cancelled may still be carried out.
+/// PRS-16: a command that is in flight when its procedure is cancelled may still be executed.
 #[test]
 fn prs_16_a_procedure_that_is_given_up_leaves_what_it_has_sent() {
     let mut fencing = Fencing::new(KEY);

@@ -1,4 +1,4 @@
-//! The registration of the first path, and the form that the unit accepts.
+//! Tests of the registration of the first path, and of the form that the unit accepts.
 
 use iscsi_pdu::scsi::reservation::PersistentReserveOut;
 
@@ -10,8 +10,8 @@ use crate::PathId;
 const FIRST: &str = "register for good";
 const SPC_2: &str = "register as in SPC-2";
 
-/// PRS-10: the unit need not support APTPL or REGISTER AND IGNORE EXISTING KEY, nor report that it has made a
-/// change.
+/// PRS-10: a path is registered even if the unit supports neither APTPL nor REGISTER AND IGNORE EXISTING KEY,
+/// or does not report that it has made a change.
 #[test]
 fn prs_10_the_first_path_registers_in_the_form_that_the_unit_takes() {
     let (good, illegal, not_ready) = (Answer::changed, Answer::illegal_request, Answer::not_ready);
@@ -35,7 +35,7 @@ fn prs_10_the_first_path_registers_in_the_form_that_the_unit_takes() {
     }
 }
 
-/// PRS-15, PRS-16: only a registration without an answer may be left.
+/// PRS-15, PRS-16: only a registration without a status may be left.
 #[test]
 fn prs_15_a_first_path_that_is_not_registered_says_why() {
     let (illegal, not_ready) = (Answer::illegal_request, Answer::not_ready);

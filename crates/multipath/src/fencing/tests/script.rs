@@ -1,4 +1,4 @@
-//! Runs a procedure against a table of answers.
+//! Runs a procedure against a script of results.
 
 use iscsi_pdu::scsi::Status;
 use iscsi_pdu::scsi::reservation::{PersistentReserveIn, PersistentReserveOut, ReservationKey};
@@ -11,10 +11,10 @@ pub(super) const A: u64 = 0xa;
 pub(super) const B: u64 = 0xb;
 pub(super) const KEY: ReservationKey = ReservationKey(A);
 
-/// Questions with their answers, in order.
+/// The expected commands with their results, in order.
 pub(super) type Script = Vec<(&'static str, Answer)>;
 
-/// Returns the name of a question in the tables.
+/// Returns the name of a command in the scripts.
 pub(super) fn name_of(command: ReserveCommand) -> &'static str {
     match command {
         ReserveCommand::In { action: PersistentReserveIn::ReadKeys, allocation_length: 1024 } => {
@@ -53,7 +53,7 @@ pub(super) fn name_of(command: ReserveCommand) -> &'static str {
     }
 }
 
-/// Runs a procedure; the unit answers as in the script.
+/// Runs a procedure; the results of its commands are taken from the script.
 pub(super) fn run(
     fencing: &mut Fencing,
     path: u32,
@@ -87,7 +87,8 @@ pub(super) fn new() -> Fencing {
     fencing
 }
 
-/// Creates a disk whose path 1 is registered. Path 2 is a further one, and path 3 is path 1 after a reconnect.
+/// Creates a disk whose path 1 is registered. Path 2 is a further path, and path 3 is path 1 after a
+/// reconnect.
 pub(super) fn registered() -> Fencing {
     let mut fencing = new();
     let script = vec![("register for good", Answer::changed())];
@@ -97,7 +98,7 @@ pub(super) fn registered() -> Fencing {
     fencing
 }
 
-/// Returns the answers that are neither GOOD nor leave a doubt.
+/// Returns the results that are not GOOD, but are certain.
 pub(super) fn failures() -> [Answer; 4] {
     let busy = Answer::Status(Status::BUSY);
     [Answer::conflict(), Answer::illegal_request(), busy, Answer::Silence]

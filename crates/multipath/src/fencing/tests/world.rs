@@ -1,5 +1,5 @@
-//! A disk of three paths with a model of a unit, in every history with up to two faults and one change by
-//! another host.
+//! Tests a disk of three paths with a model of a unit, in every history with up to two faults and one change
+//! by another host.
 
 use iscsi_pdu::scsi::Status;
 use iscsi_pdu::scsi::reservation::{PersistentReserveOut, ReservationKey};
@@ -10,8 +10,8 @@ use crate::PathId;
 
 const KEY: ReservationKey = ReservationKey(0xa);
 const OTHER: ReservationKey = ReservationKey(0xb);
-/// Maximum number of questions after which a command without an answer is carried out, if its nexus does not
-/// log in before.
+/// Maximum number of commands after which a command without a status is executed, if its nexus does not log
+/// in before.
 const LATEST: usize = 6;
 
 /// Enumerates runs depth first: each run repeats the choices of the previous one up to the last choice that has
@@ -45,7 +45,7 @@ impl Choices {
     }
 }
 
-/// A command without an answer that the unit may still carry out.
+/// A command without a status that the unit may still execute.
 #[derive(Debug)]
 struct Late {
     number: u16,
@@ -73,7 +73,7 @@ struct World<'a> {
     changes: usize,
     questions: usize,
     next_path: u32,
-    /// Whether the first path is registered. What other hosts did before that is no fence.
+    /// Whether the first path is registered. Changes by other hosts before that are no fence.
     is_registered: bool,
     /// Whether the second and the third nexus have the same ISID, at two target ports.
     is_isid_shared: bool,
@@ -100,7 +100,7 @@ enum Event {
     OtherChange,
 }
 
-/// Number of runs in which each event happened. If an event never happens, the test shows nothing about it.
+/// Number of runs in which each event happened. An event that never happens is not tested.
 #[derive(Debug, Default)]
 struct Seen {
     runs: usize,
@@ -121,8 +121,8 @@ impl World<'_> {
     }
 
     fn log_in(&mut self, number: u16) -> PathId {
-        // The login ends what the last session of the nexus had sent: it was carried out before, or never will
-        // be.
+        // The login ends the commands that the last session of the nexus had sent: each was executed before, or
+        // will never be executed.
         for at in (0..self.late.len()).rev() {
             if self.late[at].number == number {
                 let late = self.late.swap_remove(at);
@@ -139,7 +139,8 @@ impl World<'_> {
         path
     }
 
-    /// Lets another host change registrations, and carries out late commands, before a question.
+    /// Lets another host change registrations, and executes late commands, before the next command of the
+    /// disk.
     fn happens(&mut self) {
         self.questions += 1;
         for at in (0..self.late.len()).rev() {
@@ -292,9 +293,9 @@ impl World<'_> {
     }
 }
 
-/// PRS-11, PRS-12, PRS-16: the unit may give any answer, and carry out commands late or without an answer,
-/// while another host changes registrations. No path joins a disk that is fenced off, no disk is taken for
-/// fenced off that is not, and no registration is left behind without a report.
+/// PRS-11, PRS-12, PRS-16: the unit may return any result, and execute commands late or without a status,
+/// while another host changes registrations. No path joins a disk that is fenced off, no disk counts as
+/// fenced off that is not, and no registration is left without a report.
 #[test]
 fn prs_12_every_history_of_two_faults_and_one_change_by_another_host_keeps_the_fence() {
     for is_isid_shared in [false, true] {

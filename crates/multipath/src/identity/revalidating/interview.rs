@@ -1,4 +1,4 @@
-//! Questions of one try, and the meaning of their answers.
+//! Sends the commands of one try, and evaluates their results.
 
 use iscsi_pdu::scsi::vpd::{DeviceIdentification, UnitSerialNumber, page_len};
 use iscsi_pdu::scsi::{
@@ -12,11 +12,11 @@ use crate::identity::capacity::{Capacity, check_block_size, short_capacity};
 use crate::identity::name::{Mismatch, Model, UnitName};
 use crate::identity::revalidation::Verdict;
 
-/// Allocation length of the first question for a page of vital product data, in bytes. Before SPC-3 the
+/// Allocation length of the first INQUIRY for a page of vital product data, in bytes. Before SPC-3 the
 /// allocation length of INQUIRY was one byte, so a unit that reads only one byte would take 256 for 0.
 const PAGE_START: u16 = u8::MAX as u16;
 
-/// One try. All questions are sent together.
+/// One try. All commands are sent together.
 #[derive(Clone, Debug)]
 pub(super) struct Interview {
     inquiry: Part,
@@ -30,14 +30,14 @@ pub(super) struct Interview {
 #[derive(Clone, Debug)]
 enum Part {
     NotNeeded,
-    /// The command is sent next. The second question for a page has the beginning of the page.
+    /// The command is sent next. The second command for a page comes with the beginning of the page.
     Next(Command, Option<Vec<u8>>),
-    /// The question was sent, and has this number.
+    /// The command was sent, and has this number.
     Asked(u32, Command, Option<Vec<u8>>),
     Ended(Result<Vec<u8>, Unanswered>),
 }
 
-/// Reason why a question has no answer.
+/// Reason why a command has no usable result.
 #[derive(Clone, Copy, Debug)]
 struct Unanswered {
     question: u32,
@@ -58,7 +58,7 @@ enum Why {
 /// Result of a try.
 #[derive(Debug)]
 pub(super) struct Findings {
-    /// Whether the unit has answered the question for its cache, and has a cache or does not report it.
+    /// Whether the unit has responded to MODE SENSE, and has a cache or does not report whether it has one.
     pub(super) may_have_cache: bool,
     /// The capacity of the known unit, or why it is not certain that it is the known unit.
     pub(super) result: Result<Capacity, Doubt>,
@@ -68,9 +68,9 @@ pub(super) struct Findings {
 pub(super) enum Doubt {
     /// It is another unit, for good.
     Verdict(Verdict),
-    /// A later try may prove which unit it is.
+    /// A later try may show which unit it is.
     Passing(Failure),
-    /// No later try can prove it while the path stays as it is.
+    /// No later try can show which unit it is while the path stays as it is.
     Standing(Failure),
 }
 
@@ -97,7 +97,7 @@ impl Interview {
         self.parts().into_iter().find_map(|part| part.ask(number))
     }
 
-    /// Records the end of a question.
+    /// Records the end of a command.
     pub(super) fn on_end(&mut self, number: u32, end: End<'_>, name: &UnitName) {
         self.parts().into_iter().for_each(|part| part.on_end(number, end));
         let is_answered = matches!(self.identification, Part::Ended(_))
@@ -111,7 +111,7 @@ impl Interview {
         }
     }
 
-    /// Returns the result, once all questions have ended.
+    /// Returns the result, once all commands have ended.
     pub(super) fn findings(&mut self, terms: &Terms) -> Option<Findings> {
         if !self.parts().into_iter().all(|part| part.has_ended()) {
             return None;
@@ -170,8 +170,8 @@ impl Interview {
         name.compare(designator, serial.as_deref())
     }
 
-    /// Returns the capacity that the unit reports. If the unit has more blocks than the short answer can count,
-    /// the long answer is required: a part of the unit must not count as the whole.
+    /// Returns the capacity that the unit reports. If the unit has more blocks than READ CAPACITY (10) can
+    /// count, the result of READ CAPACITY (16) is required: a part of the unit must not count as the whole.
     fn capacity(&self) -> Result<Capacity, Doubt> {
         let why_not_long = match self.long_capacity.data() {
             Ok(data) => match ReadCapacity16::decode(data) {
@@ -232,13 +232,13 @@ impl Part {
         }
     }
 
-    /// Returns the decoded answer to a question that the unit need not support.
+    /// Returns the decoded result of a command that the unit need not support.
     fn read<T, E>(&self, decode: impl FnOnce(&[u8]) -> Result<T, E>) -> Option<T> {
         let Self::Ended(Ok(data)) = self else { return None };
         decode(data).ok()
     }
 
-    /// Returns why there is no answer; a refusal counts as an answer.
+    /// Returns why there is no result; a refusal counts as a result.
     fn unanswered(&self) -> Option<Unanswered> {
         self.data().err().filter(|unanswered| !unanswered.is_refusal())
     }

@@ -1,4 +1,4 @@
-//! The revalidation of one path: its waiting callers, the tries, and their results.
+//! Runs the revalidation of one path: its waiting callers, the tries, and their results.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -25,7 +25,7 @@ pub(super) struct Procedure {
 
 #[derive(Clone, Debug)]
 enum Stage {
-    /// The reasons to ask are checked next.
+    /// The next poll checks whether there are reasons for a try.
     Checking,
     Asking(Box<Try>),
     Pausing(Instant),
@@ -35,7 +35,7 @@ enum Stage {
 #[derive(Clone, Debug)]
 struct Try {
     interview: Interview,
-    /// The reasons that existed when the questions were sent.
+    /// The reasons that existed when the commands were sent.
     asked_at: Reasons,
     size: SizeQuestion,
 }
@@ -73,7 +73,7 @@ impl Procedure {
         if let Stage::Pausing(until) = self.stage { Some(until) } else { None }
     }
 
-    /// Returns the next step; a question gets the next number.
+    /// Returns the next step; a command gets the next number.
     pub(super) fn poll(&mut self, next_question: &mut u32, unit: &mut Unit, now: Instant) -> Step {
         loop {
             if let Some(step) = self.steps.pop_front() {
@@ -148,8 +148,8 @@ impl Procedure {
         }
     }
 
-    /// Schedules another try after a pause, for the callers whose time limit allows it. The others receive the
-    /// failure.
+    /// Schedules another try after a pause, for the callers whose time limit allows it. The other callers
+    /// receive the failure.
     fn pause(&mut self, failure: &Failure, now: Instant) {
         let pause = self.pauses.next();
         let limit = self.terms.retry_timeout;

@@ -1,28 +1,28 @@
-//! Proof of a GOOD that arrived while the unit may have been another one.
+//! Confirms a GOOD that arrived while the unit may have been another one.
 
 use std::time::{Duration, Instant};
 
 use crate::unit::Unit;
 use crate::{CommandNumber, PathId};
 
-/// The proof that the known unit has executed a command, after the command has ended with GOOD.
+/// Confirms that the known unit has executed a command, after the command has ended with GOOD.
 ///
-/// Nothing orders the connections of a session: the answer of another unit may arrive over one connection
-/// before the unit attention over another. So data that will be written back, and answers that vouch for what
-/// was written, count only when all commands have ended that the session had sent by then.
+/// Nothing orders the connections of a session: the response of another unit may arrive over one connection
+/// before the unit attention over another. So data that will be written back, and results that vouch for
+/// earlier writes, are trusted only when all commands have ended that the session had sent by then.
 ///
-/// The owner of all commands of a unit uses it like this:
+/// The code that owns all commands of a unit uses it like this:
 ///
 /// - A command may be sent over a path unless
 ///   [`Identity::needs_revalidation`](crate::Identity::needs_revalidation). Otherwise it waits for
-///   [`Revalidations`](super::Revalidations), whose own questions are sent nevertheless, and so are INQUIRY,
+///   [`Revalidations`](super::Revalidations), whose own commands are sent nevertheless, and so are INQUIRY,
 ///   REPORT LUNS and REQUEST SENSE, which receive no unit attention.
-/// - A command that has ended with GOOD is answered after [`ProofStep::Proven`], and only if
-///   [`Unit::is_of_known_unit`](crate::Unit::is_of_known_unit); otherwise it is sent again.
-/// - An end other than GOOD needs no proof: it is judged and retried as usual.
+/// - The caller of a command that has ended with GOOD gets its result after [`ProofStep::Proven`], and only
+///   if [`Unit::is_of_known_unit`](crate::Unit::is_of_known_unit); otherwise the command is sent again.
+/// - An end other than GOOD needs no confirmation: it is handled and retried as usual.
 #[derive(Clone, Copy, Debug)]
 pub struct Proof {
-    /// Time limit of the wait for commands that were sent by then; `None` if no command is waited for.
+    /// Time limit of the wait for commands that were sent before; `None` if no command is waited for.
     limit: Option<Duration>,
     wait: Option<CommandWait>,
 }
@@ -33,30 +33,30 @@ struct CommandWait {
     until: Option<Instant>,
 }
 
-/// Next step of a proof.
+/// Next step of a confirmation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ProofStep {
-    /// Wait until the unit has been asked which one it is
-    /// ([`Revalidations::wait`](super::Revalidations::wait)), then poll again. If that fails, the command fails
-    /// as well.
+    /// Wait for a revalidation of the path ([`Revalidations::wait`](super::Revalidations::wait)), then poll
+    /// again. If the revalidation fails, the command fails as well.
     Revalidate,
     /// Poll again when the commands have ended that the path sent before this one, or at
     /// [`poll_timeout`](Proof::poll_timeout).
     AwaitCommands(CommandNumber),
     /// All commands that matter have ended.
     Proven,
-    /// Commands have not ended within the time limit, and one of them may have reported another unit.
+    /// Commands have not ended within the time limit, and one of them may have hidden the report of another
+    /// unit.
     Unproven,
 }
 
 impl Proof {
-    /// Creates the proof of a command on which no other command depends.
+    /// Creates the confirmation of a command on which no other command depends.
     pub const fn of_the_answer() -> Self {
         Self { limit: None, wait: None }
     }
 
-    /// Creates a proof by all commands that the session has sent by then. `limit` is the time limit of the wait
-    /// for them.
+    /// Creates a confirmation that waits for all commands that the session has sent so far. `limit` is the
+    /// time limit of this wait.
     pub const fn by_all(limit: Duration) -> Self {
         Self { limit: Some(limit), wait: None }
     }

@@ -1,4 +1,4 @@
-//! Steps, questions and failures of a revalidation.
+//! Steps, commands and failures of a revalidation.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub struct Terms {
     pub name: UnitName,
     /// The capacity of the unit when it became known.
     pub capacity: Capacity,
-    /// Time limit of each caller for an answer that proves something.
+    /// Time limit of each caller: how long tries are repeated for it.
     pub retry_timeout: Duration,
     /// Pauses between tries.
     pub pauses: BackOff,
@@ -38,23 +38,23 @@ pub struct WaiterId(pub(super) u64);
 /// Next step of a revalidation.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Step {
-    /// Do nothing: a question or a pause has not ended.
+    /// Do nothing: a command or a pause has not ended.
     Wait,
     /// Send this command before any other one to the unit, and pass its end to
     /// [`Revalidations::on_end`](super::Revalidations::on_end).
     Ask(Question),
-    /// The unit has another capacity.
+    /// The capacity of the unit has changed.
     Resized(Resized),
     /// The wait of this caller is over: the path leads to the known unit, or a failure.
     Answer(WaiterId, Result<(), Failure>),
-    /// No caller waits. Questions in flight are not needed any more.
+    /// No caller waits. The results of commands in flight are not needed any more.
     Idle,
 }
 
 /// A command whose end a revalidation needs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Question {
-    /// Number of the question among all revalidations of the unit, from 0.
+    /// Number of the command among all revalidations of the unit, from 0.
     pub number: u32,
     /// The path to send the command over.
     pub path: PathId,
@@ -83,7 +83,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// Returns the command, and the maximum length of the answer, in bytes.
+    /// Returns the command, and the maximum length of its data, in bytes.
     pub fn cdb_and_len(self) -> (Cdb, usize) {
         match self {
             Self::Inquiry => (Cdb::inquiry(INQUIRY_LENGTH), INQUIRY_LENGTH.into()),
@@ -103,7 +103,7 @@ impl Command {
     }
 }
 
-/// End of a question, after the retries that every command has.
+/// End of a command of a revalidation, after the retries that every command has.
 #[derive(Clone, Copy, Debug)]
 pub enum End<'a> {
     /// GOOD, with the received data.

@@ -1,4 +1,4 @@
-//! Traces of the revalidation of one path and of two.
+//! Tests of the revalidation of one path and of two, step by step.
 
 mod model;
 
@@ -49,7 +49,7 @@ fn serial(number: &str) -> Vec<u8> {
 }
 
 /// Returns VPD page 83 with a name of this type. `fill` designators make the page longer than the first
-/// question allows.
+/// INQUIRY allows.
 fn identification(kind: u8, byte: u8, fill: usize) -> Vec<u8> {
     let name = [&[1, kind, 0, 8, byte][..], &[0x11; 7]].concat();
     // A vendor specific designator of the target.
@@ -84,7 +84,7 @@ enum Answer {
     Silence,
 }
 
-/// The answers of a unit to each question.
+/// The responses of a unit to each command.
 #[derive(Clone, Debug)]
 struct Target {
     inquiry: Answer,
@@ -163,7 +163,7 @@ impl World {
         step
     }
 
-    /// Polls until there is no further question.
+    /// Polls until there is no further command.
     fn ask(&mut self) -> Step {
         loop {
             let step = self.poll();
@@ -186,7 +186,7 @@ impl World {
         self.revalidations.on_end(PATH, question.number, end);
     }
 
-    /// Answers all questions as the target does, until there is another step.
+    /// Ends all commands with the responses of the target, until there is another step.
     fn run(&mut self, target: &Target) -> Step {
         loop {
             let step = self.ask();
@@ -196,7 +196,7 @@ impl World {
         }
     }
 
-    /// Returns the answer to the only waiting caller, with the answers of the target.
+    /// Returns the result for the only waiting caller, given the responses of the target.
     fn result(&mut self, target: &Target) -> Result<(), Failure> {
         let waiter = self.wait();
         let step = self.run(target);
@@ -205,7 +205,7 @@ impl World {
         result
     }
 
-    /// Returns whether the unit is asked again after the answers of the target.
+    /// Returns whether the revalidation pauses for another try after the responses of the target.
     fn pauses(&mut self, target: &Target) -> bool {
         self.wait();
         self.run(target) == Step::Wait && self.revalidations.poll_timeout(PATH).is_some()
@@ -311,7 +311,7 @@ fn a_unit_without_a_name_is_known_by_its_model() {
     assert!(matches!(world.result(&Target::new()), Err(Failure::Verdict(_))));
 }
 
-/// The pages that are read, and what they prove.
+/// Tests which pages are read, and what follows from them.
 #[test]
 fn the_best_names_that_both_sides_have_are_compared() {
     const PAGE_83: [Command; 1] = [Command::Page { code: 0x83, allocation_length: 255 }];
@@ -354,7 +354,7 @@ fn a_long_page_is_asked_for_again_if_its_beginning_does_not_say_the_best_name() 
     assert_eq!(world.result(&target), Ok(()));
     world.asked.retain(|command| matches!(command, Command::Page { .. }));
     assert_eq!(world.asked, whole);
-    // The rest of the page is refused, so its beginning has to suffice.
+    // The rest of the page is refused, so only its beginning is used.
     for refusal in [INVALID_FIELD, Answer::Status(Status::BUSY)] {
         let mut world = World::new(designator(3, 0x61));
         world.wait();

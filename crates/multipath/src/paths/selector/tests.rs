@@ -16,7 +16,7 @@ fn start() -> Instant {
     Instant::now()
 }
 
-/// The callers that look a path up by binary search rely on this order.
+/// The paths are sorted. Callers rely on this order, because they find a path by binary search.
 #[test]
 fn paths_in_use_and_closed_ones_are_in_the_order_of_their_numbers() {
     let mut selector = PathSelector::new(Credit::UNLIMITED, HedgePolicy::default());
@@ -29,12 +29,12 @@ fn paths_in_use_and_closed_ones_are_in_the_order_of_their_numbers() {
     );
 }
 
-/// A link that serves its requests one after the other, and delivers each answer one latency later.
+/// A link that serves its requests one after the other, and delivers each response after the latency.
 #[derive(Clone, Copy)]
 struct Link {
     rate: f64,
     latency: Duration,
-    /// When it stops answering.
+    /// When the link stops responding.
     dies: Option<Duration>,
 }
 
@@ -48,7 +48,7 @@ struct Outcome {
     carried: Vec<u64>,
 }
 
-/// Moves `count` requests over the links; the caller keeps up to `depth` of them.
+/// Moves `count` requests over the links, with up to `depth` of them waiting or in flight.
 fn run(links: &[Link], count: u64, depth: u64, room: Credit) -> Outcome {
     let start = start();
     let mut selector = PathSelector::new(Credit::UNLIMITED, HedgePolicy::default());
@@ -81,7 +81,7 @@ fn run(links: &[Link], count: u64, depth: u64, room: Credit) -> Outcome {
         }
         let total: u64 = (0u32..).zip(links).map(|(id, _)| selector.in_flight(PathId(id))).sum();
         most = most.max(total);
-        // The requests of a link that is found dead are sent again.
+        // When a link is found dead, its requests are sent again.
         let next = events.peek().map(|Reverse((at, _))| *at);
         for (at, (id, link)) in (0u32..).zip(links).enumerate() {
             let Some(dies) = link.dies.filter(|_| !dead[at]) else { continue };
@@ -210,7 +210,7 @@ fn where_the_unit_takes_no_requests_others_come_first() {
         selector.take(PathId(1), LEN, ANY, true, now);
     }
     assert_eq!(selector.pick(LEN, ANY, now + HOLD_UP), Some(PathId(0)));
-    // If all paths are held up, none comes last.
+    // If all paths are held up, none of them comes last.
     selector.hold_up(PathId(1), now);
     assert_eq!(selector.pick(LEN, ANY, now), Some(PathId(0)));
     selector.answered(&permit, now);

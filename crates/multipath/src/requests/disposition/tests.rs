@@ -42,12 +42,12 @@ fn all_facts() -> impl Iterator<Item = Facts> {
             follows_access: has(6),
             others_serve: has(7),
             has_other_path: has(8),
-            looks_for_ports: has(9),
+            discovers_ports: has(9),
         }
     })
 }
 
-/// A disk with two paths through ports that serve the unit, which reports their states.
+/// A disk with two paths through ports that serve the unit, and the unit reports the states of its ports.
 const TWO_PORTS: Facts = Facts {
     is_plain: true,
     can_shorten: true,
@@ -58,14 +58,14 @@ const TWO_PORTS: Facts = Facts {
     follows_access: true,
     others_serve: true,
     has_other_path: true,
-    looks_for_ports: true,
+    discovers_ports: true,
 };
-/// A disk with a single path, whose unit does not report states of ports.
+/// A disk with a single path, and the unit does not report states of its ports.
 const ALONE: Facts = Facts {
     follows_access: false,
     others_serve: false,
     has_other_path: false,
-    looks_for_ports: false,
+    discovers_ports: false,
     ..TWO_PORTS
 };
 
@@ -73,7 +73,7 @@ const ALONE: Facts = Facts {
 fn each_end_has_its_disposition() {
     use Disposition::*;
     let table: [(End, [Disposition; 3]); 21] = [
-        // A disk with two ports, a disk with one path, a unit over one session.
+        // Columns: a disk with two ports, a disk with one path, a unit over one session.
         (End::Good, [Complete; 3]),
         (End::Attention, [RetryImmediately; 3]),
         (End::Busy, [Pause(Limit::RetryTimeout), Pause(Limit::RetryTimeout), Pause(Limit::Pauses)]),
@@ -115,7 +115,7 @@ fn each_end_has_its_disposition() {
 
 #[test]
 fn a_port_that_refuses_is_waited_for_where_none_serves_the_unit() {
-    let looks = Facts { looks_for_ports: true, ..ALONE };
+    let looks = Facts { discovers_ports: true, ..ALONE };
     let follows = Facts { follows_access: true, ..ALONE };
     let none_serves = Facts { others_serve: false, ..TWO_PORTS };
     for facts in [looks, follows, none_serves] {
@@ -130,11 +130,12 @@ fn a_port_that_refuses_is_waited_for_where_none_serves_the_unit() {
     assert_eq!(dispose(OFFLINE, Scope::Disk, &silent), Disposition::Fail);
 }
 
-/// A port may change its state. A path that leads to another unit never leads back.
+/// A port may change its state, so requests wait. A path that leads to another unit never leads back, so they
+/// fail.
 #[test]
 fn only_another_portal_is_waited_for_where_the_path_leads_to_another_unit() {
     let other_unit = |facts| dispose(End::OtherUnit, Scope::Disk, facts);
-    let looks = Facts { looks_for_ports: true, ..ALONE };
+    let looks = Facts { discovers_ports: true, ..ALONE };
     assert_eq!(other_unit(&looks), Disposition::Pause(Limit::RetryTimeout));
     let follows = Facts { follows_access: true, ..ALONE };
     assert_eq!(other_unit(&follows), Disposition::Fail);
@@ -159,7 +160,7 @@ fn a_refusal_that_a_unit_may_mean_is_one() {
     assert_eq!(dispose(End::UnknownCommand, Scope::Disk, &long), Disposition::Fail);
 }
 
-/// Holds for all other facts.
+/// Whatever the facts, a retry, a failover, or setting a path aside occurs only while its limit permits it.
 #[test]
 fn limits_end_what_would_go_on() {
     for facts in all_facts() {

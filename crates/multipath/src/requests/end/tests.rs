@@ -35,7 +35,7 @@ fn every_sense_has_its_end() {
         (true, 0x2, 0x04, 0x01, End::Attention),
         (false, 0x2, 0x04, 0x01, End::BecomingReady),
         (false, 0x2, 0x04, 0x09, End::BecomingReady),
-        // Formatting a unit removes what was written before.
+        // Formatting a unit removes its earlier data, so it is not a temporary state.
         (false, 0x2, 0x04, 0x04, End::Refused),
         (false, 0x2, 0x04, 0x0a, End::Port(AccessState::Transitioning)),
         (false, 0x2, 0x04, 0x0b, End::Port(AccessState::Standby)),

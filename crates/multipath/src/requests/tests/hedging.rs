@@ -1,10 +1,10 @@
-//! Second copies of late requests: when they are sent, the end of the other copy, and the use of memory and
-//! class.
+//! Tests of second copies of late requests: when they are sent, the end of the other copy, and the use of
+//! memory and class.
 
 use super::*;
 
-/// A read that is stuck. Its second copy has its memory, has waited for its class, and waits for the path of
-/// another read.
+/// A world with a stuck read. Memory is reserved for its second copy, its class has let it pass, and it waits
+/// for the path of another read.
 struct Stuck {
     world: World,
     stuck: RequestId,
@@ -114,7 +114,7 @@ fn what_is_late_on_the_only_path_is_hedged_when_another_one_joins() {
     assert_eq!(world.attempts(late)[1].1, B);
 }
 
-/// No timer is set for it either.
+/// No timer is set for a request on the only path.
 #[test]
 fn with_one_path_left_no_memory_is_reserved_for_a_second_copy() {
     let (mut world, late) = late_on_the_only_path();
@@ -124,14 +124,14 @@ fn with_one_path_left_no_memory_is_reserved_for_a_second_copy() {
     world.pass(MINUTE);
     assert_eq!(world.others, [Output::TimerSet(late)]);
     assert_eq!(world.requests.poll_timeout(), None);
-    // It is hedged nevertheless when a path is added again.
+    // The request is hedged nevertheless when a path is added again.
     world.requests.add_path(B, CREDIT, world.now);
     world.drain();
     assert_eq!(world.others.len(), 2);
     assert_eq!(world.requests.timer(late), world.requests.poll_timeout());
 }
 
-/// A flush is not hedged, nor a request that must be alone on its path.
+/// Neither a flush nor a request that must be alone on its path is hedged.
 #[test]
 fn a_path_that_joins_sets_no_timer_for_what_is_not_hedged() {
     let mut world = World::new(limits(), &[A]);
@@ -166,7 +166,7 @@ fn a_late_read_is_hedged_where_a_path_is_idle() {
     assert!(!world.requests.paths().has_requests());
 }
 
-/// The request was late while its path was the only one. It is hedged when there is another one again.
+/// A request that was late while its path was the only one is hedged when there is another path again.
 #[test]
 fn a_late_request_is_hedged_over_a_path_that_comes_later() {
     let mut world = World::new(limits(), &[A, B]);
@@ -218,13 +218,13 @@ fn a_stuck_request_waits_for_a_path_and_the_first_answer_ends_the_wait() {
     world.end(attempt, End::Good);
     assert!(world.succeeded(stuck));
     assert!(world.attempts(stuck).is_empty(), "nothing is sent for a request that has ended");
-    // The other request is stuck as well, and takes the path that is free now.
+    // The other request is stuck as well, and its second copy takes the path that has become free.
     assert_eq!(world.attempts(other).len(), 2);
     world.end(other_attempt, End::Good);
     assert_eq!(world.aborted.len(), 1);
 }
 
-/// The first copy fails while the second one waits for a path. The request pauses, and takes no other place
+/// The first copy fails while the second one waits for a path. The request pauses, and takes no second place
 /// meanwhile.
 #[test]
 fn a_request_that_pauses_is_not_hedged() {

@@ -1,4 +1,4 @@
-//! Requests that wait for their ranges.
+//! Tests of requests that wait for their ranges.
 
 use super::*;
 

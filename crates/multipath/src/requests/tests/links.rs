@@ -1,4 +1,4 @@
-//! Requests over simulated links to a unit, in virtual time.
+//! Tests of requests over simulated links to a unit, in virtual time.
 
 mod faults;
 mod hedges;
@@ -11,7 +11,7 @@ use super::*;
 
 pub(super) const LEN: u64 = 256 << 10;
 const CREDIT: Credit = Credit { bytes: 8 << 20, requests: 64 };
-/// More than any test needs, except those of the retry timeout.
+/// Longer than any test takes, except the tests of the retry timeout.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(300);
 const LOST: &str = "the session is lost";
 
@@ -19,20 +19,20 @@ const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// A link that serves its requests one after the other, and delivers each answer one latency later. Times count
-/// from the start.
+/// A link that serves its requests one after the other, and delivers each response after the latency. Times
+/// count from the start.
 #[derive(Clone, Debug)]
 struct Link {
     bytes_per_second: f64,
     latency: Duration,
     free_at: Duration,
-    /// When it fails for good.
+    /// When the link fails for good.
     dies: Option<Duration>,
-    /// Requests that arrive within this interval are answered only at its end.
+    /// Requests that arrive within this interval complete only at the end of the interval.
     stalls: Option<(Duration, Duration)>,
-    /// Whether requests in flight have been sent when the link dies.
+    /// Whether requests in flight have left the initiator when the link dies.
     sends: bool,
-    /// Until then its port is in standby.
+    /// Until this time the port of the link is in standby.
     serves_from: Duration,
     is_lost: bool,
     carried: u64,
@@ -61,7 +61,7 @@ impl Link {
         Self { stalls: Some((from, to)), ..self }
     }
 
-    /// Returns when a request that arrives now is answered.
+    /// Returns when the response to a request that arrives now is delivered.
     fn answers(&mut self, len: u64, now: Duration) -> Duration {
         let mut begins = self.free_at.max(now);
         if let Some((from, to)) = self.stalls
@@ -75,12 +75,12 @@ impl Link {
     }
 }
 
-/// Answers of the unit to requests, over any link.
+/// Responses of the unit to requests, over any link.
 #[derive(Clone, Debug, Default)]
 struct Unit {
     /// Numbers of requests that end the session.
     poison: Vec<u64>,
-    /// Answers to every request, one after the other, and until when.
+    /// Ends of every request, each with the time until which it applies, in order.
     refuses: Vec<(Duration, End)>,
 }
 
@@ -101,9 +101,9 @@ struct Call {
     number: u64,
     spec: RequestSpec,
     begun: Duration,
-    /// Its share of the memory.
+    /// Index of the share of memory that the request holds.
     share: usize,
-    /// The memory of a second copy.
+    /// Index of the share of memory that the second copy holds.
     hedge: Option<usize>,
 }
 
@@ -218,7 +218,7 @@ impl Links {
         self.grant();
     }
 
-    /// Gives memory to the waiting requests, in their order.
+    /// Assigns memory to the waiting requests, in their order.
     fn grant(&mut self) {
         while let Some(first) = self.memory.waiting.front().copied() {
             let len = match first {
@@ -265,7 +265,7 @@ impl Links {
                 Output::Unreserve(request) => self.unreserve(request),
                 Output::PathDrained(path) => self.drained.push(path),
                 Output::Abort { attempt, .. } => {
-                    // The target answers an abort one latency later.
+                    // The target responds to an abort after the latency.
                     let latency =
                         self.sent.get(&attempt).and_then(|sent| self.links.get(&sent.path));
                     let at = latency.map(|link| self.now + link.latency);
@@ -316,7 +316,7 @@ impl Links {
         };
         self.memory.hold(share);
         if is_hedge && !call.spec.writes {
-            // The attempt alone holds the reserved memory.
+            // Only the attempt itself still holds the reserved memory.
             self.memory.give_back(share);
         }
         self.sent.insert(attempt, Sent { path, len, share });

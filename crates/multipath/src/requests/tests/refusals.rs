@@ -1,8 +1,8 @@
-//! Requests that the unit refuses at present, or refuses through one port.
+//! Tests of requests that the unit refuses for a time, or refuses through one port.
 
 use super::*;
 
-/// QRK-40: a unit that is busy for long is asked again after pauses.
+/// QRK-40: a request to a unit that is busy for long is retried after pauses.
 #[test]
 fn a_busy_unit_is_waited_for_as_long_as_the_disk_waits() {
     let mut world = World::new(limits(), &[A]);
@@ -34,8 +34,8 @@ fn a_request_that_pauses_keeps_its_place() {
     assert_eq!(world.attempts(first).len(), 1, "who has waited goes first");
 }
 
-/// One path answers nothing, and the unit has just refused a request over the other one. That path is free
-/// again by time alone.
+/// One path is silent, and the unit has just refused a request over the other one. That path takes requests
+/// again after a time, without any other event.
 #[test]
 fn requests_take_a_path_again_when_it_is_not_held_up_any_more() {
     let mut world = World::new(limits(), &[]);
@@ -58,7 +58,7 @@ fn requests_take_a_path_again_when_it_is_not_held_up_any_more() {
 fn a_port_that_refuses_is_left_for_one_that_serves() {
     let mut world = World::new(limits(), &[A, B]);
     world.requests.set_follows_access(true);
-    world.requests.set_looks_for_ports(true);
+    world.requests.set_discovers_ports(true);
     let request = world.submit(READ);
     let (attempt, path) = world.only(request);
     world.end(attempt, End::Port(AccessState::Standby));
@@ -69,13 +69,13 @@ fn a_port_that_refuses_is_left_for_one_that_serves() {
     world.end(attempt, End::Port(AccessState::Standby));
     assert!(world.in_flight.is_empty(), "none serves the unit");
     assert!(world.others.contains(&Output::PortNeeded));
-    // A port that has changed its state may accept it immediately.
+    // A port that has changed its state may accept the request immediately.
     world.requests.set_access([(path, Access::UNKNOWN)], world.now);
     world.drain();
     assert_eq!(world.only(request).1, path);
 }
 
-/// One request finds that a port has changed its state, which ends the pauses of the others.
+/// If one request shows that a port has changed its state, the pauses of the other requests end.
 #[test]
 fn a_port_that_refuses_one_request_ends_the_pauses_of_the_others() {
     let mut world = World::new(limits(), &[A]);
@@ -109,13 +109,14 @@ fn refuse_until_it_fails(world: &mut World, request: RequestId) -> Duration {
     world.now - begun
 }
 
-/// Otherwise each of many requests would wait as long as all before it together.
+/// Waiting requests share the time limit: otherwise each of many would wait as long as all before it
+/// together.
 #[test]
 fn the_time_limit_of_retries_counts_from_the_request_while_the_unit_takes_none() {
     let mut world = World::new(limits(), &[]);
     world.requests.add_path(A, Credit { bytes: u64::MAX, requests: 1 }, world.now);
     let [first, second] = [(); 2].map(|()| world.submit(READ));
-    // Its caller waits for memory until the first request has failed.
+    // The caller of the third request waits for memory until the first request has failed.
     let asked = world.now;
     let most = world.requests.limits.retry_timeout;
     let time = refuse_until_it_fails(&mut world, first);
@@ -125,10 +126,10 @@ fn the_time_limit_of_retries_counts_from_the_request_while_the_unit_takes_none()
     world.requests.admitted(third, world.now);
     world.drain();
     assert!(refuse_until_it_fails(&mut world, third) < most / 10);
-    // A new request has the whole time.
+    // A new request has the whole time limit.
     let fourth = world.submit(READ);
     assert!(refuse_until_it_fails(&mut world, fourth) > most / 2);
-    // If the unit accepts other requests meanwhile, the wait was not caused by the unit.
+    // If the unit accepts other requests meanwhile, the unit did not cause the wait.
     let taken = world.submit(READ);
     let (attempt, _) = world.only(taken);
     world.end(attempt, End::Good);

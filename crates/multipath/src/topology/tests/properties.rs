@@ -1,4 +1,4 @@
-//! Properties that hold for any facts.
+//! Tests of properties of the topology that hold for any situation.
 
 use super::*;
 
@@ -10,8 +10,8 @@ struct World {
     max: u32,
     count: Count,
     flags: [bool; 4],
-    /// Seconds since the last try at each portal, and numbers of sessions that were closed there and that
-    /// return.
+    /// For each portal: seconds since the last try there, the number of sessions that were closed there, and
+    /// the number of sessions to reopen there.
     records: Vec<(Option<u64>, u32, u32)>,
     uneven: Option<u64>,
     calm: Option<u64>,
@@ -163,7 +163,7 @@ proptest! {
         let before = topology.opening.len();
         let changes = topology.poll(&world.situation(), &groups, now);
 
-        // Never more than the maximum, except for sessions that replace others.
+        // There are never more sessions than the maximum, except for sessions that replace others.
         let there = world.sessions.len() + before;
         let lost = changes.open.iter().filter(|open| matches!(open.why, Why::Lost(_))).count();
         let further = changes.open.iter().filter(|open| {
@@ -175,7 +175,7 @@ proptest! {
         prop_assert!(of(Why::Better) <= MAX_MOVES && of(Why::Spread) <= 1);
         prop_assert!(of(Why::Need) <= world.ports.len());
 
-        // One login per ISID, and one try at a time at a portal that is tried alone.
+        // There is one login per ISID at a time, and one try at a time at a portal that is tried alone.
         let mut names = Vec::new();
         for open in &topology.opening {
             if let Why::Lost(isid) = open.why {
@@ -184,17 +184,17 @@ proptest! {
             }
         }
 
-        // One working session stays.
+        // At least one working session stays.
         let is_closed = |path: PathId| changes.close.iter().any(|(it, _)| *it == path);
         if !changes.close.is_empty() {
             prop_assert!(world.sessions.iter().any(|it| works(it) && !is_closed(it.path)));
         }
 
-        // Each session to open has a portal, and the next poll is later.
+        // Each session to open has a portal, and the next poll is later than now.
         prop_assert!(changes.open.iter().all(|open| !open.portals.is_empty()));
         prop_assert!(changes.again.is_none_or(|again| again > now));
 
-        // After the changes, nothing is left to do.
+        // After the changes, another poll finds nothing to change.
         let mut sessions = world.sessions.clone();
         for session in sessions.iter_mut().filter(|it| is_closed(it.path)) {
             session.state = SessionState::Closing;

@@ -1,10 +1,10 @@
-//! REPORT CAPABILITIES parameter data: which reservations a unit can have (SPC-4 §6.15.4).
+//! REPORT CAPABILITIES parameter data: the reservations that a unit supports (SPC-4 §6.15.4).
 
 use super::ReservationType;
 use crate::scsi::FormatError;
 use crate::scsi::fields::Fields;
 
-/// The answer to PERSISTENT RESERVE IN with REPORT CAPABILITIES (SPC-4 §6.15.4).
+/// Parameter data of PERSISTENT RESERVE IN with REPORT CAPABILITIES (SPC-4 §6.15.4).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct ReservationCapabilities {
@@ -18,17 +18,18 @@ pub struct ReservationCapabilities {
     pub persist_through_power_loss: bool,
     /// PTPL_A: the present registrations survive a loss of power.
     pub persist_through_power_loss_activated: bool,
-    /// ALLOW COMMANDS: the commands that the unit takes in spite of a reservation, 0 to 7; 0 is not reported.
+    /// ALLOW COMMANDS: the commands that the unit accepts despite a reservation, 0 to 7; 0 means not
+    /// reported.
     pub allow_commands: u8,
     /// PERSISTENT RESERVATION TYPE MASK, if the unit reports one (TMV).
     type_mask: Option<[u8; 2]>,
 }
 
 impl ReservationCapabilities {
-    /// The allocation length that fetches every field here, bytes.
+    /// The allocation length for all fields of this type, bytes.
     pub const LEN: u16 = 8;
 
-    /// Reads the parameter data; fields that a shorter answer lacks count as not reported.
+    /// Reads the parameter data; fields that are missing in shorter data count as not reported.
     ///
     /// # Errors
     ///
@@ -36,7 +37,7 @@ impl ReservationCapabilities {
     pub fn decode(data: &[u8]) -> Result<Self, FormatError> {
         let fields = Fields::new(data, "REPORT CAPABILITIES data", 4)?;
         let fields = fields.cut(usize::from(fields.u16(0)).max(4));
-        // An empty mask means that the answer lacks it: a unit without any type does not have this command.
+        // An empty mask counts as missing: a unit that supports no type does not have this command.
         let mask = Some(fields.array(4)).filter(|mask| fields.bit(3, 0x80) && *mask != [0; 2]);
         Ok(Self {
             compatible_reservation_handling: fields.bit(2, 0x10),

@@ -4,17 +4,17 @@ use super::{Reservation, ReservationKey, TransportId};
 use crate::scsi::FormatError;
 use crate::scsi::fields::{Fields, to_usize};
 
-/// The answer to PERSISTENT RESERVE IN with READ FULL STATUS (SPC-4 §6.15.5).
+/// Parameter data of PERSISTENT RESERVE IN with READ FULL STATUS (SPC-4 §6.15.5).
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct FullStatus {
     /// PRGENERATION, as in [`RegisteredKeys`](super::RegisteredKeys).
     pub generation: u32,
-    /// The registrations in the order they came.
+    /// The registrations in the order of the data.
     pub registrants: Vec<Registrant>,
-    /// ADDITIONAL LENGTH: bytes of all registrations, whether they fit into the answer or not.
+    /// ADDITIONAL LENGTH: bytes of all registrations, also those that did not fit.
     pub additional_length: u32,
-    /// Whether registrations are missing that the length counts.
+    /// Whether registrations are missing that ADDITIONAL LENGTH counts.
     truncated: bool,
 }
 
@@ -22,14 +22,14 @@ pub struct FullStatus {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct Registrant {
-    /// Its key.
+    /// The key of the registration.
     pub key: ReservationKey,
     /// The reservation, if this nexus holds it (R_HOLDER).
     pub holds: Option<Reservation>,
     /// ALL_TG_PT: the registration applies to all ports of the target.
     pub all_target_ports: bool,
-    /// RELATIVE TARGET PORT IDENTIFIER: the port of the nexus; without meaning if the registration applies to all
-    /// ports.
+    /// RELATIVE TARGET PORT IDENTIFIER: the port of the nexus; has no meaning if the registration applies to
+    /// all ports.
     pub relative_target_port: u16,
     /// The initiator port of the nexus.
     pub initiator_port: TransportId,
@@ -39,7 +39,7 @@ impl FullStatus {
     /// Length of the header before the registrations, bytes.
     pub const HEADER_LEN: usize = 8;
 
-    /// Reads the parameter data; a registration that is cut, and everything after it, is left out.
+    /// Reads the parameter data; a truncated registration, and everything after it, is omitted.
     ///
     /// # Errors
     ///
@@ -59,14 +59,13 @@ impl FullStatus {
         Ok(Self { generation: fields.u32(0), registrants, additional_length, truncated })
     }
 
-    /// Returns whether there is more than the answer holds: ask again with
-    /// [`allocation_length`](Self::allocation_length). This stays so if the device counts wrongly.
+    /// Returns whether registrations are missing in the data: send the command again with
+    /// [`allocation_length`](Self::allocation_length). This may stay true if the device counts wrongly.
     pub const fn is_truncated(&self) -> bool {
         self.truncated
     }
 
-    /// The allocation length that the whole answer takes, bytes, limited to the most that the command can ask
-    /// for.
+    /// Returns the allocation length for the whole data, bytes, limited to the greatest one of the command.
     pub fn allocation_length(&self) -> u16 {
         u16::try_from(self.additional_length.saturating_add(8)).unwrap_or(u16::MAX)
     }
@@ -80,7 +79,7 @@ const HOLDER: u8 = 0x01;
 const DESCRIPTOR_LEN: usize = 24;
 
 impl Registrant {
-    /// The first registration of a list, and the rest of the list.
+    /// Returns the first registration of a list, and the rest of the list.
     fn decode(list: &[u8]) -> Option<(Self, &[u8])> {
         let fields = Fields::new(list, "full status descriptor", DESCRIPTOR_LEN).ok()?;
         let transport_id_len = to_usize(fields.u32(20));

@@ -1,16 +1,16 @@
-//! READ RESERVATION parameter data: how a unit is reserved (SPC-4 §6.15.3).
+//! READ RESERVATION parameter data: the reservation of a unit (SPC-4 §6.15.3).
 
 use super::{ReservationKey, ReservationType};
 use crate::scsi::FormatError;
 use crate::scsi::fields::Fields;
 
-/// The answer to PERSISTENT RESERVE IN with READ RESERVATION (SPC-4 §6.15.3).
+/// Parameter data of PERSISTENT RESERVE IN with READ RESERVATION (SPC-4 §6.15.3).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct HeldReservation {
     /// PRGENERATION, as in [`RegisteredKeys`](super::RegisteredKeys).
     pub generation: u32,
-    /// The reservation, `None` if the unit is not reserved.
+    /// The reservation; `None` if the unit is not reserved.
     pub reservation: Option<Reservation>,
 }
 
@@ -18,7 +18,7 @@ pub struct HeldReservation {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub struct Reservation {
-    /// The key of the holder; none if all registrants hold it.
+    /// The key of the holder; none if all registrants hold the reservation.
     pub key: ReservationKey,
     /// The type of the reservation: the access that it permits.
     pub reservation_type: ReservationType,
@@ -27,15 +27,16 @@ pub struct Reservation {
 }
 
 impl HeldReservation {
-    /// The allocation length that fetches every field here, bytes.
+    /// The allocation length for all fields of this type, bytes.
     pub const LEN: u16 = 24;
 
     /// Reads the parameter data.
     ///
     /// # Errors
     ///
-    /// [`FormatError::TooShort`] below eight bytes, or below 24 if there is a reservation: a part of one is
-    /// useless. [`FormatError::Field`] for a length that is neither zero nor that of a reservation.
+    /// [`FormatError::TooShort`] below eight bytes, or below 24 if there is a reservation, because a part of
+    /// it cannot be used. [`FormatError::Field`] for a length that is neither zero nor the length of a
+    /// reservation.
     pub fn decode(data: &[u8]) -> Result<Self, FormatError> {
         const FORMAT: &str = "READ RESERVATION data";
         let fields = Fields::new(data, FORMAT, 8)?;
@@ -55,7 +56,7 @@ impl HeldReservation {
 }
 
 impl Reservation {
-    /// A key, with the byte that holds SCOPE and TYPE.
+    /// Creates a reservation from a key and the byte with SCOPE and TYPE.
     pub(super) const fn from_code(key: ReservationKey, code: u8) -> Self {
         Self { key, reservation_type: ReservationType::from_code(code), scope: code >> 4 }
     }

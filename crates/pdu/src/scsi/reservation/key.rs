@@ -4,10 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// The key of a registration: eight bytes that mean nothing to the unit (SPC-4 §5.13.1).
+/// The key of a registration: eight bytes that have no meaning for the unit (SPC-4 §5.13.1).
 ///
-/// Several nexuses may share one key: for example all nexuses of a host that is to be fenced as a whole. Zero is
-/// no key: it stands for "not registered".
+/// Several nexuses may share one key: for example all nexuses of a host that is to be fenced as a whole. Zero
+/// is not a key: it means "not registered".
 ///
 /// ```
 /// use iscsi_pdu::scsi::reservation::ReservationKey;
@@ -20,7 +20,7 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ReservationKey(pub u64);
 
-/// A text that is no reservation key.
+/// The error for a text that is not a reservation key.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error("{0:?} is no reservation key: give 1 to 16 hexadecimal digits behind 0x, such as 0x1a2b")]
 pub struct InvalidReservationKey(String);
@@ -29,14 +29,14 @@ impl ReservationKey {
     /// No key: the nexus is not registered, or should not be.
     pub const NONE: Self = Self(0);
 
-    /// Returns whether this is zero, which is no key.
+    /// Returns whether the value is zero, which is not a key.
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
 }
 
 impl fmt::Display for ReservationKey {
-    /// All sixteen digits after `0x`.
+    /// Writes all sixteen digits after `0x`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#018x}", self.0)
     }
@@ -45,7 +45,7 @@ impl fmt::Display for ReservationKey {
 impl FromStr for ReservationKey {
     type Err = InvalidReservationKey;
 
-    /// Takes 1 to 16 hexadecimal digits after `0x`.
+    /// Reads 1 to 16 hexadecimal digits after `0x`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let digits = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
         digits

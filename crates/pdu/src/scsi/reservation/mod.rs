@@ -1,8 +1,8 @@
 //! Persistent reservations: which initiators may use a unit (SPC-4 §5.13, §6.15, §6.16).
 //!
-//! An initiator registers a key with the unit for each I_T nexus: its own name and ISID, and the port it came
-//! through. A registered nexus may reserve the unit, and may remove the registration of another nexus by its
-//! key.
+//! An initiator registers a key with the unit for each I_T nexus. A nexus is the initiator's name and ISID,
+//! and the target port of the session. A registered nexus may reserve the unit, and may remove the
+//! registration of another nexus by its key.
 //!
 //! | File | Noun |
 //! |---|---|

@@ -4,7 +4,7 @@ use super::ReservationKey;
 use crate::scsi::FormatError;
 use crate::scsi::fields::{Fields, to_usize};
 
-/// The answer to PERSISTENT RESERVE IN with READ KEYS (SPC-4 §6.15.2).
+/// Parameter data of PERSISTENT RESERVE IN with READ KEYS (SPC-4 §6.15.2).
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct RegisteredKeys {
@@ -12,7 +12,7 @@ pub struct RegisteredKeys {
     pub generation: u32,
     /// One key for each registration; a key that several nexuses share occurs several times.
     pub keys: Vec<ReservationKey>,
-    /// ADDITIONAL LENGTH: bytes of all keys, whether they fit into the answer or not.
+    /// ADDITIONAL LENGTH: bytes of all keys, also those that did not fit.
     pub additional_length: u32,
 }
 
@@ -20,7 +20,7 @@ impl RegisteredKeys {
     /// Length of the header before the keys, bytes.
     pub const HEADER_LEN: usize = 8;
 
-    /// Reads the parameter data; a key that is cut is left out.
+    /// Reads the parameter data; a truncated key is omitted.
     ///
     /// # Errors
     ///
@@ -33,14 +33,13 @@ impl RegisteredKeys {
         Ok(Self { generation: fields.u32(0), keys, additional_length })
     }
 
-    /// Returns whether there are more keys than the answer holds: ask again with
+    /// Returns whether keys are missing in the data: send the command again with
     /// [`allocation_length`](Self::allocation_length).
     pub fn is_truncated(&self) -> bool {
         self.keys.len() < to_usize(self.additional_length) / 8
     }
 
-    /// The allocation length that the whole answer takes, bytes, limited to the most that the command can ask
-    /// for.
+    /// Returns the allocation length for the whole data, bytes, limited to the greatest one of the command.
     pub fn allocation_length(&self) -> u16 {
         u16::try_from(self.additional_length.saturating_add(8)).unwrap_or(u16::MAX)
     }

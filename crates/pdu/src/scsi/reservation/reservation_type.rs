@@ -5,24 +5,24 @@ use std::fmt;
 /// Types of a reservation: the access that other nexuses have (SPC-4 §6.15.3.4).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum ReservationType {
-    /// 1h: only the holder writes, all nexuses read.
+    /// 1h: only the holder may write, all nexuses may read.
     WriteExclusive,
-    /// 3h: only the holder reads and writes.
+    /// 3h: only the holder may read and write.
     ExclusiveAccess,
-    /// 5h: registrants write, all nexuses read; one registrant holds the reservation.
+    /// 5h: registrants may write, all nexuses may read; one registrant holds the reservation.
     WriteExclusiveRegistrantsOnly,
-    /// 6h: registrants read and write; one of them holds the reservation.
+    /// 6h: registrants may read and write; one registrant holds the reservation.
     ExclusiveAccessRegistrantsOnly,
-    /// 7h: registrants write, all nexuses read; all registrants hold the reservation.
+    /// 7h: registrants may write, all nexuses may read; all registrants hold the reservation.
     WriteExclusiveAllRegistrants,
-    /// 8h: registrants read and write; all of them hold the reservation.
+    /// 8h: registrants may read and write; all registrants hold the reservation.
     ExclusiveAccessAllRegistrants,
     /// An obsolete or reserved code: 0, 2, 4, 9 to 15.
     Reserved(u8),
 }
 
 impl ReservationType {
-    /// All types there are, in the order of their codes.
+    /// All types, in the order of their codes.
     pub const ALL: [Self; 6] = [
         Self::WriteExclusive,
         Self::ExclusiveAccess,
@@ -32,7 +32,7 @@ impl ReservationType {
         Self::ExclusiveAccessAllRegistrants,
     ];
 
-    /// The type of a code, of which the low four bits count.
+    /// Returns the type with a code, of which only the low four bits are used.
     pub const fn from_code(code: u8) -> Self {
         match code & 0x0f {
             1 => Self::WriteExclusive,
@@ -45,7 +45,7 @@ impl ReservationType {
         }
     }
 
-    /// The code of the type, 0 to 15.
+    /// Returns the code of the type, 0 to 15.
     pub const fn code(self) -> u8 {
         match self {
             Self::WriteExclusive => 1,
@@ -58,7 +58,7 @@ impl ReservationType {
         }
     }
 
-    /// Returns whether every registrant may do what the holder may do.
+    /// Returns whether every registrant has the access of the holder.
     pub const fn admits_registrants(self) -> bool {
         matches!(
             self,
@@ -71,7 +71,7 @@ impl ReservationType {
 }
 
 impl fmt::Display for ReservationType {
-    /// The standard's words, such as `write exclusive, registrants only`.
+    /// Writes the name in the standard, such as `write exclusive, registrants only`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::WriteExclusive => "write exclusive",

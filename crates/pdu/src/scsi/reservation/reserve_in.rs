@@ -5,22 +5,23 @@ use crate::scsi::{Cdb, operation};
 /// Service actions of PERSISTENT RESERVE IN (SPC-4 §6.15).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum PersistentReserveIn {
-    /// 00h: the keys that are registered; answered by [`RegisteredKeys`](super::RegisteredKeys).
+    /// 00h: queries the registered keys; decode the data with [`RegisteredKeys`](super::RegisteredKeys).
     ReadKeys,
-    /// 01h: the reservation, if there is one; answered by [`HeldReservation`](super::HeldReservation).
+    /// 01h: queries the reservation, if there is one; decode the data with
+    /// [`HeldReservation`](super::HeldReservation).
     ReadReservation,
-    /// 02h: the capabilities of the unit; answered by
+    /// 02h: queries the capabilities of the unit; decode the data with
     /// [`ReservationCapabilities`](super::ReservationCapabilities).
     ReportCapabilities,
-    /// 03h: each registration with its nexus; answered by [`FullStatus`](super::FullStatus).
+    /// 03h: queries each registration with its nexus; decode the data with [`FullStatus`](super::FullStatus).
     ReadFullStatus,
 }
 
 impl PersistentReserveIn {
-    /// An allocation length that holds what most units answer, bytes: more than 100 keys.
+    /// An allocation length that is enough for most units, bytes: more than 100 keys.
     pub const ALLOCATION_LENGTH: u16 = 1024;
 
-    /// The command, with room for `allocation_length` bytes of the answer.
+    /// Returns the command with this allocation length, in bytes.
     pub fn cdb(self, allocation_length: u16) -> Cdb {
         let action = match self {
             Self::ReadKeys => 0,

@@ -7,7 +7,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 /// Service actions of PERSISTENT RESERVE OUT (SPC-4 §6.16).
 ///
 /// Each acts for the nexus over which it is sent. Registrations of other nexuses (SPEC_I_PT), and moving a
-/// reservation to one, are not supported.
+/// reservation to another nexus, are not supported.
 ///
 /// ```
 /// use iscsi_pdu::scsi::reservation::{PersistentReserveOut, ReservationKey};
@@ -23,9 +23,10 @@ use bytes::{BufMut, Bytes, BytesMut};
 /// ```
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum PersistentReserveOut {
-    /// 00h: registers the nexus, gives it another key, or ends its registration.
+    /// 00h: registers the nexus, changes its key, or ends its registration.
     Register {
-        /// The key that the nexus has, none if it is not registered; another one is a conflict.
+        /// The present key of the nexus, none if it is not registered. A wrong key ends with RESERVATION
+        /// CONFLICT.
         key: ReservationKey,
         /// The new key of the nexus, none to end the registration.
         new_key: ReservationKey,
@@ -34,7 +35,7 @@ pub enum PersistentReserveOut {
         /// ALL_TG_PT: the registration applies to all ports of the target.
         all_target_ports: bool,
     },
-    /// 06h: registers the nexus, gives it another key, or ends its registration, whatever key it has.
+    /// 06h: registers the nexus, changes its key, or ends its registration, whatever its present key is.
     RegisterAndIgnoreExistingKey {
         /// The new key of the nexus, none to end the registration.
         new_key: ReservationKey,
@@ -54,7 +55,7 @@ pub enum PersistentReserveOut {
     Release {
         /// The key of the nexus.
         key: ReservationKey,
-        /// The type that the reservation has.
+        /// The type of the present reservation.
         reservation_type: ReservationType,
     },
     /// 03h: ends the reservation and all registrations.
@@ -62,14 +63,14 @@ pub enum PersistentReserveOut {
         /// The key of the nexus.
         key: ReservationKey,
     },
-    /// 04h: ends the registrations by another key, and takes the reservation over if one of them holds it.
+    /// 04h: ends the registrations with another key, and takes over the reservation if one of them holds it.
     Preempt {
         /// The key of the nexus.
         key: ReservationKey,
         /// The key of the registrations to remove. If all registrants hold the reservation, no key means all
         /// other registrations.
         victim: ReservationKey,
-        /// The type of the new reservation, if it is taken over.
+        /// The type of the new reservation, if the reservation is taken over.
         reservation_type: ReservationType,
     },
     /// 05h: does what [`Preempt`](Self::Preempt) does, and ends the commands of the nexuses whose registrations
@@ -90,10 +91,10 @@ const ALL_TARGET_PORTS: u8 = 0x04;
 const PERSIST_THROUGH_POWER_LOSS: u8 = 0x01;
 
 impl PersistentReserveOut {
-    /// The length of the parameter list, bytes, for all forms that are supported here.
+    /// The length of the parameter list, bytes, for all supported service actions.
     pub const PARAMETER_LIST_LENGTH: u32 = 24;
 
-    /// The command. Its parameter list is [`encode`](Self::encode).
+    /// Returns the command. Its parameter list is [`encode`](Self::encode).
     pub fn cdb(&self) -> Cdb {
         let (action, reservation_type) = match *self {
             Self::Register { .. } => (0, None),
@@ -104,13 +105,13 @@ impl PersistentReserveOut {
             Self::PreemptAndAbort { reservation_type, .. } => (5, Some(reservation_type)),
             Self::RegisterAndIgnoreExistingKey { .. } => (6, None),
         };
-        // The scope is 0, the logical unit, in the high bits.
+        // The scope in the high bits is 0, the logical unit.
         let kind = reservation_type.map_or(0, ReservationType::code);
         let [a, b, c, d] = Self::PARAMETER_LIST_LENGTH.to_be_bytes();
         Cdb::short(&[operation::PERSISTENT_RESERVE_OUT, action, kind, 0, 0, a, b, c, d, 0])
     }
 
-    /// The parameter list as it goes on the wire (SPC-4 §6.16.3).
+    /// Returns the parameter list as it is sent (SPC-4 §6.16.3).
     pub fn encode(&self) -> Bytes {
         let none = ReservationKey::NONE;
         let (key, action_key, flags) = match *self {
@@ -139,7 +140,7 @@ impl PersistentReserveOut {
     }
 }
 
-/// Byte 20 of the parameter list.
+/// Returns byte 20 of the parameter list.
 fn flags(persist_through_power_loss: bool, all_target_ports: bool) -> u8 {
     let persist = if persist_through_power_loss { PERSIST_THROUGH_POWER_LOSS } else { 0 };
     let all = if all_target_ports { ALL_TARGET_PORTS } else { 0 };

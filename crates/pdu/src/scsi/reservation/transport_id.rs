@@ -6,23 +6,23 @@ use std::fmt;
 
 /// The initiator port of a nexus (SPC-4 §7.6.4).
 ///
-/// Displays as administrators know it: an iSCSI name, followed by `,i,0x` and the ISID if the target reports
-/// it.
+/// Its text has the form that administrators use: an iSCSI name, followed by `,i,0x` and the ISID if the
+/// target reports it.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub enum TransportId {
     /// iSCSI: the name of the initiator, and the ISID of its session in twelve digits if the unit reports
     /// it (SPC-4 §7.6.4.6).
     Iscsi {
-        /// The initiator's name; bytes outside printable ASCII are `\x81` and the like.
+        /// The initiator's name; bytes outside printable ASCII are written as, for example, `\x81`.
         name: String,
-        /// The ISID, in hexadecimal digits as they came; `None` if the whole initiator is meant.
+        /// The ISID, in the hexadecimal digits of the data; `None` if the whole initiator is meant.
         isid: Option<String>,
     },
-    /// Another transport, or nothing that can be read.
+    /// Another transport, or bytes that cannot be decoded.
     Other {
         /// PROTOCOL IDENTIFIER, 0 to 15.
         protocol: u8,
-        /// All bytes as they came.
+        /// All bytes of the TransportID.
         bytes: Vec<u8>,
     },
 }
@@ -35,7 +35,7 @@ const WITH_ISID: u8 = 0b01;
 const SEPARATOR: &str = ",i,0x";
 
 impl TransportId {
-    /// The ISID of the session, if the unit reports it and it has at most twelve digits.
+    /// Returns the ISID of the session, if the unit reports it and it has at most twelve digits.
     pub fn isid(&self) -> Option<Isid> {
         let Self::Iscsi { isid: Some(digits), .. } = self else { return None };
         let [0, 0, isid @ ..] = u64::from_str_radix(digits, 16).ok()?.to_be_bytes() else {
@@ -44,7 +44,7 @@ impl TransportId {
         Some(Isid::from_bytes(isid))
     }
 
-    /// Reads a whole TransportID. If it cannot be read, its bytes are kept.
+    /// Reads a complete TransportID. If it cannot be decoded, its bytes are kept.
     pub(super) fn decode(bytes: &[u8]) -> Self {
         let first = bytes.first().copied().unwrap_or_default();
         let other = Self::Other { protocol: first & 0x0f, bytes: bytes.to_vec() };

@@ -35,15 +35,15 @@ pub struct BlockDeviceCharacteristics {
     pub medium_rotation_rate: MediumRotationRate,
     /// NOMINAL FORM FACTOR, 0 to 15; 0 if not reported.
     pub nominal_form_factor: u8,
-    /// FUAB: the device interprets FUA and SYNCHRONIZE CACHE as in SBC-2: data go to the medium itself, and not
-    /// only to a cache that survives a loss of power.
+    /// FUAB: the device handles FUA and SYNCHRONIZE CACHE as in SBC-2: data are written to the medium itself,
+    /// and not only to a cache that survives a loss of power.
     pub fuab: bool,
     /// ZONED: 0 not reported, 1 host aware, 2 device managed.
     pub zoned: u8,
 }
 
 impl BlockDeviceCharacteristics {
-    /// The page's code.
+    /// The code of the page.
     pub const PAGE: u8 = 0xb1;
 
     /// Reads the page.

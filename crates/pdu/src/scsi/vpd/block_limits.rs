@@ -1,4 +1,4 @@
-//! Page B0: how much one command may do (SBC-3 §6.5).
+//! Page B0: limits of one command (SBC-3 §6.5).
 
 use super::page::page;
 use crate::scsi::FormatError;
@@ -7,15 +7,15 @@ use crate::scsi::FormatError;
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct BlockLimits {
-    /// WSNZ: WRITE SAME of zero blocks does not mean "to the end" but is refused.
+    /// WSNZ: WRITE SAME of zero blocks is refused; otherwise it means "to the end".
     pub write_same_needs_length: bool,
     /// The most blocks of COMPARE AND WRITE; 0 if the device has no such command.
     pub maximum_compare_and_write_length: u8,
-    /// Transfers of a multiple of this are fast.
+    /// Transfers of a multiple of this length are fast.
     pub optimal_transfer_length_granularity: Option<u16>,
     /// The most blocks that READ, WRITE and similar commands may transfer; `None` for no limit reported.
     pub maximum_transfer_length: Option<u32>,
-    /// Transfers of more than this are slower.
+    /// Transfers of more blocks than this are slower.
     pub optimal_transfer_length: Option<u32>,
     /// The most blocks of one UNMAP over all its extents: 0 if the device has no such command,
     /// 0xffffffff for no limit.
@@ -23,19 +23,19 @@ pub struct BlockLimits {
     /// The most extents of one UNMAP: 0 if the device has no such command, 0xffffffff for no
     /// limit.
     pub maximum_unmap_block_descriptor_count: u32,
-    /// UNMAP of a multiple of this deallocates everything it names.
+    /// OPTIMAL UNMAP GRANULARITY: UNMAP of a multiple of this number deallocates all requested blocks.
     pub optimal_unmap_granularity: Option<u32>,
-    /// The first block of such a multiple, modulo the granularity; `None` if not valid.
+    /// The first block of such a multiple, modulo the granularity; `None` if the field is not valid.
     pub unmap_granularity_alignment: Option<u32>,
     /// The most blocks of one WRITE SAME; `None` for no limit reported.
     pub maximum_write_same_length: Option<u64>,
 }
 
 impl BlockLimits {
-    /// The page's code.
+    /// The code of the page.
     pub const PAGE: u8 = 0xb0;
 
-    /// Reads the page; devices older than thin provisioning send 16 bytes of it.
+    /// Reads the page; devices older than thin provisioning send only 16 bytes.
     ///
     /// # Errors
     ///
@@ -60,7 +60,7 @@ impl BlockLimits {
     }
 }
 
-/// The bit before UNMAP GRANULARITY ALIGNMENT that says it is valid.
+/// Mask of the bit that marks UNMAP GRANULARITY ALIGNMENT as valid.
 const UGAVALID: u32 = 0x8000_0000;
 
 fn reported(blocks: u32) -> Option<u32> {

@@ -1,4 +1,4 @@
-//! Page 83: world wide names of unit, port and target (SPC-4 §7.8).
+//! Page 83: worldwide names of unit, port and target (SPC-4 §7.8).
 
 use super::page::{HEADER_LEN, page};
 use crate::scsi::FormatError;
@@ -9,20 +9,20 @@ use std::fmt;
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct DeviceIdentification {
-    /// The names in the order they came.
+    /// The names in the order of the page.
     pub designators: Vec<Designator>,
 }
 
 /// One name (SPC-4 §7.8, designation descriptor).
 ///
-/// Displays as administrators write it: `naa.6001405...`, `eui.0025...`, `t10.LIO-ORG ...`, a SCSI name string as
-/// it is, and a keyword with a number for other types.
+/// Its text has the form that administrators use: `naa.6001405...`, `eui.0025...`, `t10.LIO-ORG ...`, a SCSI
+/// name string as it is, and a keyword with a number for other types.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub struct Designator {
     /// The thing that is named.
     pub association: Association,
-    /// The scheme by which the name is unique.
+    /// The format of the name, and the authority that makes it unique.
     pub designator_type: DesignatorType,
     /// The encoding of the bytes.
     pub code_set: CodeSet,
@@ -35,7 +35,7 @@ pub struct Designator {
 pub enum Association {
     /// The logical unit, the same through every port.
     LogicalUnit,
-    /// The target port that the answer came through.
+    /// The target port through which the page was read.
     TargetPort,
     /// The target device with all its ports.
     TargetDevice,
@@ -59,9 +59,9 @@ pub enum CodeSet {
 /// The format of a designator, and the authority that makes it unique.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum DesignatorType {
-    /// The vendor alone; two devices may share one.
+    /// Vendor specific; two devices may have the same name.
     VendorSpecific,
-    /// T10 by its list of vendors, and the vendor after that.
+    /// The vendor, unique by the list of T10, and a name that the vendor assigns.
     T10VendorId,
     /// EUI-64 in 8, 12 or 16 bytes.
     Eui64,
@@ -69,11 +69,11 @@ pub enum DesignatorType {
     Naa,
     /// The number of a port, relative to the target.
     RelativeTargetPort,
-    /// The number of a group of ports.
+    /// The number of a target port group.
     TargetPortGroup,
     /// The number of a group of logical units.
     LogicalUnitGroup,
-    /// A hash, if there is no better name.
+    /// A hash, for units without a better name.
     Md5LogicalUnit,
     /// A text such as an iSCSI name.
     ScsiNameString,
@@ -86,10 +86,10 @@ pub enum DesignatorType {
 }
 
 impl DeviceIdentification {
-    /// The page's code.
+    /// The code of the page.
     pub const PAGE: u8 = 0x83;
 
-    /// Reads the page; a designator that is cut short is left out.
+    /// Reads the page; a truncated designator is omitted.
     ///
     /// # Errors
     ///
@@ -105,36 +105,37 @@ impl DeviceIdentification {
         Ok(Self { designators })
     }
 
-    /// The best name of the logical unit: the one by which two paths are known to lead to the same
-    /// unit, or a unit to be the same after a reconnect.
+    /// Returns the best name of the logical unit. By this name two paths are recognised as paths to the same
+    /// unit, and a unit as the same after a reconnect.
     ///
-    /// Names that are unique in the world come first (NAA, EUI-64, UUID, SCSI name string, T10
-    /// vendor identification), then locally assigned NAA and the vendor's own; of equals the
-    /// longer, then the earlier.
+    /// Names that are unique worldwide come first (NAA, EUI-64, UUID, SCSI name string, T10 vendor
+    /// identification), then locally assigned NAA and vendor specific names. Of several names of the same
+    /// rank, the longest is chosen, then the first.
     pub fn logical_unit_name(&self) -> Option<&Designator> {
         let names = self.designators.iter().filter_map(|name| Some((name.rank()?, name)));
         let best = names.min_by_key(|(rank, name)| (*rank, usize::MAX - name.bytes.len()));
         best.map(|(_, name)| name)
     }
 
-    /// Returns whether the unit has a registered NAA name, which is preferred to all others. Then the beginning
-    /// of a long page is enough.
+    /// Returns whether the unit has a registered NAA name, which is preferred to all others. If the start of
+    /// a long page has such a name, the rest of the page is not needed.
     pub fn has_registered_name(&self) -> bool {
         self.designators.iter().any(|name| name.rank() == Some(REGISTERED))
     }
 
-    /// The relative target port identifier of the port that the answer came through, as in REPORT TARGET PORT
-    /// GROUPS (SPC-4 §7.8.6.7).
+    /// Returns the relative target port identifier of the port through which the page was read, as in REPORT
+    /// TARGET PORT GROUPS (SPC-4 §7.8.6.7).
     pub fn relative_target_port(&self) -> Option<u16> {
         self.number_of_port(DesignatorType::RelativeTargetPort)
     }
 
-    /// The number of the target port group of the port that the answer came through (SPC-4 §7.8.6.8).
+    /// Returns the number of the target port group of the port through which the page was read (SPC-4
+    /// §7.8.6.8).
     pub fn target_port_group(&self) -> Option<u16> {
         self.number_of_port(DesignatorType::TargetPortGroup)
     }
 
-    /// The number in the first whole designator of this type that names the port.
+    /// Returns the number in the first complete designator of this type that names the port.
     fn number_of_port(&self, designator_type: DesignatorType) -> Option<u16> {
         let of_port = |name: &&Designator| {
             name.association == Association::TargetPort
@@ -147,15 +148,15 @@ impl DeviceIdentification {
 
 /// The rank of the names that are preferred to all others.
 const REGISTERED: u8 = 0;
-/// The last rank of names that are unique in the world.
+/// The last rank of names that are unique worldwide.
 const UNIQUE: u8 = 3;
 /// The length of a port or group designator: two reserved bytes, then the number.
 const NUMBER_LEN: usize = 4;
-/// The vendor at the beginning of a T10 vendor identification, bytes.
+/// Length of the vendor at the start of a T10 vendor identification, bytes.
 const VENDOR_LEN: usize = 8;
 
 impl Designator {
-    /// The first designator of a list, and the rest of the list.
+    /// Returns the first designator of a list, and the rest of the list.
     fn decode(list: &[u8]) -> Option<(Self, &[u8])> {
         let (&[code_set, kind, _, len], rest) = list.split_first_chunk()?;
         let (bytes, rest) = rest.split_at_checked(usize::from(len))?;
@@ -168,8 +169,8 @@ impl Designator {
         Some((designator, rest))
     }
 
-    /// The place of a name of the logical unit in the order of preference; `None` for a name of something else,
-    /// and for one that does not distinguish units.
+    /// Returns the rank of a name of the logical unit; a lower rank is preferred. `None` for a name of
+    /// something else, and for one that does not distinguish units.
     fn rank(&self) -> Option<u8> {
         if self.association != Association::LogicalUnit || self.is_empty() {
             return None;
@@ -191,22 +192,22 @@ impl Designator {
         }
     }
 
-    /// Returns whether no other unit in the world has this name: NAA, EUI-64, UUID or SCSI name string of the
-    /// unit. A locally assigned NAA, and a name of the vendor's own, may be given twice; so may a name of
-    /// company 0, which is assigned to no vendor: every tgt uses it, and numbers its units from 1.
+    /// Returns whether no other unit worldwide has this name: NAA, EUI-64, UUID or SCSI name string of the
+    /// unit. A locally assigned NAA, or a vendor specific name, may be used twice. So may a name of company
+    /// 0, which is assigned to no vendor: every tgt uses it, and numbers its units from 1.
     pub fn is_unique(&self) -> bool {
         self.rank().is_some_and(|rank| rank <= UNIQUE) && self.has_company()
     }
 
-    /// Returns whether a name that contains the number of a company contains one other than 0.
+    /// Returns whether the company number in the name, if it has one, is not 0.
     fn has_company(&self) -> bool {
         let company = match (self.designator_type, self.bytes.as_slice()) {
-            // The number lies across half bytes (SPC-4 §7.8.6.6.3, §7.8.6.6.5).
+            // The company number is not aligned to bytes (SPC-4 §7.8.6.6.3, §7.8.6.6.5).
             (DesignatorType::Naa, [first, second, third, fourth, ..]) if first >> 4 != 2 => {
                 &[first & 0xf, *second, *third, fourth & 0xf0][..]
             }
             (DesignatorType::Naa, [_, _, company @ ..]) => company.get(..3).unwrap_or_default(),
-            // An extension comes first in the longest form (SPC-4 §7.8.6.5.4).
+            // In the longest form an extension precedes the company number (SPC-4 §7.8.6.5.4).
             (DesignatorType::Eui64, [_, _, _, _, _, _, _, _, company @ .., _, _, _, _, _])
                 if company.len() == 3 =>
             {
@@ -218,15 +219,16 @@ impl Designator {
         company.iter().any(|byte| *byte != 0)
     }
 
-    /// Returns whether it contains nothing that could distinguish units: only padding, or only the vendor, as LIO
-    /// reports it for a unit without a serial number.
+    /// Returns whether the name contains nothing that could distinguish units: only padding, or only the
+    /// vendor, as LIO reports it for a unit without a serial number.
     fn is_empty(&self) -> bool {
         let is_t10 = self.designator_type == DesignatorType::T10VendorId;
         let own = self.bytes.get(if is_t10 { VENDOR_LEN } else { 0 }..).unwrap_or_default();
         own.iter().all(|byte| matches!(byte, 0 | b' '))
     }
 
-    /// NAA 3h: unique only within one administration.
+    /// Returns whether the name is a locally assigned NAA (NAA 3h), which is unique only within one
+    /// administration.
     fn is_locally_assigned_naa(&self) -> bool {
         self.bytes.first().is_some_and(|first| first >> 4 == 3)
     }
@@ -235,7 +237,7 @@ impl Designator {
         matches!(self.code_set, CodeSet::Ascii | CodeSet::Utf8)
     }
 
-    /// The bytes as text if they are text, otherwise in hexadecimal.
+    /// Returns the bytes as text if they are text, otherwise in hexadecimal.
     fn value(&self) -> String {
         match self.code_set {
             CodeSet::Ascii => text_of(&self.bytes),
@@ -246,7 +248,7 @@ impl Designator {
         }
     }
 
-    /// A number that ends the four bytes of a port or group designator.
+    /// Returns the number at the end of the four bytes of a port or group designator.
     fn number(&self) -> u16 {
         match self.bytes.as_slice() {
             [.., high, low] => u16::from_be_bytes([*high, *low]),
@@ -254,7 +256,7 @@ impl Designator {
         }
     }
 
-    /// The 16 bytes after the two of the header, in groups (SPC-5, RFC 9562).
+    /// Writes the 16 bytes of the UUID, after the two header bytes, in groups (SPC-5, RFC 9562).
     fn write_uuid(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("uuid.")?;
         let uuid = self.bytes.get(2..).unwrap_or_default();

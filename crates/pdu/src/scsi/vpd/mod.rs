@@ -2,18 +2,19 @@
 //!
 //! | Page | Type | Contents |
 //! |---|---|---|
-//! | 00 | [`SupportedPages`] | which pages there are |
+//! | 00 | [`SupportedPages`] | the list of pages |
 //! | 80 | [`UnitSerialNumber`] | the vendor's serial number |
-//! | 83 | [`DeviceIdentification`] | world wide names of unit, port and target |
-//! | B0 | [`BlockLimits`] | how much one command may do |
+//! | 83 | [`DeviceIdentification`] | worldwide names of unit, port and target |
+//! | B0 | [`BlockLimits`] | limits of one command |
 //! | B1 | [`BlockDeviceCharacteristics`] | properties of the medium |
 //! | B2 | [`LogicalBlockProvisioning`] | how blocks are deallocated |
 //!
-//! Ask for a page only if page 00 lists it: some devices answer for a page they do not have with
-//! standard INQUIRY data, which is refused here by its page code.
+//! Request a page only if page 00 lists it: for other pages some devices send standard INQUIRY data, which
+//! the decoders refuse because of the page code.
 
-// A new page also goes to `crates/pdu/tests/scsi/any_bytes.rs`, `fuzz/fuzz_targets/scsi.rs` and
-// `examples/iscsi-util/src/inquiry/page.rs`; a page that disks use, to `crates/initiator/src/unit/probe.rs`.
+// A new page must also be added to `crates/pdu/tests/scsi/any_bytes.rs`, `fuzz/fuzz_targets/scsi.rs` and
+// `examples/iscsi-util/src/inquiry/page.rs`, and a page that disks use to
+// `crates/initiator/src/unit/probe.rs`.
 mod block_characteristics;
 mod block_limits;
 mod device_identification;

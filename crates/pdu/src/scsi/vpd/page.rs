@@ -6,14 +6,14 @@ use crate::scsi::fields::Fields;
 /// Length of the header that every page begins with, bytes.
 pub(super) const HEADER_LEN: usize = 4;
 
-/// Returns the length of a page by its header, header included, bytes: more than `data` if `data`
-/// is only its beginning. `None` if it is another page, or too short to say.
+/// Returns the length of a page by its header, with the header, bytes; more than the length of `data` if
+/// `data` is truncated. `None` if `data` is another page, or too short.
 pub fn page_len(data: &[u8], page: u8) -> Option<usize> {
     let &[_, code, high, low, ..] = data else { return None };
     (code == page).then(|| HEADER_LEN + usize::from(u16::from_be_bytes([high, low])))
 }
 
-/// The page in `data`, header included, cut to the length it gives itself.
+/// Returns the page in `data` with its header, cut to the length in the header.
 pub(super) fn page<'a>(
     data: &'a [u8],
     code: u8,

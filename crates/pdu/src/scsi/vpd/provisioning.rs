@@ -6,11 +6,11 @@ use crate::scsi::FormatError;
 /// Whether the unit has space for every block (SBC-3 §4.7).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ProvisioningType {
-    /// The device does not report it, or every block has its space.
+    /// The device does not report it, or every block has space of its own.
     NotReported,
-    /// Resource provisioned: enough space for all blocks, but not assigned to them.
+    /// Resource provisioned: there is enough space for all blocks, but it is not assigned to them.
     Resource,
-    /// Thin provisioned: a write may find no space.
+    /// Thin provisioned: a write may fail for lack of space.
     Thin,
     /// A reserved code, 3 to 7.
     Reserved(u8),
@@ -31,13 +31,13 @@ impl ProvisioningType {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct LogicalBlockProvisioning {
-    /// Thresholds are counted in sets of 2^n blocks; 0 if the device has none.
+    /// Exponent n: thresholds are counted in sets of 2^n blocks; 0 if the device has no thresholds.
     pub threshold_exponent: u8,
-    /// LBPU: UNMAP deallocates.
+    /// LBPU: UNMAP deallocates blocks.
     pub unmap: bool,
-    /// LBPWS: WRITE SAME (16) with UNMAP deallocates.
+    /// LBPWS: WRITE SAME (16) with UNMAP deallocates blocks.
     pub write_same_16: bool,
-    /// LBPWS10: WRITE SAME (10) with UNMAP deallocates.
+    /// LBPWS10: WRITE SAME (10) with UNMAP deallocates blocks.
     pub write_same_10: bool,
     /// LBPRZ: deallocated blocks read as zeros.
     pub unmapped_reads_zeros: bool,
@@ -48,7 +48,7 @@ pub struct LogicalBlockProvisioning {
 }
 
 impl LogicalBlockProvisioning {
-    /// The page's code.
+    /// The code of the page.
     pub const PAGE: u8 = 0xb2;
 
     /// Reads the page.
@@ -63,7 +63,7 @@ impl LogicalBlockProvisioning {
             unmap: page.bit(5, 0x80),
             write_same_16: page.bit(5, 0x40),
             write_same_10: page.bit(5, 0x20),
-            // SBC-4 widened the bit to a field in which every odd value still means zeros.
+            // SBC-4 extended the bit to a field in which every odd value still means zeros.
             unmapped_reads_zeros: page.bit(5, 0x04),
             anchor: page.bit(5, 0x02),
             provisioning_type: ProvisioningType::from_code(page.u8(6)),

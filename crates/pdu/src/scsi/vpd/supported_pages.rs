@@ -1,4 +1,4 @@
-//! Page 00: which vital product data pages there are (SPC-4 §7.8).
+//! Page 00: the list of vital product data pages (SPC-4 §7.8).
 
 use super::page::{HEADER_LEN, page};
 use crate::scsi::FormatError;
@@ -7,12 +7,12 @@ use crate::scsi::FormatError;
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct SupportedPages {
-    /// The page codes in the order they came; the standard demands rising order.
+    /// The page codes in the order of the page; the standard requires ascending order.
     pub pages: Vec<u8>,
 }
 
 impl SupportedPages {
-    /// The page's code.
+    /// The code of the page.
     pub const PAGE: u8 = 0x00;
 
     /// Reads the page.

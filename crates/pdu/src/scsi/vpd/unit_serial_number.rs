@@ -8,16 +8,16 @@ use std::fmt;
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub struct UnitSerialNumber {
-    /// The number without the blanks and NULs around it; empty if the vendor gave none.
+    /// The serial number without the blanks and NULs around it; empty if there is none.
     pub serial: String,
 }
 
 impl UnitSerialNumber {
-    /// The page's code.
+    /// The code of the page.
     pub const PAGE: u8 = 0x80;
 
-    /// Reads the page. Bytes outside printable ASCII become `\x81` and the like, and a `\` that an `x` follows
-    /// becomes `\x5c`, so that different numbers are different texts.
+    /// Reads the page. Bytes outside printable ASCII are written as, for example, `\x81`, and a `\` before an
+    /// `x` as `\x5c`, so that different serial numbers have different texts.
     ///
     /// # Errors
     ///

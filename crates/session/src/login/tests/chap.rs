@@ -1,5 +1,5 @@
-//! Authentications that succeed (UNH CHAP 1.1 to 5.3, the legal halves), with a target that
-//! computes its part itself.
+//! Tests of authentications that succeed (UNH CHAP 1.1 to 5.3, the legal halves). The test computes the
+//! target's CHAP responses.
 
 use iscsi_pdu::keys::{decode_binary, encode_base64, encode_hex};
 use md5::Digest as _;
@@ -7,7 +7,7 @@ use md5::Digest as _;
 use super::*;
 use crate::ChapAlgorithm;
 
-/// The hash of CHAP_A=`number` over identifier, secret and challenge.
+/// Returns the hash of CHAP_A=`number` over identifier, secret and challenge.
 pub(super) fn digest(number: u8, identifier: u8, secret: &str, challenge: &[u8]) -> Vec<u8> {
     let message = [&[identifier], secret.as_bytes(), challenge].concat();
     match number {
@@ -19,7 +19,7 @@ pub(super) fn digest(number: u8, identifier: u8, secret: &str, challenge: &[u8])
     }
 }
 
-/// The initiator's own challenge, from the outstanding request.
+/// The initiator's own challenge, in the outstanding request.
 pub(super) struct Asked {
     pub(super) identifier: u8,
     pub(super) challenge: Vec<u8>,
@@ -33,7 +33,7 @@ impl Asked {
         }
     }
 
-    /// The text of the target's proof.
+    /// Returns the text with the target's CHAP response.
     pub(super) fn answer(&self, number: u8) -> String {
         let response = digest(number, self.identifier, TARGET_SECRET, &self.challenge);
         format!("CHAP_N={TARGET_USER} CHAP_R={}", encode_hex(&response))
@@ -49,7 +49,7 @@ pub(super) fn challenge(rig: &mut Rig, number: u8, identifier: &str, challenge: 
     rig.reply(&text).unwrap();
 }
 
-/// Runs a whole authentication with the first algorithm offered, checked from the target's side.
+/// Runs a whole authentication with the first proposed algorithm, and checks the initiator's response.
 pub(super) fn authenticate(rig: &mut Rig) {
     let number = rig.config.chap.as_ref().unwrap().algorithms[0].number();
     authenticate_with(rig, number);
@@ -91,8 +91,8 @@ fn chp_02_all_algorithms_both_ways_and_both_session_types() {
     }
 }
 
-/// CHP-01, CHP-02, LOG-31: AuthMethod alone, without None that a target could fall back to; then
-/// the list of algorithms alone.
+/// CHP-01, CHP-02, LOG-31: the first request proposes CHAP alone, without None that a target could choose
+/// instead; the next one contains only the list of algorithms.
 #[test]
 fn chp_01_offers() {
     let mut rig = Rig::new(with_chap(normal()));
@@ -102,7 +102,7 @@ fn chp_01_offers() {
     assert_eq!(rig.line(), "CHAP_A=8,7,6,5");
 }
 
-/// CHP-03 with a vector that was computed elsewhere: MD5 over 0x17, the secret, and 00..0f.
+/// CHP-03: the response equals a value that was computed elsewhere: MD5 over 0x17, the secret, and 00..0f.
 #[test]
 fn chp_03_known_response() {
     let mut config = with_chap(normal());
@@ -112,7 +112,7 @@ fn chp_03_known_response() {
     assert_eq!(rig.line(), "CHAP_N=alice CHAP_R=0x21193f037e447a0962a5e687c53dabff");
 }
 
-/// UNH CHAP 2.1, CHP-03, QRK-12: the identifier is a byte, in decimal or hexadecimal.
+/// UNH CHAP 2.1, CHP-03, QRK-12: an identifier is a byte, in decimal or hexadecimal form.
 #[test]
 fn unh_2_1_identifiers() {
     for (text, identifier) in [("0", 0), ("255", 255), ("0x0", 0), ("0xFf", 255)] {
@@ -122,8 +122,8 @@ fn unh_2_1_identifiers() {
     }
 }
 
-/// UNH CHAP 3.1, 3.2, CHP-04, QRK-22, QRK-12: challenges of 1 and of 1024 bytes, in hexadecimal, an
-/// odd count of digits included, and in base64.
+/// UNH CHAP 3.1, 3.2, CHP-04, QRK-22, QRK-12: challenges of 1 and of 1024 bytes are accepted in base64 and in
+/// hexadecimal, also with an odd number of digits.
 #[test]
 fn unh_3_1_and_3_2_challenge_lengths_and_forms() {
     let long: Vec<u8> = (0..1024).map(|n: usize| n.to_le_bytes()[0]).collect();
@@ -144,7 +144,7 @@ fn unh_3_1_and_3_2_challenge_lengths_and_forms() {
 }
 
 /// UNH CHAP 2.4 to 2.6, 3.6.1, 3.6.2: the same identifier and challenge twice, concurrently and one after the
-/// other, and the initiator's own identifier sent back, are no faults.
+/// other, and the initiator's own identifier sent back, are no errors.
 #[test]
 fn unh_2_4_and_3_6_repeated_identifiers_and_challenges() {
     let config = with_mutual_chap(normal());
@@ -165,8 +165,8 @@ fn unh_2_4_and_3_6_repeated_identifiers_and_challenges() {
     conclude(third);
 }
 
-/// UNH CHAP 3.6.3, 3.7, CHP-08, QRK-08: own challenges are fresh, differ from the target's, are not
-/// shorter than the hash, and no longer than targets can take.
+/// UNH CHAP 3.6.3, 3.7, CHP-08, QRK-08: the initiator's challenges are new each time, differ from the
+/// target's, and are neither shorter than the hash nor longer than targets accept.
 #[test]
 fn chp_08_own_challenges() {
     let config = with_mutual_chap(normal());
@@ -180,15 +180,15 @@ fn chp_08_own_challenges() {
         challenge(&mut second, number, "1", "0x42");
         assert_ne!(Asked::of(&second).challenge, ours);
     }
-    // The target happens to pick the bytes that the source of randomness returns next.
+    // The target chooses the bytes that the source of randomness returns next.
     let mut rig = Rig::new(config);
     let next = encode_hex(&(2..18).collect::<Vec<u8>>());
     challenge(&mut rig, 5, "1", &next);
     assert_ne!(rig.value("CHAP_C"), next);
 }
 
-/// UNH CHAP 4.1 to 4.3, 4.6 to 4.8: unless a name is configured, any name is accepted, because the response
-/// decides.
+/// UNH CHAP 4.1 to 4.3, 4.6 to 4.8: unless a name is configured, any name is accepted, because only the
+/// response is checked.
 #[test]
 fn unh_4_x_target_names() {
     let long = "n".repeat(255);
@@ -203,8 +203,8 @@ fn unh_4_x_target_names() {
     }
 }
 
-/// LOG-10 in the security stage: a target that delays the transition after the proof receives the proposal again,
-/// and nothing else.
+/// LOG-10 in the security stage: if a target delays the transition after its CHAP response, it receives the
+/// proposal again, and nothing else.
 #[test]
 fn log_10_delayed_transition_after_the_proof() {
     let mut rig = Rig::new(with_mutual_chap(normal()));
@@ -217,7 +217,7 @@ fn log_10_delayed_transition_after_the_proof() {
     rig.conclude("");
 }
 
-/// QRK-34, KEY-31: the keys that a target may declare in the security stage.
+/// QRK-34, KEY-31: a target may declare certain keys in the security stage.
 #[test]
 fn qrk_34_declarations_in_the_security_stage() {
     let mut rig = Rig::new(with_chap(normal()));
@@ -236,7 +236,7 @@ fn qrk_20_unasked_auth_method() {
     Rig::new(normal()).conclude("AuthMethod=None");
 }
 
-/// QRK-07: a target that does not understand a list of algorithms gets one more try with MD5.
+/// QRK-07: if a target does not understand a list of algorithms, the login is retried once with MD5.
 #[test]
 fn qrk_07_single_algorithm() {
     for detail in [0, 1] {
@@ -254,8 +254,8 @@ fn qrk_07_single_algorithm() {
     assert!(!rig.login.may_retry_with_single_algorithm(&error), "one more try, not two");
 }
 
-/// QRK-08: a target that picks an algorithm whose response does not fit its buffer gets one more
-/// try with MD5; one that picked MD5 does not.
+/// QRK-08: if a target chooses an algorithm whose response does not fit its buffer, the login is retried once
+/// with MD5; if it chose MD5, there is no retry.
 #[test]
 fn qrk_08_response_too_long_for_the_target() {
     for (algorithm, again) in [(7, true), (6, true), (5, false)] {
@@ -266,7 +266,7 @@ fn qrk_08_response_too_long_for_the_target() {
     }
 }
 
-/// QRK-07, LOG-18: nothing else is tried again.
+/// QRK-07, LOG-18: after any other failure there is no retry.
 #[test]
 fn qrk_07_only_failures_over_the_list() {
     let mut wrong_secret = Rig::new(with_chap(normal()));
@@ -292,7 +292,7 @@ fn qrk_07_only_failures_over_the_list() {
     assert!(!no_chap.login.may_retry_with_single_algorithm(&error));
 }
 
-/// CHP-10: a secret is bytes, not text.
+/// CHP-10: a secret may contain bytes that are not text.
 #[test]
 fn chp_10_binary_secret() {
     let mut config = with_chap(normal());

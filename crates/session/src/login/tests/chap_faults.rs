@@ -1,4 +1,4 @@
-//! Authentications that must fail (UNH CHAP 1.2 to 5.3, the illegal halves, and attacks).
+//! Tests of authentications that must fail (UNH CHAP 1.2 to 5.3, the illegal halves, and attacks).
 
 use iscsi_pdu::keys::{decode_binary, encode_hex};
 
@@ -10,7 +10,7 @@ use crate::login::AuthenticationError;
 /// A response of a target that does not know its secret.
 type Forgery = fn(&Asked) -> Vec<u8>;
 
-/// Makes credentials unfit for use.
+/// Makes credentials unusable.
 type Spoil = fn(&mut Chap);
 
 fn authentication(error: LoginError) -> AuthenticationError {
@@ -34,7 +34,8 @@ fn at_response() -> Rig {
     rig
 }
 
-/// The caller can correct wrong credentials, but not a broken exchange.
+/// Wrong credentials count as an authentication error, which the caller can correct; a broken exchange does
+/// not.
 #[test]
 fn a_broken_exchange_is_no_matter_of_credentials() {
     let mut refused = Rig::new(with_chap(normal()));
@@ -66,7 +67,7 @@ fn log_31_no_login_without_chap() {
     assert_eq!(authentication(error), AuthenticationError::Missing("AuthMethod"));
 }
 
-/// CHP-14, LOG-31: the security stage cannot be skipped, whatever the target claims.
+/// CHP-14, LOG-31: the security stage cannot be skipped, whatever the target sends.
 #[test]
 fn chp_14_no_shortcut_through_the_stages() {
     for stage in [Stage::OperationalNegotiation, Stage::FullFeature] {
@@ -86,7 +87,7 @@ fn chp_14_no_shortcut_through_the_stages() {
     }
 }
 
-/// UNH CHAP 1.2.1, 1.2.2, CHP-05: only one of the numbers offered.
+/// UNH CHAP 1.2.1, 1.2.2, CHP-05: the target must choose one of the proposed algorithms.
 #[test]
 fn unh_1_2_chap_a_invalid() {
     let cases = [
@@ -110,7 +111,7 @@ fn unh_1_2_chap_a_invalid() {
     assert_eq!(authentication(error), AuthenticationError::AlgorithmNotOffered);
 }
 
-/// CHP-05, QRK-07: a refused list is worth a try with MD5 alone.
+/// CHP-05, QRK-07: after a refused list of algorithms, a retry with MD5 alone is allowed.
 #[test]
 fn chp_05_rejected_algorithms() {
     let mut rig = at_algorithms();
@@ -119,7 +120,7 @@ fn chp_05_rejected_algorithms() {
     assert_eq!(authentication(error), AuthenticationError::AlgorithmRefused);
 }
 
-/// UNH CHAP 2.2: a value that is not a byte.
+/// UNH CHAP 2.2: an identifier that is not a byte fails the login.
 #[test]
 fn unh_2_2_chap_i_invalid() {
     for value in ["256", "x", "", "-1", "0x100", "1 "] {
@@ -133,7 +134,7 @@ fn unh_2_2_chap_i_invalid() {
     }
 }
 
-/// UNH CHAP 3.3, 3.4, CHP-04: a challenge that is too long, empty, or not a binary item.
+/// UNH CHAP 3.3, 3.4, CHP-04: a challenge that is too long, empty, or not a binary item fails the login.
 #[test]
 fn unh_3_3_and_3_4_chap_c_invalid() {
     let long = encode_hex(&[7; 1025]);
@@ -144,7 +145,7 @@ fn unh_3_3_and_3_4_chap_c_invalid() {
     }
 }
 
-/// UNH CHAP 1.3, 2.3, 3.5, 4.5, CHP-13: any key out of its order, at any step.
+/// UNH CHAP 1.3, 2.3, 3.5, 4.5, CHP-13: a key at the wrong step fails the login.
 #[test]
 fn chp_13_keys_out_of_order() {
     let foreign = |step: fn() -> Rig, own: &str, keys: &[&str]| {
@@ -165,7 +166,7 @@ fn chp_13_keys_out_of_order() {
         rig.stay(&proof).unwrap();
         rig
     };
-    // Each key has arrived once by then, so that any of them is a repetition.
+    // Each key has arrived once before this, so any of them is a repetition.
     for key in ["AuthMethod", "CHAP_A", "CHAP_I", "CHAP_C", "CHAP_N", "CHAP_R"] {
         assert!(done().reply(&format!("{key}=1")).is_err(), "{key}");
     }
@@ -180,7 +181,7 @@ fn chp_13_unasked_proof() {
     assert_eq!(authentication(error), AuthenticationError::Unexpected("CHAP_N"));
 }
 
-/// CHP-13: each key of each step is needed.
+/// CHP-13: the login fails if any key of a step is missing.
 #[test]
 fn chp_13_missing_keys() {
     let cases = [
@@ -202,14 +203,14 @@ fn chp_13_missing_keys() {
     }
 }
 
-/// CHP-13, LOG-21: the same key twice in one step.
+/// CHP-13, LOG-21: the same key twice in one step fails the login.
 #[test]
 fn chp_13_repeated_key() {
     let error = at_algorithms().reply("CHAP_A=5 CHAP_I=1 CHAP_C=0x42 CHAP_C=0x42").unwrap_err();
     assert_eq!(error, LoginError::negotiation("CHAP_C", crate::login::NegotiationFault::Repeated));
 }
 
-/// CHP-14: mutual CHAP is configured, and the target omits its own proof.
+/// CHP-14: the login fails if mutual CHAP is configured and the target omits its CHAP response.
 #[test]
 fn chp_14_target_without_proof() {
     let error = at_response().reply("").unwrap_err();
@@ -218,8 +219,8 @@ fn chp_14_target_without_proof() {
     assert_eq!(authentication(error), AuthenticationError::Incomplete);
 }
 
-/// UNH CHAP 3.8, CHP-09: the target sends one of our own challenges, from this login or from another one in
-/// progress.
+/// UNH CHAP 3.8, CHP-09: the login fails if the target sends back a challenge of this initiator, from this
+/// login or from another one in progress.
 #[test]
 fn chp_09_reflected_challenge() {
     let config = with_mutual_chap(normal());
@@ -233,15 +234,15 @@ fn chp_09_reflected_challenge() {
     let error = victim.reply(&text).unwrap_err();
     assert_eq!(authentication(error), AuthenticationError::ReflectedChallenge);
 
-    // The login that issued it has ended, so its answer is useless.
+    // The login that issued the challenge has ended, so the response to it is useless.
     drop(other);
     let mut later = Rig::new(config);
     later.reply("AuthMethod=CHAP").unwrap();
     later.reply(&text).unwrap();
 }
 
-/// UNH CHAP 5.1, CHP-06, CHP-07: a wrong response; one with the initiator's own secret; one for
-/// another challenge or identifier.
+/// UNH CHAP 5.1, CHP-06, CHP-07: these responses fail the login: a wrong one, one with the initiator's own
+/// secret, and one for another challenge or identifier.
 #[test]
 fn unh_5_1_wrong_responses() {
     let wrong = AuthenticationError::WrongResponse;
@@ -263,7 +264,7 @@ fn unh_5_1_wrong_responses() {
     }
 }
 
-/// CHP-06: each single bit of a response counts.
+/// CHP-06: a response with a single wrong bit fails the login.
 #[test]
 fn chp_06_every_bit_of_the_response_counts() {
     for bit in 0..128 {
@@ -276,7 +277,7 @@ fn chp_06_every_bit_of_the_response_counts() {
     }
 }
 
-/// UNH CHAP 5.2, 5.3: a response that is too long, too short, or not a binary item.
+/// UNH CHAP 5.2, 5.3: a response that is too long, too short, or not a binary item fails the login.
 #[test]
 fn unh_5_2_and_5_3_response_lengths() {
     let mut rig = at_response();
@@ -290,7 +291,7 @@ fn unh_5_2_and_5_3_response_lengths() {
     }
 }
 
-/// UNH CHAP 4.4, 4.7: a name that is too long, empty, or not the configured one.
+/// UNH CHAP 4.4, 4.7: a name that is too long, empty, or not the configured one fails the login.
 #[test]
 fn unh_4_4_wrong_names() {
     let long = "n".repeat(256);
@@ -306,7 +307,7 @@ fn unh_4_4_wrong_names() {
     }
 }
 
-/// CHP-11, CHP-12: credentials that cannot be secure are not used; nothing of them is sent.
+/// CHP-11, CHP-12: credentials that are not secure are refused before anything of them is sent.
 #[test]
 fn chp_11_and_chp_12_credentials_are_checked() {
     let cases: [(Spoil, AuthenticationError); 7] = [
@@ -342,7 +343,7 @@ fn chp_11_and_chp_12_credentials_are_checked() {
     challenge(&mut Rig::new(config), 5, "1", "0x42");
 }
 
-/// KEY-25, CHP-13: an authentication is not allowed in the operational stage.
+/// KEY-25, CHP-13: authentication keys in the operational stage fail the login.
 #[test]
 fn key_25_authentication_in_the_operational_stage() {
     for text in ["AuthMethod=CHAP", "CHAP_A=5", "CHAP_C=0x42"] {
@@ -354,7 +355,7 @@ fn key_25_authentication_in_the_operational_stage() {
     assert_eq!(authentication(error), AuthenticationError::Unexpected("CHAP_N"));
 }
 
-/// CHP-15: secrets, responses and challenges do not appear in anything that may be logged.
+/// CHP-15: secrets, responses and challenges do not appear in `Debug` output, which may be logged.
 #[test]
 fn chp_15_nothing_secret_in_debug() {
     let rig = at_response();

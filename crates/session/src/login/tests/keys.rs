@@ -1,11 +1,11 @@
-//! The sweep over all negotiated keys: each with every kind of answer, against a table of its own.
+//! Tests of all negotiated keys: each key with every kind of answer, against a table written for the tests.
 
 use super::*;
 use crate::config::{DigestOffer, Offer};
 use crate::login::NegotiationFault;
 use iscsi_pdu::Digest;
 
-/// A numerical key, its row of the standard, and the offer with which it is tested.
+/// A numerical key, its values in the standard, and the offer with which it is tested.
 struct Number {
     rule: &'static str,
     key: &'static str,
@@ -97,7 +97,7 @@ const NUMBERS: [Number; 8] = [
     },
 ];
 
-/// The offers that [`NUMBERS`] names.
+/// Returns a configuration with the offers in [`NUMBERS`].
 fn offering_numbers() -> Config {
     let offer = Offer {
         max_connections: 4,
@@ -112,8 +112,8 @@ fn offering_numbers() -> Config {
     Config { offer, ..normal() }
 }
 
-/// Returns the smallest FirstBurstLength, so that any MaxBurstLength fits; empty if the key under test is another
-/// burst length.
+/// Returns the smallest FirstBurstLength as text, so that any MaxBurstLength is valid; empty if the key under
+/// test is another burst length.
 fn other_bursts(key: &str) -> &'static str {
     if key == "MaxBurstLength" { "FirstBurstLength=512" } else { "" }
 }
@@ -138,8 +138,8 @@ impl Number {
     }
 }
 
-/// KEY-03, KEY-14 to KEY-18, KEY-21, KEY-24, TXT-16, UNH login 7.4, 10.1, 15.1, 17.1, 18.1, 19.1,
-/// 20.1: numbers at, inside and outside the ends of the range and of the offer.
+/// KEY-03, KEY-14 to KEY-18, KEY-21, KEY-24, TXT-16, UNH login 7.4, 10.1, 15.1, 17.1, 18.1, 19.1, 20.1:
+/// numbers at, inside and outside the limits of the range and of the offer.
 #[test]
 fn numbers_obey_range_and_result_function() {
     for row in NUMBERS {
@@ -158,7 +158,7 @@ fn numbers_obey_range_and_result_function() {
     }
 }
 
-/// TXT-05, TXT-11, TXT-13, TXT-14, TXT-26: answers that are not numbers.
+/// TXT-05, TXT-11, TXT-13, TXT-14, TXT-26: answers to numerical keys that are not numbers.
 #[test]
 fn numbers_with_reserved_and_malformed_answers() {
     for row in NUMBERS {
@@ -179,7 +179,7 @@ fn numbers_with_reserved_and_malformed_answers() {
     }
 }
 
-/// KEY-13, UNH login 14.1: the two lengths are independent, each in its direction.
+/// KEY-13, UNH login 14.1: the two declared lengths are independent, one per direction.
 #[test]
 fn key_13_max_recv_data_segment_length() {
     for (answer, declared) in [("512", 512), ("16777215", 0xff_ffff), ("0x2000", 8192)] {
@@ -194,7 +194,7 @@ fn key_13_max_recv_data_segment_length() {
     }
 }
 
-/// A boolean key: its name, whether it is an AND (else an OR), where the offer and the result are.
+/// A boolean key: its name, whether its result function is AND (else OR), its offer, and its result.
 type Boolean = (&'static str, bool, fn(&mut Offer) -> &mut bool, fn(&Negotiated) -> bool);
 
 const BOOLEANS: [Boolean; 4] = [
@@ -204,8 +204,8 @@ const BOOLEANS: [Boolean; 4] = [
     ("DataSequenceInOrder", false, |o| &mut o.data_sequence_in_order, |n| n.data_sequence_in_order),
 ];
 
-/// KEY-11, KEY-12, KEY-19, KEY-20, TXT-07, TXT-11, TXT-13, TXT-17, UNH login 7.5, 13.1 to 13.3: all
-/// booleans, both offers, all answers. All four have the default Yes.
+/// KEY-11, KEY-12, KEY-19, KEY-20, TXT-07, TXT-11, TXT-13, TXT-17, UNH login 7.5, 13.1 to 13.3: each boolean
+/// key with each offer and each answer. The default of all four is Yes.
 #[test]
 fn booleans_obey_their_function() {
     for ((key, is_and, offer, result), own) in
@@ -230,7 +230,7 @@ fn booleans_obey_their_function() {
                 assert!(agreed.is_err(), "{key}: {own} and {word}");
             }
         }
-        // Without an answer the default counts for the other side's.
+        // Without an answer, the default is used as the target's value.
         let unanswered = if is_and { own } else { true };
         assert_eq!(answer(""), Ok(unanswered), "{key}");
         assert_eq!(answer(&format!("{key}=Reject")), Ok(unanswered), "{key}");
@@ -241,8 +241,7 @@ fn booleans_obey_their_function() {
     }
 }
 
-/// KEY-01, KEY-02, TXT-15, UNH login 7.2, 9.1, 9.2, QRK-09: each offer with each answer, for each
-/// digest.
+/// KEY-01, KEY-02, TXT-15, UNH login 7.2, 9.1, 9.2, QRK-09: each offer with each answer, for both digests.
 #[test]
 fn digests_come_from_the_offer() {
     let offers = [
@@ -297,8 +296,8 @@ fn digests_come_from_the_offer() {
     }
 }
 
-/// KEY-28, UNH login 16.1, 16.2: FirstBurstLength within MaxBurstLength, checked when all keys are
-/// known, in whatever order they come; a default counts where it is in use.
+/// KEY-28, UNH login 16.1, 16.2: FirstBurstLength must not exceed MaxBurstLength. This is checked when all
+/// keys are known, in whatever order they arrive; a default counts if it is in force.
 #[test]
 fn key_28_first_burst_within_max_burst() {
     let agreed = negotiated("FirstBurstLength=4096 MaxBurstLength=8192");
@@ -317,13 +316,13 @@ fn key_28_first_burst_within_max_burst() {
         let LoginError::Negotiation { why, .. } = error else { panic!("{text}: {error:?}") };
         assert!(matches!(why, NegotiationFault::ExceedsMaxBurstLength { .. }), "{text}");
     }
-    // Over two responses as well.
+    // The result is the same if the keys arrive in two responses.
     let mut rig = Rig::new(normal());
     rig.stay("MaxBurstLength=8192").unwrap();
     rig.conclude("FirstBurstLength=8192");
 }
 
-/// KEY-15, TXT-14: if no write starts without an R2T, the first burst means nothing.
+/// KEY-15, TXT-14: if no write starts without an R2T, FirstBurstLength has no meaning.
 #[test]
 fn key_15_irrelevant_first_burst() {
     let text = "MaxBurstLength=8192 InitialR2T=Yes ImmediateData=No FirstBurstLength=Irrelevant";
@@ -349,8 +348,8 @@ fn txt_18_target_proposals() {
     }
 }
 
-/// KEY-30, KEY-16, KEY-17, KEY-21, QRK-21: in discovery most keys are irrelevant, whatever their
-/// value; the others are answered by their function.
+/// KEY-30, KEY-16, KEY-17, KEY-21, QRK-21: in a discovery session the answer to most keys is Irrelevant,
+/// whatever their value; the others are answered by their function.
 #[test]
 fn key_30_target_proposals_in_discovery() {
     let irrelevant = [
@@ -378,8 +377,7 @@ fn key_30_target_proposals_in_discovery() {
     assert_eq!(agreed.max_connections, 1);
 }
 
-/// KEY-30: a target that proposes these keys in its last response, where no answer is possible, has not agreed on
-/// anything.
+/// KEY-30: keys that the target proposes in its last response, where no answer is possible, have no effect.
 #[test]
 fn key_30_proposals_without_room_for_an_answer() {
     let text = "DefaultTime2Wait=10 MaxBurstLength=512 InitialR2T=No ErrorRecoveryLevel=0";

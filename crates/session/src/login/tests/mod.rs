@@ -1,7 +1,7 @@
-//! Scenarios of the login phase: a hand-made target answers request by request.
+//! Tests of the login phase: the test plays the target, response by response.
 //!
-//! The rig checks every request against the rules that hold for all of them, so that each
-//! scenario tests those as well.
+//! The rig checks every request against the rules for all login requests, so each test also tests those
+//! rules.
 
 mod chap;
 mod chap_faults;
@@ -24,7 +24,7 @@ use crate::params::Negotiated;
 const INITIATOR: &str = "iqn.2026-01.org.example:host";
 const TARGET: &str = "iqn.2026-01.org.example:disk";
 const ISID: [u8; 6] = [0x80, 1, 2, 3, 0, 4];
-/// The handle that the target assigns.
+/// The TSIH that the target assigns.
 const TSIH: Tsih = Tsih(0x1234);
 /// The user and secret of the initiator, and of the target.
 const USER: &str = "alice";
@@ -74,12 +74,12 @@ fn identity(config: &Config) -> LoginIdentity {
     }
 }
 
-/// Makes text from pairs that are separated by blanks.
+/// Returns text from pairs that are separated by blanks.
 fn pairs(text: &str) -> Vec<u8> {
     text.split_whitespace().flat_map(|pair| [pair.as_bytes(), b"\0"].concat()).collect()
 }
 
-/// An initiator in login, and the target's side of it.
+/// An initiator in login, and the target that the test controls.
 struct Rig {
     config: Config,
     login: Login,
@@ -90,7 +90,7 @@ struct Rig {
     /// The StatSN of the next response.
     stat_sn: StatSn,
     responses: u32,
-    /// Every key the initiator has sent.
+    /// Every key that the initiator has sent.
     sent_keys: HashSet<String>,
     next_random: u8,
 }
@@ -154,19 +154,19 @@ impl Rig {
         self.request.transit && self.request.next_stage == Stage::FullFeature
     }
 
-    /// Answers with text, agreeing to a transition if one was proposed.
+    /// Sends a response with `text`, which agrees to a transition if one was proposed.
     fn reply(&mut self, text: &str) -> Result<Progress, LoginError> {
         let response = self.response();
         self.send(&response, &pairs(text))
     }
 
-    /// Answers with text and stays in the stage.
+    /// Sends a response with `text` that stays in the stage.
     fn stay(&mut self, text: &str) -> Result<Progress, LoginError> {
         let response = LoginResponse { transit: false, next_stage: None, ..self.response() };
         self.send(&response, &pairs(text))
     }
 
-    /// Answers with a part of a text (C = 1).
+    /// Sends a response with a part of a text (C = 1).
     fn reply_part(&mut self, data: &[u8]) -> Result<Progress, LoginError> {
         let response = LoginResponse {
             transit: false,
@@ -177,7 +177,7 @@ impl Rig {
         self.send(&response, data)
     }
 
-    /// Refuses the login.
+    /// Sends a response that refuses the login.
     fn refuse(&mut self, class: u8, detail: u8, text: &str) -> Result<Progress, LoginError> {
         let status = LoginStatus { class, detail };
         let response =
@@ -185,7 +185,7 @@ impl Rig {
         self.send(&response, &pairs(text))
     }
 
-    /// Hands a response over and, if the login goes on, takes and checks the next request.
+    /// Passes a response to the initiator. If the login continues, takes and checks the next request.
     fn send(&mut self, response: &LoginResponse, data: &[u8]) -> Result<Progress, LoginError> {
         let progress = self.login.handle_response(&self.config, response, data);
         if !matches!(progress, Ok(Progress::Pending)) {
@@ -205,8 +205,8 @@ impl Rig {
         progress
     }
 
-    /// LOG-01 to LOG-08, LOG-13, LOG-29, SEQ-01, SEQ-13, TXT-01, UNH login 2.1, 5.1 and 7.1: what
-    /// holds for every request.
+    /// LOG-01 to LOG-08, LOG-13, LOG-29, SEQ-01, SEQ-13, TXT-01, UNH login 2.1, 5.1 and 7.1: checks the rules
+    /// for every login request.
     fn check_request(&mut self) {
         let request = &self.request;
         assert_eq!((request.version_max, request.version_min), (0, 0), "LOG-04");
@@ -226,8 +226,8 @@ impl Rig {
         assert!(polled.is_none(), "LOG-02: one outstanding request");
     }
 
-    /// UNH login 7.1, LOG-05, TXT-18: no key is sent twice in a login. Only texts that are whole in one request
-    /// are checked.
+    /// UNH login 7.1, LOG-05, TXT-18: checks that no key is sent twice in a login. Only texts that are
+    /// complete in one request are checked.
     fn check_keys(&mut self) {
         if self.request.is_continued {
             return;
@@ -237,7 +237,7 @@ impl Rig {
         }
     }
 
-    /// The pairs of the outstanding request.
+    /// Returns the pairs of the outstanding request.
     fn sent(&self) -> Vec<(String, String)> {
         let text = std::str::from_utf8(&self.data).unwrap();
         let split = |pair: &str| {
@@ -247,20 +247,20 @@ impl Rig {
         text.split_terminator('\0').map(split).collect()
     }
 
-    /// The outstanding request's pairs as one line.
+    /// Returns the pairs of the outstanding request as one line.
     fn line(&self) -> String {
         let pairs: Vec<_> =
             self.sent().iter().map(|(key, value)| format!("{key}={value}")).collect();
         pairs.join(" ")
     }
 
-    /// The value of a key in the outstanding request.
+    /// Returns the value of a key in the outstanding request.
     fn value(&self, key: &str) -> String {
         let pair = self.sent().into_iter().find(|(sent, _)| sent == key);
         pair.unwrap_or_else(|| panic!("{key} is not in {}", self.line())).1
     }
 
-    /// The stage and the T bit of the outstanding request.
+    /// Returns the stage and the T bit of the outstanding request.
     fn stage(&self) -> (Stage, bool) {
         (self.request.current_stage, self.request.transit)
     }
@@ -274,7 +274,7 @@ impl Rig {
     }
 }
 
-/// Returns random bytes that are all different for a while, so that tests know them.
+/// Returns a source of bytes that counts up, so that a test knows the bytes in advance.
 fn counter(next: &mut u8) -> impl FnMut(&mut [u8]) + '_ {
     move |bytes| {
         for byte in bytes {
@@ -284,7 +284,7 @@ fn counter(next: &mut u8) -> impl FnMut(&mut [u8]) + '_ {
     }
 }
 
-/// Returns what is agreed if the target answers the operational keys of a normal session with `text`.
+/// Returns the agreed parameters if the target answers the operational keys of a normal session with `text`.
 fn negotiated(text: &str) -> Negotiated {
     Rig::new(normal()).conclude(text).negotiated
 }

@@ -1,4 +1,4 @@
-//! Whatever a target sends, a login ends in an error or goes on, within its bounds.
+//! Property tests: whatever a target sends, a login ends with an error or continues within its limits.
 
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ fn stage() -> impl Strategy<Value = Stage> {
     ]
 }
 
-/// Values that keys are likely to have, and others.
+/// Generates values: some that are likely for keys, and others.
 fn value() -> impl Strategy<Value = String> {
     let likely = [
         "Yes",
@@ -43,7 +43,7 @@ fn value() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Pairs of known and unknown keys.
+/// Generates pairs of known and unknown keys.
 fn likely_text() -> impl Strategy<Value = Vec<u8>> {
     let known: Vec<_> = iscsi_pdu::keys::Key::ALL.iter().map(|key| key.name().to_owned()).collect();
     let key = prop_oneof![proptest::sample::select(known), "[A-Z][a-z.]{0,20}"];
@@ -56,7 +56,7 @@ fn text() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![3 => likely_text(), 1 => proptest::collection::vec(any::<u8>(), 0..300)]
 }
 
-/// The fields in which a response may differ from one that fits, and its text.
+/// The text of a response, and its fields that may differ from a correct response.
 #[derive(Clone, Debug)]
 struct Reply {
     transit: Option<Stage>,
@@ -101,7 +101,7 @@ impl Reply {
     }
 }
 
-/// Checks what holds for every agreement.
+/// Checks the rules for agreed parameters.
 fn check_agreement(agreed: &Negotiated) {
     assert!(agreed.first_burst_length <= agreed.max_burst_length);
     assert!((512..=0xff_ffff).contains(&agreed.max_burst_length));
@@ -110,7 +110,7 @@ fn check_agreement(agreed: &Negotiated) {
     assert_eq!(agreed.error_recovery_level, 0);
 }
 
-/// Hands replies over until the login ends; the rig checks each request on the way.
+/// Sends replies until the login ends; the rig checks each request.
 fn play(mut rig: Rig, replies: &[Reply]) -> Option<LoggedIn> {
     for reply in replies {
         let response = reply.response(&rig);
@@ -124,7 +124,7 @@ fn play(mut rig: Rig, replies: &[Reply]) -> Option<LoggedIn> {
 }
 
 proptest! {
-    /// TXT-27: no panic, and whatever is agreed is legal.
+    /// TXT-27: no response causes a panic, and all agreed parameters are legal.
     #[test]
     fn txt_27_arbitrary_responses(replies in proptest::collection::vec(reply(), 1..8)) {
         for config in [normal(), discovery()] {
@@ -148,7 +148,7 @@ proptest! {
         prop_assert!(play(rig, &replies).is_none());
     }
 
-    /// TXT-08: where a text is cut makes no difference.
+    /// TXT-08: the result does not depend on where a text is split.
     #[test]
     fn txt_08_cuts_make_no_difference(
         data in likely_text(),
@@ -159,7 +159,7 @@ proptest! {
     }
 }
 
-/// Returns the result of a text that is the only answer of the target, delivered in pieces.
+/// Returns the result of a login in which the target sends only this text, split into pieces.
 fn outcome_of(data: &[u8], cuts: &[usize]) -> Result<Negotiated, LoginError> {
     let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (data.len() + 1)).collect();
     cuts.sort_unstable();

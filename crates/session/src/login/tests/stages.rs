@@ -1,4 +1,4 @@
-//! Stages, headers and statuses (UNH login 1.x to 5.x, 8.x, 22.x, 23.x).
+//! Tests of stages, headers and statuses (UNH login 1.x to 5.x, 8.x, 22.x, 23.x).
 
 use super::*;
 use crate::login::{LoginViolation, Redirect};
@@ -6,8 +6,8 @@ use crate::login::{LoginViolation, Redirect};
 /// Changes a response so that it does not fit its request.
 type Spoil = fn(&mut LoginResponse);
 
-/// UNH login 1.1, LOG-05, LOG-06, LOG-07, UNH login 7.1, KEY-05, KEY-22, QRK-18, QRK-33, QRK-42:
-/// names first, then everything else in the same request, which proposes full feature phase.
+/// UNH login 1.1, LOG-05, LOG-06, LOG-07, UNH login 7.1, KEY-05, KEY-22, QRK-18, QRK-33, QRK-42: the first
+/// request has the names first, then all other keys, and proposes full feature phase.
 #[test]
 fn unh_1_1_standard_login_takes_one_round_trip() {
     let mut rig = Rig::new(normal());
@@ -38,7 +38,7 @@ fn unh_21_1_discovery_login() {
     rig.conclude("HeaderDigest=None DataDigest=None TargetPortalGroupTag=1");
 }
 
-/// KEY-08, TXT-28: the alias may be any text; one that is too long is omitted.
+/// KEY-08, TXT-28: the alias may be any text; an alias that is too long is omitted.
 #[test]
 fn key_08_initiator_alias() {
     let mut config = normal();
@@ -48,8 +48,8 @@ fn key_08_initiator_alias() {
     assert!(!Rig::new(config).line().contains("InitiatorAlias"));
 }
 
-/// UNH login 2.2, LOG-12, UNH login 2.1: a session may lack a TSIH; before the final response the field means
-/// nothing and is never echoed.
+/// UNH login 2.2, LOG-12, UNH login 2.1: a session may lack a TSIH. Before the final response the field has
+/// no meaning, and the initiator does not return it.
 #[test]
 fn unh_2_2_invalid_tsih() {
     let mut rig = Rig::new(normal());
@@ -62,8 +62,8 @@ fn unh_2_2_invalid_tsih() {
     assert_eq!(outcome.tsih, Tsih::NEW_SESSION);
 }
 
-/// LOG-03: the ISID of a response is not checked. Some targets leave it at zero or change it, and there is one
-/// login at a time on a connection.
+/// LOG-03: the ISID of a response is not checked. Some targets leave it at zero or change it, and a
+/// connection has only one login at a time.
 #[test]
 fn log_03_isid_need_not_come_back() {
     for isid in [[0; 6], [0xff; 6]] {
@@ -96,7 +96,7 @@ fn unh_2_3_added_connection() {
          DataDigest=None,CRC32C MaxRecvDataSegmentLength=262144"
     );
     assert_eq!(rig.line(), expected);
-    // A key of the session that the target proposes anyway changes nothing.
+    // If the target proposes a key of the session anyway, the agreed value stays.
     rig.stay("MaxBurstLength=512").unwrap();
     assert_eq!(rig.line(), "MaxBurstLength=Reject");
     let agreed = rig.conclude("HeaderDigest=None TargetPortalGroupTag=3").negotiated;
@@ -114,13 +114,14 @@ fn unh_2_3_added_connection() {
     assert_eq!(elsewhere, LoginError::PortalGroup { expected: 3, found: 4 });
 }
 
-/// UNH login 3.1, LOG-10, QRK-17: a target that is not ready receives the proposal again, without the keys.
+/// UNH login 3.1, LOG-10, QRK-17: a target that is not ready receives the proposal of the transition again,
+/// without the keys.
 #[test]
 fn unh_3_1_t_bit_is_repeated() {
     let mut rig = Rig::new(normal());
     rig.stay("ImmediateData=Yes").unwrap();
     assert_eq!((rig.line().as_str(), rig.stage().1), ("", true));
-    // A late answer counts as well (QRK-17).
+    // An answer that arrives late counts as well (QRK-17).
     let agreed = rig.conclude("MaxOutstandingR2T=4 InitialR2T=No").negotiated;
     assert_eq!((agreed.max_outstanding_r2t, agreed.initial_r2t), (4, false));
 }
@@ -139,7 +140,7 @@ fn unh_3_2_rounds_are_bounded() {
     assert_eq!(error, Some(LoginError::TooManyExchanges(64)));
 }
 
-/// UNH login 4.1, 4.2, SEQ-12, UNH login 5.1: StatSN begins anywhere and wraps; the rig checks
+/// UNH login 4.1, 4.2, SEQ-12, UNH login 5.1: StatSN may start at any number and wrap; the rig checks
 /// ExpStatSN.
 #[test]
 fn unh_4_1_and_4_2_first_stat_sn() {
@@ -153,7 +154,7 @@ fn unh_4_1_and_4_2_first_stat_sn() {
     }
 }
 
-/// SEQ-16, SEQ-18: a StatSN that jumps or repeats itself ends the login.
+/// SEQ-16, SEQ-18: a StatSN that jumps or is repeated ends the login.
 #[test]
 fn seq_16_stat_sn_gap() {
     for wrong in [99, 100, 102] {
@@ -166,7 +167,8 @@ fn seq_16_stat_sn_gap() {
     }
 }
 
-/// LOG-03, LOG-04, LOG-09, LOG-12: the fields that a response must repeat, and what it must not do.
+/// LOG-03, LOG-04, LOG-09, LOG-12: a response that does not repeat the required fields, or violates another
+/// rule, ends the login.
 #[test]
 fn log_09_response_must_fit_its_request() {
     let full_feature = Some(Stage::FullFeature);
@@ -186,7 +188,7 @@ fn log_09_response_must_fit_its_request() {
     }
 }
 
-/// LOG-09, QRK-20: a transition that was not proposed, to any stage.
+/// LOG-09, QRK-20: a transition that was not proposed, to any stage, ends the login.
 #[test]
 fn log_09_transition_without_proposal() {
     for stage in [Stage::OperationalNegotiation, Stage::FullFeature] {
@@ -198,7 +200,7 @@ fn log_09_transition_without_proposal() {
     }
 }
 
-/// LOG-02: a response that answers nothing.
+/// LOG-02: a response without an outstanding request ends the login.
 #[test]
 fn log_02_unsolicited_response() {
     let config = normal();
@@ -208,7 +210,8 @@ fn log_02_unsolicited_response() {
     assert_eq!(error, LoginViolation::Unsolicited.into());
 }
 
-/// LOG-17, LOG-18, LOG-19, SEQ-11: the status class decides about a failure, whatever else the response holds.
+/// LOG-17, LOG-18, LOG-19, SEQ-11: the status class decides how a login fails, whatever else the response
+/// contains.
 #[test]
 fn log_17_status_classes() {
     let cases = [
@@ -247,8 +250,8 @@ fn redirected(rig: &mut Rig, detail: u8, text: &str) -> Result<Redirect, LoginEr
     }
 }
 
-/// LOG-24, KEY-09, QRK-06: new address; new address and port; same address, new port; names and IPv6; an unknown
-/// detail is temporary.
+/// LOG-24, KEY-09, QRK-06: the initiator follows redirections to a new address, to a new address and port, to
+/// the same address with a new port, to names and to IPv6 addresses. An unknown detail counts as temporary.
 #[test]
 fn log_24_redirections() {
     let cases = [
@@ -266,14 +269,14 @@ fn log_24_redirections() {
     }
 }
 
-/// LOG-24: a redirection may come in any stage, after an authentication too.
+/// LOG-24: a redirection may come in any stage, also after an authentication.
 #[test]
 fn log_24_redirection_after_chap() {
     let mut rig = Rig::at_operational_stage(with_mutual_chap(normal()));
     assert!(redirected(&mut rig, 1, "TargetAddress=10.0.0.2").is_ok());
 }
 
-/// QRK-06: a redirection to nowhere is a failure.
+/// QRK-06: a redirection without an address is a failure.
 #[test]
 fn qrk_06_redirection_without_address() {
     for text in ["", "TargetAddress=", "TargetName=iqn.2026-01.org.example:x", "garbage"] {
@@ -282,8 +285,8 @@ fn qrk_06_redirection_without_address() {
     }
 }
 
-/// UNH login 23.1, LOG-23, KEY-10: the portal group is read, 0 and hexadecimal included, and compared with the
-/// configured one; a target that does not send it is accepted.
+/// UNH login 23.1, LOG-23, KEY-10: the portal group tag is read, also 0 and hexadecimal numbers, and compared
+/// with the configured one. A target that does not send a tag is accepted.
 #[test]
 fn unh_23_1_portal_group_tag() {
     for (value, tag) in [("0", 0), ("0x1F", 31), ("65535", 65_535)] {
@@ -297,7 +300,7 @@ fn unh_23_1_portal_group_tag() {
     assert_eq!(error, LoginError::PortalGroup { expected: 2, found: 0 });
 }
 
-/// LOG-28, TXT-26: an empty answer is an answer; nothing that was proposed takes effect.
+/// LOG-28, TXT-26: an empty answer is valid, and then the defaults apply instead of the proposals.
 #[test]
 fn log_28_empty_answer_leaves_the_defaults() {
     let agreed = negotiated("");

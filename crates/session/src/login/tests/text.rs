@@ -1,4 +1,4 @@
-//! Text over one and several PDUs, and keys that do not belong (UNH login 6.x, 7.6, 11.1, 12.1).
+//! Tests of text in one and in several PDUs, and of keys that do not belong (UNH login 6.x, 7.6, 11.1, 12.1).
 
 use super::chap::Asked;
 use super::*;
@@ -11,13 +11,13 @@ fn fault(error: LoginError) -> NegotiationFault {
     why
 }
 
-/// Unknown keys whose answers do not fit one login request.
+/// Returns unknown keys whose answers do not fit into one login request.
 fn many_unknown_keys() -> String {
     (0..200).map(|n| format!("X-org.example.{n:045}=1 ")).collect()
 }
 
-/// TXT-08, LOG-11, UNH CHAP 3.1: an answer cut at every byte, names and values included; in between the initiator
-/// sends no text and keeps its T bit.
+/// TXT-08, LOG-11, UNH CHAP 3.1: an answer may be split at every byte, also within names and values. Between
+/// the parts the initiator sends no text and keeps its T bit.
 #[test]
 fn txt_08_answer_cut_at_every_byte() {
     let text = pairs("HeaderDigest=CRC32C MaxBurstLength=8192 FirstBurstLength=4096");
@@ -35,7 +35,7 @@ fn txt_08_answer_cut_at_every_byte() {
     }
 }
 
-/// TXT-08 in the security stage: a challenge and a proof in pieces.
+/// TXT-08 in the security stage: a challenge and a CHAP response in pieces are accepted.
 #[test]
 fn txt_08_authentication_cut_at_every_byte() {
     let text = pairs("CHAP_A=5 CHAP_I=1 CHAP_C=0x0123456789abcdef");
@@ -56,7 +56,7 @@ fn txt_08_authentication_cut_at_every_byte() {
     }
 }
 
-/// UNH CHAP 3.1, CHP-04: a challenge of 1024 bytes in PDUs of 100 bytes each.
+/// UNH CHAP 3.1, CHP-04: a challenge of 1024 bytes in PDUs of 100 bytes each is accepted.
 #[test]
 fn unh_chap_3_1_challenge_over_many_pdus() {
     let text = pairs(&format!("CHAP_A=5 CHAP_I=1 CHAP_C=0x{}", "5a".repeat(1024)));
@@ -71,8 +71,8 @@ fn unh_chap_3_1_challenge_over_many_pdus() {
     assert_eq!(rig.value("CHAP_R").len(), 2 + 32);
 }
 
-/// Takes the initiator's whole text, acknowledging each part, and returns the lengths of the
-/// parts as well.
+/// Takes the initiator's complete text, acknowledges each part, and returns the text and the lengths of the
+/// parts.
 fn collect(rig: &mut Rig) -> (Vec<u8>, Vec<usize>) {
     let (mut text, mut lengths) = (Vec::new(), Vec::new());
     loop {
@@ -100,7 +100,7 @@ fn log_29_long_text_is_split() {
     rig.conclude("");
 }
 
-/// KEY-13, LOG-16: once the target has declared less than 8192 bytes, that is the limit.
+/// KEY-13, LOG-16: if the target has declared less than 8192 bytes, later requests keep to that limit.
 #[test]
 fn key_13_declared_length_limits_later_requests() {
     let mut rig = Rig::new(normal());
@@ -123,8 +123,8 @@ fn txt_09_interrupted_text() {
     }
 }
 
-/// UNH login 7.6, TXT-10, QRK-38, KEY-27: an unknown key is answered once, in the next stage if this one is over;
-/// one in the last response cannot be answered.
+/// UNH login 7.6, TXT-10, QRK-38, KEY-27: an unknown key is answered once, in the next stage if the present
+/// stage is over. A key in the last response cannot be answered.
 #[test]
 fn unh_7_6_unknown_keys() {
     let mut rig = Rig::new(normal());
@@ -143,7 +143,7 @@ fn unh_7_6_unknown_keys() {
     rig.conclude("");
 }
 
-/// TXT-12: an answer to a key that was never proposed is an error, not the beginning of a loop.
+/// TXT-12: an answer to a key that was never proposed is an error, so that it cannot start a loop.
 #[test]
 fn txt_12_reserved_answers_as_proposals() {
     let keys = ["X-foo", "IFMarker", "OFMarkInt", "TaskReporting", "iSCSIProtocolLevel"];
@@ -155,18 +155,18 @@ fn txt_12_reserved_answers_as_proposals() {
     }
 }
 
-/// UNH login 12.1, TXT-25: markers are refused, but known.
+/// UNH login 12.1, TXT-25: marker keys are known, and refused.
 #[test]
 fn unh_12_1_markers() {
     let mut rig = Rig::new(normal());
     rig.stay("IFMarker=Yes OFMarker=No IFMarkInt=1~65535 OFMarkInt=2048").unwrap();
     assert_eq!(rig.line(), "IFMarker=No OFMarker=No IFMarkInt=Reject OFMarkInt=Reject");
     rig.conclude("");
-    // Too late for an answer, and without effect.
+    // In the last response marker keys cannot be answered, and have no effect.
     Rig::new(normal()).conclude("IFMarker=No OFMarker=No");
 }
 
-/// UNH login 6.1 to 6.3, LOG-21: any key that arrives twice, in one response or in two.
+/// UNH login 6.1 to 6.3, LOG-21: a key that arrives twice, in one response or in two, fails the login.
 #[test]
 fn unh_6_x_repeated_keys() {
     let keys = [
@@ -191,7 +191,7 @@ fn unh_6_x_repeated_keys() {
     assert_eq!(fault(across.reply("TargetAlias=b").unwrap_err()), NegotiationFault::Repeated);
 }
 
-/// LOG-22, KEY-31: operational keys in the security stage.
+/// LOG-22, KEY-31: operational keys in the security stage fail the login.
 #[test]
 fn log_22_operational_keys_in_the_security_stage() {
     for pair in [
@@ -208,8 +208,8 @@ fn log_22_operational_keys_in_the_security_stage() {
     }
 }
 
-/// UNH login 11.1, 21.1, KEY-05, KEY-22: keys that only an initiator sends, or a target only in full feature
-/// phase.
+/// UNH login 11.1, 21.1, KEY-05, KEY-22: keys that only an initiator may send, or a target only in full
+/// feature phase, fail the login.
 #[test]
 fn unh_11_1_wrong_direction() {
     for key in ["InitiatorName", "InitiatorAlias", "SessionType", "TargetName", "SendTargets"] {
@@ -220,7 +220,7 @@ fn unh_11_1_wrong_direction() {
     }
 }
 
-/// KEY-07, KEY-09, KEY-26, TXT-28: the keys that a target may declare about itself.
+/// KEY-07, KEY-09, KEY-26, TXT-28: a target may declare its alias, its addresses and its architecture.
 #[test]
 fn key_07_declarations() {
     let mut rig = Rig::new(normal());
@@ -242,7 +242,7 @@ fn key_26_texts_of_a_target_are_shown_escaped() {
     assert!(error.contains("answered \\u{1b}[1Acopied, but"), "{error:?}");
 }
 
-/// TXT-03: 255 bytes are a value, 256 are not.
+/// TXT-03: a value of 255 bytes is accepted, a longer one is an error.
 #[test]
 fn txt_03_value_lengths() {
     let alias = |len| format!("TargetAlias={}", "a".repeat(len));
@@ -251,7 +251,7 @@ fn txt_03_value_lengths() {
     assert_eq!(fault(error), NegotiationFault::TooLong(256));
 }
 
-/// TXT-27, TXT-04: bytes that are no text, and too much text.
+/// TXT-27, TXT-04: bytes that are not text, and too much text, are errors.
 #[test]
 fn txt_27_garbage() {
     for garbage in [&b"NoEquals\0"[..], b"=1\0", b"A", b"lower=1\0", b"A=\xff\0", b"\0A\0"] {
@@ -265,7 +265,7 @@ fn txt_27_garbage() {
     assert!(matches!(error, Some(LoginError::Text(_))), "{error:?}");
 }
 
-/// TXT-27, TXT-28: NULs too many or too few, and an alias in another encoding, fail no login.
+/// TXT-27, TXT-28: too many or too few NULs, and an alias that is not UTF-8, do not fail a login.
 #[test]
 fn txt_27_harmless_faults_of_the_text() {
     for text in [

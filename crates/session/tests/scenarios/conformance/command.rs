@@ -1,4 +1,4 @@
-//! Item 16: SCSI commands, their fields and their results.
+//! UNH item 16: SCSI commands, their fields and their results.
 
 use iscsi_pdu::scsi::{Cdb, Lun, Status};
 use iscsi_session::{Command, TaskError};
@@ -32,13 +32,13 @@ fn first_command(immediate_data: &str) {
     assert!(second.data.is_empty() && second.itt() != first.itt());
 }
 
-/// UNH FFP 16.1.1: command fields with immediate data.
+/// UNH FFP 16.1.1: checks the command fields with immediate data.
 #[test]
 fn ffp_16_1_1_fields_with_immediate_data() {
     first_command("Yes");
 }
 
-/// UNH FFP 16.1.2: command fields without immediate data.
+/// UNH FFP 16.1.2: checks the command fields without immediate data.
 #[test]
 fn ffp_16_1_2_fields_without_immediate_data() {
     first_command("No");
@@ -57,7 +57,7 @@ fn ffp_16_1_1_additional_header_for_long_cdbs_only() {
     }
 }
 
-/// UNH FFP 16.2.1, 16.6, WR-02: if all data fits into the command, F is set and nothing follows.
+/// UNH FFP 16.2.1, 16.6, WR-02: if all data fits into the command, F is set and no Data-Out follows.
 #[test]
 fn ffp_16_2_1_all_data_is_immediate() {
     for initial_r2t in ["Yes", "No"] {
@@ -70,7 +70,7 @@ fn ffp_16_2_1_all_data_is_immediate() {
     }
 }
 
-/// UNH FFP 16.2.4: immediate and unsolicited data together are the first burst.
+/// UNH FFP 16.2.4: immediate and unsolicited data together form the first burst.
 #[test]
 fn ffp_16_2_4_immediate_and_unsolicited_data() {
     let mut trace = Trace::with_answers(&[("FirstBurstLength", "16384")]);
@@ -97,7 +97,7 @@ fn ffp_16_4_1_iscsi_conditions_go_up() {
     }
 }
 
-/// UNH FFP 16.4.2: missing data is never success.
+/// UNH FFP 16.4.2: a command with missing data is an error.
 #[test]
 fn ffp_16_4_2_missing_data_is_no_success() {
     let mut trace = Trace::logged_in();
@@ -122,7 +122,8 @@ fn ffp_16_4_5_other_statuses_go_up() {
     }
 }
 
-/// UNH FFP 16.6: with more data than fits, and InitialR2T=Yes, F is still set, and the rest waits for an R2T.
+/// UNH FFP 16.6: if the data does not fit into the command and InitialR2T=Yes, F is still set, and the rest
+/// waits for an R2T.
 #[test]
 fn ffp_16_6_larger_writes_wait_for_an_r2t() {
     let mut trace = Trace::with_answers(&[("InitialR2T", "Yes")]);

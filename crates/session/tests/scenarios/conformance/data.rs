@@ -1,4 +1,4 @@
-//! Items 6 and 8 to 12: Data-Out, Data-In, R2T.
+//! UNH items 6 and 8 to 12: Data-Out, Data-In, R2T.
 
 use iscsi_pdu::scsi::Lun;
 use iscsi_testkit::pdu::NO_TAG;
@@ -8,15 +8,15 @@ use super::{data_out, payload};
 use crate::pair::{pattern, read, write};
 use crate::trace::{Trace, wire_lun};
 
-/// No data is sent unsolicited, and PDUs are small.
+/// Keys with which no data is sent unsolicited, and PDUs are small.
 const SOLICITED: [(&str, &str); 3] =
     [("InitialR2T", "Yes"), ("ImmediateData", "No"), ("MaxRecvDataSegmentLength", "512")];
 
-/// A first burst of one PDU, then bursts of two.
+/// Keys with a first burst of one PDU, then bursts of two.
 const SMALL_BURSTS: [(&str, &str); 3] =
     [("MaxRecvDataSegmentLength", "512"), ("FirstBurstLength", "512"), ("MaxBurstLength", "1024")];
 
-/// UNH FFP 6.1, 11.3: DataSN per sequence: from 0 for each R2T, and one more for each PDU.
+/// UNH FFP 6.1, 11.3: DataSN starts at 0 for each R2T, and increases by one per PDU.
 #[test]
 fn ffp_6_1_data_sn_per_sequence() {
     let mut trace = Trace::with_answers(&SOLICITED);
@@ -39,7 +39,7 @@ fn ffp_6_1_data_sn_per_sequence() {
     }
 }
 
-/// UNH FFP 8.1, 16.2.4, WR-24: unsolicited and solicited: the first burst, and not a byte more
+/// UNH FFP 8.1, 16.2.4, WR-24: with unsolicited and solicited data, the first burst is sent, and no more
 /// before an R2T.
 #[test]
 fn ffp_8_1_unsolicited_then_solicited() {
@@ -57,7 +57,8 @@ fn ffp_8_1_unsolicited_then_solicited() {
     assert_eq!(payload(&data_out(&mut trace, 2)), data[1024..2048]);
 }
 
-/// UNH FFP 8.2, 16.2.2, 16.3.1: solicited only: the command alone, then silence until the R2T.
+/// UNH FFP 8.2, 16.2.2, 16.3.1: with solicited data only, the command is sent, and nothing more until the
+/// R2T.
 #[test]
 fn ffp_8_2_solicited_only() {
     let mut trace = Trace::with_answers(&SOLICITED);
@@ -70,7 +71,7 @@ fn ffp_8_2_solicited_only() {
     data_out(&mut trace, 1);
 }
 
-/// UNH FFP 8.3, 16.2.3: unsolicited only: the whole first burst in Data-Out PDUs.
+/// UNH FFP 8.3, 16.2.3: with unsolicited data only, the whole first burst is sent in Data-Out PDUs.
 #[test]
 fn ffp_8_3_unsolicited_only() {
     for (len, count) in [(512, 1), (1024, 2), (4096, 2)] {
@@ -86,8 +87,8 @@ fn ffp_8_3_unsolicited_only() {
     }
 }
 
-/// UNH FFP 9.1: Target Transfer Tag: it is returned in every Data-Out, with the LUN of the command, whatever the
-/// LUN field of the R2T is (SEQ-25, WR-10): some targets leave it at zero.
+/// UNH FFP 9.1: every Data-Out has the Target Transfer Tag of the R2T and the LUN of the command, whatever
+/// the LUN field of the R2T is (SEQ-25, WR-10): some targets leave it at zero.
 #[test]
 fn ffp_9_1_transfer_tag_and_lun_of_the_command() {
     for lun in [5, 0, 7] {
@@ -104,7 +105,7 @@ fn ffp_9_1_transfer_tag_and_lun_of_the_command() {
     }
 }
 
-/// UNH FFP 10.1: status with the last Data-In completes the command.
+/// UNH FFP 10.1: a status in the last Data-In completes the command.
 #[test]
 fn ffp_10_1_phase_collapsed_status() {
     let mut trace = Trace::logged_in();
@@ -115,7 +116,7 @@ fn ffp_10_1_phase_collapsed_status() {
     trace.assert_usable();
 }
 
-/// UNH FFP 11.1.1: the target's MaxRecvDataSegmentLength bounds every PDU, commands included.
+/// UNH FFP 11.1.1: no PDU, commands included, has more data than the target's MaxRecvDataSegmentLength.
 #[test]
 fn ffp_11_1_1_target_segment_length() {
     let mut answers = SMALL_BURSTS.to_vec();
@@ -139,7 +140,7 @@ fn ffp_11_1_2_empty_data_in() {
     assert_eq!(trace.result(itt).unwrap().data, vec![1; 1024]);
 }
 
-/// UNH FFP 11.2.1: F closes the unsolicited burst, and only its last PDU has it.
+/// UNH FFP 11.2.1: only the last PDU of the unsolicited burst has F.
 #[test]
 fn ffp_11_2_1_final_bit_of_unsolicited_data() {
     for len in [1536, 2048, 4096] {
@@ -156,7 +157,8 @@ fn ffp_11_2_1_final_bit_of_unsolicited_data() {
     }
 }
 
-/// UNH FFP 11.2.2, 12.2: F closes each R2T, even if the length is a multiple of the PDU's.
+/// UNH FFP 11.2.2, 12.2: the last PDU for each R2T has F, even if the length is a multiple of the PDU's
+/// length.
 #[test]
 fn ffp_11_2_2_final_bit_of_solicited_data() {
     let mut trace = Trace::with_answers(&SOLICITED);
@@ -169,7 +171,7 @@ fn ffp_11_2_2_final_bit_of_solicited_data() {
     assert_eq!(payload(&parts), data);
 }
 
-/// UNH FFP 11.4: offsets start where the R2T says, and continue from there.
+/// UNH FFP 11.4: buffer offsets start at the offset of the R2T, and continue from there.
 #[test]
 fn ffp_11_4_buffer_offset() {
     let mut trace = Trace::with_answers(&SOLICITED);
@@ -183,7 +185,7 @@ fn ffp_11_4_buffer_offset() {
     assert_eq!(payload(&parts), data[3072..4572]);
 }
 
-/// UNH FFP 12.1, WR-08: exactly the range that was asked for, under exactly that tag.
+/// UNH FFP 12.1, WR-08: exactly the requested range is sent, with the tag of the R2T.
 #[test]
 fn ffp_12_1_range_and_tag_of_an_r2t() {
     let mut trace = Trace::with_answers(&SOLICITED);
@@ -196,8 +198,7 @@ fn ffp_12_1_range_and_tag_of_an_r2t() {
     assert_eq!(payload(&parts), data[..2048]);
 }
 
-/// UNH FFP 12.3, WR-08, WR-09, WR-19, QRK-16: several R2Ts of a task are served in the order in
-/// which they came.
+/// UNH FFP 12.3, WR-08, WR-09, WR-19, QRK-16: several R2Ts of a task are served in the order of arrival.
 #[test]
 fn ffp_12_3_order_of_r2ts_in_a_task() {
     let mut answers = SOLICITED.to_vec();
@@ -222,7 +223,7 @@ fn ffp_12_3_order_of_r2ts_in_a_task() {
     assert_eq!(offsets, [3072, 3584, 2048, 2560, 1024, 1536, 0, 512]);
 }
 
-/// UNH FFP 12.4: R2Ts of two tasks are both served, whichever comes first.
+/// UNH FFP 12.4: R2Ts of two tasks are both served, whichever arrives first.
 #[test]
 fn ffp_12_4_r2ts_across_tasks() {
     let mut trace = Trace::with_answers(&SOLICITED);

@@ -1,5 +1,6 @@
-//! The UNH-IOL test suite for initiators, full feature phase: one test per item, with its number in the name.
-//! Items for ErrorRecoveryLevel 1 and 2 (13, 10.2, 7.1, 19.4.2, 19.5) do not apply: only level 0 is ever offered.
+//! The UNH-IOL test suite for initiators, full feature phase: one test per item, with the item's number in
+//! its name. Items for ErrorRecoveryLevel 1 and 2 (13, 10.2, 7.1, 19.4.2, 19.5) do not apply: only level 0 is
+//! proposed.
 
 mod command;
 mod data;
@@ -11,7 +12,7 @@ use iscsi_testkit::pdu::Pdu;
 
 use crate::trace::Trace;
 
-/// Takes the Data-Out PDUs that are due, which must be `count`.
+/// Takes the Data-Out PDUs that are due, and checks that there are `count`.
 #[track_caller]
 fn data_out(trace: &mut Trace, count: usize) -> Vec<Pdu> {
     let pdus = (0..count).map(|_| trace.expect(Opcode::DataOut)).collect();

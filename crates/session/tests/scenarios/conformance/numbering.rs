@@ -1,4 +1,4 @@
-//! Items 1 to 5: command numbering, immediate delivery, the window, retries, StatSN.
+//! UNH items 1 to 5: command numbering, immediate delivery, the window, retries, StatSN.
 
 use iscsi_pdu::CmdSn;
 use iscsi_pdu::scsi::{Cdb, Lun};
@@ -8,7 +8,7 @@ use iscsi_testkit::{expect, send};
 use crate::pair::{config, pattern, read, write};
 use crate::trace::Trace;
 
-/// UNH FFP 1.1: command numbering: it rises by one for each command from the login on.
+/// UNH FFP 1.1: CmdSN increases by one for each command, from the login on.
 #[test]
 fn ffp_1_1_command_numbering() {
     let mut config = config();
@@ -30,7 +30,7 @@ fn ffp_1_1_command_numbering() {
     }
 }
 
-/// UNH FFP 2.1: immediate delivery: the request carries the current CmdSN, which the next command also carries.
+/// UNH FFP 2.1: an immediate request carries the current CmdSN, which the next command also carries.
 #[test]
 fn ffp_2_1_immediate_delivery() {
     let mut trace = Trace::logged_in();
@@ -43,7 +43,7 @@ fn ffp_2_1_immediate_delivery() {
     expect!(trace, ScsiCommand { immediate: false, cmd_sn: immediate.cmd_sn() });
 }
 
-/// UNH FFP 2.2, 19.1: immediate task management: the request carries the current CmdSN, which the next command
+/// UNH FFP 2.2, 19.1: an immediate task management request carries the current CmdSN, which the next command
 /// also carries.
 #[test]
 fn ffp_2_2_immediate_task_management() {
@@ -57,7 +57,7 @@ fn ffp_2_2_immediate_task_management() {
     expect!(trace, ScsiCommand { immediate: false, cmd_sn: cmd_sn });
 }
 
-/// UNH FFP 3.1, 16.5: closed window: nothing until a NOP-In opens it.
+/// UNH FFP 3.1, 16.5: while the window is closed, no command is sent until a NOP-In opens it.
 #[test]
 fn ffp_3_1_closed_window() {
     let mut trace = Trace::with_closed_window();
@@ -73,7 +73,7 @@ fn ffp_3_1_closed_window() {
     trace.silence();
 }
 
-/// UNH FFP 3.2: large window: as many commands as fit are outstanding.
+/// UNH FFP 3.2: with a large window, as many commands as fit are outstanding.
 #[test]
 fn ffp_3_2_large_window() {
     let mut trace = Trace::with_window(100);
@@ -84,7 +84,7 @@ fn ffp_3_2_large_window() {
     trace.silence();
 }
 
-/// UNH FFP 3.3: single command: the next one follows the answer.
+/// UNH FFP 3.3: with a window of one command, the next command follows the response.
 #[test]
 fn ffp_3_3_single_command() {
     let mut trace = Trace::with_window(1);
@@ -97,8 +97,7 @@ fn ffp_3_3_single_command() {
     }
 }
 
-/// UNH FFP 4.1: command retry: without error recovery nothing is sent twice; the abort closes the
-/// gap.
+/// UNH FFP 4.1: without error recovery no command is sent twice; the ABORT TASK fills the gap in CmdSN.
 #[test]
 fn ffp_4_1_command_is_not_retried() {
     let mut trace = Trace::without_pings();
@@ -113,7 +112,7 @@ fn ffp_4_1_command_is_not_retried() {
     trace.assert_usable();
 }
 
-/// UNH FFP 5.1: StatSN jump: the session ends, and the command does not complete by that response.
+/// UNH FFP 5.1: a jump in StatSN ends the session, and the response with it does not complete the command.
 #[test]
 fn ffp_5_1_stat_sn_jump() {
     let mut trace = Trace::logged_in();

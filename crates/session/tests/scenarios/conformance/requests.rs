@@ -1,4 +1,4 @@
-//! Items 14, 15 and 17 to 20: messages, pings, logout, text, task management.
+//! UNH items 14, 15 and 17 to 20: messages, pings, logout, text, task management.
 
 use iscsi_pdu::TaskFunction;
 use iscsi_pdu::scsi::Lun;
@@ -10,7 +10,7 @@ use iscsi_testkit::{expect, send};
 use crate::pair::{config, pattern, read, write};
 use crate::trace::{Trace, wire_lun};
 
-/// Returns a discovery session with a text request that awaits an answer.
+/// Returns a discovery session with an outstanding text request, and the tag of the request.
 fn asked() -> (Trace, u32) {
     let mut config = config();
     config.kind = SessionKind::Discovery;
@@ -19,7 +19,7 @@ fn asked() -> (Trace, u32) {
     (trace, tag.get())
 }
 
-/// UNH FFP 14.1, 20.1: if the target asks for a logout, it is sent immediately, with nothing after it.
+/// UNH FFP 14.1, 20.1: if the target requests a logout, it is sent immediately, and nothing after it.
 #[test]
 fn ffp_14_1_async_logout() {
     let mut trace = Trace::logged_in();
@@ -30,7 +30,7 @@ fn ffp_14_1_async_logout() {
     trace.silence();
 }
 
-/// UNH FFP 15.1: the target's ping.
+/// UNH FFP 15.1: checks the response to a ping of the target.
 #[test]
 fn ffp_15_1_ping_of_the_target() {
     let mut trace = Trace::logged_in();
@@ -45,7 +45,7 @@ fn ffp_15_1_ping_of_the_target() {
     expect!(trace, ScsiCommand { cmd_sn: cmd_sn });
 }
 
-/// UNH FFP 15.2: the initiator's ping.
+/// UNH FFP 15.2: checks a ping of the initiator.
 #[test]
 fn ffp_15_2_ping_of_the_initiator() {
     let mut trace = Trace::logged_in();
@@ -55,7 +55,7 @@ fn ffp_15_2_ping_of_the_initiator() {
     assert_ne!(ping.itt(), NO_TAG);
 }
 
-/// UNH FFP 15.3: a NOP-Out that acknowledges and requests no answer.
+/// UNH FFP 15.3: checks a NOP-Out that acknowledges and requests no response.
 #[test]
 fn ffp_15_3_acknowledging_nop_out() {
     let mut trace = Trace::logged_in();
@@ -75,7 +75,7 @@ fn ffp_17_1_logout() {
     assert!(trace.closed.is_some());
 }
 
-/// UNH FFP 18.1: the fields of a text request.
+/// UNH FFP 18.1: checks the fields of a text request.
 #[test]
 fn ffp_18_1_text_fields() {
     let (mut trace, itt) = asked();
@@ -87,8 +87,8 @@ fn ffp_18_1_text_fields() {
     assert!(!request.data.is_empty());
 }
 
-/// UNH FFP 18.2, TXT-24: in a text that continues, tag and LUN of the target are returned under the same task
-/// tag.
+/// UNH FFP 18.2, TXT-24: if a text continues, the next request has the same task tag, and the transfer tag
+/// and LUN of the response.
 #[test]
 fn ffp_18_2_text_continuation() {
     let (mut trace, itt) = asked();
@@ -97,7 +97,7 @@ fn ffp_18_2_text_continuation() {
     expect!(trace, TextRequest { itt: itt, ttt: 0xabba, lun: wire_lun(1), is_final: true });
 }
 
-/// UNH FFP 18.3.1: a final response with a transfer tag is final.
+/// UNH FFP 18.3.1: a response with F is final, even if it has a transfer tag.
 #[test]
 fn ffp_18_3_1_final_text_with_a_tag() {
     let (mut trace, itt) = asked();
@@ -112,7 +112,7 @@ fn ffp_18_3_1_final_text_with_a_tag() {
     );
 }
 
-/// UNH FFP 18.3.2, TXT-23: a response that is not final needs a transfer tag.
+/// UNH FFP 18.3.2, TXT-23: a response that is not final and has no transfer tag is an error.
 #[test]
 fn ffp_18_3_2_text_without_a_tag_goes_nowhere() {
     let (mut trace, itt) = asked();
@@ -123,7 +123,7 @@ fn ffp_18_3_2_text_without_a_tag_goes_nowhere() {
     assert!(expected(trace.failure()));
 }
 
-/// UNH FFP 18.4: a foreign key in the list changes no parameter.
+/// UNH FFP 18.4: a foreign key in the list of targets changes no parameter.
 #[test]
 fn ffp_18_4_foreign_key_in_the_list() {
     let (mut trace, itt) = asked();
@@ -138,7 +138,7 @@ fn ffp_18_4_foreign_key_in_the_list() {
     assert_eq!(trace.ended, None);
 }
 
-/// UNH FFP 18.5: a refused text changes nothing, and the connection stays usable.
+/// UNH FFP 18.5: a rejected text request changes nothing, and the connection stays usable.
 #[test]
 fn ffp_18_5_refused_text() {
     let mut trace = Trace::logged_in();
@@ -150,7 +150,7 @@ fn ffp_18_5_refused_text() {
     trace.assert_usable();
 }
 
-/// UNH FFP 19.2, 19.3: ABORT TASK has the LUN of the task, and its CmdSN.
+/// UNH FFP 19.2, 19.3: ABORT TASK has the LUN and the CmdSN of its task.
 #[test]
 fn ffp_19_2_abort_task_fields() {
     let mut trace = Trace::logged_in();
@@ -169,7 +169,7 @@ fn ffp_19_2_abort_task_fields() {
     );
 }
 
-/// UNH FFP 19.4.1: tags are answered after a task set was aborted.
+/// UNH FFP 19.4.1: after a task set was aborted, pings of the target get a response.
 #[test]
 fn ffp_19_4_1_ping_after_abort_task_set() {
     for function in [TaskFunction::AbortTaskSet, TaskFunction::ClearTaskSet] {
@@ -183,7 +183,7 @@ fn ffp_19_4_1_ping_after_abort_task_set() {
     }
 }
 
-/// UNH FFP 19.4.3: responses that come before that of the function count.
+/// UNH FFP 19.4.3: responses that arrive before the response to the function count.
 #[test]
 fn ffp_19_4_3_late_responses() {
     let mut trace = Trace::logged_in();
@@ -198,8 +198,8 @@ fn ffp_19_4_3_late_responses() {
     trace.assert_usable();
 }
 
-/// UNH FFP 20.2, 20.3: the target drops a connection or the session: the times are passed on for
-/// the reconnect.
+/// UNH FFP 20.2, 20.3: if the target drops a connection or the session, the times for the reconnect are
+/// passed on.
 #[test]
 fn ffp_20_2_dropped_by_the_target() {
     for (event, wait, retain) in [(2, 0, 1), (3, 1, 2)] {
@@ -210,7 +210,7 @@ fn ffp_20_2_dropped_by_the_target() {
     }
 }
 
-/// UNH FFP 20.4: the target requests a negotiation.
+/// UNH FFP 20.4: the session answers a request of the target for a negotiation.
 #[test]
 fn ffp_20_4_negotiation_request() {
     let mut trace = Trace::logged_in();

@@ -15,7 +15,7 @@ pub(crate) enum Progress {
     Idle,
     /// CHAP is chosen; the initiator lists its algorithms next.
     Chosen,
-    /// The initiator must answer the challenge.
+    /// The target has sent a challenge, and the initiator must respond.
     Challenged {
         algorithm: u8,
         challenge: Vec<u8>,
@@ -30,7 +30,7 @@ pub(crate) struct Login {
     pub(crate) discovery: bool,
     pub(crate) params: Params,
     pub(crate) request: Vec<u8>,
-    /// The part of the answer to the last request that was not sent yet.
+    /// The part of the response text to the last request that was not sent yet.
     pub(crate) answer: Option<Bytes>,
     pub(crate) progress: Progress,
     pub(crate) identified: bool,

@@ -1,4 +1,4 @@
-//! A hand-made initiator: it numbers its PDUs and leaves the rest to the test.
+//! An initiator for the tests: it numbers its PDUs, and the test decides everything else.
 
 #![allow(dead_code, reason = "every test file uses a part of it")]
 
@@ -99,7 +99,7 @@ impl Rig {
         self.next()
     }
 
-    /// Sets ExpStatSN, frames the PDU and sends it.
+    /// Sets ExpStatSN, and sends the PDU.
     pub(crate) fn put(&mut self, mut pdu: Pdu) {
         pdu.set_u32(28, self.exp_stat_sn);
         let mut bytes = BytesMut::new();
@@ -107,7 +107,7 @@ impl Rig {
         self.target.receive(self.id, &bytes);
     }
 
-    /// Takes the next PDU of the target.
+    /// Removes and returns the next PDU of the target.
     pub(crate) fn next(&mut self) -> Pdu {
         self.try_next().expect("the target has something to say")
     }
@@ -135,12 +135,12 @@ impl Rig {
         }
     }
 
-    /// Takes all PDUs that the target has to send.
+    /// Removes and returns all PDUs that the target has to send.
     pub(crate) fn drain(&mut self) -> Vec<Pdu> {
         std::iter::from_fn(|| self.try_next()).collect()
     }
 
-    /// Returns a SCSI command with its number and tag, without sending it.
+    /// Returns a SCSI command with its CmdSN and tag, without sending it.
     pub(crate) fn command(&mut self, flags: u8, cdb: &[u8], edtl: u32, data: &[u8]) -> Pdu {
         let mut pdu = Pdu::new(Opcode::ScsiCommand);
         pdu.header[1] = flags | 1;
@@ -154,7 +154,7 @@ impl Rig {
         pdu
     }
 
-    /// Returns a request of another kind, not immediate, with its number and tag, without sending it.
+    /// Returns a request of another kind, not immediate, with its CmdSN and tag, without sending it.
     pub(crate) fn request(&mut self, opcode: Opcode) -> Pdu {
         let mut pdu = Pdu::new(opcode);
         pdu.set_u32(16, self.next_itt);
@@ -174,7 +174,7 @@ impl Rig {
         self.command(0xa0, &cdb, u32::from(blocks) * 512, immediate)
     }
 
-    /// Answers an R2T with PDUs of at most `step` bytes.
+    /// Sends the data that an R2T requests, in PDUs of at most `step` bytes.
     pub(crate) fn answer(&mut self, r2t: &Pdu, data: &[u8], step: usize) {
         let start = r2t.buffer_offset() as usize;
         let end = start + r2t.desired_length() as usize;
@@ -220,7 +220,7 @@ impl Rig {
     }
 }
 
-/// Returns bytes that differ from place to place.
+/// Returns bytes that depend on their offset.
 pub(crate) fn pattern(length: usize) -> Vec<u8> {
     (0_u32..)
         .map(|at| (at.wrapping_mul(2_654_435_761) >> 13).to_be_bytes()[3])

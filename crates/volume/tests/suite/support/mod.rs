@@ -1,4 +1,4 @@
-//! A device in memory with errors and delays at a test's choice.
+//! A device in memory whose errors and delays the tests control.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -10,7 +10,7 @@ use iscsi_volume::device::{
 };
 use tokio::sync::watch;
 
-/// A device in memory. Clones are handles of one device, and a loss is reported to each of them.
+/// A device in memory. Clones are handles of the same device, and a loss is reported to each handle.
 #[derive(Debug)]
 pub(crate) struct Memory {
     state: Arc<Mutex<State>>,
@@ -19,7 +19,7 @@ pub(crate) struct Memory {
     told: Mutex<u64>,
 }
 
-/// Content of the device, log of its requests, and settings of its behavior.
+/// Data of the device, log of its requests, and settings of its behavior.
 #[derive(Debug)]
 pub(crate) struct State {
     pub(crate) bytes: Vec<u8>,
@@ -29,17 +29,17 @@ pub(crate) struct State {
     pub(crate) depth: fn(usize) -> usize,
     pub(crate) read_depth: Option<usize>,
     pub(crate) attentions: u64,
-    /// Requests that were carried out, in order.
+    /// Requests that were executed, in order.
     pub(crate) log: Vec<(&'static str, Range<u64>)>,
-    /// Addresses of the data of writes and of the buffers of reads.
+    /// Addresses in memory of the data of writes and of the buffers of reads.
     pub(crate) places: Vec<Range<usize>>,
-    /// The kind of request that fails.
+    /// The kind of request that fails, and its error.
     pub(crate) failing: Option<Failing>,
     /// How many times unflushed writes were lost.
     pub(crate) losses: u64,
     /// Number of requests that have begun, and have neither ended nor been dropped.
     pub(crate) under_way: usize,
-    /// Number of bytes by which reads are too short.
+    /// Number of bytes that are missing from the result of each read.
     pub(crate) shortens: usize,
 }
 
@@ -73,7 +73,7 @@ impl Memory {
         self.state.lock().unwrap()
     }
 
-    /// Sets whether requests proceed or wait.
+    /// Opens or closes the gate: requests proceed while it is open, and wait while it is closed.
     pub(crate) fn open(&self, is_open: bool) {
         self.gate.send_replace(is_open);
     }
@@ -236,7 +236,7 @@ impl Device for Memory {
     }
 }
 
-/// Returns bytes of which no two parts are alike.
+/// Returns pseudo-random bytes, so that a test notices misplaced data.
 pub(crate) fn pattern(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let next = |_| {

@@ -1,4 +1,4 @@
-//! A unit, a server of it in this process, and clients.
+//! Starts a unit, a server of it in this process, and clients.
 #![allow(clippy::cast_possible_truncation, reason = "lengths of tests are short")]
 
 use std::io::ErrorKind;
@@ -22,12 +22,12 @@ use tokio::time::timeout;
 pub(crate) const LEN: usize = 8 << 20;
 pub(crate) const WINDOW: u32 = 1 << 20;
 pub(crate) const MEMORY: u64 = 1 << 20;
-/// Bytes that the requests of all clients may hold.
+/// Memory for the requests of all clients, in bytes.
 pub(crate) const HELD: u32 = 128 << 20;
-/// Places for clients.
+/// Number of places for clients.
 pub(crate) const CLIENTS: usize = 256;
 
-/// A unit, a server of it, and the socket.
+/// A unit, a server of it, and the server's socket.
 pub(crate) struct Rig {
     pub(crate) disk: RamDisk,
     pub(crate) target: Target,
@@ -37,13 +37,13 @@ pub(crate) struct Rig {
     pub(crate) running: JoinHandle<()>,
 }
 
-/// Waits for work. Fails a test that would wait forever.
+/// Waits for work. Fails the test after a time limit.
 pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(60), work).await.expect("it waits for ever")
 }
 
 impl Rig {
-    /// Starts a server with a window of writes and a memory for reads of these sizes in bytes.
+    /// Starts a server with a window of `window` bytes for writes and a cache of `memory` bytes.
     pub(crate) async fn start(window: u32, memory: u64, is_read_only: bool) -> Self {
         Self::with_unit(LEN as u64, window, memory, is_read_only).await
     }
@@ -86,7 +86,7 @@ impl Rig {
         soon(NbdDevice::open(&uri.parse().unwrap())).await.unwrap()
     }
 
-    /// Connects to the server, as soon as its backlog has room.
+    /// Connects to the server. Retries while its backlog is full.
     pub(crate) async fn raw(&self) -> UnixStream {
         connect(&self.socket).await
     }
@@ -96,7 +96,7 @@ pub(crate) fn bytes(seed: usize, len: usize) -> Bytes {
     (0..len).map(|at| (seed * 31 + at / 7 + at) as u8 | 1).collect()
 }
 
-/// Connects to a server, as soon as its backlog has room.
+/// Connects to a server. Retries while its backlog is full.
 pub(crate) async fn connect(socket: &Path) -> UnixStream {
     soon(async {
         loop {
@@ -109,14 +109,14 @@ pub(crate) async fn connect(socket: &Path) -> UnixStream {
     .await
 }
 
-/// A client that can send any bytes (proto.md of NetworkBlockDevice/nbd), and reads simple replies.
+/// A client that can send any bytes (proto.md of NetworkBlockDevice/nbd), and parses simple replies.
 pub(crate) struct Raw {
     pub(crate) stream: UnixStream,
     /// Cookie of the last request.
     cookie: u64,
 }
 
-/// Commands, as proto.md numbers them.
+/// Command types, as proto.md numbers them.
 pub(crate) mod kind {
     pub(crate) const READ: u16 = 0;
     pub(crate) const WRITE: u16 = 1;
@@ -126,7 +126,7 @@ pub(crate) mod kind {
     pub(crate) const WRITE_ZEROES: u16 = 6;
 }
 
-/// Errors, as proto.md numbers them.
+/// Error values, as proto.md numbers them.
 pub(crate) mod errno {
     pub(crate) const PERM: u32 = 1;
     pub(crate) const IO: u32 = 5;
@@ -134,11 +134,11 @@ pub(crate) mod errno {
     pub(crate) const NOSPC: u32 = 28;
 }
 
-/// NBD_CMD_FLAG_FUA.
+/// The flag NBD_CMD_FLAG_FUA.
 pub(crate) const FUA: u16 = 1;
 
 impl Raw {
-    /// Chooses the default export, after which transmission begins.
+    /// Completes the handshake for the default export. Requests can be sent after it.
     pub(crate) async fn shake_hands(mut stream: UnixStream) -> Self {
         stream.read_exact(&mut [0; 18]).await.unwrap();
         // FIXED_NEWSTYLE, NO_ZEROES; then NBD_OPT_EXPORT_NAME.
@@ -160,7 +160,7 @@ impl Raw {
         soon(self.stream.write_all(&head)).await.unwrap();
     }
 
-    /// Returns the error of the reply to the last request; 0 is none.
+    /// Returns the error of the reply to the last request; 0 means success.
     pub(crate) async fn error(&mut self) -> u32 {
         let mut reply = [0; 16];
         soon(self.stream.read_exact(&mut reply)).await.unwrap();
@@ -169,7 +169,7 @@ impl Raw {
         u32::from_be_bytes(reply[4..8].try_into().unwrap())
     }
 
-    /// Sends a request whose reply has no data, and returns its error.
+    /// Sends a request whose reply has no data. Returns the error of the reply; 0 means success.
     pub(crate) async fn ask(&mut self, flags: u16, kind: u16, offset: u64, length: u32) -> u32 {
         self.send(flags, kind, offset, length).await;
         self.error().await

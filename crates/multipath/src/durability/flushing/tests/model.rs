@@ -1,6 +1,7 @@
-//! A model of a unit with a volatile cache, and two disks of several sessions each, which flush at the same
-//! time. Commands are executed and answered in any order that several connections allow. A flush that reports
-//! no loss has brought every write of its disk onto the medium that had ended before it.
+//! Models a unit with a volatile cache, and two disks of several sessions each, which flush at the same time.
+//! Commands are executed and answered in any order that several connections allow. The test checks that a
+//! flush without a reported loss has brought every write of its disk that had ended before it onto the
+//! medium.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +19,7 @@ enum Event {
     Write(u8),
     /// The unit takes the oldest command of a session: it executes the command, or reports a reset instead.
     Execute(u8),
-    /// The answer to one of the commands of a session arrives, or is lost.
+    /// The status of one of the commands of a session arrives, or is lost.
     Deliver(u8, u8, bool),
     Reset,
     /// The next flush that the unit executes fails on the medium.
@@ -28,7 +29,7 @@ enum Event {
     Lose(u8, bool),
     /// A flush over a session starts.
     Start(u8),
-    /// The caller of the oldest flush waits no longer.
+    /// The caller of the oldest flush cancels it.
     Cancel,
     Minutes(u8),
 }
@@ -53,7 +54,7 @@ struct Sent {
 struct Session {
     disk: usize,
     path: PathId,
-    /// Whether the unit has the report of a reset for the session.
+    /// Whether the unit has yet to report a reset to the session.
     has_report: bool,
     sent: Vec<Sent>,
 }
@@ -63,7 +64,7 @@ struct Disk {
     unit: Unit,
     /// Writes that ended with GOOD, and must be on the medium after a flush.
     ended: BTreeSet<u32>,
-    /// The number of losses that a flush has reported.
+    /// The number of losses that flushes have reported.
     reported: LossCount,
     lost_paths: Vec<PathId>,
 }
@@ -190,7 +191,7 @@ impl Model {
 
     fn deliver(&mut self, at: usize, sent: Sent, has_status: bool) {
         let (disk, path) = (self.sessions[at].disk, self.sessions[at].path);
-        // The model does not cover the loss of a report of a medium failure.
+        // The report of a medium failure is never lost here, because `Durability` cannot detect that loss.
         let has_status = has_status || sent.outcome == Some(Outcome::MediumError);
         let outcome = sent.outcome.filter(|_| has_status);
         let sense = match outcome {

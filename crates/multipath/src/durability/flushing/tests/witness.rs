@@ -1,4 +1,4 @@
-//! Sessions that vouch for what another one has flushed.
+//! Tests of witnesses: sessions that vouch for the flush of another session.
 
 use super::*;
 
@@ -39,12 +39,12 @@ fn a_witness_that_is_lost_or_silent_or_was_reset_vouches_for_nothing_and_another
         let losses = world.losses();
         world.answer(ready, answer);
         assert_eq!(world.poll(), Step::ChooseWitness);
-        // There is no other witness.
+        // The only path that is offered is the previous witness, so there is no other one.
         world.flushes.on_witness(world.flush, Some(FIRST), &mut world.unit);
         assert_eq!(world.poll(), DONE);
         assert!(world.losses() > losses, "{answer:?}");
     }
-    // A report of a reset replaced the first answer.
+    // The first status was the report of a reset instead of a result.
     let (mut world, _) = World::over_a_later_path();
     let asked = world.asks(Command::SynchronizeCache);
     world.answer(asked, GOOD);
@@ -102,7 +102,7 @@ fn witnesses_are_not_chosen_for_ever() {
     assert!(world.losses() > 0);
 }
 
-/// A refusal proves neither that there was a reset nor that there was none.
+/// A refusal of TEST UNIT READY does not show whether there was a reset.
 #[test]
 fn a_witness_that_does_not_take_the_question_is_asked_again_for_as_long_as_requests_are_retried() {
     let answers = [
@@ -121,7 +121,7 @@ fn a_witness_that_does_not_take_the_question_is_asked_again_for_as_long_as_reque
             for _ in 0..3 {
                 let ready = world.asks(Command::TestUnitReady);
                 world.answer(ready, answer);
-                // The end arrives a second time.
+                // A second end of the same command changes nothing.
                 world.flushes.on_end(world.flush, ready.0.number, End::NoAnswer, &mut world.unit);
                 assert_eq!(world.poll(), Step::Wait);
                 world.now = world.flushes.poll_timeout(world.flush).unwrap();

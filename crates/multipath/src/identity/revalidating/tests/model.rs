@@ -1,5 +1,6 @@
-//! A model of a target that exchanges one unit for another and back while commands are in flight over a session
-//! of several connections. An answer that counts as one of the known unit was executed by the known unit.
+//! Models a target that exchanges one unit for another and back while commands are in flight over a session
+//! of several connections. The test checks that a read that is accepted as executed by the known unit was
+//! executed by it.
 
 use proptest::prelude::*;
 
@@ -12,13 +13,13 @@ enum Event {
     Read,
     /// The unit takes the oldest command: it executes the command, or reports that it may be another unit.
     Execute,
-    /// The answer to one of the commands arrives, or is given up.
+    /// The status of one of the commands arrives, or the command is given up.
     Deliver(u8, bool),
     /// The other unit replaces the present one.
     Exchange,
     /// The other unit replaces the present one, takes this number of commands, and is replaced again.
     Visit(u8),
-    /// The unit was exchanged for the same one.
+    /// The unit reports that it may be another one, and is the same.
     Touch,
     Seconds(u8),
 }
@@ -67,7 +68,7 @@ struct Model {
     /// Number of reports that the unit has for the session.
     reports: usize,
     sent: Vec<Sent>,
-    /// Number of reads that have to be sent.
+    /// Number of reads that wait to be sent.
     waiting: usize,
     proving: Vec<Proving>,
     waiter: Option<WaiterId>,
@@ -118,7 +119,7 @@ impl Model {
 
     fn execute(&mut self) {
         let Some(sent) = self.sent.iter_mut().find(|sent| sent.outcome.is_none()) else { return };
-        // INQUIRY is executed nevertheless, and leaves the report (SPC-4 §6.4.1).
+        // INQUIRY is executed nevertheless, and leaves the report pending (SPC-4 §6.4.1).
         let is_inquiry = matches!(
             sent.kind,
             Kind::Question(Question { command: Command::Inquiry | Command::Page { .. }, .. })
@@ -156,7 +157,7 @@ impl Model {
             }
             (Kind::Read, Some(Outcome::Attention)) => self.waiting += 1,
             (Kind::Read, None) => {}
-            // The question is sent again.
+            // The command is sent again.
             (Kind::Question(question), Some(Outcome::Attention)) => {
                 self.send(Kind::Question(question));
             }
@@ -208,7 +209,7 @@ impl Model {
         of_waiter.for_each(|it| it.waiter = None);
     }
 
-    /// Continues the proofs of reads that have ended with GOOD. Returns whether anything has changed.
+    /// Continues the confirmations of reads that have ended with GOOD. Returns whether anything has changed.
     fn prove(&mut self) -> bool {
         let mut has_changed = false;
         for mut it in std::mem::take(&mut self.proving) {
@@ -282,7 +283,7 @@ fn an_answer_of_a_unit_that_has_come_and_gone_is_asked_for_again() {
     for _ in 0..12 {
         model.take(Event::Execute);
     }
-    // The report, the answer that the other unit has executed, and the second report.
+    // These arrive: the first report, the result from the other unit, and the second report.
     (0..3).for_each(|_| model.take(Event::Deliver(0, true)));
     for _ in 0..40 {
         model.take(Event::Execute);
@@ -292,7 +293,7 @@ fn an_answer_of_a_unit_that_has_come_and_gone_is_asked_for_again() {
     assert_eq!((counted, sent_again, refused), (3, 1, 0));
 }
 
-/// Each kind of event occurs in the model.
+/// Each kind of event occurs in the model; otherwise the test would not cover it.
 #[test]
 fn answers_count_and_are_refused_and_commands_are_sent_again() {
     let mut seen = Seen::default();

@@ -1,4 +1,4 @@
-//! Links that are lost, and units that refuse requests for a time.
+//! Tests of links that are lost, and of units that refuse requests for a time.
 
 use super::*;
 
@@ -34,14 +34,14 @@ fn refusing(links: usize, until: Duration, end: End) -> Links {
     world
 }
 
-/// A busy unit is asked again after pauses, not constantly.
+/// A request to a busy unit is retried after pauses, not constantly.
 #[test]
 fn what_passes_within_minutes_is_waited_for() {
     let changing = End::Port(AccessState::Transitioning);
     for end in [End::Busy, End::TaskAborted, End::TimedOut, End::BecomingReady, changing] {
         let mut world = refusing(2, secs(240), end);
         assert!(failed(&world.run(100, 10, READ)).is_empty(), "{end:?}");
-        // Ten at a time, each about once a second.
+        // Ten requests at a time, each retried about once a second.
         let tries: u32 = world.tries.values().sum();
         assert!((2000..4000).contains(&tries), "{tries} tries after {end:?}");
     }
@@ -53,14 +53,13 @@ fn retries_end_after_their_time() {
     let ended = world.run(1, 1, READ);
     assert_eq!(ended[0].result, Err(Failure::Attempt("an end")));
     assert!(ended[0].time <= RETRY_TIMEOUT && ended[0].time >= RETRY_TIMEOUT.mul_f64(0.99));
-    // The command itself may be the reason for this one.
+    // After ABORTED COMMAND the time limit is shorter, because the command itself may be the cause.
     let mut world = refusing(1, secs(3600), End::AbortedCommand);
     let ended = world.run(1, 1, READ);
     assert!(ended[0].result.is_err() && ended[0].time < secs(6));
 }
 
-/// Each reason for a pause has its own limit. The time that the unit of a lost session took does not count for
-/// the next session.
+/// Each reason for a pause has its own time limit. After a loss of the session, the time limits begin again.
 #[test]
 fn the_time_of_retries_begins_again_with_another_reason_and_another_session() {
     let mut world = refusing(1, secs(6), End::Busy);
@@ -77,7 +76,7 @@ fn the_time_of_retries_begins_again_with_another_reason_and_another_session() {
         world.step();
     }
     assert!(failed(&world.ended).is_empty());
-    // Alternating reasons do not last longer than the retry timeout.
+    // With alternating reasons, the retry timeout still limits the total time.
     let mut world = Links::new([link(50.0, 10)]);
     let end = |second| if second % 2 == 0 { End::Busy } else { End::AbortedCommand };
     world.unit.refuses = (1..3600).map(|second| (secs(second), end(second))).collect();
@@ -85,13 +84,13 @@ fn the_time_of_retries_begins_again_with_another_reason_and_another_session() {
     assert!(ended[0].result.is_err() && ended[0].time <= RETRY_TIMEOUT);
 }
 
-/// A request that pauses is retried as soon as a port has changed its state.
+/// A pausing request is retried as soon as a port has changed its state.
 #[test]
 fn a_change_of_a_port_ends_a_pause() {
     let mut world = refusing(1, secs(3600), End::Busy);
     world.call(0, READ);
     for state in [AccessState::Standby, AccessState::ActiveOptimized] {
-        // It has just been refused, and pauses for long.
+        // The request has just been refused, and its pause is long.
         let until = world.now + secs(10);
         while world.now < until || !world.sent.is_empty() {
             world.step();

@@ -1,12 +1,12 @@
-//! Links that do not answer for a time, and second copies.
+//! Tests of links that do not respond for a time, and of second copies.
 
 use super::*;
 
 const STALL: (Duration, Duration) = (secs(3), secs(600));
-/// When a stalled link is found dead.
+/// When the initiator closes a stalled link.
 const DEATH: Duration = secs(48);
 
-/// Returns the longest time without an answer, and the longest time of a request.
+/// Returns the longest time in which no request completed, and the longest time of a request.
 fn longest(ended: &[Ended]) -> (Duration, Duration) {
     let (mut last, mut pause, mut wait) = (Duration::ZERO, Duration::ZERO, Duration::ZERO);
     for Ended { time, at, .. } in ended {
@@ -16,7 +16,7 @@ fn longest(ended: &[Ended]) -> (Duration, Duration) {
     (pause, wait)
 }
 
-/// The other link in the end carries every request that the stalled link holds.
+/// Every request that the stalled link holds completes over the other link.
 #[test]
 fn what_is_stuck_goes_over_another_link() {
     let mut world = Links::new([link(10.0, 50), link(10.0, 50).stalling(secs(2), secs(600))]);
@@ -40,8 +40,8 @@ fn what_is_stuck_stays_if_the_options_say_so() {
     assert!(world.now >= secs(590), "{:?}", world.now);
 }
 
-/// A stalled link holds no more than its share, so the others go on. By its earlier rate it would be the first
-/// choice of each request.
+/// A stalled link holds no more than its share of requests, so the other links continue. By its earlier rate
+/// it would be the first choice of each request.
 #[test]
 fn a_stalled_link_does_not_stop_the_others_whatever_the_budget() {
     let budgets = [2, 4, 8, 16, 64].map(|megabytes| (1024, megabytes << 20));
@@ -59,7 +59,7 @@ fn a_stalled_link_does_not_stop_the_others_whatever_the_budget() {
     }
 }
 
-/// A stuck request gets memory for its second copy in turn, even if others always wait for memory.
+/// A stuck request gets memory for its second copy in turn, even if other requests always wait for memory.
 #[test]
 fn what_is_stuck_gets_its_turn_where_others_wait_for_memory() {
     let memory = Credit { bytes: 4 << 20, requests: 1024 };
@@ -69,8 +69,8 @@ fn what_is_stuck_gets_its_turn_where_others_wait_for_memory() {
     assert!(wait < secs(20), "{wait:?}");
 }
 
-/// If the memory never has room for two copies, a stuck request does not wait for it: all others would wait for
-/// the end of the first copy.
+/// If the memory never has room for two copies, a stuck request does not wait for memory: all other requests
+/// would wait for the end of its first copy.
 #[test]
 fn what_is_stuck_stops_no_other_where_there_is_no_room_for_it_twice() {
     for len in [2 * LEN, 2 * LEN + 1, 3 * LEN] {
@@ -95,7 +95,7 @@ fn what_is_stuck_stops_no_other_where_there_is_no_room_for_it_twice() {
     }
 }
 
-/// The first of two copies may have been executed, whatever happened to the second.
+/// If either of two copies may have been executed, the error of the request says so.
 #[test]
 fn an_error_says_that_one_of_two_copies_may_have_been_executed() {
     for is_first_unsent in [false, true] {
@@ -110,7 +110,7 @@ fn an_error_says_that_one_of_two_copies_may_have_been_executed() {
     }
 }
 
-/// A second copy that finds no port that serves the unit is sent as soon as one does.
+/// A second copy that no port accepts is sent as soon as a port serves the unit.
 #[test]
 fn what_is_stuck_goes_over_a_port_as_soon_as_that_serves_the_unit() {
     for is_known in [false, true] {

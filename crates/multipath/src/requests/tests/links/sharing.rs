@@ -1,4 +1,4 @@
-//! Requests that share links.
+//! Tests of requests that share links.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn unequal_links_finish_within_five_percent_of_the_sum_of_their_rates() {
     assert!((0..4).all(|at| world.carried(at) > 0));
 }
 
-/// The links share one budget.
+/// Each cancelled request releases its memory and its place on the path, so later requests complete.
 #[test]
 fn a_cancelled_request_gives_its_place_back() {
     let mut world = Links::new([link(0.1, 50)]);
@@ -70,7 +70,8 @@ fn a_closed_path_stays_when_the_last_other_one_is_lost() {
     assert!(!world.requests.paths().is_closing(PathId(1)));
 }
 
-/// Requests that one port refuses are sent over another one, and that port is tried again from time to time.
+/// Requests that one port refuses are sent over another port, and the first port is tried again from time to
+/// time.
 #[test]
 fn another_path_carries_what_one_does_not_take() {
     let mut world = Links::new([link(50.0, 20), link(50.0, 20)]);

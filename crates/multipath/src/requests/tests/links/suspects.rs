@@ -1,4 +1,4 @@
-//! Requests that end each session that carries them, and links that drop.
+//! Tests of requests that end each session that carries them, and of links that drop.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn a_request_that_ends_each_session_is_sent_a_few_times() {
     assert!(ended[1].result.is_ok() && world.tries[&0] <= 8, "{}", world.tries[&0]);
 }
 
-/// Each other request that shares a session with a guilty one is carried out.
+/// All other requests on the sessions of a guilty request complete.
 #[test]
 fn the_guilty_are_found_among_many() {
     for (links, poison) in [(1, &[70][..]), (4, &[70]), (1, &[70, 71, 90]), (4, &[70, 71, 72])] {
@@ -34,11 +34,11 @@ fn the_guilty_are_found_among_many() {
     }
 }
 
-/// On a link that drops every few seconds, hundreds of losses make no request guilty.
+/// On a link that drops every few seconds, no request fails, in spite of hundreds of losses.
 #[test]
 fn a_line_that_drops_again_and_again_costs_no_request() {
     for (links, requests) in [(1, 15_000), (3, 6_000)] {
-        // Between 0.5 and 3.5 seconds.
+        // Each link lives between 0.5 and 3.5 seconds.
         let live = |number: u32| link(4.0, 10).dying(millis(500 + u64::from(number) * 7919 % 3000));
         let mut world = Links::new((0..links).map(live));
         world.replacement = Some(live);
