@@ -36,7 +36,7 @@ pub trait CheckpointStore: fmt::Debug + Send + Sync {
     fn keep(&self, flushed: RangeSet, unreadable: RangeSet, total: u64) -> IoFuture<'_, ()>;
 
     /// Returns the sessions that runs may have left at the destination, as they were passed to
-    /// [`begin`](Self::begin).
+    /// [`begin_run`](Self::begin_run).
     ///
     /// Returns an error if the sessions cannot be determined.
     fn sessions(&self) -> IoFuture<'_, Vec<String>> {
