@@ -1,5 +1,6 @@
-//! The types that may exceed the limits of `sizes.rs`. The list may only shrink: an entry has the current
-//! count, and a type that is smaller than its entry is a complaint as well.
+//! The types that may exceed the limits of `sizes.rs`. The list may only shrink, except that an entry of the
+//! first group grows with a field or key of the standard. An entry has the current count, and a type that is smaller than its entry is a
+//! complaint as well.
 
 /// The limit that a type exceeds.
 #[derive(Clone, Copy, Debug, PartialEq)]

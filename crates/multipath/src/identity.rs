@@ -1,4 +1,5 @@
-//! Identifies the unit that the paths of a disk lead to, and tracks its present properties.
+//! Keeps for each path of a disk the reasons to ask which unit it leads to, and the verdict; and the present properties of the
+//! unit. `revalidating/interview.rs` judges the answers, by the names in `name.rs`.
 //!
 //! Design: `docs/design/identity.md`.
 
@@ -8,8 +9,8 @@ mod forms;
 mod medium;
 mod name;
 mod profile;
+mod reasons;
 pub mod revalidating;
-mod revalidation;
 mod size;
 mod transitions;
 
@@ -18,7 +19,7 @@ pub use capacity::{Capacity, check_block_size, short_capacity, short_capacity_no
 pub use forms::UnknownForms;
 pub use name::{Mismatch, Model, UnitAddress, UnitName, Unproven};
 pub use profile::{Answers, Pages, Profile, max_transfer, unmapped_reads_zeros};
-pub use revalidation::{Reasons, SharedReasons, Verdict};
+pub use reasons::{Reasons, SharedReasons, Verdict};
 pub use size::{RangeError, Resized, SizeQuestion};
 pub use transitions::Transitions;
 
@@ -27,8 +28,8 @@ use std::hash::{Hash, Hasher};
 use crate::by_path::ByPath;
 use crate::ids::PathId;
 use medium::Medium;
-pub(crate) use revalidation::Before;
-use revalidation::Revalidation;
+pub(crate) use reasons::Before;
+use reasons::Revalidation;
 use size::Size;
 
 /// Identity of the unit that the paths of a disk lead to, and the reasons to query it again.

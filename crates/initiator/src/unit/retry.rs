@@ -1,4 +1,5 @@
-//! Decides which results of a command are retried; the table is in the crate documentation.
+//! Limits the retries of a command within its session: how many, and for how long. What is retried:
+//! [`iscsi_multipath::requests::disposition`]; the table is in the crate documentation.
 
 use std::time::Duration;
 

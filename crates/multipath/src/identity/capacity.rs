@@ -2,7 +2,7 @@
 
 use iscsi_pdu::scsi::{ReadCapacity10, ReadCapacity16};
 
-use super::revalidation::Verdict;
+use super::reasons::Verdict;
 
 /// Capacity and block size of a disk (SBC-3, READ CAPACITY).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -319,9 +319,14 @@ impl Handshake {
             }
             code::LIST_META_CONTEXT => ContextRequest::decode(data).map(Question::ListContexts),
             code::SET_META_CONTEXT => ContextRequest::decode(data).map(Question::SetContexts),
-            _ => {
+            code::STRUCTURED_REPLY => {
                 self.structured = true;
                 self.acknowledge(option);
+                return Ok(None);
+            }
+            // `option_header` has let no other option come this far.
+            _ => {
+                self.answer(option, OptionError::Unsupported.to_wire(), &[]);
                 return Ok(None);
             }
         };

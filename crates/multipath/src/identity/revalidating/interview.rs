@@ -10,7 +10,7 @@ use super::step::{Command, End, Failure, Terms};
 use crate::access::Access;
 use crate::identity::capacity::{Capacity, check_block_size, short_capacity};
 use crate::identity::name::{Mismatch, Model, UnitName};
-use crate::identity::revalidation::Verdict;
+use crate::identity::reasons::Verdict;
 
 /// Allocation length of the first INQUIRY for a page of vital product data, in bytes. Before SPC-3 the
 /// allocation length of INQUIRY was one byte, so a unit that reads only one byte would take 256 for 0.

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::interview::{Doubt, Findings, Interview};
 use super::step::{End, Failure, Question, Step, Terms, WaiterId};
 use crate::PathId;
-use crate::identity::revalidation::Reasons;
+use crate::identity::reasons::Reasons;
 use crate::identity::size::SizeQuestion;
 use crate::reconnect::BackOff;
 use crate::unit::Unit;

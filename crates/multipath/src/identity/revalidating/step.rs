@@ -9,7 +9,7 @@ use iscsi_pdu::scsi::{
 use crate::PathId;
 use crate::identity::capacity::Capacity;
 use crate::identity::name::{UnitName, Unproven};
-use crate::identity::revalidation::Verdict;
+use crate::identity::reasons::Verdict;
 use crate::identity::size::Resized;
 use crate::reconnect::BackOff;
 
