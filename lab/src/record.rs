@@ -63,7 +63,10 @@ impl Record {
         let mut file = File::create(&new)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
-        fs::rename(&new, &self.path)
+        fs::rename(&new, &self.path)?;
+        // The new name is in the folder, which has to reach the medium as well.
+        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or_else(|| Path::new(".")))?.sync_all()
     }
 }
 

@@ -60,7 +60,11 @@ async fn run() -> Result<(), Error> {
     session.logout().await
 }
 
-/// Returns the result of one write. The task of the write was not cancelled.
+/// Returns the result of one write. Continues a panic of its task; nothing cancels that task.
 fn ended(joined: Option<Result<Result<(), Error>, tokio::task::JoinError>>) -> Result<(), Error> {
-    joined.and_then(Result::ok).unwrap_or(Ok(()))
+    match joined {
+        Some(Ok(result)) => result,
+        Some(Err(panic)) => std::panic::resume_unwind(panic.into_panic()),
+        None => Ok(()),
+    }
 }

@@ -121,8 +121,6 @@ async fn a_unit_that_does_not_tell_holds_data_everywhere() {
     assert_eq!(extents(&disk, 0, CAPACITY).await, all_data);
     assert_eq!(questions(&rig), 0);
     // The unit does not support the command, or a field of it.
-    let (rig, disk) = start(|_| {}).await;
-    drop((rig, disk));
     for sense in [Sense::INVALID_OPCODE, Sense::INVALID_FIELD] {
         let (rig, disk) = start(|_| {}).await;
         rig.server.with(|target| target.end_next_with(Outcome::check(sense)));

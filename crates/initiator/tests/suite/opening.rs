@@ -185,7 +185,7 @@ async fn a_target_that_names_any_number_of_portals_is_used_at_a_few() {
     soon(disk.write_at(0, vec![1; 512])).await.unwrap();
 }
 
-/// If a target does not report its portals, the disk uses the known portal and adds a note.
+/// If a target does not report its portals, the disk opens at the portal of the URL.
 #[tokio::test]
 async fn a_target_that_does_not_name_its_portals_is_used_at_the_one_that_is_known() {
     let rig = Rig::start(512, 64, |config| {
@@ -198,7 +198,9 @@ async fn a_target_that_does_not_name_its_portals_is_used_at_the_one_that_is_know
     let url = rig
         .unit_url(0, "?portals=auto")
         .replace("iscsi://", "iscsi://me%a%20long%20secret%20of%20sixteen@");
-    soon(opens(url, Duration::ZERO)).await.unwrap().unwrap();
+    let disk = soon(opens(url, Duration::ZERO)).await.unwrap().unwrap();
+    let note = notes_of(&disk).concat();
+    assert!(note.contains("the target has not reported its portals"), "{note}");
 }
 
 /// Many targets require CHAP for their units and refuse it for discovery, or have other accounts for
