@@ -29,7 +29,7 @@ const RESULT: &str = "benches/results/short-link.json";
 pub(crate) fn compare(args: &CompareArgs) -> Result<(), Trouble> {
     Builder::new_current_thread().enable_all().build()?.block_on(async {
         let mut signals = Signals::catch()?;
-        // Whether the measurement or a signal ends first: dropping the other future kills the child processes.
+        // If a signal comes first, the measurement is dropped, which kills its child processes.
         tokio::select! {
             done = all(args) => done,
             signal = signals.next() => Err(format!("ended by {signal}").into()),

@@ -106,8 +106,8 @@ pub fn code(status: ExitStatus) -> u8 {
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1)
 }
 
-/// Time that an environment has to end. A guest also has a time limit of its own, in case this program was
-/// killed: it is later by the same time.
+/// Time that an environment has to end after its time limit. A guest has a time limit of its own, in case this
+/// program is killed: it is later than this program's limit by the same time.
 const GRACE: Duration = Duration::from_secs(30);
 
 fn in_guest(program: &Path, job: &str, memory: Size, limit: Duration) -> Command {

@@ -77,7 +77,7 @@ impl Ended {
     }
 }
 
-/// Runs a program until it exits, and returns its output; `None` if the time limit ended the program.
+/// Runs a program until it exits, and returns its output. At the time limit, kills the program and returns `None`.
 ///
 /// # Errors
 /// [`Error::Start`] if it cannot be started, [`Error::System`] if its output cannot be read.
@@ -85,8 +85,8 @@ pub async fn run(command: &mut Command, limit: Duration) -> Result<Option<Ended>
     run_with_lines(command, limit, |_| {}).await
 }
 
-/// Runs a program until it exits, and returns its output. Calls `on_line` with each line of its standard
-/// error as it arrives. `None` if the time limit ended the program.
+/// Runs a program until it exits, and returns its output. Calls `on_line` with each line of its standard error
+/// as it arrives. At the time limit, kills the program and returns `None`.
 ///
 /// # Errors
 /// [`Error::Start`] if it cannot be started, [`Error::System`] if its output cannot be read.
@@ -98,7 +98,8 @@ pub async fn run_with_lines(
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let begin = Instant::now();
     let mut group = Group::start(command)?;
-    // A process in an uninterruptible wait does not end when it is killed. So this does not wait for it.
+    // After the time limit, `group` is killed when it is dropped. Its end is not awaited: a killed process
+    // stays as long as it is in an uninterruptible wait.
     let Ok(output) = timeout(limit, collect(&mut group.child, on_line)).await else {
         return Ok(None);
     };

@@ -140,7 +140,8 @@ impl Host {
         let mut beside = self.rng.beside(OUTLASTING);
         if self.classes.contains(&Class::Partition) && self.classes.len() == 1 && beside.percent(50)
         {
-            // With a single session, the episode shows whether it reconnects over another portal.
+            // With a single session, a cut portal may take the only session of the disk. So the episode shows
+            // whether the disk reconnects over another portal.
             options = options.with_sessions(Sessions::Fixed(1));
         }
         // One unit of a volume may be away for longer than the retry timeout, while the others serve.

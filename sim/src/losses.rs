@@ -93,12 +93,13 @@ impl Losses {
         !self.suspected.is_empty()
     }
 
-    /// Returns the time from which the earliest suspected loss counts as false.
+    /// Returns the time at which the earliest suspected loss becomes a violation, unless a reason becomes known
+    /// before.
     pub(crate) fn next(&self) -> Option<Instant> {
         self.suspected.first().map(|(due, _)| *due)
     }
 
-    /// Returns whether a reported loss lacks a reason.
+    /// Returns whether a suspected loss has no reason, although the time in which one may become known is over.
     pub(crate) fn is_any_false(&mut self, now: Instant) -> bool {
         let reasons = self.reasons;
         self.suspected.retain(|(_, before)| *before == reasons);

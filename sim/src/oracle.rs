@@ -8,7 +8,7 @@
 //! crash may undo the rest.
 //!
 //! A write that a process had in flight when it died is an orphan: no later write waits for it. So it may be
-//! executed until no request of the process is in flight, even over data that others have written and flushed
+//! executed until no request of the process is in flight, even over data that other processes have written and flushed
 //! meanwhile.
 
 mod grain;
@@ -259,7 +259,8 @@ impl Oracle {
                 "{content:#x} is there, after these writes, the last one first: {last}"
             ));
         }
-        // Writes of zeros that were replaced before do not match this read.
+        // Several writes may have this content, for example zeros. A write that was replaced before the read
+        // began is not counted.
         if self.answers_early && !versions.iter().any(|it| may_be(it) && it.counts()) {
             // A server's cache may show data again that the unit held only for a while. So this read does not
             // confirm that the data is on the unit.

@@ -431,7 +431,8 @@ fn is_another_unit(error: &Error) -> bool {
     error.sense().is_none() && matches!(error.advice(), Some(Advice::OneUnit | Advice::Reopen))
 }
 
-/// The pause before the last attempt to reconnect a lost session. That attempt may be omitted.
+/// Longest pause before the last attempt to reconnect a lost session. That attempt may be omitted, so a disk
+/// may end this much earlier than its retry timeout.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// Longer than any request takes after the last fault, including a reconnect.

@@ -118,8 +118,8 @@ impl Grid {
         points
     }
 
-    /// Returns how long one sample of a point lasts. With a small send buffer, writes end in bursts, one per
-    /// round trip.
+    /// Returns how long one sample of a point lasts, at least two round trips: with a small send buffer, writes
+    /// end in bursts, one burst per round trip.
     pub(crate) fn sample(&self, point: &Point) -> Duration {
         self.sample.max(2 * point.rtt())
     }

@@ -56,9 +56,9 @@ pub trait Device: fmt::Debug + Send + Sync {
         self.below().map_or(1, |below| below.queue_depth(io_size))
     }
 
-    /// Returns how many concurrent reads of `io_size` bytes keep the device busy, if there are only reads; a
-    /// device may need fewer. The default forwards to the device [below](Self::below), and returns
-    /// [`queue_depth`](Self::queue_depth) if there is none.
+    /// Returns how many concurrent reads of `io_size` bytes keep the device busy, if there are only reads. This
+    /// may be less than [`queue_depth`](Self::queue_depth). The default forwards to the device
+    /// [below](Self::below), and returns `queue_depth` if there is none.
     fn read_depth(&self, io_size: usize) -> usize {
         match self.below() {
             Some(below) => below.read_depth(io_size),
@@ -116,7 +116,8 @@ pub trait Device: fmt::Debug + Send + Sync {
     }
 
     /// Returns whether every request that has returned is also unable to change the device any more. A write
-    /// that was sent over two sessions, for example, may have returned while its second copy is in flight.
+    /// that was sent over two sessions, for example, may have returned while its second copy is in flight. The
+    /// default forwards to the device [below](Self::below), and returns `true` if there is none.
     fn is_settled(&self) -> bool {
         self.below().is_none_or(Device::is_settled)
     }
@@ -171,7 +172,8 @@ pub trait Device: fmt::Debug + Send + Sync {
     fn flush(&self) -> DeviceFuture<'_, ()>;
 
     /// Checks that this is still the device that was opened, in case another device can take its place
-    /// unnoticed. If it is not, an earlier request may have gone to the other device.
+    /// unnoticed. If it is not, an earlier request may have gone to the other device. The default forwards to the
+    /// device [below](Self::below), and succeeds if there is none.
     ///
     /// # Errors
     /// When it is another device, or does not report its identity.

@@ -33,7 +33,7 @@ pub struct DeviceError(Arc<Inner>);
 #[derive(Clone, Debug)]
 struct Inner {
     kind: DeviceErrorKind,
-    /// The kind of the `io::Error` that this error was made from.
+    /// The kind of the `io::Error` that this error was made from; `None` if it was made from another error.
     system: Option<io::ErrorKind>,
     member: Option<String>,
     advice: Option<&'static str>,
@@ -117,8 +117,8 @@ impl DeviceError {
         self.0.kind
     }
 
-    /// Returns the name of the part of a larger device that failed. If parts are nested, this is one text
-    /// with the names of all of them.
+    /// Returns the name of the part of a larger device that failed; `None` if no part is named. If parts are
+    /// nested, this is one text with the names of all of them.
     pub fn member(&self) -> Option<&str> {
         self.0.member.as_deref()
     }
@@ -172,8 +172,9 @@ impl From<io::Error> for DeviceError {
 }
 
 impl From<DeviceError> for io::Error {
-    /// Returns the `io::Error` that this error was made from. If this error names a member, has clones, or
-    /// was not made from an `io::Error`, it is wrapped in a new one instead.
+    /// Returns the `io::Error` that this error was made from, if that contains no other error. If this error
+    /// names a member, has clones, or was made from any other error, it is wrapped in a new `io::Error`
+    /// instead.
     fn from(error: DeviceError) -> Self {
         let kind = error.io_kind();
         if error.0.member.is_some() || !matches!(error.0.cause, Cause::System(_)) {

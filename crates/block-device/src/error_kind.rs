@@ -92,7 +92,8 @@ kinds! {
 }
 
 /// Error numbers by which Linux reports that a medium cannot be read: EIO, ENODATA, EILSEQ and EREMOTEIO. On
-/// MIPS and SPARC the last three have other values; on other systems all four have other values.
+/// MIPS and SPARC the last three have other values, so only EIO is listed there. For other systems the list is
+/// empty, because their numbers differ or have other meanings.
 const MEDIUM: &[i32] = if cfg!(not(target_os = "linux")) {
     &[]
 } else if cfg!(any(target_arch = "mips", target_arch = "mips64", target_arch = "sparc64")) {

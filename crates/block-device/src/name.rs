@@ -10,8 +10,8 @@ pub struct DeviceName {
     pub text: String,
     /// The capacity in bytes, if a device whose capacity differs must count as another device; otherwise 0.
     pub bytes: u64,
-    /// Whether no other device had this name before, or will get it later. This is not so for the inode
-    /// number of a file, for example, which is used again after the file is removed.
+    /// Whether the name belongs to this device alone: no other device had it before, and none will get it later.
+    /// `false`, for example, for the inode number of a file, which is used again after the file is removed.
     pub is_unique: bool,
 }
 
@@ -21,7 +21,7 @@ impl DeviceName {
         Self { text, bytes, is_unique: true }
     }
 
-    /// Sets whether no other device had this name before, or will get it later.
+    /// Sets [`is_unique`](Self::is_unique): whether no other device had this name before, and none will get it later.
     #[must_use]
     pub const fn with_unique(mut self, is_unique: bool) -> Self {
         self.is_unique = is_unique;

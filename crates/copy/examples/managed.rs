@@ -69,7 +69,7 @@ async fn show(mut events: Events) {
     }
 }
 
-/// Sets the rate given by a text.
+/// Sets the rate limit to the number in `text`, bytes per second; 0 removes it.
 fn set_rate(control: &Control, text: &str) {
     match text.trim().parse() {
         Ok(0) => control.set_rate(None),

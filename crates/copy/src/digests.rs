@@ -3,8 +3,8 @@
 //! The text has one line for each block: position, length, and the BLAKE3 of its bytes, as `b3sum` prints it;
 //! consecutive blocks of zeros share a line. A line that ends in `?` invalidates earlier lines about its
 //! bytes. `# sessions` lines name the sessions that may still write to the destination, until a line says
-//! that these sessions are settled. A `# left` line records the state in which a copy left a file. Lines
-//! count only if a `# check` line follows them, with the BLAKE3 of everything above it.
+//! that these sessions are settled. A `# left` line records the state in which a copy left a file. Lines are
+//! valid only if a `# check` line with the BLAKE3 of everything above it follows them.
 
 pub(crate) mod delta;
 pub(crate) mod digesting;
@@ -235,7 +235,9 @@ impl Digests {
         while is_first || reader.at < text.len() {
             let first = reader.number + 1;
             let (lines, is_sound) = reader.batch();
-            // Everything above an end line was saved before that line, so a file that ends in one is complete.
+            // Lines without a check at the end of the file were cut off during a write. But an end line is
+            // always the first line of its batch, because everything above it was saved before. So where an
+            // end line follows other lines, the check between them is damaged.
             let is_cut_off =
                 reader.at == text.len() && lines.iter().skip(1).all(|(_, line)| *line != END);
             if !is_sound && (is_first || !is_cut_off) {
@@ -387,7 +389,7 @@ pub(crate) fn unknown(lines: &mut String, range: &Range<u64>) {
     _ = writeln!(lines, "{:#x} {:#x} {UNKNOWN}", range.start, range.end - range.start);
 }
 
-/// Returns the line that ends the lines of a copy.
+/// Returns the line at the end of a complete copy.
 pub(crate) fn end() -> String {
     format!("{END}\n")
 }
@@ -403,7 +405,7 @@ pub(crate) fn sessions(told: &[String]) -> String {
     [format!("{SETTLED}\n")].into_iter().chain(told).collect()
 }
 
-/// Returns the line that makes the lines above it count; `sum` covers all lines from the first on.
+/// Returns the check line, which makes the lines above it valid; `sum` covers all lines from the first on.
 pub(crate) fn check(sum: &blake3::Hasher) -> String {
     format!("{CHECK}{}\n", sum.finalize())
 }

@@ -189,7 +189,8 @@ impl Engine {
         })
     }
 
-    /// Checks that the data fits, and starts to query which ranges of the destination read as zeros.
+    /// Checks that the data fits, ends the sessions that earlier runs have left, and starts to query which
+    /// ranges of the destination read as zeros.
     async fn prepare(&mut self) -> Result<(), CopyError> {
         let len = self.ends.source_len();
         self.account.begin(self.ends.is_stream(), self.ends.source.length());
@@ -266,8 +267,9 @@ impl Engine {
         Blank::asked()
     }
 
-    /// Flushes a volatile cache before the first write. A loss that this flush reports concerns no write of
-    /// this copy. Its duration is the shortest that a flush takes. Returns whether the cache is empty.
+    /// Flushes a volatile cache before the first write, and records the time that this takes as the time of
+    /// an empty flush. Returns whether nothing remains in the cache. That is `true` even if the flush reports
+    /// a loss, which concerns no write of this copy.
     async fn flush_before_anything(&mut self) -> bool {
         let Some(device) = self.ends.destination.shared() else { return false };
         if !device.limits().has_volatile_cache {

@@ -91,7 +91,6 @@ impl CopyJob {
     /// [`CopyError::Checkpoint`] if the file cannot be read or written, is damaged, or belongs to another
     /// copy; [`CopyError::Source`] and [`CopyError::Destination`] for a stream, or a device that a later run
     /// could not recognize. In all these cases nothing is written.
-    /// could not recognize. Nothing is written in these cases.
     #[doc(alias = "checkpoint")]
     #[doc(alias = "restart")]
     pub async fn resume_from(mut self, path: impl Into<PathBuf>) -> Result<Self, CopyError> {

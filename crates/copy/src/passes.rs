@@ -103,7 +103,7 @@ pub struct EndedPass {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    /// A pass is to be made, or is running since that time.
+    /// A pass is to be made (`since` is `None`), or was returned to the caller at `since`.
     Copying { is_last: bool, since: Option<Instant> },
     /// The changes are to be queried next.
     Asking,

@@ -96,7 +96,8 @@ impl Survey {
         Self { questions: Questions::none(), ..Self::new(false) }
     }
 
-    /// Returns whether no range remains. It does not wait for query results that are not needed any more.
+    /// Returns whether no asked or known range remains, and no part of a stream. Queries in flight whose
+    /// results are not needed any more do not count.
     pub(crate) fn is_over(&self) -> bool {
         self.pieces.is_empty() && self.stream.is_none()
     }
@@ -181,7 +182,8 @@ impl Survey {
         let Question { block, ref range, .. } = *question;
         let (extents, error) = match told {
             Ok(extents) => (extents, None),
-            // The error is ignored here: the read of the range will report its cause.
+            // A failed query does not end the copy: its range counts as data, and the read of the range
+            // reports the cause.
             Err(error) => (Vec::new(), Some(error)),
         };
         let mut found = segments(&extents, range.clone());

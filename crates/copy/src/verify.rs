@@ -315,7 +315,8 @@ impl Verify {
         ReadBack::new(source, destination, known, [zeros, earlier], self.reads_holes)
     }
 
-    /// Finds the first byte that differs, if the source still has the data that was copied.
+    /// Returns where the destination differs: at a byte if zeros were expected or the source still has the
+    /// data that was copied, otherwise within the range.
     async fn locate(&self, range: Range<u64>, expected: Expected, found: &[u8]) -> Difference {
         let somewhere = Difference::Within { offset: range.start, len: range.end - range.start };
         let position = |wanted: &[u8]| {

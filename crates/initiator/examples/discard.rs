@@ -6,8 +6,8 @@
 //!     discard iscsi://10.0.0.5/iqn.2026-01.org.example:disk/0 1048576 2097152
 //! ```
 //! OFFSET and LENGTH are in bytes. `discard` (UNMAP) does not change blocks that are only partly in the
-//! range. The bytes that deallocated blocks read as are defined only if the disk reports them. After `zero`
-//! (WRITE SAME), the whole range reads as zeros; a thin disk also deallocates the blocks, if it can.
+//! range. Deallocated blocks read as zeros if the disk reports so (LBPRZ); otherwise they may read as any bytes.
+//! After `zero` (WRITE SAME), the whole range reads as zeros; a thin disk also deallocates the blocks, if it can.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is what the program is for")]
 
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Measures how long requests have waited in a class.
+//! Measures the total time in which at least one request waited in a traffic class.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -32,7 +32,7 @@ impl ClassWaits {
         ClassWait(self)
     }
 
-    /// Returns the total time so far.
+    /// Returns the total time so far, with the current wait.
     pub(crate) fn total(&self) -> Duration {
         let waits = self.lock();
         waits.total + waits.since.map(|since| since.elapsed()).unwrap_or_default()

@@ -24,8 +24,8 @@ pub(crate) fn failure_of(command: &'static str, completion: &Completion) -> Erro
     }
 }
 
-/// Turns an error that the unit has reported into `None`. Other errors remain errors, because without a
-/// session the unit has reported nothing.
+/// Turns an error that the unit has reported into `None`. Other errors, such as a lost session, remain errors,
+/// because they say nothing about the unit.
 pub(crate) fn tolerate<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
     match answer {
         Ok(data) => Ok(Some(data)),

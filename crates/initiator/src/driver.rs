@@ -71,7 +71,7 @@ pub(crate) struct Driver {
 /// The messages for a driver.
 #[derive(Default)]
 struct Inbox {
-    /// Number of messages that were announced and are not handled yet.
+    /// Number of messages that the queue has reported to the event loop and that are not handled yet.
     announced: usize,
     /// Messages taken from the queue in a turn; kept between turns to reuse its memory.
     messages: Vec<Message>,
@@ -302,7 +302,7 @@ impl Driver {
     fn begin(&mut self) {
         if let Some(negotiated) = self.session.negotiated().cloned() {
             self.add_connections(negotiated.max_connections);
-            // The leading connection logs in once, so the value is never set already.
+            // The leading connection logs in only once, so `set` cannot fail, and its result is dropped.
             let (portal, tsih) = (self.peer.portal().clone(), self.session.tsih());
             let leading = self.links.transports.iter().find(|transport| transport.cid == LEADING);
             let address = leading.and_then(Transport::tuner).map(|tuner| tuner.address().ip());
@@ -349,8 +349,8 @@ impl Driver {
         self.shared.with_connections(|connections| connections.open = open);
     }
 
-    /// Reads from the kernel what each connection waits for, and closes connections that stand still on a path
-    /// that drops long packets.
+    /// Reads from the kernel what each connection waits for. Starts a trial of the path of a connection that
+    /// stands still, or closes the connection if its path is known to drop long packets.
     fn poll_kernel(&mut self) {
         let has_requests = self.requests.len() > 0;
         self.links.poll_kernel(&mut self.session, &self.shared, has_requests, self.now);

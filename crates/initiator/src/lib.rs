@@ -146,7 +146,7 @@
 //! | the future of a command that is not sent yet | the command is discarded |
 //! | the future of a command in flight | it is aborted in the background (ABORT TASK); the session keeps its buffers until the target has finished with them |
 //! | the future of a write of a [`Disk`] | the same as for a command; in addition, a later write to the same blocks waits until the target has finished |
-//! | the future of a command in flight, while a volatile cache holds writes | an aborted command may have received the report of a reset: unless another session can vouch for the earlier writes, the flush returns [`UnflushedWritesLost`](ErrorKind::UnflushedWritesLost). To stop without that, wait for the commands in flight, and [close](TrafficClass::close) the class of the commands that wait for their rate |
+//! | the future of a command in flight, while a volatile cache holds writes | an aborted command may have received the report of a reset: unless another session shows that the earlier writes are not lost, the flush returns [`UnflushedWritesLost`](ErrorKind::UnflushedWritesLost). To stop without that, wait for the commands in flight, and [close](TrafficClass::close) the class of the commands that wait for their rate |
 //! | the future of [`Initiator::connect`] | the login is cancelled |
 //! | the last handle of a session | it logs out in the background |
 //! | the last handle of a [`Disk`] | its sessions log out in the background, each when the target has finished with the writes sent over it; a lost session is reconnected for that. Only [`Disk::logout`] reports whether this succeeded |

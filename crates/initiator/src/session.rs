@@ -361,20 +361,19 @@ impl Session {
         self.shared.lengths.write.load(Ordering::Relaxed)
     }
 
-    /// Returns the length that suits a read of a disk, in bytes, by the link's rate so far.
+    /// Returns the length that suits a read of a disk, in bytes, by the bytes that have arrived so far.
     pub(crate) fn longest_read(&self) -> u64 {
         self.shared.lengths.read.load(Ordering::Relaxed)
     }
 
-    /// Returns the write data outstanding on a connection that the target takes in time, in bytes, if the
-    /// target is slow.
+    /// Returns the limit of the write data outstanding on a connection, in bytes, if the target is slow.
     pub(crate) fn limit_of_slow_target(&self) -> Option<u64> {
         let bytes = self.shared.lengths.of_slow_target.load(Ordering::Relaxed);
         Some(bytes).filter(|bytes| *bytes < u64::MAX)
     }
 
-    /// Passes the limit of other sessions that found the target slow to the driver: `bytes` of write data
-    /// outstanding.
+    /// Passes the limit of other sessions that found the target slow to the driver: `bytes` is the write data
+    /// that each of them may have outstanding.
     pub(crate) fn on_slow_target(&self, bytes: u64) {
         self.driver.send(Message::SlowTarget(bytes));
     }
@@ -490,10 +489,10 @@ impl Session {
         Ok(Holds { _permit: Arc::new(permit), extent: None, listener: None })
     }
 
-    /// Sends a command once. The future returns its result, whatever the status; if the command is given up, the
-    /// result comes after the abort has ended. A command for the known unit ends in
-    /// [`TaskError::Withdrawn`](iscsi_session::TaskError::Withdrawn) if the unit may be another one before it is
-    /// sent.
+    /// Sends a command once. The future returns its result, whatever the status; if the command is given up,
+    /// the result comes after the abort has ended. A command that only the identified unit may execute ends in
+    /// [`TaskError::Withdrawn`](iscsi_session::TaskError::Withdrawn) if the unit's identity comes into doubt
+    /// before the command is sent.
     ///
     /// `command` creates the command where it is stored, as the command is large and each move copies it.
     pub(crate) fn perform(

@@ -53,9 +53,9 @@ struct TreeClass {
 struct State {
     tree: Tree,
     waiters: BTreeMap<Ticket, Waiter>,
-    /// The waiting request that polls the tree at `next`, for all waiting requests.
+    /// The waiting request that polls the tree at `next`, for all waiting requests; `None` if no request waits.
     timekeeper: Option<Ticket>,
-    /// When the tree may grant the next request.
+    /// When the tree may grant the next request; `None` if no request waits.
     next: Option<Instant>,
 }
 

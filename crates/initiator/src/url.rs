@@ -59,7 +59,8 @@ use text::{decode, encode, parse_portal};
 pub use error::UrlError;
 pub use parameters::Parameters;
 
-/// A parsed `iscsi://` URL; see the [module documentation](self) for the grammar.
+/// A parsed `iscsi://` URL; see the [module documentation](self) for the grammar. A part that the URL lacks is
+/// `None`.
 ///
 /// Neither `Debug` nor `Display` shows a password.
 #[derive(Clone, Debug)]

@@ -79,7 +79,7 @@ fn isids(disk: &Disk) -> Vec<String> {
     disk.sessions().iter().map(|session| format!("isid={}", session.isid())).collect()
 }
 
-/// Drops one connection, then all connections, and waits until the sessions have reconnected.
+/// Drops all connections at the target, waits until both sessions have reconnected, and writes.
 async fn shake(rig: &Rig, disk: &Disk) {
     let lost = rig.server.with(|target| {
         let lost = target.accepted();

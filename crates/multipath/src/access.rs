@@ -25,8 +25,8 @@ impl Access {
         Self { state, preferred: false }
     }
 
-    /// Returns the state of a port that refuses a command because of its state; `None` if the sense data say
-    /// nothing about the port.
+    /// Returns the state of a port that refuses a command with these sense data; `None` if they do not name an
+    /// access state.
     #[must_use]
     pub fn of_refusal(sense: &Sense) -> Option<Self> {
         let state = match sense.additional {
@@ -40,8 +40,9 @@ impl Access {
         Some(Self { state, preferred: false })
     }
 
-    /// Returns the state of a port that refuses a command that every disk supports, which can only be because
-    /// of its state: LIO 6.1 refuses every command through an offline group with INVALID FIELD IN CDB.
+    /// Returns the state to assume for a port that refuses a command that every disk supports: `Offline` after
+    /// INVALID FIELD IN CDB, otherwise `None`. LIO 6.1 refuses every command through an offline group with
+    /// that code.
     #[must_use]
     pub fn suspected(sense: &Sense) -> Option<Self> {
         let is_senseless =

@@ -147,8 +147,7 @@ impl Durability {
         self.has_cache = true;
     }
 
-    /// Returns whether the unit ever had a volatile cache. The cache may have been switched on after the disk
-    /// was opened.
+    /// Returns whether the unit had a volatile cache at any time, or did not report that it has none.
     pub const fn has_cache(&self) -> bool {
         self.has_cache
     }
@@ -163,8 +162,8 @@ impl Durability {
         self.losses.reported()
     }
 
-    /// Returns the epochs in this state, by path and then the others. Their order does not depend on their
-    /// values, because only the order of the values has an effect.
+    /// Returns the epochs in this state: of each path, and then the others. Each epoch has a fixed position,
+    /// so that a caller can replace the values by their order.
     pub(crate) fn epochs(&self) -> impl Iterator<Item = Option<Epoch>> {
         let of_paths = self.paths.iter().flat_map(Reports::epochs).map(Some);
         let others = [self.last_failure, self.now].map(Some);

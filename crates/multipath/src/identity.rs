@@ -226,8 +226,9 @@ impl Identity {
         }
     }
 
-    /// Records that the medium may be another one (NOT READY TO READY CHANGE). If the unit is not known yet,
-    /// the present medium will be the known one.
+    /// Records that the medium may be another one (NOT READY TO READY CHANGE). If the known unit has a
+    /// removable medium, no path may be used any more. Before the unit is known, the present medium will be
+    /// the known one.
     pub fn on_ready_change(&mut self) {
         let was_known = self.unit.is_some_and(|unit| unit.is_removable);
         self.medium.may_have_changed(was_known);
@@ -257,8 +258,8 @@ impl Identity {
         self.size.ask()
     }
 
-    /// Records the capacity of a recognized unit, in bytes. Returns the change, if there is one. Changes
-    /// nothing if a READ CAPACITY that was sent later has returned before.
+    /// Records the capacity of a unit, in bytes, and returns the change, if there is one. Changes nothing if
+    /// the unit is not known, or a READ CAPACITY that was sent later has returned before.
     pub fn on_size(&mut self, question: SizeQuestion, bytes: u64) -> Option<Resized> {
         self.unit?;
         let resized = self.size.answer(question, bytes)?;

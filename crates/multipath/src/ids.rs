@@ -12,7 +12,8 @@ impl fmt::Display for PathId {
     }
 }
 
-/// Identifies a portal of the target by its index in the list of portals, to which portals are only added.
+/// Identifies a portal of the target by its index in the list of portals. Portals are added to that list and
+/// never removed, so an index stays valid.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct PortalId(pub usize);
 

@@ -9,9 +9,9 @@
 //! - The end of an attempt is evaluated once: first what it reports about the unit, then whether the known
 //!   unit has executed it, then what it means for durability, and last what follows for the request. So a
 //!   write counts as unflushed before its caller receives the result.
-//! - An attempt that is unknown, has ended before, or was lost with its path is rejected in one place, the
-//!   first line of [`completed`](Machine::completed). Only [`path_lost`](Machine::path_lost) handles the loss
-//!   of a path.
+//! - An input about an attempt that is unknown, has ended before, or was lost with its path is ignored by the
+//!   first lines of [`completed`](Machine::completed) and [`identified`](Machine::identified). Only
+//!   [`path_lost`](Machine::path_lost) handles the loss of a path.
 //! - While the unit may be another one, only the commands that identify it are sent over a path, and GOOD is
 //!   not trusted.
 //! - One flush is in progress at a time, over all disks.
@@ -216,7 +216,7 @@ impl<E: Clone> Machine<E> {
         self.run(now);
     }
 
-    /// Notes that the class of the request has let it pass, so that it may take a path.
+    /// Notes that the traffic class of the request has admitted its bytes, so that it may take a path.
     pub fn charged(&mut self, request: RequestId, now: Instant) {
         self.with_engine(request.disk, |engine| engine.charged(request.id, now));
         self.run(now);
@@ -355,7 +355,8 @@ impl<E: Clone> Machine<E> {
             requests::Output::PathSetAside(path, why) => {
                 Output::Event(Event::PathSetAside(path, why))
             }
-            // Each call checks closed paths at its end, and `poll_timeout` covers all timers.
+            // Neither needs an action here: `run` checks closed paths at its end, and `poll_timeout` covers
+            // all timers.
             requests::Output::PathDrained(_) | requests::Output::TimerSet(_) => return,
         };
         self.outputs.push_back(output);
@@ -427,7 +428,7 @@ impl<E: Clone> Machine<E> {
         let id = AttemptId(AttemptKey::OfRequest(disk, engine));
         match self.attempts.get(id).map(|attempt| attempt.progress) {
             Some(Progress::Sent(_)) => self.outputs.push_back(Output::Abort(id)),
-            // The attempt is not in flight at the unit.
+            // The attempt is not in flight: it waits, or has ended with a GOOD that is not trusted yet.
             Some(Progress::Held | Progress::Unproven(_)) => self.withdraw(id, now),
             None => {}
         }

@@ -2,9 +2,10 @@
 //!
 //! Requests go to the best ports and to no others, by the asymmetric access states of REPORT TARGET PORT
 //! GROUPS: active/optimized first, and preferred ports first among equals. The states are queried when the
-//! unit reports a change, when a port refuses a request, and every five seconds while ports differ. One
-//! session at each portal is queried, all concurrently, so a session that does not respond delays no other. A
-//! response lists all groups. It is used for a group unless a later query has returned already.
+//! unit reports a change, when a port refuses a request, every five seconds while ports differ or none is
+//! active/optimized, and every 200 ms while no port serves the unit. One session at each portal is queried,
+//! all concurrently, so a session that does not respond delays no other. A response lists all groups. It is
+//! used for a group unless a later query has returned already.
 
 #[cfg(test)]
 mod tests;
@@ -18,13 +19,13 @@ use crate::access::{Access, Priority};
 use crate::ids::{PathId, PortalId};
 use crate::reconnect::BackOff;
 
-/// Time between two queries while some ports are worse than others, or not in use. It is needed because a
-/// unit reports an improvement only to the sessions that gain by it.
+/// Time between two queries while the priorities of the ports differ, or all are worse than active/optimized.
+/// Such queries are needed because a unit reports an improvement only to the sessions that gain by it.
 const INTERVAL: Duration = Duration::from_secs(5);
 /// Time between two queries while no port serves the unit.
 const INTERVAL_IN_NEED: Duration = Duration::from_millis(200);
-/// Time without a change after which states count as calm. While the states are not calm, there are growing
-/// pauses between queries.
+/// Time without a change after which sessions may move to better ports. After this time without a query, the
+/// pauses between queries begin again with the shortest.
 const CALM: Duration = Duration::from_secs(2);
 
 /// Support of the unit for target port groups.

@@ -45,7 +45,7 @@ pub struct RangeId {
     start: u64,
 }
 
-/// A union of ranges; their order has no effect.
+/// A union of ranges, independent of the order in which they were added.
 #[derive(Debug, Default)]
 struct Union(BTreeMap<u64, u64>);
 
@@ -81,7 +81,8 @@ impl Ranges {
         }
     }
 
-    /// Adds a holder to a taken range, because an attempt is sent. Each holder releases the range by itself.
+    /// Adds a holder to a taken range, because an attempt is sent. Each holder calls
+    /// [`release`](Self::release) once.
     pub fn hold(&mut self, id: RangeId) {
         if let Some(taken) = self.taken_mut(id) {
             taken.holders += 1;
@@ -198,7 +199,8 @@ impl Ranges {
             if is_taken || earlier.overlaps(range) {
                 earlier.add(range.clone());
             } else {
-                // It overlaps no other admitted range, because each of those is in `earlier`.
+                // An admitted range is added to `earlier` as well, so no later range that overlaps it is
+                // admitted.
                 admitted.push(RangeId { number: *number, start: range.start });
                 earlier.add(range.clone());
             }
@@ -283,7 +285,8 @@ mod tests {
         assert!(ranges.settle(id).is_empty(), "it is over");
     }
 
-    /// The release by the last holder frees the range, also if an attempt was lost.
+    /// A range has three holders, and the session of one attempt is lost. The range is freed only after each
+    /// holder has released it and the lost session is settled.
     #[test]
     fn a_range_is_taken_until_each_holder_has_given_it_back() {
         let mut ranges = Ranges::default();
@@ -348,8 +351,8 @@ mod tests {
         prop_oneof![2 => come, 1 => any::<usize>().prop_map(Step::Go)]
     }
 
-    /// Computes which ranges are taken, by checking all ranges in the order in which they came: a range is
-    /// taken if it overlaps neither a taken range nor an earlier one.
+    /// Adds to `taken` each range of `line` that overlaps neither a taken range nor a range before it. `line`
+    /// has all ranges that were not released, taken or waiting, in the order in which they came.
     fn model(line: &[(usize, Range<u64>)], taken: &mut BTreeSet<usize>) {
         for (at, (who, range)) in line.iter().enumerate() {
             let is_barred = line.iter().enumerate().any(|(other_at, (other, other_range))| {

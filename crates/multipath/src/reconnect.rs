@@ -2,10 +2,10 @@
 //!
 //! A lost session reconnects under its own ISID with TSIH 0, so that the target ends the rest of the old
 //! session at the login (RFC 7143 §6.3.5). The first try begins when the Time2Wait of the old session is over
-//! (§7.4), or later if several sessions of this path have ended soon after their login. Each try visits the
-//! portal of the lost session and then all others, because that portal may never return. After a failure that
-//! may be temporary there is another try, with pauses that grow and are partly random, until the retry
-//! timeout is over.
+//! (§7.4), or later if the old session ended within ten seconds of its login: this pause grows with each
+//! consecutive session that does. Each try visits the portal of the lost session and then all others, because
+//! that portal may never return. After a failure that may be temporary there is another try, with pauses that
+//! grow and are partly random, until the retry timeout is over.
 //!
 //! Design: `docs/design/reconnects.md`.
 

@@ -206,7 +206,7 @@ impl<E: Clone> Requests<E> {
             self.plain_losses += 1;
         }
         self.selector.remove(path);
-        // A closing path has to serve requests until there is another path.
+        // If all other paths are closed, they have to serve requests again.
         self.selector.reopen_if_none_is_left();
         self.dispatch(now);
     }
@@ -309,7 +309,7 @@ impl<E: Clone> Requests<E> {
         }
     }
 
-    /// Notes that the class of the request has let it pass, so that it may take a path.
+    /// Notes that the traffic class of the request has admitted its bytes, so that it may take a path.
     pub fn charged(&mut self, request: RequestId, now: Instant) {
         let Some(record) = self.requests.get_mut(request.0) else { return };
         if let Hedge::Charging { is_stuck } = record.hedge {
@@ -400,8 +400,9 @@ impl<E: Clone> Requests<E> {
         self.attempts.get(attempt.0).map(|attempt| attempt.permit.taken_at())
     }
 
-    /// Returns when to call [`handle_timeout`](Self::handle_timeout) for this request. Also call it
-    /// periodically, because these timers do not cover the time at which a held-up path takes requests again.
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout) for this request. A caller that uses
+    /// these timers must also call `handle_timeout` periodically, because they do not cover the time at which
+    /// a held-up path takes requests again.
     pub fn timer(&self, request: RequestId) -> Option<Instant> {
         self.requests.get(request.0)?.timer
     }
@@ -433,7 +434,7 @@ impl<E: Clone> Requests<E> {
         record.state = State::Queued;
         let requirements = record.requirements();
         let waiting = Waiting { request, requirements, is_hedge: false };
-        // Most requests are submitted with an empty queue, and a path has credit.
+        // The usual case: the queue is empty and a path has credit, so the request need not enter the queue.
         if self.queue.is_empty() && !requirements.is_alone {
             self.selector.unreserve();
             if let Some(path) = self.selector.pick(record.spec.len, requirements, now) {

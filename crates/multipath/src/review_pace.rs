@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// Number of consecutive reviews without traffic after which the reviews stop until the next request.
+/// Number of consecutive reviews without traffic and without a waiting request after which the reviews stop
+/// until the next request.
 const MAX_IDLE: u32 = 4;
 
 /// Time and result of the last review.
@@ -10,9 +11,9 @@ const MAX_IDLE: u32 = 4;
 pub struct ReviewPace {
     /// `None` before the first review, which is due immediately.
     last: Option<Instant>,
-    /// Whether reviews are rare: there was little traffic, over a single short path.
+    /// Whether reviews are rare: there was little traffic, over a single path whose link is local.
     is_rare: bool,
-    /// Number of consecutive reviews without any traffic.
+    /// Number of consecutive reviews without traffic and without a waiting request.
     idle: u32,
     /// The time between two rare reviews.
     rare: Duration,
@@ -36,8 +37,8 @@ impl ReviewPace {
         self.rare
     }
 
-    /// Returns when the next review is due; `None` after some reviews without traffic. If a session is lost
-    /// or being opened (`are_steady` is `false`), reviews are not rare.
+    /// Returns when the next review is due; `None` after four reviews without traffic and without a
+    /// waiting request. If a session is lost or being opened (`are_steady` is `false`), reviews are not rare.
     #[must_use]
     pub fn poll_timeout(&self, are_steady: bool, now: Instant) -> Option<Instant> {
         let interval = if self.is_rare && are_steady { self.rare } else { Self::INTERVAL };

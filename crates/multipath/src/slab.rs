@@ -90,7 +90,7 @@ impl<T> Slab<T> {
         self.iter().map(|(key, _)| key)
     }
 
-    /// Returns all values, in the order of their places.
+    /// Returns all values with their keys, in the order of their places.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         self.places.iter().zip(0..).filter_map(|(place, at)| {
             Some((Key { place: at, generation: place.generation }, place.value.as_ref()?))
@@ -150,7 +150,7 @@ impl<T> Secondary<T> {
         self.len
     }
 
-    /// Returns all values, in the order of their places.
+    /// Returns all values with their keys, in the order of their places.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, &T)> {
         self.places.iter().zip(0..).filter_map(|(used, place)| {
             let (generation, value) = used.as_ref()?;

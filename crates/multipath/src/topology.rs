@@ -16,7 +16,8 @@
 //! | one session, and slow flushes | a second session opens, because a slow flush may end the only one | |
 //! | the tuner wants more sessions, or fewer | more open, or the youngest of those in use close | |
 //!
-//! While sessions are lost or being opened, only the first four rules and the last one apply.
+//! While sessions reconnect, or further ones are being opened because of the tuner or of slow flushes, only
+//! the first four rules and the last one apply.
 //!
 //! At most [`max`](Situation::max) sessions are open or being opened at the same time. A session that replaces
 //! another one, or that is opened because no path serves the unit, may be one more until the other one has
@@ -95,7 +96,8 @@ impl Topology {
         }
     }
 
-    /// Returns the sessions to open and to close. From here on they count as being opened, and as closed.
+    /// Returns the sessions to open and to close. After this call the topology counts them as being opened,
+    /// and as closed.
     pub fn poll(
         &mut self,
         situation: &Situation<'_>,

@@ -43,8 +43,8 @@ pub struct Begun {
 /// What a status GOOD of the known unit shows.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum GoodEnd {
-    /// Nothing yet: the unit would have returned the same status with a reset to report, or the meaning is
-    /// recorded later.
+    /// Nothing: the command ends with GOOD even while the unit has a reset to report (such as INQUIRY), or the
+    /// caller records the meaning of the status later (a flush).
     SaysNothing,
     /// The unit had no reset to report when it executed the command.
     NoReset,
@@ -133,8 +133,8 @@ impl Unit {
         }
     }
 
-    /// Returns whether the known unit has executed a command that ended with GOOD. Returns `false` if another
-    /// unit may have been there for a time since the command began.
+    /// Returns whether the known unit has executed a command that ended with GOOD. Returns `true` while no
+    /// unit is known, and `false` if another unit may have been there for a time since the command began.
     pub fn is_of_known_unit(&self, path: PathId, begun: &Begun) -> bool {
         !self.identity.is_known() || !self.identity.may_be_two_since(path, begun.before)
     }

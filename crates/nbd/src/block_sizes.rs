@@ -48,13 +48,14 @@ impl BlockSizes {
         Some(Self { minimum, preferred, maximum }).filter(Self::is_valid)
     }
 
-    /// Returns suitable sizes for a server that has not reported its own.
+    /// Returns the sizes to assume for an export of `size` bytes whose server has reported none: a minimum of
+    /// 512 if that divides `size`, otherwise 1.
     pub(crate) fn unreported(size: u64) -> Self {
         let minimum = if size.is_multiple_of(512) { 512 } else { 1 };
         Self { minimum, ..Self::default() }
     }
 
-    /// Returns the largest length of a payload.
+    /// Returns the largest length of a payload, bytes: `maximum`, or `MAX_PAYLOAD` if that is smaller.
     pub(crate) fn max_payload(&self) -> u32 {
         self.maximum.min(MAX_PAYLOAD)
     }

@@ -15,6 +15,7 @@ pub struct Negotiated {
     /// The selected metadata contexts, which requests for block status report; without any, such requests are
     /// refused.
     pub contexts: Vec<MetaContext>,
-    /// Whether the client knows the block sizes.
+    /// Whether the server has reported the block sizes to the client. If not, the client assumes those in
+    /// `export`.
     pub knows_block_sizes: bool,
 }

@@ -114,7 +114,7 @@ pub(crate) fn put_answer(output: &mut BytesMut, option: u32, kind: u32, parts: &
     output.put_u64(REPLY_MAGIC);
     output.put_u32(option);
     output.put_u32(kind);
-    // A string has at most 4096 bytes, and a reply at most two strings.
+    // A string has at most 4096 bytes, and a reply at most two strings, so the length fits in 32 bits.
     output.put_u32(u32::try_from(len).unwrap_or_default());
     parts.iter().for_each(|part| output.put_slice(part));
 }

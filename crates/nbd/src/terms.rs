@@ -50,7 +50,8 @@ impl Terms {
     /// Returns the command of a request, if the terms allow it.
     pub(crate) fn check(&self, header: &RequestHeader) -> Result<Command, Breach> {
         if matches!(header.kind, kind::WRITE | kind::WRITE_ZEROES | kind::TRIM) {
-            // A read-only export does not offer these commands either; this check gives the more exact reason.
+            // This check comes first, because a read-only export may not offer trims and writes of zeros
+            // either: "read-only" is the more exact reason.
             self.check_writable()?;
         }
         let command = self.command(header)?;

@@ -14,7 +14,7 @@ pub(crate) fn string(bytes: &Bytes) -> Option<String> {
 }
 
 /// Decodes a message of the peer as printable text: control characters, line separators and direction marks
-/// are escaped.
+/// are escaped. Bytes after the first 4096 are dropped if the message is longer.
 pub(crate) fn message(bytes: &[u8]) -> String {
     let shown = bytes.get(..MAX_STRING).unwrap_or(bytes);
     let mut message = String::new();

@@ -75,8 +75,9 @@ fn lay_04_length_of_every_pdu() {
     }
 }
 
-/// DIG-01, DIG-03, DIG-05, DIG-04: the digests of a target are right, and so are those of the requests by an
-/// independent CRC32C. "hello" and the 37 bytes of INQUIRY data are covered with their padding.
+/// DIG-01, DIG-03, DIG-05, DIG-04: the digests of all captured PDUs are right: those of the target, and those
+/// of the requests, which another implementation of CRC32C computed. Digests cover the padding of "hello" and
+/// of the 37 bytes of INQUIRY data.
 #[test]
 fn dig_05_digests_of_every_pdu() {
     let mut padded = 0;

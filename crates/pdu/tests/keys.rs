@@ -289,7 +289,7 @@ fn key_31_security_stage() {
     assert_eq!(allowed, expected);
 }
 
-/// KEY-29: these keys are allowed only on the first connection of a session.
+/// KEY-29: every key that is allowed only on the first connection of a session has the scope of the session.
 #[test]
 fn key_29_leading_login_keys_are_of_the_session() {
     for key in Key::ALL {

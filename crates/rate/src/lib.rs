@@ -53,8 +53,8 @@ impl Rate {
         Ok(Self(bits))
     }
 
-    /// Returns the rate of `bytes` in `time`, rounded to the nearest; [`Rate::MAX`] if `time`
-    /// is zero.
+    /// Returns the rate of `bytes` in `time`, rounded down to bits per second, and brought into the range
+    /// [`Rate::MIN`] to [`Rate::MAX`]; [`Rate::MAX`] if `time` is zero.
     #[must_use]
     pub fn of(bytes: u64, time: Duration) -> Self {
         let bits = u128::from(bytes) * 8 * 1_000_000_000;
@@ -76,7 +76,7 @@ impl Rate {
         self.0 as f64 / 1e6
     }
 
-    /// Returns the time that `bytes` take at this rate.
+    /// Returns the time that `bytes` take at this rate, rounded down to nanoseconds.
     #[must_use]
     pub fn time_for(self, bytes: u64) -> Duration {
         let nanos = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(self.0);
@@ -118,7 +118,8 @@ impl FromStr for Rate {
     }
 }
 
-/// Returns the bits of a unit. Units in bytes depend on the case of letters, units in bits do not.
+/// Returns the number of bits per second that a unit stands for; `None` for an unknown unit. Units in bytes
+/// depend on the case of letters, units in bits do not.
 fn bits_of(unit: &str) -> Option<f64> {
     let bits = match unit {
         "B/s" => 8e0,

@@ -107,7 +107,7 @@ impl IssuedChallenges {
         let mut challenge = vec![0; algorithm.digest_len().max(MIN_CHALLENGE_LEN)];
         entropy.fill(&mut challenge);
         let mut issued = self.lock();
-        // The source has returned a challenge in use, by chance or because the source is poor. Counting up
+        // The source may return a challenge in use, by chance or because the source is poor. Counting up then
         // finds an unused challenge.
         while challenge == theirs || issued.contains(&challenge) {
             increment(&mut challenge);

@@ -22,8 +22,8 @@ pub struct Config {
     pub kind: SessionKind,
     /// CmdSN of the login requests and of the first command; any value is legal.
     pub first_cmd_sn: CmdSn,
-    /// The upper 18 bits of the first task tags, which count how often a tag was used. Any value is legal; the
-    /// count wraps around at 262,143.
+    /// The upper 18 bits of the first task tags. They count how often the slot in the lower 14 bits was used.
+    /// Any value is legal; it is taken modulo 262,143.
     pub first_tag_generation: u32,
     /// Operational parameters to propose.
     pub offer: Offer,
@@ -31,9 +31,11 @@ pub struct Config {
     pub chap: Option<Chap>,
     /// Time limits.
     pub timeouts: Timeouts,
-    /// The most tasks of any kind that may be outstanding, 1 to 4096.
+    /// The number of outstanding tasks of any kind at which further requests of the caller are refused, 1 to
+    /// 4096.
     pub max_tasks: usize,
-    /// TargetPortalGroupTag to insist on, if any (RFC 7143 §13.9).
+    /// The only TargetPortalGroupTag that is accepted, if the target declares one; `None` accepts any (RFC
+    /// 7143 §13.9).
     pub expected_portal_group_tag: Option<u16>,
     /// The most redirections in a row that are followed before the login fails.
     pub max_redirects: u8,
@@ -377,17 +379,17 @@ impl Timeouts {
         self
     }
 
-    /// Sets the silence of the target after which the session sends a NOP-Out, to check that the target is
-    /// alive (15 s by default; `None` sends none).
+    /// Sets how long no byte may move on a connection before the session sends a NOP-Out, to check that the
+    /// target is alive (15 s by default; `None` sends none).
     #[must_use]
     pub const fn with_nop_interval(mut self, nop_interval: Option<Duration>) -> Self {
         self.nop_interval = nop_interval;
         self
     }
 
-    /// Sets the time limit from that NOP-Out to any PDU of the target (30 s by default). When it ends, the
-    /// connection counts as lost, except as [`Session::host_acknowledges`](crate::Session::host_acknowledges)
-    /// describes.
+    /// Sets the time limit after a NOP-Out of the session (30 s by default). It starts again with each byte
+    /// that moves on the connection, in either direction. When it ends, the connection counts as lost, except
+    /// as [`Session::host_acknowledges`](crate::Session::host_acknowledges) describes.
     #[must_use]
     pub const fn with_nop_response(mut self, nop_response: Duration) -> Self {
         self.nop_response = nop_response;

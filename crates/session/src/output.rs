@@ -91,7 +91,7 @@ pub enum Notice {
         permanent: bool,
     },
     /// The target refused the list of CHAP algorithms, or closed the connection because of it; the login is
-    /// retried with MD5 alone.
+    /// retried with only MD5.
     SingleChapAlgorithm,
     /// An asynchronous message (RFC 7143 §11.9).
     AsyncMessage {

@@ -128,8 +128,8 @@ impl Session {
         self.connections.get_mut(cid)?.reclaim_read_ahead()
     }
 
-    /// Returns the number of missing bytes of a data segment that has begun to arrive. Until they have
-    /// arrived, nothing else can be read from the connection.
+    /// Returns the number of missing bytes of a data segment that has begun to arrive; 0 if the segment is
+    /// discarded. Until they have arrived, nothing else can be read from the connection.
     pub fn segment_rest(&mut self, cid: Cid) -> usize {
         let connection = self.connections.get_mut(cid);
         connection.map_or(0, |connection| connection.segment_rest(&mut self.tasks))
@@ -181,7 +181,7 @@ impl Session {
         self.state.tsih()
     }
 
-    /// Returns when the session may reconnect, counted from its end; `None` before the end, and for
+    /// Returns the times for a reconnect, counted from the end of the session; `None` before the end, and for
     /// a session that never reached full feature phase.
     #[doc(alias = "reconnect")]
     pub const fn reopening(&self) -> Option<Reopening> {
@@ -256,7 +256,8 @@ impl Session {
         self.state.is_ended() && self.outputs.is_empty()
     }
 
-    /// Sends what has become due after an event: a logout that has waited for the last task.
+    /// Sends the logouts that have become due after an event: of connections that the caller wants to drop,
+    /// and of the session.
     pub(crate) fn follow_up(&mut self, now: Instant) {
         self.part_with_leaving(now);
         if self.state.is_logout_due(|| self.tasks.has_work()) && !self.is_logging_out() {
@@ -265,8 +266,8 @@ impl Session {
     }
 }
 
-/// The tag of login requests. No task ever has it: while a connection is added, the other connections have
-/// tasks.
+/// The tag of login requests. No task ever has it, so it cannot be confused with a task of another connection
+/// while a connection is added.
 const LOGIN_TAG: Itt = match Itt::new(NO_TASK) {
     Some(tag) => tag,
     None => unreachable!(),

@@ -116,8 +116,8 @@ impl SessionState {
         self.logout_cause.take().map_or(Ok(()), Err)
     }
 
-    /// Ends the session, unless it has ended. The times for a reconnect are those of the logout response,
-    /// else those that the target announced, else those that were `agreed` at login.
+    /// Ends the session; returns `false` if it had ended before. The times for a reconnect are those of the
+    /// logout response, else those that the target announced, else those that were `agreed` at login.
     pub(crate) fn end(&mut self, cause: Option<&SessionError>, agreed: Option<Reopening>) -> bool {
         if self.is_ended() {
             return false;

@@ -12,9 +12,9 @@ pub enum Timer {
     Command,
     /// Time limit of the response to a task management request.
     TaskManagement,
-    /// Silence of the target after which the session sends a NOP-Out.
+    /// Time without a byte in either direction after which the session sends a NOP-Out.
     NopInterval,
-    /// Time limit of any PDU from the target after a NOP-Out.
+    /// Time limit after a NOP-Out of the session; it starts again with each byte that moves on the connection.
     NopResponse,
     /// Time limit of the response to a logout request.
     Logout,

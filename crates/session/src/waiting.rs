@@ -25,7 +25,7 @@ pub enum Waiting {
 
 impl Session {
     /// Returns what the session waits for, once [`poll_transmit`](Self::poll_transmit) has nothing more to
-    /// send on any connection. Only SCSI commands count, not pings and other requests.
+    /// send on any connection. Only SCSI commands are considered, not pings and other requests.
     #[must_use]
     pub fn waiting_for(&self) -> Waiting {
         let first = self.commands.first(&self.tasks);

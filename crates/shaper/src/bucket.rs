@@ -8,11 +8,12 @@ use crate::rate_limit::RateLimit;
 /// nanosecond, and nothing is ever rounded.
 const TOKENS_A_BYTE: i128 = 8_000_000_000;
 
-/// Tokens of a class for one rate. They come with time, up to a depth, and each byte that passes consumes
-/// some.
+/// Tokens of a class for its guaranteed rate, or for its ceil. They come with time, up to a depth, and each byte
+/// that passes consumes some.
 ///
-/// If there is no debt, a request of any length may pass, and later requests wait for its debt. So within any
-/// time at most rate x time + depth + one request passes.
+/// If there is no debt, a request of any length may pass. Later requests wait until its debt is paid. So in any
+/// period, at most rate x period + depth + one request passes, and in addition the tokens that
+/// [`fill_beyond`](Self::fill_beyond) has kept beyond the depth.
 #[derive(Clone, Debug)]
 pub(crate) struct Bucket {
     rate: RateLimit,
@@ -55,7 +56,8 @@ impl Bucket {
         self.tokens = within.max(after(rate));
     }
 
-    /// Returns whether a request may pass now, or could have passed earlier.
+    /// Returns whether a request may pass at `now`, or at the time of the last [`fill`](Self::fill) if that is
+    /// later.
     pub(crate) fn is_ready(&self, now: Instant) -> bool {
         self.ready.is_some_and(|ready| ready <= now.max(self.counted))
     }
@@ -78,7 +80,8 @@ impl Bucket {
         };
     }
 
-    /// Takes the tokens of a request of `bytes` bytes.
+    /// Takes the tokens of a request of `bytes` bytes. With [`RateLimit::Zero`] or [`RateLimit::Unlimited`], no
+    /// tokens are counted.
     pub(crate) fn charge(&mut self, bytes: u64) {
         if matches!(self.rate, RateLimit::Limited(_)) {
             self.tokens = self.tokens.saturating_sub(tokens(bytes));
@@ -94,8 +97,9 @@ impl Bucket {
         }
     }
 
-    /// Sets another rate and depth. Saved tokens are kept up to the new depth. A debt is scaled to the new
-    /// rate, so that paying it takes no longer than before.
+    /// Sets another rate and depth. Saved tokens are kept up to the new depth. If a lower rate takes the place of
+    /// a higher one, a debt is reduced in the same proportion, so that paying it takes no longer than before. A
+    /// bucket that was unlimited has no debt and becomes full.
     pub(crate) fn change(&mut self, rate: RateLimit, depth: u64, now: Instant) {
         self.fill(now);
         let was = std::mem::replace(&mut self.rate, rate);

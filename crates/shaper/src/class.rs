@@ -75,8 +75,8 @@ pub enum ClassError {
 impl Class {
     /// The last of the priorities, which begin at 0.
     pub const LAST_PRIORITY: u8 = 7;
-    /// The time for which one request may occupy a link, 50 ms. The default of bursts and
-    /// [`Tree::max_request_len`](crate::Tree::max_request_len) follow from it.
+    /// The time for which one request should occupy the link at most, 50 ms. The default of bursts and
+    /// [`Tree::max_request_len`](crate::Tree::max_request_len) follow from it. A longer request still passes.
     pub const TIME_SLICE: Duration = Duration::from_millis(50);
 
     /// Creates a class with a guaranteed rate, which borrows nothing.

@@ -12,10 +12,11 @@
 //!   limit.
 //! - Borrowed bytes are shared in proportion to the rates, or to weights of any size.
 //!
-//! Rates are in bits per second ([`RateLimit`]); requests and buckets are in bytes. In any period, a class
-//! sends at most the bytes that its ceil brings, its cburst and one request: a class that is not in debt may
-//! send a request of any size, and later requests wait until the debt is paid. Bytes of its rate that the
-//! ceil of an ancestor has delayed are sent later, in addition. The root has no ancestor.
+//! Rates are in bits per second ([`RateLimit`]); lengths of requests and bursts are in bytes. In any period, a
+//! class sends at most the bytes that its ceil brings, its cburst and one request: a class that is not in debt
+//! may send a request of any size, and later requests wait until the debt is paid. Bytes of its rate that the
+//! ceil of an ancestor has delayed are sent later, in addition. The root has no ancestor, so nothing is added
+//! to its bound.
 //!
 //! The crate has no clock and never waits: `now` is an argument, and [`Tree::poll_timeout`] says when to call
 //! [`Tree::poll_grant`] again.

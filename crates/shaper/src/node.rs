@@ -24,7 +24,7 @@ pub(crate) struct Node {
     pub(crate) class: Class,
     pub(crate) parent: Option<usize>,
     pub(crate) children: Vec<usize>,
-    /// Number of classes above it.
+    /// Number of classes above this one; 0 for the root.
     pub(crate) depth: usize,
     pub(crate) rate: Bucket,
     pub(crate) ceil: Bucket,

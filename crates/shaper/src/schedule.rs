@@ -27,7 +27,7 @@ pub struct Grant {
     pub ticket: Ticket,
     /// The class in which the request waited last.
     pub class: ClassId,
-    /// The bytes that it is charged with.
+    /// The bytes that the request is charged with.
     pub bytes: u64,
     /// The time that the request waited.
     pub waited: Duration,
@@ -41,8 +41,8 @@ impl Tree {
     /// Adds a request of `bytes` bytes. It waits in its class, or in the default class if its class was
     /// removed or has classes below it.
     ///
-    /// Send a read only when it is granted, as a write: its data then arrive at the rate at which the reads
-    /// were sent, one response time later.
+    /// Send a read, like a write, only when it is granted. The data of the reads then arrive at the rate at which
+    /// the reads were sent, one response time later.
     pub fn request(&mut self, class: ClassId, bytes: u64, now: Instant) -> Ticket {
         let leaf = self.leaf(class);
         self.serial += 1;
@@ -68,9 +68,10 @@ impl Tree {
         is_found
     }
 
-    /// Returns the next request that may be sent now, if there is one. A request within the rate of its class
-    /// goes before any that borrows. Among those that borrow, a lower level goes before a higher one; then the
-    /// priority decides, and within one priority the weight.
+    /// Returns the next request that may be sent now; `None` if there is none. A request within the rate of its
+    /// class goes before any request that borrows. Among requests that borrow, the one whose lender is on a lower
+    /// level of the tree, further from the root, goes first. On one level the priority decides, and within one
+    /// priority the weight.
     pub fn poll_grant(&mut self, now: Instant) -> Option<Grant> {
         self.fill_held(now);
         let Some(turn) = self.stand(now) else {
@@ -85,7 +86,8 @@ impl Tree {
     /// until then; `None` if no request waits. The time may be in the past.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        // No class may send before the root lets a request pass.
+        // No class may send before the root lets a request pass, so the search ends at the first class that may
+        // send then.
         let earliest = self.nodes[self.root().slot].ceil.ready_at();
         let mut first = None;
         for leaf in &self.waiting {
@@ -155,9 +157,10 @@ impl Tree {
         Some(first)
     }
 
-    /// Returns the class whose tokens `leaf` may spend at `now`. The ceils of all ancestors apply, also above
-    /// the lender, so no ceil is ever exceeded for a guarantee. A guaranteed request may be late for that
-    /// reason, but loses nothing of the guarantee.
+    /// Returns the class whose tokens `leaf` may spend at `now`; `None` if no class of its path has tokens, or a
+    /// ceil of the path holds the request back. The ceils of all ancestors apply, also above the lender, so no
+    /// ceil is ever exceeded for a guarantee. A guaranteed request may be late for that reason, but loses nothing
+    /// of the guarantee.
     fn lender(&self, leaf: usize, now: Instant) -> Option<usize> {
         let mut lender = None;
         for slot in self.path(leaf) {

@@ -210,7 +210,9 @@ impl Tree {
         Some(Statistics { waiting: node.queue.len(), ..node.statistics })
     }
 
-    /// Returns the most that a class may send: the lowest of its own ceil and the limits of its ancestors.
+    /// Returns the most that a class may send: the lowest of its own ceil and the limits of its ancestors. For a
+    /// class that was removed, has classes below it, or is the root, this is the limit of the default class, in
+    /// which its requests wait.
     #[must_use]
     pub fn ceil(&self, id: ClassId) -> RateLimit {
         let limit = |slot: usize| {

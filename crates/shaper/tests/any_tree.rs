@@ -15,8 +15,8 @@ use crate::simulated::{Client, Simulation};
 /// Rate of the root, in bits per second.
 const ROOT: u64 = 10_000_000;
 
-/// A class to add. Its rates are fractions of what its parent can still guarantee, and its parent is a class
-/// that was added before.
+/// A class to add, and the client that sends in it. Rate and ceil are percentages of what is possible for the
+/// class, so that any values make a valid tree.
 #[derive(Clone, Debug)]
 struct Planned {
     parent: usize,
@@ -50,7 +50,7 @@ struct Built {
     parent: Option<usize>,
     rate: u64,
     ceil: u64,
-    /// Rate that it can still guarantee to further children, in bits per second.
+    /// Rate that the class can still guarantee to further children, in bits per second.
     left: u64,
     has_children: bool,
 }
@@ -133,7 +133,7 @@ proptest! {
             let due = allowed as f64 / 8.0 * time.as_secs_f64();
             prop_assert!(sent + sum_of_lens + longest >= due, "{client}: {sent} of {due}");
         }
-        // The bound also holds later, when one client has paused and the other clients had its share.
+        // The bound of the root also holds later, when one client has paused and the other clients had its share.
         if let Some(pause) = pause {
             simulation.pause(pause % simulation.clients.len());
             simulation.run(time);

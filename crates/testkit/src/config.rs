@@ -44,8 +44,8 @@ pub struct TargetConfig {
     pub keys: Keys,
     /// CHAP; `None` requires no authentication.
     pub chap: Option<Chap>,
-    /// Commands that the target accepts concurrently: `MaxCmdSN` runs that far ahead. 0 keeps the
-    /// window closed.
+    /// Number of commands that the target accepts concurrently: `MaxCmdSN` is at most `ExpCmdSN` + `window` -
+    /// 1. 0 keeps the window closed.
     pub window: u32,
     /// How the target requests write data.
     pub r2t: R2tBehavior,
@@ -61,7 +61,7 @@ pub struct TargetConfig {
     pub first_tsih: u16,
     /// Number of SCSI commands between two pings (NOP-In); 0 never pings.
     pub ping_every: u32,
-    /// Response code of every task management response, instead of the right one.
+    /// Response code of every task management response; `None` sends the right one.
     pub task_management_response: Option<u8>,
     /// Whether task management requests are executed without a response.
     pub silent_task_management: bool,

@@ -99,7 +99,7 @@ pub fn configs(config: &TargetConfig) -> Vec<(String, TargetConfig)> {
     add("INQUIRY and its pages", &|config| {
         for unit in config.units.values_mut() {
             unit.vendor = TEXT.to_owned();
-            // The field has 16 bytes.
+            // PRODUCT IDENTIFICATION has 16 bytes, so it gets the line feed and the forged line.
             unit.product = TEXT[6..].to_owned();
             unit.serial = TEXT.to_owned();
             unit.behavior.designators = Some(designators());

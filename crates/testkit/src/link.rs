@@ -34,7 +34,7 @@ pub struct Pipe {
     cut: bool,
 }
 
-/// Both directions.
+/// A link: two directions, each with its own properties.
 #[derive(Debug)]
 pub struct Link {
     /// From the initiator to the target.
@@ -99,7 +99,7 @@ impl Pipe {
         self.launch(stalled.freeze(), now);
     }
 
-    /// Returns one piece that has arrived by `now`.
+    /// Removes and returns the oldest piece that has arrived by `now`; `None` if there is none.
     pub fn receive(&mut self, now: Instant) -> Option<Bytes> {
         let (at, _) = self.flying.front()?;
         if *at > now {

@@ -83,7 +83,8 @@ pub(crate) fn finish(unit: &Unit, cdb: [u8; 16], parameters: &[u8]) -> Result<()
     }
 }
 
-/// Executes a command, whose data have arrived, for some of its blocks only: it was ended before its status.
+/// Executes an UNMAP or WRITE SAME only for the blocks for which `is_done` returns `true`, because the command
+/// was ended before its status. Other commands do nothing here: their sink writes the blocks.
 pub(crate) fn finish_part(
     unit: &Unit,
     cdb: [u8; 16],

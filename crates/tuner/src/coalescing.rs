@@ -19,12 +19,13 @@ const LONGEST_WINDOW: Duration = Duration::from_millis(15);
 const WINDOWS: u32 = 4;
 /// Answers that arrive within this time may be waited for.
 const MAX_WAIT: Duration = Duration::from_micros(200);
-/// Requests in flight for each answer to wait for, so that the peer always has most of its work.
+/// The session waits for at most one answer per this many requests in flight, so that the peer still has most
+/// of the requests.
 const REQUESTS_PER_ANSWER: usize = 4;
 /// The number of answers is kept while it is at most this many times the newly computed number, because each
 /// change costs a system call.
 const SLACK: usize = 2;
-/// Waiting is better if its rate of answers is at least this share of the rate without waiting.
+/// A trial decides for waiting if the rate of answers with it is at least this share of the rate without it.
 const UNCHANGED: f64 = 0.95;
 /// How long a verdict holds. A verdict against waiting holds twice as long each time it is repeated.
 const HOLD: Duration = Duration::from_secs(1);

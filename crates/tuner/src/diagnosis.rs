@@ -50,13 +50,13 @@ pub struct Finding {
 
 /// The limiters of a flow during an observation.
 ///
-/// Its `Display` output is a table, with the most important limiter in the first line.
+/// Its `Display` output is a table, with the limiter of the largest share in the first line.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Diagnosis {
     /// Payload bytes per second.
     pub goodput: Rate,
-    /// The limiters, the most important first.
+    /// The limiters, the one with the largest share of the time first. Shares below 2 % are left out.
     pub findings: Vec<Finding>,
     /// Further remarks: path MTU, offloads.
     pub remarks: Vec<Row>,
@@ -91,7 +91,7 @@ impl Diagnosis {
         Self { goodput, findings, remarks: remarks(measurement, interface) }
     }
 
-    /// Returns the most important limiter; `None` if nothing was observed.
+    /// Returns the finding with the largest share of the time; `None` if nothing was observed.
     #[must_use]
     pub fn foremost(&self) -> Option<&Finding> {
         self.findings.first()

@@ -14,9 +14,9 @@
 use std::time::{Duration, Instant};
 
 /// Time limit from the first PDU of a write to its answer, without the round trips. A flush before the write
-/// may take as long; both together stay within half of LIO's 3 seconds.
+/// may take as long: the flush and the write together stay within half of LIO's 3 seconds.
 const LONG: Duration = Duration::from_millis(600);
-/// Longest time between two readings that count as one span.
+/// Longest time between two readings of one span. A longer gap begins a new span.
 const REST: Duration = Duration::from_secs(3);
 /// Round trips of a write whose data the target requests twice.
 const ROUND_TRIPS: u32 = 4;
@@ -130,7 +130,8 @@ mod tests {
         let tick = |count| {
             let now = start + TICK * u32::try_from(count).unwrap();
             let outstanding = limit.bytes().min(wanted);
-            // A fast target completes the same bytes many times within a tick.
+            // `concluded` may grow by more than `outstanding`: a fast target completes several rounds of
+            // writes within a tick.
             concluded += rate / 20;
             limit.observe(outstanding, concluded, Duration::ZERO, now);
             limit.bytes()
@@ -185,7 +186,8 @@ mod tests {
         assert_eq!(further.bytes(), MIN);
     }
 
-    /// If a target stops for a while, the limit is reduced in steps, not to its minimum.
+    /// A target stops for 2.5 seconds. The limit is halved once per `LONG`, four times, and does not fall to
+    /// its minimum.
     #[test]
     fn a_pause_halves_it_once_in_a_while() {
         let mut limit = DrainLimit { bytes: 64 << 20, span: None };

@@ -1,4 +1,4 @@
-//! The settings that the kernel granted of a plan.
+//! Holds the settings of a plan that the kernel granted, and those that it refused.
 
 use std::fmt;
 

@@ -23,11 +23,12 @@ pub const STARTUP_GAIN: u64 = 2;
 /// Round trips: one for a request in flight and one for the request that waits for it. For write data: one
 /// for the target's request and one for the data itself.
 const ROUND_TRIPS: u32 = 2;
-/// Longest wait.
+/// Longest time that requests or write data may wait beyond their round trips.
 const MAX_WAIT: Duration = Duration::from_millis(750);
 /// How long targets wait for data that they requested (LIO: 3 seconds).
 const TARGET_PATIENCE: Duration = Duration::from_secs(3);
-/// Smallest limit, bytes; a smaller one has no benefit. A single write has no limit.
+/// Smallest limit, bytes; a smaller one has no benefit. A write that is alone on the connection is sent
+/// whatever its length.
 const MIN_WRITE_LIMIT: u64 = 32 << 10;
 /// Limit on a link that has not delivered [`PROOF`] bytes yet. The initial congestion window says nothing
 /// about the link: at 64 kbit/s it suggests a far higher rate.
@@ -67,10 +68,10 @@ pub fn wait_for_answers(round_trip: Duration, answer_time: Duration) -> Duration
     answers.saturating_sub(trips).min(MAX_WAIT.saturating_sub(trips))
 }
 
-/// Returns how long write data may wait beyond its round trips. The real rate may be half of the estimate, so
-/// that all data takes twice as long, because slow start notices a lower rate one round trip late. The
-/// target's time limit runs from its R2T, one round trip after the command; a lost segment costs another
-/// round trip.
+/// Returns how long write data may wait beyond its round trips. This is half of the target's time limit
+/// without two round trips, and at most 750 ms. Half, because slow start notices a lower rate one round trip
+/// late: the real rate may be half of the estimate, and all data then takes twice as long. The target's time
+/// limit runs from its R2T, one round trip after the command; that leaves a round trip for a lost segment.
 #[must_use]
 pub fn wait_for_write_data(round_trip: Duration) -> Duration {
     let trips = round_trip.saturating_mul(ROUND_TRIPS);
@@ -237,8 +238,8 @@ mod tests {
         assert_eq!(limit.of_link(false), None);
     }
 
-    /// A write longer than its first burst takes two round trips, so half as much again must be in flight. The
-    /// limit must allow that during slow start.
+    /// A write longer than its first burst takes two round trips, and the plan keeps half as much again in
+    /// flight: three congestion windows. The limit must allow that during slow start.
     #[test]
     fn it_never_holds_up_slow_start() {
         for rtt in [4, 20, 100, 200] {

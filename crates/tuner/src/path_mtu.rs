@@ -25,7 +25,7 @@ use crate::link::tcp_info::TcpInfo;
 
 /// Shortest silence that counts as a stall.
 const SILENCE: Duration = Duration::from_secs(3);
-/// Shortest silence that counts as a stall, in round trips.
+/// Shortest silence that counts as a stall, in round trips, if that is longer.
 const SILENT_TRIPS: u32 = 20;
 /// Shortest silence that counts as a stall if full segments have arrived before: a change of the path is less
 /// likely than a busy disk.
@@ -33,7 +33,7 @@ const LONG_SILENCE: Duration = Duration::from_secs(15);
 /// Shortest time after which a ping counts as unanswered. By then TCP has retransmitted it a few times, and a
 /// queue on the way has become empty.
 const UNANSWERED: Duration = Duration::from_secs(3);
-/// Shortest time after which a ping counts as unanswered, in round trips of a short ping.
+/// Shortest time after which a ping counts as unanswered, in round trips of a short ping, if that is longer.
 const UNANSWERED_TRIPS: u32 = 8;
 
 /// Direction in which packets do not arrive.
@@ -58,9 +58,10 @@ pub enum Stall {
 
 impl Stall {
     /// Returns whether the path may be the cause, so that a trial is useful. `awaited` is the number of bytes
-    /// that the peer still has to send. A silent connection counts only if they exceed the segment length that
-    /// is tried ([`SegmentLimit::SEGMENTS`]), because TCP retransmits several short answers in one segment,
-    /// and with jumbo frames one segment holds all answers of the opening.
+    /// that the peer still has to send. For a silent connection, the path may be the cause only if they
+    /// exceed the longest segment of a trial ([`SegmentLimit::SEGMENTS`]): fewer bytes arrive on such a path
+    /// too. All awaited answers count together, because TCP retransmits several short answers in one segment;
+    /// with jumbo frames one segment holds all answers that open a session.
     #[must_use]
     pub const fn may_be_of_path(self, awaited: usize) -> bool {
         match self {
@@ -103,7 +104,7 @@ impl StallWatch {
         (is_silent && is_acknowledged).then_some(Stall::Silent)
     }
 
-    /// Ends a pause. The time before `now`, in which nothing was requested, does not count as silence.
+    /// Restarts the time of silence at `now`, because nothing was requested before.
     pub fn rested(&mut self, now: Instant) {
         self.received = self.received.map(|(received, _)| (received, now));
     }

@@ -8,8 +8,8 @@
 //! bytes = 64 KiB + the most that has arrived within 5 seconds
 //! ```
 //! The rate need not be known: the bytes that arrive grow as the TCP window does in slow start, twofold in a
-//! round trip, and the limit begins above the initial window. So a fast link is never slowed down, and a slow
-//! link has 13 seconds to deliver the requested data at 64 kbit/s.
+//! round trip, and the limit begins above the initial window. So a fast link is never slowed down, and a link
+//! of 64 kbit/s delivers the requested data within 13 seconds.
 
 use std::time::{Duration, Instant};
 

@@ -15,7 +15,7 @@
 //!
 //! The rate says nothing while the caller has too little work, for example while a member of a volume waits
 //! for the slowest member. Then no trial begins, and a running trial that cannot be judged is ended. If the
-//! link is full nevertheless, the sessions that the plan does not need are removed one by one.
+//! link is full nevertheless, the sessions that the plan does not need are removed, half of them at a time.
 
 use std::time::Duration;
 
@@ -83,8 +83,8 @@ pub struct SessionCount {
     /// Time before which no trial begins.
     pause_until: Duration,
     pause: Duration,
-    /// Largest number of sessions that a trial has tried without a gain. The plan starts another
-    /// trial only if it has more.
+    /// Largest number of sessions that a trial has tried without a gain. A plan for more sessions than are
+    /// open starts a trial only if it also exceeds this number.
     tried_in_vain: u32,
     /// The rate of the last interval, and the best rate of all.
     last: Option<Rate>,
@@ -95,10 +95,10 @@ pub struct SessionCount {
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// The number of sessions has been the same since that reading.
+    /// The number of sessions has been the same since the reading `since`; `None` until the next reading.
     Steady { since: Option<SessionsReading> },
-    /// The number of sessions has changed. The rate is measured from `since` on, when the windows of new
-    /// sessions are open.
+    /// The number of sessions has changed. At `until` the windows of the new sessions should be open. The
+    /// rate is measured from the reading `since` on; `None` until the next reading.
     Trial { before: Before, until: Duration, since: Option<SessionsReading> },
 }
 
@@ -118,8 +118,9 @@ struct Before {
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 /// Shortest interval over which a rate is measured, in round trips.
 const INTERVAL_ROUND_TRIPS: u32 = 10;
-/// Fewest bytes in an interval for a rate to count. With fewer, the rate varies at random from request to
-/// request. A session fills such a link, of up to 2 Mbit/s, at any round-trip time.
+/// Fewest bytes in an interval whose rate may start a trial of more sessions without loss. With fewer, the
+/// rate varies at random from request to request. A session fills such a link, of up to 2 Mbit/s, at any
+/// round-trip time.
 const MIN_BYTES: u64 = 256 << 10;
 /// Round trips in which a new session opens its window.
 const RAMP_ROUND_TRIPS: u32 = 15;
@@ -383,7 +384,7 @@ impl SessionCount {
     fn take_back(&mut self, before: &Before, rate: Rate, now: &SessionsReading) -> Step {
         self.phase = Phase::Steady { since: Some(*now) };
         if before.grows() {
-            // The best rate so far may not be reachable any more.
+            // The earlier best rate may not be reachable any more, so the measured rate replaces it.
             (self.tried_in_vain, self.best) = (self.tried_in_vain.max(before.aim), Some(rate));
         }
         self.pause_until = now.time + self.pause;

@@ -36,7 +36,8 @@ pub(crate) struct LinkTraits {
     pub(crate) in_flight: u64,
     /// Whether round trips have no noticeable cost.
     pub(crate) is_local: bool,
-    /// Whether losses are so frequent that most round trips cost another round trip.
+    /// Whether losses are so frequent that in most round trips a segment is lost, which costs another round
+    /// trip.
     pub(crate) is_lossy: bool,
     /// Whether round trips are the largest part of a transfer's time.
     pub(crate) is_long: bool,
@@ -55,14 +56,14 @@ pub(crate) struct TransferQueue {
 /// Lengths of writes to choose from. Short writes keep the last round trips short, long ones need fewer
 /// commands. Below 256 KiB commands cost more than shorter writes gain, except over far links.
 const WRITE_SIZES: [u64; 5] = [256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20];
-/// From this number of unsolicited bytes on, they are worth a write of their own, in whole pages.
+/// Shortest write that has unsolicited data only, bytes; such writes are whole pages.
 const MIN_UNSOLICITED: u64 = 32 << 10;
 const PAGE: u64 = 4 << 10;
 /// Lengths of reads to choose from. A read takes one round trip at any length, so it may be long. Over 1
 /// Gbit/s, 512 KiB are as good as 1 MiB.
 const READ_SIZES: [u64; 4] = [LONG_COMMAND, 1 << 20, 2 << 20, 4 << 20];
-/// Over a long link there are enough reads in flight for shorter reads, which need less memory. Half of this
-/// length takes a fifth more processor time, without a gain.
+/// Length of reads over a long link, bytes: enough of them are in flight, and shorter reads need less memory.
+/// Half of this length takes a fifth more processor time, without a gain.
 const SHORT_READ: u64 = 256 << 10;
 /// Length of transfers where round trips have no noticeable cost.
 const LOCAL_SIZE: u64 = 1 << 20;
@@ -70,8 +71,8 @@ const LOCAL_SIZE: u64 = 1 << 20;
 const LONG_COMMAND: u64 = 512 << 10;
 /// Bytes in flight even on the shortest link, so that neither host waits for the other.
 const MIN_UNDER_WAY: u64 = 4 << 20;
-/// Bytes in flight even on the shortest link if commands are long, because the next step waits until a long
-/// command is complete.
+/// Bytes in flight even on the shortest link if commands are long, because the caller uses the data of a
+/// command only when the command is complete.
 const MIN_UNDER_WAY_LONG: u64 = 8 << 20;
 /// Largest number of bytes in flight: a copy holds them in memory twice.
 const MAX_UNDER_WAY: u64 = 64 << 20;
@@ -108,7 +109,7 @@ impl TransferTerms {
         self.window.map_or(MAX_DEPTH, |window| u64::from(window).clamp(1, MAX_DEPTH))
     }
 
-    /// Returns the bytes of writes in flight that keep `link.in_flight` bytes on the link. This is half as
+    /// Returns the bytes of transfers in flight that keep `link.in_flight` bytes on the link. This is half as
     /// much again as the round trips need, because bursts do not arrive evenly.
     fn under_way(&self, io_size: u64, link: LinkTraits) -> u64 {
         let least = if io_size < LONG_COMMAND { MIN_UNDER_WAY } else { MIN_UNDER_WAY_LONG };
@@ -127,8 +128,8 @@ impl TransferTerms {
     }
 
     /// Returns the shortest writes that fill the link within the command window, or else the writes that fill
-    /// it most. Over a far link it returns writes that the peer need not request, if they fill a third of the
-    /// link: more connections fill the rest.
+    /// it most. Over a far link it returns writes of unsolicited data only, if these have at least a third as
+    /// many bytes on the link as the other writes would have: more connections fill the rest.
     pub(crate) fn write_queue(&self, link: LinkTraits) -> TransferQueue {
         let queue = self.queue_among(&WRITE_SIZES, link);
         let unasked = self.queue_of(self.unsolicited.min(WRITE_SIZES[0]) & !(PAGE - 1), link);
@@ -248,7 +249,8 @@ mod tests {
         assert_eq!((queue.io_size, queue.depth, queue.round_trips), (64 << 10, 64, 1));
         let eager = TransferTerms { unsolicited: 1 << 20, ..LIO };
         assert_eq!(eager.write_queue(link).io_size, 256 << 10);
-        // Writes that must be requested, or that do not fill the link, have the same length as on other links.
+        // If fewer than `MIN_UNSOLICITED` bytes are unsolicited, or if the command window is too short for
+        // such writes, writes have the same length as on other links.
         for terms in
             [TransferTerms { unsolicited: 8192, ..LIO }, TransferTerms { window: Some(4), ..LIO }]
         {

@@ -44,29 +44,31 @@ impl Tuning {
         self
     }
 
-    /// Limits the data that a socket buffer may hold if the tuner sets its size, bytes; the kernel takes twice
-    /// that memory. `None` is as much as the link needs.
+    /// Limits the data that a socket buffer may hold if the tuner sets its size, bytes; the kernel takes
+    /// twice that memory. `None`: as much as the link needs.
     #[must_use]
     pub const fn with_memory(mut self, memory: Option<u64>) -> Self {
         self.memory = memory;
         self
     }
 
-    /// Sets the send buffer, bytes, 4 KiB to 1 GiB; overrides the plan.
+    /// Sets the send buffer, bytes, 4 KiB to 1 GiB, whatever the policy decides. `None`: the policy decides.
     #[must_use]
     pub const fn with_send_buffer(mut self, send_buffer: Option<u64>) -> Self {
         self.send_buffer = send_buffer;
         self
     }
 
-    /// Sets the receive buffer, bytes, 4 KiB to 1 GiB; overrides the plan.
+    /// Sets the receive buffer, bytes, 4 KiB to 1 GiB, whatever the policy decides. `None`: the policy
+    /// decides.
     #[must_use]
     pub const fn with_receive_buffer(mut self, receive_buffer: Option<u64>) -> Self {
         self.receive_buffer = receive_buffer;
         self
     }
 
-    /// Sets whether small segments are sent immediately (`TCP_NODELAY`) or held back (Nagle).
+    /// Sets whether small segments are sent immediately (`TCP_NODELAY`) or held back (Nagle). `None`: the
+    /// policy decides.
     #[doc(alias = "nagle")]
     #[must_use]
     pub const fn with_no_delay(mut self, no_delay: Option<bool>) -> Self {
@@ -74,14 +76,14 @@ impl Tuning {
         self
     }
 
-    /// Sets how much data is passed in one system call.
+    /// Sets how much data is passed in one system call. `None`: the policy decides.
     #[must_use]
     pub const fn with_sends(mut self, sends: Option<Sends>) -> Self {
         self.sends = sends;
         self
     }
 
-    /// Sets the congestion control, by name.
+    /// Sets the congestion control, by name. `None`: the tuner decides.
     #[must_use]
     pub fn with_congestion_control(mut self, congestion_control: Option<String>) -> Self {
         self.congestion_control = congestion_control;
@@ -119,7 +121,7 @@ pub enum Policy {
 pub enum Sends {
     /// At most one page of 4096 bytes.
     OnePage,
-    /// All pages, and PDUs, that the kernel accepts.
+    /// As many pages and PDUs as the kernel accepts.
     #[default]
     ManyPages,
 }

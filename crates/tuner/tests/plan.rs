@@ -308,7 +308,7 @@ proptest! {
         prop_assert!(window.is_none_or(|window| plan.queue_depth.value <= window.max(1)));
     }
 
-    /// A buffer that is set lies within the user's limit, or is forced where that is permitted.
+    /// A buffer that is set lies within the kernel's limit for users, or is forced where that is permitted.
     #[test]
     fn within_caps(m in any_measurement(), limits in any_limits(), mut tuning in any_tuning()) {
         tuning = tuning.with_send_buffer(None).with_receive_buffer(None);
@@ -325,8 +325,8 @@ proptest! {
         }
     }
 
-    /// A buffer that is set never holds less than the link needs, or less than the kernel's own tuning allows,
-    /// unless the user restricted memory.
+    /// Unless the user restricted memory, a buffer that is set holds at least what the link needs, or at
+    /// least what the kernel's own tuning allows.
     #[test]
     fn never_worse_than_autotuning(
         m in any_measurement(),
@@ -341,7 +341,8 @@ proptest! {
         }
     }
 
-    /// For a link with a larger capacity, a plan never has fewer bytes in flight.
+    /// For a link with a larger capacity, a plan has no smaller send buffer, no fewer connections, and not
+    /// much fewer bytes in flight: at least half, and at least a sixth from 300 ms on.
     #[test]
     fn monotone(
         millis in 1_u64..2_000,
@@ -369,8 +370,11 @@ proptest! {
             u64::from(plan.queue_depth.value) * plan.io_size.value
                 / terms.round_trips(plan.io_size.value)
         };
-        // A transfer takes whole round trips, so a longer transfer may waste a part of one. Up to 1 ms a link
-        // counts as local, and round trips are not counted. From 300 ms on, a third is enough.
+        // The link with the larger capacity may have half of the bytes in flight, because a transfer takes
+        // whole round trips, and a longer transfer may waste a part of one. If its round trip is 300 ms or
+        // more, a sixth is allowed: `TransferTerms::write_queue` then prefers unsolicited writes, even if
+        // they have only a third as many bytes on the link as requested ones. A link of 1 ms counts as local,
+        // where round trips are not counted.
         let part = if millis + longer < 300 { 2 } else { 6 };
         prop_assert!(
             millis == 1 || in_flight(&less) <= in_flight(&more) * part,

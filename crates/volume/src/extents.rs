@@ -11,7 +11,8 @@ const MAX_EXTENTS: usize = 2048;
 const _: () = assert!(MAX_EXTENTS <= Extent::MAX_REPORTED);
 
 /// Combines the extents that each member has reported for its part of a range into the extents of that range
-/// of the volume. They end at the first byte for which its member has reported nothing.
+/// of the volume. They end at the first byte that its member has not reported, or after `MAX_EXTENTS` extents.
+/// If already the first byte was not reported, the result is one extent of data for the whole range.
 pub(crate) fn interleave(
     stripe: &Stripe,
     range: Range<u64>,
@@ -30,7 +31,8 @@ pub(crate) fn interleave(
         }
         at += len;
     }
-    // The last extent may be longer than the range that was examined.
+    // If the loop has begun one extent too many, the extents before it have their full length. That last extent
+    // may continue beyond the bytes examined, and is dropped.
     extents.truncate(MAX_EXTENTS);
     if extents.is_empty() && !range.is_empty() {
         extents.push(Extent::new(range.start, range.end - range.start, ExtentState::Data));
@@ -52,8 +54,8 @@ struct Cursor {
 }
 
 impl ReportedExtents<'_> {
-    /// Returns how many bytes from `at` on are in one state, and the state; `None` if a member has not
-    /// reported this byte.
+    /// Returns how many bytes from `at` on are in one state, and the state; `None` if the member that holds the
+    /// byte `at` has not reported it.
     fn run(&mut self, at: u64, range: &Range<u64>) -> Option<(u64, ExtentState)> {
         if let Some(run) = self.rows(at, range) {
             return Some(run);
@@ -85,8 +87,8 @@ impl ReportedExtents<'_> {
 }
 
 impl Cursor {
-    /// Returns how many bytes of the member from `offset` on are in one state, and the state. `offset` must not
-    /// decrease from call to call.
+    /// Returns how many bytes of the member from `offset` on are in one state, and the state; `None` if the
+    /// member has not reported the byte at `offset`. `offset` must not decrease from call to call.
     fn at(&mut self, offset: u64) -> Option<(u64, ExtentState)> {
         let place = offset + self.data_offset;
         while self.extents.get(self.next)?.end() <= place {

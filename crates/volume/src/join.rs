@@ -7,10 +7,10 @@ use std::vec;
 
 use crate::stripe::MAX_MEMBERS;
 
-/// Number of futures that run concurrently: one per member, so that the first poll of a request sends its
-/// part to each member. Of two writes of the same bytes, the write that was polled first then comes first on
-/// every member. If two writes are polled at the same time on two threads, their order may differ from member
-/// to member.
+/// Maximum number of futures that run concurrently. A write has at most one part per member, so its first poll
+/// sends all parts. Of two writes of the same bytes, the write that was polled first then comes first on every
+/// member. If two writes are polled at the same time on two threads, their order may differ from member to
+/// member.
 const WIDTH: usize = MAX_MEMBERS;
 
 /// Runs all futures to completion, and returns their results in order. No future is running when it returns.

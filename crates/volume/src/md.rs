@@ -28,8 +28,8 @@ impl Md {
         self.data_offset..self.data_offset.saturating_add(self.data_size)
     }
 
-    /// Returns the offset of the data of a new array, in bytes: after the superblock, at a multiple of
-    /// blocks, granules and chunks.
+    /// Returns the offset of the data of a new array, in bytes: after the superblock, at a multiple of the chunk
+    /// size and of 1 MiB. So the data also begin at a multiple of the usual sizes of blocks and discard granules.
     pub const fn new_data_offset(chunk: Chunk) -> u64 {
         const LEAST: u64 = 1 << 20;
         if chunk.bytes() > LEAST { chunk.bytes() } else { LEAST }

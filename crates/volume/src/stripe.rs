@@ -100,7 +100,7 @@ impl Stripe {
         self.width() * self.rows
     }
 
-    /// Returns the bytes of the volume that each member holds.
+    /// Returns the number of bytes of the volume that each member holds.
     pub const fn member_len(&self) -> u64 {
         self.chunk.bytes() * self.rows
     }

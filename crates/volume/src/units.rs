@@ -32,7 +32,8 @@ impl Units {
     /// [`Error::MemberCount`]; [`Error::Unit`] or [`Error::Nameless`] of the first unit that cannot be opened
     /// or has no name.
     pub async fn open(urls: Vec<(Url, String)>, initiator: &Initiator) -> Result<Self, Error> {
-        // Fails for a number of members that no layout has, whatever the units hold.
+        // Refuses a wrong number of units before any of them is opened. With room for a chunk on each member, no
+        // other error of the layout is possible.
         Stripe::new(Chunk::default(), urls.len(), Chunk::MAX)?;
         let disks = urls.iter().map(|(url, _)| Box::pin(initiator.disk(url)));
         let disks = join_all(disks.collect()).await;
@@ -146,10 +147,12 @@ impl Units {
     }
 
     /// Writes the superblock of each member of a described array, and flushes it. Earlier data in that place
-    /// are lost. `created` is the present time, in seconds since 1970.
+    /// are lost. Does nothing if the description has no metadata. `created` is the present time, in seconds since
+    /// 1970.
     ///
     /// # Errors
-    /// [`Error::Unit`], after which some superblocks may be written and others not; [`Error::Entropy`].
+    /// [`Error::Entropy`], before anything is written. [`Error::Unit`]: some superblocks may be written and others
+    /// not.
     pub async fn write_superblocks(
         &self,
         description: &Description,
@@ -180,7 +183,8 @@ impl Units {
         Ok(())
     }
 
-    /// Returns the indexes of the units that have an md superblock, of any kind, where one would be written.
+    /// Returns the indexes of the units that have an md superblock, of any kind, in the place where
+    /// [`write_superblocks`](Self::write_superblocks) would write one.
     ///
     /// # Errors
     /// [`Error::Unit`].

@@ -6,12 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use iscsi_block_device::{DeviceError, DeviceErrorKind};
 
 /// Losses that a handle of a volume has yet to report. A member counts a loss as reported when its own flush
-/// returns. At that time the flush of the volume may still be running, and may be dropped.
+/// returns. At that time the flush of the volume may still be running, and may be dropped. So the loss is kept
+/// here until a flush of the volume returns it.
 #[derive(Debug, Default)]
 pub(crate) struct UnreportedLosses {
+    /// The loss that this handle has yet to report; `None` if there is none.
     own: Mutex<Option<Loss>>,
     /// Number of losses that the handle has reported.
     reported: AtomicU64,
+    /// Shared by all handles of the volume.
     of_all: Arc<Mutex<Latest>>,
 }
 

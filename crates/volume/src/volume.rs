@@ -132,7 +132,8 @@ impl<D: Device> Volume<D> {
         &self.members
     }
 
-    /// Returns the volume with the device of each member replaced by the result of `change`.
+    /// Returns the volume with the device of each member replaced by the result of `change`. The checks of
+    /// [`with_data`](Self::with_data) are not repeated.
     #[must_use]
     pub fn map_members(self, mut change: impl FnMut(D) -> D) -> Self {
         let members = self.members.into_iter().map(|member| member.map(&mut change)).collect();
@@ -185,7 +186,7 @@ impl<D: Device> Volume<D> {
     }
 
     /// Sends a request to each member that has a part of the range, or to every member without a range, and
-    /// waits for all of them. Returns the first error.
+    /// waits for all of them. Returns the error of the first member that failed.
     async fn of_each<'a>(
         &'a self,
         range: Option<&Range<u64>>,
@@ -340,8 +341,8 @@ impl<D: Device> Volume<D> {
         read.map_err(|error| member.failed(error))
     }
 
-    /// Returns the member that holds all of a range that is not empty, and the offset there; `None` if
-    /// several members hold it.
+    /// Returns the member that holds all of a range, and the offset there; `None` if the range is empty or
+    /// touches more than one chunk.
     fn only_member(&self, range: &Range<u64>) -> Option<(&Member<D>, u64)> {
         let piece = self.stripe.place(range.start);
         let is_within = !range.is_empty() && range.end - range.start <= piece.len;
@@ -350,7 +351,8 @@ impl<D: Device> Volume<D> {
     }
 }
 
-/// Joins the parts of a read. They are consecutive parts of one buffer, so nothing is copied.
+/// Joins the parts of a read. They are consecutive parts of one buffer, so nothing is copied, except a part that
+/// its member has read into another buffer.
 async fn join(reads: Vec<DeviceFuture<'_, BytesMut>>) -> DeviceResult<BytesMut> {
     let mut whole = BytesMut::new();
     for part in join_all(reads).await {
@@ -402,8 +404,8 @@ impl<D: Device> Device for Volume<D> {
         limits
     }
 
-    /// Returns the number of requests that keeps each member busy, including that a short request reaches
-    /// only one member.
+    /// Returns the number of requests that keeps each member busy. A shorter request reaches fewer members, so
+    /// more of them are needed.
     fn queue_depth(&self, io_size: usize) -> usize {
         self.depth(io_size, |member, part| member.queue_depth(part))
     }

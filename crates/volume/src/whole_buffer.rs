@@ -58,7 +58,7 @@ mod tests {
 
     use super::*;
 
-    /// A pool whose buffers are `missing` bytes too short, and which counts them.
+    /// A pool whose buffers are `missing` bytes too short, and which counts the buffers that were taken.
     #[derive(Debug, Default)]
     struct Pool {
         missing: usize,

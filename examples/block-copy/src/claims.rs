@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::named_files::NamedFile;
 use crate::side::Side;
 
-/// Time limit to wait for a command of a process that has ended: its command ends soon after.
+/// Time limit to wait for a command that an ended process has started: the guard of such a command kills it soon.
 const LEFT: Duration = Duration::from_secs(5);
 /// Interval between two checks for such a command.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
@@ -152,8 +152,8 @@ fn lock(written: &BTreeMap<String, &'static str>) -> Result<Vec<HostLock>, Error
     Ok(locks)
 }
 
-/// Waits until no command of an ended process still works for these keys. Such a command would take the list of
-/// changes, and its output would reach no process.
+/// Waits until no command that an ended process has started holds one of these keys. Such a command may fetch
+/// and clear the list of changes, and no copy would receive the list.
 async fn await_commands(keys: &[String]) -> Result<(), Error> {
     let end = Instant::now() + LEFT;
     for key in keys {

@@ -43,7 +43,7 @@ struct Named {
     parent: Option<String>,
 }
 
-/// The guaranteed rate that a class gets, without the rate that it may borrow.
+/// The source of a class's guaranteed rate. Processes whose classes have the same fund divide its rate among them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Fund {
     /// The guaranteed rate of this class.
@@ -110,7 +110,8 @@ impl Classes {
         Ok(self.shaper.traffic_class(id))
     }
 
-    /// Returns the separate limit for a source whose bytes are charged at the destination.
+    /// Returns a traffic class that limits a source whose bytes are charged at the destination. Its limit is
+    /// the ceil of the class `name`, also after changes.
     ///
     /// # Errors
     /// [`ClassesError::Unknown`].
@@ -152,8 +153,8 @@ impl Classes {
         Ok(spare.map_or(RateLimit::Zero, RateLimit::Limited))
     }
 
-    /// Changes the rate of a class, or of the root. If the class borrows nothing, its ceil changes with the
-    /// rate.
+    /// Changes the rate of a class; without a name, of the root. The ceil of the root is always its rate. A
+    /// class whose ceil equals its rate borrows nothing, and its ceil stays equal to its rate.
     ///
     /// # Errors
     /// [`ClassesError`].
@@ -294,7 +295,7 @@ mod tests {
         assert_eq!((limit(&all), limit(&nightly)), (rate("10mbit"), rate("8mbit")));
         classes.set_rate(None, rate("4mbit")).unwrap();
         assert_eq!((limit(&all), limit(&nightly)), (rate("4mbit"), rate("4mbit")));
-        // The burst is 200 ms of the new rate.
+        // The burst of the root has changed as well: it is 200 ms of the new rate.
         let root = classes.shaper.class(classes.shaper.root()).unwrap();
         assert_eq!((root.burst, root.cburst), (Some(100_000), Some(100_000)));
     }

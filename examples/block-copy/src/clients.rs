@@ -256,11 +256,12 @@ impl Requests {
         }
     }
 
-    /// Waits for the next request that may be sent. Returns `None` if none waits.
+    /// Waits until the class grants one of the waiting requests. Charges its bytes, and returns its id. Returns
+    /// `None` if no request waits.
     async fn granted(&mut self) -> Option<u64> {
         loop {
-            // The task of a dropped request ends with an error, or with a charge that is dropped here, which
-            // returns it.
+            // A task that was aborted by `end` ends with an error. If the grant came before the abort, the
+            // request is not in `known` any more, and dropping the charge returns the bytes to the class.
             let Ok((id, Some(charge))) = self.tasks.join_next().await? else { continue };
             let Some(request) = self.known.get_mut(&id) else { continue };
             let bytes = charge.bytes();

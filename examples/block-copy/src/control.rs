@@ -43,7 +43,7 @@ impl ControlSocket {
         Ok(Self(socket))
     }
 
-    /// Takes commands forever.
+    /// Accepts connections and executes their commands. Never returns.
     pub(crate) async fn serve(&self, orders: &Orders) -> Infallible {
         let mut connections = JoinSet::new();
         loop {
@@ -51,7 +51,8 @@ impl ControlSocket {
             tokio::select! {
                 accepted = self.0.listener().accept(), if has_room => match accepted {
                     Ok((stream, _)) => drop(connections.spawn(converse(stream, orders.clone()))),
-                    // Too many files are open, or the client has closed its connection.
+                    // `accept` has failed because too many files are open, or because the client has closed its
+                    // connection already.
                     Err(_) => sleep(PAUSE).await,
                 },
                 Some(_) = connections.join_next() => {}

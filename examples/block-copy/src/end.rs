@@ -300,7 +300,8 @@ impl End {
         }
     }
 
-    /// Returns an identity that changes when a file is written to, if the system reports one.
+    /// Returns the identity of a file. It changes when the file is written to. `None` for anything but a file,
+    /// and if the system does not report the identity.
     pub(crate) fn file_identity(&self) -> Option<Identity> {
         if let Self::File(file) = self { file.source_identity().ok() } else { None }
     }
@@ -321,7 +322,7 @@ impl End {
         }
     }
 
-    /// Returns the name of the end.
+    /// Returns the name of the source or destination.
     pub(crate) fn name(&self) -> Arc<str> {
         match self {
             Self::File(file) => Arc::clone(file.name()),

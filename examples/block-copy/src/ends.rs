@@ -233,8 +233,8 @@ impl Ends {
         Ok(())
     }
 
-    /// Returns the error, or the error for a replaced unit if that is the cause: another unit may refuse
-    /// requests for any reason.
+    /// Returns `error`, or the error that a unit was replaced, if `error` is a refusal by a target and a check
+    /// of the units of that side finds another unit. Another unit may refuse requests for any reason.
     pub(crate) async fn explained(&self, error: Error, stop: &Stop) -> Error {
         let Error::Unit { side, cause } = &error else { return error };
         if cause.source_as::<IscsiError>().is_none_or(|cause| cause.sense().is_none()) {

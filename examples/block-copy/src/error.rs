@@ -61,7 +61,7 @@ pub enum Error {
     File {
         /// The side of the copy.
         side: Side,
-        /// Name of this end of the copy.
+        /// Name of the source or destination.
         name: Arc<str>,
         /// The cause.
         cause: DeviceError,

@@ -37,7 +37,7 @@ enum Rule {
 struct State {
     phase: Phase,
     is_paused: bool,
-    /// Pauses and resumes the copy while it runs.
+    /// Pauses and resumes the current phase of the copy; `None` before the first phase.
     control: Option<Control>,
     /// The traffic classes of the source and the destination.
     passes: Vec<TrafficClass>,
@@ -159,8 +159,8 @@ impl Handle {
         state.obey();
     }
 
-    /// Closes the traffic classes before the copy stops. Requests that wait for their rate then fail, because
-    /// they could wait for a long time.
+    /// Closes the traffic classes before the copy stops. Requests that wait for their rate then fail. Otherwise
+    /// the stop could take as long as they wait.
     pub(crate) fn close(&self) {
         self.lock().passes.iter().for_each(TrafficClass::close);
     }

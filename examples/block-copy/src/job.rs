@@ -422,7 +422,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Returns the current number of concurrent requests.
+    /// Returns the current queue depth: the number that the sessions of the units need, or the number in the
+    /// plan if it is fixed.
     fn queue_depth(&self) -> usize {
         let CopyPlan { io_size, queue_depth, follows, .. } = &self.plan;
         let deepest = self.ends.deepest(io_size.value).filter(|_| *follows);

@@ -26,7 +26,7 @@ struct Requests {
     last: u64,
     /// The requests that the keeper has not granted yet, by their ids.
     waiting: BTreeMap<u64, oneshot::Sender<()>>,
-    /// Whether the connection has ended, after which the keeper grants no more requests.
+    /// Whether the connection to the keeper has ended. The keeper then grants no more requests.
     has_ended: bool,
 }
 

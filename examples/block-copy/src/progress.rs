@@ -39,7 +39,7 @@ static BARS: LazyLock<MultiProgress> =
 
 /// Writes whole lines to standard error, above the bar if there is one.
 pub fn eprint_lines(lines: &str) {
-    // The lock of the bar may be held by the task that draws it, which may wait for the terminal.
+    // `aside`, because this may block: the task that draws the bar may hold its lock while it waits for the terminal.
     output::aside(|| BARS.suspend(|| output::eprint_lines(lines)));
 }
 

@@ -70,7 +70,8 @@ async fn marked(bitmap: &DirtyBitmap, has: u64) -> io::Result<RangeSet> {
     within(bitmap, bitmap.ranges().await.map_err(io::Error::other)?, has)
 }
 
-/// Cuts the ranges of a bitmap off at the end of the source.
+/// Cuts the ranges of a bitmap off at the end of the source, `has` bytes. A range that ends beyond the source's
+/// last sector is an error.
 fn within(bitmap: &DirtyBitmap, mut ranges: RangeSet, has: u64) -> io::Result<RangeSet> {
     let end = ranges.iter().next_back().map_or(0, |range| range.end);
     if end > has.next_multiple_of(SECTOR) {

@@ -152,8 +152,8 @@ impl Report {
         if is_verbose { format!("{self:#}") } else { self.to_string() }
     }
 
-    /// Returns what limited the copy most. Of two units, the one that waited less for the other unit limited
-    /// it.
+    /// Returns what limited the copy most. A side that waited for requests of the other side is considered only
+    /// if no side has another limit.
     fn limited_by(&self) -> Option<String> {
         let foremost = self.links.diagnoses.iter().filter_map(|(side, diagnosis)| {
             let finding = diagnosis.foremost()?;

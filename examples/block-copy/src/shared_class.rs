@@ -221,7 +221,8 @@ impl SharedClass {
         let changes = state.sources.iter().map(|source| (source, limit(ceil)));
         let alone = (&self.0.alone, unsaved(limits.alone()));
         for (shaper, class) in changes.chain([alone]) {
-            // A rate of 0 means that no request passes alone, so the old limit may stay.
+            // `change` refuses a rate of 0, and the shaper then keeps its old limit. That is harmless for
+            // `alone`: while the rate without a keeper is 0, the function `alone` admits no request.
             drop(shaper.change(shaper.root(), class));
         }
     }
@@ -244,7 +245,8 @@ impl SharedClass {
         })
     }
 
-    /// Waits until the limit without a keeper allows the request.
+    /// Waits until the limit without a keeper allows the request. At a rate of 0, waits forever: `grant` drops
+    /// this future when a connection begins.
     async fn alone(&self, bytes: u64) -> Charge {
         let alone = &self.0.alone;
         if self.limits().alone() == RateLimit::Zero {
@@ -291,7 +293,7 @@ impl Scheduler for SharedClass {
 }
 
 impl State {
-    /// Returns the current ceil of the class.
+    /// Returns the current ceil of the class. Without a keeper it is the rate `alone`, unless that rate is 0.
     fn ceil(&self) -> RateLimit {
         let alone = self.limits.alone();
         if self.keeper.is_some() || alone == RateLimit::Zero { self.limits.ceil() } else { alone }

@@ -94,7 +94,8 @@ impl Cache {
             extents: KnownExtents::default(),
             fills: Fills::default(),
             questions: Fills::default(),
-            // Half of the memory is not for repeated reads. Several readers share that half.
+            // Half of the memory is for data that were requested once, and data that were read ahead. At most a
+            // quarter of that half is for one reader.
             streams: Streams::new(bytes / 8),
             stats: CacheStats::default(),
             asked: Instant::now(),

@@ -114,7 +114,8 @@ impl ConnectionLosses {
 
     /// Sends the reply to a change. `count` is the number of [reports](Self::count) on the connection when the
     /// change began. If another request has reported a loss since, a change that must be on the medium
-    /// (`is_durable`) fails. No other reply that reports a loss is sent concurrently.
+    /// (`is_durable`) fails. The connection stays locked while the reply is sent, so that no request reports a
+    /// loss in between.
     pub(crate) fn answer_change(
         &self,
         count: u64,

@@ -162,7 +162,8 @@ fn advised(error: InitiatorError) -> Error {
 }
 
 impl Register {
-    /// Registers this nexus with the unit, or ends its registration.
+    /// Registers the nexus of this run (initiator name, ISID and target port) with the unit, or ends its
+    /// registration.
     ///
     /// # Errors
     /// Without the user's consent; if the unit does not respond, or refuses.
@@ -193,7 +194,7 @@ impl Reserve {
         self.change.carry_out(connector, change, format!("reserved: {reservation_type}")).await
     }
 
-    /// Releases the reservation, if this nexus holds it.
+    /// Releases the reservation, if the nexus of this run holds it.
     ///
     /// # Errors
     /// The errors of [`Register::run`].

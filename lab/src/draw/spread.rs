@@ -7,7 +7,8 @@ pub(super) fn spread(wanted: &[f64], gap: f64, low: f64, high: f64) -> Vec<f64> 
     order.sort_by(|a, b| wanted[*a].total_cmp(&wanted[*b]));
     let offsets: Vec<f64> =
         std::iter::successors(Some(0.0), |sum| Some(sum + gap)).take(wanted.len()).collect();
-    // With the sum of the gaps below it subtracted, a height only must not be below the previous one.
+    // After the gaps below each height are subtracted, one condition is left: no height may be below the
+    // previous one.
     let shifted = order.iter().zip(&offsets).map(|(index, offset)| wanted[*index] - offset);
     let top = (high - offsets.last().copied().unwrap_or(0.0)).max(low);
     let level = never_falling(shifted);

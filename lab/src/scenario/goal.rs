@@ -19,7 +19,7 @@ pub struct Goal {
     pub steady: Option<f64>,
     /// Longest time of the run beyond the time that its bytes need at the link's rate.
     pub start: Option<Start>,
-    /// Name of another program, which may not move the same bytes over the same link faster.
+    /// Name of another program, which must not move the same bytes over the same link faster.
     pub no_slower_than: Option<String>,
     /// Largest number of sessions that may be lost and reconnect, as the program reports it.
     pub reconnects: Option<u32>,

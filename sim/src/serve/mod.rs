@@ -56,7 +56,7 @@ pub(crate) fn follow(seed: u64) -> bool {
 /// Runs clients that use one server after the other, until they have made enough requests.
 pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
     let begun = Instant::now();
-    // The size of an export is fixed, and so is its unit.
+    // The size of an export is fixed, so faults that change or replace the unit are left out.
     let settings = settings.with_one_unit();
     let mut rng = Rng::new(mix(seed ^ STREAM));
     let (disk, topology) = (drawn_disk(&mut rng), Arc::new(Topology::drawn(&mut rng)));

@@ -24,7 +24,7 @@ pub(crate) struct Digesting {
     pub(crate) judged_zeros: RangeSet,
     /// Parts that may be sent when the unsaved lines are saved.
     pub(crate) held: Vec<Part>,
-    /// Parts that may be sent when the lines being saved are saved.
+    /// Parts that may be sent when the lines being saved are saved; `None` while no save is running.
     pub(crate) saving: Option<Vec<Part>>,
     /// Whether a flush has covered new blocks since lines were last saved.
     pub(crate) is_due: bool,
@@ -53,7 +53,8 @@ impl Digesting {
         file.knowing(delta.into_known())
     }
 
-    /// Returns whether no part waits for the file, and no lines are being saved.
+    /// Returns whether no part waits for the file, no save is running, and all lines that invalidate records
+    /// are saved.
     pub(crate) fn is_idle(&self) -> bool {
         self.held.is_empty() && self.saving.is_none() && !self.delta.has_taken_back()
     }

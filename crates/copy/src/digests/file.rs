@@ -36,7 +36,7 @@ struct Journal {
     file: Box<dyn KeptFile>,
     /// Number of bytes that are valid.
     len: u64,
-    /// BLAKE3 of these bytes, without the last check.
+    /// BLAKE3 of these bytes: the next check covers the last check too.
     sum: blake3::Hasher,
 }
 
@@ -201,7 +201,7 @@ impl DigestFile {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the same file with other digests.
+    /// Returns the file with `known` as its digests.
     pub(crate) fn knowing(self, known: Digests) -> Self {
         Self { known, ..self }
     }

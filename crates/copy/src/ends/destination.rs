@@ -153,7 +153,7 @@ impl Destination {
         matches!(self.kind, Kind::Stream(_) | Kind::Pipe(_))
     }
 
-    /// Returns whether the destination ends where the copy ends.
+    /// Returns whether the destination is a whole regular file, which ends where the copy ends.
     pub(crate) const fn is_regular_file(&self) -> bool {
         matches!(self.kind, Kind::File(_))
     }

@@ -70,7 +70,8 @@ pub struct FileDevice {
 struct StickyError {
     /// Number of the error; 0 for none.
     error: AtomicI32,
-    /// Each write holds this shared until it has stored its error.
+    /// Each write holds this lock, shared, until it has stored its error. `check` takes it exclusively, and
+    /// so waits for the writes in flight.
     writing: RwLock<()>,
 }
 

@@ -136,9 +136,9 @@ impl Identity {
         Ok(Self { name, bytes: file.capacity(), written: None }.in_use())
     }
 
-    /// Returns the identity for a source or destination that other programs write to. A checkpoint of the one
-    /// identity is not valid for the other: a copy of a source in use is as old as its last
-    /// [pass](crate::Passes).
+    /// Returns the identity for a source or destination that other programs write to. It differs from the
+    /// identity of the same source at rest, so that a checkpoint of one is not valid for the other: a copy of
+    /// a source in use has the state of its last [pass](crate::Passes).
     #[must_use]
     pub fn in_use(mut self) -> Self {
         self.name += ", in use";
@@ -243,7 +243,7 @@ mod tests {
         unborn.written.as_mut().unwrap().is_unique = false;
         let unborn = [check(&unborn, Some(&left)), check(&unborn, None)];
         let after_a_kill = check(&identity, None);
-        // A write that changes no byte still changes the modification time.
+        // As after a write that changes no byte: only the modification time differs.
         let later =
             fs::metadata(&path).unwrap().modified().unwrap() + Duration::from_nanos(1 << 30);
         fs::File::options().write(true).open(&path).unwrap().set_modified(later).unwrap();

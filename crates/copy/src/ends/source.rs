@@ -118,8 +118,8 @@ impl Source {
         }
     }
 
-    /// Returns the number of bytes of the source, if it is known; for a [pipe](Self::pipe) that is a regular
-    /// file, the bytes after the position.
+    /// Returns the number of bytes of the source; `None` if it is unknown. For a regular file that is read as
+    /// a stream ([`pipe`](Self::pipe)), this is the number of bytes from its position to its end.
     pub fn length(&self) -> Option<u64> {
         match &self.kind {
             Kind::Device(device) => Some(device.capacity()),

@@ -40,7 +40,7 @@ impl Account {
         self.ledger.is_there(range);
     }
 
-    /// Omits ranges that the medium of the source could not read.
+    /// Records and reports ranges that the medium of the source could not read. They are not copied.
     pub(super) fn leave_out(&mut self, unreadable: &RangeSet) {
         for range in unreadable.iter() {
             let (offset, len) = (range.start, range.end - range.start);

@@ -10,8 +10,9 @@ const SHORT: usize = 4096;
 pub(super) struct Depth {
     /// Number of requests of the usual length.
     requests: usize,
-    /// Largest number of short requests, with no more bytes in total than `requests`: over a long link the
-    /// bytes fill the link.
+    /// Largest number of requests of any length, if their bytes in total are no more than those of `requests`
+    /// requests of the usual length. Short requests may be more, because a long link is filled by bytes, not
+    /// by requests.
     most: usize,
 }
 

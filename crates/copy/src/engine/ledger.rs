@@ -57,7 +57,8 @@ impl Ledger {
         self.to_do.first()
     }
 
-    /// Returns the ranges still to do, to read or to shrink. A range is removed when its copy begins.
+    /// Returns the ranges still to do, so that the caller can query them, and remove a range when its copy
+    /// begins.
     pub(crate) const fn rest(&mut self) -> &mut RangeSet {
         &mut self.to_do
     }

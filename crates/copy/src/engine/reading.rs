@@ -101,8 +101,8 @@ impl Engine {
         self.takes(Load { count: 1, bytes: self.parts.cut.io_size as u64 }, 1)
     }
 
-    /// Returns whether the data between the start of its read and the end of its write leaves room for
-    /// `asked`.
+    /// Returns whether the data in memory, from the beginning of its read to the end of its write, leaves
+    /// room for a read with the load `asked`.
     fn has_room(&self, asked: Load, stride: usize) -> bool {
         let held = self.reads.in_flight + self.parts.load() + self.writes.in_flight;
         let depth = self.reads.depth.and(self.writes.depth, 2 * stride);
@@ -118,6 +118,7 @@ impl Engine {
         let (pool, mut cut) = (self.reads.pool.clone(), self.parts.cut);
         let wants_sums = self.parts.checksums.is_some();
         if !self.ends.makes_zeros() && !self.parts.blank.is_possible() {
+            // Zeros would be written as data anyway, so the search for them is omitted.
             cut.granularity = None;
         }
         let into_parts = move |offset, data: &Bytes, grid| {

@@ -46,7 +46,8 @@ pub struct CopyOptions {
     pub flush_interval: Duration,
 }
 
-/// No unit has smaller blocks, and to omit a shorter run saves less than an additional command costs.
+/// Smallest length of a request and of a run of zeros, bytes: no unit has smaller blocks, and to omit a
+/// shorter run saves less than an additional command costs.
 const MIN_GRANULARITY: usize = 512;
 const MAX_IO: usize = 64 << 20;
 

@@ -119,7 +119,8 @@ impl Pass {
         if bytes == 0 {
             return Duration::ZERO;
         }
-        // If the pass copied nothing, its rate is unknown.
+        // If the pass copied nothing, its rate is unknown: the share is infinite, and the result is the
+        // longest duration.
         let share = bytes as f64 / self.copied as f64;
         Duration::try_from_secs_f64(self.time.as_secs_f64() * share).unwrap_or(Duration::MAX)
     }

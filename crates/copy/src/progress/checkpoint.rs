@@ -193,6 +193,7 @@ impl FromStr for Checkpoint {
                 break;
             }
         }
+        // Skips the status line and the heading of the columns.
         for _ in 1..3 {
             next();
         }

@@ -44,6 +44,7 @@ pub(crate) fn whole_blocks(segments: Vec<Segment>, asked: &Range<u64>, size: u64
         put(at..end, is_zero);
         at = end.max(at);
     }
+    // The segments cover only a part of the first block, so this block is read.
     if at == asked.start {
         put(at..(at - at % size + size).min(asked.end), false);
     }

@@ -33,9 +33,9 @@ const DEFAULT_RATE: (u64, Duration) = (125_000_000, Duration::from_secs(1));
 const RATE_SPAN: Duration = Duration::from_secs(2);
 /// Shortest duration of reading that gives a rate.
 const MIN_RATE_SPAN: Duration = Duration::from_millis(100);
-/// Smallest distance ahead of the reads of a query while queries do not pay, bytes.
+/// Smallest distance from the reads to a query ahead of them, while queries do not pay, bytes.
 const MIN_AHEAD: u64 = 4 << 20;
-/// Largest distance ahead of the reads of a query while queries do not pay, bytes.
+/// Largest distance from the reads to a query ahead of them, while queries do not pay, bytes.
 const MAX_AHEAD: u64 = 256 << 20;
 
 /// What reading does while queries are in flight.
@@ -216,7 +216,7 @@ impl Questions {
         }
     }
 
-    /// Takes the failure of a query.
+    /// Takes the failure of a query. A device that does not support the query is not queried again.
     pub(crate) fn fail(&mut self, error: &DeviceError, took: Duration, asked: u64) {
         let kind = error.kind();
         self.is_refused |=

@@ -71,7 +71,7 @@ impl Checksums {
         &self.zeros
     }
 
-    /// Returns the number of bytes that were read or were zero.
+    /// Returns the number of bytes with a checksum, or with zeros.
     pub fn bytes(&self) -> u64 {
         self.parts().map(|(range, _)| range.end - range.start).sum::<u64>() + self.zeros.bytes()
     }

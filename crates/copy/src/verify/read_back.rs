@@ -17,7 +17,7 @@ use crate::survey::{Front, Grid, Question, Survey};
 
 /// Length of the pieces without a checksum, bytes.
 const PIECE: usize = 1 << 20;
-/// Without a minimum length, because one query covers many ranges, however short they are.
+/// Short ranges are queried too, because one query covers many ranges.
 const GRID: Grid = Grid { block: 1, short: 0 };
 
 /// The expected data of a piece.
@@ -198,6 +198,8 @@ impl ReadBack {
     pub(crate) fn set_pace(&mut self, pace: Pace) {
         for side in [Side::Source, Side::Destination] {
             let asked = self.side(side);
+            // While reading waits for the results of one device only, that time is not a debt of the queries
+            // to the other device: for these it counts as a pause.
             let is_to_blame = pace != Pace::Starved || asked.is_awaited();
             asked.survey.set_pace(Instant::now(), if is_to_blame { pace } else { Pace::Paused });
         }

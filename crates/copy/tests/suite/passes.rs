@@ -403,7 +403,9 @@ async fn zeros_that_come_later_are_made() {
     assert!(from.bytes()[8192..12_288].iter().all(|byte| *byte == 0));
 }
 
-/// Between two passes, a block gets the data, and so the digest, that it had before the first pass.
+/// The first pass copies a block that differs from its digest in the file. Then the block gets its old data
+/// again, so that its digest is the one that the file had at the beginning. The last pass must send the block
+/// nevertheless.
 #[tokio::test(start_paused = true)]
 async fn digests_are_those_of_the_pass_before() {
     let folder = Folder::new();

@@ -207,7 +207,8 @@ async fn asking_ends_where_it_costs_more_than_it_saves() {
     assert!(questions < 100, "{questions}");
 }
 
-/// The link is slow, so that the queries for the same runs save more time than they take, and must continue.
+/// The runs are as short as those in `asking_ends_where_it_costs_more_than_it_saves`, but the link is slow:
+/// each query saves more time than it takes, so queries must continue.
 #[tokio::test(start_paused = true)]
 async fn asking_goes_on_where_it_saves_more_than_it_costs() {
     let from = Far::new(GIB, 32 * MIB, SHORT, 50, 500_000, Manner::Tells(1));

@@ -208,7 +208,7 @@ async fn a_copy_without_zeros_is_over_before_the_destination_has_told() {
     running.await.unwrap().unwrap();
 }
 
-/// Returns a copy whose writes have all ended, and whose last flush does not end.
+/// Returns a cancelled copy whose writes have all ended, and whose last flush does not end.
 async fn flushing() -> (Memory, Control, JoinHandle<Result<Copied, Failure>>) {
     let (from, to) = (Memory::new(pattern(10_000)), Memory::blank(10_000));
     to.lock().holds_flushes = true;

@@ -1,4 +1,4 @@
-//! Tests of copies of known changes only.
+//! Tests of copies that are limited to given ranges (`CopyOptions::with_ranges`), such as known changes.
 
 use crate::support::{Folder, Memory, pattern};
 use iscsi_copy::{

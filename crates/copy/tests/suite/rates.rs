@@ -22,7 +22,7 @@ fn memories() -> (Memory, Memory) {
     (Memory::new(pattern(LEN)), Memory::blank(LEN))
 }
 
-/// Checks a copy every 10 ms: it must not have moved more than the rate allows, plus a request.
+/// Checks a copy every 10 ms: it must not have moved more than the rate allows, plus two requests.
 async fn run_within_rate(job: CopyJob) -> (Progress, Duration) {
     let (control, begun) = (job.control(), Instant::now());
     let mut running = tokio::spawn(job.run());

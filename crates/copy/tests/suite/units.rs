@@ -74,7 +74,7 @@ async fn a_thin_unit_gives_back_what_becomes_a_hole() {
 }
 
 /// A unit that frees blocks only by UNMAP (LBPU without LBPWS), in granules of 64 KiB. After the copy, only
-/// the blocks with data are allocated, even if all were before, and the unit is written to in parts.
+/// the blocks with data are allocated, even if all blocks were allocated before, and only the data was sent.
 #[tokio::test]
 async fn thin_stays_thin_by_unmap_alone() {
     const DATA: usize = (128 << 10) / 512;

@@ -48,7 +48,7 @@ async fn what_is_equal_is_read_once_and_its_holes_are_not() {
 async fn a_difference_in_what_is_reported_as_a_hole_is_found_where_holes_are_read() {
     let to = Memory::blank(LEN);
     let (from, destination, checksums) = copied(&to).await;
-    // Zeros in the source.
+    // The byte to change lies in a grain that the source has as zeros.
     let is_zero = |grain: &[u8]| grain.iter().all(|byte| *byte == 0);
     let at = GRAIN * to.lock().bytes.chunks(GRAIN).position(is_zero).unwrap();
     to.lock().bytes[at] = 1;

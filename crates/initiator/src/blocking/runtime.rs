@@ -86,7 +86,7 @@ impl Drop for Runtime {
     fn drop(&mut self) {
         drop(self.stop.take());
         let Some(thread) = self.thread.take() else { return };
-        // The last handle may be dropped on the thread itself, which cannot wait for its own end.
+        // The last handle may be dropped on the runtime's thread, which cannot wait for its own end.
         if thread.thread().id() != thread::current().id() {
             // The thread does not panic: the runtime catches the panics of tasks.
             drop(thread.join());

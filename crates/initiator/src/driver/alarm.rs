@@ -12,7 +12,8 @@ use tokio::time::{Instant, Sleep, sleep_until};
 pub(super) struct Alarm {
     timer: Pin<Box<Sleep>>,
     deadline: Option<Instant>,
-    /// Deadline for which the timer is set, or which it has already reported.
+    /// Deadline for which the timer is set, and may already have woken the task; `None` if the timer must be
+    /// polled.
     armed: Option<Instant>,
     is_polled: bool,
 }
@@ -104,6 +105,8 @@ mod tests {
         assert!(poll_once(&mut alarm).await.is_ready());
     }
 
+    /// The first poll does not set the timer, because the task has used up its cooperative budget. The next
+    /// turn must set it.
     #[tokio::test(start_paused = true)]
     async fn it_rings_though_its_task_had_used_up_its_turn_when_it_was_set() {
         let (mut alarm, begun) = (Alarm::new(), Instant::now());

@@ -154,6 +154,8 @@ impl Answers {
 mod tests {
     use super::*;
 
+    /// After four reads in a row that return nothing, 64 reads are skipped. Then one more such read is enough
+    /// to skip as many again.
     #[test]
     fn where_looks_find_nothing_most_are_left_out() {
         let mut answers = Answers::new(Instant::now());
@@ -177,6 +179,7 @@ mod tests {
         assert!(!read(true));
     }
 
+    /// A caller that has its response is not counted if nothing was read for longer than [`ASK_AGAIN`].
     #[test]
     fn who_has_not_asked_for_a_while_does_not_ask() {
         let now = Instant::now();

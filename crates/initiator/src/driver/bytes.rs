@@ -21,7 +21,8 @@ thread_local! {
 type Read = fn(&dyn Socket, &mut [IoSliceMut<'_>]) -> io::Result<usize>;
 
 impl Driver {
-    /// Sends the session's unsent bytes, within the limits of what the connections transfer in time.
+    /// Sends the session's unsent bytes, within the limits of the data that each connection may have
+    /// outstanding.
     pub(super) fn write_within_limits(&mut self) -> Result<(), Lost> {
         self.requests.unsent = 0;
         self.links.write(&mut self.session, &mut self.event_loop, self.now)?;

@@ -45,11 +45,12 @@ pub(crate) enum Segments {
 /// Source of the connections of a session.
 pub(crate) struct Reach {
     pub(crate) connector: Connector,
-    /// A connection to the portal that is open already.
+    /// A connection to the portal that is open already; `None` if one must be opened.
     pub(crate) reached: Option<Box<Connected>>,
     /// Number of connections to open.
     pub(crate) connections: u16,
     /// Starts a trial of the path of a connection that stands still: whether the path drops long packets.
+    /// `None` for discovery, and for the sessions of a trial.
     pub(crate) start_trial: Option<StartTrial>,
 }
 

@@ -21,7 +21,7 @@ const MAX_SLICES: usize = 1024;
 /// a read of 4 KiB.
 const FEW_SLICES: usize = 32;
 
-/// Slices are long if this many of them exceed the plan's send size.
+/// Slices are long if the first `LONG_SLICES` of them together exceed the plan's send size.
 const LONG_SLICES: usize = 16;
 
 /// Most system calls in one direction of a connection before the other direction has its turn.
@@ -65,7 +65,7 @@ pub(super) struct LoopCall {
     pub(super) waker: Option<Waker>,
     /// Whether the loop must run, because new work or a new deadline has come since its last turn.
     pub(super) is_called: bool,
-    /// Time at which the loop wakes by itself.
+    /// Earliest deadline, at which the loop wakes without a call; `None` if there is no deadline.
     pub(super) due: Option<Instant>,
 }
 
@@ -178,7 +178,8 @@ fn send(socket: &dyn Socket, plan: Excerpt, transmit: &Transmit<'_>) -> io::Resu
 /// Writes as much as one system call takes, and of long slices no more than the plan's send size.
 fn write_pages(socket: &dyn Socket, transmit: &Transmit<'_>, plan: Excerpt) -> io::Result<usize> {
     let limit = plan.send_size;
-    // A lone header needs no list of slices (docs/design/hot-path.md).
+    // If all unsent bytes are in one slice, such as a header alone, no list of slices is needed
+    // (docs/design/hot-path.md).
     let first = transmit.chunk();
     if first.len() == transmit.remaining() && first.len() <= limit {
         return socket.write(&[IoSlice::new(first)], false);

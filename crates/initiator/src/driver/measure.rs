@@ -1,4 +1,5 @@
-//! Polls the kernel for the tuners of the connections, and limits what may be in flight by their results.
+//! Polls the kernel for the tuners of the connections, and applies the limits that the tuners find for the data
+//! in flight.
 
 pub(crate) mod reading;
 pub(crate) mod tuner;
@@ -21,8 +22,9 @@ use tuner::PollSample;
 const DOZE: Duration = Duration::from_secs(1);
 
 impl Links {
-    /// Records what each connection waits for, by the session's state and by what the kernel reports about the
-    /// connection's socket.
+    /// Polls the kernel: records what each connection waits for, sets its pacing rate, applies the limits that
+    /// the tuners find, and plans the next poll. What a connection waits for is found from the session's state
+    /// and from what the kernel reports about the socket.
     pub(super) fn poll_kernel(
         &mut self,
         session: &mut Session,
@@ -106,7 +108,8 @@ impl Links {
         self.polls.awake_until = self.polls.awake_until.max(now + DOZE);
     }
 
-    /// Counts the idle time, in which the kernel was not polled, as waiting for requests.
+    /// Counts the idle time, in which the kernel was not polled: as waiting in the traffic class as far as
+    /// requests waited there, and otherwise as waiting for requests.
     fn count_rest(&mut self, shared: &Shared, now: Instant) {
         // An idle time of less than an interval is not counted.
         if now < self.polls.awake_until + tuner::POLL_INTERVAL {
@@ -118,7 +121,8 @@ impl Links {
             transport.tune(|_, tuner| tuner.rested(rest, in_class, now.into_std()));
         }
         self.polls.awake_until = now;
-        // An overdue poll would always see the request that ended the idle time.
+        // An overdue poll would always see the request that ended the idle time, so the next poll is one
+        // interval from now.
         self.poll_after(1, now);
     }
 
@@ -148,8 +152,8 @@ impl Links {
         self.publish_plan(shared);
     }
 
-    /// Passes the limit of other sessions that found the target slow to the tuners: `bytes` of write data
-    /// outstanding.
+    /// Passes the limit of other sessions that found the target slow to the tuners: `bytes` is the write data
+    /// that each of them may have outstanding.
     pub(super) fn on_slow_target(&mut self, bytes: u64, session: &mut Session, shared: &Shared) {
         for transport in &mut self.transports {
             transport.tune(|_, tuner| tuner.on_slow_target(bytes));
@@ -157,7 +161,8 @@ impl Links {
         self.share_limits(session, shared);
     }
 
-    /// Limits the writes and reads of each connection to what it transfers in time.
+    /// Measures and applies the limits of the data that each connection may have outstanding in writes and
+    /// reads.
     pub(super) fn limit_requests(&mut self, session: &mut Session, shared: &Shared, now: Instant) {
         let now = now.into_std();
         for transport in &mut self.transports {

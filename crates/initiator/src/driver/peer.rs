@@ -17,11 +17,11 @@ pub(crate) struct Peer {
     home: TargetAddress,
     /// The portal in use, which differs from `home` after a redirection.
     portal: TargetAddress,
-    /// The redirection that led to the portal in use.
+    /// The redirection that led to the portal in use; `None` if that is the portal in the URL.
     referral: Option<Referral>,
     /// Which redirections of a login are followed.
     redirects: Redirects,
-    /// Address of the connection that was closed last.
+    /// Address of the connection that was closed last; `None` before the first one.
     left: Option<IpAddr>,
     target: Option<IscsiName>,
     initiator: IscsiName,

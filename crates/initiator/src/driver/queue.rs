@@ -184,6 +184,7 @@ mod tests {
         }
     }
 
+    /// `close` returns the messages in the queue. A message that is sent after it is dropped.
     #[test]
     fn what_is_left_to_a_driver_that_goes_comes_back_and_what_comes_later_is_dropped() {
         let queue = queue();

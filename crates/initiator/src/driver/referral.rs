@@ -97,7 +97,8 @@ impl Referral {
         }
     }
 
-    /// Returns the event to report for a connection that a redirection has led to another host.
+    /// Returns the event to report for a connection that a redirection has led to another host; `None` if it
+    /// has led to the same host.
     pub(crate) fn redirect_event(
         &self,
         portal: &TargetAddress,

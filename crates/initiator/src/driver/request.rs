@@ -24,9 +24,10 @@ pub(crate) enum Message {
     Logout,
     /// Share of the segments that is lost on the link, 0 to 1, as another session measured it.
     Loss(f64),
-    /// Write data in bytes that each of the other sessions has outstanding, because they found the target slow.
+    /// Limit of the outstanding write data of each of the other sessions, in bytes, because they found the
+    /// target slow.
     SlowTarget(u64),
-    /// Returns a reading of each connection to the sender's receiver.
+    /// Asks for a reading of each connection, to be sent to this sender.
     Read(oneshot::Sender<Vec<Reading>>),
 }
 
@@ -48,7 +49,8 @@ pub(crate) struct Submission {
 pub(crate) struct Holds {
     pub(crate) _permit: Arc<Permit>,
     pub(crate) extent: Option<Arc<RangeGuard>>,
-    /// Receives what the response says about the unit, whether or not the caller still waits.
+    /// Receives what the response says about the unit, whether or not the caller still waits; `None` for
+    /// requests to the session itself.
     pub(crate) listener: Option<Listener>,
 }
 

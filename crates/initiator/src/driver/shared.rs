@@ -42,14 +42,15 @@ pub(crate) enum SessionPhase {
 pub(crate) struct LoginResult {
     pub(crate) negotiated: Negotiated,
     pub(crate) portal: TargetAddress,
-    /// Address that the leading connection led to.
+    /// Address of the target at the other end of the leading connection.
     pub(crate) address: Option<IpAddr>,
     /// TSIH of the session; zero if the target assigns none.
     pub(crate) tsih: Tsih,
 }
 
-/// Portal of the next login: the first portal of this login, or the portal to which the target has permanently
-/// moved (RFC 7143 §11.13.5).
+/// Redirections of the first login. If one was permanent, and none before it temporary, the next login begins
+/// at the portal to which the target has moved (RFC 7143 §11.13.5), and otherwise at the first portal of this
+/// login.
 #[derive(Debug, Default)]
 struct Home {
     moved_to: Option<TargetAddress>,
@@ -98,7 +99,7 @@ pub(crate) struct Budgets {
 pub(crate) struct Named {
     pub(crate) target: Option<IscsiName>,
     pub(crate) lun: Option<Lun>,
-    /// Unit serial number that the unit must have.
+    /// Unit serial number that the unit must have; `None` for any.
     pub(crate) serial_number: Option<String>,
 }
 
@@ -124,15 +125,15 @@ pub(crate) struct Course {
     home: Mutex<Home>,
 }
 
-/// Lengths of requests and limits of outstanding data, in bytes, by what the connections transfer in time;
+/// Lengths of requests and limits of outstanding data, in bytes, as the tuners of the connections find them;
 /// `u64::MAX` for no limit.
 #[derive(Debug)]
 pub(crate) struct Lengths {
     /// Length that suits a write of a disk.
     pub(crate) write: AtomicU64,
-    /// Length that suits a read of a disk, while too little was read to know the link's rate.
+    /// Length that suits a read of a disk, by the bytes that have arrived so far.
     pub(crate) read: AtomicU64,
-    /// Write data outstanding on a connection that the target takes in time, if the target is slow.
+    /// Limit of the write data outstanding on a connection to a slow target.
     pub(crate) of_slow_target: AtomicU64,
 }
 

@@ -215,12 +215,14 @@ pub(super) fn span_of(cid: Cid) -> Span {
     error_span!("connection", %cid)
 }
 
-/// Polls every transport, so that each transport that can move bytes is marked, and none waits for another.
+/// Polls the transports, so that each one that can move bytes is marked, and none waits for another. Returns
+/// early if a connection was opened, or the attempt has failed.
 pub(super) fn poll_any(transports: &mut [Transport], context: &mut Context<'_>) -> Poll<Readiness> {
     let mut any = Poll::Pending;
     for transport in transports {
         match transport.poll(context) {
-            // The bytes that the earlier transports can move are still there at the next turn.
+            // An opened connection is handled first. The earlier transports stay marked, and the later ones are
+            // polled in the next turn.
             Poll::Ready(opened @ Readiness::Opened(..)) => return Poll::Ready(opened),
             Poll::Ready(event) => any = Poll::Ready(event),
             Poll::Pending => {}

@@ -35,7 +35,7 @@ impl<'a, T> Waiter<'a, T> {
         Self { id, answer, driver, shared, answered: false }
     }
 
-    /// Gives the request up; the future still returns the result of that.
+    /// Gives the request up. The future then still returns how the request has ended.
     pub(crate) fn cancel(&self) {
         // If the driver is gone, the request has ended.
         self.driver.send(Message::Cancel(self.id));

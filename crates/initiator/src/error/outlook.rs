@@ -4,10 +4,10 @@
 //! |---|---|---|
 //! | no connection, connection lost, no answer, login class 3 | may pass | may pass |
 //! | login class 2 but 0201: a target listens before its access list and its units are back | may pass | may pass |
-//! | login 0201, or a target that does not prove itself | some tries | some tries |
+//! | login 0201, or a target that does not prove itself | a few attempts | a few attempts |
 //! | another unit at this portal | other portals only | ends |
 //! | another size or block size, fenced off | ends | ends |
-//! | a unit that is not there, or not ready | may pass, and the login was accepted | the same |
+//! | a unit that is not there, or not ready | may pass, and the login was accepted | may pass, and the login was accepted |
 //! | wrong input, unsupported, broken protocol | may pass: it was right before | ends |
 //!
 //! Design: `docs/design/waiting.md`.

@@ -38,13 +38,13 @@ impl Error {
         self.is_of_session() || self.is_of_connection() || self.is_of_path()
     }
 
-    /// Returns whether the state of the port alone may be the reason why the unit refused a command that
-    /// every disk supports.
+    /// Returns whether the unit may have refused a command that every disk supports because of the state of the
+    /// port, and not because of the command.
     pub(crate) fn may_be_of_port(&self) -> bool {
         self.refusing_port().or_else(|| self.suspected_port()).is_some()
     }
 
-    /// Returns the end of an attempt that failed with this error.
+    /// Classifies the error as the [`End`] of an attempt.
     pub(crate) fn end(&self) -> End {
         match self.cause() {
             Cause::Unit(UnitCause::CheckCondition { sense, .. }) => End::of_sense(sense),
@@ -79,7 +79,7 @@ impl Error {
         )
     }
 
-    /// Returns the error for a request that was never sent, by the same cause.
+    /// Returns the error with the same cause for a request that was never sent.
     pub(crate) fn as_not_executed(&self) -> Self {
         if let Cause::Session(SessionCause::Ended(failure)) = self.cause() {
             let failure = SessionFailure { may_have_executed: false, ..failure.clone() };
@@ -93,7 +93,8 @@ impl Error {
     }
 
     /// Returns the error for a request that was in flight when its session was lost. `lost` is the error that
-    /// ended the session, and `self` is the reason why no other session could be opened.
+    /// ended the session, and `self` is the error for requests after that. If `self` has no reason why the
+    /// session could not be reconnected, returns `lost`.
     pub(crate) fn after_loss(&self, lost: Self) -> Self {
         match self.reconnect_error() {
             Some(why) => Consequence::NotReopened { lost, why: why.clone() }.into(),

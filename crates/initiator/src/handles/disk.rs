@@ -315,8 +315,8 @@ impl Disk {
     /// [`Options::with_retry_timeout`](crate::Options::with_retry_timeout); an attempt that has begun by then is
     /// completed.
     ///
-    /// When the last handle of a disk is dropped, the same happens in the background as long as its runtime
-    /// runs. Only this method reports whether it succeeded.
+    /// When the last handle of a disk is dropped, its sessions end in this way in the background, as long as
+    /// the runtime runs. Only this method reports whether it succeeded.
     ///
     /// # Errors
     /// [`Unsettled`](crate::ErrorKind::Unsettled) if the target may still execute a write of a lost session;
@@ -403,15 +403,15 @@ impl Disk {
         self.modify(transfer.within(extent)).await
     }
 
-    /// Writes whole blocks in parts. The length of each part is chosen when the part starts. On a slow link the
-    /// first parts are short, and only a few are started before the link's rate is known.
+    /// Writes whole blocks in parts. The length of each part is chosen when the part starts. If the link limits
+    /// the length of a write when the first part starts, only few parts are concurrent.
     fn write_in_parts<'a>(
         &'a self,
         mut lba: u64,
         data: &'a Payload,
         extent: &'a Arc<RangeGuard>,
     ) -> BoxFuture<'a, Result<(), Error>> {
-        /// Number of concurrent parts while the link limits the length of a write.
+        /// Number of concurrent parts if the link limits the length of a write.
         const FEW: usize = 8;
         boxed(async move {
             let is_free = self.longest_write() == self.longest_shaped();
@@ -429,9 +429,9 @@ impl Disk {
         })
     }
 
-    /// Returns the length that suits a write command, in bytes, a whole number of blocks: what the link
-    /// transfers to the target in time. It also divides a long write among many slow sessions, so that none
-    /// takes long for its part.
+    /// Returns the length that suits a write command, in bytes, a whole number of blocks. On a slow link one
+    /// write is sent while another one is answered. A long write is also divided among many slow sessions, so
+    /// that none takes long for its part.
     fn longest_write(&self) -> usize {
         let max = usize::try_from(self.paths.max_request_len()).unwrap_or(usize::MAX);
         iscsi_multipath::max_transfer(&self.profile, max).min(self.longest_shaped())

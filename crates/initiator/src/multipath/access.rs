@@ -26,6 +26,7 @@ mod tests {
     use super::*;
     use crate::error::UnitCause;
 
+    /// Each error of REPORT TARGET PORT GROUPS is classified by whether a later query may succeed.
     #[test]
     fn an_error_says_whether_another_question_is_of_use() {
         let check = |response, key, asc, ascq| {

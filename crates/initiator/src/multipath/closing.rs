@@ -26,9 +26,9 @@ use crate::state::fencing::SharedFencing;
 struct Closing {
     /// Number of sessions that are being logged out.
     logouts: usize,
-    /// Why the first of the sessions that failed to log out did so.
+    /// Error of the first logout that failed.
     failure: Option<Error>,
-    /// Why a lost session failed to reconnect to end its registration.
+    /// Error of the last lost session that could not reconnect, for example to end its registration.
     refusal: Option<Error>,
     /// Sessions that reconnected while the disk closes. A session reconnects only once to end its
     /// registration.
@@ -36,8 +36,8 @@ struct Closing {
 }
 
 impl Supervisor {
-    /// Logs out all sessions. Waits until all writes of lost sessions are settled and no nexus is registered
-    /// by the key of the disk.
+    /// Logs out all sessions. Waits until all writes of lost sessions are settled and no registration by the
+    /// key of the disk is left, or until that fails.
     ///
     /// # Errors
     /// [`Consequence::Unsettled`], [`Consequence::StillRegistered`], or the error that ended a session before
@@ -70,7 +70,8 @@ impl Supervisor {
             if let Some(event) = next.take() {
                 self.handle_while_closing(event, &mut closing);
             }
-            // A session that is still being opened may register itself, so the loop below waits for it.
+            // A session that is still being opened may register itself, unless the disk was preempted, so its
+            // task is awaited below.
             let may_register = fencing.as_ref().is_some_and(|it| it.verdict().is_ok());
             if closing.logouts == 0 && !self.losses.are_settling() && !may_register {
                 break;
@@ -185,7 +186,7 @@ impl Supervisor {
     /// the unit or may still be opened. Tries whenever a write of such a disk waits for their ranges. Until
     /// then, the unsettled writes keep their ranges.
     pub(super) async fn settle_for_others(&mut self) {
-        // No task waits for the sessions that are still being opened or logged out.
+        // No task waits for the sessions that are still being opened or logged out, so their tasks are aborted.
         self.tasks.events.abort_all();
         let is_shared = |lost: &Lost| lost.path().unit.state().is_unit_of_another_disk();
         while let Some(next) = self.wait_to_settle(is_shared, self.opener.node.may_open_disks()) {

@@ -24,7 +24,8 @@ pub struct DiskStatus {
     pub reconnecting: u32,
     /// Number of reconnects so far.
     pub reconnects: u64,
-    /// Reason why the latest wanted session that is missing was not opened.
+    /// Error of the latest session that was not opened or not reconnected, or whose port did not serve the
+    /// unit; `None` if there was none. A later success does not reset it.
     pub refusal: Option<Error>,
     /// Problems that did not stop the disk, such as a session that was lost or a portal that does not
     /// answer: the latest 16, the oldest first.

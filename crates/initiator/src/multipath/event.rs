@@ -1,4 +1,4 @@
-//! Results of background work started by the supervisor of a disk.
+//! Defines the results of background work that the supervisor of a disk has started.
 
 use iscsi_multipath::PathId;
 use iscsi_multipath::port_groups::Answer;

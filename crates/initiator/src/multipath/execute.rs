@@ -44,7 +44,7 @@ impl Answered {
     }
 }
 
-/// A transfer that was not completed by its first attempt alone.
+/// A transfer that its first attempt has not completed yet, or could not complete.
 struct Execution<'a> {
     request: Request<'a>,
     paths: &'a Paths,
@@ -109,7 +109,7 @@ struct Proving {
 /// Event that the execution waits for.
 enum Event {
     Order(Order),
-    /// The unit of the copy at this index was confirmed, or could not be.
+    /// The check of the unit for the copy at this index has ended.
     Recognized(usize, Result<(), Error>),
     /// The class has admitted an attempt or a second copy.
     Charged {
@@ -220,7 +220,8 @@ impl Copy {
                 }
             }
         };
-        // From here on the command may be on the wire, even if its caller stops waiting.
+        // From here on the command may be on the wire, even if its caller stops waiting. So the payment is not
+        // refunded when the copy is dropped; that includes a copy that is held back.
         let charge = charge.map(Charge::sent);
         Some(Self { attempt: id, permit, charge, progress })
     }
@@ -439,8 +440,8 @@ impl<'a> Execution<'a> {
         let answered = result.as_ref().ok().copied();
         let answer = self.request.answer.take();
         let moved = answer.as_ref().map_or(0, |answer| answer.completion.data.len() as u64);
-        // The request does not wait for the other copies. Each copy keeps its place and its range until it
-        // ends.
+        // The request does not wait for the other copies. Each copy keeps its share of the budget and its
+        // locked range until its command has ended.
         for copy in self.copies.drain(..) {
             if answered == Some(copy.attempt) {
                 copy.end(&self.transfer, moved);
@@ -468,7 +469,7 @@ impl Copy {
         self.leave();
     }
 
-    /// Returns the path of the copy while it is held or in flight.
+    /// Returns the path of the copy; `None` in the states `Unproven` and `Over`.
     fn path(&self) -> Option<&Path> {
         match &self.progress {
             Progress::Held(held) => Some(&held.path),
@@ -485,7 +486,8 @@ impl Copy {
     }
 }
 
-/// Waits until the unit of a copy is confirmed or cannot be. Returns the index of the copy.
+/// Waits until the check of the unit for one of the copies has ended. Returns the index of the copy, and the
+/// result.
 async fn recognized(copies: &mut [Copy]) -> (usize, Result<(), Error>) {
     poll_fn(|context| {
         for (at, copy) in copies.iter_mut().enumerate() {

@@ -123,10 +123,12 @@ async fn await_session(paths: &Paths, covered: u64) {
 }
 
 impl State {
-    /// Returns the path that should flush for all paths. It must be able to vouch for everything that was
-    /// written. Paths that the unit takes requests from come first. Among those, paths that have already
-    /// received the report of the last reset come first, because the unit reports the reset to each path.
-    /// Then the least busy path comes first.
+    /// Returns the path that should flush for all paths; `None` if no path is open. A path comes first if it
+    /// takes requests, is not used for a single request alone, responds, and its port serves the unit. Of
+    /// several such paths, one comes first that receives the report of every reset since the oldest unflushed
+    /// write, then one that has received no such report since, then one that is not busy. Of paths that have
+    /// received reports, the one with the latest report comes first, because it has received all older ones
+    /// too. Last, the path with the fewest requests comes first.
     pub(super) fn flush_path(&self, unit: &Unit, now: Instant) -> Option<PathId> {
         let paths = self.requests.paths();
         let rank = |(id, _): &&(PathId, Path)| {

@@ -24,7 +24,7 @@ impl FlushWatch {
         self.wants_session = wants;
     }
 
-    /// Returns what is notified when a path is added, or when no further session will be opened.
+    /// Returns the notification that a path was added, or that no further session will be opened.
     pub(super) fn news(&self) -> Arc<Notify> {
         Arc::clone(&self.news)
     }

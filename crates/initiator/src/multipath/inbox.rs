@@ -29,7 +29,7 @@ pub(super) struct Attempt {
     pub(super) carrier: Path,
     /// Whether to use the 10-byte form of the command.
     pub(super) is_short: bool,
-    /// Whether this is the second copy, for which memory was reserved.
+    /// Whether this is the second copy of the request.
     pub(super) is_hedge: bool,
 }
 

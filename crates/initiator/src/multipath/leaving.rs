@@ -79,7 +79,8 @@ pub(super) fn closed(path: &Path) -> DiskEvent {
     DiskEvent::PathDown { portal, key, cause: None }
 }
 
-/// Logs out a session that is not needed.
+/// Ends the registration of a session that is not needed, unless a reservation may end with it, and logs the
+/// session out.
 pub(super) async fn let_go(path: Path) -> Event {
     path.unit.unregister_unless_holder().await;
     let result = path.unit.session().logout().await;

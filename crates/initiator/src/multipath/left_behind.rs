@@ -20,8 +20,8 @@ use crate::state::isids::Isids;
 use crate::state::session_key::SessionKey;
 use crate::url::{Url, portal_name};
 
-/// Limit of concurrent logins. The limit suits targets that restrict the number of sessions, because most of
-/// the ISIDs have no session.
+/// Limit of concurrent logins. Most of the ISIDs have no session left, so most logins open a further session
+/// for a moment, and some targets accept few sessions.
 const AT_ONCE: usize = 16;
 
 /// Description of the sessions of an initiator, which a later process uses to end them.
@@ -66,7 +66,7 @@ impl LeftTarget {
 /// A portal at which sessions may have been left.
 struct Way {
     url: Url,
-    /// Its index, if it is one of the disk's portals.
+    /// Index of the portal among the disk's portals; `None` if it is not one of them.
     portal: Option<usize>,
     /// Its portal group, if known.
     group: Option<u16>,
@@ -96,7 +96,8 @@ impl Opener {
     /// Ends the described sessions at each portal group of their target.
     ///
     /// # Errors
-    /// It could not be confirmed that the sessions have ended.
+    /// The description is malformed, or names another initiator; or it could not be confirmed that the sessions
+    /// have ended.
     pub(crate) async fn end_left(self: &Arc<Self>, left: &str) -> io::Result<()> {
         let Some(LeftSessions { initiator, random, count, at }) = LeftSessions::parse(left) else {
             let why = format!("{left:?} names no sessions");
@@ -240,7 +241,7 @@ impl Opener {
             self.remember(portal, &session);
         }
         let (ends_others, group) = (session.is_reinstated_by_login(), session.portal_group());
-        // The login alone has ended the old session.
+        // The login has already ended the old session, so an error of the logout does not matter.
         drop(session.logout().await);
         if ends_others {
             return Ok(group);
@@ -255,6 +256,7 @@ impl Opener {
 mod tests {
     use super::*;
 
+    /// Descriptions with and without the target are parsed, and malformed ones are refused.
     #[test]
     fn what_is_told_is_understood() {
         let random = [1, 0xff, 3];

@@ -21,7 +21,9 @@ impl Supervisor {
     /// reconnect.
     pub(super) fn outlast(&mut self, paths: &Paths, lost: Lost, why: Error) {
         let error = Error::from(Consequence::NotReopened { lost: lost.why().clone(), why });
-        // Sessions that were lost later have their own time limit. The last pause is not started.
+        // Requests are refused only if there has been no path for their whole time limit: a session that was
+        // lost later has its own limit. A pause that would end after the limit is not started, so the time may
+        // be shorter by one pause.
         let patience = lost.path().unit.session().policy().patience;
         if refuse(paths, &error, patience.saturating_sub(self.max_pause())) {
             self.add_note_of(&lost, DiskEvent::RequestsFail { error });

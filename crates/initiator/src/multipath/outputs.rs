@@ -78,7 +78,8 @@ impl Paths {
             let Some((request, order)) = self.carry_out(of, output, answer) else { continue };
             if next.is_none() && own == Some(request) {
                 if let Order::Completed(_) = order {
-                    // `Completed` is the last step of a request, and the only one here.
+                    // `Completed` is the last step of a request. There is no other step in the inbox, so the
+                    // inbox is closed.
                     drop(state.inboxes.close(request));
                 }
                 next = Some(order);
@@ -406,7 +407,8 @@ impl Flight {
             Ok(()) => state.answered(&self.attempted, now),
             Err(error) => self.paths.failed(&mut state, &self.attempted, error, now),
         }
-        // The request has only one attempt in flight, so it has no earlier steps.
+        // The next step is returned without a look at the inbox: a request with only one attempt in flight has
+        // no earlier step there.
         self.paths.carry_out_all(state, Some(self.attempted.request))
     }
 }

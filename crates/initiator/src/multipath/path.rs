@@ -98,7 +98,8 @@ impl Deref for Path {
 }
 
 impl Path {
-    /// Keeps the unsettled writes of this path when the path is lost, because lost paths will reconnect.
+    /// Makes the session keep the ranges of its unsettled writes locked when it is lost, until a reconnect or
+    /// another login settles them.
     pub(super) fn keep_unsettled(&self) {
         self.unit.session().keep_unsettled();
     }

@@ -21,18 +21,19 @@ pub(super) struct PathSet {
     /// Paths that lead to the unit but whose port does not serve it, since the supervisor last took them,
     /// each with the reason.
     useless: Vec<(PathId, Error)>,
-    /// A session that carries no requests and can vouch for writes that were not flushed.
+    /// Session that carries no requests, and stays logged in because it receives the reports of resets since
+    /// the oldest unflushed write; `None` if no such session is needed.
     witness: Option<(PathId, Path)>,
     /// Whether a supervisor reconnects lost paths.
     is_supervised: bool,
-    /// Whether a request needs another port.
+    /// Whether a request has needed another port since the supervisor last checked.
     is_port_called_for: bool,
-    /// Whether a port has refused a request.
+    /// Whether a port has refused a request since the supervisor last checked.
     is_access_called_for: bool,
     /// The counters of each open path, in the order of `open`.
     counted: SmallVec<[Counted; 1]>,
     gone: Gone,
-    /// Since when there is no open path.
+    /// When the last open path was removed; `None` while a path is open.
     none_since: Option<Instant>,
 }
 
@@ -135,7 +136,7 @@ impl PathSet {
         self.none_since.is_some_and(|since| since.elapsed() >= time)
     }
 
-    /// Returns the counters of a path, or those of the paths that are gone if it is gone.
+    /// Returns the counters of a path. If the path is gone, returns the counters that all gone paths share.
     pub(super) fn counted(&mut self, id: PathId) -> &mut Counted {
         let at = self.position(id);
         at.and_then(|at| self.counted.get_mut(at)).unwrap_or(&mut self.gone.counted)
@@ -165,8 +166,8 @@ impl PathSet {
         self.useless.push((id, error.clone()));
     }
 
-    /// Sets the session that stays as the witness when it is not a path. Returns the previous witness, unless
-    /// it is an open path.
+    /// Sets the witness: the session that stays logged in although it is not a path. Returns the previous
+    /// witness, unless it is an open path.
     pub(super) fn set_witness(&mut self, witness: Option<(PathId, Path)>) -> Option<Path> {
         let (id, before) = std::mem::replace(&mut self.witness, witness)?;
         self.get(id).is_none().then_some(before)

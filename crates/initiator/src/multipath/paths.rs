@@ -167,6 +167,7 @@ impl Paths {
             let (state, unit) = guard.both();
             let id = state.paths.add(carrier, unit);
             state.requests.add_path(id, room, now());
+            // `add_path` ends the refusal of requests, but after the end of the disk they must stay refused.
             if let Some(end) = state.end.as_deref() {
                 state.requests.refuse(end);
             }
@@ -217,8 +218,8 @@ impl Paths {
         closed.wait_for(Option::is_some).await.ok()?.clone()
     }
 
-    /// Returns the best length of a write, in bytes: that of the path that takes the longest writes, but
-    /// short enough for the rates of all paths.
+    /// Returns the best length of a write, in bytes: the longest that suits any path, limited by the rates of
+    /// all paths.
     pub(crate) fn max_request_len(&self) -> u64 {
         let state = self.lock();
         let of_paths = state.paths.open().iter().map(|(_, path)| path.longest_write());
@@ -226,7 +227,7 @@ impl Paths {
         longest.min(state.requests.paths().max_request_len(now))
     }
 
-    /// Returns the best length of a read, in bytes: that of the path that takes the longest reads.
+    /// Returns the best length of a read, in bytes: the longest that suits any path.
     pub(crate) fn max_read_len(&self) -> u64 {
         let state = self.lock();
         let of_paths = state.paths.open().iter().map(|(_, path)| path.longest_read());
@@ -372,7 +373,7 @@ impl Paths {
         }
     }
 
-    /// Returns the number of requests that wait in their class.
+    /// Returns the counter of the requests that wait in their class.
     pub(super) fn in_class(&self) -> &Waiters {
         &self.0.in_class
     }

@@ -24,13 +24,15 @@ const QUESTIONS: usize = 2;
 const QUESTION_BYTES: usize = 1 << 21;
 
 impl Supervisor {
-    /// If there are several portals, lets requests use other ports than one that does not serve the unit.
+    /// If the disk has several portals, makes requests wait while no port serves the unit, because another
+    /// portal may have a port that does.
     pub(super) fn use_all_ports(&self, paths: &Paths) {
         if self.opener.portals.len() < 2 {
             return;
         }
-        // While no port serves the unit, requests wait, because the supervisor tries other portals.
+        // The supervisor tries the other portals meanwhile.
         paths.lock().requests.set_discovers_ports(true);
+        // A check of the unit's identity then does not wait for a port that changes its state.
         if let Some(expected) = self.expected.get() {
             expected.like.state().lock().identity.transitions.add_other_ports();
         }

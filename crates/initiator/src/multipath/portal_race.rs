@@ -57,8 +57,9 @@ impl<T: Send + 'static> PortalRace<T> {
         }
     }
 
-    /// Returns the next result like [`next`](Self::next), but waits only while a retry of the failed portals
-    /// must pause. Returns `None` after that; portals that did not answer in time stay in the race.
+    /// Returns the next result like [`next`](Self::next), but waits only until the remaining portals have had
+    /// their head starts, and for [`MAX_DELAY`] more. Returns `None` after that; portals that did not answer in
+    /// time stay in the race.
     pub(super) async fn next_soon(&mut self) -> Option<(usize, Result<T, Error>)> {
         let head_starts = u32::try_from(self.waiting.len()).unwrap_or(u32::MAX);
         let limit = self.head_start.saturating_mul(head_starts).saturating_add(MAX_DELAY);

@@ -15,9 +15,8 @@ use crate::multipath::reinstatement::Lost;
 use crate::multipath::supervisor::{Supervisor, span_of};
 
 impl Supervisor {
-    /// Handles a lost session that has reconnected and is about to join. Returns whether its login settled
-    /// the writes of the lost session.
-    /// left.
+    /// Handles a lost session that has reconnected and is about to join. Returns whether its login settled the
+    /// writes of the lost session.
     pub(super) fn reopened(&self, paths: &Paths, lost: &Lost, path: &Path) -> bool {
         self.report().with(|status| status.reconnects += 1);
         self.report_outage_end(paths);
@@ -74,6 +73,7 @@ impl Supervisor {
         let losses = &mut self.losses;
         losses.settling.retain(|path| path.unit.session().key() != key);
         if lost.path().unit.session().is_settled() {
+            // The error stays while the writes of another lost session are unsettled.
             losses.unsettled = losses.unsettled.take().filter(|_| !losses.given_up.is_empty());
             return;
         }

@@ -141,7 +141,8 @@ impl Opener {
                     .map_err(|why| path.unit.error_of(why))?;
                 path.unit.state().on_size(question, &capacity);
             }
-            // The capacity is read before any request is sent over the path, once the port serves the unit.
+            // The unit's identity is put in doubt, so the capacity is read before any request is sent over the
+            // path, once the port serves the unit.
             Err(error) if known.target_port_group_support.is_supported() => {
                 path = path.refused_by_port(error.refusing_port().ok_or(error)?);
                 path.unit.state().add_reason();
@@ -321,8 +322,8 @@ impl Opener {
     }
 
     /// Makes one try: at each portal that has answered, in the order of the answers, until one leads to the
-    /// unit. If no portal has failed yet, waits for portals that do not answer. Otherwise waits only while a
-    /// retry of the failed portals must pause.
+    /// unit. If no portal has failed yet, waits for portals that do not answer. After a failure, waits for them
+    /// no longer than [`PortalRace::next_soon`] does.
     ///
     /// # Errors
     /// The error of the first portal that failed.

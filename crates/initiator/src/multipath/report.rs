@@ -161,7 +161,7 @@ impl Report {
         self.publish(&note);
     }
 
-    /// Publishes an event that is not a problem.
+    /// Publishes an event to the subscribers. The event is neither logged nor noted in the status.
     pub(crate) fn publish(&self, event: &DiskEvent) {
         if let Some(events) = self.events.get() {
             events.publish(event);

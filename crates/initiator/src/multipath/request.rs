@@ -142,8 +142,8 @@ impl<'a> Request<'a> {
                     Err(timer) => timer,
                 },
             };
-            // A change that sets a timer also adds a step ([`Order::TimerSet`] if there is no other), or
-            // the caller makes the change itself.
+            // A change that sets a timer also adds a step ([`Order::TimerSet`] if there is no other), or the
+            // caller makes the change itself. So without a timer, it is enough to wait for a step.
             let Some(timer) = timer else { return self.order().await };
             tokio::select! {
                 biased;

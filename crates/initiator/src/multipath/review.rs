@@ -13,7 +13,8 @@ use crate::options::sessions::Sessions;
 pub(super) struct Review {
     pub(super) sessions: Sessions,
     pub(super) count: SessionCount,
-    /// Why the latest wanted session that is missing was not opened.
+    /// Error of the latest session that was not opened or not reconnected, or whose port did not serve the
+    /// unit; `None` if there was none. A later success does not reset it.
     pub(super) refusal: Option<Error>,
     pub(super) pace: ReviewPace,
     /// Whether data had moved by the last review.

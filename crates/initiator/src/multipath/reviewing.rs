@@ -14,7 +14,8 @@ use crate::multipath::supervisor::{Supervisor, count};
 use crate::options::sessions::Sessions;
 
 impl Supervisor {
-    /// Reads the counters of the sessions. Returns whether the tuner wants another number of sessions.
+    /// Reads the counters of the sessions, sets the credit of each path, and shares measured losses. Returns
+    /// whether the tuner wants another number of sessions.
     pub(super) async fn review(&mut self, paths: &Paths) -> Count {
         let progress = paths.progress();
         let review = &mut self.review;

@@ -18,9 +18,9 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// Adds a reading of a path, `time` after the previous one. The reading is of the leading connection of
-    /// the session. If that connection was lost, another one leads. Returns whether there is a queue before
-    /// the link.
+    /// Adds a reading of a path, `time` after the previous one. The reading is of the leading connection of the
+    /// session. If that connection was lost, another one leads, and its counters are not compared with the
+    /// previous reading. Returns whether there is a queue before the link.
     pub(super) fn count(&mut self, id: PathId, cid: Cid, info: &TcpInfo, time: Duration) -> bool {
         let sends_queue = info.has_queue(None, info.delivery_rate.unwrap_or(Rate::MIN));
         let before = self.seen.insert(id, (cid, *info)).filter(|(before, _)| *before == cid);
@@ -130,6 +130,7 @@ mod tests {
         assert!((traffic.loss() - 0.01).abs() < 1e-9);
     }
 
+    /// A queue of arriving data counts as a queue before the link.
     #[test]
     fn what_arrives_queues_as_well() {
         let mut traffic = Traffic::default();

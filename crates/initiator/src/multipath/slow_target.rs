@@ -1,5 +1,5 @@
-//! Handles the sessions of a disk at a slow target: notices of a busy target, and the second session for long
-//! flushes.
+//! Watches the sessions of a disk: their ends, the notices of the target, and whether slow flushes need a
+//! second session.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use crate::session::Session;
 use iscsi_multipath::PathId;
 
 impl Supervisor {
-    /// Watches for the end of a session, so that its loss is noticed while it is idle. When a session is
-    /// logged out, it is not a path, so the event has no effect.
+    /// Watches for the end of a session, so that its loss is noticed while it is idle, and reports the notices
+    /// of the target. A session that is logged out on purpose is not a path by then, so its end has no effect.
     pub(super) fn watch(&mut self, id: PathId, path: &Path) {
         let watch = watch(path.unit.session().clone(), Arc::clone(&self.opener.report));
         self.tasks.ends.spawn(async move { (id, watch.await) }.instrument(span_of(path)));

@@ -49,7 +49,7 @@ pub(crate) struct Supervisor {
     pub(super) review: Review,
     pub(super) polls: IdlePoll<CommandNumber>,
     pub(super) tasks: Tasks,
-    /// When to evaluate the topology again.
+    /// When to evaluate the topology again; `None` if only an event can change its result.
     pub(super) again: Option<Instant>,
 }
 

@@ -1,8 +1,8 @@
 //! Keeps witnesses: sessions that carry no requests and still receive reports of resets.
 //!
 //! A session that has just logged in to a port does not receive reports of earlier resets. If the port of all
-//! other sessions has gone into standby, one of them stays logged in until a flush has vouched for the
-//! earlier writes, because it also receives the report of each reset (SAM-5 §5.14).
+//! other sessions has gone into standby, one of them stays logged in, because it also receives the report of
+//! each reset (SAM-5 §5.14). It is needed until a flush has shown whether the earlier writes are on the medium.
 
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ impl Supervisor {
 }
 
 /// Returns the session, other than `flushing`, that has received reports of resets for the longest time.
-/// Sessions that have missed no status since the oldest write come first.
+/// Sessions that have missed no status since the oldest write of the flush in progress come first.
 pub(super) fn other_witness(paths: &Paths, flushing: PathId) -> Option<LogicalUnit> {
     let state = paths.lock();
     let all = state.paths.open().iter().chain(state.paths.witness());

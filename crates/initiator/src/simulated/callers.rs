@@ -143,6 +143,8 @@ async fn polls(round_trip: Duration, interval: Duration, len: usize) -> u32 {
     see(&network, |wire| wire.polls) - before
 }
 
+/// The driver and the supervisor each read `TCP_INFO` once a second while little data moves over a short link,
+/// and much more often otherwise.
 #[tokio::test(start_paused = true)]
 async fn the_kernel_is_asked_rarely_where_little_is_moved_over_a_short_link() {
     let (short, seldom, often) =

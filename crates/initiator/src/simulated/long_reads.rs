@@ -45,6 +45,7 @@ async fn a_long_data_segment_takes_few_turns() {
     assert_eq!(low_water, 1, "whatever comes next is told of");
 }
 
+/// A data segment of 256 KiB is read in several turns: the low-water mark stays at 160 KiB or below.
 #[tokio::test(start_paused = true)]
 async fn the_beginning_of_a_long_segment_is_read_while_the_rest_comes() {
     let round_trip = Duration::from_micros(100);

@@ -99,6 +99,7 @@ async fn who_has_an_answer_asks_again_before_all_answers_are_read() {
     assert_eq!(left.last(), Some(&0));
 }
 
+/// Each request of a single reader is sent immediately, by a write of its own.
 #[tokio::test(start_paused = true)]
 async fn who_is_alone_is_sent_for_at_once() {
     let rig = Rig::start().await;
@@ -107,6 +108,8 @@ async fn who_is_alone_is_sent_for_at_once() {
     assert_eq!((rig.writes() - before, begun.elapsed()), (ROUNDS, ROUND_TRIP * ROUNDS));
 }
 
+/// While many responses arrive in a millisecond, the low-water mark lets the socket report several of them
+/// together. After the last response it reports any byte.
 #[tokio::test(start_paused = true)]
 async fn answers_that_come_close_together_are_told_of_together() {
     let rig = Rig::near().await;

@@ -135,6 +135,8 @@ async fn a_class_that_is_closed_refuses_what_waits_and_aborts_nothing_that_was_s
     }
 }
 
+/// The class of a write is closed while parts of the write are in flight, and a response reports a reset. The
+/// next flush returns the loss.
 #[tokio::test(start_paused = true)]
 async fn a_reset_that_is_reported_while_a_write_ends_is_a_loss() {
     let rig = closed_after(Duration::from_millis(220), false, true).await;

@@ -201,8 +201,8 @@ async fn a_logout_says_what_it_could_not_settle() {
     assert_eq!(again.to_string(), error.to_string());
 }
 
-/// Writes to blocks with unsettled writes of a lost session wait until a login to the same nexus settles these.
-/// Elapsed time does not settle them.
+/// Writes to blocks with unsettled writes of a lost session wait until a login with the ISID of that session,
+/// to the same portal group, settles these. Elapsed time does not settle them.
 #[tokio::test(start_paused = true)]
 async fn newer_data_waits_until_a_lost_session_is_reinstated() {
     let rig = Rig::start([1, 1]).await;

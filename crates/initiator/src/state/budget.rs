@@ -382,6 +382,7 @@ mod tests {
         assert!(write.await.is_ok());
     }
 
+    /// If there is room for a request that needs bytes, a later request that needs none does not overtake it.
     #[tokio::test]
     async fn what_needs_no_bytes_keeps_its_place_where_there_is_room_for_all() {
         let budget = Budget::new(1, 100);
@@ -398,6 +399,7 @@ mod tests {
         assert!(next.await.is_ok());
     }
 
+    /// A request that has received room counts as waiting until it is polled again.
     #[tokio::test]
     async fn who_has_room_and_has_not_gone_on_is_waited_for() {
         let budget = Budget::new(1, 100);

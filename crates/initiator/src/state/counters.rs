@@ -41,7 +41,8 @@ pub struct RequestStats {
     pub writes: KindStats,
     /// SYNCHRONIZE CACHE commands.
     pub flushes: KindStats,
-    /// UNMAP and WRITE SAME commands. Their bytes are the bytes sent, not the bytes set to zero.
+    /// UNMAP and WRITE SAME commands; among the commands of sessions also GET LBA STATUS. The bytes of UNMAP
+    /// and WRITE SAME are the bytes sent, not the bytes set to zero.
     pub others: KindStats,
     /// Number of requests in flight.
     pub requests_in_flight: u64,

@@ -64,13 +64,15 @@ impl SharedFencing {
         self.key
     }
 
-    /// Fails if another host has ended a registration, with the error of all requests.
+    /// Returns an error if another host has ended a registration of the disk: then all requests of the disk
+    /// fail with this error.
     pub(crate) fn verdict(&self) -> Result<(), Error> {
         let is_preempted = self.is_preempted.load(Ordering::SeqCst);
         if is_preempted { Err(UnitCause::Preempted { key: self.key }.into()) } else { Ok(()) }
     }
 
-    /// Returns whether the unit may still have the key registered for a nexus of the disk.
+    /// Returns whether the unit may still have a registration by the key, for an open session of the disk or
+    /// one that is gone.
     pub(crate) fn may_be_left(&self) -> bool {
         self.with(|fencing| fencing.may_be_left())
     }
@@ -109,8 +111,8 @@ impl Membership {
         self.fencing.get_or_init(|| Arc::new(SharedFencing::new(key, unit)));
     }
 
-    /// Returns the session as a member, if the disk has a key. `path` is the session's path, `nexus` its
-    /// nexus.
+    /// Returns the session as a member, if the disk has a key. `path` is the session's path. `nexus` returns
+    /// the ISID and the portal group of the session, for which the unit stores the registration.
     pub(crate) fn member(
         &self,
         path: PathId,
@@ -125,7 +127,8 @@ impl Membership {
         Some(Member { fencing, path: *self.path.get_or_init(attach) })
     }
 
-    /// Fails if another host has ended a registration of the disk, with the error of all requests.
+    /// Returns an error if another host has ended a registration of the disk: then all requests of the disk
+    /// fail with this error.
     pub(crate) fn verdict(&self) -> Result<(), Error> {
         self.fencing().map_or(Ok(()), |fencing| fencing.verdict())
     }
@@ -160,7 +163,8 @@ impl<'a> Member<'a> {
         self.fencing.with(|fencing| fencing.is_registered(self.path))
     }
 
-    /// Returns whether the unit may have registered the nexus of the session by the key of the disk.
+    /// Returns whether the unit may have a registration by the key of the disk for the ISID and the portal
+    /// group of the session, even if an earlier session has made it.
     pub(crate) fn is_nexus_registered(&self) -> bool {
         self.fencing.with(|fencing| fencing.is_nexus_registered(self.path))
     }

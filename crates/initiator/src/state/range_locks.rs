@@ -282,6 +282,8 @@ mod tests {
         assert!(waiter.await.is_ok());
     }
 
+    /// A write that is dropped while it waits for its range, or before it has taken the range that is free,
+    /// delays no other write.
     #[test]
     fn who_leaves_the_line_holds_nobody_up() {
         let locks = RangeLocks::default();

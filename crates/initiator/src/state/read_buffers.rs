@@ -162,6 +162,7 @@ mod tests {
         drop(under_way);
     }
 
+    /// After `give_back`, a returned buffer is freed, until `keep` is called again.
     #[test]
     fn nothing_is_kept_while_nobody_would_give_it_back() {
         let buffers = buffers();
@@ -176,6 +177,7 @@ mod tests {
         assert_eq!(ready(&buffers), (1, LEN as u64));
     }
 
+    /// If no buffer in the pool has the requested length, the oldest one is freed.
     #[test]
     fn one_that_fits_nobody_gives_way() {
         let buffers = buffers();

@@ -384,7 +384,8 @@ impl Listener {
 
     /// Returns whether this end reports that the registrations of this initiator were removed.
     fn is_preempted(&self, result: &Result<Completion, TaskError>) -> bool {
-        // In that case, queued commands are taken back, and end with the error of the verdict.
+        // If they were removed, commands that are not sent yet are withdrawn, and fail with
+        // [`UnitCause::Preempted`].
         let attention = result.as_ref().ok().and_then(attention_of);
         let membership = &self.unit.membership;
         attention.is_some_and(|it| membership.on_unit_attention(it.additional))

@@ -43,7 +43,7 @@ struct Sent {
 struct Certainty {
     /// Conditions about the unit that executes the command.
     terms: CommandTerms,
-    /// Whether the unit must let this session access blocks.
+    /// Whether the command must not be sent after another host has ended a registration of the disk.
     membership: bool,
 }
 
@@ -267,7 +267,7 @@ impl LogicalUnit {
     /// is sent.
     ///
     /// # Errors
-    /// If the unit does not let this session access blocks. Then nothing is reported.
+    /// If another host has ended a registration of the disk. Then nothing is reported.
     pub(crate) fn hand_over(
         &self,
         transfer: &mut Transfer,

@@ -74,12 +74,12 @@ impl LogicalUnit {
         }
     }
 
-    /// Returns whether the unit may have registered the session's nexus by the disk's key.
+    /// Returns whether the unit may have a registration of the session by the disk's key.
     pub(crate) fn is_registered(&self) -> bool {
         self.member().is_some_and(|member| member.is_nexus_registered())
     }
 
-    /// Ends the registration of the session's nexus, after the session's commands have ended.
+    /// Ends the registration of the session, after the session's commands have ended.
     ///
     /// # Errors
     /// The reason why the unit may still have the registration.
@@ -87,7 +87,7 @@ impl LogicalUnit {
         self.end_registration(Goal::End).await
     }
 
-    /// Ends the registration of the session's nexus, unless a reservation may end with it.
+    /// Ends the registration of the session, unless a reservation may end with it.
     pub(crate) async fn unregister_unless_holder(&self) {
         // The error can be dropped: the member stores whether the registration may still exist.
         drop(self.end_registration(Goal::EndUnlessReserved).await);
@@ -96,6 +96,8 @@ impl LogicalUnit {
     async fn end_registration(&self, goal: Goal) -> Result<(), Error> {
         let Some(member) = self.member().filter(Member::is_registered) else { return Ok(()) };
         let state = self.state();
+        // A command that takes longer does not keep the registration from being ended, so the result is
+        // dropped.
         drop(timeout(REQUESTS_LIMIT, state.ended_before(state.next_command())).await);
         let result = self.run(member, goal).await;
         if let Err(why) = &result {
@@ -105,7 +107,7 @@ impl LogicalUnit {
         result
     }
 
-    /// Records that the session's nexus holds the reservation after this change, or may hold it.
+    /// Records that the session holds the reservation after this change, or may hold it.
     pub(super) async fn reserving(
         &self,
         change: &PersistentReserveOut,

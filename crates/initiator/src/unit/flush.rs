@@ -68,8 +68,8 @@ impl LogicalUnit {
         })
     }
 
-    /// Flushes, and finds out whether a write was lost, which the handles' cursors then report. If this session
-    /// cannot tell, the unit is queried over another session, the witness.
+    /// Flushes, and finds out whether a write was lost, which the handles then report. If this session cannot
+    /// tell, the unit is queried over another session, the witness.
     ///
     /// Once the flush has its turn, it runs to its end, even if this future is dropped.
     ///
@@ -132,6 +132,8 @@ async fn run(
             Step::AwaitCommands(path, number) => {
                 let state = Arc::clone(&questions.unit_of(path).state);
                 let heard = by(flushing.poll_timeout(), state.ended_before(number)).await;
+                // If the time limit has passed, the next poll gives these commands up. Other tasks that wait
+                // for them are woken after it.
                 given_up = heard.is_none().then_some(state);
             }
             Step::Wait => {

@@ -52,7 +52,7 @@ impl Session {
     /// As any command; see [`LogicalUnit::execute`].
     #[doc(alias("LUN", "list"))]
     pub async fn report_luns(&self) -> Result<Vec<Lun>, Error> {
-        // A target without unit 0 may execute REPORT LUNS at the well known unit only.
+        // A target without unit 0 may execute REPORT LUNS only at the well known logical unit.
         match self.report_luns_at(Lun::ZERO).await {
             Err(error) if error.sense().is_some() => self.report_luns_at(Lun::REPORT_LUNS).await,
             result => result,

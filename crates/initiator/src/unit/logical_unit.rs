@@ -61,8 +61,8 @@ pub struct LogicalUnit {
     pub(super) lun: Lun,
     pub(super) state: Arc<UnitState>,
     pub(super) losses: LossCursor,
-    /// Budget of a handle that checks the unit's identity. Commands of such a handle do not wait for the result
-    /// of the check.
+    /// Separate budget of a handle for checks and queries, whose commands do not wait until the unit's identity
+    /// is confirmed; `None` for other handles.
     pub(super) questions: Option<Arc<Budget>>,
     /// Whether the handle does not wait while a port changes its state, because another port may serve the
     /// unit.
@@ -80,7 +80,8 @@ impl LogicalUnit {
         &self.losses
     }
 
-    /// Returns a handle of the same unit that checks its identity, while other handles send nothing.
+    /// Returns a handle of the same unit for checks and queries: its commands use `budget`, and do not wait
+    /// until the unit's identity is confirmed.
     pub(crate) fn with_questions(&self, budget: Budget) -> Self {
         Self { questions: Some(Arc::new(budget)), ..self.clone() }
     }

@@ -21,8 +21,8 @@ use crate::unit::logical_unit::LogicalUnit;
 /// Number of concurrent commands of a check: all are sent together.
 const QUESTIONS: usize = 8;
 const QUESTION_BYTES: usize = 1 << 20;
-/// Number of failed commands of which the errors are kept, as one may be the reason of the result: all those of
-/// one try.
+/// Number of failed commands whose errors are kept: all commands of one attempt, because one of their errors
+/// may be the reason why the check fails.
 const MAX_FAILED: usize = 8;
 
 pub(crate) type Recognition = Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;

@@ -48,8 +48,8 @@ impl LogicalUnit {
         self.reserve_in(question, length, ReservationCapabilities::decode).await
     }
 
-    /// Returns each registration with its nexus (PERSISTENT RESERVE IN with READ FULL STATUS). Not every unit
-    /// supports this command.
+    /// Returns each registration with its I_T nexus: initiator port and target port (PERSISTENT RESERVE IN with
+    /// READ FULL STATUS). Not every unit supports this command.
     ///
     /// # Errors
     /// As [`registered_keys`](Self::registered_keys).
@@ -63,12 +63,11 @@ impl LogicalUnit {
         self.reserve_in(question, status.allocation_length(), FullStatus::decode).await
     }
 
-    /// Changes registrations or the reservation, for the nexus of this session (PERSISTENT RESERVE
-    /// OUT).
+    /// Changes registrations or the reservation, for the I_T nexus of this session (PERSISTENT RESERVE OUT).
     ///
     /// # Errors
-    /// [`ReservationConflict`](crate::ErrorKind::ReservationConflict) if the nexus is not registered by the key in
-    /// `change`, or if another initiator holds the unit; otherwise as [`execute`](Self::execute).
+    /// [`ReservationConflict`](crate::ErrorKind::ReservationConflict) if this session is not registered by the
+    /// key in `change`, or if another initiator holds the unit; otherwise as [`execute`](Self::execute).
     pub async fn persistent_reserve_out(&self, change: &PersistentReserveOut) -> Result<(), Error> {
         self.reserve_out(change).await
     }

@@ -44,7 +44,7 @@ pub(crate) struct Patience<'a> {
     waits: bool,
     /// How long a port may take to change its state.
     transition: Duration,
-    /// Time at which the wait for the port began.
+    /// Time at which the wait for the port began; `None` before it.
     transition_since: Option<Instant>,
 }
 

@@ -20,7 +20,8 @@ use crate::row::{End, Job, Row};
 /// Values of the time limit that ends a test case: for the first try, and for a retry if the machine was too
 /// slow to reach the wrong answer within the first limit.
 const SOON: [Duration; 2] = [Duration::from_millis(700), Duration::from_secs(5)];
-/// Duration after which a test case counts as hanging. Every limit that ends a test case is much shorter.
+/// Duration after which a test case counts as hanging. Every limit that ends a test case is shorter: at most four
+/// times the longer value of `SOON`.
 const HANGS: Duration = Duration::from_secs(40);
 /// Number of test cases that run concurrently.
 const SIDE_BY_SIDE: usize = 24;
@@ -57,7 +58,8 @@ pub(crate) async fn run(stages: Vec<(&'static str, Vec<Row>)>) {
     assert_eq!(PANICS.load(Ordering::Relaxed), 0, "something panicked");
 }
 
-/// Counts panics, because a panic in a task of the initiator would not fail the test.
+/// Counts panics, because a panic in a task of the initiator would not fail the test. Panics in this file are
+/// assertions of the tests, and are not counted.
 fn count_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -182,8 +184,8 @@ fn sentence(error: &Error) -> Result<String, String> {
     Ok(error.advice().map_or_else(|| said.clone(), |advice| format!("{said}; {advice}")))
 }
 
-/// A read that returns wrong data fails the test case at the first try, even if a time limit could have ended
-/// the case too early.
+/// A read that returns wrong data fails the test case at the first try. The wrong answer is sent only once, so a
+/// second try would succeed and hide it.
 #[tokio::test]
 async fn wrong_data_counts_at_the_first_time() {
     let told = AtomicU32::new(0);

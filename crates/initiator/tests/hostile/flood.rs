@@ -7,9 +7,9 @@ use iscsi_testkit::pdus::{self, Template};
 
 use crate::row::{Job, Row};
 
-/// Maximum number of bytes that a target can send before it is stopped, if it does not read the answers. They
-/// are in the socket buffers of both sides, and the answers to them wait in the initiator. If the initiator
-/// keeps only one answer, it is the number of bytes that the target sends until the time limit.
+/// Maximum number of bytes that a target may send if it reads no answers: those that fill the socket buffers of
+/// both sides, and those whose answers wait in the initiator, up to its limit. To wishes to negotiate, the
+/// initiator keeps only one answer; there the time limit ends the flood before this number is reached.
 const KEPT: u64 = 24 << 20;
 
 /// Returns a test case that sends the same PDU repeatedly, in place of the first response to a write.

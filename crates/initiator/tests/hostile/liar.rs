@@ -89,7 +89,8 @@ impl Liar {
         self.shared.stage().target.violations().to_vec()
     }
 
-    /// Returns how many bytes the initiator, and the buffers between, have taken.
+    /// Returns how many bytes the target has written to its sockets. The initiator has read them, or they are in
+    /// the socket buffers.
     pub(crate) fn sent(&self) -> u64 {
         self.shared.sent.load(Ordering::Relaxed)
     }
@@ -126,7 +127,8 @@ async fn listen(listener: TcpListener, shared: Arc<Shared>) {
                 fate: Fate::GoesOn,
                 flood: None,
             };
-            // Whatever ended the loop, the target sees a lost connection.
+            // An error of the socket is discarded: however the loop has ended, the target sees a lost
+            // connection.
             drop(wire.run().await);
             shared.stage().target.disconnected(id);
         });
@@ -145,7 +147,8 @@ struct Wire {
     /// Bytes from the target that are not a complete PDU yet.
     said: BytesMut,
     framing: Framing,
-    /// Numbers of the target's next PDU, as the target counts.
+    /// Numbers of the target's next PDU, as the target counts: without the StatSNs that wrong answers have
+    /// consumed.
     numbers: Numbers,
     /// Number of StatSNs that the wrong answers have consumed.
     shift: u32,

@@ -12,7 +12,7 @@ use crate::row::{Job, Row};
 pub(crate) const TARGET: &str = "iqn.2026-01.org.example:disk";
 pub(crate) const BLOCKS: u64 = 512;
 const INITIATOR: &str = "iqn.2026-01.org.example:host";
-/// Offset of the first of the two reads or writes of a test case, and their length, in bytes.
+/// Offsets of the two reads or writes of a test case (`FIRST` and `SECOND`), and their `LENGTH`, in bytes.
 const FIRST: u64 = 4096;
 const SECOND: u64 = 128 * 1024;
 pub(crate) const LENGTH: usize = 64 * 1024;

@@ -9,7 +9,7 @@ use iscsi_testkit::pdu::{NO_TAG, Pdu};
 use iscsi_testkit::pdus::{Numbers, Template};
 use iscsi_testkit::target::{ConnId, Target};
 
-/// Numbers that are set later.
+/// Placeholder for numbers that are set later.
 pub(crate) const NO_NUMBERS: Numbers = Numbers { stat_sn: 0, exp_cmd_sn: 0, max_cmd_sn: 0 };
 
 /// State of a connection that a wrong answer may change.
@@ -106,7 +106,7 @@ impl Line<'_> {
         template.build(numbers)
     }
 
-    /// Returns the tag of another command, if there is one.
+    /// Returns the tag of another command, or 0x7777 if the initiator has sent no other command.
     pub(crate) fn other_tag(&self, itt: u32) -> u32 {
         self.tags.iter().copied().find(|other| *other != itt).unwrap_or(0x7777)
     }
@@ -126,8 +126,8 @@ impl Line<'_> {
         self.target.inject(self.id, template.build(NO_NUMBERS));
     }
 
-    /// Responds to a request of the initiator in place of the target. The target only receives the CmdSN of
-    /// the request.
+    /// Responds to a request of the initiator in place of the target. The target receives a NOP-Out with the
+    /// CmdSN and the ExpStatSN of the request instead, so that its numbers stay right.
     pub(crate) fn answer(&mut self, request: &mut Pdu, template: Template) {
         self.inject(template);
         let mut seen = Pdu::new(Opcode::NopOut);

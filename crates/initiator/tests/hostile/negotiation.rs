@@ -11,7 +11,7 @@ pub(crate) fn rows() -> Vec<Row> {
     [answers(), additions(), texts()].concat()
 }
 
-/// Returns a test case in which the response to a key has a value that was not offered.
+/// Returns a test case in which the target answers the key `key` with `value`.
 fn answer(name: &'static str, key: &'static str, value: &'static str) -> Row {
     Row::new(Job::Open, name)
         .target(move |config| {

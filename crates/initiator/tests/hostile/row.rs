@@ -59,7 +59,7 @@ pub(crate) struct Place {
     /// Whether the PDUs are the target's; otherwise they are the initiator's.
     pub(crate) from_target: bool,
     pub(crate) opcode: Opcode,
-    /// If set, only PDUs that belong to such a command.
+    /// If set, only PDUs that belong to such a command; `None` for PDUs of any command.
     pub(crate) cdb: Option<Asked>,
     /// Index of the first PDU, counted from 0 among the PDUs with this operation code.
     pub(crate) first: u32,
@@ -95,12 +95,13 @@ pub(crate) struct Row {
     pub(crate) lies: Vec<(Place, Act)>,
     pub(crate) framing: Framing,
     pub(crate) target: Arc<dyn Fn(&mut TargetConfig) + Send + Sync>,
-    /// Sets the time limits that end the test case to a short time; the other time limits are long.
+    /// Sets the time limits that end the test case to a short time; the other time limits are long. `None` if no
+    /// time limit ends the test case.
     pub(crate) limits: Option<fn(Timeouts, Duration) -> Timeouts>,
     /// Text after the `?` of the URL. `user` is the text before the host.
     pub(crate) query: &'static str,
     pub(crate) user: &'static str,
-    /// Maximum number of bytes that the target may send. It bounds endless wrong answers.
+    /// Maximum number of bytes that the target may send; `None` for any number. It bounds endless wrong answers.
     pub(crate) most_sent: Option<u64>,
     /// Whether the wrong answer is sent to a disk that reconnects lost sessions, not to a single session.
     pub(crate) reopens: bool,
@@ -176,7 +177,7 @@ impl Row {
         self
     }
 
-    /// Returns whether the wrong answers are sent only once and end a session.
+    /// Returns whether this is a read or a write whose wrong answers are sent only once and end the session.
     pub(crate) fn loses_a_session(&self) -> bool {
         let once = self.lies.iter().all(|(place, _)| place.count == 1);
         let moves = matches!(self.job, Job::Read | Job::Write);

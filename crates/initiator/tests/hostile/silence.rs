@@ -19,7 +19,8 @@ fn silent(job: Job, name: &'static str, opcode: Opcode, first: u32, bytes: usize
     })
 }
 
-/// Sets short time limits. The target's host still acknowledges data, so a command keeps its own time limit.
+/// Sets short time limits for pings, and a longer one for commands. The target's host still acknowledges data, so
+/// a target that has a command counts as busy: then only the time limit of the command ends the session.
 fn signs_of_life(timeouts: Timeouts, soon: Duration) -> Timeouts {
     timeouts
         .with_nop_interval(Some(soon))

@@ -1,5 +1,5 @@
-//! Tests of R2Ts that request data that does not exist (RFC 7143 §11.8). A write that succeeds is on the
-//! disk.
+//! Tests of R2Ts that request data that does not exist, or have wrong tags or numbers (RFC 7143 §11.8). A write
+//! that succeeds is on the disk.
 
 use iscsi_initiator::Fault;
 use iscsi_testkit::opcode::Opcode;

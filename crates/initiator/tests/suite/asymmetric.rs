@@ -265,7 +265,8 @@ async fn a_flush_that_a_port_refuses_senselessly_goes_to_another_one() {
     assert!(array.flushes(1) > 0 && array.disk.unflushed_blocks() == 0);
 }
 
-/// A port that does not serve the unit cannot confirm the unit's identity; another port can.
+/// A port that does not serve the unit cannot confirm the unit's identity; another port can, and the flush
+/// succeeds over it.
 #[tokio::test]
 async fn a_doubt_at_a_port_that_does_not_serve_the_unit_holds_nothing_up() {
     const LUNS_CHANGED: Sense = Sense::new(6, 0x3f, 0x0e);
@@ -335,7 +336,8 @@ async fn groups_are_read_and_set_by_those_who_ask() {
     assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
 }
 
-/// TPG-15: a command sent directly to a unit waits as long as the array says that a transition may take.
+/// TPG-15: a command sent directly to a unit waits up to the time that, by the array's report, a transition may
+/// take. Here the commands that open a disk wait, because both ports are in transition for 1.5 s.
 #[tokio::test]
 async fn a_transition_is_waited_for() {
     let array = Array::start([AccessState::Transitioning; 2]).await;

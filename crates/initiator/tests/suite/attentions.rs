@@ -82,7 +82,7 @@ async fn a_reset_counts_over_whichever_session_it_is_told() {
     for session in 0..3 {
         let before = disk.unit_attention_count();
         rig.server.with(|target| target.reset_by_another(0));
-        // The query uses this session only.
+        // TEST UNIT READY is sent over this session only.
         let unit = disk.sessions()[session].logical_unit(disk.unit().lun());
         soon(unit.test_unit_ready()).await.unwrap();
         assert_eq!(disk.unit_attention_count(), before + 1);

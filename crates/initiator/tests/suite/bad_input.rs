@@ -158,7 +158,7 @@ async fn a_unit_that_is_read_only() {
     assert!(disk.write_zeroes(0, 512).await.is_err() && disk.discard(0, 512).await.is_err());
     assert!(disk.read_at(0, 512).await.is_ok());
 
-    // The unit reports its own error, because it became read-only after the disk was opened.
+    // A write that is sent directly to the unit is not checked by the disk, so the error is that of the unit.
     let error = disk.unit().write(0, vec![0; 512]).await.unwrap_err();
     assert_says(&error, &["WRITE (16) failed", "WRITE PROTECTED"], Fault::Target);
 }

@@ -147,7 +147,7 @@ fn many_threads_share_a_disk() {
     rig.assert_clean();
 }
 
-/// The last handle, of any type, logs out before it is dropped, and stops the runtime.
+/// Dropping the last handle, of any type, logs out, and then stops the runtime.
 #[test]
 fn the_last_handle_logs_out() {
     let (_runtime, rig) = start();
@@ -173,7 +173,7 @@ async fn an_async_task_gets_an_error_instead_of_a_standstill() {
         initiator.disk(url.as_str()).as_ref().err().and_then(Error::advice),
         Some(Advice::Await)
     );
-    // The calls also work if half of the task's budget is used.
+    // The calls return the same error if nearly half of the cooperative budget of the task (tokio) is used.
     for _ in 0..60 {
         tokio::task::consume_budget().await;
     }

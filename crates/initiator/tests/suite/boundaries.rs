@@ -1,5 +1,5 @@
-//! Tests that futures that callers await contain a box, not the states of the code in it. So that code is
-//! compiled once, in the crate.
+//! Tests that futures that callers await contain a box, not the states of the code in it. Therefore that code
+//! is compiled once, in the crate, and not again in each crate of a caller.
 
 use std::mem::size_of_val;
 

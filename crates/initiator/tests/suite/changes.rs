@@ -181,7 +181,7 @@ async fn nothing_is_written_to_a_medium_that_may_have_taken_the_place_of_another
 }
 
 /// UCH-03: a medium may have been exchanged while no session existed. The session that reconnects receives
-/// the report, and it counts.
+/// the report, and the disk then fails all requests.
 #[tokio::test]
 async fn a_medium_that_may_have_changed_while_no_session_was_there_counts_as_well() {
     let rig = start_removable().await;

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 const CAPACITY: usize = 64 * 512;
 
-/// A change of a range of bytes.
+/// A request for a range of bytes.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     Write {

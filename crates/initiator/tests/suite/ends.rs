@@ -266,7 +266,7 @@ async fn a_write_that_ends_every_session_is_given_up() {
     assert!(notes.iter().any(|note| note.contains("WRITE (16) of blocks 8 to 15")), "{notes:?}");
 }
 
-/// If every attempt of a flush ends its session, the flush fails as well. A flush may use any path.
+/// If every attempt of a flush ends its session, the flush fails after a few attempts, as a write does.
 #[tokio::test]
 async fn a_flush_that_ends_every_session_is_given_up() {
     let (rig, disk) = disk_with_keeper(|config| config.keys.default_time2wait = 0, "").await;
@@ -292,7 +292,8 @@ async fn a_url_sets_the_patience_of_its_disk() {
     soon(disk.read_at(0, 512)).await.unwrap();
 }
 
-/// Returns RECOVERED DATA WITH RETRIES in fixed format, after its length (RFC 7143 §11.4.7.2).
+/// Returns sense data in fixed format, after its length (RFC 7143 §11.4.7.2), with this response code (0x70 for a
+/// current error, 0x71 for a deferred one), this sense key, and the code of RECOVERED DATA WITH RETRIES.
 fn sense(response_code: u8, key: u8) -> Bytes {
     let mut bytes = [0; 20];
     (bytes[1], bytes[2], bytes[4], bytes[9]) = (18, response_code, key, 10);

@@ -93,7 +93,7 @@ async fn losses_and_resets_are_events() {
     let event = next(&mut events).await;
     let DiskEvent::Reset { code } = event else { panic!("{event:?}") };
     assert!(code.is_reset(), "{code}");
-    // A flush finds out that writes before a reset may be lost.
+    // Here the flush itself receives the report of the reset. It publishes the reset and the loss.
     soon(disk.write_at(0, pattern(4096, 2))).await.unwrap();
     rig.disk.lose_power();
     assert!(soon(disk.flush()).await.is_err());

@@ -223,7 +223,8 @@ async fn a_flush_that_fails_on_the_medium_is_told_to_other_disks_of_the_unit() {
     soon(open().await.unwrap().flush()).await.unwrap();
 }
 
-/// A flush of another disk may fail until it has ended, so the next flush waits for it.
+/// A flush of another disk that is in flight may still fail, and lose writes of this disk. So a flush waits for
+/// the result of that flush, and reports the loss.
 #[tokio::test]
 async fn a_flush_waits_for_that_of_another_disk_which_may_fail() {
     let rig = cached_rig().await;
@@ -287,7 +288,8 @@ async fn a_flush_that_is_dropped_before_its_turn_is_not_sent() {
     assert_eq!(rig.disk.flushes(), flushes + 2, "the first one, which was sent, and the last");
 }
 
-/// A flush does not wait for a report that is pending for the session of another disk.
+/// The unit has answered the flush of another disk, which still waits for the response to a read over its own
+/// session. A flush does not wait for that response.
 #[tokio::test]
 async fn a_flush_waits_for_that_of_another_disk_until_it_is_answered() {
     let rig = cached_rig().await;
@@ -405,8 +407,8 @@ async fn a_reset_told_over_a_lost_connection_is_not_forgotten() {
     assert_lost(&disk).await;
 }
 
-/// The report of the reset arrives after the response to the flush, or is lost with the session. The flush
-/// must wait for it.
+/// The response to a read carries the report of the reset. It arrives after the response to the flush, or is lost
+/// with the session. The flush must wait for it, and report the loss.
 #[tokio::test]
 async fn a_flush_does_not_overtake_what_the_unit_told_before() {
     for comes in [true, false] {
@@ -436,7 +438,8 @@ async fn a_flush_does_not_overtake_what_the_unit_told_before() {
     }
 }
 
-/// The unit had no cache when the disk was opened, and has a cache since a restart.
+/// The unit had no cache when the disk was opened, and has a cache since a restart. A write that a second restart
+/// loses from that cache must be reported.
 #[tokio::test]
 async fn a_cache_that_is_switched_on_at_a_restart_counts() {
     let rig = cached_rig().await;
@@ -474,8 +477,8 @@ async fn a_cache_that_is_switched_on_before_a_reset_counts() {
     assert_lost(&disk).await;
 }
 
-/// A unit without a cache need not support the command. The flush relies on whether the unit reports a cache
-/// at the time of the flush.
+/// A unit without a cache need not support SYNCHRONIZE CACHE. If it refuses the command, the flush succeeds only
+/// if the unit then reports that it has no cache.
 #[tokio::test]
 async fn a_flush_that_is_refused_counts_where_the_unit_has_no_cache_by_now() {
     let rig = cached_rig().await;
@@ -490,7 +493,7 @@ async fn a_flush_that_is_refused_counts_where_the_unit_has_no_cache_by_now() {
         }
         soon(disk.flush()).await.unwrap();
     }
-    // The unit reports that it has no cache.
+    // The unit also refuses the query whether it has a cache, so the flush fails.
     end_next_with(&rig, Sense::INVALID_FIELD);
     end_next_with(&rig, Sense::INVALID_FIELD);
     assert!(soon(disk.flush()).await.is_err());
@@ -552,7 +555,7 @@ async fn a_flush_that_ends_its_session_loses_nothing() {
     }
 }
 
-/// If the target refuses a second session, the flush uses the only one.
+/// If the target refuses a second session, a long flush uses the only session, and succeeds.
 #[tokio::test]
 async fn a_long_flush_does_not_wait_for_a_session_that_does_not_come() {
     const MUCH: usize = 65 << 20;

@@ -10,7 +10,7 @@ use iscsi_testkit::target::{ConnId, Outcome, Target};
 use tokio::task::JoinSet;
 
 const BLOCKS: u64 = 4096;
-/// Bytes of one of the concurrent writes.
+/// Length of each of the concurrent writes, in bytes.
 const PART: usize = 8192;
 const SERIAL_NUMBER: u8 = 0x80;
 const IDENTIFICATION: u8 = 0x83;
@@ -131,8 +131,8 @@ fn questions(rig: &Rig) -> usize {
         .with(|target| target.commands().iter().filter(|command| is_question(&command.cdb)).count())
 }
 
-/// SPC-4 §5.14: such a unit attention may mean that another unit is behind the LUN. Nothing is written to the
-/// other unit, even over sessions that have received no report, and all later requests fail.
+/// SPC-4 §5.14: each of these unit attentions may mean that another unit is behind the LUN. Nothing is written to
+/// the other unit, even over sessions that have received no report, and all later requests fail.
 #[tokio::test]
 async fn an_exchanged_unit_gets_nothing() {
     for (asc, ascq) in
@@ -521,7 +521,7 @@ async fn a_session_that_leads_elsewhere_is_set_aside() {
 }
 
 /// Blocks of another size have other addresses. They are neither read nor written, whichever unit attention
-/// reports the change, also after a reconnect.
+/// reports the change, or if no unit attention does and only the reconnect of a session shows it.
 #[tokio::test]
 async fn blocks_of_another_size_are_neither_read_nor_written() {
     for told in [Some((0x2a, 0x01)), Some((0x2a, 0x09)), Some((0x29, 0x00)), None] {

@@ -84,7 +84,8 @@ async fn a_question_is_one_command_over_one_session_and_counts_as_no_request() {
     for (session, earlier) in after.sessions.iter().zip(&before.sessions) {
         assert_eq!(session.commands, earlier.commands);
     }
-    // The first interval only records the state, and one poll received a report instead of its result.
+    // After the first interval the disk only records the numbers of its commands, to compare them later. Of the
+    // 9 polls that follow, one received a report in place of its response, and was sent again.
     assert_eq!(questions(&rig) - asked, 10);
     let asks = rig.server.with(|target| {
         let of_now = target.commands()[sent..].iter();
@@ -103,7 +104,7 @@ async fn a_disk_with_work_asks_nothing() {
         soon(disk.read_at(0, 512)).await.unwrap();
     }
     assert_eq!(questions(&rig), before);
-    // A disk is not idle while a request waits for its response for long.
+    // While a request waits for its response, the disk is not idle, however long that takes.
     rig.server.with(Target::hold);
     let reads = tokio::spawn(async move { (disk.read_at(0, 512).await, disk) });
     until(|| rig.server.with(|target| target.active_tasks()) == 1).await;
@@ -166,7 +167,8 @@ async fn an_idle_disk_hears_of_a_reset_and_that_it_was_fenced_off() {
     assert_eq!(commands(&rig), before, "it was known already");
 }
 
-/// If a session ends while the disk is idle, the loss is noticed, and the disk ends after its retry timeout.
+/// While an idle disk polls, its unit is replaced by another one and its session is lost. The disk ends without
+/// a request, and sends no more polls.
 #[tokio::test]
 async fn a_lost_disk_ends_though_it_is_to_ask() {
     let rig = start().await;

@@ -107,8 +107,8 @@ async fn log_24_another_port_is_followed_unless_none_is() {
     refused(&connect("?redirects=never").await.unwrap_err(), pair.to.address());
 }
 
-/// A disk reports the portals to which its sessions are connected, and stores a permanent redirection as the
-/// address that was checked.
+/// After a redirection to another host, temporary or permanent, a disk reports the portal to which its sessions
+/// are connected, and a note names it. A redirection within the host gives no note.
 #[tokio::test]
 async fn a_disk_tells_of_another_host() {
     for permanent in [false, true] {

@@ -265,7 +265,7 @@ async fn a_lost_session_comes_back_over_another_portal() {
         status.notes.iter().any(|note| note.to_string().contains("was passed over")),
         "{status}"
     );
-    // From the second portal, it reconnects at its first portal.
+    // The first portal is still stopped, so a session that is lost at the second portal reconnects there.
     drop_first(&second);
     soon(disk.write_at(0, vec![3; 512])).await.unwrap();
     assert_eq!(accepted(&second), 2);

@@ -71,8 +71,8 @@ async fn prs_10_each_session_is_registered_and_ends_it() {
     rig.assert_clean();
 }
 
-/// PRS-10: the same holds for a disk over a caller's own session, and for a disk whose last handle is
-/// dropped.
+/// PRS-10: a session is registered when its disk is opened, and not after the end of the disk, also for a disk
+/// over a caller's own session, and for a disk whose last handle is dropped.
 #[tokio::test]
 async fn prs_10_whatever_way_a_disk_is_opened_and_ended() {
     let rig = start().await;
@@ -272,8 +272,8 @@ async fn prs_14_a_conflict_is_told_from_a_fence() {
     assert_preempted(soon(disk.write_at(0, vec![3; 4096])).await);
 }
 
-/// PRS-14: a disk with one session receives no report that it is fenced off. After a conflict, it queries its
-/// registration.
+/// PRS-14: a disk with one session that receives no report that it is fenced off queries its registration after
+/// a conflict, and so finds out.
 #[tokio::test]
 async fn prs_14_a_conflict_over_the_only_session_shows_the_fence() {
     let rig = start().await;
@@ -356,7 +356,7 @@ async fn prs_17_sessions_that_move_leave_no_registration() {
             portals.filter(|portal| portal.port == port).count()
         };
         until(|| disk.sessions().len() == 4).await;
-        // The newest session at a port is closed first.
+        // The newest session at a port is closed first, so the reservation is made over that session.
         let sessions = disk.sessions();
         let is_first =
             |session: &&Session| session.portal().is_some_and(|portal| portal.port == first.port());

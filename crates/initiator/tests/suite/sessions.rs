@@ -326,7 +326,7 @@ async fn a_target_that_takes_one_session_gets_one() {
 async fn a_portal_that_does_not_answer_is_told() {
     let rig = Rig::start(512, BLOCKS, |_| {}).await;
     let address = rig.server.address();
-    // No process listens at the first portal of the URL.
+    // No process listens at the first and the third portal of the URL.
     let dead = format!("iscsi://127.0.0.2:1/{TARGET}/0?portal={address}&portal=127.0.0.3:1");
     let disk = soon(initiator(fixed(3)).disk(dead)).await.unwrap();
     until(|| disk.sessions().len() == 3).await;
@@ -421,7 +421,7 @@ async fn a_port_that_does_not_serve_the_unit_is_passed_over() {
     assert_holds(&rig, 13);
     until(|| disk.sessions().len() == 1).await;
     assert!(notes_of(&disk)[0].contains("a session was of no use"), "{}", disk.status());
-    // There is no other path to the unit.
+    // There is no other path to the unit, so a refused request fails, and the session is kept.
     rig.server.with(|target| target.end_next_with(Outcome::check(standby)));
     let error = soon(disk.read_at(0, 512)).await.unwrap_err();
     assert!(error.sense().is_some(), "{error}");
@@ -473,8 +473,8 @@ async fn failed_over() -> (Rig, Watched, Disk) {
     (first, second, disk)
 }
 
-/// SAM-5 §5.14: a session with a port in standby also receives reports of resets, so it can vouch for writes
-/// that are older than the other sessions. It is closed when the writes are flushed.
+/// SAM-5 §5.14: a session with a port in standby also receives reports of resets. If it receives none, writes that
+/// are older than the other sessions were not lost. It is closed when the writes are flushed.
 #[tokio::test]
 async fn a_flush_after_a_failover_loses_nothing() {
     let (first, second, disk) = failed_over().await;
@@ -511,7 +511,7 @@ async fn a_flush_after_a_failover_whose_witness_is_lost_vouches_for_nothing() {
     soon(disk.flush()).await.unwrap();
 }
 
-/// A session that stays to vouch for writes ends with the disk.
+/// A session that is kept only to receive reports of resets is logged out with the disk.
 #[tokio::test]
 async fn a_witness_is_logged_out_with_its_disk() {
     let (first, _second, disk) = failed_over().await;
@@ -527,7 +527,8 @@ async fn a_flush_goes_over_a_port_that_serves_the_unit() {
     let rig = Rig::start(512, BLOCKS, |_| {}).await;
     let disk = open(&rig, fixed(2), "").await.unwrap();
     assert!(write_all(&disk, 15).await.iter().all(Result::is_ok));
-    // Only flushes are refused, because a copy of a late write may still be in flight.
+    // Only flushes are refused. A hedged copy of a write may still be in flight, and must not be refused in
+    // their place.
     let refuse_next = |ascq| {
         let refusal = Fault::sense(.., Sense::new(0x02, 0x04, ascq)).times(1);
         let refusal = refusal.on_access(Access::SynchronizeCache);

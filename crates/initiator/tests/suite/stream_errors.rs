@@ -8,7 +8,8 @@ use iscsi_testkit::scsi::{Sense, status};
 use iscsi_testkit::target::Outcome;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-/// Length of one run: the bytes of a few requests of a stream.
+/// Number of bytes that a test writes to a stream before each flush, or reads from it: enough for four requests,
+/// because a stream sends requests of 256 KiB.
 const RUN: usize = 1 << 20;
 
 async fn rig_with_stream() -> (Rig, Session, DiskStream) {
@@ -18,7 +19,8 @@ async fn rig_with_stream() -> (Rig, Session, DiskStream) {
     (rig, session, disk.stream(0))
 }
 
-/// Writes one run successfully, calls `between`, and returns the error of the next run.
+/// Writes and flushes `RUN` bytes successfully, calls `between`, and returns the error of writing and flushing the
+/// next `RUN` bytes.
 async fn second_run(rig: &Rig, stream: &mut DiskStream, between: impl FnOnce(&Rig)) -> io::Error {
     let data = pattern(RUN, 1);
     soon(stream.write_all(&data)).await.unwrap();
@@ -58,8 +60,8 @@ async fn a_unit_that_fails_in_the_middle_of_a_run_says_why() {
     }
 }
 
-/// After a failed write, every call fails. If a flush succeeded then, it would vouch for data that is not on
-/// the disk.
+/// After a failed write, every call fails. If a flush succeeded then, it would confirm data that is not on the
+/// disk.
 #[tokio::test]
 async fn a_failed_write_fails_every_call_after_it() {
     let (rig, _session, mut stream) = rig_with_stream().await;

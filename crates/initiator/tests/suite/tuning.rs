@@ -58,7 +58,7 @@ async fn session(rig: &Rig, change: impl FnOnce(Tuning) -> Tuning) -> Session {
     session
 }
 
-/// Returns the main limit of the session, over a time in which many measurements were made.
+/// Returns the main limit of the session over at least 500 ms, in which many measurements are made.
 async fn foremost(session: &Session, earlier: &Reading) -> Limiter {
     const LONG: Duration = Duration::from_millis(500);
     soon(async {
@@ -180,8 +180,8 @@ async fn pages_of_odd_sizes_go_one_at_a_time() {
     rig.assert_clean();
 }
 
-/// One write has twice as many pages as one system call takes. The first system call announces more data, and
-/// the pages stay in order.
+/// Each MiB of a write has 2048 pages, twice as many as one system call takes. The first system call announces
+/// more data, and the pages stay in order.
 #[tokio::test]
 async fn more_pages_than_a_system_call_takes_stay_in_order() {
     let rig = Rig::start(512, 8192, |config| {
@@ -380,7 +380,7 @@ async fn readings_while_a_session_ends_come_to_an_end() {
     }
 }
 
-/// The pacing rate follows the ceil of the class while requests run.
+/// The pacing rate follows the ceil of the class while requests run: it is 5 % higher, but at least 655,360 bit/s.
 #[tokio::test]
 async fn connections_of_a_disk_send_a_little_above_the_ceil_of_its_class() {
     let rig = Rig::start(512, 8192, |_| {}).await;

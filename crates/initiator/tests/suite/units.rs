@@ -52,7 +52,7 @@ fn notes(disk: &Disk) -> String {
     notes_of(disk).join("\n")
 }
 
-/// Asserts that a lost session does not reconnect, for this reason, and that nothing is written.
+/// Asserts that a lost session does not reconnect, for this reason, and that writes fail with this reason.
 async fn assert_given_up(disk: &Disk, reason: &str) {
     assert!(soon(disk.write_at(0, pattern(512, 0))).await.is_err());
     until(|| notes(disk).contains("did not come back")).await;
@@ -149,7 +149,7 @@ async fn a_page_that_is_refused_at_the_reopening_is_no_other_unit() {
     cut(&rig);
     until(|| disk.status().reconnects == 2).await;
     assert_works(&rig, &disk, 2).await;
-    // A further session queries both identifiers.
+    // The same with one session: also the first session of a disk queries both identifiers when it opens.
     drop(disk);
     change_unit(&rig, |unit| unit.behavior.refused_pages.clear());
     let disk = open(&rig, 1).await;
@@ -271,8 +271,8 @@ async fn a_unit_without_a_name_or_portal_group_has_one_session() {
 const SHORT: [u8; 4] = [0x28, 0x2a, 0x35, 0x41];
 const LONG: [u8; 4] = [0x88, 0x8a, 0x91, 0x93];
 
-/// SBC-3: a unit that supports READ CAPACITY (16) may not support the other commands of 16 bytes. A form that
-/// it refused over one session is not tried over another.
+/// SBC-3: a unit that supports READ CAPACITY (16) may not support the other commands of 16 bytes. A command of 16
+/// bytes that the unit has refused over one session is not sent over a later one.
 #[tokio::test]
 async fn commands_of_10_bytes_where_those_of_16_are_refused() {
     let rig = start(|unit| unit.behavior.refused = LONG.to_vec()).await;

@@ -97,7 +97,8 @@ async fn what_unmap_leaves_is_written() {
     }
 }
 
-/// Without a response the result of UNMAP is unknown, so zeros are written and no second UNMAP is sent.
+/// If the unit refuses GET LBA STATUS, the result of UNMAP is unknown. So zeros are written, and no second UNMAP
+/// is sent.
 #[tokio::test]
 async fn a_unit_that_does_not_tell_gets_zeros_and_no_more_unmap() {
     let (rig, disk) = start(1, |unit| {
@@ -152,8 +153,8 @@ async fn a_unit_that_refuses_its_unmap_gets_zeros() {
     assert_eq!((error.command(), error.sense().is_some()), (Some("UNMAP"), true), "{error}");
 }
 
-/// A report from before a reset is not valid after it. If the reset happens between the UNMAP and the query,
-/// the zeros are written.
+/// A reset may undo an UNMAP that was not flushed. If it happens between the UNMAP and the query of the blocks'
+/// state, the zeros are written.
 #[tokio::test]
 async fn a_reset_before_the_question_costs_a_write() {
     let (rig, disk) = start(1, |_| {}).await;

@@ -1,10 +1,11 @@
-//! Runs the machine of a logical unit against a model of targets, to search for broken promises.
+//! Runs the machine of a logical unit against a model of targets, and searches for an order of events in which
+//! a check fails: a write is lost without a report, is executed over a newer one, or never ends.
 //!
 //! ```text
 //! unit_world exhaustive [NAME ...]       all states of small worlds
 //! unit_world random [SEED [EPISODES]]    random episodes of larger worlds
 //! unit_world replay SEED                 one episode, step by step
-//! unit_world hunt                        the first world or episode in which a promise is broken
+//! unit_world hunt                        the first world or episode in which a check fails
 //! ```
 #![allow(
     clippy::cast_possible_truncation,
@@ -112,11 +113,12 @@ fn replay(seed: u64) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// Maximum number of states in each long world, and of random episodes, before a mutant counts as not found.
+/// Maximum number of states in each world, and of random episodes, before a mutant counts as not found.
 const MAX_STATES: usize = 200_000;
 const EPISODES: u64 = 20_000;
 
-/// Prints the world, the number of steps, the number of states and the promise, as a part of a table.
+/// Searches worlds and episodes until a check fails. Prints a table row: the world, the number of steps, the
+/// number of states or the seed, and the failed check.
 fn hunt() -> ExitCode {
     let start = Instant::now();
     for (name, settings) in small::quick().into_iter().chain(small::long()) {

@@ -34,7 +34,7 @@ pub struct Report {
     pub depth: usize,
     pub terminal: u64,
     pub seen: Seen,
-    /// The broken promise, and the steps that lead to it.
+    /// The failed check, and the steps that lead to it.
     pub violation: Option<(String, Vec<Action>)>,
     pub is_complete: bool,
 }

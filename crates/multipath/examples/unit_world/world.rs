@@ -141,9 +141,9 @@ pub enum Action {
     Pass {
         exponent: u8,
     },
-    /// All requests may be submitted a second time.
+    /// Marks all requests as not submitted, so that each may be submitted once more.
     Again,
-    /// There are no further faults.
+    /// Ends all faults: no further fault occurs, each port serves the unit, and the known unit is there.
     Heal,
 }
 
@@ -366,8 +366,8 @@ impl World {
             if it.phase != Phase::Live {
                 continue;
             }
-            // A session with an undelivered medium error is not lost: the machine cannot detect that loss of
-            // writes.
+            // No session is lost while the report of a medium error is on its way over it: the machine could
+            // not detect the lost writes.
             let has_failed = it.answers.iter().any(|answer| answer.reply == Reply::MediumError);
             if self.left.losses > 0 && !has_failed {
                 let most = if self.settings.has_unsent { it.commands.len() as u8 } else { 0 };

@@ -32,7 +32,7 @@ impl Durability {
     }
 
     /// Returns whether another session has to vouch for the writes: the unit has a cache, and the session of
-    /// the flush joined later, or may have missed a report.
+    /// the flush joined after the oldest of them began, or may have missed a report.
     pub fn needs_witness(&self, flush: &Flush) -> bool {
         self.has_cache && !self.covers(flush, flush.path)
     }
@@ -54,8 +54,8 @@ impl Durability {
         let vouches = |path| self.paths.get(path).is_some_and(|it| it.vouches_for(oldest));
         let is_lost = is_unknown && !witness.is_some_and(vouches);
         let is_reset = self.last_reset(flush.path) > oldest;
-        // A failure was counted when it was reported. It counts again if the flush that reported it did not
-        // cover these writes.
+        // The failure was counted when the unit reported it. If a flush has reported that loss already, it
+        // counts once more for these writes, which that flush did not cover.
         let has_failed = self.last_failure > oldest && self.losses.are_reported();
         if is_lost || is_reset || has_failed {
             self.losses.add();

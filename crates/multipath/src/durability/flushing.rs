@@ -149,8 +149,8 @@ impl Flushes {
         self.procedures.iter().flat_map(|(_, it)| it.epochs())
     }
 
-    /// Returns whether a waiting flush may begin: no other flush is without a status, no flush of the same owner
-    /// is in progress, and no earlier flush may begin.
+    /// Returns whether a waiting flush may begin: no flush in progress lacks a status, no flush of the same
+    /// owner is in progress, and no earlier flush may begin.
     fn has_turn(&self, flush: FlushId) -> bool {
         if self.procedures.iter().any(|(_, it)| it.is_unanswered()) {
             return false;

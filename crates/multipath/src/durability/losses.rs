@@ -24,7 +24,8 @@ impl Losses {
         self.reported
     }
 
-    /// Returns whether some handle has reported every loss. Otherwise each flush that ends reports a loss.
+    /// Returns whether some handle has reported every loss. While it is `false`, the next flush that ends
+    /// reports a loss anyway.
     pub(super) fn are_reported(&self) -> bool {
         self.reported == self.count
     }

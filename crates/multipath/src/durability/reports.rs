@@ -73,7 +73,8 @@ impl Reports {
         self.complete_since() <= moment
     }
 
-    /// Returns whether the session has no hidden report of a reset after `moment`.
+    /// Returns whether every reset after `moment` was reported to the session, and no report may have been
+    /// hidden.
     pub(super) fn knows_since(&self, moment: Epoch) -> bool {
         self.stood_at(moment) && !self.is_uncertain_since(moment)
     }

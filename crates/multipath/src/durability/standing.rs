@@ -70,7 +70,8 @@ impl Durability {
         })
     }
 
-    /// Returns whether there are unflushed writes for which this session can vouch.
+    /// Returns whether some unflushed write began after the session had joined, so that a flush may need its
+    /// reports. Reports that may have been hidden are not considered.
     pub fn needs(&self, path: PathId) -> bool {
         let Some(reports) = self.paths.get(path) else { return false };
         let unflushed = self.oldest.waiting.into_iter().chain(self.oldest.flushing);

@@ -190,7 +190,7 @@ fn a_flush_is_for_no_write_that_ends_after_its_beginning() {
     assert!(!flush(&mut unit, FIRST, None), "the second write was in no flush");
 }
 
-/// If a hedged copy is aborted, its session lacks a status, so it cannot vouch alone.
+/// The end of an aborted hedged copy may hide a report, so another session must vouch for the writes.
 #[test]
 fn another_session_vouches_for_one_that_may_have_missed_a_report() {
     let mut unit = cached_over_two();

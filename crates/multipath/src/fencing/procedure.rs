@@ -111,7 +111,8 @@ impl Procedure {
             && matches!(command, ReserveCommand::Out(_))
             && known.is_preempted()
         {
-            // A unit attention over another path has arrived since READ KEYS.
+            // A unit attention over another path has reported a preemption since READ KEYS, so nothing is
+            // registered.
             self.fails_to_register(registering.may_be_made, Failure::Preempted, known);
             return Step::Done(Err(Failure::Preempted));
         }
@@ -164,8 +165,9 @@ impl Procedure {
                 known.set_registered(self.path, true);
                 self.prove(known);
             }
-            // The key that the unit shows may belong to this nexus: its registration may have been executed
-            // before the login, and after a fence.
+            // The registration of this nexus may have been executed before the login, but after another host
+            // had ended the registrations of the disk. Then the key that READ KEYS shows is its own, so this
+            // registration is ended first.
             Goal::Join if known.is_uncertain(self.nexus) => self.undo(known),
             Goal::Join => self.read_keys_before(known),
             Goal::Prove => self.prove(known),

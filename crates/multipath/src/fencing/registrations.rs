@@ -74,7 +74,9 @@ pub(super) struct Registrations {
     registered: Vec<Registered>,
     /// Nexuses whose registration was sent and has no status. The unit may still execute it.
     uncertain: Vec<PathNexus>,
-    /// Nexuses that have reserved the unit, or may have. If the key holds a reservation, one of them made it.
+    /// Nexuses that have reserved the unit, or may have; `None` is a nexus with an unknown portal group. If
+    /// the key of the disk holds a reservation, one of them made it, or the reservation is older than the
+    /// disk.
     holders: Vec<Option<Nexus>>,
 }
 
@@ -241,7 +243,7 @@ impl Registrations {
         is_new
     }
 
-    /// Notes that the nexus has reserved the unit, so that no other one holds it.
+    /// Notes that the nexus has reserved the unit, so that no other nexus holds the reservation.
     pub(super) fn holds(&mut self, nexus: Option<Nexus>) {
         self.holders.retain(|other| *other == nexus);
     }
@@ -265,7 +267,7 @@ impl Registrations {
             let mut others = self.registered.iter().filter(|other| other.nexus != nexus);
             return others.any(|other| !other.may_have_ended);
         }
-        // A reservation that is older than the disk has an unknown holder.
+        // If `holders` is empty, a reservation with this key is older than the disk, so its holder is unknown.
         let may_hold = |other: &Option<Nexus>| other.is_none_or(|other| other == nexus);
         let is_of_other = !self.holders.is_empty() && !self.holders.iter().any(may_hold);
         held.key != self.key || is_of_other

@@ -58,7 +58,8 @@ pub fn short_capacity(answer: ReadCapacity10) -> Option<Capacity> {
     })
 }
 
-/// Returns the present capacity of a unit that supports only READ CAPACITY (10), as `before` shows.
+/// Returns the present capacity of a unit that supports only READ CAPACITY (10). If this command cannot count
+/// its blocks, the number of blocks of `before` stays.
 pub fn short_capacity_now(before: &Capacity, answer: ReadCapacity10) -> Capacity {
     let blocks = answer.blocks().unwrap_or(before.blocks);
     Capacity { blocks, block_size: answer.block_length, ..*before }

@@ -109,7 +109,8 @@ impl UnitName {
     /// Compares a unit after all of its names were queried. `address` is its address, if that is known.
     ///
     /// # Errors
-    /// As [`compare`](Self::compare).
+    /// [`Mismatch::Other`] if the names differ, or the models of a unit without a name. [`Mismatch::Unproven`]
+    /// if no two names have the same type, or the address of a unit without a name differs or is unknown.
     pub fn recognize(
         &self,
         address: Option<&UnitAddress>,

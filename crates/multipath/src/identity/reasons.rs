@@ -10,7 +10,8 @@ use std::hash::{Hash, Hasher};
 pub(super) struct Revalidation {
     /// Number of reasons that arose over this path.
     own: u64,
-    /// Number of commands of this path that the initiator has given up: their status may have been a reason.
+    /// Number of commands of this path that the initiator has given up. Their statuses might have reported a
+    /// reason.
     given_up: u64,
     /// Total number of reasons when the last successful revalidation began.
     resolved: u64,
@@ -131,8 +132,8 @@ impl SharedReasons {
 }
 
 impl Reasons {
-    /// Returns the number with one more reason, which is known to be older than the result of the
-    /// revalidation.
+    /// Returns the number with one more reason: one that the first command of the revalidation has reported,
+    /// so that the later commands of the revalidation resolve it as well.
     #[must_use]
     pub const fn and_one(self) -> Self {
         Self(self.0 + 1)

@@ -3,7 +3,7 @@
 /// Capacity of the unit, over all paths.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Size {
-    /// The last READ CAPACITY that was sent, and the last one whose result was used.
+    /// Numbers of the last READ CAPACITY that was sent, and of the last one whose result was used.
     asked: u64,
     answered: u64,
     /// Present capacity, and the largest capacity that the unit ever had, in bytes.

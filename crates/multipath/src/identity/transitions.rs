@@ -48,7 +48,8 @@ impl Transitions {
         Self { reported, are_cut_short: flags & 1 != 0, has_other_ports: flags & 2 != 0 }
     }
 
-    /// Returns the time limit. If the unit reports no transition time, it depends on `usual`.
+    /// Returns the time limit: the time that the unit reports, or `usual` if it reports none. If the wait is
+    /// cut short, the limit is at most one second.
     pub fn limit(&self, usual: Duration) -> Duration {
         let limit = match self.reported {
             0 => usual,

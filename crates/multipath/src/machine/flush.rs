@@ -77,8 +77,9 @@ impl<E: Clone> Flushes<E> {
         });
     }
 
-    /// Notes that the caller of a flush was cancelled. A flush in progress continues, because it might fail on
-    /// the medium without a report. Returns whether the attempt belongs to a flush that has not ended.
+    /// Notes that the caller of a flush was cancelled. A flush in progress continues, so that its status still
+    /// arrives: the status may report that the medium has failed. Returns whether the attempt belongs to a
+    /// flush that has not ended.
     pub(super) fn cancel(&mut self, disk: DiskId, attempt: requests::AttemptId) -> bool {
         let is_it = |it: &&mut Running<E>| it.disk == disk && it.attempt == Some(attempt);
         let Some(running) = self.running.iter_mut().find(is_it) else { return false };
@@ -91,7 +92,8 @@ impl<E: Clone> Flushes<E> {
         true
     }
 
-    /// Returns the next action. `witness` chooses a path other than the given one.
+    /// Returns the next action. `witness` returns the most suitable witness of a flush over the given path:
+    /// another path.
     pub(super) fn advance(
         &mut self,
         unit: &mut Unit,

@@ -114,10 +114,11 @@ pub enum Output<E> {
         /// Its result.
         result: Result<Done, Failure<E>>,
     },
-    /// Log out the session of a path that was removed: nothing is in flight there, and no flush needs the
-    /// session as a witness.
+    /// Log out the session of a path that was removed: nothing is in flight there, and no flush needs its
+    /// reports of resets.
     LogOut(PathId),
-    /// Wait for the class of the disk, then call [`charged`](super::Machine::charged).
+    /// Charge the bytes to the traffic class of the disk. When the class admits them, call
+    /// [`charged`](super::Machine::charged).
     Charge {
         /// The request.
         request: RequestId,

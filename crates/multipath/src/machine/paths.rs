@@ -41,7 +41,8 @@ impl<E: Clone> Machine<E> {
         Some(path)
     }
 
-    /// Refuses the requests of a disk for which no path could be opened, and none will be.
+    /// Refuses the requests of a disk with `why`, because no path could be opened and none will be. Changes
+    /// nothing if the disk has a path.
     pub fn open_failed(&mut self, disk: DiskId, why: &E, now: Instant) {
         let has_path = self.paths.values().any(|path| path.disk == disk);
         if !has_path {
@@ -113,7 +114,7 @@ impl<E: Clone> Machine<E> {
     }
 
     /// Closes a path: it takes no more requests. [`Output::LogOut`] follows when nothing is in flight there,
-    /// and no flush needs the path to vouch for earlier writes.
+    /// and no flush needs its reports of resets.
     pub fn close_path(&mut self, path: PathId, now: Instant) {
         self.with_engine_of(path, |engine| engine.close_path(path));
         self.run(now);
@@ -187,7 +188,8 @@ impl<E: Clone> Machine<E> {
         for path in self.leaving.extract_if(.., |path| !flushes.uses(*path)) {
             self.unit.remove_path(path);
         }
-        // One at a time: if two paths can vouch for the same writes, one of them must stay.
+        // One at a time: if two closed paths have the same reports of resets, one of them must stay for the
+        // next flush.
         while let Some(path) = self.path_that_is_over() {
             self.with_engine_of(path, |engine| engine.remove_path(path));
             self.paths.remove(&path);
@@ -215,7 +217,7 @@ impl<E: Clone> Machine<E> {
         self.paths.keys().copied().find(|path| self.is_over(*path))
     }
 
-    /// Returns whether a path is closed, has nothing in flight, and is not needed to vouch for writes.
+    /// Returns whether a path is closed, has nothing in flight, and no flush needs its reports of resets.
     fn is_over(&self, path: PathId) -> bool {
         let engine = self.paths.get(&path).and_then(|state| self.disks.get(&state.disk));
         let selector = engine.map(|disk| disk.requests.paths());

@@ -38,11 +38,11 @@ pub(super) struct Path<E> {
     pub(super) unproven: VecDeque<AttemptId>,
     /// The identification over this path, while it is in flight.
     pub(super) question: Option<AttemptId>,
-    /// When the identification is repeated, after one without a result.
+    /// When the identification is repeated, after one without a result; `None` if none waits for a repetition.
     pub(super) ask_at: Option<Instant>,
     /// Number of consecutive identifications without a result.
     pub(super) unanswered: u32,
-    /// Set if the path leads to another unit.
+    /// The error of the requests over this path, if it leads to another unit.
     pub(super) verdict: Option<E>,
 }
 

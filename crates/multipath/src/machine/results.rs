@@ -83,7 +83,8 @@ impl<E: Clone> Machine<E> {
         if judged.end != End::Good {
             self.ended(attempt, &record, judged, now);
         } else if matches!(record.what, What::Identify(_)) {
-            // The result is passed to `identified`.
+            // A successful identification ends by `identified`. One that ends here has no result, so it is
+            // repeated.
             self.question_failed(attempt, &record, End::NoAnswer, now);
         } else if is_in_question {
             if let Some(attempt) = self.attempts.get_mut(attempt) {
@@ -194,7 +195,7 @@ impl<E: Clone> Machine<E> {
         let is_wanted = request.is_some_and(|request| self.record(request).is_some());
         let means = match record.what {
             What::Request { writes: true, .. } => GoodEnd::Wrote,
-            // A flush counts as accepted only when it has ended as a whole.
+            // The caller records what the GOOD shows when the whole flush has ended.
             What::Flush(..) if record.command == Command::Flush => GoodEnd::SaysNothing,
             What::Request { .. } | What::Flush(..) => GoodEnd::NoReset,
             What::Identify(_) => GoodEnd::SaysNothing,
@@ -210,8 +211,9 @@ impl<E: Clone> Machine<E> {
             }
             What::Flush(flush, question) => {
                 self.attempts.remove(id);
-                // A command that was sent later may have been executed earlier, and its status may arrive
-                // later: nothing orders the connections of a session.
+                // Nothing orders the connections of a session: the unit may have executed commands before the
+                // flush that were sent after it, and their statuses may arrive later. So the flush waits for
+                // all commands that the path has sent so far.
                 let end = flushing::End::Good(self.unit.next_command(path), &[]);
                 self.flushes.on_end((flush, question), end, None, &mut self.unit);
             }
@@ -349,10 +351,12 @@ impl<E: Clone> Machine<E> {
         true
     }
 
-    /// Returns the path that should flush for all. Paths that respond and whose ports serve the unit come
-    /// first. Among these, the order of preference is: a path that can vouch for all writes; a path over which the unit
-    /// has refused no request just now; a path that has received the report of the last reset, because the
-    /// unit reports it to each path; the least busy path at the best port.
+    /// Returns the path of the disk over which to flush the writes of all paths. Paths that take requests come
+    /// first, then those that respond, then those whose ports serve the unit. Among these, the order of
+    /// preference is: a path that joined before the oldest unflushed write; a path that has neither received
+    /// nor missed a report of a reset since; a path over which the unit has refused no request just now; a
+    /// path that has received the report of the last reset, because the unit reports it to each path; the best
+    /// port; the fewest bytes in flight.
     pub(super) fn flush_path(&self, disk: DiskId, now: Instant) -> Option<PathId> {
         let selector = self.disks.get(&disk)?.requests.paths();
         let own = self.paths.iter().filter(|(_, path)| path.disk == disk && path.verdict.is_none());

@@ -19,7 +19,7 @@ pub(super) struct Writes {
     ranges: Ranges,
     /// Requests that wait for their range.
     waiting: BTreeMap<RangeId, Waiting>,
-    /// Time limits of requests that wait for a range in doubt.
+    /// Time limits of the waiting requests, with the ranges that they wait for.
     deadlines: BTreeSet<(Instant, RangeId)>,
     /// Requests whose ranges have become free.
     admitted: VecDeque<RequestId>,
@@ -52,7 +52,7 @@ impl Writes {
         self.deadlines.extend(deadline.map(|at| (at, id)));
     }
 
-    /// Returns when the wait of the first request ends.
+    /// Returns the earliest time limit of a waiting request.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.deadlines.first().map(|(at, _)| *at)
     }

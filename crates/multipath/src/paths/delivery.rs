@@ -14,7 +14,7 @@ use iscsi_tuner::{EstimatorWindow, LinkEstimator, RateSample, Rtt};
 pub(super) struct Delivery {
     /// Bytes of requests that have completed.
     delivered: u64,
-    /// When the request that completed last did so, and when it was sent.
+    /// When the last completed request completed, and when it was sent.
     last: Option<(Instant, Instant)>,
     /// Time from a request to its completion.
     latency: Option<Rtt>,
@@ -25,7 +25,8 @@ pub(super) struct Delivery {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Progress {
     delivered: u64,
-    /// When the previous request had completed, and when that request was sent.
+    /// When the previous request completed, and when it was sent. Both are the time at which the path was
+    /// taken if no other request was in flight then.
     delivered_at: Instant,
     last_sent_at: Instant,
     /// Whether no more work waited, so that the measured rate may be less than the path can carry.

@@ -17,7 +17,7 @@ use crate::paths::hedge::HedgePolicy;
 /// Limits of the requests in flight on a path, set by the plan for its session.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Credit {
-    /// Maximum bytes in flight. Only a single request may exceed them.
+    /// Maximum bytes in flight. A request that is the only one on the path may exceed them.
     pub bytes: u64,
     /// Maximum requests in flight: the command window of the target.
     pub requests: u32,
@@ -31,8 +31,8 @@ impl Credit {
 /// Requirements of a request on its path.
 #[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub struct Requirements {
-    /// The path on which the first copy of the request is in flight. The second copy takes only another path,
-    /// through a port that serves the unit.
+    /// The path on which the first copy of the request is in flight; `None` for a first copy. A second copy
+    /// takes another path, whose port serves the unit.
     pub avoid: Option<PathId>,
     /// Whether no other request may be in flight on the path.
     pub is_alone: bool,
@@ -90,12 +90,12 @@ const MIN_CREDIT: u64 = 256 << 10;
 /// what slow start sends in its first eight round trips.
 const MIN_CREDIT_IN_STARTUP: u64 = 4 << 20;
 
-/// The share of each path, if all paths are equal.
+/// Each path's part of the limits, if all paths are equal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Share {
     min_in_startup: u64,
-    /// Maximum in flight on one path, except for a single request. It leaves the other paths their shares of
-    /// the total if this path is stuck.
+    /// Maximum in flight on one path, unless a single request exceeds it. If this path is stuck, the other
+    /// paths still have their parts of the total.
     max: Credit,
 }
 

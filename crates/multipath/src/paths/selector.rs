@@ -87,7 +87,7 @@ impl PathSelector {
         self.paths.iter().all(|path| path.id == id)
     }
 
-    /// Reopens closed paths if no other ones are left. They are used until another path is added.
+    /// Reopens all paths if every path is closed, so that requests have a path.
     pub fn reopen_if_none_is_left(&mut self) {
         if self.paths.iter().all(|path| path.is_closing) {
             self.paths.iter_mut().for_each(|path| path.is_closing = false);
@@ -224,8 +224,9 @@ impl PathSelector {
             .filter(|path| is_open(path) && path.takes(len, share, is_alone))
             .filter(|path| is_alone || Some(path.id) != self.reserved)
             .filter(|path| !path.is_held_up(now) || all_are_held_up)
-            // A request that may end its session takes the youngest path, because older sessions can vouch for
-            // more of the earlier writes.
+            // A request that must be alone may end its session, so it takes the youngest path. Older sessions
+            // were open during more of the earlier writes, so they can show for more of them that no reset has
+            // lost them.
             .min_by_key(|path| {
                 (is_alone.then_some(Reverse(path.id)), path.time_to_finish(len, usual))
             })

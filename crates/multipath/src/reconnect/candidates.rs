@@ -21,7 +21,8 @@ pub(super) struct Candidates {
     /// Number of portals that have been added, including those that were removed again.
     known: usize,
     retry_timeout: Duration,
-    /// End of the time limit. The last try is not later, however long the pause for credentials would be.
+    /// End of the time limit; `None` if it exceeds the range of the clock. The last try is not later, however
+    /// long the pause for credentials would be.
     end: Option<Instant>,
 }
 
@@ -83,7 +84,8 @@ impl Candidates {
                 let next = pause.and_then(|pause| now.checked_add(pause)).unwrap_or(now);
                 one.at = next;
                 if let Some(end) = self.end.filter(|end| *end < next) {
-                    // A last try that is moved forward does not count as one of the limited tries.
+                    // A try that is moved forward to the end of the time limit does not count as one of the
+                    // limited tries.
                     (one.at, one.credentials) = (end, before);
                 }
                 pause.is_some()

@@ -163,7 +163,8 @@ const fn of_disk(end: End, facts: &Facts) -> Disposition {
     Disposition::Fail
 }
 
-/// Returns whether the port has refused the command, as far as the unit reports the states of its ports.
+/// Returns whether the port has refused the command because of its state. Returns `false` if the unit does not
+/// report the states of its ports.
 pub const fn refuses_by_port(end: End, facts: &Facts) -> bool {
     let is_refused = matches!(end, End::Port(_));
     // A port that returns INVALID FIELD IN CDB for a command that the unit supports is out of use, if another

@@ -104,7 +104,7 @@ impl<E: Clone> Requests<E> {
         self.dispatch(now);
     }
 
-    /// Ends the hedging of a request that is not in flight any more.
+    /// Ends the hedging of a request: a second copy that was not sent is not sent any more.
     pub(super) fn drop_hedge(&mut self, request: RequestId) {
         self.set_timer(request, None);
         let Some(record) = self.requests.get_mut(request.0) else { return };

@@ -16,7 +16,7 @@ use crate::reconnect::BackOff;
 const SUSPECT: u32 = 3;
 /// Number of losses while alone after which a request fails.
 const GUILTY: u32 = 5;
-/// Each loss without a suspect alone on the session raises `GUILTY` by this number.
+/// Each session that is lost without a suspect alone on it raises `GUILTY` by this number.
 const DOUBT: u32 = 3;
 /// Maximum by which `GUILTY` is raised.
 const MAX_DOUBT: u32 = 15;
@@ -56,8 +56,7 @@ struct Suspicion {
     losses: u32,
     /// Number of these sessions on which nothing else was in flight.
     alone: u32,
-    /// The disk's number of losses without a suspect alone, when the request was first alone on a lost
-    /// session.
+    /// Value of `plain_losses` in [`lost`](History::lost) when the request was first alone on a lost session.
     plain_losses: u64,
 }
 
@@ -127,8 +126,8 @@ impl<E> History<E> {
     }
 
     /// Begins a pause, and returns its length; `None` if a time limit of the retries would be exceeded.
-    /// `limit` counts from the first pause with this limit. `total` counts from `since`, with the value of
-    /// the first pause.
+    /// `limit` counts from the first pause with this limit. `total` counts from `since`; later pauses use the
+    /// value of `since` at the first pause.
     pub fn pause(
         &mut self,
         pauses: BackOff,
@@ -245,8 +244,8 @@ mod tests {
         history.waited_in_class(Duration::MAX);
     }
 
-    /// Returns the number of losses with the request alone after which it fails, if `plain_per_loss` losses
-    /// without a suspect come before each of them.
+    /// Returns the number of losses after which the request fails. Before each loss with the request alone on
+    /// the session, `plain_per_loss` sessions are lost without a suspect alone on them.
     fn losses_until_proven(plain_per_loss: u64) -> Option<u32> {
         let mut history = History::<()>::default();
         let mut plain = 0;

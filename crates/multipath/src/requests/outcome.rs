@@ -26,7 +26,8 @@ impl<E: Clone> Requests<E> {
         let Some(facts) = self.facts(request, path, now) else { return };
         let disposition = dispose(end.end, Scope::Disk, &facts);
         if let Some(access) = end.access.filter(|_| refuses_by_port(end.end, &facts)) {
-            // Mark the port, so that other pausing requests need not try it one after the other.
+            // Record the state of the port, so that other requests avoid it; otherwise each of them would be
+            // refused there as well.
             self.set_access([(path, access)], now);
             self.outputs.push_back(Output::PortRefused(path, access));
             if let Some(record) = self.requests.get_mut(request.0) {
@@ -47,7 +48,8 @@ impl<E: Clone> Requests<E> {
         if stays && self.selector.contains(path) {
             self.retry_here(request, permit, end.end);
         } else if stays && is_last_copy {
-            // The unit has responded, and then the path was lost.
+            // The unit has responded over this path, but the path was lost before the command could be sent
+            // again.
             self.retry(request, true, now);
         } else if !is_last_copy {
             self.copy_failed(request, permit, disposition, end, now);

@@ -37,7 +37,8 @@ impl fmt::Debug for AttemptId {
 /// An action. Execute the outputs in this order. `E` is the error of an attempt.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Output<E> {
-    /// Wait for the class of the disk, then call [`charged`](super::Requests::charged).
+    /// Charge the bytes to the traffic class of the disk. When the class admits them, call
+    /// [`charged`](super::Requests::charged).
     Charge {
         /// The request.
         request: RequestId,

@@ -69,9 +69,9 @@ impl RequestSpec {
 pub enum Route {
     /// Any path with credit for it.
     Credit,
-    /// A flush. Its path is the one that can vouch for the earlier writes, by
-    /// [`Requests::choose`](super::Requests::choose), or a path without other requests, by
-    /// [`Requests::prepared`](super::Requests::prepared). A flush is neither hedged nor shaped, and its
+    /// A flush. Its path is chosen by [`Requests::choose`](super::Requests::choose), preferably one that has
+    /// received every report of a reset since the earlier writes; or it takes a path without other requests,
+    /// by [`Requests::prepared`](super::Requests::prepared). A flush is neither hedged nor shaped, and its
     /// duration is not used to measure the path.
     Vouching,
 }
@@ -89,7 +89,7 @@ pub(super) enum State {
     },
     /// A flush that waits until it is known whether it needs a path without other requests.
     Preparing,
-    /// A flush that waits for the path that can vouch for the earlier writes.
+    /// A flush that waits for [`Requests::choose`](super::Requests::choose).
     Choosing,
     /// Waiting for a path.
     Queued,

@@ -180,7 +180,8 @@ impl World {
         self.results.get(&request).is_some_and(Result::is_ok)
     }
 
-    /// Completes some requests on each path, so that its times are measured.
+    /// Completes some requests on each path after `time`, so that the round-trip time of each path is
+    /// measured.
     fn measure(&mut self, time: Duration) {
         for _ in 0..4 {
             let requests = [(); 2].map(|()| self.submit(READ));
@@ -280,7 +281,8 @@ fn a_lost_path_leaves_its_requests_to_the_other_one() {
     }
 }
 
-/// The unit has a unit attention to report, and the session ends before the request receives it.
+/// The path is lost while a command is in flight that then ends with a unit attention. The request is not
+/// retried over that path; it is sent over the next one.
 #[test]
 fn nothing_is_retried_over_a_path_that_is_lost() {
     let mut world = World::new(limits(), &[A]);

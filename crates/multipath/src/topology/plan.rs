@@ -39,7 +39,7 @@ pub(super) struct Facts<'a> {
     /// Whether each portal should have a session, also if it is not the best.
     pub(super) has_spares: bool,
     pub(super) uneven_since: Option<Instant>,
-    /// When sessions may move to better ports; `None` if the ports are unknown.
+    /// When sessions may move to better ports; `None` if the unit has not reported the states of its ports.
     pub(super) moves_from: Option<Instant>,
     pub(super) situation: Situation<'a>,
 }
@@ -75,7 +75,7 @@ impl Facts<'_> {
         Some(youngest.map_or(Admission::Join, Admission::Replace))
     }
 
-    /// Returns whether no port is known to be better than the port of this portal.
+    /// Returns whether the state of the port of this portal is known, and no known port is better.
     pub(super) fn is_best(&self, portal: PortalId) -> bool {
         let own = self.portals.get(portal.0).and_then(Portal::priority);
         own.is_some() && own == self.portals.iter().filter_map(Portal::priority).min()
@@ -240,7 +240,8 @@ impl<'a> Plan<'a> {
                 self.opens.extend((0..more.min(self.room())).map(|_| (Why::Count, None)));
             }
             Count::Fewer(fewer) => {
-                // A session at a worse port carries no data, and would be opened again if it were closed.
+                // Only sessions in use are closed: a session at a worse port carries no data, and would be
+                // opened again.
                 let sessions = self.facts.situation.sessions.iter();
                 let in_use = sessions.filter(|it| it.state == SessionState::InUse);
                 let mut in_use: Vec<_> = in_use.map(|it| it.path).collect();
@@ -262,7 +263,7 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// Returns whether no session reconnects, and none is being opened as a further one.
+    /// Returns whether no session reconnects, and none is being opened for [`Why::Count`] or [`Why::Flush`].
     fn is_steady(&self) -> bool {
         !self.is_opening(|why| matches!(why, Why::Count | Why::Flush | Why::Lost(_)))
     }

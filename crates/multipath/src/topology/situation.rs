@@ -24,7 +24,7 @@ pub struct Session {
 /// State of an open session.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SessionState {
-    /// The session takes requests only while no session is at a better port.
+    /// The session works, but takes no requests while another session is at a better port.
     Working,
     /// The session takes requests now.
     InUse,

@@ -140,8 +140,9 @@ impl Unit {
             | TaskError::Session { sent: false, .. }
             | TaskError::Withdrawn
             | TaskError::Closed => Meaning::Nothing,
-            // The session has ended, so no revalidation is possible over it. But a flush with a status may wait
-            // for earlier reports.
+            // The session has ended, so no revalidation is possible over it. But a flush over the same session
+            // that already has a status waits for its earlier commands: the reason keeps its GOOD from being
+            // trusted.
             TaskError::Session { .. }
             | TaskError::ConnectionLost { .. }
             | TaskError::TargetFailure(_) => {
@@ -152,7 +153,8 @@ impl Unit {
                 self.on_hidden_report(path);
                 Meaning::GivenUp
             }
-            // The command has moved data, or had no status for longer than a unit attention takes.
+            // TimedOut: the status was missing for longer than a unit attention takes, so it was none.
+            // DataDigest: the command has moved data, so it did not end with a unit attention.
             TaskError::TimedOut | TaskError::DataDigest | _ => {
                 self.on_hidden_report(path);
                 Meaning::Nothing

@@ -7,8 +7,8 @@ pub(super) const fn is_failure(key: SenseKey) -> bool {
     !matches!(key, SenseKey::NoSense | SenseKey::RecoveredError | SenseKey::UnitAttention)
 }
 
-/// Returns whether a flush that ended with this sense key may have lost data: the unit need not retry the
-/// write.
+/// Returns whether a flush that ended with this sense key may have lost data: the unit need not try again to
+/// write the cached data.
 pub const fn is_write_failure(key: SenseKey) -> bool {
     matches!(
         key,

@@ -182,8 +182,8 @@ fn a_write_that_another_unit_may_have_executed_is_not_unflushed() {
     }
 }
 
-/// Each such status may have replaced a report, so two of them may hide that another unit was there for a
-/// time.
+/// TASK ABORTED and unreadable sense data count as one reason each: two may hide that another unit was there
+/// for a time. All commands that were given up count as one reason together.
 #[test]
 fn a_status_that_may_stand_in_the_place_of_a_report_counts_by_itself() {
     let task_aborted = || CommandEnd::Status(Status::TASK_ABORTED, &[]);

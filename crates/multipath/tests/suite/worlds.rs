@@ -7,7 +7,8 @@ use crate::{random, search, small};
 /// Maximum number of states of all small worlds together. It is well above the real number.
 const MAX_STATES: usize = 500_000;
 
-/// No order of events in a small world breaks a promise, and each kind of event occurs in some world.
+/// In no order of events in a small world does a check of the model fail, and each kind of event occurs in
+/// some world.
 #[test]
 fn no_state_of_a_small_world_breaks_a_promise() {
     let mut seen = Seen::default();
@@ -27,7 +28,8 @@ fn no_state_of_a_small_world_breaks_a_promise() {
     assert!(seen.flushes > 0, "no flush is answered");
 }
 
-/// No random episode of a larger world, with all events of targets and paths, breaks a promise.
+/// In no random episode of a larger world, with all events of targets and paths, does a check of the model
+/// fail.
 #[test]
 fn no_random_episode_breaks_a_promise() {
     let start = Instant::now();

@@ -122,8 +122,8 @@ impl Pending {
         Ok(())
     }
 
-    /// Returns whether data is missing from a reply that ends here. `contexts` is the number of negotiated
-    /// contexts.
+    /// Returns whether a reply that ends here reports no error, and yet lacks data of a read or the status in
+    /// a context. `contexts` is the number of negotiated contexts.
     pub(crate) fn is_missing(&self, contexts: usize) -> bool {
         self.failure.is_none()
             && (self.is_read() && !self.landed.is_complete(self.buffer.len())

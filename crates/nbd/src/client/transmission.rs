@@ -128,8 +128,9 @@ impl Transmission {
         }
     }
 
-    /// Returns the space that the input should have for the next message, in bytes: at most 8 MiB, because the
-    /// data of a read need not be in the input as a whole. The message may be shorter.
+    /// Returns the space that the input should have for the next message, in bytes; the message may be
+    /// shorter. A block status needs up to 8 MiB. While data of a read comes next, this is the rest of that
+    /// data, which need not be in the input as a whole.
     pub fn wanted(&self) -> usize {
         match &self.state {
             State::Head | State::Failed(_) => CHUNK_LEN,

@@ -139,7 +139,7 @@ fn error_chunk(
     let message = text::limited(message).as_bytes();
     let payload = 6 + message.len() + behind.len();
     let mut bytes = BytesMut::with_capacity(CHUNK_LEN + payload);
-    // A string has at most 4096 bytes.
+    // The message has at most 4096 bytes, so the lengths fit in 32 and 16 bits.
     put_chunk(&mut bytes, is_done, kind, cookie, u32::try_from(payload).unwrap_or_default());
     bytes.put_u32(errno.to_wire());
     bytes.put_u16(u16::try_from(message.len()).unwrap_or_default());

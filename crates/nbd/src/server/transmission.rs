@@ -19,7 +19,6 @@ const MAX_SKIPPED: u32 = 1 << 27;
 /// reserves that number and reads no further, the data of a write is returned in its own memory, without a
 /// copy. If the caller reads more, the data shares the memory of everything that was read with it, and keeps
 /// all of that memory allocated.
-/// all of it allocated.
 #[derive(Debug)]
 pub struct Transmission {
     terms: Terms,

@@ -308,7 +308,7 @@ fn each_selection_takes_the_place_of_the_one_before_also_when_it_fails() {
 #[test]
 fn unknown_options_are_refused_and_skipped() {
     let mut pair = Pair::new();
-    // PEEK_EXPORT, STARTTLS, EXTENDED_HEADERS, and undefined ones.
+    // The server supports none of these: PEEK_EXPORT, STARTTLS, EXTENDED_HEADERS, and undefined options.
     for option in [4, 5, 11, 0, 12, u32::MAX] {
         assert_eq!(pair.option(option, b"IHAVEOPT and more"), Ok(None));
         assert_eq!(pair.sent(), answer(option, UNSUP, b""));

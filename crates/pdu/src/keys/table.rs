@@ -126,8 +126,8 @@ macro_rules! keys {
     };
 }
 
-// Columns of a row's second part:
-// use, scope, sender, allowed in the security stage, irrelevant in Discovery, where defined.
+// The second line of each key has these columns: use, scope, sender, whether it is allowed in the security
+// stage, whether it is irrelevant in Discovery, and the section that defines it.
 keys! {
     /// Digest that follows each header.
     HeaderDigest "HeaderDigest" List
@@ -240,7 +240,7 @@ keys! {
 }
 
 impl Key {
-    /// The name on the wire.
+    /// Returns the name of the key in a text.
     pub const fn name(self) -> &'static str {
         self.definition().name
     }

@@ -71,7 +71,7 @@ pub fn list_values(value: &str) -> impl Iterator<Item = &str> {
 /// Reads a binary item: hexadecimal after `0x` or `0X`, or base64 with its padding after `0b` or
 /// `0B` (RFC 7143 §6.1).
 ///
-/// An odd number n of hexadecimal digits is (n + 1) / 2 bytes: the first digit is a byte alone.
+/// An odd number n of hexadecimal digits is (n + 1) / 2 bytes: the first digit is a whole byte.
 ///
 /// # Errors
 ///

@@ -143,7 +143,8 @@ fn tpg_03_states_that_are_asked_for() {
     assert_eq!(list.parameter_list_length(), 24, "what is refused is not in the list");
 }
 
-/// TPG-04: only whole designators that identify the port count.
+/// TPG-04: port and group are taken from the first whole designator that names the port. Designators of the
+/// unit or the target, and designators of a wrong length, are ignored.
 #[test]
 fn tpg_04_group_and_port_of_the_session() {
     let identification = |designators: &str| {

@@ -135,7 +135,8 @@ fn mode_sense_10_with_block_descriptors() {
     assert_eq!(mode.write_cache_enabled(), Some(false));
 }
 
-/// The length in the header ends the mode pages; a bit marks a page in the sub_page format.
+/// The length in the header ends the mode pages, even if bytes follow. A bit marks a page in the sub_page
+/// format.
 #[test]
 fn mode_pages_end_and_subpages() {
     let behind = ModeParameters::decode_6(&hex(&format!("03 00 00 00 {CACHING}"))).unwrap();

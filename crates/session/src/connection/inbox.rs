@@ -17,7 +17,7 @@ use crate::task::set::TaskSet;
 /// read ahead must be copied.
 const LONG_SEGMENT: usize = 16 * 1024;
 
-/// Bytes for the next header, and for a few short PDUs.
+/// Bytes that are read ahead during and after a long data segment: the next header, and a few short PDUs.
 const NEXT_HEADER: usize = 512;
 
 /// Cuts the incoming stream into PDUs, at whatever byte boundaries it arrives.
@@ -37,7 +37,7 @@ pub(crate) struct Inbox {
     /// Length of the destination that was offered to the last read, bytes.
     offered: usize,
     segment: Option<Segment>,
-    /// Whether the data segment that is arriving, or the last one, is long.
+    /// Whether the data segment that is arriving, or else the last one, has at least `LONG_SEGMENT` bytes.
     is_long: bool,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Received {
     pub(crate) data: Bytes,
     /// Length of the data segment, wherever it was stored, bytes.
     pub(crate) data_len: usize,
-    /// Whether the data digest matches, or there is none.
+    /// Whether the data digest matches; also `true` if there is no digest, or the data was discarded.
     pub(crate) intact: bool,
     /// Whether the data was discarded, because its task was aborted.
     pub(crate) discarded: bool,
@@ -86,7 +86,8 @@ impl Inbox {
         let is_arriving = self.segment.is_some();
         let rest = self.segment.as_mut().map_or(&mut [][..], |segment| segment.rest(tasks));
         self.offered = rest.len();
-        // Data to discard pass through the read-ahead buffer, and are not copied.
+        // Data to discard pass through the read-ahead buffer and are not copied, so the whole buffer may be
+        // read.
         let is_dropped = is_arriving && rest.is_empty();
         let is_short = self.is_long && !is_dropped;
         let end = if is_short { self.end + NEXT_HEADER } else { ReadAhead::LEN };
@@ -95,7 +96,8 @@ impl Inbox {
         [IoSliceMut::new(rest), IoSliceMut::new(ahead)]
     }
 
-    /// Returns the number of bytes of the arriving data segment that are still missing.
+    /// Returns the number of bytes of the arriving data segment that are still missing; 0 if the segment is
+    /// discarded.
     pub(crate) fn rest(&mut self, tasks: &mut TaskSet) -> usize {
         self.segment.as_mut().map_or(0, |segment| segment.rest(tasks).len())
     }
@@ -110,8 +112,8 @@ impl Inbox {
         self.buffer = Some(buffer);
     }
 
-    /// Returns the read-ahead buffer. Its unused input is kept: at most part of a header, or the bytes after
-    /// a data segment.
+    /// Returns the read-ahead buffer. Its unused input is kept: at most a part of a header, or of the padding
+    /// and digest after a data segment.
     pub(crate) fn reclaim(&mut self) -> Option<ReadAhead> {
         let buffer = self.buffer.take()?;
         self.kept.extend_from_slice(buffer.bytes().get(self.start..self.end).unwrap_or_default());
@@ -200,7 +202,7 @@ impl Inbox {
         let Some(buffer) = &self.buffer else { return };
         let unread = buffer.bytes().get(self.start..self.end).unwrap_or_default();
         let moved = left.min(unread.len());
-        // The destination is missing when its task has ended since; then the bytes are dropped.
+        // If the task has ended since the header arrived, there is no destination, and the bytes are dropped.
         let rest = segment.rest(tasks);
         let kept = moved.min(rest.len());
         if let (Some(to), Some(from)) = (rest.get_mut(..kept), unread.get(..kept)) {
@@ -210,7 +212,8 @@ impl Inbox {
         self.start += moved;
     }
 
-    /// Moves the unused input to the start of the read-ahead buffer; it is never more than part of a header.
+    /// Moves the unused input to the start of the read-ahead buffer. It is short: at most a part of a header,
+    /// or of the padding and digest after a data segment.
     fn compact(&mut self) {
         if let Some(buffer) = &mut self.buffer {
             buffer.bytes_mut().copy_within(self.start..self.end, 0);
@@ -231,7 +234,8 @@ impl Segment {
         }
     }
 
-    /// Returns whether the data digest matches, or there is no digest, or no data.
+    /// Returns whether the data digest matches. Also returns `true` if there is no digest, or the data was
+    /// discarded.
     fn check(&mut self, trailer: &[u8], tasks: &mut TaskSet) -> bool {
         if self.layout.data_digest_len == 0 {
             return true;

@@ -63,8 +63,8 @@ impl Liveness {
         self.ping = self.ping.filter(|ping| *ping != itt);
     }
 
-    /// Returns when the target has been silent long enough to send a NOP-Out, or, if one is outstanding, to
-    /// close the connection.
+    /// Returns when to send a NOP-Out because no byte has moved, or, if one is outstanding, when to close the
+    /// connection. `None` if the configuration wants no NOP-Outs.
     pub(super) fn timer(&self, timeouts: &Timeouts) -> Option<(Instant, Timer)> {
         let interval = timeouts.nop_interval?;
         Some(match self.ping {

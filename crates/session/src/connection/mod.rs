@@ -92,7 +92,7 @@ impl Connection {
         }
     }
 
-    /// Starts the login over the new transport connection. Does nothing if there was one before.
+    /// Starts the login over the new transport connection. Does nothing in any state but `XptWait`.
     pub(crate) fn transport_connected(&mut self, login: Login, now: Instant) {
         if self.state != ConnectionState::XptWait {
             return;
@@ -216,13 +216,13 @@ impl Connection {
         self.attempt.deadline
     }
 
-    /// Returns the parameters agreed at login, in full feature phase.
+    /// Returns the parameters agreed at login; `None` before full feature phase, and after a failure.
     pub(crate) const fn agreed(&self) -> Option<&Negotiated> {
         self.agreed.as_ref()
     }
 
-    /// Returns when the target has been silent long enough to send a NOP-Out, or, if one is outstanding, to
-    /// close the connection.
+    /// Returns when to send a NOP-Out because no byte has moved, or, if one is outstanding, when to close the
+    /// connection. `None` if the connection cannot send requests, or the configuration wants no NOP-Outs.
     pub(crate) fn nop_timer(&self, timeouts: &Timeouts) -> Option<(Instant, Timer)> {
         if self.is_up() { self.liveness.timer(timeouts) } else { None }
     }
@@ -232,7 +232,8 @@ impl Connection {
         self.outbox.is_empty()
     }
 
-    /// Returns whether nothing waits to be sent here, except commands.
+    /// Returns whether nothing waits to be sent on this connection, except commands of the session; `false`
+    /// during a login.
     pub(crate) fn has_nothing_to_send(&self) -> bool {
         let is_in_login = matches!(self.state, ConnectionState::InLogin);
         !is_in_login && self.outbox.is_empty() && self.transmitter.is_empty()
@@ -266,7 +267,8 @@ impl Connection {
         }
     }
 
-    /// Returns the number of bytes of the arriving data segment that are still missing.
+    /// Returns the number of bytes of the arriving data segment that are still missing; 0 if the segment is
+    /// discarded.
     pub(crate) fn segment_rest(&mut self, tasks: &mut TaskSet) -> usize {
         if self.state.is_live() { self.inbox.rest(tasks) } else { 0 }
     }
@@ -299,8 +301,8 @@ impl Connection {
         })
     }
 
-    /// Returns what is sent next in full feature phase; `None` if enough bytes wait for the socket. `command`
-    /// is the next command of the session, if it may be sent now.
+    /// Returns what is sent next in full feature phase; `None` if nothing is due, or enough bytes wait for the
+    /// socket. `command` is the next command of the session, if it may be sent now.
     pub(crate) fn next(&mut self, command: Option<Itt>, tasks: &mut TaskSet) -> Option<Next> {
         let command = command.filter(|_| self.takes_commands());
         let agreed = self.agreed.as_ref().filter(|_| !self.outbox.is_full())?;

@@ -13,8 +13,8 @@ use iscsi_pdu::StatSn;
 use super::inbox::Received;
 use crate::error::ProtocolError;
 
-/// How long a StatSN may be missing. On a slow link a megabyte of data may pass between two responses, and
-/// the default time limit of a command is longer.
+/// How long a StatSN may be missing: long enough for a megabyte of data between two responses on a slow link,
+/// and shorter than the default time limit of a command.
 const MAX_GAP: Duration = Duration::from_secs(5);
 
 /// How far a StatSN may be ahead of the expected one, and how many PDUs are kept: about as many as the
@@ -35,14 +35,15 @@ pub(crate) struct StatSnOrder {
     kept: Vec<(StatSn, Received)>,
     /// Length of their data segments, bytes.
     bytes: usize,
-    /// The next StatSN, as a NOP-In has stated it: all StatSNs before it have been used.
+    /// The next StatSN, as a NOP-In has stated it: all StatSNs before it have been used. `None` unless such a
+    /// NOP-In shows a gap.
     shown: Option<StatSn>,
     gap: Option<Gap>,
     /// Whether the target has given a StatSN to more than one PDU.
     repeats: bool,
 }
 
-/// A gap in the StatSNs.
+/// A gap in the StatSNs: the expected one is missing.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     since: Instant,

@@ -44,7 +44,8 @@ pub(crate) enum Next {
     },
 }
 
-/// The least number of Data-Outs into which the write limit of a connection is divided.
+/// The least number of Data-Outs into which the write limit of a connection is divided, unless they would be
+/// shorter than [`MIN_DATA_OUT`].
 const DATA_OUTS_OUTSTANDING: u64 = 8;
 /// Least size of a Data-Out that results from the write limit, bytes: one second at 64 kbit/s.
 const MIN_DATA_OUT: usize = 8 << 10;
@@ -87,14 +88,16 @@ impl Default for Transmitter {
 }
 
 impl Transmitter {
-    /// Returns what is kept when the transport connection is made again during the login.
+    /// Returns a transmitter with the urgent PDUs and the limits of this one, for a login that starts again on
+    /// a new transport connection.
     pub(super) fn restarted(&mut self) -> Self {
         let urgent = std::mem::take(&mut self.urgent);
         let (write_limit, read_limit) = (self.write_limit, self.read_limit);
         Self { urgent, write_limit, read_limit, ..Self::default() }
     }
 
-    /// Returns whether no PDU waits in a queue of this connection.
+    /// Returns whether no PDU waits in a queue of this connection. Deferred requests do not count: they wait
+    /// for the end of another request.
     pub(super) fn is_empty(&self) -> bool {
         self.urgent.is_empty() && self.unsolicited.is_empty() && self.solicited.is_empty()
     }

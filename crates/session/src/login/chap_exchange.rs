@@ -116,8 +116,8 @@ impl ChapExchange {
     }
 
     /// Returns whether the target may have failed because of the list of algorithms: it reads the list as a
-    /// single number, or chooses an algorithm whose responses are too long for it. If the status reports
-    /// wrong credentials, the list is not the cause.
+    /// single number, or chooses an algorithm whose responses are too long for it. After the CHAP response, a
+    /// status that reports wrong credentials is not attributed to the list.
     pub(super) fn may_have_stumbled_over_list(&self, error: &LoginError) -> bool {
         let is_status = |status| *error == LoginError::Status(status);
         // A response without a choice is a refusal too.
@@ -138,8 +138,8 @@ impl ChapExchange {
     }
 
     /// Returns whether a target that closes the connection now may have failed because of the list of
-    /// algorithms. This is so only while the list is the last thing that it received: after the CHAP
-    /// response, a wrong password would look the same.
+    /// algorithms: the list is the last thing that it received. After the CHAP response the cause may be a
+    /// wrong password.
     pub(super) fn may_have_closed_over_list(&self) -> bool {
         self.offers_more_than_md5() && matches!(self.step, Step::Algorithms)
     }

@@ -101,11 +101,11 @@ struct Sent {
     continued: bool,
 }
 
-/// What the initiator still has to send by itself.
+/// The keys, other than answers and CHAP, that the initiator has not sent yet.
 #[derive(Clone, Copy, Debug)]
 struct Unsent {
     names: bool,
-    /// Whether the proposals of the operational keys are still to be sent.
+    /// Whether the operational keys that the initiator proposes must still be sent.
     proposals: bool,
 }
 

@@ -12,7 +12,7 @@ use crate::session::Session;
 use crate::task::scsi::{Conclusion, ScsiTask};
 
 impl Session {
-    /// Counts the data of a Data-In, which is stored already. The data counts even if the status of the PDU
+    /// Counts the data of a Data-In, which is stored already. The data is counted even if the status of the PDU
     /// is ignored.
     pub(super) fn count_data(&mut self, received: &Received) {
         let TargetPdu::DataIn(data_in) = &received.pdu else { return };
@@ -52,8 +52,8 @@ impl Session {
         Ok(())
     }
 
-    /// Drops data for a task that was aborted. A StatSN in the PDU counts, and ends a task that still waits
-    /// for the response to its ABORT TASK.
+    /// Drops a Data-In whose data was discarded. If it carries a status, its StatSN is counted. The status
+    /// also ends a task whose data arrived damaged, and that still waits for the response to its ABORT TASK.
     pub(super) fn receive_late_data(
         &mut self,
         cid: Cid,

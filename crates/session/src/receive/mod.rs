@@ -172,7 +172,7 @@ const fn window_of(pdu: &TargetPdu) -> Option<(CmdSn, CmdSn)> {
         TargetPdu::R2t(pdu) => (pdu.exp_cmd_sn, pdu.max_cmd_sn),
         TargetPdu::AsyncMessage(pdu) => (pdu.exp_cmd_sn, pdu.max_cmd_sn),
         TargetPdu::Reject(pdu) => (pdu.exp_cmd_sn, pdu.max_cmd_sn),
-        // Only the window in the last Login Response counts, and the login code applies it.
+        // Only the window in the last Login Response is valid, and the login code applies it.
         TargetPdu::LoginResponse(_) => return None,
     })
 }

@@ -160,8 +160,9 @@ impl Session {
         }
     }
 
-    /// Ends the session after the logout of a failed connection has failed, because the target may still
-    /// execute tasks of the connection. The session ends with the error of the connection.
+    /// Handles the failure of the logout of one connection. If the connection had failed, the session ends
+    /// with its error, because the target may still execute tasks of the connection. A connection that the
+    /// caller drops is only closed. If the session is logging out too, it ends as logged out.
     pub(crate) fn cleanup_failed(&mut self, cid: Cid) {
         match self.connections.get(cid).and_then(Connection::failure).cloned() {
             _ if self.is_logging_out() => self.logged_out(),

@@ -18,7 +18,7 @@ impl Session {
     ///
     /// # Errors
     /// When the session is not logged in or has no TSIH, the CID is taken, or MaxConnections is
-    /// reached. A connection that failed counts until the target has cleaned it up.
+    /// reached. A connection that failed counts towards MaxConnections until the target has cleaned it up.
     #[doc(alias = "MC/S")]
     pub fn add_connection(&mut self, cid: Cid, now: Instant) -> Result<(), SubmitError> {
         let limit = self.negotiated().map_or(0, |agreed| usize::from(agreed.max_connections));

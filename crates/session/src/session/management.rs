@@ -74,8 +74,9 @@ impl Session {
     }
 
     /// Keeps a task management request that the target refused because it has too many immediate ones (RFC
-    /// 7143 §4.2.2.1), until another request of the connection has ended. Returns `false` if no other request
-    /// is outstanding on the connection. The time limit starts again when the request is sent again.
+    /// 7143 §4.2.2.1), until another task management request of the connection has ended. Returns `false` if
+    /// no other one is outstanding on the connection. The time limit starts again when the request is sent
+    /// again.
     pub(crate) fn defer_management(&mut self, cid: Cid, itt: Itt) -> bool {
         let Some(connection) = self.connections.get(cid) else { return false };
         let is_outstanding = |(other, task): (Itt, &Task)| {
@@ -94,7 +95,7 @@ impl Session {
         true
     }
 
-    /// Sends the oldest deferred request, because another one has ended.
+    /// Queues the oldest deferred request again, because another one has ended.
     pub(crate) fn send_deferred(&mut self, cid: Cid, now: Instant) {
         let Some(connection) = self.connections.get_mut(cid) else { return };
         let Some(itt) = connection.transmitter.resume_deferred() else { return };

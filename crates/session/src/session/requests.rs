@@ -174,7 +174,8 @@ impl Session {
         self.abort_after(itt, why, false, now);
     }
 
-    /// Aborts a command immediately. If `after_data`, a write is aborted only after its data.
+    /// Aborts a command. If `after_data`, the ABORT TASK of a write follows all of its data. Otherwise it is
+    /// sent immediately, or after a first burst that has begun.
     fn abort_after(&mut self, itt: Itt, why: TaskError, after_data: bool, now: Instant) {
         let Some(task) = self.tasks.get_mut(itt) else { return };
         let sent = task.is_sent();
@@ -199,7 +200,8 @@ impl Session {
     }
 
     /// Answers the target's request for a negotiation on a connection with an empty text request. If a text
-    /// exchange is pending on the connection, that is enough (RFC 7143 §11.9.1).
+    /// exchange is pending on the connection, that exchange is the answer, and no request is sent (RFC 7143
+    /// §11.9.1).
     pub(crate) fn answer_negotiation_request(&mut self, cid: Cid) {
         let Some(connection) = self.connections.get(cid) else { return };
         let is_there = |(itt, task): (Itt, &Task)| {

@@ -58,8 +58,8 @@ impl Session {
         self.follow_up(now);
     }
 
-    /// Returns whether the time limit of the session's NOP-Out has passed, and the target has sent nothing in
-    /// that time.
+    /// Returns whether the time limit after a NOP-Out of the session has passed, and no byte has moved on the
+    /// connection in that time.
     pub fn is_sign_of_life_overdue(&self, cid: Cid, now: Instant) -> bool {
         let timer = self.connections.get(cid).and_then(|connection| self.nop_timer(connection));
         matches!(timer, Some((deadline, Timer::NopResponse)) if deadline <= now)

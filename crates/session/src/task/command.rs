@@ -22,11 +22,12 @@ pub struct Command {
     /// Whether the command is immediate, that is, sent outside the command window; not meant for ordinary
     /// I/O.
     pub immediate: bool,
-    /// Data to the target, at most 2^32-1 bytes.
+    /// Data to the target, at most 2^32-1 bytes; `None` for a command that does not write.
     pub write: Option<Payload>,
-    /// Buffer for data from the target: its length is the expected length, at most 2^32-1 bytes.
+    /// Buffer for data from the target: its length is the expected length, at most 2^32-1 bytes. `None` for a
+    /// command that does not read.
     pub read: Option<ReadBuffer>,
-    /// Time limit of this command instead of the session's.
+    /// Time limit of this command; `None` means the time limit in the session's configuration.
     pub timeout: Option<Duration>,
 }
 

@@ -27,7 +27,8 @@ use crate::timer::Timer;
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) kind: TaskKind,
-    /// The connection of the task's first PDU. All other PDUs of the task use the same (RFC 7143 §4.2.5.1).
+    /// The connection on which all PDUs of the task are sent (RFC 7143 §4.2.5.1); `None` before the first PDU
+    /// is in wire order.
     allegiance: Option<Cid>,
     /// The CmdSN of the task's first PDU.
     cmd_sn: Option<CmdSn>,
@@ -54,7 +55,7 @@ pub(crate) struct Management {
     pub(crate) referenced: Option<Itt>,
     /// Whether the session itself requested it, so that no caller waits for the response.
     pub(crate) internal: bool,
-    /// The CmdSN of a refused request, if the target may not have counted it.
+    /// The CmdSN that a refused or aborted request may have left as a gap; `None` if there is no gap to fill.
     pub(crate) gap: Option<CmdSn>,
     /// Whether the request waits for the data of the write that it aborts.
     pub(crate) after_data: bool,
@@ -130,8 +131,8 @@ impl Task {
         self.deadline
     }
 
-    /// Returns the connection of the task's first PDU. All other PDUs of the task use the same (RFC 7143
-    /// §4.2.5.1).
+    /// Returns the connection on which all PDUs of the task are sent (RFC 7143 §4.2.5.1); `None` before the
+    /// first PDU is in wire order.
     pub(crate) const fn allegiance(&self) -> Option<Cid> {
         self.allegiance
     }
@@ -168,7 +169,8 @@ impl Task {
         }
     }
 
-    /// Returns the load of the task on its connection, bytes. It never changes.
+    /// Returns the load of the task on its connection, bytes. It never changes, so that it can be subtracted
+    /// when the task ends.
     pub(crate) fn load(&self) -> u64 {
         COMMAND_LOAD + self.as_scsi().map_or(0, |scsi| scsi.data_len() as u64)
     }

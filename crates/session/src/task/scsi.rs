@@ -88,8 +88,8 @@ impl ScsiTask {
         self.next_sn = self.next_sn.wrapping_add(1);
     }
 
-    /// Returns the result of the command. A status that means success counts only if the bytes that it covers
-    /// were transferred.
+    /// Returns the completion of the command. Returns an error if the status means success, but data of the
+    /// command are missing or damaged.
     pub(crate) fn conclude(self, end: Conclusion) -> Result<Completion, TaskError> {
         let bidirectional = self.write.is_some() && self.read.is_some();
         let read_residual = if bidirectional { end.bidirectional_residual } else { end.residual };

@@ -21,7 +21,7 @@ use crate::task::payload::PayloadSlice;
 impl Session {
     /// Returns the bytes that the connection should send now; `None` when there is nothing to send.
     pub fn poll_transmit(&mut self, cid: Cid, now: Instant) -> Option<Transmit<'_>> {
-        // Most calls return here, because a driver calls this again after each send.
+        // Most calls return here: a driver calls this after each send, until there is nothing more to send.
         if self.commands.is_empty() && self.connections.get(cid)?.has_nothing_to_send() {
             return None;
         }

@@ -137,7 +137,7 @@ impl Session {
         };
         let request = LogoutRequest { immediate: true, reason, itt, cid, cmd_sn, exp_stat_sn };
         self.push(over, request.encode().into(), PayloadSlice::default());
-        // Closed connections send nothing.
+        // The connections that the logout closes send nothing after it.
         let closed = |c: &&mut Connection| logout == Logout::Session || c.cid() == cid;
         self.connections.iter_mut().filter(closed).for_each(Connection::logout_sent);
     }

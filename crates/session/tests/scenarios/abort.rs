@@ -16,7 +16,8 @@ use crate::trace::Trace;
 
 const CID: Cid = Cid(0);
 
-/// Longer than a command may take, and shorter than task management after it.
+/// Longer than the time limit of a command, 60 s, and shorter than this limit and the one of its ABORT TASK
+/// together.
 const COMMAND_LIMIT: Duration = Duration::from_secs(61);
 
 /// Too many immediate commands (RFC 7143 §11.17.1).
@@ -408,8 +409,8 @@ fn rej_04_too_many_without_another_is_a_refusal() {
     assert_eq!(*trace.failure(), SessionError::AbortRefused);
 }
 
-/// WR-20, SEQ-19: an R2T that arrives after the status, or a second time after it, is ignored, even if its
-/// slot has another task. An R2T with a tag that was never assigned is an error.
+/// WR-20, SEQ-19: an R2T that arrives once or twice after the status of its write is ignored, also while
+/// another write is in flight. An R2T with a tag that was never assigned is an error.
 #[test]
 fn wr_20_r2t_after_the_response_is_ignored() {
     let mut trace = Trace::with_answers(&SOLICITED);

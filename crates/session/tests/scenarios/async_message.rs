@@ -172,7 +172,8 @@ fn asy_05_negotiation_request_is_answered() {
     trace.assert_usable();
 }
 
-/// ASY-05: if a text exchange is pending, it is the answer to the request for a negotiation.
+/// ASY-05: if a text exchange is pending, it answers the request for a negotiation, and no other request is
+/// sent.
 #[test]
 fn asy_05_pending_exchange_is_an_answer() {
     let mut trace = Trace::logged_in();

@@ -1,5 +1,5 @@
 //! Property test with any mix of commands over one to four connections, any of which may fail at any time:
-//! every command ends once, no state is left over, and data with status GOOD is on the disk.
+//! every command ends once, no task is left over, and data written with status GOOD is on the disk.
 
 use std::time::Duration;
 
@@ -27,18 +27,19 @@ enum Event {
     Abort {
         back: usize,
     },
-    /// Both sides send what they have to send, once.
+    /// Both sides of the pair exchange the bytes that they have to send, once.
     Step,
-    /// Bytes are moved until neither side has more to send.
+    /// Both sides exchange bytes until neither has more to send.
     Rest,
     /// The network breaks a connection.
     Lose {
         cid: u16,
     },
-    /// The caller drops a connection, or adds one.
+    /// The caller drops a connection.
     Drop {
         cid: u16,
     },
+    /// The caller adds a connection.
     Add {
         cid: u16,
     },
@@ -85,7 +86,8 @@ fn target(terms: u8, window: u32, faults: Vec<Fault>) -> TargetConfig {
     target
 }
 
-/// The pair, and the submitted commands. Each command uses separate blocks.
+/// The pair, and the submitted commands: tag, data of a write (`None` for a read) and first block. Each
+/// command uses separate blocks, from `next` on.
 struct Mix {
     pair: Pair,
     commands: Vec<(iscsi_pdu::Itt, Option<Vec<u8>>, u32)>,
@@ -125,7 +127,7 @@ impl Mix {
             }
             Event::Rest => pair.drive(),
             Event::Lose { cid } => pair.break_connection(Cid(cid)),
-            // Both calls may be refused.
+            // `drop_connection` and `add_connection` may be refused, for example for a CID that is in use.
             Event::Drop { cid } => {
                 pair.session.drop_connection(Cid(cid), pair.now).ok();
             }

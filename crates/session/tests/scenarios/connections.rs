@@ -34,7 +34,7 @@ pub(crate) fn two_connections(target: TargetConfig) -> Pair {
     pair
 }
 
-/// Makes one connection send what it can; the other does not send.
+/// Makes one connection send everything that it can; the other connections are not polled.
 pub(crate) fn send_over(pair: &mut Pair, cid: Cid) {
     let link = pair.link(cid.0);
     while let Some(mut transmit) = pair.session.poll_transmit(cid, pair.now) {

@@ -225,8 +225,8 @@ fn txt_21_all_requests_of_an_exchange_are_immediate() {
     }
 }
 
-/// TXT-20: a connection has one exchange at a time; the next one begins when it has ended, with success or
-/// not.
+/// TXT-20: a connection has one text exchange at a time. The second exchange begins when the first one has
+/// ended, with success or with a Reject.
 #[test]
 fn txt_20_one_exchange_at_a_time() {
     for ends in [true, false] {

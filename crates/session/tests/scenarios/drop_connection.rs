@@ -67,7 +67,8 @@ fn connection_let_go_behind_an_answer() {
     pair.assert_no_violations();
 }
 
-/// LGO-08, QRK-35: the connection is also closed if the target does not respond to its logout, or closes it.
+/// LGO-08, QRK-35: the dropped connection also ends if the target does not respond to the logout, or closes
+/// the connection instead.
 #[test]
 fn connection_let_go_without_an_answer() {
     for closes in [false, true] {

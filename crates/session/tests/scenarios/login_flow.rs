@@ -342,7 +342,7 @@ fn log_31_credentials_are_missing() {
     assert!(login_error(&pair).is_authentication());
 }
 
-/// QRK-07: if a target cannot read a list of algorithms, the login is retried once with MD5 alone.
+/// QRK-07: if a target cannot read a list of algorithms, the login is retried once with only MD5.
 #[test]
 fn qrk_07_single_algorithm_is_the_second_try() {
     let mut target = target_with_chap(&[5]);

@@ -137,7 +137,7 @@ fn lgo_06_logout_follows_the_last_command() {
 }
 
 /// LGO-06: a logout that the target requested does not wait for commands, but command responses that arrive
-/// before the logout response count.
+/// before the logout response are delivered.
 #[test]
 fn lgo_06_responses_between_logout_and_its_response() {
     let mut trace = Trace::logged_in();

@@ -101,7 +101,7 @@ fn rd_09_parameter_data_are_taken_as_far_as_they_came() {
     }
 }
 
-/// Parameter data that arrive with a gap end at the gap: only the bytes before it count.
+/// Parameter data that arrive with a gap end at the gap: only the bytes before it are returned.
 #[test]
 fn rd_09_parameter_data_end_at_a_hole() {
     let mut target = target_config(256);

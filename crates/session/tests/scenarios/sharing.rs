@@ -57,7 +57,8 @@ fn equal_connections_share_evenly() {
     }
 }
 
-/// A few large commands count as much as many small ones.
+/// Shares are measured in load and not in commands: a connection with one large read gets none of the small
+/// reads after it.
 #[test]
 fn large_commands_weigh_more() {
     let mut pair = held(2);

@@ -193,7 +193,7 @@ fn nop_04_a_ping_before_the_answer_it_follows() {
 }
 
 /// SEQ-16, RFC 7143 §11.6.1: "task does not exist" means that the status was sent before; if the status
-/// arrives later, it still counts.
+/// arrives later, it is still delivered.
 #[test]
 fn seq_16_task_management_does_not_overtake_a_status() {
     let mut trace = Trace::logged_in();

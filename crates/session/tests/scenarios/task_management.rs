@@ -15,7 +15,8 @@ use iscsi_testkit::{expect, send};
 use crate::pair::{Pair, config, pattern, read, target_config, write};
 use crate::trace::{Trace, wire_lun};
 
-/// Longer than a command may take, and shorter than task management after it.
+/// Longer than the time limit of a command, 60 s, and shorter than this limit and the one of its ABORT TASK
+/// together.
 const COMMAND_LIMIT: Duration = Duration::from_secs(61);
 
 /// Every function but TASK REASSIGN and ABORT TASK, with its code and whether it names a LUN.
@@ -175,7 +176,7 @@ fn tmf_05_abort_fills_the_gap_of_a_lost_command() {
 }
 
 /// TMF-06, RD-17 and peers' fault 4: a command that exceeds its time limit is aborted; late data and a late
-/// status are dropped, and their StatSN counts.
+/// status are dropped, and their StatSN is counted.
 #[test]
 fn tmf_06_late_response_after_a_timeout() {
     let mut trace = Trace::without_pings();
@@ -216,8 +217,8 @@ fn tmf_06_time_in_which_the_process_was_stopped_does_not_count() {
     assert_eq!(*trace.failure(), SessionError::TimedOut(Timer::TaskManagement));
 }
 
-/// TMF-07, QRK-31: if the status arrives before the response to the ABORT TASK, it counts, whatever that
-/// response is.
+/// TMF-07, QRK-31: if the status arrives before the response to the ABORT TASK, the command ends with it,
+/// whatever that response is.
 #[test]
 fn tmf_07_status_before_the_answer_to_the_abort_wins() {
     for code in [0, 1, 5, 255] {
@@ -282,9 +283,9 @@ fn tmf_09_no_data_after_the_answer_to_the_abort() {
     trace.assert_usable();
 }
 
-/// TMF-08, TMF-10, UNH FFP 19.4.3: responses that arrive before the response to the function count. The other
-/// tasks of the unit end with the function. Other units, and commands that were sent after the function, are
-/// not affected.
+/// TMF-08, TMF-10, UNH FFP 19.4.3: responses that arrive before the response to the function are delivered.
+/// The other tasks of the unit end with the function. Other units, and commands that were sent after the
+/// function, are not affected.
 #[test]
 fn tmf_10_a_reset_ends_what_was_sent_before_it_to_its_unit() {
     let mut trace = Trace::logged_in();

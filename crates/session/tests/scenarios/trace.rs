@@ -48,7 +48,8 @@ pub(crate) struct Trace {
     /// All other outputs of the session.
     pub(crate) outputs: Vec<Output>,
     pub(crate) notices: Vec<Notice>,
-    /// The address to which each connection was requested.
+    /// The address of each connection that the session requested; `None` means the portal that the caller
+    /// knows.
     pub(crate) connects: Vec<Option<TargetAddress>>,
     /// Whether the connection was reset when it was closed; `None` while it is open.
     pub(crate) closed: Option<bool>,

@@ -14,7 +14,7 @@ pub(crate) const BLOCKS: u64 = 64;
 /// A command and its expected result.
 struct Expected {
     itt: Itt,
-    /// Data that a read must return.
+    /// Data that a read must return; `None` for commands whose data is not checked.
     data: Option<Vec<u8>>,
 }
 
@@ -67,7 +67,7 @@ impl Traffic {
         Self { expected }
     }
 
-    /// Checks that every command has ended, and that none is GOOD with wrong bytes.
+    /// Checks that every command has ended, and that no read with status GOOD returned wrong bytes.
     pub(crate) fn check(&self, pair: &Pair) {
         for expected in &self.expected {
             let result = pair.completed.get(&expected.itt).expect("a command never ended");

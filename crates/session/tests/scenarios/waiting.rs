@@ -174,7 +174,7 @@ fn a_ping_does_not_count() {
     assert_eq!(trace.waits_for(), Waiting::Nothing);
 }
 
-/// When the session has ended, it waits for nothing.
+/// When the session has ended while a write waited for an R2T, it reports that it waits for nothing.
 #[test]
 fn the_end_of_the_session_ends_the_waiting() {
     let mut trace = Trace::with_answers(&SOLICITED);

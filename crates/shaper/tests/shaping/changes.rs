@@ -37,7 +37,7 @@ fn a_limit_changes_without_a_pause_and_is_lifted() {
     assert_near(&[sent], &[20.0], 0.03);
 }
 
-/// A debt that was made at a fast rate is not paid back at a slow one.
+/// After a change from 1 Gbit/s to 8 kbit/s, the debt of an earlier request delays the next one no longer than before.
 #[test]
 fn a_debt_takes_no_longer_after_a_change() {
     let mut simulation = Simulation::new(Class::new(rate("1gbit")));
@@ -66,7 +66,7 @@ fn requests_of_a_class_that_is_removed_go_on_in_the_default_class() {
     assert!(tree.cancel(third, now), "it is found where it waits now");
     assert!(!tree.cancel(third, now));
     let fifth = tree.request(copy, 1, now);
-    // They are granted in the order in which they came, at the rate of the root.
+    // The remaining requests are granted in the order in which they came, at the rate of the root.
     let mut granted = Vec::new();
     while let Some(next) = tree.poll_timeout() {
         while let Some(grant) = tree.poll_grant(next) {
@@ -171,7 +171,8 @@ fn what_a_ceil_has_held_back_does_not_grow_while_nobody_waits() {
     assert!(own <= 26, "{own}: a burst of 25,000 bytes");
 }
 
-/// A stopped process may get its timer an hour late.
+/// The next poll comes an hour late, as in a process that was stopped. Of that hour, only the time for which the
+/// ceil of the root held the class back brings tokens beyond the burst.
 #[test]
 fn only_the_time_that_a_ceil_has_held_a_class_back_counts() {
     let mut simulation = Simulation::new(Class::new(rate("10mbit")));

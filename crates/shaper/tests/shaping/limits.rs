@@ -8,7 +8,7 @@ use crate::simulated::{Client, Simulation, assert_near, class, rate, seconds};
 
 const MIB: u64 = 1 << 20;
 
-/// Creates a tree with one client in the default class.
+/// Creates a tree whose root has the rate `limit`, with one client in the default class.
 fn limited_to(limit: RateLimit, len: u64) -> Simulation {
     let mut simulation = Simulation::new(Class::new(limit));
     let class = simulation.tree.default_class();

@@ -33,7 +33,7 @@ pub(super) struct Watch {
     pub(super) login: Option<Box<LoginWatch>>,
     pub(super) session: Option<usize>,
     pub(super) cid: u16,
-    /// The target's `MaxRecvDataSegmentLength`.
+    /// The target's `MaxRecvDataSegmentLength`, bytes.
     pub(super) segment: u32,
     pub(super) next_stat_sn: Option<u32>,
     pub(super) acknowledged: Option<u32>,

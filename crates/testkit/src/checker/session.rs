@@ -20,15 +20,17 @@ pub(super) struct SessionWatch {
     pub(super) tsih: u16,
     pub(super) values: Values,
     pub(super) discovery: bool,
-    /// Whether the session ever had more than one connection: then PDUs may overtake each other.
+    /// Whether the session ever had more than one connection. Then PDUs may overtake each other, and gaps in
+    /// `CmdSN` are not checked.
     pub(super) joined: bool,
     pub(super) tags: Tags,
-    /// The logout that closes the session: its connection and its `CmdSN`.
+    /// The logout that closes the session: its connection and its `CmdSN`; `None` until it is sent.
     pub(super) closing: Option<(ConnId, u32)>,
     numbers: CommandNumbers,
     /// CIDs of connections that the initiator has asked to close, by the tag of the request.
     logouts: BTreeMap<u32, u16>,
-    /// Whether a connection was cleaned up: commands that the target never received may come over another one.
+    /// Whether a connection was cleaned up. Then commands that the target never received may be sent again
+    /// over another connection, with a `CmdSN` below the last one there.
     cleaned: bool,
 }
 
@@ -145,7 +147,8 @@ impl SessionWatch {
         })
     }
 
-    /// Checks that `CmdSN` is in order, without gaps and within the window. Immediate requests do not count.
+    /// Checks that `CmdSN` is in order, without gaps and within the window. An immediate request must have the
+    /// next `CmdSN`; this is not checked once the session has had several connections.
     fn check_number(&mut self, watch: &mut Watch, breaches: &mut Breaches, pdu: &Pdu) {
         let (cmd_sn, next) = (pdu.cmd_sn(), self.numbers.next);
         if pdu.immediate() {
@@ -250,7 +253,8 @@ impl SessionWatch {
         let request = self.tags.get(pdu.itt()).copied();
         self.tags.end(pdu.itt(), id, stat_sn);
         let Some(Tag { refers: Some((tag, function)), lun, cmd_sn, .. }) = request else { return };
-        // The target has not executed a command that waits for its turn, and has not ended it either.
+        // A command that waits for its turn is not ended by the function, so the tasks from `ExpCmdSN` on
+        // continue.
         let first_left = if before(self.numbers.exp, cmd_sn) { self.numbers.exp } else { cmd_sn };
         match (function, pdu.response()) {
             (ABORT_TASK, 1) if self.is_early(tag) => self.tags.abort_refused(tag),

@@ -22,7 +22,7 @@ pub(super) struct Tag {
     pub(super) refers: Option<(u32, u8)>,
     /// Number of ABORT TASKs that were sent for the task and that the target has not refused.
     pub(super) aborts: u32,
-    /// Connection and `StatSN` of the response that ended the task.
+    /// Connection and `StatSN` of the response that ended the task; `None` while the task is in progress.
     ended: Option<(ConnId, u32)>,
 }
 
@@ -78,8 +78,8 @@ impl Tags {
         }
     }
 
-    /// Records that the target ended all SCSI tasks of a LUN, or of all LUNs, with a `CmdSN` before `cmd_sn`.
-    /// A command with a higher `CmdSN` may arrive only after that, so it is not ended (RFC 7143 §4.2.3.2).
+    /// Records that the target ended all SCSI tasks of a LUN, or of all LUNs (`None`), with a `CmdSN` before
+    /// `cmd_sn`. Other commands may arrive after the function, so they are not ended (RFC 7143 §4.2.3.2).
     pub(super) fn end_all(
         &mut self,
         lun: Option<u64>,

@@ -6,7 +6,7 @@
 pub struct R2tBehavior {
     /// Bytes per R2T, at most `MaxBurstLength`; `None` means `MaxBurstLength`.
     pub burst: Option<u32>,
-    /// Bytes per R2T, even if more than `MaxBurstLength`, as some targets send.
+    /// Bytes per R2T, even if more than `MaxBurstLength`, as some targets send; `None` means `burst`.
     pub oversized_burst: Option<u32>,
     /// Order in which the ranges of a task are requested.
     pub order: R2tOrder,
@@ -79,15 +79,17 @@ pub struct DataInBehavior {
 pub struct LoginBehavior {
     /// Responses with T=0 before the target agrees to leave a stage.
     pub extra_rounds: u32,
-    /// Bytes of text per login response. Longer text is split into several responses with C=1.
+    /// Bytes of text per login response, at most 8192; `None` means 8192. Longer text is split into several
+    /// responses with C=1.
     pub split: Option<usize>,
-    /// The redirection that every login receives.
+    /// The redirection that every login receives; `None` redirects no login.
     pub redirect: Option<Redirect>,
-    /// Status-Class and Status-Detail with which every login is refused, or only the first `refuse_times`.
+    /// Status-Class and Status-Detail with which every login is refused, or only the first `refuse_times`;
+    /// `None` refuses no login.
     pub refuse: Option<(u8, u8)>,
     /// The number of logins that are refused; 0 is all.
     pub refuse_times: u32,
-    /// TSIH in the final response instead of the right one.
+    /// TSIH in the final response; `None` sends the right one.
     pub tsih: Option<u16>,
     /// Version-active; 0 is correct.
     pub version_active: u8,
@@ -128,7 +130,7 @@ pub struct Discovery {
     pub targets: Vec<Portal>,
     /// Whether the response lists no target, if `targets` is empty.
     pub nothing: bool,
-    /// Bytes of text per response. Longer text is split into several responses.
+    /// Bytes of text per response; `None` means no limit. Longer text is split into several responses.
     pub split: Option<usize>,
     /// Whether the parts of a split text are marked with C=1. Otherwise each part is a complete response with
     /// F=0.

@@ -28,8 +28,9 @@ impl Access {
     }
 }
 
-/// Returns the blocks that a command reaches, and the kind of access; `None` for a command that is out of
-/// range. The blocks of UNMAP are in its parameter list: before the list has arrived there are none.
+/// Returns the blocks that a command reaches, and the kind of access; `None` for a command that reaches no
+/// blocks, or is out of range. The blocks of UNMAP are in its parameter list: before the list has arrived
+/// there are none.
 pub(crate) fn accessed(
     unit: &Unit,
     cdb: [u8; 16],

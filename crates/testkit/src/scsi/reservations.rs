@@ -217,7 +217,7 @@ impl Reservations {
     }
 
     /// Returns whether the reservation permits a command of the nexus. If `is_hidden`, a registration of the
-    /// nexus does not count.
+    /// nexus is ignored.
     pub(crate) fn admits(&self, nexus: &Registrant, cdb: [u8; 16], is_hidden: bool) -> bool {
         let state = self.lock();
         let Some(held) = &state.held else { return true };

@@ -23,7 +23,8 @@ pub(crate) struct Ends(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Length of `list`. It is read before each PDU, so it can be read without the lock.
+    /// Length of `list`. It is read before each PDU, and a separate counter makes this possible without the
+    /// lock.
     count: AtomicUsize,
     list: Mutex<Vec<End>>,
 }

@@ -93,7 +93,8 @@ impl Source {
 }
 
 impl Sink {
-    /// Makes the sink hold the data until the command is executed later.
+    /// Makes a sink of the disk hold the data until the command is executed; other sinks hold their data
+    /// anyway, or discard them.
     pub(crate) fn put_off(self) -> Self {
         match self {
             Self::Disk { .. } => Self::Late { sink: Box::new(self), data: Vec::new() },
@@ -101,14 +102,14 @@ impl Sink {
         }
     }
 
-    /// Writes the data that the sink holds.
+    /// Writes the held data to the disk; does nothing for other sinks.
     pub(crate) fn execute(&mut self) {
         if let Self::Late { sink, data } = self {
             sink.write(0, data);
         }
     }
 
-    /// Writes some blocks of the data that the sink holds.
+    /// Writes the blocks of the held data for which `is_done` returns `true`.
     pub(crate) fn execute_part(&mut self, mut is_done: impl FnMut(&u64) -> bool) {
         let Self::Late { sink, data } = self else { return };
         let Self::Disk { disk, offset, .. } = &mut **sink else { return };

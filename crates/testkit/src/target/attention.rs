@@ -143,7 +143,8 @@ impl Target {
         senses.any(|sense| sense.is_unit_attention())
     }
 
-    /// Removes a pending unit attention and returns it as an error.
+    /// Removes the condition that the unit must report to the nexus before the next command, and returns it as
+    /// an error: a unit attention, or a deferred error.
     pub(super) fn meet_attention(
         &mut self,
         id: ConnId,

@@ -194,7 +194,8 @@ impl Target {
         self.plan_write(id, itt);
     }
 
-    /// Returns whether the unit reports the whole parameter list as residual, although it has taken it.
+    /// Returns whether the unit reports the whole parameter list of an UNMAP as residual, although it has
+    /// executed the UNMAP.
     fn miscounts(&self, task: &Task) -> bool {
         let unit =
             self.config.lun_form.decode(task.lun).and_then(|lun| self.config.units.get(&lun));
@@ -300,7 +301,8 @@ impl Target {
         met.failure.map_or(Ok(()), Err)
     }
 
-    /// Executes a command whose parameter list has arrived.
+    /// Executes a command whose data, or whose parameter list, have arrived. A unit that was replaced
+    /// meanwhile still executes its commands.
     fn finish(
         &mut self,
         id: ConnId,

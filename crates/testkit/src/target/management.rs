@@ -50,7 +50,8 @@ impl Target {
         self.enqueue(id, Outgoing::Pdu(response));
     }
 
-    /// Ends one task. If its command never arrived, marks its `CmdSN` as used (RFC 7143 §11.5.5).
+    /// Ends one task. If its command never arrived, or waits for its turn, marks its `CmdSN` as used (RFC 7143
+    /// §11.5.5).
     fn abort_task(&mut self, id: ConnId, pdu: &Pdu) -> u8 {
         let tag = pdu.referenced_tag();
         let finds_early_tasks = !self.config.early_tasks_unknown;
@@ -128,7 +129,7 @@ impl Target {
         }
     }
 
-    /// Discards the PDUs of a task that have not been sent yet.
+    /// Discards the PDUs of a task that have not been sent yet, and ends its execution if that is delayed.
     pub(super) fn forget(&mut self, connections: &[ConnId], tag: u32) {
         let keeps =
             |id: ConnId, outgoing: &Outgoing| outgoing.itt() != tag || !connections.contains(&id);

@@ -73,7 +73,7 @@ pub(super) struct KeptBack {
     pub(super) delayed: Vec<Delayed>,
 }
 
-/// The conditions that were already reported to each nexus, by unit.
+/// The conditions that were already reported to each nexus, and the events that were already applied, by unit.
 #[derive(Debug, Default)]
 pub(super) struct Reported {
     /// Number of losses of power that were reported.

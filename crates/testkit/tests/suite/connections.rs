@@ -6,7 +6,8 @@ use iscsi_testkit::opcode::Opcode;
 use iscsi_testkit::pdu::{FINAL, NO_TAG, Pdu};
 use iscsi_testkit::target::ConnId;
 
-/// One side of a session of two connections.
+/// An initiator with two connections in one session. The rig uses one of them; `other` is the other one, with
+/// its ExpStatSN.
 struct Two {
     rig: Rig,
     other: (ConnId, u32),

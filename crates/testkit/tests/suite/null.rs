@@ -7,7 +7,7 @@ use iscsi_testkit::disk::{Cache, RamDisk};
 use iscsi_testkit::fault::{Effect, Fault};
 use iscsi_testkit::opcode::Opcode;
 
-/// 1 TiB.
+/// Number of blocks of the disk: 1 TiB.
 const BLOCKS: u64 = 1 << 31;
 
 fn null() -> TargetConfig {

@@ -38,8 +38,8 @@ impl ObservedFlow<'_> {
         let idle = if self.is_reading() { Limiter::Destination } else { Limiter::Source };
         let of_others = [(Limiter::Class, share(class)), (idle, share(source))];
         if self.is_full() || self.has_queue() {
-            // On a full link, all of these waits are the link's. The kernel reports the window as the limit even where
-            // the link behind it is full.
+            // On a full link, all of these waits are caused by the link. The kernel reports the window as the
+            // limit even where the link behind it is full.
             let waits = [socket, solicitation, command_window, answers, in_flight_limit];
             let link = waits.into_iter().map(share).sum::<f64>();
             let own = [(Limiter::Link, link.min(1.0)), (Limiter::Target, share(target))];
@@ -95,8 +95,8 @@ impl ObservedFlow<'_> {
         passed(|info| info.bytes_received) > passed(|info| info.bytes_acknowledged)
     }
 
-    /// Returns the window that this end offers, bytes: as the kernel reports it, or as the receive buffer
-    /// allows.
+    /// Returns the window that this end offers, bytes: as the kernel reports it, or else as the planned
+    /// receive buffer or the kernel's own tuning allows.
     pub(super) fn own_window(&self) -> Option<u64> {
         let told = self.observation.after.receive_window.map(u64::from);
         let set = self.plan.receive_buffer.value.bytes();
@@ -114,7 +114,8 @@ impl ObservedFlow<'_> {
         };
         let activity = &self.observation.activity;
         let planned = self.plan.read_size.value.saturating_mul(self.plan.read_depth.value.into());
-        // In a round trip only data that was requested before can arrive: with more requests, more would arrive.
+        // Only data that was requested before can arrive within a round trip. So reads that reach this rate
+        // are limited by the bytes requested, and more requests would raise it.
         let queue = activity.mean_awaited_data().filter(|mean| *mean > 0).unwrap_or(planned);
         if self.own_window().is_some_and(|window| window < queue && reaches(window)) {
             Limiter::ReceiveWindow
@@ -148,8 +149,8 @@ impl ObservedFlow<'_> {
         }
     }
 
-    /// Returns whether the link is full. A declared rate must be reached. An estimated rate is no measure,
-    /// since this flow itself has reached it; then a queue before the link decides.
+    /// Returns whether the link is full. A declared rate must be reached. An estimated rate shows nothing,
+    /// because this flow itself has reached it. Then only `has_queue` can show that the link is full.
     fn is_full(&self) -> bool {
         const FULL: f64 = 0.88;
         self.link.basis == Basis::Declared

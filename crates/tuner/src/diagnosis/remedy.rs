@@ -140,9 +140,9 @@ impl ObservedFlow<'_> {
 
     fn peer_window(&self) -> (String, Option<String>) {
         let window = self.observation.after.peer_window.map(u64::from);
-        // The window that the peer offered was the limit, so that it must grow.
+        // The window that the peer offered was the limit, so the advice is at least twice that window.
         let need = self.link.max_benefit().max(window.unwrap_or(0).saturating_mul(2));
-        // The range that the target permits is unknown.
+        // The target's present maximum is unknown, so the need alone sets `max`.
         let range = Autotuning { max: 0, ..Autotuning::STOCK_RECEIVE }.reaching(need);
         let evidence = match window {
             Some(window) => format!("the peer takes {} at a time", Size(window)),
@@ -215,7 +215,7 @@ impl ObservedFlow<'_> {
     }
 }
 
-/// Returns remarks about the path, independent of the limiter.
+/// Returns remarks about the path MTU and the offloads of the interface, independent of the limiter.
 pub(super) fn remarks(measurement: &Measurement, interface: Option<&Interface>) -> Vec<Row> {
     let mut rows = Vec::new();
     let own = interface.and_then(|interface| interface.mtu);

@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 use iscsi_rate::Rate;
 
-/// The time for which samples count.
+/// How long samples count: rates for `rate` or `round_trips` round trips, whichever is longer; round-trip
+/// times for `round_trip`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct EstimatorWindow {
     rate: Duration,
@@ -24,7 +25,8 @@ pub struct EstimatorWindow {
     round_trip: Duration,
 }
 
-/// The delivery rate over some time, and whether the sender limited it.
+/// The delivery rate over some time, whether the sender limited it, and the delivered bytes, which show where
+/// a round ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct RateSample {
@@ -164,7 +166,8 @@ impl LinkEstimator {
         self.rate.best(Ord::max)
     }
 
-    /// Returns the link's round-trip time, without queues.
+    /// Returns the link's round-trip time without queues: the shortest sample of the window. `None` before
+    /// the first sample.
     #[must_use]
     pub fn round_trip(&self) -> Option<Duration> {
         self.round_trip.best(Ord::min)

@@ -135,7 +135,9 @@ mod tests {
         }
     }
 
-    /// Each line: the readings in ascending order of time, and the loss of the link after them.
+    /// Each line: a name, whether the congestion control is BBR, the readings in ascending order of time
+    /// (round trip in milliseconds, segments sent, segments retransmitted), and the loss of the link after
+    /// them.
     #[test]
     fn loss_is_the_links_where_no_queue_explains_it() {
         const QUEUE: u64 = 180;

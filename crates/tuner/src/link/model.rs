@@ -167,14 +167,14 @@ impl LinkModel {
         }
     }
 
-    /// Returns whether of `bytes` bytes, more often than not, at least one segment is lost.
+    /// Returns whether the probability that at least one segment of `bytes` bytes is lost exceeds one half.
     fn loses_one_of_most(&self, bytes: u64) -> bool {
         #[expect(clippy::cast_precision_loss, reason = "a chance")]
         let segments = bytes as f64 / f64::from(self.mss);
         (1.0 - self.loss).powf(segments) < 0.5
     }
 
-    /// Describes the bandwidth-delay product and its source, as readable text.
+    /// Describes the rate with its source, and the bandwidth-delay product, as readable text.
     pub(crate) fn describe(&self) -> String {
         let Self { bandwidth, basis, .. } = self;
         let basis = match basis {

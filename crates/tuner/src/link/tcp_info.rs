@@ -155,8 +155,10 @@ impl TcpInfo {
         Some(Rate::of(bytes, round_trip))
     }
 
-    /// Returns whether sent data waits in a queue on the way: the round trip exceeds its smallest value by
-    /// more than delayed acknowledgements explain, given the bytes that the delay holds at this rate.
+    /// Returns whether sent data waits in a queue on the way: the smoothed round trip exceeds `least` (or
+    /// else the smallest round trip that the kernel reports) by more than an eighth and by more than 2 ms,
+    /// and data that arrives at `rate` during this delay fills four segments. A smaller delay may come from
+    /// delayed acknowledgements.
     #[must_use]
     pub fn has_queue(&self, least: Option<Duration>, rate: Rate) -> bool {
         self.is_queue(least, self.smoothed_rtt, rate)
@@ -226,7 +228,7 @@ impl TcpInfo {
     }
 }
 
-/// The structure, as far as the kernel has filled it; offsets are those of Linux.
+/// The structure `tcp_info`, as far as the kernel has filled it; offsets are those of Linux.
 struct Layout<'a>(&'a [u8]);
 
 impl Layout<'_> {

@@ -15,8 +15,8 @@ use super::limits::name_of;
 use super::sys;
 
 impl Plan {
-    /// Sets the options that take effect only before the connection is made: the receive buffer, which
-    /// determines the window scale, the congestion control, and the longest segment.
+    /// Sets the options that should be set before the connection is made: the receive buffer (it determines
+    /// the window scale), the longest segment, and the congestion control.
     ///
     /// Options that the kernel refuses are not changed, and are returned.
     #[must_use]
@@ -35,7 +35,8 @@ impl Plan {
         refused
     }
 
-    /// Sets the other options on a connected socket, and reads back what the kernel granted.
+    /// Sets the send buffer, `TCP_NODELAY`, `TCP_NOTSENT_LOWAT` and the congestion control of a connected
+    /// socket, and reads back what the kernel granted.
     ///
     /// Options that the kernel refuses are not changed, and are reported. Applying the same plan again changes
     /// nothing.

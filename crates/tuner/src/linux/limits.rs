@@ -13,8 +13,8 @@ use crate::limits::{Autotuning, Limits};
 const MAX: usize = i32::MAX as usize / 2;
 
 impl Limits {
-    /// Queries the kernel. A value that a socket is granted takes precedence over `/proc`, because a container
-    /// may hide `/proc`, and a privilege may lift its limits.
+    /// Queries the kernel. For `wmem_max` and `rmem_max`, the size that a socket is granted takes precedence
+    /// over `/proc`, because a container may hide `/proc`, and a privilege may lift its limits.
     ///
     /// ```
     /// let limits = iscsi_tuner::Limits::read();

@@ -22,7 +22,8 @@ pub(super) struct Side {
 /// Largest buffer, bytes: no link needs more, and a mistake must not take all memory.
 const MAX: u64 = 1 << 30;
 const MIN: u64 = 4096;
-/// Largest buffer beyond the limit for users that is set unless the user's settings request more, bytes.
+/// Largest buffer beyond the limit for users, bytes, if the need of the link sets its size. The user's
+/// `memory` may allow more.
 const MAX_FORCED: u64 = 64 << 20;
 
 impl Side {
@@ -135,7 +136,7 @@ fn not_measured() -> Choice<Buffer> {
     Choice::new(Buffer::Autotuned, "the round-trip time is not measured yet")
 }
 
-/// Returns a buffer of the size that the user set.
+/// Returns a buffer of the size that the user set, within `MIN` to `MAX`.
 pub(super) fn asked_for(bytes: u64) -> Choice<Buffer> {
     let granted = bytes.clamp(MIN, MAX);
     let reason = if granted == bytes {

@@ -40,8 +40,8 @@ impl<'a> Inputs<'a> {
         send_buffer.value.bytes().unwrap_or(self.send.reach)
     }
 
-    /// Returns the bytes that fill the link, as far as the buffers of a single connection allow in either
-    /// direction.
+    /// Returns the bytes that fill the link, but at most those that the buffers of one connection allow in
+    /// the direction that allows more.
     pub(super) fn in_flight(&self, decision: &Decision, measurement: &Measurement) -> u64 {
         let sends = self.reach(&decision.send_buffer).min(connections::peer_reach(measurement));
         let receives = decision.receive_buffer.value.bytes().unwrap_or(self.receive.reach);

@@ -66,13 +66,13 @@ impl Inputs<'_> {
         Choice::new(u32::try_from(bytes).ok(), reason)
     }
 
-    /// Chooses how many bytes to wait for before the socket is read. An incomplete data segment is useless, so
-    /// each read of the socket before its end costs an iteration of the event loop without benefit. The same
-    /// is true for the first of many answers.
+    /// Chooses how many bytes to wait for before the socket is read. An incomplete data segment is useless,
+    /// so each read of the socket before its end costs an iteration of the event loop without benefit. Nor is
+    /// it worth an iteration to read the first of many answers alone.
     fn receive_low_water(&self, buffer: Buffer) -> Choice<Option<u32>> {
         /// With fewer bytes, the system call that sets the option costs more than it saves.
         const MIN: u64 = 16 << 10;
-        /// The length of several answers.
+        /// Largest number of bytes to wait for: the length of several answers.
         const MAX: u64 = 256 << 10;
         /// Divisor of the window: the limit is at most this part of it, because bytes that wait in the socket
         /// reduce the window.

@@ -29,8 +29,8 @@ fn a_send_buffer_that_was_asked_for_is_told() {
     assert_says(&finding, "128 KiB are not enough", "--tune auto");
 }
 
-/// The kernel reports a buffer of fixed size as a limit only while it has no unsent data, so the window shows
-/// the limit.
+/// The kernel reports a buffer of fixed size as a limit only while it has no unsent data. So a congestion
+/// window larger than the buffer shows the limit.
 #[test]
 fn a_window_beyond_a_fixed_buffer_is_the_buffers_fault() {
     let mut case = Case::socket("100mbit");
@@ -58,7 +58,8 @@ fn the_peers_window_is_lifted_at_the_peer() {
     case.after().peer_window = Some(3 << 20);
     let sysctl = "on the target: sysctl -w net.ipv4.tcp_rmem=\"4096 131072 23592960\"";
     assert_says(&case.blames(Limiter::PeerWindow), "the peer takes 3 MiB at a time", sysctl);
-    // The peer's limit is already larger than this link needs.
+    // This window is already larger than the link needs, but it was the limit. So the advice is twice that
+    // window.
     case.after().peer_window = Some(32 << 20);
     let finding = case.blames(Limiter::PeerWindow);
     assert_says(&finding, "32 MiB", "tcp_rmem=\"4096 131072 134217728\"");
@@ -74,7 +75,8 @@ fn a_peers_window_that_is_not_told_is_not_made_up() {
     assert_says(&finding, "", "tcp_rmem=\"4096 131072 23592960\"");
 }
 
-/// 3 MiB in 100 ms are 252 Mbit/s, the rate of the reads: the receive window is the limit.
+/// A receive window of 3 MiB allows 252 Mbit/s at 100 ms. The reads reach 230 Mbit/s, so the window is the
+/// limit.
 #[test]
 fn reads_that_fill_the_receive_window_are_told_its_sysctl() {
     let finding = Case::reading(230, 3 << 20).blames(Limiter::ReceiveWindow);

@@ -58,7 +58,8 @@ fn a_command_window_gets_its_parameter_and_number() {
     let finding = case.blames(Limiter::CommandWindow);
     assert_says(&finding, "64 commands", "a window of 128 (LIO: attrib/default_cmdsn_depth)");
 
-    // 11.25 MiB, at two round trips for each write of 512 KiB.
+    // 11.25 MiB fill the link. With a window of 2 commands the plan has writes of 4 MiB, which take five
+    // round trips each.
     case = Case::on(
         "1gbit",
         waiting(|a| {

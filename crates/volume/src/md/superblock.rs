@@ -311,8 +311,8 @@ mod tests {
         assert!(matches!(error, SuperblockError::Checksum { .. }), "{error}");
     }
 
-    /// The second of two members of 24 MiB, up to its roles, as `mdadm --create --level 0 --metadata 1.2
-    /// --chunk 64` of mdadm 4.2 made it on Linux 6.1.
+    /// Superblock of the second of two members of 24 MiB, without the unused roles, as `mdadm --create --level 0
+    /// --metadata 1.2 --chunk 64` of mdadm 4.2 wrote it on Linux 6.1.
     const OF_MDADM: &str = "\
         fc4e2ba901000000000000000000000084b313c3a0a9b8c03abed0c548ebd5b0\
         686f73743a676f6c64656e000000000000000000000000000000000000000000\

@@ -192,8 +192,7 @@ async fn the_error_of_any_request_names_the_member_that_failed() {
             (DeviceErrorKind::TimedOut, "member 1: it is gone")
         );
         assert_eq!(members[0].lock().log.len(), 1, "the other one was asked as well: {kind}");
-        // Requests within one chunk reach one member only, for kinds of requests that need not reach all
-        // members.
+        // A read or a write within one chunk reaches one member only. Its error names the member as well.
         if kind == "read" || kind == "write" {
             let at = CHUNK as u64 + 1;
             let error = match kind {
@@ -234,8 +233,8 @@ async fn each_handle_is_told_once_of_the_loss_of_any_member() {
 
 type Change = fn(&Volume<Memory>) -> DeviceFuture<'_, ()>;
 
-/// A loss is reported again if a change was in flight when it was reported. The part of member 0 has ended
-/// and is lost while the part of member 1 is in flight.
+/// A flush reports a loss while a change is in flight: the part of member 0 has ended and is lost, the part of
+/// member 1 has not ended. The next flush after the end of the change must report a loss again.
 #[tokio::test]
 async fn a_loss_is_told_again_of_a_change_that_was_in_flight_when_it_was_told() {
     let kinds: [Change; 4] = [

@@ -33,7 +33,7 @@ fn requests(capacity: usize) -> impl Strategy<Value = Vec<Request>> {
     prop::collection::vec(request, 1..12)
 }
 
-/// Cuts data into pages of a length that depends on `seed` only, not on the chunk size.
+/// Cuts data into pages of one length, which `seed` determines, so that pages and chunks end at different bytes.
 fn pages(data: &[u8], seed: u64) -> Vec<Bytes> {
     let step = (seed as usize % (CHUNK * 2)).max(777);
     data.chunks(step).map(Bytes::copy_from_slice).collect()

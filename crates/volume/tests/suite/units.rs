@@ -122,7 +122,7 @@ async fn holes_zeros_and_what_is_given_back_are_those_of_the_units() {
     volume.write_zeroes(CHUNK as u64 * 5 + 512, CHUNK as u64).await.unwrap();
     let first = volume.first_extent(512, volume.capacity() - 512).await.unwrap().unwrap();
     assert_eq!(first, Extent::new(512, CHUNK as u64 - 512, ExtentState::Data));
-    // Each unit reports one run per response. Query the rest again.
+    // Each unit reports one run per response, so a result may end before its range does. The loop queries the rest.
     let (mut at, mut extents) = (0, Vec::<Extent>::new());
     while at < volume.capacity() {
         for extent in volume.extents(at, volume.capacity() - at).await.unwrap() {
@@ -335,7 +335,8 @@ async fn an_array_is_made_opened_and_imported_in_the_order_of_its_roles() {
     assert_eq!(imported.to_string(), description.to_string());
 }
 
-/// A superblock with any field changed is refused. The test changes each field in turn.
+/// A superblock with another array UUID, role, number of members, chunk, data offset or data size is refused. The
+/// test changes one of these fields at a time.
 #[tokio::test]
 async fn members_of_other_arrays_are_refused() {
     let nodes = two().await;

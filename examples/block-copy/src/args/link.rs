@@ -110,8 +110,7 @@ impl LinkArgs {
         }
     }
 
-    /// Returns the reason why each unit has one session although no option says so; `None` if there is no such
-    /// reason.
+    /// Returns the reason why each unit has one session, if the reason is `--connections`; otherwise `None`.
     pub(crate) fn why_one_session(&self) -> Option<&'static str> {
         (self.sessions.is_none() && self.connections > 1)
             .then_some("with several --connections, unless --sessions asks for more")
@@ -250,7 +249,7 @@ pub enum QueueDepth {
     Fixed(NonZeroUsize),
 }
 
-/// Maximum number of requests in a session.
+/// Largest number that `--queue-depth` accepts.
 const DEEPEST_QUEUE: usize = 1024;
 
 impl FromStr for QueueDepth {

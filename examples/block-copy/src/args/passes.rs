@@ -39,9 +39,9 @@ pub struct PassArgs {
     pub when_not_converging: WhenNotConverging,
 }
 
-/// Default maximum of passes. Xen makes about as many over a guest's memory by default (29); QEMU has no limit.
-/// If passes do not help, the copy notices that sooner. If each pass leaves 10 % less to copy than the previous
-/// one, a twentieth is left after thirty passes.
+/// Default maximum of passes. Xen by default makes about as many passes over a guest's memory (29); QEMU has no
+/// limit. The copy ends earlier if it notices that passes do not help. If each pass leaves 10 % less to copy
+/// than the previous one, a twentieth is left after thirty passes.
 const MAX_PASSES: u32 = 30;
 const DOWNTIME: Duration = Duration::from_millis(300);
 

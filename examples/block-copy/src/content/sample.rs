@@ -30,8 +30,8 @@ use Place::{AlignedEnd, End, Start};
 pub(super) const MD_0: Place = AlignedEnd { before: 64 << 10, unit: 64 << 10 };
 pub(super) const MD_1: Place = AlignedEnd { before: 8 << 10, unit: 4 << 10 };
 
-/// Bytes read at the beginning of a source, up to a GPT with blocks of 4096 bytes. At the end of a file they
-/// include the signatures of some image formats.
+/// Bytes read at the beginning of a source. They include the header of a GPT with blocks of 4096 bytes. `END`
+/// is the number of bytes read at the end of a regular file, where some image formats have their signature.
 const START: u64 = 4096 + 512;
 const END: u64 = 512;
 

@@ -57,7 +57,7 @@ impl UnitEnd {
         Ok(Self { side, url: url.clone(), disk, member: None })
     }
 
-    /// Creates an end from an open unit of a volume.
+    /// Describes an open unit that belongs to a volume.
     pub(super) fn member(side: Side, url: &Url, disk: Disk, member: &Arc<str>) -> Self {
         Self { side, url: url.clone(), disk, member: Some(Arc::clone(member)) }
     }
@@ -130,8 +130,8 @@ impl UnitEnd {
         self.disk.status()
     }
 
-    /// Returns the peer that the unit waits for at the moment: the target if no session is left. Returns `None`
-    /// if it does not wait.
+    /// Returns the peer that the unit waits for at the moment: the target if no session is left, otherwise the
+    /// unit. Returns `None` if it does not wait.
     pub(super) fn awaited(&self) -> Option<Awaited> {
         let status = self.status();
         let what = if status.sessions == 0 { "target" } else { "unit" };
@@ -206,8 +206,9 @@ impl UnitEnd {
         Medium::unit(&self.disk, &format!("{lun:?} of {target}"))
     }
 
-    /// Logs out. By then every write was flushed or has failed, so a failed logout changes nothing. But while
-    /// the target may still execute a write, this waits for the logout and returns its error.
+    /// Logs out. All writes were flushed or have failed by then, so a failed logout or a time limit is no
+    /// error. The exception is a target that may still execute a write: then this waits longer for the logout,
+    /// and returns its error.
     pub(super) async fn close(&self, stop: &Stop) -> Result<(), Error> {
         let mut logout = pin!(self.disk.logout());
         let mut end = stop.hurry(timeout(LOGOUT, &mut logout)).await;

@@ -17,7 +17,7 @@ use crate::progress::{Pass, Progress};
 use crate::side::Side;
 use crate::stop::Stop;
 
-/// Least memory for the bytes in flight, of reads and of writes each.
+/// Least number of bytes for which the copy has memory, for reads and again for writes: `options` doubles it.
 const MIN_QUEUE: u64 = 64 << 20;
 
 impl Job<'_> {
@@ -86,8 +86,9 @@ impl Job<'_> {
     pub(super) fn options(&self) -> iscsi_copy::CopyOptions {
         let ContentArgs { verify, zero_granularity, read_holes, destination_is_zero, .. } =
             self.args.content;
-        // Data that an earlier run has written are not zero: its source may have had other bytes then, and the
-        // checkpoint may have been cleared because the destination was found to differ.
+        // `--destination-is-zero` does not hold for a destination to which an earlier run has written: the
+        // source may have had other data then, and the checkpoint may have been cleared because the destination
+        // was found to differ.
         let is_stale = self.resumption.as_ref().is_some_and(Resumption::is_continued);
         let memory = self.args.link.queue_bytes().max(MIN_QUEUE).saturating_mul(2);
         let options = iscsi_copy::CopyOptions::default()

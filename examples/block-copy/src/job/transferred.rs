@@ -16,7 +16,8 @@ pub(super) struct Transferred {
     /// The rate of each second in Mbit/s.
     pub(super) samples: Vec<f64>,
     pub(super) passes: Option<PassesReport>,
-    /// Identity of the source at the time after which it should not change, if it is a file.
+    /// Identity of the source file when the copy began; for a source in use, when the last pass began. The file
+    /// should not change after that. `None` for other sources, and before the last pass.
     pub(super) before: Option<Identity>,
 }
 

@@ -196,8 +196,8 @@ async fn a_closed_port() {
     refuses(&format!("iscsi://{portal}/{TARGET}/0"), "/dev/null", &[&nobody, "check the port"]);
 }
 
-/// The error names the address, and how to wait for the server, as for a target. A missing Unix socket is named
-/// as such.
+/// The error names the address, and the option with which the program waits for the server (`--wait`). For a
+/// Unix socket without a file, the error says that there is no such socket.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_nbd_server_that_is_not_there() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -248,7 +248,8 @@ async fn a_unit_that_refuses_a_write() {
     let mut command = program(&["-", &rig.url(), "--progress", "none"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // The last command before the copy is a ping, so the unit is write-protected only then.
+    // The last command before the copy is a ping. So the unit becomes write-protected after all checks, and
+    // before the first write.
     let is_ping = |pdu: &Pdu| pdu.header[0] & 0x3f == 0;
     while !rig.server.with(|target| target.received().iter().any(|(_, pdu)| is_ping(pdu))) {
         assert!(child.try_wait().unwrap().is_none(), "the program ended early");

@@ -153,7 +153,8 @@ async fn a_destination_is_verified_alone() {
     rig.disk.write(MIB as u64, &[7; 512]);
     let output = block_copy(&arguments(&[&url], &digests, &["--verify=digests"]));
     fails(&output, 1, &["verification failed", "the next copy sends all"]);
-    // The destination is still damaged, so it must not pass as verified because no digests are left.
+    // The failed verification has removed all digests, so nothing can be compared. This verification must fail
+    // as well: the destination is still damaged, and must not be reported as verified.
     let output = block_copy(&arguments(&[&url], &digests, &["--verify=digests"]));
     let nothing = "they know nothing of the destination, so nothing was verified";
     fails(&output, 1, &["digests ", nothing, "copy again"]);

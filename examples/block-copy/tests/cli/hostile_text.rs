@@ -15,7 +15,7 @@ use iscsi_testkit::target::Target;
 use crate::support::{TARGET, program};
 
 /// Runs a copy from `source` with the log enabled, once with text output and once with JSON output. Returns the
-/// last output.
+/// output of the run with JSON output.
 fn copies(place: &str, source: &str, more: &[&str]) -> Output {
     let mut last = None;
     for told in [&["--progress", "plain"][..], &["--json", "--progress", "none"]] {

@@ -342,8 +342,8 @@ async fn while_it_verifies() {
     let source = folder.file("image", &pattern(1 << 20));
     let options = ["--verify", "--io-size", "512", "--queue-depth", "1"];
     let mut child = start(&[&[source.as_str(), &rig.url()][..], &options].concat());
-    // The target is held as soon as the check finds a read, because the verification may end a moment later.
-    // Reads before the first flush are the check of the destination's data.
+    // The target is held as soon as it has received a read after the first flush: the verification may end a
+    // moment later. Reads before that flush belong to the check of the data on the destination.
     let hold = |target: &mut Target| {
         let mut commands = target.commands().iter().map(|command| command.cdb[0]);
         let is_flushed = commands.any(|code| FLUSHES.contains(&code));
@@ -425,7 +425,8 @@ fn catches_termination(id: u32) -> bool {
     u64::from_str_radix(caught.trim(), 16).unwrap() & 1 << 14 != 0
 }
 
-/// The message is the last step of the program, so no work is left to stop.
+/// The program cannot write the message of its failure, because the pipe of standard error is full. A signal
+/// ends it even so, although the work has ended and has nothing to stop.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_nobody_reads_why_it_failed() {
     let (reader, full) = full_pipe().await;

@@ -194,7 +194,7 @@ async fn commands_that_were_sent_again_are_counted() {
     let rig = Rig::start(512, 1 << 20).await;
     let folder = Folder::new();
     let source = folder.file("image", &pattern(4096));
-    // The commands that read the properties of the unit come first.
+    // The next command is one of those that read the properties of the unit. It ends with BUSY.
     rig.server.with(|target| {
         target.end_next_with(iscsi_testkit::target::Outcome::status(0x08));
     });

@@ -181,7 +181,8 @@ async fn a_source_that_does_not_converge_is_finished_or_left_in_use() {
     assert_eq!(in_use.log(), ["changed", "changed"], "the guest goes on");
     assert_eq!(report["passes"].as_array().unwrap().len(), 3);
     assert!(rig.disk.holds(0, &in_use.now()), "what was told is copied");
-    // One more run copies the changes that are listed by then.
+    // A copy of no ranges, which freezes the source: its command lists the changes since the stopped copy, and
+    // the last pass copies them.
     let nothing = in_use.folder.file("nothing", b"");
     let more = [&["--ranges", &nothing, "--before-last-pass", &in_use.freeze()], &NO_DOWNTIME[..]];
     succeeds(&in_use.copy(&rig.url(), &more.concat()));

@@ -193,7 +193,8 @@ async fn one_to_which_nothing_is_guaranteed_waits_for_the_next_keeper() {
     let (copy, mut input) = piped(&rig, [&socket, &own], &[], &mut orders).await;
     let mut own = connect(&own).await;
     assert_eq!(is_killed(first, &mut own).await["alone_bit_per_s"], 0);
-    // The copy has taken a part of the bytes, which waits for its rate. The rest is in the pipe.
+    // The rate without a keeper is 0, so the copy takes a part of these bytes and waits. The rest stays in the
+    // pipe until the second keeper grants the requests.
     let writer = spawn_blocking(move || input.write_all(&pattern(LEN)[CHUNK..]).unwrap());
     let (second, mut orders, _) = keeper(&folder, classes).await;
     writer.await.unwrap();

@@ -203,7 +203,7 @@ async fn a_destination_that_is_not_zero_after_all() {
     fails(&output, 1, &["verification failed", &at]);
 }
 
-/// With the option, zeros in data are sent as data. Holes are not sent.
+/// With `--zero-granularity off`, zeros in data are sent as data. Holes are not sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn zeros_that_are_sent_as_data() {
     let (rig, folder) = (Rig::start(512, LEN).await, Folder::new());

@@ -50,8 +50,8 @@ impl Failures {
         if self.is_reported { self.count } else { self.count.saturating_sub(1) }
     }
 
-    /// Returns the total number of failures, and the last failure if the handle must report it. `told` is the
-    /// number of failures that the handle has reported.
+    /// Returns the total number of failures, and the last failure if the handle must report it. `reported` is
+    /// the number of failures that the handle has reported.
     pub(super) fn report_to_handle(&mut self, reported: u64) -> (u64, Option<DeviceError>) {
         if reported >= self.count {
             return (reported, None);

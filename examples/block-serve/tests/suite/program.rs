@@ -472,8 +472,8 @@ async fn an_outage_is_told_once_and_not_for_each_write() {
     }
 }
 
-/// Idle clients hold no memory. There are more of them than the usual limit of open files allows. This process
-/// may have twice as many open files.
+/// Idle clients hold no memory, so requests of 32 MiB still succeed. The test connects up to 3000 clients, as
+/// far as the hard limit of open files allows.
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_that_ask_for_nothing_hold_no_memory() {
     const ALL: u32 = 32 << 20;

@@ -24,7 +24,8 @@ struct State {
     durable_names: BTreeMap<PathBuf, usize>,
     /// Names that a crash may still undo, in the order in which they were given.
     given: Vec<(PathBuf, usize)>,
-    /// Number of further changes that take effect before the process is dead.
+    /// Number of changes that a process which is being killed may still make; `None` while no process is being
+    /// killed.
     allowance: Option<u64>,
     /// Whether changes may fail.
     fails: bool,

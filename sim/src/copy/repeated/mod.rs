@@ -45,8 +45,8 @@ const IN_USE: u64 = 0x696e_5f75_7365;
 const SHARE_IN_USE: u64 = 30;
 /// Number of requests, as a multiple of an episode's.
 const LENGTH: usize = 3;
-/// Number of attempts of the last run, which must succeed. The others may fail because of what other hosts
-/// have written.
+/// Largest number of attempts of the last run, one of which must succeed. Attempts before it may fail because
+/// of what other hosts have written to the destination.
 const MAX_LAST_RUNS: usize = 4;
 
 /// Returns whether the episode of this seed has repeated copies.
@@ -57,7 +57,8 @@ pub(crate) fn follow(seed: u64) -> bool {
 /// Runs command lines, one after the other, until they have made enough requests.
 pub(crate) async fn episode(seed: u64, settings: &Settings) -> Report {
     let begun = Instant::now();
-    // Only the other copies have faults that change or replace the unit.
+    // Repeated copies have no faults that change or replace the unit. The episodes of single copies have these
+    // faults.
     let settings = settings.with_one_unit();
     let (copies, mover) = Copies::drawn(Rng::new(mix(seed ^ STREAM)), &settings);
     let mut repeated = RepeatedCopy::new(copies);

@@ -105,7 +105,8 @@ fn users(number: u64, mounts: &str, swaps: &str) -> Vec<String> {
 }
 
 /// Returns the mount points of a device, each once (proc_pid_mountinfo(5)). A file system on several devices
-/// has its own device number, and its mount source is only one of these devices.
+/// has its own device number, and its mount source is only one of these devices. So both the number and the
+/// source are compared; on the other devices such a file system is not found.
 fn mounted_at(mounts: &str, dev: &str, number: u64) -> Vec<String> {
     let mut places: Vec<String> = Vec::new();
     for line in mounts.lines() {

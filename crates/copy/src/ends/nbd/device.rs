@@ -166,13 +166,15 @@ impl NbdDevice {
             match self.connections.any().await?.read(at, buffer).await {
                 Ok(data) => return Ok(data),
                 Err(Failed::Refused(error)) => return Err(error),
-                // The lost request owned the buffer.
+                // The lost request owned the buffer, so the next request gets a new one.
                 Err(Failed::Lost) => buffer = BytesMut::zeroed(len),
             }
         }
     }
 
-    /// Sends any request other than a read, again after each lost connection: executing it twice does no harm.
+    /// Sends any request other than a read, again after each lost connection: executing it twice does no
+    /// harm. Returns the result, and the id of the context that reports holes on the connection that was
+    /// used.
     async fn ask(
         &self,
         command: Command,
@@ -251,7 +253,8 @@ impl NbdDevice {
         Ok(())
     }
 
-    /// Sends a request that zeroes a range without data. Partial blocks at its edges are written as data.
+    /// Zeroes a range by requests without data. Partial blocks at its edges are written as data, and so is
+    /// the whole range if the server does not support such requests.
     async fn zero(&self, offset: u64, len: u64, no_hole: bool) -> DeviceResult<()> {
         let range = self.check(offset, len)?;
         let within = self.within(&range);
@@ -306,7 +309,7 @@ impl NbdDevice {
     }
 
     /// Returns the status of a range, in at most `most` extents. For `most` = 1 the request asks for a single
-    /// extent.
+    /// extent. Where the server reports no status, the range counts as data.
     async fn block_status(&self, offset: u64, len: u64, most: usize) -> DeviceResult<Vec<Extent>> {
         let range = self.check(offset, len)?;
         let all_data = || vec![Extent::new(offset, len, ExtentState::Data)];

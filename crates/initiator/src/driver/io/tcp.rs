@@ -166,6 +166,7 @@ mod tests {
         iscsi_tuner::plan(&Default::default(), &Default::default(), &Default::default())
     }
 
+    /// Opening a connection sets keepalive and the time limit on the socket.
     #[tokio::test]
     async fn the_kernel_is_told() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -198,6 +199,7 @@ mod tests {
         assert_eq!(socket.tcp_user_timeout().unwrap(), Some(MAX_USER_TIMEOUT));
     }
 
+    /// Below its low-water mark a socket is not readable, but a read returns the bytes that are there.
     #[tokio::test]
     async fn only_so_many_bytes_are_told_of() {
         use std::io::Write;

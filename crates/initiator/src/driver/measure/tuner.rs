@@ -19,8 +19,8 @@ use crate::state::session_key::SessionKey;
 
 /// Interval of the polls that ask the kernel what the connection waits for.
 pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// A rate below this, 10 Mbit/s in bytes per second, is little: it is below what any property of a short link
-/// would limit a connection to.
+/// A rate below this (10 Mbit/s, here in bytes per second) is little: no property of a short link limits a
+/// connection to so low a rate.
 const LITTLE: u128 = 1_250_000;
 /// Number of intervals between two updates of the plan by a reading. While a short link moves little data, the
 /// kernel is polled only at these updates.
@@ -72,7 +72,7 @@ pub(crate) struct Tuner {
     /// Address of the target's portal that the connection leads to.
     address: SocketAddr,
     stalls: Stalls,
-    /// The plan and its basis, shared by all readings; created again when something in it changes.
+    /// The plan and its basis, shared by all readings; `None` after a change, until they are needed again.
     basis: Option<Arc<PlanBasis>>,
 }
 
@@ -83,7 +83,7 @@ struct OnSocket {
     interface: Option<Interface>,
     /// Whether the plan is set.
     is_applied: bool,
-    /// Limit of the rate at which the connection sends.
+    /// Limit of the rate at which the connection sends; `None` for no limit.
     pacing_rate: Option<Rate>,
 }
 
@@ -92,13 +92,13 @@ struct OnSocket {
 struct LinkEstimates {
     /// Intervals since the plan last took in a reading.
     polls: u32,
-    /// The last reading from which the rates were estimated, and its time.
+    /// The last reading from which the rates were estimated, and its time; `None` before the first one.
     last_reading: Option<(TcpInfo, Instant)>,
     link: LinkEstimator,
     loss: LossDetector,
 }
 
-/// Limits of the data in flight, so that the connection transfers it in time.
+/// Limits of the data in flight, so that requests and pings do not wait long behind it.
 #[derive(Debug, Default)]
 struct RequestLimits {
     write: WriteLimit,
@@ -182,8 +182,8 @@ impl Tuner {
         self.adapt(socket, Self::plan_again);
     }
 
-    /// Records the command window that the target reported last; the largest window so far counts. Returns
-    /// whether it has grown.
+    /// Records the command window that the target has reported, if it is larger than all before. Returns
+    /// whether it is; false before the login has ended.
     pub(crate) fn offered(&mut self, window: u32) -> bool {
         let Some(terms) = &mut self.measurement.terms else { return false };
         if terms.window >= Some(window) {
@@ -249,8 +249,8 @@ impl Tuner {
 
     fn count(&mut self, info: &TcpInfo, sample: PollSample, is_blocked: bool) {
         let is_positive = |count: Option<u32>| count.is_some_and(|count| count > 0);
-        // Time that the class takes counts for no other reason: without the other reasons no more would have
-        // been sent.
+        // Time that the class takes counts as nothing else: without the other reasons, no more would have been
+        // sent.
         let of_class = if self.is_paced(info) { sample.intervals } else { sample.in_class() };
         let activity = &mut self.activity;
         activity.class = activity.class.saturating_add(of_class);
@@ -337,7 +337,8 @@ impl Tuner {
         }
     }
 
-    /// Measures how much data the connection transfers in time, and how much the target takes.
+    /// Updates the limits of the data in flight by what the kernel reports, and by how fast the target takes
+    /// write data.
     pub(crate) fn measure_limits(
         &mut self,
         socket: &dyn Socket,
@@ -360,7 +361,8 @@ impl Tuner {
         self.request_limits.read.bytes(max)
     }
 
-    /// Returns the length that suits a read, in bytes, while too little has arrived to know the link's rate.
+    /// Returns the length that suits a read, in bytes, by what has arrived so far; `None` if reads have no
+    /// limit.
     pub(crate) fn longest_read(&self, max: u64) -> Option<u64> {
         self.request_limits.read.longest_read(max)
     }
@@ -371,17 +373,18 @@ impl Tuner {
         self.request_limits.write.bytes(self.copes_with_loss(), max)
     }
 
-    /// Returns the length that suits a write, in bytes, if the link is slow for its round-trip time.
+    /// Returns the length that suits a write, in bytes; `None` if the link needs no limit of writes.
     pub(crate) fn longest_write(&self, max: u64) -> Option<u64> {
         self.request_limits.write.longest_write(self.copes_with_loss(), max)
     }
 
-    /// Returns the write data outstanding that the target takes in time, in bytes, if the target is slow.
+    /// Returns the limit of the write data outstanding, in bytes, if the target is slow.
     pub(crate) const fn limit_of_slow_target(&self) -> Option<u64> {
         self.request_limits.write.of_slow_target()
     }
 
-    /// Applies the limit of other connections that found the target slow: `bytes` of write data outstanding.
+    /// Applies the limit of other connections that found the target slow: they may have `bytes` of write data
+    /// outstanding. If the limit of this connection is higher, it becomes half of that.
     pub(crate) const fn on_slow_target(&mut self, bytes: u64) {
         self.request_limits.write.share(bytes);
     }
@@ -403,8 +406,9 @@ impl Tuner {
         self.plan.copes_with_loss(&self.limits)
     }
 
-    /// Plans again. On a running connection, three things stay: values that take effect only before connecting,
-    /// buffers that would shrink, and the way of sending, except for the bytes of one call.
+    /// Plans again. On a running connection, these stay: values that take effect only before connecting, a send
+    /// buffer that would shrink, a congestion control once it is chosen, and the way of sending, except for the
+    /// bytes of one call.
     fn plan_again(&mut self) {
         let new = plan(&self.measurement, &self.limits, &self.tuning);
         let old = std::mem::replace(&mut self.plan, new);
@@ -554,6 +558,7 @@ mod tests {
         }
     }
 
+    /// The rate of arriving data counts as the link's if the round-trip time shows a queue.
     #[test]
     fn what_arrives_shows_the_rate_as_well() {
         let mut tuner = connected();
@@ -638,6 +643,8 @@ mod tests {
         assert!((tuner.plan.link.loss - 0.005).abs() < 1e-9);
     }
 
+    /// The plan is set on the socket. A reading that calls for less changes neither the send buffer nor the
+    /// low-water mark.
     #[test]
     fn nothing_that_is_set_shrinks_or_flips() {
         let mut tuner = connected();

@@ -53,14 +53,15 @@ impl Device for Disk {
         Ok(Some(DeviceName::new(format!("logical unit {name}"), profile.capacity.bytes())))
     }
 
-    /// Returns the name of the initiator, and the ISIDs that the sessions of the disk may have;
-    /// `None` for a disk that was opened over an existing session.
+    /// Describes the sessions of this process for [`end_left`](Device::end_left) in a later process: the
+    /// initiator's name, the ISIDs, the target and its portals. `None` for a disk that was opened over an
+    /// existing session.
     fn leaves(&self) -> Option<String> {
         self.opener.as_ref().map(|opener| opener.leaves())
     }
 
-    /// Logs in once under each ISID in `left`, and logs out again: at the login the target ends the old session
-    /// with that ISID (RFC 7143 §6.3.5).
+    /// Logs in once under each ISID in `left` at each portal group of the target, and logs out again: at the
+    /// login the target ends the old session with that ISID (RFC 7143 §6.3.5).
     fn end_left<'a>(&'a self, left: &'a str) -> DeviceFuture<'a, ()> {
         Box::pin(async move {
             let opener = self.opener.as_ref().ok_or(DeviceErrorKind::Unsupported)?;
@@ -157,7 +158,8 @@ fn kind(error: &Error) -> DeviceErrorKind {
         ErrorKind::Aborted => DeviceErrorKind::Aborted,
         ErrorKind::WriteProtected => DeviceErrorKind::ReadOnly,
         ErrorKind::OutOfSpace => DeviceErrorKind::OutOfSpace,
-        // A hardware error says nothing about the other blocks, and blank blocks were never written.
+        // Only MEDIUM ERROR means that some blocks cannot be read. A hardware error says nothing about the
+        // other blocks, and blank blocks were never written.
         ErrorKind::Medium if is_medium_error(error) => DeviceErrorKind::Medium,
         ErrorKind::Medium => DeviceErrorKind::Defective,
         ErrorKind::UnitChanged => DeviceErrorKind::AnotherDevice,

@@ -171,6 +171,7 @@ async fn first_disk(
         tokio::join!(unit.profile(), names.wait(&opener.report, limit)).0.ok();
     }
     let disk = spread_out(session, portal, Arc::clone(opener), sessions).await?;
+    // The disk is open, so its commands may wait for the port for as long as the unit reports.
     unit.state().lock().identity.transitions.cut_short(false);
     Ok(disk)
 }
@@ -221,7 +222,8 @@ async fn first_session(
     Err(failures.into_values().next().unwrap_or_else(Error::closed))
 }
 
-/// Opens further sessions, while the first session reads the unit's profile.
+/// Opens the disk. Further sessions log in while the first session reads the unit's profile. If the unit cannot
+/// be identified, the disk keeps only the first session, and has no supervisor.
 async fn spread_out(
     session: Session,
     portal: usize,

@@ -21,8 +21,8 @@ impl<'a, I: Iterator<Item = &'a Bytes>> Cutter<I> {
         Self { pages, rest: Bytes::new() }
     }
 
-    /// Returns the next part, of at most `most` bytes, at least 1; only the last part is shorter. `None` at the
-    /// end.
+    /// Returns the next part: `most` bytes (at least 1), or fewer if it is the last part; `None` after the last
+    /// part.
     pub(crate) fn next(&mut self, most: usize) -> Option<Payload> {
         let (mut part, mut room) = (Vec::new(), most);
         while room > 0 {

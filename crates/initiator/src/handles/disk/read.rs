@@ -108,13 +108,14 @@ impl Disk {
     }
 
     /// Reads whole blocks into a buffer by several commands, and joins the parts without a copy. The length of
-    /// each part is chosen when its command is sent: over a link of unknown rate the first ones are short.
+    /// each part is chosen when its command is sent: while little has arrived over the link, the parts are
+    /// short.
     fn fill_in_parts(
         &self,
         offset: u64,
         mut buffer: BytesMut,
     ) -> BoxFuture<'_, Result<BytesMut, Error>> {
-        /// Number of concurrent parts while the link limits the length of a read.
+        /// Number of concurrent parts if the link limits the length of a read when the first part starts.
         const FEW: usize = 8;
         boxed(async move {
             let mut lba = self.lba(offset);

@@ -75,6 +75,8 @@ impl Disk {
         let change = PersistentReserveOut::Release { key, reservation_type };
         let mut refused = None;
         for (_, path) in self.paths.open() {
+            // An error of the session, the connection or the port is ignored: the read below shows whether the
+            // reservation is gone.
             if let Err(error) = path.unit.persistent_reserve_out(&change).await
                 && !error.is_of_way()
             {
@@ -195,14 +197,16 @@ impl Disk {
             result => result,
         };
         match fenced {
-            // The key is gone; or it holds the unit, and the target is LIO, which ignores registrations of the
-            // holder's initiator under other ISIDs. The nexuses of the holder itself can still unregister.
+            // The key is gone; or it holds the reservation, and the target is LIO, which ignores the
+            // registration of this session if the holder has the same initiator name and another ISID. Sessions
+            // with the ISIDs of that key can still unregister.
             Err(error) if error.is_reservation_conflict() => self.unregister_own(victim).await,
             result => result,
         }
     }
 
-    /// Unregisters the nexuses of this key that belong to the same initiator name.
+    /// Ends the registrations by this key that belong to this initiator's name, over a session with the ISID of
+    /// each.
     async fn unregister_own(&self, victim: ReservationKey) -> Result<(), Error> {
         let Some(opener) = &self.opener else { return Ok(()) };
         let status = match self.unit().reservation_full_status().await {

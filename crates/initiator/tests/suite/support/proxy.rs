@@ -19,7 +19,7 @@ pub(crate) struct Way {
     /// Maximum number of connections. Further connections are refused.
     pub(crate) connections: usize,
     /// Index of the connection that stops, counted from 0, and the number of bytes to the target after which
-    /// it stops.
+    /// it stops; `None` if no connection stops.
     pub(crate) stop: Option<(usize, usize)>,
 }
 

@@ -1,4 +1,5 @@
-//! Checks the promises of a machine against the data of the target.
+//! Checks the results of a machine against the data of the target: no write is executed over a newer one, and
+//! a flush that reports no loss has brought the completed writes onto the medium.
 
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
@@ -83,7 +84,7 @@ impl Oracle {
         self.open.push((value, range));
     }
 
-    /// Checks a copy of a write that the known unit has executed.
+    /// Checks that a copy of a write, which the known unit has executed, did not overwrite a newer write.
     pub fn executed(&self, value: Value, range: Range<usize>) -> Result<(), String> {
         for block in range {
             if !self.blocks[block].allowed.contains(&value) {
@@ -113,7 +114,8 @@ impl Oracle {
         }
     }
 
-    /// Records a write that has failed or was cancelled. It may be on the unit or not.
+    /// Records a write that has failed or was cancelled. Its value stays allowed, because the unit may have
+    /// executed the write.
     pub fn write_ended(&mut self, value: Value) {
         self.open.retain(|(other, _)| *other != value);
     }

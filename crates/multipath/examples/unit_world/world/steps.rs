@@ -1,4 +1,4 @@
-//! Takes the steps of a world: actions of callers, of the network and of the target.
+//! Executes the actions of a world: actions of callers, of the network and of the target.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use super::target::{Answer, Attention, Phase, Reply, Sent, Session, Value, Work}
 use super::{Action, BLOCK, Budget, Pending, STATES, Step, Wish, World, facts, spec};
 
 impl World {
-    /// Takes one step.
+    /// Executes one action, and the outputs of the machine that follow.
     ///
     /// # Errors
-    /// A text that names the promise that the step breaks.
+    /// A text that names the check that fails: for example, a write that is executed over a newer one.
     pub fn take(&mut self, action: Action) -> Step {
         let before = self.machine.sizes();
         let mut now = self.now;
@@ -104,7 +104,8 @@ impl World {
     }
 
     fn time_passes(&mut self, now: Instant) {
-        // A flush stops waiting for earlier commands at the time limit.
+        // A flush stops waiting for earlier commands at its time limit. It may then report a loss, so this
+        // counts as a fault.
         let awaits_commands = self.machine.awaits_commands();
         self.oracle.faults += u32::from(awaits_commands);
         self.machine.handle_timeout(now);
@@ -194,8 +195,8 @@ impl World {
                 unit.cache.fill(None);
                 Reply::MediumError
             }
-            // Not while the report of an exchange is pending: it would arrive before the time limit of the
-            // command.
+            // No timeout while the report of an exchange is pending: a real unit would have sent that report
+            // before the time limit of the command.
             6 if self.target.sessions[session].attentions.contains(&Attention::Exchanged) => {
                 return self.execute(session, command);
             }

@@ -11,8 +11,9 @@ use crate::durability::{Durability, Epoch, Flush};
 use crate::unit::{Unit, is_write_failure};
 use crate::{CommandNumber, PathId};
 
-/// Time without a status of SYNCHRONIZE CACHE after which TEST UNIT READY is sent. It is longer than a target
-/// may be silent after a NOP-Out, because each command that is sent delays the end of that time.
+/// Time without a status of SYNCHRONIZE CACHE after which TEST UNIT READY is sent. It is longer than the time
+/// for which a target may leave a NOP-Out unanswered. Each command delays the end of that time, so more
+/// frequent commands would keep a dead session open.
 const ASK_AFTER: Duration = Duration::from_secs(60);
 /// Pause before a witness that has refused TEST UNIT READY is polled again.
 const WITNESS_PAUSE: Duration = Duration::from_secs(1);
@@ -51,7 +52,7 @@ enum Progress {
     AwaitingCommands(CommandWait),
     ChoosingWitness {
         is_asked: bool,
-        /// The previous witness, which could not vouch.
+        /// The previous witness, which did not show that there was no reset; `None` before the first one.
         before: Option<PathId>,
     },
     AskingWitness {
@@ -65,7 +66,7 @@ enum Progress {
 #[derive(Clone, Copy, Debug)]
 struct Flushing {
     question: Asked,
-    /// When TEST UNIT READY is sent next.
+    /// When TEST UNIT READY is sent next; `None` if that exceeds the range of the clock.
     ask_at: Option<Instant>,
     /// The number of that TEST UNIT READY, while it is in flight.
     ready: Option<u32>,
@@ -91,7 +92,7 @@ struct Asking {
 struct CommandWait {
     path: PathId,
     number: CommandNumber,
-    /// When the flush stops waiting for the commands.
+    /// When the flush stops waiting for the commands; `None` before the first poll, or without a limit.
     until: Option<Instant>,
     is_limited: bool,
 }
@@ -105,14 +106,14 @@ enum Next {
     },
     /// All data are on the medium, as far as the unit and the path know.
     Flushed,
-    /// The unit could not write to its medium, by the result of this command.
+    /// The command with this number has failed with sense data that report a failed write to the medium.
     Lost(u32),
-    /// The flush has failed because this command has failed.
+    /// The flush has failed, because the command with this number has failed.
     Failed(u32),
-    /// No session is available that can vouch.
+    /// No other session has received the reports of all resets since the oldest write.
     NoWitness,
-    /// This witness cannot vouch: its session is lost, or its response does not show whether there was a
-    /// reset.
+    /// Choose another witness: the session of this one is lost, or its response does not show whether there
+    /// was a reset.
     AnotherWitness(PathId),
     AwaitWitness(PathId),
     /// The witness has refused TEST UNIT READY for a temporary reason.
@@ -360,7 +361,7 @@ fn flushed(number: u32, end: End<'_>, may_have_cache: bool) -> Next {
 }
 
 /// Evaluates the response to MODE SENSE of a unit that has refused the flush. `before` is whether the unit
-/// reported a cache earlier.
+/// reported a cache earlier; `None` if it did not report this.
 fn asked_cache(before: Option<bool>, end: End<'_>, refused: u32, number: u32) -> Next {
     let now = match end {
         End::Good(_, data) => {

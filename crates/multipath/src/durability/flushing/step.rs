@@ -31,10 +31,11 @@ pub enum Step {
     AwaitCommands(PathId, CommandNumber),
     /// Send this command, and pass its end to [`Flushes::on_end`](super::Flushes::on_end).
     Ask(Question),
-    /// Choose the path that is the most suitable to vouch for the flush, by
-    /// [`witness_rank`](crate::Durability::witness_rank) and without the path of the flush, and pass it to
-    /// [`Flushes::on_witness`](super::Flushes::on_witness). The step is repeated if that path cannot vouch, for
-    /// example because its session is lost. The same path twice in a row counts as none.
+    /// Choose the most suitable witness: the path with the lowest
+    /// [`witness_rank`](crate::Durability::witness_rank) except the path of the flush. Pass it to
+    /// [`Flushes::on_witness`](super::Flushes::on_witness). The step is repeated if the witness does not show
+    /// whether there was a reset, for example because its session is lost. The previous witness again counts
+    /// as none.
     ChooseWitness,
     /// The flush has ended, and its number is forgotten. `Ok` does not mean that nothing was lost: see
     /// [`losses`](crate::Durability::losses).
@@ -55,8 +56,8 @@ pub struct Question {
 /// A command of a flush.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Command {
-    /// SYNCHRONIZE CACHE of the whole medium. Report GOOD only when all reports of the unit confirm that the
-    /// known unit has executed the command.
+    /// SYNCHRONIZE CACHE of the whole medium. Report GOOD only when it is confirmed that the known unit has
+    /// executed the command.
     SynchronizeCache,
     /// TEST UNIT READY. The command runs to its end, even if the flush has ended meanwhile, because it may
     /// report a reset.

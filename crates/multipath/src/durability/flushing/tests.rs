@@ -274,8 +274,8 @@ fn a_flush_that_takes_long_asks_now_and_then_whether_the_unit_is_ready() {
     );
 }
 
-/// The unit has cleared the flush without a status, and reports this with TEST UNIT READY. The flush is sent
-/// again.
+/// While SYNCHRONIZE CACHE is in flight, TEST UNIT READY reports a reset. SYNCHRONIZE CACHE then ends with
+/// GOOD, because its caller has sent it again. The reset counts as a loss.
 #[test]
 fn a_reset_that_clears_a_flush_is_a_loss() {
     let mut world = World::new(CACHED);
@@ -326,7 +326,7 @@ fn a_flush_without_a_good_end_leaves_its_writes_unflushed() {
 }
 
 /// If the session of a flush is lost after the flush has a status, the reports of that session still count. A
-/// command that was in flight there may have hidden a report.
+/// command that was in flight there may have hidden a report, so then a witness is needed.
 #[test]
 fn a_session_that_is_lost_after_the_answer_vouches_if_nothing_was_in_flight() {
     for has_command in [false, true] {
@@ -348,7 +348,8 @@ fn a_session_that_is_lost_after_the_answer_vouches_if_nothing_was_in_flight() {
     }
 }
 
-/// Tests what follows if the unit refuses the flush: by its report of a cache before, and its report after.
+/// Checks the result of a flush that the unit does not support, for each report of a cache before the flush
+/// and each response to MODE SENSE after it.
 #[test]
 fn a_unit_that_does_not_know_the_command_must_have_no_cache() {
     let caches = [caching(false), caching(true), vec![3, 0, 0, 0], vec![0]];

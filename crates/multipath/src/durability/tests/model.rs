@@ -29,7 +29,7 @@ struct Session {
     path: PathId,
     /// Whether the unit has yet to report a reset to the session.
     has_report: bool,
-    /// Writes that were executed, and when they began.
+    /// Writes that the unit has executed and whose status has not arrived, and when they began.
     in_flight: Vec<(u32, Epoch)>,
 }
 

@@ -26,7 +26,8 @@ fn does_not_count(end: Script) -> Script {
     registers(5, 7).into_iter().chain(end).collect()
 }
 
-/// PRS-12: a further path registers between two READ KEYS.
+/// PRS-12: a further path registers between two READ KEYS. Unless PRGENERATION has grown by exactly one, its
+/// registration is ended and the path tries again.
 #[test]
 fn prs_12_a_further_path_joins_only_a_disk_that_is_registered_all_the_time() {
     let (good, not_ready) = (Answer::changed, Answer::not_ready);
@@ -197,7 +198,7 @@ fn prs_12_a_nexus_whose_registration_had_no_answer_ends_it_first() {
     }
 }
 
-/// PRS-12: PRGENERATION does not count changes, or another host changes registrations all the time.
+/// PRS-12: PRGENERATION always grows by more than one. The path gives up after eight tries.
 #[test]
 fn prs_12_a_path_that_never_counts_gives_up() {
     let mut fencing = registered();

@@ -112,7 +112,7 @@ fn prs_17_a_reservation_outlives_the_registration_of_a_nexus_that_does_not_hold_
     assert!(!it.is_outlived_by(&others, nameless));
 }
 
-/// PRS-17: after which ends of a reserving command the nexus counts as a holder.
+/// PRS-17: which paths may hold the reservation, for each result of a RESERVE or a PREEMPT.
 #[test]
 fn prs_17_a_path_may_hold_the_reservation_until_the_unit_says_otherwise() {
     let reservation_type = ReservationType::WriteExclusiveRegistrantsOnly;

@@ -98,7 +98,7 @@ pub(super) fn registered() -> Fencing {
     fencing
 }
 
-/// Returns the results that are not GOOD, but are certain.
+/// Returns the results other than GOOD after which no READ FULL STATUS follows.
 pub(super) fn failures() -> [Answer; 4] {
     let busy = Answer::Status(Status::BUSY);
     [Answer::conflict(), Answer::illegal_request(), busy, Answer::Silence]

@@ -50,7 +50,7 @@ enum Why {
     Nothing,
     /// The unit refuses the command.
     Refused,
-    /// The port does not serve the unit, or may not.
+    /// The port refuses the command because of its state, or may do so.
     RefusedByPort,
     Unknown,
 }
@@ -66,7 +66,7 @@ pub(super) struct Findings {
 
 #[derive(Debug)]
 pub(super) enum Doubt {
-    /// It is another unit, for good.
+    /// The path leads to another unit, or to blocks of another size. It is never used again.
     Verdict(Verdict),
     /// A later try may show which unit it is.
     Passing(Failure),

@@ -8,8 +8,8 @@ use crate::{CommandNumber, PathId};
 /// Confirms that the known unit has executed a command, after the command has ended with GOOD.
 ///
 /// Nothing orders the connections of a session: the response of another unit may arrive over one connection
-/// before the unit attention over another. So data that will be written back, and results that vouch for
-/// earlier writes, are trusted only when all commands have ended that the session had sent by then.
+/// before the unit attention over another. So data that will be written back, and results that show whether
+/// earlier writes are lost, are trusted only when all commands have ended that the session had sent by then.
 ///
 /// The code that owns all commands of a unit uses it like this:
 ///
@@ -42,7 +42,7 @@ pub enum ProofStep {
     /// Poll again when the commands have ended that the path sent before this one, or at
     /// [`poll_timeout`](Proof::poll_timeout).
     AwaitCommands(CommandNumber),
-    /// All commands that matter have ended.
+    /// The confirmation is complete: the path needs no revalidation, and the commands to wait for have ended.
     Proven,
     /// Commands have not ended within the time limit, and one of them may have hidden the report of another
     /// unit.
@@ -50,7 +50,8 @@ pub enum ProofStep {
 }
 
 impl Proof {
-    /// Creates the confirmation of a command on which no other command depends.
+    /// Creates the confirmation of a command on whose result no other command depends. It waits for no other
+    /// commands.
     pub const fn of_the_answer() -> Self {
         Self { limit: None, wait: None }
     }

@@ -3,8 +3,8 @@
 
 use super::*;
 
-/// A world with a stuck read. Memory is reserved for its second copy, its class has let it pass, and it waits
-/// for the path of another read.
+/// A world with a stuck read. Memory is reserved for its second copy, its traffic class has admitted it, and
+/// it waits for the path of another read.
 struct Stuck {
     world: World,
     stuck: RequestId,

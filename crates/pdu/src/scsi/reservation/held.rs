@@ -18,7 +18,7 @@ pub struct HeldReservation {
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[non_exhaustive]
 pub struct Reservation {
-    /// The key of the holder; none if all registrants hold the reservation.
+    /// The key of the holder; [`ReservationKey::NONE`] if all registrants hold the reservation.
     pub key: ReservationKey,
     /// The type of the reservation: the access that it permits.
     pub reservation_type: ReservationType,

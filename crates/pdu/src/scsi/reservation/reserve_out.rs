@@ -25,10 +25,10 @@ use bytes::{BufMut, Bytes, BytesMut};
 pub enum PersistentReserveOut {
     /// 00h: registers the nexus, changes its key, or ends its registration.
     Register {
-        /// The present key of the nexus, none if it is not registered. A wrong key ends with RESERVATION
-        /// CONFLICT.
+        /// The present key of the nexus; [`ReservationKey::NONE`] if it is not registered. A wrong key ends
+        /// with RESERVATION CONFLICT.
         key: ReservationKey,
-        /// The new key of the nexus, none to end the registration.
+        /// The new key of the nexus; [`ReservationKey::NONE`] ends the registration.
         new_key: ReservationKey,
         /// APTPL: the registrations survive a loss of power.
         persist_through_power_loss: bool,
@@ -37,7 +37,7 @@ pub enum PersistentReserveOut {
     },
     /// 06h: registers the nexus, changes its key, or ends its registration, whatever its present key is.
     RegisterAndIgnoreExistingKey {
-        /// The new key of the nexus, none to end the registration.
+        /// The new key of the nexus; [`ReservationKey::NONE`] ends the registration.
         new_key: ReservationKey,
         /// APTPL: the registrations survive a loss of power.
         persist_through_power_loss: bool,
@@ -67,8 +67,8 @@ pub enum PersistentReserveOut {
     Preempt {
         /// The key of the nexus.
         key: ReservationKey,
-        /// The key of the registrations to remove. If all registrants hold the reservation, no key means all
-        /// other registrations.
+        /// The key of the registrations to remove. If all registrants hold the reservation,
+        /// [`ReservationKey::NONE`] removes all other registrations.
         victim: ReservationKey,
         /// The type of the new reservation, if the reservation is taken over.
         reservation_type: ReservationType,

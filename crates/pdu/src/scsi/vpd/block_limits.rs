@@ -11,11 +11,11 @@ pub struct BlockLimits {
     pub write_same_needs_length: bool,
     /// The most blocks of COMPARE AND WRITE; 0 if the device has no such command.
     pub maximum_compare_and_write_length: u8,
-    /// Transfers of a multiple of this length are fast.
+    /// Transfers of a multiple of this length are fast; `None` if the device does not report it.
     pub optimal_transfer_length_granularity: Option<u16>,
     /// The most blocks that READ, WRITE and similar commands may transfer; `None` for no limit reported.
     pub maximum_transfer_length: Option<u32>,
-    /// Transfers of more blocks than this are slower.
+    /// Transfers of more blocks than this are slower; `None` if the device does not report it.
     pub optimal_transfer_length: Option<u32>,
     /// The most blocks of one UNMAP over all its extents: 0 if the device has no such command,
     /// 0xffffffff for no limit.
@@ -23,7 +23,8 @@ pub struct BlockLimits {
     /// The most extents of one UNMAP: 0 if the device has no such command, 0xffffffff for no
     /// limit.
     pub maximum_unmap_block_descriptor_count: u32,
-    /// OPTIMAL UNMAP GRANULARITY: UNMAP of a multiple of this number deallocates all requested blocks.
+    /// OPTIMAL UNMAP GRANULARITY: UNMAP of a multiple of this number deallocates all requested blocks; `None`
+    /// if the device does not report it.
     pub optimal_unmap_granularity: Option<u32>,
     /// The first block of such a multiple, modulo the granularity; `None` if the field is not valid.
     pub unmap_granularity_alignment: Option<u32>,

@@ -1,4 +1,4 @@
-//! Tests of authentications that succeed (UNH CHAP 1.1 to 5.3, the legal halves). The test computes the
+//! Tests of authentications that succeed (the legal cases of UNH CHAP 1.1 to 5.3). The test computes the
 //! target's CHAP responses.
 
 use iscsi_pdu::keys::{decode_binary, encode_base64, encode_hex};
@@ -91,7 +91,7 @@ fn chp_02_all_algorithms_both_ways_and_both_session_types() {
     }
 }
 
-/// CHP-01, CHP-02, LOG-31: the first request proposes CHAP alone, without None that a target could choose
+/// CHP-01, CHP-02, LOG-31: the first request proposes only CHAP, without None that a target could choose
 /// instead; the next one contains only the list of algorithms.
 #[test]
 fn chp_01_offers() {

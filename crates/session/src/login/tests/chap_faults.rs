@@ -1,4 +1,4 @@
-//! Tests of authentications that must fail (UNH CHAP 1.2 to 5.3, the illegal halves, and attacks).
+//! Tests of authentications that must fail (the illegal cases of UNH CHAP 1.2 to 5.3, and attacks).
 
 use iscsi_pdu::keys::{decode_binary, encode_hex};
 
@@ -111,7 +111,7 @@ fn unh_1_2_chap_a_invalid() {
     assert_eq!(authentication(error), AuthenticationError::AlgorithmNotOffered);
 }
 
-/// CHP-05, QRK-07: after a refused list of algorithms, a retry with MD5 alone is allowed.
+/// CHP-05, QRK-07: after a refused list of algorithms, a retry with only MD5 is allowed.
 #[test]
 fn chp_05_rejected_algorithms() {
     let mut rig = at_algorithms();

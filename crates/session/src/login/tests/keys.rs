@@ -297,7 +297,7 @@ fn digests_come_from_the_offer() {
 }
 
 /// KEY-28, UNH login 16.1, 16.2: FirstBurstLength must not exceed MaxBurstLength. This is checked when all
-/// keys are known, in whatever order they arrive; a default counts if it is in force.
+/// keys are known, in whatever order they arrive; a default is checked if it is in force.
 #[test]
 fn key_28_first_burst_within_max_burst() {
     let agreed = negotiated("FirstBurstLength=4096 MaxBurstLength=8192");

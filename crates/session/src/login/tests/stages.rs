@@ -121,7 +121,7 @@ fn unh_3_1_t_bit_is_repeated() {
     let mut rig = Rig::new(normal());
     rig.stay("ImmediateData=Yes").unwrap();
     assert_eq!((rig.line().as_str(), rig.stage().1), ("", true));
-    // An answer that arrives late counts as well (QRK-17).
+    // An answer that arrives late is accepted as well (QRK-17).
     let agreed = rig.conclude("MaxOutstandingR2T=4 InitialR2T=No").negotiated;
     assert_eq!((agreed.max_outstanding_r2t, agreed.initial_r2t), (4, false));
 }

@@ -183,7 +183,7 @@ fn ffp_19_4_1_ping_after_abort_task_set() {
     }
 }
 
-/// UNH FFP 19.4.3: responses that arrive before the response to the function count.
+/// UNH FFP 19.4.3: responses that arrive before the response to the function are delivered.
 #[test]
 fn ffp_19_4_3_late_responses() {
     let mut trace = Trace::logged_in();

@@ -15,7 +15,8 @@ use tokio::sync::watch;
 pub(crate) struct Memory {
     state: Arc<Mutex<State>>,
     gate: Arc<watch::Sender<bool>>,
-    /// Number of losses that were reported to this handle.
+    /// Number of losses that this handle does not report any more: those before it was created, and those that
+    /// its flushes have reported.
     told: Mutex<u64>,
 }
 
@@ -29,7 +30,7 @@ pub(crate) struct State {
     pub(crate) depth: fn(usize) -> usize,
     pub(crate) read_depth: Option<usize>,
     pub(crate) attentions: u64,
-    /// Requests that were executed, in order.
+    /// Requests that have passed the gate, in order, including those that failed.
     pub(crate) log: Vec<(&'static str, Range<u64>)>,
     /// Addresses in memory of the data of writes and of the buffers of reads.
     pub(crate) places: Vec<Range<usize>>,
