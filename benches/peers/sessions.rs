@@ -1,4 +1,5 @@
-//! Measures the session's state machine: each session by itself, or shared by tasks.
+//! Measures the session's state machine, with one task for each session, or with many tasks that share a
+//! session.
 
 use iscsi_initiator::Url;
 use serde_json::Value;

@@ -40,10 +40,11 @@ pub struct FlowsFigure {
     pub seconds: Vec<f64>,
     /// Bytes of TCP payload that each flow had moved at each count.
     pub bytes: Vec<Vec<u64>>,
-    /// The scripted changes, each with its time in seconds.
+    /// The scripted changes that were made: the time of each, seconds after the first bytes of all flows, and its
+    /// command.
     pub orders: Vec<(f64, String)>,
-    /// Rates that the flows should have before the first change, between changes, and after the last one,
-    /// Mbit/s. A negative number expects nothing.
+    /// Rates that the flows should have, Mbit/s: a list for each period (before the first change, between changes,
+    /// after the last one), with a rate for each flow. A negative number stands for any rate.
     pub expected: Vec<Vec<f64>>,
 }
 

@@ -34,7 +34,7 @@ pub use load::LoadFigure;
 const STEP: Duration = Duration::from_millis(500);
 /// How long the disk is written before the mirror begins.
 const BEFORE: Duration = Duration::from_secs(3);
-/// How long the mirror goes on after disk and unit were equal, before the machine moves.
+/// How long the mirror goes on after disk and unit were equal, before the writes are stopped and it is completed.
 const AFTER_READY: Duration = Duration::from_secs(5);
 /// Time limit for the end of the mirror, with the last writes on the unit.
 const CUT_OVER: Duration = Duration::from_secs(120);
@@ -150,7 +150,8 @@ async fn until_ready(
     Ok(figure)
 }
 
-/// Stops the writes, and completes the mirror when disk and unit are equal, as for a machine that moves.
+/// Stops the writes, then completes the mirror, as at the end of a live migration of a virtual machine. QEMU
+/// completes it when disk and unit are equal.
 async fn cut_over(
     figure: &mut MirrorFigure,
     job: &mut Job,

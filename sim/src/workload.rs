@@ -143,8 +143,9 @@ impl Worker {
         has_ended || !self.work.outlasts && error.reconnect_error().is_some()
     }
 
-    /// Returns whether the disk may have ended with this error. Before it is closed, a disk may end only if
-    /// another unit was present, or if faults have lasted for nearly the retry timeout.
+    /// Returns whether the error is permitted. An error which shows that the disk has ended, although it was not
+    /// closed, is permitted only if another unit was present, or if faults have lasted for nearly the retry
+    /// timeout.
     fn may_have_ended(&self, world: &World, error: &Error) -> bool {
         if world.lun.was_exchanged() {
             return true;

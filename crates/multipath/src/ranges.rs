@@ -1,15 +1,16 @@
-//! Tracks byte ranges of a unit that are being written, so that overlapping writes keep their order.
+//! Keeps overlapping writes of a unit in their order: each write takes its byte range, and waits while a part
+//! of the range is taken.
 //!
-//! Two writes that touch the same block are never in flight together: an unaligned write reads and writes
-//! back the blocks at its edges, which would undo the other write. A range stays taken until the target has
-//! finished with it, also if its writer was cancelled, so that an aborted write cannot overwrite a later one.
+//! So two writes that touch the same block are never in flight together. An unaligned write reads the blocks at
+//! its edges and writes them back, which would undo the other write. A range stays taken until the target has
+//! finished with the write, even if the write was cancelled: an aborted write cannot overwrite a later one.
 //!
 //! First come, first served: a range waits for all taken ranges and all earlier waiting ranges that touch the
 //! same bytes. So short writes cannot starve a long one.
 //!
-//! A range is in doubt while a lost session was writing there and it is not certain that the target will not
-//! execute that write later. It stays taken until each such session is settled. A time limit is not enough to
-//! settle one.
+//! A range is in doubt if a session was lost that was writing there: the target may still execute that write. The
+//! range stays taken until the session is settled, which means that the target will certainly execute none of
+//! its writes any more. The end of a time limit does not make that certain.
 //!
 //! Design: `docs/design/writes-in-doubt.md`.
 

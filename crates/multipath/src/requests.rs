@@ -449,8 +449,9 @@ impl<E: Clone> Requests<E> {
         self.dispatch(now);
     }
 
-    /// Assigns paths to the waiting requests, in their order. A request does not block later ones if it waits
-    /// only because it must avoid the path that has credit, or must be alone on a path.
+    /// Assigns paths to the waiting requests, in their order. If no path takes a request now, later requests wait
+    /// behind it. Exceptions: a request that must avoid a path, and a request that must be the only one on its
+    /// path.
     fn dispatch(&mut self, now: Instant) {
         self.start_all(now);
         let waits = !self.queue.is_empty();

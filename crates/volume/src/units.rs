@@ -268,7 +268,8 @@ impl Units {
         parsed.collect()
     }
 
-    /// Checks that superblocks are those of a description, in the order of its members.
+    /// Checks that `found` has the superblock of each member, in the order of the members: with the UUID, the
+    /// layout and the number of members of the description, and with the member's position as its role.
     fn compare(
         &self,
         description: &Description,

@@ -1,4 +1,5 @@
-//! Traffic classes that the copies of a process share.
+//! Limits the rates of the copies of a process by a tree of traffic classes. A class has a guaranteed rate, and
+//! a ceil: the most that it reaches with the rate that other classes do not use.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,5 @@
-//! Serves other processes that share the tree of classes of this process.
+//! Serves the clients: other processes, whose copies use the traffic classes in the tree of this process, the
+//! keeper. The keeper grants each request of a client, over the keeper's control socket.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -18,7 +18,8 @@ use crate::orders::Orders;
 use crate::output::json_line;
 use crate::sharing::{Reply, SHARE};
 
-/// Maximum of concurrent connections: those of the clients that share the tree, and some for commands.
+/// Maximum number of concurrent connections: those of the clients, which share the tree of traffic classes of
+/// this process, and some for commands.
 const MAX_CONNECTIONS: usize = MAX_CLIENTS + 16;
 /// Pause after a failed `accept`.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -62,7 +63,7 @@ impl ControlSocket {
 }
 
 /// Answers each line of a connection with one line, until the connection ends or a line is too long. After a
-/// line that asks to share the tree, the connection is served as a client.
+/// line that asks to share the tree of traffic classes, the other process is served as a client.
 async fn converse(stream: UnixStream, orders: Orders) -> io::Result<()> {
     let process = stream.peer_cred().ok().and_then(|peer| peer.pid());
     let (reader, mut writer) = stream.into_split();

@@ -189,8 +189,8 @@ impl End {
         }
     }
 
-    /// Returns the details to show beside the name, from the longest text to the shortest: unit, size and
-    /// sessions.
+    /// Returns the texts that may be shown after the name in the heading (product, size, number of sessions), the
+    /// longest first. The heading uses the first that fits.
     pub(crate) fn details(&self) -> Vec<String> {
         match self {
             Self::File(file) => file.size().into_iter().collect(),

@@ -29,7 +29,7 @@ pub(crate) struct Handle {
 enum Rule {
     /// A tree of this process. The class is the one with the copy's class name.
     Tree(Classes),
-    /// A class in the tree of another process.
+    /// A class in the tree of another process, the keeper.
     Shared(SharedClass),
 }
 
@@ -80,7 +80,7 @@ impl Handle {
         Self { claims: claims.clone(), ..self }
     }
 
-    /// Creates a handle on a copy whose class is in the tree of another process.
+    /// Creates a handle on a copy whose class is in the tree of another process, the keeper.
     pub(crate) fn sharing(name: &str, shared: SharedClass) -> Self {
         let class = shared.class().map(Arc::from);
         let (claims, state) = (Claims::default(), Arc::default());

@@ -1,4 +1,4 @@
-//! Runs many copies concurrently, which share one tree of classes.
+//! Runs many copies concurrently, which share one tree of traffic classes (limits of their rates).
 
 use std::io;
 use std::panic::resume_unwind;

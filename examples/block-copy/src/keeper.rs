@@ -1,4 +1,6 @@
-//! Requests to the keeper: the process that keeps the shared tree of classes.
+//! Connects to the keeper, and sends it requests. The keeper is the process that has the tree of traffic
+//! classes, which copies in other processes share. It grants each request of these copies, over its control
+//! socket.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};

@@ -10,7 +10,7 @@
 //! | `content`, `job/guard.rs`, `refusal` | recognises data on source and destination, and refuses to copy or overwrite them |
 //! | `shell` | commands that the user's options name |
 //! | `classes`, `handle`, `orders`, `control` | the rate, and commands on a socket that change it during a copy |
-//! | `sharing`, `clients`, `keeper`, `shared_class` | a tree of classes that several processes share |
+//! | `sharing`, `clients`, `keeper`, `shared_class` | traffic classes of one process, the keeper, for other processes |
 //! | [`plan`] | the chosen numbers and their reasons |
 //! | [`meter`], [`activity`], [`standing`], [`progress`], `bar_line`, `heading`, `shortened` | the shown progress |
 //! | [`passes`], [`reach`], [`report`] | the report, as readable text and as JSON |

@@ -34,7 +34,7 @@ impl Orders {
         Self { rule: Rule::Tree(classes, clients), handles }
     }
 
-    /// Creates the executor of commands to a copy that shares the tree of another process.
+    /// Creates the executor of commands to a copy whose class is in the tree of another process, the keeper.
     pub(crate) fn sharing(class: SharedClass, handle: Handle) -> Self {
         Self { rule: Rule::Shared(class), handles: vec![handle] }
     }
@@ -86,7 +86,7 @@ impl Orders {
         }
     }
 
-    /// Changes the tree, and announces the change to all processes that share it.
+    /// Changes the tree of classes, and announces the change to all processes that share the tree.
     fn change(
         &self,
         change: impl FnOnce(&Classes) -> Result<(), ClassesError>,

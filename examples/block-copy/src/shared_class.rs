@@ -1,4 +1,6 @@
-//! Uses a class of a tree that another process keeps. That process is the keeper.
+//! Uses a traffic class in the tree of another process, the keeper. The keeper grants each request of this
+//! copy, over its control socket. Without a connection to the keeper, the copy continues at the rate that the
+//! keeper has set for that case.
 
 use std::future::pending;
 use std::path::{Path, PathBuf};

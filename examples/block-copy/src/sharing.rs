@@ -1,4 +1,6 @@
-//! The protocol between the keeper of a tree of classes and its clients. Each message is a line.
+//! Defines the protocol between the keeper and its clients. The keeper is the process that has a tree of
+//! traffic classes. The clients are other processes, whose copies use these classes: the keeper grants each of
+//! their requests, over its control socket. Each message is a line.
 
 use std::fmt;
 

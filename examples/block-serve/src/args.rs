@@ -14,7 +14,7 @@ use nix::unistd::Gid;
 use crate::listen::Address;
 use crate::memory::MIN_MEMORY;
 
-/// Default size of the window of writes, in bytes.
+/// Default size of the write-behind window, in bytes.
 const WINDOW: u64 = 32 << 20;
 /// Default size of the memory for reads, in bytes.
 const CACHE: u64 = 64 << 20;
@@ -157,7 +157,7 @@ impl Args {
         SocketAccess { mode: self.clients.socket_mode, group: self.clients.socket_group }
     }
 
-    /// Returns the size of the window of writes and of the memory for reads, in bytes; 0 is none.
+    /// Returns the sizes of the write-behind window and of the cache, in bytes; 0 is none.
     pub(crate) fn buffers(&self) -> (u32, u64) {
         let default = |size| if self.buffers.shared { 0 } else { size };
         let window = self.buffers.write_behind.map_or_else(|| default(WINDOW), |size| size.0);

@@ -37,7 +37,7 @@ const FIRST_PART: usize = 256 << 10;
 const SHORT: usize = 16 << 10;
 
 /// Maximum memory for a request for block status, in bytes: the device's extents, those extents after the
-/// changes in the window, the parts within the request, and the reply in each of a few contexts.
+/// changes in the write-behind window, the parts within the request, and the reply in each of a few contexts.
 const STATUS_LEN: u32 = 768 << 10;
 const _: () = assert!(Extent::MAX_REPORTED * 8 * size_of::<Extent>() <= STATUS_LEN as usize);
 

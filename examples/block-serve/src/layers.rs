@@ -8,8 +8,9 @@ use iscsi_initiator::device::Device;
 use crate::cache::{Cache, CacheStats};
 use crate::write_behind::WriteBehind;
 
-/// A unit or a volume, with a cache and a window of writes in front of it. Each [client](Self::client) has a
-/// separate handle, so that a loss is reported to each of them.
+/// A unit or a volume, with a cache and a write-behind window in front of it: the unit receives the writes in
+/// the window after they were answered. Each [client](Self::client) has a separate handle, so that a loss is
+/// reported to each of them.
 #[derive(Debug)]
 pub struct Layers {
     opened: Opened,
@@ -18,8 +19,8 @@ pub struct Layers {
 }
 
 impl Layers {
-    /// Puts a cache of `memory` bytes for reads, and a window of `window` bytes for writes, in front of a
-    /// device. With 0 there is no cache or no window.
+    /// Puts a cache of `memory` bytes, and a write-behind window of `window` bytes, in front of a device. With 0
+    /// there is no cache or no window.
     #[must_use]
     pub fn new(opened: impl Into<Opened>, window: u32, memory: u64) -> Self {
         let opened = opened.into();

@@ -1,4 +1,4 @@
-//! A window of writes that are answered before the device has them.
+//! Answers writes before the device has them. The memory of these writes is the write-behind window.
 //!
 //! Without the window, a client with few requests in flight waits a round trip for each write. With it, the
 //! client waits only for the rate of the link. The window behaves like a page cache: every later read sees an

@@ -1,8 +1,9 @@
 //! Finds what limited the reads, from numbers that this host can measure.
 //!
-//! A slow target still responds to pings immediately. But the response to a ping waits behind queued data. If
-//! the data are queued in the network, TCP's acknowledgements wait as well. If the data wait in the target's
-//! socket, they do not. So two round-trip times during the reads distinguish three places:
+//! A slow target still responds to pings immediately, but the response to a ping waits behind queued data. If the
+//! data are queued in the network, TCP's acknowledgements wait as well. If the data are queued in the target's
+//! socket, the acknowledgements do not wait. So the round-trip times of pings and of TCP during the reads
+//! distinguish a slow target, a queue in the network, and a queue in the target's socket:
 //!
 //! ```text
 //! goodput ──┬─ near the declared rate ───────────────────── link: it is full

@@ -68,7 +68,8 @@ impl Store {
         renew().map_err(|cause| Error::File { path: self.unit.clone(), cause })
     }
 
-    /// Shrinks the file system to its used size, plus [`ROOM_KIB`] for data that is written meanwhile.
+    /// Shrinks the file system to its used size plus [`ROOM_KIB`], because data may be written between `df` and
+    /// the remount.
     pub(super) async fn take_room(&self) -> Result<(), Error> {
         let used = tool(Command::new("df").args(["--output=used", "-k"]).arg(&self.folder)).await?;
         let used: u64 = used.lines().last().and_then(|used| used.trim().parse().ok()).unwrap_or(0);

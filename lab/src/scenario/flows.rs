@@ -30,8 +30,8 @@ pub struct Flows {
     /// The scripted changes, sorted by time.
     #[serde(default)]
     pub orders: Vec<Order>,
-    /// Rates that each flow should have before the first change, between changes, and after the last one,
-    /// Mbit/s. A negative number expects nothing.
+    /// Rates that the flows should have, Mbit/s: a list for each period (before the first change, between changes,
+    /// after the last one), with a rate for each flow. A negative number stands for any rate.
     pub expect: Vec<Vec<f64>>,
 }
 

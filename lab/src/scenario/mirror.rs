@@ -1,4 +1,4 @@
-//! Mirrors: the disk of a running machine that QEMU moves to a unit while the disk is written.
+//! Scenarios of mirrors: QEMU copies the disk of a running virtual machine to a unit while the disk is written.
 
 use serde::{Deserialize, Serialize};
 

@@ -127,8 +127,9 @@ impl Parts {
         }
     }
 
-    /// Skips zeros that the destination has already, queues zeros for their write, or lets them wait for the
-    /// destination's report.
+    /// Takes zeros for the destination. While the query for the destination's zeros is in flight, they wait for
+    /// its result. Otherwise the zeros that the destination has already are skipped, and the rest is queued for
+    /// writing.
     fn put_zeros(&mut self, range: Range<u64>, account: &mut Account, ends: &Ends) {
         let Some(there) = self.blank.among(&range) else { return };
         let mut missing = RangeSet::from(range);
@@ -148,8 +149,8 @@ impl Parts {
         }
     }
 
-    /// Takes the destination's report of its zeros. Returns the zeros that have waited for it; the decision by
-    /// their digests is already made.
+    /// Takes the result of the query for the destination's zeros. Returns the zeros that have waited for it. In a
+    /// copy with digests, the decision to send these zeros is already made.
     pub(super) fn answer(&mut self, found: RangeSet) -> RangeSet {
         let zeros = self.blank.answer(found);
         if let Some(digesting) = &mut self.digesting {

@@ -19,9 +19,9 @@ const FIRST_WINDOW: u64 = 1 << 30;
 const MAX_WINDOW: u64 = 1 << 44;
 /// Smallest length of a query, bytes: a shorter one never saves more than it costs.
 const MIN_WINDOW: u64 = 1 << 20;
-/// Number of extents up to which a complete result makes the next query longer.
+/// If a result covers its whole query and has at most this number of extents, the next query is longer.
 const FEW: usize = 16;
-/// Number of extents from which on a result makes the next query shorter.
+/// If a result has at least this number of extents, the next query is shorter.
 const MANY: usize = 1024;
 /// Largest number of concurrent queries.
 const AT_ONCE: usize = 4;

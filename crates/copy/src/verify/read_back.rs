@@ -185,8 +185,9 @@ impl ReadBack {
         Some(Ok(()))
     }
 
-    /// Counts `bytes` bytes of a read that has ended. `blind`: the side that had not reported whether its
-    /// range holds data.
+    /// Counts `bytes` bytes of a read that has ended. `blind` is the device (source or destination) for which it
+    /// was unknown, when the read began, whether the range holds data; `None` if it was known, or need not be
+    /// known.
     pub(crate) fn end_read(&mut self, bytes: u64, blind: Option<Side>) {
         for side in [Side::Source, Side::Destination] {
             self.side(side).survey.end_read(bytes, blind == Some(side));

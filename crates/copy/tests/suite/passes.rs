@@ -494,7 +494,8 @@ async fn what_cannot_be_read_is_forgotten_when_it_is_read_later() {
     assert!(to.lock().bytes == expected);
 }
 
-/// Ranges that the first pass omits count as done, and the checkpoint contains them.
+/// The checkpoint contains the ranges that the first pass omits, as done. The progress counts only the copied
+/// bytes.
 #[tokio::test(start_paused = true)]
 async fn the_first_pass_may_copy_a_part() {
     let folder = Folder::new();

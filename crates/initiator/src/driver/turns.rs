@@ -84,9 +84,9 @@ impl Driver {
         Poll::Ready(Event::Connection(readiness))
     }
 
-    /// Returns the number of unsent requests if callers with a response may be about to submit again. Without
-    /// such callers the requests are sent immediately: another turn may move the request to another thread and
-    /// back (docs/design/hot-path.md).
+    /// Returns the number of unsent requests if they should wait for more: if callers that have received a
+    /// response, and are not in the queue yet, may soon submit again. Otherwise returns `None`, and the requests
+    /// are sent now, because a wait may move them to another thread and back (docs/design/hot-path.md).
     pub(super) fn unsent_before_others(&self) -> Option<usize> {
         (self.requests.answers.may_ask() > self.inbox.announced).then_some(self.requests.unsent)
     }

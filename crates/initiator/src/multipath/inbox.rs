@@ -82,7 +82,8 @@ pub(super) struct Inboxes {
 
 #[derive(Default)]
 struct Inbox {
-    /// `None` while the inbox is closed, and empty.
+    /// The request to which the inbox belongs; `None` while the inbox is closed. A closed inbox has no steps and
+    /// no answer.
     request: Option<RequestId>,
     /// Number of bytes that the request moves.
     len: u64,

@@ -83,7 +83,8 @@ impl Rig {
         parts_of(&self.medium, seed)
     }
 
-    /// Leads new connections to the first portal to another portal group.
+    /// From this call on, new connections to the first portal reach another target with the same medium, whose
+    /// portal group is `portal_group`. Existing connections stay at the old target.
     fn lead_first_portal_to(&self, portal_group: u16) {
         let [target, _] = targets(&self.medium, [portal_group; 2]);
         *lock(&self.network.portals[0].moved_to) = Some(target);

@@ -298,7 +298,9 @@ impl Wire {
         self.numbers = Numbers { stat_sn, exp_cmd_sn, max_cmd_sn };
     }
 
-    /// Adds the number of StatSNs that wrong answers have consumed to the StatSN of a PDU.
+    /// Adds the number of StatSNs that wrong answers have consumed to the StatSN of a PDU that is not changed
+    /// otherwise. `numbered`: the PDU consumes a StatSN. R2T, and NOP-In without a tag, consume none, but have the
+    /// StatSN of the next PDU.
     fn move_on(&mut self, pdu: &mut Pdu, numbered: bool) {
         let shows = pdu.is(Opcode::R2t) || pdu.is(Opcode::NopIn) && pdu.itt() == NO_TAG;
         if numbered || shows {

@@ -114,7 +114,8 @@ fn assert_holds(array: &Array, seed: u8) {
     }
 }
 
-/// Writes until only `port` is used, because the states are queried in the background.
+/// Writes until the writes go only to `port`. This takes some writes, because the disk queries the states of the
+/// ports in the background.
 async fn settle_on(array: &Array, disk: &Disk, port: usize) {
     let other = 1 - port;
     for _ in 0..200 {

@@ -20,7 +20,8 @@ async fn start(limit: usize) -> (Rig, Watched, Proxy, Disk) {
     let second = Watched::start(second).await;
     let proxy = Proxy::start(second.address(), Way { connections: 1, stop: Some((0, limit)) });
     let mut options = Options::default().with_sessions(Sessions::Fixed(2));
-    // The time limits are long, so that only the other path can help.
+    // Commands have a long time limit, and there are no pings, so nothing ends the session that is silent. Its
+    // requests succeed in time only over the other path.
     options = options.with_timeouts(
         Timeouts::default()
             .with_command(Some(EVER))

@@ -70,7 +70,7 @@ fn one_session_vouches_for_the_writes_of_all() {
     assert!(flush(&mut unit, FIRST, None));
 }
 
-/// A new session receives reports of earlier events, which no other session receives.
+/// The unit may report a reset from before a session began to that session alone. It counts as no loss.
 #[test]
 fn what_a_new_session_receives_first_is_no_news() {
     let mut unit = cached();
@@ -111,8 +111,8 @@ fn a_session_that_came_later_cannot_vouch() {
     assert!(!flush(&mut unit, PathId(2), None), "there is one by now");
 }
 
-/// A report that a session receives with its first commands may be about a reset after a write of another
-/// session.
+/// A reset that a session reports before its first accepted command may have come after a write of another
+/// session. So the new session cannot show that this write survived.
 #[test]
 fn a_session_vouches_for_nothing_before_its_first_accepted_command() {
     let mut unit = cached();
@@ -190,7 +190,8 @@ fn a_flush_is_for_no_write_that_ends_after_its_beginning() {
     assert!(!flush(&mut unit, FIRST, None), "the second write was in no flush");
 }
 
-/// The end of an aborted hedged copy may hide a report, so another session must vouch for the writes.
+/// A command ends without a status, for example an aborted hedged copy: the status may have reported a reset.
+/// So another session, the witness, must vouch for the writes.
 #[test]
 fn another_session_vouches_for_one_that_may_have_missed_a_report() {
     let mut unit = cached_over_two();
@@ -230,9 +231,9 @@ fn what_could_not_be_written_is_lost_once() {
     assert!(flush(&mut unit, FIRST, None), "nothing is left that could be lost");
 }
 
-/// The unit reports a failed write-back, or a flush fails on the medium, while a flush in progress does not
-/// cover a write that has ended. That write may be lost as well. The flush in progress may have been sent
-/// before it, so the next flush reports the loss too.
+/// While a flush is in progress, a write ends that this flush does not cover. Then the unit reports that it
+/// could not write acknowledged data, and the flush ends with GOOD or fails on the medium. In both cases that
+/// write may be lost as well, so the next flush reports a loss.
 #[test]
 fn what_could_not_be_written_counts_for_the_flush_after_the_one_in_progress() {
     for fails in [false, true] {

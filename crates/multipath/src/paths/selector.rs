@@ -278,8 +278,8 @@ impl PathSelector {
         }
     }
 
-    /// Returns the time after which a request on `path` is late: an idle path would have completed it by
-    /// then.
+    /// Returns the time after which a request on `path` is late. It is long enough for the fastest other path to
+    /// complete nearly every request.
     pub fn late_after(&self, path: PathId) -> Duration {
         let others = self.paths.iter().filter(|other| other.id != path);
         self.hedge.late(others.filter_map(|path| path.delivery.rto()).min())

@@ -21,12 +21,12 @@ use iscsi_pdu::scsi::AccessState;
 
 use super::end::End;
 
-/// The kind of user that submitted a request.
+/// The paths over which a request may be sent.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Scope {
-    /// A disk, which has other paths, or may get other paths.
+    /// Any path of a disk, which has other paths, or may get other paths.
     Disk,
-    /// A unit over one session.
+    /// Only the session over which the request was submitted to the unit.
     Unit,
 }
 

@@ -43,7 +43,8 @@ fn lun_without_a_number() {
     assert_eq!(format!("{:?}", Lun::ZERO), "Lun(0)");
 }
 
-/// A flat LUN with a small number has that number, but the unit must be addressed in the flat form.
+/// `number` also returns a number below 256 of a LUN in flat space addressing. But that LUN is not equal to the
+/// LUN with the same number in peripheral device addressing, so the addressing method is kept.
 #[test]
 fn small_flat_lun_has_a_number_of_its_own_form() {
     let flat = Lun::from_bytes([0x40, 5, 0, 0, 0, 0, 0, 0]);

@@ -79,7 +79,7 @@ impl Session {
 }
 
 impl ScsiTask {
-    /// Counts a Data-In whose data is stored.
+    /// Counts the DataSN of a Data-In, and records its range as received, when its data is stored.
     fn landed(&mut self, data_in: &DataIn, len: usize) {
         self.count_sn();
         if let Some(read) = &mut self.read {

@@ -52,7 +52,7 @@ impl ReadTransfer {
         Ok(())
     }
 
-    /// Counts a Data-In whose data is stored.
+    /// Records the range of a Data-In as received, when its data is stored.
     pub(crate) fn landed(&mut self, data_in: &DataIn, len: usize) {
         let start = data_in.buffer_offset as usize;
         self.received.insert(start, start + len);

@@ -238,7 +238,8 @@ mod tests {
     fn a_congestion_control_that_is_not_there_leaves_the_old_one() {
         let (near, _far) = connection();
         let before = Granted::read(&near).congestion_control;
-        // Without a list of available congestion controls, the kernel decides.
+        // `Limits::default` has no list of available congestion controls, so the plan has the unknown name, and
+        // the kernel refuses it.
         let tuning = Tuning { congestion_control: Some("no-such".to_owned()), ..Tuning::default() };
         let plan = plan(&Measurement::default(), &Limits::default(), &tuning);
         let granted = plan.apply(&near);

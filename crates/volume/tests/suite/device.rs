@@ -346,8 +346,8 @@ async fn limits_are_those_that_hold_for_all_members() {
     members[1].lock().limits.has_fast_zeroes = true;
     let limits = volume(&members).limits();
     assert_eq!((limits.block_size, limits.preferred_alignment), (4096, CHUNK as u64));
-    // The preferred transfer has one chunk of each member: the length that suits the first is less than two
-    // chunks.
+    // The smallest preferred transfer of a member, 100,000 bytes, has one whole chunk. So the preferred transfer
+    // of the volume is one chunk of each of the two members.
     assert_eq!((limits.preferred_transfer, limits.max_transfer), (CHUNK * 2, 2 << 20));
     assert_eq!(limits.discard_granularity, Some(32768));
     assert!(limits.has_volatile_cache && !limits.has_fast_zeroes && !limits.is_read_only);

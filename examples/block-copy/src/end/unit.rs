@@ -144,7 +144,8 @@ impl UnitEnd {
         Some(Awaited { side: None, what, limit })
     }
 
-    /// Returns the details beside the name, from the longest text to the shortest.
+    /// Returns the texts that may be shown after the unit's name in the heading, the longest first. The heading
+    /// uses the first that fits.
     pub(super) fn details(&self) -> Vec<String> {
         let (profile, size) = (self.disk.profile(), Size(self.disk.capacity()));
         let sessions = counted(self.sessions().len(), "session");

@@ -64,7 +64,8 @@ impl VolumeEnd {
         &self.units
     }
 
-    /// Returns the details beside the name, from the longest text to the shortest.
+    /// Returns the texts that may be shown after the volume's name in the heading, the longest first. The heading
+    /// uses the first that fits.
     pub(super) fn details(&self) -> Vec<String> {
         let (units, size) = (counted(self.units.len(), "unit"), Size(self.volume.capacity()));
         let sessions = self.units.iter().map(|unit| unit.sessions().len()).sum();

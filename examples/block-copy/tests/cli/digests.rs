@@ -63,7 +63,8 @@ async fn what_somebody_else_has_written_is_found_and_sent_again() {
     assert!(rig.disk.holds(0, &image));
 }
 
-/// A copy succeeds even if its digests cannot be stored. The next copy then sends the blocks without digests.
+/// A copy succeeds even if its digests cannot be stored. The next copy then sends the blocks again for which no
+/// digest was stored.
 #[tokio::test(flavor = "multi_thread")]
 async fn digests_that_cannot_be_kept_cost_the_next_copy() {
     const BLOCKS: usize = 16;

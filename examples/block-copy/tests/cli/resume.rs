@@ -369,7 +369,8 @@ async fn a_file_that_is_not_complete_has_its_full_length_and_that_is_said() {
     // Without a checkpoint, the message says as well that the file has its full length.
     let again = folder.path("again");
     let mut child = start(&[&[&*url, &again], &OPTIONS[..]].concat());
-    // The beginning of the file is written early, so comparing it is enough to find the file.
+    // The copy has begun to write when the first MiB has a byte that is not zero. The beginning is written
+    // early, so the rest need not be read.
     let begins = |file: fs::File| {
         let mut data = Vec::new();
         file.take(1 << 20).read_to_end(&mut data).unwrap();

@@ -1,4 +1,5 @@
-//! Tests of copies in several processes that share one tree of classes.
+//! Tests of copies in several processes that share one tree of traffic classes. One process, the keeper, has
+//! the tree, and grants each request of the copies in the other processes.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -1,4 +1,4 @@
-//! Tracks changes that were answered and have not reached the device yet.
+//! Tracks the changes in the write-behind window: changes that have begun and have not reached the device yet.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -68,7 +68,8 @@ impl Entry {
 /// The first byte of a change, and its number. Sorted by the first byte.
 type Key = (u64, u64);
 
-/// All changes in flight, sorted by their first bytes, because a window may hold many thousands.
+/// All changes that have not reached the device, sorted by the offset of their first byte, so that overlapping
+/// ones are found quickly: there may be many thousands.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     entries: BTreeMap<Key, Arc<Entry>>,

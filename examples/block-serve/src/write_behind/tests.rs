@@ -1,4 +1,4 @@
-//! Tests of the window in front of a device that is slow, that fails, or that loses writes.
+//! Tests of the write-behind window in front of a device that is slow, that fails, or that loses writes.
 
 use std::time::Duration;
 

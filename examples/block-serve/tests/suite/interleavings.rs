@@ -1,5 +1,6 @@
-//! Tests many concurrent requests through a window of writes and a cache, in front of a slow device. Checks
-//! what reads return, and what a flush guarantees.
+//! Tests many concurrent requests through a write-behind window (its writes are answered before the device has
+//! them) and a cache, in front of a slow device. A third of the runs has no window. Checks what reads return,
+//! and what a flush guarantees.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -48,9 +48,11 @@ pub struct Oracle {
     handles: Vec<Handle>,
     /// For each write, by its number, its position in the order of completion.
     answered: Vec<u64>,
+    /// Position of the last completed write in the order of completion.
     answers: u64,
-    /// Number of completed writes when the flush with the number `begun`, the last one, began.
+    /// Value of `answers` when the last flush began.
     at_flush: u64,
+    /// Number of flushes that have begun.
     begun: u64,
     pub faults: u32,
 }

@@ -325,8 +325,9 @@ fn a_flush_without_a_good_end_leaves_its_writes_unflushed() {
     assert!(!world.is_unflushed() && world.losses() == 1, "no later flush can vouch for them");
 }
 
-/// If the session of a flush is lost after the flush has a status, the reports of that session still count. A
-/// command that was in flight there may have hidden a report, so then a witness is needed.
+/// If the session of a flush is lost after SYNCHRONIZE CACHE has ended with GOOD, that session can still show
+/// that there was no reset. It cannot if another command was in flight there: the lost response may have
+/// reported a reset. Then a command over another session (the witness) has to show it.
 #[test]
 fn a_session_that_is_lost_after_the_answer_vouches_if_nothing_was_in_flight() {
     for has_command in [false, true] {
@@ -348,8 +349,8 @@ fn a_session_that_is_lost_after_the_answer_vouches_if_nothing_was_in_flight() {
     }
 }
 
-/// Checks the result of a flush that the unit does not support, for each report of a cache before the flush
-/// and each response to MODE SENSE after it.
+/// The unit does not support SYNCHRONIZE CACHE. Checks the result of the flush for what was known of the cache
+/// before it (`Terms::write_cache`), and for each response to the MODE SENSE that follows.
 #[test]
 fn a_unit_that_does_not_know_the_command_must_have_no_cache() {
     let caches = [caching(false), caching(true), vec![3, 0, 0, 0], vec![0]];
@@ -380,7 +381,8 @@ fn a_unit_that_does_not_know_the_command_must_have_no_cache() {
         assert_eq!(world.poll(), expected, "{write_cache:?}, {mode:?}");
         assert_eq!(world.is_unflushed(), expected != DONE);
     }
-    // The cache was switched on meanwhile, and MODE PARAMETERS CHANGED was reported.
+    // The terms say that there is no cache, but it was switched on meanwhile: `on_cache` records the unit
+    // attention MODE PARAMETERS CHANGED.
     let mut world = World::new(Terms { write_cache: Some(false), ..CACHED });
     world.unit.durability.on_cache();
     let asked = world.asks(Command::SynchronizeCache);

@@ -66,7 +66,8 @@ impl World {
         usize::from(which) % self.sessions.len()
     }
 
-    /// Returns whether the unit executes a command of a session, instead of reporting a reset.
+    /// Ends a command of a session. Returns whether its status shows that the unit has executed it: the unit may
+    /// report a reset instead, or the status may be lost.
     fn is_executed(&mut self, at: usize, has_status: bool) -> bool {
         let session = &mut self.sessions[at];
         match (std::mem::take(&mut session.has_report), has_status) {
@@ -143,7 +144,7 @@ impl World {
         if is_reset_before {
             self.reset();
         }
-        // A command that the unit answers with a report is sent again.
+        // If the unit reports a reset instead of executing SYNCHRONIZE CACHE, the command is sent again.
         while !self.is_executed(at, true) {}
         self.medium.append(&mut self.cache);
         if is_reset_after {
@@ -167,7 +168,8 @@ impl World {
         }
     }
 
-    /// Returns the session that is the most suitable witness, after the unit has sent it all reports.
+    /// Returns the path of the most suitable witness, after the unit has reported all resets to its session;
+    /// `None` if that session cannot vouch for all writes of the flush.
     fn witness(&mut self, flushing: usize, flush: &Flush) -> Option<PathId> {
         let others = (0..self.sessions.len()).filter(|at| *at != flushing);
         let at = others.min_by_key(|at| self.known.witness_rank(self.sessions[*at].path))?;
@@ -212,7 +214,7 @@ proptest! {
     }
 }
 
-/// Without a reset or a lost status there is nothing to report.
+/// Without a reset or a lost status, no flush may report a loss.
 #[test]
 fn a_flush_cries_no_loss_where_nothing_has_happened() {
     let mut world = World::new();

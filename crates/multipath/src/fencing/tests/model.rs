@@ -173,7 +173,7 @@ pub(super) fn now() -> Instant {
     Instant::now()
 }
 
-/// Returns the nexus of a path with this number as its ISID.
+/// Returns the nexus of a path to portal group 1. `isid` is the qualifier in the ISID of the path's session.
 pub(super) fn nexus(isid: u16) -> PathNexus {
     PathNexus { isid: iscsi_pdu::Isid::random([1, 2, 3], isid), portal_group: Some(1) }
 }

@@ -474,7 +474,8 @@ fn what_may_pass_is_asked_again_until_each_has_waited_long_enough() {
     }
 }
 
-/// The pauses grow, and a unit that is there again is recognized.
+/// While the unit is becoming ready, it is queried again, after pauses that grow from 1 to 8 seconds. When it
+/// responds again, it is identified.
 #[test]
 fn a_unit_that_comes_back_in_time_is_recognized() {
     let mut world = World::of_serial_number();

@@ -123,7 +123,8 @@ fn ffp_18_3_2_text_without_a_tag_goes_nowhere() {
     assert!(expected(trace.failure()));
 }
 
-/// UNH FFP 18.4: a foreign key in the list of targets changes no parameter.
+/// UNH FFP 18.4: the target sends a key of the login, MaxRecvDataSegmentLength, in its list of targets. The key
+/// changes no parameter, and the session goes on.
 #[test]
 fn ffp_18_4_foreign_key_in_the_list() {
     let (mut trace, itt) = asked();

@@ -43,7 +43,7 @@ pub(crate) async fn soon<T>(work: impl Future<Output = T>) -> T {
 }
 
 impl Rig {
-    /// Starts a server with a window of `window` bytes for writes and a cache of `memory` bytes.
+    /// Starts a server with a write-behind window of `window` bytes and a cache of `memory` bytes.
     pub(crate) async fn start(window: u32, memory: u64, is_read_only: bool) -> Self {
         Self::with_unit(LEN as u64, window, memory, is_read_only).await
     }

@@ -191,7 +191,8 @@ impl Model {
 
     fn deliver(&mut self, at: usize, sent: Sent, has_status: bool) {
         let (disk, path) = (self.sessions[at].disk, self.sessions[at].path);
-        // The report of a medium failure is never lost here, because `Durability` cannot detect that loss.
+        // The status of a flush that failed on the medium is never lost here, because `Durability` cannot
+        // detect that loss.
         let has_status = has_status || sent.outcome == Some(Outcome::MediumError);
         let outcome = sent.outcome.filter(|_| has_status);
         let sense = match outcome {
@@ -380,7 +381,7 @@ proptest! {
     }
 }
 
-/// Without a reset, a lost status or a failure there is nothing to report, however many flushes run at the same
+/// Without a reset, a lost status or a failure, no flush may report a loss, however many flushes run at the same
 /// time.
 #[test]
 fn flushes_cry_no_loss_where_nothing_has_happened() {

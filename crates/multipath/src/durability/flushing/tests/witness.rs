@@ -1,4 +1,5 @@
-//! Tests of witnesses: sessions that vouch for the flush of another session.
+//! Tests of witnesses: sessions that show, in place of the session that has flushed, that no reset has emptied
+//! the cache before the flush.
 
 use super::*;
 
@@ -44,7 +45,7 @@ fn a_witness_that_is_lost_or_silent_or_was_reset_vouches_for_nothing_and_another
         assert_eq!(world.poll(), DONE);
         assert!(world.losses() > losses, "{answer:?}");
     }
-    // The first status was the report of a reset instead of a result.
+    // The first status of TEST UNIT READY reports a reset. The command is sent again, and ends with GOOD.
     let (mut world, _) = World::over_a_later_path();
     let asked = world.asks(Command::SynchronizeCache);
     world.answer(asked, GOOD);
@@ -55,7 +56,7 @@ fn a_witness_that_is_lost_or_silent_or_was_reset_vouches_for_nothing_and_another
     world.answer(ready, GOOD);
     assert_eq!(world.poll(), DONE);
     assert_eq!(world.losses(), 1);
-    // An earlier command of the witness never ends.
+    // An earlier command over the witness's path never ends: its status may have reported a reset.
     let (mut world, _) = World::over_a_later_path();
     let asked = world.asks(Command::SynchronizeCache);
     world.answer(asked, GOOD);
